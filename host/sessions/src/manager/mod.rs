@@ -8,7 +8,6 @@
 mod error;
 mod guard;
 mod hibernating;
-mod policy;
 mod sessions;
 mod slot;
 mod slots;
@@ -18,5 +17,5 @@ mod transfer;
 pub use error::SessionsError;
 pub use guard::{ActiveSession, SessionGuard};
 pub use hibernating::{HibernateReport, IdleThread};
-pub use policy::{Save, StorePolicy};
+pub use hibernating::{Save, StorePolicy};
 pub use sessions::{ListedPage, ListedSession, NewSession, Sessions, SessionsBuilder};

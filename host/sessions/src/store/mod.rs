@@ -1,40 +1,38 @@
-//! Stores of hibernated sessions, each with a record that describes it.
+//! Stores of hibernated sessions, each with a record that describes it, and the locks of sessions.
 
-mod blocking;
 mod directory;
 mod error;
-mod head;
-mod id;
-mod lock;
 #[cfg(feature = "object-store")]
 mod objects;
 mod page;
-mod pages;
 mod prune;
-mod prune_report;
 mod record;
 #[cfg(test)]
 mod tests;
-mod version;
 
-pub use blocking::block_on;
-pub use directory::DirectoryStore;
-pub use error::StoreError;
-pub use id::{SessionId, SessionIdError};
-pub use lock::SessionLock;
-#[cfg(feature = "object-store")]
-pub use objects::{BlobInfo, BlobPage, BlobStore, ObjectStore};
-pub use page::{PageLimitError, PageRequest, StoredPage};
-pub use pages::Pages;
-pub use prune::Prune;
-pub use prune_report::{PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SkipReason};
-pub(crate) use record::MAX_WORKSPACE_BYTES;
-pub use record::{SessionRecord, StoredEntry, StoredRecord, StoredSession};
-pub use version::{Expected, StoredVersion};
-
-use std::fmt;
+use std::{
+    any::Any,
+    fmt,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
 
 use async_trait::async_trait;
+
+pub use directory::DirectoryStore;
+pub use error::StoreError;
+#[cfg(feature = "object-store")]
+pub use objects::{BlobInfo, BlobPage, BlobStore, ObjectStore};
+pub use page::Pages;
+pub use page::{PageLimitError, PageRequest, StoredPage};
+pub use prune::Prune;
+pub use prune::{PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SkipReason};
+pub(crate) use record::MAX_WORKSPACE_BYTES;
+pub use record::{Expected, StoredVersion};
+pub use record::{SessionId, SessionIdError};
+pub use record::{SessionRecord, StoredEntry, StoredRecord, StoredSession};
 
 /// A store of hibernated sessions, such as [`DirectoryStore`]. Other implementations can use a database or an object
 /// store.
@@ -94,4 +92,59 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`StoreError::Fenced`] if the session exists in another version than the expected one. It is not removed.
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError>;
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Polls a future on this thread until it completes. The future must not need an async runtime; the futures of a
+/// [`SessionStore`](crate::SessionStore) do not. Parks the thread between polls, so call it only where blocking is
+/// allowed.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return done;
+        }
+        thread::park();
+    }
+}
+
+/// The right to write one session of a store. Dropping it releases the lock.
+pub struct SessionLock {
+    id: SessionId,
+    guard: Box<dyn Any + Send + Sync>,
+}
+
+impl SessionLock {
+    /// For stores: creates a lock of this session. Dropping the lock drops `guard`, which must then release it.
+    pub fn new(id: SessionId, guard: impl Any + Send + Sync) -> Self {
+        Self { id, guard: Box::new(guard) }
+    }
+
+    /// Returns the id of the locked session.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// For stores: returns the guard that the lock was created with, such as a lease to check before a write. `None` if
+    /// the guard has another type, because the lock is from another store.
+    #[must_use]
+    pub fn guard<T: Any>(&self) -> Option<&T> {
+        self.guard.downcast_ref()
+    }
+}
+
+impl fmt::Debug for SessionLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SessionLock").field(&self.id).finish()
+    }
 }

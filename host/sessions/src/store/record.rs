@@ -1,9 +1,10 @@
-//! Records of stored sessions.
+//! Ids, versions and records of stored sessions.
 
-use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
 
-use super::{SessionId, StoredVersion};
 use glovebox::{Language, Timestamp};
+use glovebox_vfs::escaped;
+use serde::{Deserialize, Serialize};
 
 /// The description of a stored session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,3 +119,149 @@ impl StoredEntry {
 
 /// Maximum length of a recorded workspace path in bytes: the limit on Linux.
 pub(crate) const MAX_WORKSPACE_BYTES: usize = 4096;
+
+/// Identifies one write of a session. Every write has a different version, even if the bytes are equal or the session
+/// was removed and created again. Only the store that issued it can interpret it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StoredVersion(String);
+
+impl StoredVersion {
+    /// For stores: creates a version from the store's own name for it, such as an object's ETag. The name must differ
+    /// for each write.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
+    /// For stores that name versions themselves: returns a unique version, 128 random bits in hexadecimal.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(random_id())
+    }
+
+    /// Returns the store's name for the version.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for StoredVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The precondition for writing or removing a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// The session does not exist, not even a damaged one.
+    Absent,
+    /// The store has this version, with no write since.
+    Version(StoredVersion),
+    /// No precondition: for importing over a damaged session, or for removing it.
+    Any,
+}
+
+/// Id of a stored session: 1 to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`. It is therefore valid as
+/// a file name and as a part of a URL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SessionId(String);
+
+/// The text is not a valid session id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{name}` cannot be a session's id; use 1 to 64 letters, digits, `.`, `_` or `-`, and no `.` in front", name = escaped(.0))]
+pub struct SessionIdError(String);
+
+impl SessionId {
+    /// Maximum length: 64 bytes.
+    pub const MAX_BYTES: usize = 64;
+
+    /// Returns a new unique id: 128 random bits in hexadecimal.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(random_id())
+    }
+
+    /// Validates an id.
+    ///
+    /// # Errors
+    /// [`SessionIdError`] if the text is not a valid id.
+    pub fn new(id: impl Into<String>) -> Result<Self, SessionIdError> {
+        let id = id.into();
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        let begins = id.bytes().next().is_some_and(|first| first != b'.');
+        if begins && id.len() <= Self::MAX_BYTES && id.bytes().all(plain) {
+            return Ok(Self(id));
+        }
+        // Truncated, because it appears in a message.
+        Err(SessionIdError(id.chars().take(Self::MAX_BYTES).collect()))
+    }
+
+    /// Returns the id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for SessionId {
+    type Err = SessionIdError;
+
+    fn from_str(id: &str) -> Result<Self, SessionIdError> {
+        Self::new(id)
+    }
+}
+
+impl TryFrom<String> for SessionId {
+    type Error = SessionIdError;
+
+    fn try_from(id: String) -> Result<Self, SessionIdError> {
+        Self::new(id)
+    }
+}
+
+impl From<SessionId> for String {
+    fn from(id: SessionId) -> Self {
+        id.0
+    }
+}
+
+/// Returns 128 random bits in hexadecimal, such as the id of a session that no other session has.
+///
+/// If the operating system has no random numbers, the process ends: names are tickets for what they name.
+pub(crate) fn random_id() -> String {
+    let mut random = [0; 16];
+    if let Err(error) = getrandom::fill(&mut random) {
+        tracing::error!(target: "glovebox", %error, "the operating system has no random numbers");
+        std::process::abort();
+    }
+    format!("{:032x}", u128::from_le_bytes(random))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_words() {
+        let longest = "x".repeat(64);
+        for id in ["a", "A-1", "_x", "-x", "0", "a..b", "a.session", &longest] {
+            assert_eq!(SessionId::new(id).unwrap().as_str(), id);
+        }
+        let over = "x".repeat(65);
+        for id in ["", ".", "..", ".hidden", "a/b", "../x", "a\\b", "a b", "a\0", "é", "a\n", "*", &over] {
+            let error = SessionId::new(id).unwrap_err();
+            assert!(!error.to_string().contains(|c: char| c.is_control()), "{error}");
+            assert!(serde_json::from_value::<SessionId>(id.into()).is_err(), "{id}");
+        }
+        assert!(SessionId::new("x".repeat(1 << 20)).unwrap_err().to_string().len() < 300);
+    }
+}

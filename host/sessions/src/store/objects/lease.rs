@@ -10,6 +10,9 @@
 //!
 //! A lease only saves work. A holder that was frozen for longer than its lease notices only at the next renewal. Until
 //! then the session's [log](super::log) rejects its writes, because the log checks versions, not times.
+//!
+//! The holder of a lock remembers its writes with unknown outcome. A probe of the store gives the clock of leases, and
+//! checks whether the store is suitable for sessions.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
@@ -20,14 +23,11 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::{
-    background::Background,
+    bounded::Background,
     bucket::{Bucket, Created, Listed, create, failed},
     log::number_of,
 };
-use crate::{
-    entropy,
-    store::{SessionId, StoreError},
-};
+use crate::store::{Expected, SessionId, StoreError, StoredVersion, record};
 
 /// Margin for expiry: some stores report times in whole seconds.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -110,7 +110,7 @@ pub(super) struct LeaseLog {
 
 impl LeaseLog {
     pub(super) fn new(bucket: Arc<dyn Bucket>, lasts: Duration, id: &SessionId) -> Self {
-        let holder = format!("{} {}", entropy::random_id(), lasts.as_millis());
+        let holder = format!("{} {}", record::random_id(), lasts.as_millis());
         Self { bucket, dir: format!("leases/{id}!"), holder, lasts }
     }
 
@@ -235,4 +235,73 @@ fn is_held(says: &Bytes, listed: &Listed, clock: StoreClock) -> bool {
     let ms = str::from_utf8(says).ok().and_then(|entry| entry.rsplit_once(' ')?.1.parse().ok());
     let lasts = Duration::from_millis(ms.unwrap_or(0)).min(MAX_LEASE);
     listed.modified_ms >= clock.ms_before_now(lasts + MARGIN)
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Holder {
+    _lease: Option<Lease>,
+    /// Versions of writes with unknown outcome, and the version that those writes expected.
+    unsettled: Mutex<Option<(Expected, Vec<StoredVersion>)>>,
+}
+
+impl Holder {
+    pub(super) fn new(lease: Lease) -> Self {
+        Self { _lease: Some(lease), ..Self::default() }
+    }
+
+    /// Records a write before its outcome is known.
+    pub(super) fn begins(&self, expected: &Expected, version: &StoredVersion) {
+        let mut unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *unsettled {
+            Some((same, versions)) if same == expected => versions.push(version.clone()),
+            other => *other = Some((expected.clone(), vec![version.clone()])),
+        }
+    }
+
+    /// Forgets the recorded writes after one was accepted. Returns the others, which were not accepted or were
+    /// overwritten.
+    pub(super) fn settles(&self, accepted: &StoredVersion) -> Vec<StoredVersion> {
+        let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (_, mut versions) = unsettled.unwrap_or((Expected::Any, Vec::new()));
+        versions.retain(|version| version != accepted);
+        versions
+    }
+
+    /// Returns whether the holder made this write with the same expectation, and has not learned its outcome.
+    pub(super) fn wrote(&self, expected: &Expected, is: impl Fn(&StoredVersion) -> bool) -> bool {
+        let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
+        unsettled.as_ref().is_some_and(|(same, versions)| same == expected && versions.iter().any(is))
+    }
+}
+
+/// Creates an object, tries to create it again, reads, lists and deletes it. Returns the store's clock.
+pub(super) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError> {
+    let unfit = |reason: &str| StoreError::Unfit { url: bucket.url().to_owned(), reason: reason.to_owned() };
+    let dir = format!("probes/{}", record::random_id());
+    let name = format!("{dir}/a");
+    let most = 16;
+    if !bucket.try_create(&name, "first".into()).await? {
+        return Err(unfit("it refuses a new name"));
+    }
+    let seen_at = Instant::now();
+    let created_twice = bucket.try_create(&name, "second".into()).await?;
+    let read = bucket.get(&name, most).await?;
+    let listed = bucket.list(&dir, None, usize::MAX).await?;
+    bucket.delete(&name).await?;
+    let is_deleted = bucket.get(&name, most).await?.is_none();
+    let is_unlisted = bucket.list(&dir, None, usize::MAX).await?.is_empty();
+    if created_twice {
+        return Err(unfit("it creates a name that is taken, so that of two writers both would win"));
+    }
+    if read.as_deref() != Some(b"first") {
+        return Err(unfit("what was written is not what is read"));
+    }
+    let [found] = &*listed else { return Err(unfit("it does not list what was written")) };
+    if found.name != name || found.bytes != 5 {
+        return Err(unfit("it lists something else than what was written"));
+    }
+    if !is_deleted || !is_unlisted {
+        return Err(unfit("it has what was deleted"));
+    }
+    Ok(StoreClock { seen_ms: found.modified_ms, seen_at })
 }

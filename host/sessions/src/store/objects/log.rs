@@ -57,14 +57,14 @@ use bytes::Bytes;
 
 use super::{
     bucket::{Bucket, Created, Listed, create, failed, refused},
-    entry::{Entry, MAX_ENTRY_BYTES},
+    listing::{Entry, MAX_ENTRY_BYTES},
 };
 use crate::store::{SessionId, SessionRecord, StoreError, StoredVersion};
 
 /// Directory of the logs.
 pub(super) const RECORDS: &str = "records";
 /// Directory of the states.
-pub(super) const STATES: &str = "states";
+const STATES: &str = "states";
 /// Maximum number of objects in a log, and of states to examine when a session expires. Every writer retries deletions
 /// that failed.
 const MAX_LISTED: usize = 10_000;
@@ -227,7 +227,7 @@ impl Log<'_> {
 
     /// Deletes all entries but the last, each after its state, because only the entry names the state. The next writer
     /// retries failures.
-    pub(super) async fn delete_below(self, entries: &[(u64, Listed)], known: Option<&Head>) {
+    async fn delete_below(self, entries: &[(u64, Listed)], known: Option<&Head>) {
         let Some((_, below)) = entries.split_last() else { return };
         for (number, listed) in below {
             let version = match known.filter(|known| known.number == *number) {

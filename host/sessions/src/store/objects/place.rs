@@ -1,22 +1,34 @@
-//! Resolves store URLs.
+//! Resolves store URLs, and the HTTP client of the object store library. The client is like the one for scripts and
+//! servers: HTTP/1.1 with rustls.
 
 use std::{
     collections::HashMap,
-    fmt,
+    error::Error,
+    fmt, io,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
+use async_trait::async_trait;
 use glovebox_runtimes::{guard::Guarded, trusted::TrustedDir};
+use http_body_util::BodyExt as _;
 use object_store::{
-    BackoffConfig, ObjectStore, ObjectStoreScheme, RetryConfig, aws::AmazonS3Builder, azure::MicrosoftAzureBuilder,
-    gcp::GoogleCloudStorageBuilder, local::LocalFileSystem, memory::InMemory, path::Path,
+    BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig,
+    aws::AmazonS3Builder,
+    azure::MicrosoftAzureBuilder,
+    client::{
+        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
+    },
+    gcp::GoogleCloudStorageBuilder,
+    local::LocalFileSystem,
+    memory::InMemory,
+    path::Path,
 };
 use tokio::runtime::Handle;
 use url::Url;
 
-use super::{files, http::Connector};
+use super::bucket;
 use crate::store::StoreError;
 
 /// Maximum number of retries after a transient failure, with exponential backoff and jitter.
@@ -80,7 +92,7 @@ impl Place {
             .to_file_path()
             .map_err(|()| StoreError::Url { url: url.to_string(), reason: "it has no absolute local path".into() })?;
         let dir = TrustedDir::open(&path, Guarded::Sessions)?;
-        files::remove_staged(&path, STAGED);
+        bucket::remove_staged(&path, STAGED);
         let store =
             LocalFileSystem::new_with_prefix(&path).map_err(|source| failed(url.as_str(), "be opened", source))?;
         let store = Arc::new(store.with_fsync(true).with_automatic_cleanup(true));
@@ -149,4 +161,94 @@ pub(super) fn shown(text: &str) -> String {
 
 fn named(url: &Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
+}
+
+/// Timeout for connecting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout for each read of a response.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Creates the HTTP client when a store is opened.
+#[derive(Debug)]
+struct Connector(pub(super) Handle);
+
+#[derive(Debug)]
+struct Client(reqwest::Client);
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let failed =
+            |source: Box<dyn Error + Send + Sync>| object_store::Error::Generic { store: "HTTP client", source };
+        let allows_http = options.get_config_value(&ClientConfigKey::AllowHttp).is_some_and(|value| value == "true");
+        let _inside = self.0.enter();
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(glovebox::tls_config().map_err(|error| failed(error.into()))?)
+            .https_only(!allows_http)
+            .http1_only()
+            // Requests are signed for one server, so do not follow redirects.
+            .redirect(reqwest::redirect::Policy::none())
+            .referer(false)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| failed(error.into()))?;
+        Ok(HttpClient::new(Client(client)))
+    }
+}
+
+#[async_trait]
+impl HttpService for Client {
+    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = request.into_parts();
+        let url = parts.uri.to_string();
+        let url = Url::parse(&url).map_err(|error| HttpError::new(HttpErrorKind::Unknown, error))?;
+        let mut request = reqwest::Request::new(parts.method, url);
+        *request.headers_mut() = parts.headers;
+        // Send the body in one piece if possible: such a body has a length, which stores require.
+        *request.body_mut() = Some(match body.as_bytes() {
+            Some(bytes) => bytes.clone().into(),
+            None => reqwest::Body::wrap(body),
+        });
+        let response: reqwest::Response = self.0.execute(request).await.map_err(http_error)?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = HttpResponseBody::new(reqwest::Body::from(response).map_err(http_error));
+        let mut answer = HttpResponse::new(body);
+        (*answer.status_mut(), *answer.headers_mut()) = (status, headers);
+        Ok(answer)
+    }
+}
+
+/// Converts an error. Its kind tells the library whether a retry may help.
+fn http_error(error: reqwest::Error) -> HttpError {
+    let kind = if error.is_timeout() {
+        HttpErrorKind::Timeout
+    } else if error.is_connect() {
+        HttpErrorKind::Connect
+    } else if error.is_decode() {
+        HttpErrorKind::Decode
+    } else {
+        was_cut_off(&error)
+    };
+    // Signed URLs may contain secrets, and the outer error names the store's URL.
+    HttpError::new(kind, error.without_url())
+}
+
+fn was_cut_off(error: &reqwest::Error) -> HttpErrorKind {
+    let mut source = error.source();
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return match error.kind() {
+                io::ErrorKind::TimedOut => HttpErrorKind::Timeout,
+                io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::UnexpectedEof => HttpErrorKind::Interrupted,
+                _ => HttpErrorKind::Unknown,
+            };
+        }
+        source = error.source();
+    }
+    // The connection closed between requests, before a response began.
+    if error.is_request() { HttpErrorKind::Interrupted } else { HttpErrorKind::Unknown }
 }

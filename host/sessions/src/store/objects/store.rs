@@ -6,14 +6,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 use super::{
-    background::Background,
     blobs::{BlobStore, timestamp},
-    bounded::Objects,
+    bounded::{Background, Objects},
     bucket::{Bucket, failed},
-    holder::Holder,
-    lease::{Lease, StoreClock},
+    lease::{Holder, Lease, StoreClock, probe},
     log::{Head, Log, Outcome, Write},
-    probe::probe,
 };
 use crate::store::{
     Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredPage,

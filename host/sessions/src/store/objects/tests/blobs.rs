@@ -7,14 +7,14 @@ use tempfile::tempdir;
 
 use crate::store::{
     PageRequest, SessionStore as _, StoreError, block_on,
-    objects::{BlobStore, ObjectStore, background::Background, place::Place},
+    objects::{BlobStore, ObjectStore, bounded::Background, place::Place},
 };
 
 /// Opens a store of each kind that needs no server, with its directory.
 fn stores() -> Vec<(BlobStore, Option<tempfile::TempDir>)> {
     let dir = tempdir().unwrap();
     let file = BlobStore::open(&format!("file://{}/blobs", dir.path().display())).unwrap();
-    let memory = BlobStore::open(&format!("memory://{}/deep/prefix", crate::entropy::random_id())).unwrap();
+    let memory = BlobStore::open(&format!("memory://{}/deep/prefix", crate::store::record::random_id())).unwrap();
     vec![(memory, None), (file, Some(dir))]
 }
 
@@ -152,7 +152,7 @@ fn a_directory_is_its_users_alone() {
 
 #[test]
 fn memory_of_one_name_is_one() {
-    let name = crate::entropy::random_id();
+    let name = crate::store::record::random_id();
     let open = |prefix: &str| BlobStore::open(&format!("memory://{name}{prefix}")).unwrap();
     let (one, other) = (open("/x"), open(""));
     block_on(one.put("a", b"1".as_slice())).unwrap();
@@ -185,7 +185,7 @@ fn urls_that_are_none_say_what_is() {
 
 #[test]
 fn nothing_of_what_it_holds_is_in_its_debug_output() {
-    let blobs = BlobStore::open(&format!("memory://{}", crate::entropy::random_id())).unwrap();
+    let blobs = BlobStore::open(&format!("memory://{}", crate::store::record::random_id())).unwrap();
     block_on(blobs.put("a", b"held".as_slice())).unwrap();
     let shown = format!("{blobs:?}");
     assert!(shown.contains("memory://") && !shown.contains("Memory") && !shown.contains("104, 101"), "{shown}");
@@ -213,7 +213,7 @@ fn what_killed_writers_left_in_a_directory_is_removed_when_it_is_old() {
 #[test]
 fn a_listing_goes_on_behind_names_that_are_none_of_ours() {
     let background = Background::get().unwrap();
-    let url = format!("memory://{}", crate::entropy::random_id());
+    let url = format!("memory://{}", crate::store::record::random_id());
     let place = Place::of(&url, background.handle().unwrap()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {

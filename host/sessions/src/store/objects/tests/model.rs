@@ -17,7 +17,7 @@ use crate::store::{
     StoreError,
     objects::{
         ObjectStore,
-        background::Background,
+        bounded::Background,
         bucket::{Bucket, Listed, failed},
         lease::StoreClock,
     },

@@ -8,9 +8,8 @@ use crate::store::{
     block_on,
     objects::{
         ObjectStore,
-        entry::{Entry, MAX_ANCESTORS},
-        holder::Holder,
-        lease::StoreClock,
+        lease::{Holder, StoreClock},
+        listing::{Entry, MAX_ANCESTORS},
     },
 };
 

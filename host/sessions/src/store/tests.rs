@@ -1,21 +1,19 @@
 //! Tests specific to the directory store. `tests/tests/all/stored` tests the behavior of every store.
 
-mod locking;
-mod pruning;
-
 use std::{
     fs,
     os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use tempfile::{TempDir, tempdir};
-
-use super::*;
 use glovebox::{
     Language, Timestamp,
     mount::{Guarded, MountError},
 };
+use tempfile::{TempDir, tempdir};
+
+use super::*;
 
 fn id(text: &str) -> SessionId {
     SessionId::new(text).unwrap()
@@ -233,7 +231,7 @@ fn other_files_are_left_alone() {
 fn what_killed_writers_left_is_removed() {
     let fixture = Fixture::new();
     fixture.put("a", 5_000, b"x");
-    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(120);
+    let old = std::time::SystemTime::now() - Duration::from_secs(120);
     let leave = |name: &str| {
         let file = fs::File::create(fixture.store.path().join(name)).unwrap();
         file.set_modified(old).unwrap();
@@ -252,7 +250,7 @@ fn ten_thousand_sessions_are_listed_in_a_second() {
     let state = vec![7; 2_000];
     for n in 0..10_000 {
         let stored = record(&format!("session-{n:05}"), n, state.len());
-        let file = [head::head(&stored, &StoredVersion::random()), state.clone()].concat();
+        let file = [directory::encode_head(&stored, &StoredVersion::random()), state.clone()].concat();
         fs::write(fixture.file(stored.id.as_str()), file).unwrap();
     }
     let list = || {
@@ -277,4 +275,100 @@ fn no_guest_is_given_a_directory_that_holds_an_open_store() {
     }
     drop(store);
     glovebox::mount::check_directory(dir.path().join("a/sessions")).unwrap();
+}
+
+#[test]
+fn opening_a_store_takes_no_lock_from_its_holder() {
+    let fixture = Fixture::new();
+    let lock = lock(&fixture.store, "a");
+    let other = DirectoryStore::open(fixture.store.path()).unwrap();
+    assert_eq!(fixture.names(), [".lock-a"]);
+    assert!(block_on(other.try_lock(&id("a"))).unwrap().is_none());
+    drop(lock);
+}
+
+#[test]
+fn what_is_no_lock_file_harms_its_own_session_only() {
+    let fixture = Fixture::new();
+    fixture.put("good", 5_000, b"x");
+    let at = |name: &str| fixture.store.path().join(name);
+    fs::create_dir(at(".lock-dir")).unwrap();
+    symlink(at("good.session"), at(".lock-link")).unwrap();
+    fs::write(at(".lock-shared"), "").unwrap();
+    fs::set_permissions(at(".lock-shared"), fs::Permissions::from_mode(0o660)).unwrap();
+    fs::write(at(".lock-left"), "").unwrap();
+    fs::set_permissions(at(".lock-left"), fs::Permissions::from_mode(0o600)).unwrap();
+    let store = DirectoryStore::open(fixture.store.path()).unwrap();
+    assert_eq!(listed(&store).len(), 1);
+    assert!(!at(".lock-left").exists(), "the others are still looked at");
+    for name in ["dir", "link", "shared"] {
+        assert!(block_on(store.try_lock(&id(name))).is_err(), "{name}");
+    }
+    assert!(block_on(store.try_lock(&id("good"))).unwrap().is_some());
+}
+
+#[test]
+fn whoever_lost_a_lock_takes_none_from_the_next_holder() {
+    let fixture = Fixture::new();
+    let lost = lock(&fixture.store, "a");
+    fs::remove_file(fixture.store.path().join(".lock-a")).unwrap();
+    let held = lock(&fixture.store, "a");
+    drop(lost);
+    assert!(block_on(fixture.store.try_lock(&id("a"))).unwrap().is_none());
+    drop(held);
+    assert!(fixture.names().is_empty());
+}
+
+/// Sessions `s1` to `s5`, last written at 1,000 to 5,000 seconds. The state of session N has N hundred bytes.
+fn five() -> Fixture {
+    let fixture = Fixture::new();
+    for n in 1..=5_u64 {
+        fixture.put(&format!("s{n}"), n * 1_000_000, &vec![0; 100 * usize::try_from(n).unwrap()]);
+    }
+    fixture
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_unix_ms(6_000_000)
+}
+
+fn ids(report: &PruneReport) -> Vec<&str> {
+    report.deleted.iter().map(|pruned| pruned.id.as_str()).collect()
+}
+
+fn left(fixture: &Fixture) -> Vec<String> {
+    listed(&fixture.store).into_iter().map(|entry| entry.id.to_string()).collect()
+}
+
+#[test]
+fn damaged_sessions_go_by_their_files_time() {
+    let fixture = five();
+    let path = fixture.file("s5");
+    fs::write(&path, "damaged").unwrap();
+    let set = |ms: u64| {
+        let time = std::time::UNIX_EPOCH + Duration::from_millis(ms);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    };
+    let prune = Prune { older_than: Some(Duration::from_secs(5_500)), ..Prune::default() };
+    set(5_000_000);
+    assert_eq!(ids(&block_on(prune.run(&fixture.store, now())).unwrap()), Vec::<&str>::new());
+    set(1_000);
+    assert_eq!(ids(&block_on(prune.run(&fixture.store, now())).unwrap()), ["s5"]);
+    assert_eq!(left(&fixture), ["s1", "s2", "s3", "s4"]);
+}
+
+#[test]
+fn a_time_to_come_keeps_no_session_young() {
+    let far = 253_370_764_800_000; // The year 9999.
+    for (at, stands) in [(6_000_000, true), (6_000_001, false), (far, false)] {
+        let fixture = five();
+        fixture.put("s0", at, b"x");
+        let time = std::time::UNIX_EPOCH + Duration::from_secs(500);
+        fs::File::options().write(true).open(fixture.file("s0")).unwrap().set_modified(time).unwrap();
+        let by_age = Prune { older_than: Some(Duration::from_secs(5_250)), dry_run: true, ..Prune::default() };
+        let by_count = Prune { max_count: Some(5), dry_run: true, ..Prune::default() };
+        let chosen =
+            [by_age, by_count].map(|prune| ids(&block_on(prune.run(&fixture.store, now())).unwrap()).join(" "));
+        assert_eq!(chosen, if stands { ["", "s1"] } else { ["s0", "s0"] }, "{at}");
+    }
 }
