@@ -1,8 +1,8 @@
-//! A workspace's files.
+//! Files of a workspace and large byte strings, both read in pieces.
 
-use std::io::BufRead;
+use std::io::{self, BufRead, Write};
 
-use crate::{Error, FileEntry, bindings::glovebox::sandbox::sandbox as raw, reader::Pieces};
+use crate::{Error, FileEntry, bindings::glovebox::sandbox::sandbox as raw};
 
 /// A snapshot of a workspace's files: later changes do not affect it.
 ///
@@ -55,5 +55,178 @@ impl Files {
         let path = path.into();
         self.read_at(&path, 0, 0)?;
         Ok(Pieces::new(move |offset, len| self.read_at(&path, offset, len)))
+    }
+}
+
+/// The maximum number of bytes written in one call: providers limit a single list.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Bytes that the provider holds for the component because they are too large for a list: a hibernated session, a large
+/// file.
+///
+/// Bytes are appended through [`Write`] and read from any offset. Dropping the blob frees them.
+#[derive(Debug)]
+pub struct Blob {
+    pub(crate) raw: raw::Blob,
+}
+
+impl Blob {
+    /// Creates an empty blob. If the provider grants no more handles, the component traps, because this function cannot
+    /// return an error.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { raw: raw::Blob::new() }
+    }
+
+    /// Creates a blob from bytes.
+    ///
+    /// # Errors
+    /// [`Error::QuotaExceeded`] if the provider grants no more memory.
+    pub fn of(bytes: &[u8]) -> Result<Self, Error> {
+        let blob = Self::new();
+        for piece in bytes.chunks(WRITE_BYTES) {
+            blob.raw.append(piece)?;
+        }
+        Ok(blob)
+    }
+
+    /// The length in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.raw.size()
+    }
+
+    /// Returns bytes from `offset` on, at most `len` and at most 16,777,216; empty at the end of the blob.
+    #[must_use]
+    pub fn read_at(&self, offset: u64, len: u64) -> Vec<u8> {
+        self.raw.read(offset, len)
+    }
+
+    /// Returns a reader that starts at the beginning.
+    pub fn reader(&self) -> impl BufRead + '_ {
+        self.pieces()
+    }
+
+    /// Copies all bytes into the component's own memory.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        // Reading a blob does not fail.
+        self.pieces().into_vec().unwrap_or_default()
+    }
+
+    fn pieces(&self) -> Pieces<impl FnMut(u64, u64) -> Result<Vec<u8>, Error>> {
+        Pieces::new(|offset, len| Ok(self.raw.read(offset, len)))
+    }
+}
+
+impl Default for Blob {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Write for Blob {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = bytes.get(..WRITE_BYTES).unwrap_or(bytes);
+        self.raw.append(piece).map_err(Error::from)?;
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The size of one read. A provider returns at most 16 MiB, but a component that only scans data should not have to
+/// hold that much.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Reads from the beginning with `fetch(offset, len)`, piece by piece, until it returns nothing.
+pub(crate) struct Pieces<F> {
+    fetch: F,
+    piece: io::Cursor<Vec<u8>>,
+    offset: u64,
+}
+
+impl<F: FnMut(u64, u64) -> Result<Vec<u8>, Error>> Pieces<F> {
+    pub(crate) fn new(fetch: F) -> Self {
+        Self { fetch, piece: io::Cursor::default(), offset: 0 }
+    }
+
+    /// Reads all bytes.
+    pub(crate) fn into_vec(mut self) -> Result<Vec<u8>, Error> {
+        let mut all = Vec::new();
+        loop {
+            let mut piece = (self.fetch)(all.len() as u64, PIECE_BYTES)?;
+            if piece.is_empty() {
+                return Ok(all);
+            }
+            all.append(&mut piece);
+        }
+    }
+}
+
+impl<F: FnMut(u64, u64) -> Result<Vec<u8>, Error>> BufRead for Pieces<F> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.piece.position() >= self.piece.get_ref().len() as u64 {
+            let piece = (self.fetch)(self.offset, PIECE_BYTES)?;
+            self.offset = self.offset.saturating_add(piece.len() as u64);
+            self.piece = io::Cursor::new(piece);
+        }
+        self.piece.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.piece.consume(amount);
+    }
+}
+
+impl<F: FnMut(u64, u64) -> Result<Vec<u8>, Error>> io::Read for Pieces<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.fill_buf()?;
+        self.piece.read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    /// Returns fewer bytes than requested, as a provider may.
+    fn from(bytes: &[u8], most: usize) -> impl FnMut(u64, u64) -> Result<Vec<u8>, Error> {
+        move |offset, _| Ok(bytes.iter().copied().skip(usize::try_from(offset).unwrap()).take(most).collect())
+    }
+
+    #[test]
+    fn pieces_make_the_whole() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        for most in [1, 7, 255, 256, 1000] {
+            assert_eq!(Pieces::new(from(&bytes, most)).into_vec().unwrap(), bytes);
+            let mut read = Vec::new();
+            Pieces::new(from(&bytes, most)).read_to_end(&mut read).unwrap();
+            assert_eq!(read, bytes);
+        }
+        assert_eq!(Pieces::new(from(&[], 5)).into_vec().unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_added_at_the_end_is_read_too() {
+        let written = std::cell::RefCell::new(vec![1_u8, 2]);
+        let mut reader = Pieces::new(|offset, _| {
+            Ok(written.borrow().iter().copied().skip(usize::try_from(offset).unwrap()).collect())
+        });
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).unwrap();
+        written.borrow_mut().push(3);
+        reader.read_to_end(&mut read).unwrap();
+        assert_eq!(read, [1, 2, 3]);
+    }
+
+    #[test]
+    fn an_error_reaches_the_reader() {
+        let mut reader = Pieces::new(|_, _| Err(Error::Unavailable("gone".into())));
+        assert_eq!(reader.read(&mut [0]).unwrap_err().to_string(), "unavailable: gone");
     }
 }

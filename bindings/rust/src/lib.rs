@@ -33,18 +33,15 @@
 
 pub mod bindings;
 
-mod blob;
 mod error;
 mod execution;
 mod files;
 mod names;
 mod policy;
-mod reader;
 mod request;
 mod sandbox;
 mod session;
 mod started;
-mod tool;
 
 pub use bindings::glovebox::sandbox::{
     sandbox::{OutputStream, SessionOptions, Step, ToolAnswer, ToolRequest},
@@ -56,8 +53,8 @@ pub use bindings::glovebox::sandbox::{
         SourceKind, Tool, ToolError, ToolFailure, ToolOutcome, ToolRecord, TrapKind,
     },
 };
-pub use blob::Blob;
 pub use error::Error;
+pub use files::Blob;
 pub use files::Files;
 pub use sandbox::{Sandbox, default_policy, info};
 pub use session::Session;

@@ -1,10 +1,15 @@
-//! The result of an execution, for JavaScript.
+//! The result of an execution and the files that it left, for JavaScript.
 
 use std::sync::Arc;
 
 use glovebox::{Display, Execution, FileEntry, FileKind, Form};
 use napi::bindgen_prelude::{BigInt, Buffer};
 use napi_derive::napi;
+
+use crate::{
+    error::Failure,
+    job::{Callback, start},
+};
 
 /// A file's path, kind, size in bytes and time in nanoseconds.
 #[napi(object, object_from_js = false)]
@@ -114,5 +119,25 @@ impl NativeExecution {
     #[napi]
     pub fn json(&self) -> napi::Result<String> {
         serde_json::to_string(&*self.execution).map_err(|error| napi::Error::from_reason(error.to_string()))
+    }
+}
+
+#[napi]
+impl NativeExecution {
+    /// Lists the workspace's files that match a pattern.
+    #[napi]
+    pub fn list_files(&self, pattern: String, callback: Callback<'_, Vec<NativeEntry>>) -> napi::Result<()> {
+        let execution = Arc::clone(&self.execution);
+        start(&callback, move |_| {
+            let files = execution.files().list(&pattern).map_err(Failure::from)?;
+            Ok(files.into_iter().map(Into::into).collect())
+        })
+    }
+
+    /// Reads a file of the workspace.
+    #[napi]
+    pub fn read_file(&self, path: String, callback: Callback<'_, Buffer>) -> napi::Result<()> {
+        let execution = Arc::clone(&self.execution);
+        start(&callback, move |_| Ok(execution.files().read(&path).map_err(Failure::from)?.to_vec().into()))
     }
 }

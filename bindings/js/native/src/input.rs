@@ -1,4 +1,4 @@
-//! The input of an execution from JavaScript.
+//! The input of an execution from JavaScript, and its cancellation token.
 
 use std::time::Duration;
 
@@ -84,5 +84,30 @@ impl Input {
             request = request.on_output(move |stream, bytes| heard.output(stream, bytes));
         }
         Ok(run(request)?.into())
+    }
+}
+
+/// Cancels the executions that use it.
+#[napi]
+pub struct NativeToken(CancelToken);
+
+impl NativeToken {
+    pub(crate) fn token(&self) -> CancelToken {
+        self.0.clone()
+    }
+}
+
+#[napi]
+impl NativeToken {
+    /// Creates a token that is not cancelled.
+    #[napi(constructor)]
+    pub fn new() -> Self {
+        Self(CancelToken::new())
+    }
+
+    /// Cancels all executions of the token.
+    #[napi]
+    pub fn cancel(&self) {
+        self.0.cancel();
     }
 }

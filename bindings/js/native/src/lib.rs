@@ -9,20 +9,17 @@
 //! | `job` | work on other threads, with callbacks to JavaScript |
 //! | `port` | the callbacks of executions, which are many and short |
 //! | `threads` | the threads for both |
-//! | `engine`, `sandbox`, `session`, `execution`, `token` | the classes |
-//! | `left_files` | the files that an execution left |
-//! | `input`, `tool` | the input of an execution, and the description of a tool |
+//! | `sandbox`, `session` | the classes; the engine is in `sandbox` |
+//! | `execution` | the result of an execution, and the files that it left |
+//! | `input`, `tool` | the input of an execution, its cancellation token, and the description of a tool |
 //! | `error` | the conversion of the engine's errors to the package's |
 
-mod engine;
 mod error;
 mod execution;
 mod input;
 mod job;
-mod left_files;
 mod port;
 mod sandbox;
 mod session;
 mod threads;
-mod token;
 mod tool;

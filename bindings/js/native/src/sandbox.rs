@@ -1,18 +1,17 @@
-//! A sandbox, for JavaScript.
+//! The engine of a process and its sandboxes, for JavaScript.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
-use glovebox::{ExecuteError, Policy, ResumeOptions, Sandbox};
+use glovebox::{Engine, EngineConfig, ExecuteError, Packages, Policy, ResumeOptions, Sandbox};
 use napi::bindgen_prelude::Buffer;
 use napi_derive::napi;
 
 use crate::{
-    engine::NativeEngine,
-    input::{Input, NativeInput},
-    job::{Callback, start, start_long},
+    error::Failure,
+    input::{Input, NativeInput, NativeToken},
+    job::{Callback, Progress, start, start_long},
     port::NativePort,
     session::{NativeSession, options},
-    token::NativeToken,
     tool::{Answer, Calls, NativeTool},
 };
 
@@ -165,6 +164,48 @@ impl NativeSandbox {
             let mut options = ResumeOptions::default();
             options.id = id;
             Ok(sandbox.resume(&state, options)?.into())
+        })
+    }
+}
+
+/// The directories and settings of an engine.
+#[napi(object, object_to_js = false)]
+pub struct NativeEngineOptions {
+    /// The cache directory.
+    pub cache_dir: Option<String>,
+    /// The archive of interpreters in the package.
+    pub bundle: Option<String>,
+    /// The directory of custom images.
+    pub images: Option<String>,
+    /// Makes the bundled packages available to Python.
+    pub packages: bool,
+}
+
+/// The engine that all sandboxes of a process share.
+#[napi]
+pub struct NativeEngine(Engine);
+
+impl NativeEngine {
+    pub(crate) fn engine(&self) -> Engine {
+        self.0.clone()
+    }
+}
+
+#[napi]
+impl NativeEngine {
+    /// Opens an engine.
+    #[napi]
+    pub fn open(options: NativeEngineOptions, callback: Callback<'_, NativeEngine>) -> napi::Result<()> {
+        start(&callback, move |_| {
+            let mut config = EngineConfig::default();
+            config.cache_dir = options.cache_dir.map(Into::into);
+            config.bundle = options.bundle.map(Into::into);
+            config.own_images = options.images.map(Into::into);
+            config.progress = Arc::new(Progress);
+            if !options.packages {
+                config.packages = Packages::None;
+            }
+            Ok(Self(Engine::new(config).map_err(Failure::from)?))
         })
     }
 }

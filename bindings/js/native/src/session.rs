@@ -9,10 +9,9 @@ use napi_derive::napi;
 use crate::{
     error::Failure,
     execution::NativeEntry,
-    input::{Input, NativeInput},
+    input::{Input, NativeInput, NativeToken},
     job::{Callback, start},
     port::NativePort,
-    token::NativeToken,
 };
 
 /// A value as the interpreter prints it, and as JSON text if it has a JSON form.

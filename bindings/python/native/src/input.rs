@@ -1,8 +1,8 @@
-//! The input of an execution from Python.
+//! The input of an execution from Python: the request, tools that Python answers, and the cancellation token.
 
 use std::time::Duration;
 
-use glovebox::{CancelToken, ExecuteError, Execution, JsonText, Request, SourceKind, with_causes};
+use glovebox::{CancelToken, ExecuteError, Execution, JsonText, Request, SourceKind, Tool, ToolError, with_causes};
 use pyo3::{
     prelude::*,
     pybacked::{PyBackedBytes, PyBackedStr},
@@ -14,7 +14,6 @@ use crate::{
     error::{IntoException, not_committed},
     execution::PyExecution,
     interrupt::interruptible,
-    token::PyCancelToken,
 };
 
 /// The input of one execution: source, name, kind of source, standard input, context as JSON text, milliseconds until
@@ -95,5 +94,56 @@ impl Input {
                 }
             }
         }
+    }
+}
+
+/// A tool: name, description, schema as JSON text, and a function. The function receives the arguments as JSON text and
+/// the call's token, and returns `(True, result as JSON text)` or `(False, message)`.
+#[derive(FromPyObject)]
+pub(crate) struct ToolInput(String, String, String, Py<PyAny>);
+
+impl ToolInput {
+    pub(crate) fn tool(self) -> PyResult<Tool> {
+        let Self(name, description, schema, answer) = self;
+        let schema = serde_json::from_str(&schema).map_err(IntoException::exception)?;
+        let handler = move |call: &glovebox::ToolCall, arguments: String| {
+            let answered = Python::try_attach(|py| {
+                let token = PyCancelToken(call.cancel.clone());
+                let (is_ok, text) = answer.call1(py, (arguments, token))?.extract::<(bool, PyBackedStr)>(py)?;
+                Ok(if is_ok { Ok(text.to_string()) } else { Err(ToolError::new(&*text)) })
+            });
+            match answered {
+                Some(Ok(answer)) => answer,
+                Some(Err(error)) => Err(raised(&error)),
+                None => Err(ToolError::new("the program is ending")),
+            }
+        };
+        Ok(Tool::new(name, description).schema(schema).text_handler(handler))
+    }
+}
+
+/// Converts an exception from Python's side of a call. Only a `BaseException` such as `SystemExit` gets here.
+fn raised(error: &PyErr) -> ToolError {
+    ToolError::new(Python::attach(|py| error.value(py).to_string()))
+}
+
+/// Cancels the executions that use it, from any thread.
+#[pyclass(frozen, module = "glovebox_sandbox._native", name = "CancelToken")]
+pub(crate) struct PyCancelToken(pub(crate) CancelToken);
+
+#[pymethods]
+impl PyCancelToken {
+    #[new]
+    fn new() -> Self {
+        Self(CancelToken::new())
+    }
+
+    fn cancel(&self, py: Python<'_>) {
+        py.detach(|| self.0.cancel());
+    }
+
+    #[getter]
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
     }
 }

@@ -7,20 +7,17 @@
 //! |---|---|
 //! | `attended` | work on another thread while the caller's thread serves Python's callbacks and signals |
 //! | `interrupt` | Ctrl-C while the caller's own thread runs a guest |
-//! | `engine`, `sandbox`, `session`, `execution`, `token` | the classes |
-//! | `input`, `tool` | the input of an execution, and the description of a tool |
+//! | `sandbox`, `session`, `execution` | the classes; the engine is in `sandbox` |
+//! | `input` | the input of an execution: the request, tools and the cancellation token |
 //! | `error` | the conversion of the engine's errors to the package's exceptions |
 
 mod attended;
-mod engine;
 mod error;
 mod execution;
 mod input;
 mod interrupt;
 mod sandbox;
 mod session;
-mod token;
-mod tool;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -36,10 +33,10 @@ fn command(py: Python<'_>, args: Vec<OsString>, program: PathBuf) {
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<engine::PyEngine>()?;
+    module.add_class::<sandbox::PyEngine>()?;
     module.add_class::<sandbox::PySandbox>()?;
     module.add_class::<session::PySession>()?;
     module.add_class::<execution::PyExecution>()?;
-    module.add_class::<token::PyCancelToken>()?;
+    module.add_class::<input::PyCancelToken>()?;
     module.add_function(wrap_pyfunction!(command, module)?)
 }

@@ -1,22 +1,22 @@
-//! A sandbox, for Python.
+//! The engine of a process and its sandboxes, for Python.
 
-use std::time::Instant;
+use std::{path::PathBuf, sync::Arc, time::Instant};
 
-use glovebox::{CancelToken, ExecuteError, JsonText, Policy, ResumeOptions, Sandbox, SessionOptions};
+use glovebox::{
+    CancelToken, Engine, EngineConfig, ExecuteError, JsonText, Packages, Policy, ResumeOptions, Sandbox, SessionOptions,
+};
 use pyo3::{
     prelude::*,
     pybacked::{PyBackedBytes, PyBackedStr},
 };
 
 use crate::{
-    attended::{Event, attended},
-    engine::PyEngine,
+    attended::{Event, Progress, attended},
     error::{IntoException, forked},
     execution::PyExecution,
-    input::Input,
+    input::{Input, ToolInput},
     interrupt::interruptible,
     session::PySession,
-    tool::ToolInput,
 };
 
 /// A diagnostic: line, column and message.
@@ -132,5 +132,35 @@ impl PySandbox {
         options.id = id;
         let session = py.detach(|| sandbox.resume(&state, options)).map_err(IntoException::exception)?;
         Ok(PySession::new(session, self.process))
+    }
+}
+
+/// The engine that all sandboxes of a process share.
+#[pyclass(frozen, module = "glovebox_sandbox._native", name = "Engine")]
+pub(crate) struct PyEngine {
+    pub(crate) engine: Engine,
+    pub(crate) process: u32,
+}
+
+#[pymethods]
+impl PyEngine {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        cache_dir: Option<PathBuf>,
+        bundle: Option<PathBuf>,
+        images: Option<PathBuf>,
+        packages: bool,
+    ) -> PyResult<Self> {
+        let mut config = EngineConfig::default();
+        config.cache_dir = cache_dir;
+        config.bundle = bundle;
+        config.own_images = images;
+        config.progress = Arc::new(Progress);
+        if !packages {
+            config.packages = Packages::None;
+        }
+        let engine = py.detach(|| Engine::new(config)).map_err(IntoException::exception)?;
+        Ok(Self { engine, process: std::process::id() })
     }
 }
