@@ -11,7 +11,7 @@ use glovebox::{Engine, EngineConfig, Language, Packages, Policy, Sandbox, escape
 use crate::{
     args::{GlobalArgs, RuntimeArgs},
     progress::Steps,
-    state,
+    stored,
     terminal::Hinted,
 };
 
@@ -66,7 +66,7 @@ impl Host {
         config.bundle.clone_from(&global.bundle);
         config.default_runtimes.clone_from(&global.default_runtime);
         // Applies even if this command uses no session or package: scripts must not access those of other commands.
-        config.private_dirs.extend(state::dir().ok());
+        config.private_dirs.extend(stored::state_dir().ok());
         if let Some(bytes) = global.cache_bytes {
             (config.cache.image_bytes, config.cache.component_bytes) = (bytes, bytes);
         }
@@ -125,12 +125,12 @@ impl Host {
 
 /// Returns the directory of user packages. It is outside the cache, so that cleaning the cache does not remove them.
 pub(crate) fn own_packages_dir() -> anyhow::Result<PathBuf> {
-    Ok(state::dir()?.join("packages"))
+    Ok(stored::state_dir()?.join("packages"))
 }
 
 /// Returns the directory of custom images, which is outside the cache as well.
 pub(crate) fn own_images_dir() -> anyhow::Result<PathBuf> {
-    Ok(state::dir()?.join("images"))
+    Ok(stored::state_dir()?.join("images"))
 }
 
 /// Reports a missing binary with a hint. The engine reports all other problems with it.

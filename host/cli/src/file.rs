@@ -94,7 +94,9 @@ fn beside(path: &Path) -> PathBuf {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt};
 
-    use super::{NotCreated, create, replace, replace_alike};
+    #[cfg(feature = "full")]
+    use super::replace_alike;
+    use super::{NotCreated, create, replace};
 
     #[test]
     fn a_file_is_created_whole_or_left_as_it_is() {
@@ -122,6 +124,7 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something was left behind");
     }
 
+    #[cfg(feature = "full")]
     #[test]
     fn a_file_that_is_replaced_alike_keeps_its_rights() {
         let dir = tempfile::tempdir().unwrap();

@@ -16,8 +16,6 @@ mod own_program;
 mod program;
 mod progress;
 mod source;
-mod state;
-mod stdin;
 mod stored;
 #[cfg(feature = "full")]
 mod tenants;

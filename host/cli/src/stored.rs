@@ -1,6 +1,13 @@
-//! Stored sessions, and active ones among them.
+//! Stored sessions, active ones among them, and the directory for private data that outlives a process.
 
-use std::{fs::File, io::Read, path::Path, sync::Arc};
+use std::{
+    env,
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use glovebox::{
     CancelToken, Execution, HibernateOptions, IfExists, Language, Request, Sandbox, Session, SessionKey, escaped,
@@ -13,7 +20,6 @@ use glovebox_sessions::{
 use crate::{
     args::{ActivateArgs, RuntimeArgs, StoreArgs},
     engine::Host,
-    state,
     terminal::{Hinted, note},
 };
 
@@ -74,7 +80,7 @@ impl SessionDir {
     pub(crate) fn open_or(args: &StoreArgs, default: &str, cancel: &CancelToken) -> anyhow::Result<Self> {
         let dir = match &args.store {
             Some(dir) => dir.clone(),
-            None => state::create()?.join(default),
+            None => create_state_dir()?.join(default),
         };
         Ok(Self { store: open_store(&dir)?, key: key(args)?, cancel: cancel.clone(), no_wait: args.no_wait })
     }
@@ -275,4 +281,32 @@ pub(crate) fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
         .map_err(|error| wrong(format!("cannot read {what}")).because(error))?;
     let key = if bytes.len() > SessionKey::MAX_BYTES { bytes.strip_suffix(b"\n").unwrap_or(&bytes) } else { &bytes };
     SessionKey::new(key).map_err(|error| wrong(format!("{what} does not contain a key")).because(error).into())
+}
+
+/// Returns the state directory according to the XDG Base Directory Specification: `$XDG_STATE_HOME/glovebox`, otherwise
+/// `~/.local/state/glovebox`.
+pub(crate) fn state_dir() -> anyhow::Result<PathBuf> {
+    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
+    match base {
+        Some(base) => Ok(base.join("glovebox")),
+        None => Err(Hinted::new(
+            "neither XDG_STATE_HOME nor HOME names a directory for state",
+            "set one of them to an absolute path, or name a directory with --store",
+        )
+        .into()),
+    }
+}
+
+/// Creates the state directory with mode 0700, if it does not exist.
+pub(crate) fn create_state_dir() -> anyhow::Result<PathBuf> {
+    let dir = state_dir()?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error: io::Error| {
+        Hinted::new(
+            format!("cannot create the state directory `{}`", escaped(&dir)),
+            "set XDG_STATE_HOME to a directory you can write to",
+        )
+        .because(error)
+    })?;
+    Ok(dir)
 }

@@ -11,8 +11,8 @@ use clap::{Args, ValueEnum};
 use glovebox::{Clock, Commit, Entropy, Metering, Mount, Policy, escaped};
 
 use super::{
+    global::{bytes, count, count_u32},
     network::NetworkArgs,
-    quantity::{bytes, count, count_u32},
 };
 use crate::terminal::Hinted;
 

@@ -1,9 +1,16 @@
-//! The code to run, and its interpreter.
+//! The code to run, its interpreter, the variable `context`, and tools that are host programs.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{
+    fmt,
+    fs::File,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use clap::Args;
-use glovebox::Language;
+use glovebox::{JsonText, Language, Policy, Tool};
+
+use crate::{program::Program, source::bounded, terminal::Hinted};
 
 /// The code: files, standard input, or text on the command line.
 #[derive(Args, Debug)]
@@ -74,11 +81,103 @@ pub(crate) struct RuntimeArgs {
     pub(crate) runtime_path: Option<PathBuf>,
 }
 
+/// A value for scripts.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ContextArgs {
+    /// Value of the script's global variable `context`: JSON, or a file that contains JSON [default: no such variable]
+    #[arg(long, value_name = "FILE|JSON", allow_hyphen_values = true)]
+    context: Option<String>,
+}
+
+impl ContextArgs {
+    /// Returns the value, if one is given. Its size is limited like standard input.
+    pub(crate) fn value(&self, policy: &Policy) -> anyhow::Result<Option<JsonText>> {
+        let Some(text) = &self.context else { return Ok(None) };
+        let not_json = match JsonText::new(text.as_str()) {
+            Ok(value) => return Ok(Some(value)),
+            Err(error) => error,
+        };
+        let hint = "give JSON, such as `--context '{\"a\": 1}'`, or the path of a JSON file";
+        if !Path::new(text).is_file() {
+            let shown: String = text.chars().take(100).collect();
+            return Err(Hinted::new(format!("`{shown}` is neither JSON nor a file"), hint).because(not_json).into());
+        }
+        let what = format!("context file `{text}`");
+        let file = File::open(text)
+            .map_err(|error| Hinted::new(format!("cannot read {what}"), "check that it is readable").because(error))?;
+        let bytes = bounded(&what, file, policy.limits.stdin_bytes, "--stdin-bytes")?;
+        let not_utf8 = |error| Hinted::new(format!("{what} is not JSON"), hint).because(error);
+        let text = String::from_utf8(bytes).map_err(not_utf8)?;
+        let value =
+            JsonText::new(text).map_err(|error| Hinted::new(format!("{what} is not JSON"), hint).because(error))?;
+        Ok(Some(value))
+    }
+}
+
+/// Host programs that scripts may call.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Tools")]
+pub(crate) struct ProgramArgs {
+    /// Host program that scripts call as `tools.NAME(…)`; repeatable
+    ///
+    /// The program gets the arguments as a JSON object on standard input, and prints the result as JSON.
+    #[arg(long = "tool", value_name = "NAME=COMMAND")]
+    tools: Vec<NamedProgram>,
+}
+
+/// A host program with the name of its tool.
+#[derive(Clone, Debug)]
+struct NamedProgram {
+    name: String,
+    program: Program,
+}
+
+impl FromStr for NamedProgram {
+    type Err = WrongTool;
+
+    fn from_str(text: &str) -> Result<Self, WrongTool> {
+        let (name, command) = text.split_once('=').ok_or(WrongTool::NoCommand)?;
+        let program = Program::parse(command).ok_or(WrongTool::Words)?;
+        Ok(Self { name: name.to_owned(), program })
+    }
+}
+
+/// Why a tool is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WrongTool {
+    NoCommand,
+    Words,
+}
+
+impl fmt::Display for WrongTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoCommand => "write it as `NAME=COMMAND`, such as `add=python3 add.py`",
+            Self::Words => "the command is empty, or has an unterminated quotation",
+        })
+    }
+}
+
+impl std::error::Error for WrongTool {}
+
+impl ProgramArgs {
+    /// Returns the names of the tools.
+    #[cfg(feature = "full")]
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|tool| tool.name.as_str())
+    }
+
+    /// Returns the tools, for sandboxes with this policy.
+    pub(crate) fn tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
+        self.tools.iter().map(|NamedProgram { name, program }| program.tool(name, policy.limits.tool_bytes)).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use glovebox::Language;
+    use glovebox::{JsonText, Language, Policy};
 
-    use super::LanguageArg;
+    use super::{ContextArgs, LanguageArg};
 
     #[test]
     fn a_language_has_a_name_and_a_short_one() {
@@ -91,5 +190,36 @@ mod tests {
             assert_eq!(text.parse(), Ok(language), "{text}");
         }
         assert!("tsx".parse::<LanguageArg>().unwrap_err().contains("`typescript`"));
+    }
+
+    #[test]
+    fn a_context_is_json_or_a_file_with_json() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        std::fs::write(path("c.json"), "{\"a\": [1]}\n").unwrap();
+        std::fs::write(path("text"), "a").unwrap();
+        let value = |text: &str| ContextArgs { context: Some(text.to_owned()) }.value(&Policy::default());
+        let json = |text: &str| Some(JsonText::new(text).unwrap());
+        assert_eq!(value("[1, \"x\"]").unwrap(), json("[1, \"x\"]"));
+        assert_eq!(value("-1").unwrap(), json("-1"));
+        assert_eq!(value(&path("c.json")).unwrap(), json("{\"a\": [1]}\n"));
+        assert_eq!(ContextArgs::default().value(&Policy::default()).unwrap(), None);
+        for (wrong, said) in [("{a: 1}", "neither"), (&path("missing"), "neither"), (&path("text"), "is not JSON")] {
+            let error = value(wrong).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_context_file_is_as_long_as_standard_input_may_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("c.json");
+        let mut policy = Policy::default();
+        policy.limits.stdin_bytes = 10;
+        for (length, fits) in [(9, true), (10, true), (11, false)] {
+            std::fs::write(&path, format!("\"{}\"", "x".repeat(length - 2))).unwrap();
+            let args = ContextArgs { context: Some(path.to_str().unwrap().to_owned()) };
+            assert_eq!(args.value(&policy).is_ok(), fits, "{length}");
+        }
     }
 }

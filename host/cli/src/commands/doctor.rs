@@ -15,8 +15,8 @@ use serde::Serialize;
 use crate::{
     args::GlobalArgs,
     engine::{Host, Pooling},
-    interrupt, state,
-    stored::{NOT_OURS_REMEDY, REMOTE_REMEDY, SESSIONS, entries, is_url, open_store},
+    interrupt,
+    stored::{self, NOT_OURS_REMEDY, REMOTE_REMEDY, SESSIONS, entries, is_url, open_store},
     terminal::{BAD, CARE, GOOD, bytes, out, out_json},
 };
 
@@ -199,7 +199,7 @@ fn overcommit() -> Finding {
 /// Checks who can write to the stored sessions, and whether they can be read.
 fn sessions(store: Option<&Path>) -> Finding {
     let name = "stored sessions";
-    let at = store.map(Path::to_owned).or_else(|| Some(state::dir().ok()?.join(SESSIONS)));
+    let at = store.map(Path::to_owned).or_else(|| Some(stored::state_dir().ok()?.join(SESSIONS)));
     // A directory that others can write to is not even listed. A missing one is not created.
     let Some(at) = at.filter(|at| is_url(at) || at.exists()) else {
         return Finding::ok(name, "none yet");

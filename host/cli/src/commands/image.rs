@@ -15,9 +15,9 @@ use glovebox_runtimes::{MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_OWN_PACK
 use serde::Serialize;
 
 use crate::{
-    args::{GlobalArgs, quantity},
+    args::{GlobalArgs, global},
     engine::{Host, Pooling, own_images_dir},
-    interrupt, state,
+    interrupt, stored,
     terminal::{Align, Hinted, bytes, counted, note, out, out_json, printable, table},
 };
 
@@ -88,11 +88,11 @@ struct BuildArgs {
     files: Vec<String>,
 
     /// Memory for interpreter and setup, at least 128 MiB [default: 1073741824]
-    #[arg(long, value_name = "N", value_parser = quantity::bytes)]
+    #[arg(long, value_name = "N", value_parser = global::bytes)]
     memory_bytes: Option<u64>,
 
     /// Milliseconds for the setup, at most an hour [default: 120000]
-    #[arg(long, value_name = "N", value_parser = quantity::count)]
+    #[arg(long, value_name = "N", value_parser = global::count)]
     timeout_ms: Option<u64>,
 
     /// Replace an image of this name; its sessions can then not be resumed
@@ -161,7 +161,7 @@ struct ImportArgs {
 
 pub(crate) fn run(global: &GlobalArgs, args: &ImageArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
-    state::create()?;
+    stored::create_state_dir()?;
     // The engine only looks for images if the directory exists.
     let dir = own_images_dir()?;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);

@@ -12,7 +12,7 @@ use crate::{
     engine::own_packages_dir,
     interrupt,
     progress::Steps,
-    state,
+    stored,
     terminal::{Align, Hinted, note, out, out_json, table},
 };
 
@@ -152,7 +152,7 @@ fn open(dir: &Path) -> anyhow::Result<OwnPackages> {
 }
 
 fn add(args: &AddArgs) -> anyhow::Result<i32> {
-    state::create()?;
+    stored::create_state_dir()?;
     let own = open(&own_packages_dir()?)?;
     let bundled = bundled()?;
     let taken = PackageList::builtin()?.modules();

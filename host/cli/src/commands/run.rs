@@ -15,8 +15,7 @@ use crate::{
     engine::{Host, Image, Pooling},
     interrupt,
     output::{Passthrough, advise, explain, show_value},
-    source::{STDIN, Source, bounded},
-    stdin::PipedStdin,
+    source::{PipedStdin, STDIN, Source, bounded},
     stored::{SessionDir, runtime_of},
     terminal::{BROKEN_PIPE_EXIT_CODE, Hinted, note, out_json},
 };

@@ -24,8 +24,8 @@ use crate::{
     args::{GlobalArgs, PolicyArgs, StoreArgs},
     commands::serve_worker,
     engine::{Host, Pooling},
-    interrupt, logging, state,
-    stored::{is_url, read_key},
+    interrupt, logging,
+    stored::{self, is_url, read_key},
     tenants::{IDLE_LOOK, ONLY, Root, tenant_config},
     terminal::{Hinted, note, out},
 };
@@ -346,7 +346,7 @@ fn root(config: &ServerConfig) -> anyhow::Result<Root> {
     }
     let root = match &config.store {
         Some(dir) => dir.clone(),
-        None => state::create()?.join(SESSIONS),
+        None => stored::create_state_dir()?.join(SESSIONS),
     };
     if !is_url(&root) {
         make_private(&root)?;

@@ -1,13 +1,38 @@
 //! `glovebox mcp`: a Model Context Protocol server with which models run code.
 
-mod clients;
 mod edit;
 mod install;
-mod serve;
 
+use std::{
+    fs::File,
+    io::{IsTerminal as _, Read as _, stdin},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use glovebox::{CancelToken, Policy, Sandbox, escaped};
+use glovebox_fleet::{FleetClient, FleetUrl};
+use glovebox_server::{
+    Service, ServiceConfig, Tenant, TenantConfig,
+    http::{self, Bound, HttpConfig, Tenants, TokenHash},
+    mcp::{self, Listing, McpServer, UpstreamConfig, Upstreams, serve_stdio},
+};
+use glovebox_sessions::SessionId;
+use tokio_util::sync::CancellationToken;
 
-use crate::args::GlobalArgs;
+use crate::{
+    args::{GlobalArgs, PolicyArgs, ProgramArgs, StoreArgs},
+    commands::serve::{given_token, probe},
+    engine::{Host, Pooling},
+    interrupt,
+    stored::SessionDir,
+    terminal::{Hinted, note},
+};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -41,7 +66,7 @@ pub(crate) struct McpArgs {
     command: Option<McpCommand>,
 
     #[command(flatten)]
-    server: serve::ServerArgs,
+    server: ServerArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -52,6 +77,255 @@ enum McpCommand {
 pub(crate) fn run(global: &GlobalArgs, args: &McpArgs) -> anyhow::Result<i32> {
     match &args.command {
         Some(McpCommand::Install(install)) => install::run(global, install),
-        None => serve::run(global, &args.server),
+        None => run_server(global, &args.server),
     }
+}
+
+/// Directory of the sessions inside the state directory.
+const SESSIONS: &str = "mcp-sessions";
+
+/// Name of the only tenant, which is also the scope of its sessions in a fleet.
+const TENANT: &str = "mcp";
+
+/// Interval of checks for idle sessions. They are saved to the store, where other servers find them.
+const IDLE_LOOK: Duration = Duration::from_secs(60);
+
+/// Time for running scripts to end at shutdown, in addition to the protocol's own wait.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Time for a client to disconnect at shutdown.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// Maximum length of a file of servers in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// Options of the server, and the policy of its scripts.
+#[derive(Args, Debug)]
+struct ServerArgs {
+    /// Serve over HTTP at this address, path /mcp; a token is required unless it is a loopback address
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+
+    /// File with the token that clients must send as `Authorization: Bearer TOKEN` [default: GLOVEBOX_TOKEN]
+    #[arg(long, value_name = "FILE", requires = "listen")]
+    token_file: Option<PathBuf>,
+
+    /// Further name, or name with port, that the `Host` header may contain, like localhost and the address;
+    /// repeatable
+    #[arg(long = "allow-host", value_name = "HOST", requires = "listen")]
+    hosts: Vec<String>,
+
+    /// Origin whose pages may send requests, such as https://app.example.com:443; repeatable [default: none]
+    #[arg(long = "allow-origin", value_name = "ORIGIN", requires = "listen")]
+    origins: Vec<String>,
+
+    /// Give scripts the tools of the MCP servers in this JSON file
+    #[arg(long, value_name = "FILE", help_heading = "Tools")]
+    tools_from: Option<PathBuf>,
+
+    #[command(flatten)]
+    programs: ProgramArgs,
+
+    /// Fleet for the sessions, `restate://HOST`, instead of a store; its nodes execute the requests to sessions,
+    /// without this host's functions
+    #[arg(long, value_name = "URL", conflicts_with_all = ["store", "key_file", "tools_from", "tools"], help_heading = "Sessions")]
+    fleet: Option<FleetUrl>,
+
+    /// Interpreters to serve, by name (see `glovebox runtimes list`), separated by commas; the first one of a language
+    /// is its default [default: that of each language]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    runtime: Vec<String>,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    #[command(flatten)]
+    policy: PolicyArgs,
+}
+
+fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
+    args.store.check(None)?;
+    let policy = args.policy.resolve()?;
+    let servers = args.tools_from.as_deref().map(servers).transpose()?.unwrap_or_default();
+    let programs = args.programs.tools(&policy)?;
+    let token = match args.listen {
+        Some(address) => token(args, address)?,
+        None => None,
+    };
+    let fleet = args.fleet.as_ref().map(FleetClient::new).transpose().context("cannot connect to the fleet")?;
+    let config = tenant_config(args, fleet.as_ref())?;
+    let host = Arc::new(Host::open(global, Pooling::Pooled)?);
+    let service_config =
+        ServiceConfig { runtimes: args.runtime.clone(), prepare_later: true, ..ServiceConfig::default() };
+    let service = Service::new(host.engine.clone(), service_config).context("cannot serve")?;
+    prepare(&host, &service)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+    let served = runtime.block_on(async {
+        let upstreams = start(servers, &policy).await?;
+        if let Some(fleet) = &fleet {
+            probe(fleet).await;
+        }
+        let mut config = config;
+        (config.policy, config.tools) = (policy, programs);
+        config.tools.extend(upstreams.iter().flat_map(Upstreams::tools));
+        let mut listing = Listing::default();
+        for name in args.programs.names() {
+            let about = "A program of the host. It takes any arguments, by name.";
+            listing.add(name, about, &serde_json::Value::Null, None);
+        }
+        upstreams.iter().for_each(|upstreams| listing.extend(upstreams.listing()));
+        let tenant = Tenant::new(&service, config);
+        let served = serve(args, &service, &tenant, &listing.text(), token.as_deref()).await;
+        save(&tenant).await;
+        if let Some(upstreams) = upstreams {
+            upstreams.close().await;
+        }
+        served
+    });
+    // A blocking read of standard input may still be running.
+    runtime.shutdown_background();
+    served.map(|()| 0)
+}
+
+/// Returns the tenant with its sessions in a store or fleet.
+fn tenant_config(args: &ServerArgs, fleet: Option<&FleetClient>) -> anyhow::Result<TenantConfig> {
+    if let Some(client) = fleet {
+        return Ok(TenantConfig::in_fleet(SessionId::new(TENANT)?, client.clone()));
+    }
+    let sessions = SessionDir::open_or(&args.store, SESSIONS, &CancelToken::new())?;
+    let mut config = TenantConfig::new(TENANT, sessions.shared_store());
+    config.key = sessions.key().cloned();
+    Ok(config)
+}
+
+/// Starts the servers whose tools scripts may call.
+async fn start(servers: Vec<UpstreamConfig>, policy: &Policy) -> anyhow::Result<Option<Upstreams>> {
+    if servers.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Upstreams::start(servers, policy.limits.tool_bytes).await?))
+}
+
+/// Prepares the runtimes on a separate thread: a client waits only seconds for an answer, and preparing may take
+/// minutes. Executions wait for it.
+fn prepare(host: &Arc<Host>, service: &Service) -> anyhow::Result<()> {
+    let (host, names) = (Arc::clone(host), service.runtimes().map(|info| info.name.clone()).collect::<Vec<_>>());
+    let work = move || {
+        for name in names {
+            if let Err(error) = host.with_progress(|engine| Sandbox::builder(engine).runtime(&name).build()) {
+                note(&format!("`{name}` could not be prepared: {}", glovebox::with_causes(&error)));
+            }
+        }
+    };
+    thread::Builder::new().name("prepare".into()).spawn(work).context("cannot start a thread")?;
+    Ok(())
+}
+
+/// Serves until the client disconnects, or Ctrl-C.
+async fn serve(
+    args: &ServerArgs,
+    service: &Service,
+    tenant: &Tenant,
+    listing: &str,
+    token: Option<&str>,
+) -> anyhow::Result<()> {
+    let idle = tenant.sessions().hibernate_idle_in_background(IDLE_LOOK);
+    let _idle = idle.context("cannot start the thread that saves idle sessions")?;
+    let (pressed, stop) = (interrupt::install_for_server()?, CancellationToken::new());
+    let stops = stop.clone();
+    let _hook = pressed.on_cancel(move || stops.cancel());
+    match args.listen {
+        Some(address) => over_http(args, service, tenant, listing, address, token, stop).await,
+        None => {
+            if stdin().is_terminal() {
+                note(
+                    "waiting for an MCP client on standard input; `glovebox mcp install CLIENT` configures a client to start this",
+                );
+            }
+            let late = async {
+                stop.cancelled().await;
+                tokio::time::sleep(CLOSE).await;
+            };
+            let served = tokio::select! {
+                served = serve_stdio(McpServer::new(tenant.clone(), listing), stop.clone()) => served,
+                () = late => Ok(()),
+            };
+            service.drain(DRAIN).await;
+            served.context("cannot serve the client")
+        }
+    }
+}
+
+async fn over_http(
+    args: &ServerArgs,
+    service: &Service,
+    tenant: &Tenant,
+    listing: &str,
+    address: SocketAddr,
+    token: Option<&str>,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    let bound = Bound::new(address).await.map_err(|error| {
+        Hinted::new(
+            format!("cannot listen on {address}"),
+            "name another address with --listen; port 0 takes any that is free",
+        )
+        .because(error)
+    })?;
+    let mut config = HttpConfig { origins: args.origins.clone(), ..HttpConfig::default() };
+    if !args.hosts.is_empty() {
+        config.hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
+        config.hosts.push(bound.address.ip().to_string());
+        config.hosts.extend(args.hosts.iter().cloned());
+    }
+    let tenants = match token {
+        None => Tenants::open(tenant.clone()),
+        Some(token) => {
+            let mut tenants = Tenants::default();
+            tenants.add(TokenHash::of(token), tenant.clone());
+            tenants
+        }
+    };
+    note(&format!("serving MCP at http://{}/mcp", bound.address));
+    let routes = mcp::router(tenants, listing, &config, bound.address, stop.clone());
+    let drain = async {
+        stop.cancelled().await;
+        service.drain(DRAIN).await;
+    };
+    tokio::join!(http::serve(bound, service, routes, &config), drain);
+    Ok(())
+}
+
+/// Saves all sessions.
+async fn save(tenant: &Tenant) {
+    let tenant = tenant.clone();
+    let saved = tokio::task::spawn_blocking(move || tenant.sessions().hibernate_all()).await;
+    for (id, error) in saved.map(|report| report.errors).unwrap_or_default() {
+        note(&format!("session `{id}` could not be saved: {}", glovebox::with_causes(&error)));
+    }
+}
+
+/// Returns the token that clients must send. A loopback address needs none.
+fn token(args: &ServerArgs, address: SocketAddr) -> anyhow::Result<Option<String>> {
+    let given = given_token(args.token_file.as_deref())?;
+    if given.is_none() && !address.ip().is_loopback() {
+        let text = format!("{address} is reachable from other machines, and no token is required");
+        return Err(Hinted::new(text, "give one with --token-file or GLOVEBOX_TOKEN, or listen on 127.0.0.1").into());
+    }
+    Ok(given)
+}
+
+/// Reads the servers from a file.
+fn servers(path: &Path) -> anyhow::Result<Vec<UpstreamConfig>> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));
+    let what = format!("MCP servers from `{}`", escaped(path));
+    let hint = "write {\"mcpServers\": {\"NAME\": {\"command\": \"PROGRAM\", \"args\": [\"…\"]}}}";
+    let read = read.map_err(|error| Hinted::new(format!("cannot read {what}"), hint).because(error))?;
+    if u64::try_from(read).is_ok_and(|read| read > MAX_FILE_BYTES) {
+        anyhow::bail!("cannot read {what}: it is longer than {MAX_FILE_BYTES} bytes");
+    }
+    let base = path.parent().unwrap_or(Path::new(""));
+    let servers = UpstreamConfig::read(&text, base);
+    servers.map_err(|error| Hinted::new(format!("cannot use {what}"), hint).because(error).into())
 }

@@ -17,9 +17,7 @@ use super::{
     last_value,
     lines::{Input, Lines},
     parser::Parser,
-    printer::{Printer, PrinterOptions},
-    session::ReplSession,
-    undo,
+    session::{self, Printer, PrinterOptions, ReplSession},
 };
 use crate::{
     commands::session::listed,
@@ -164,7 +162,7 @@ impl Console {
         let dialect = self.dialect();
         let wrapped = self.wrapped(text)?;
         let (active, session) = (self.active()?, self.session()?);
-        undo::remember(&session)?;
+        session::remember(&session)?;
         let options = PrinterOptions {
             is_terminal: self.lines.is_terminal(),
             is_raw: self.is_raw,
@@ -232,7 +230,7 @@ impl Console {
             Directive::Switch(None) => out(&self.listed())?,
             Directive::Undo(count) => {
                 let active = self.active()?;
-                let undone = undo::undo(&active.session()?, count, active.executions_at_start)?;
+                let undone = session::undo(&active.session()?, count, active.executions_at_start)?;
                 active.save()?;
                 note(&undone);
             }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use glovebox::{Checkpoints, Commit, HibernateOptions, NetworkPolicy, Policy, ResumeOptions, Sandbox, Session};
 use serde_json::json;
 
-use super::{dialect::Dialect, tokens::is_name, word::Word};
+use super::{completer::Word, dialect::Dialect, tokens::is_name};
 
 const PYTHON: &str = include_str!("names.py");
 const JAVASCRIPT: &str = include_str!("names.js");
@@ -105,8 +105,8 @@ mod tests {
 
     use super::{
         super::{
+            completer::Word,
             dialect::Dialect::{JavaScript, Python},
-            word::Word,
         },
         FUEL, policy, query,
     };

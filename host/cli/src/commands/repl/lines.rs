@@ -13,10 +13,8 @@ use rustyline::{ColorMode, CompletionType, Config, Editor, error::ReadlineError,
 use super::{
     completer::Completer,
     directive,
-    editing::Editing,
-    indent::{INDENT, without_mark},
-    keys::{self, TypedBracket},
-    parser::Parser,
+    editing::{self, Editing, TypedBracket},
+    parser::{INDENT, Parser, without_mark},
 };
 use crate::terminal::{GOOD, Hinted};
 
@@ -59,7 +57,7 @@ impl Lines {
             .build();
         let mut editor = Editor::with_config(config).context("cannot set up line editing")?;
         let bracket = TypedBracket::default();
-        keys::bind(&mut editor, parser, &bracket);
+        editing::bind(&mut editor, parser, &bracket);
         editor.set_helper(Some(Editing { completer, bracket }));
         if let Some(path) = &history {
             // The file does not exist at the first start. The REPL also works without a history.

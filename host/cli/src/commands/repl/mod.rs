@@ -5,18 +5,12 @@ mod console;
 mod dialect;
 mod directive;
 mod editing;
-mod highlight;
-mod indent;
 mod inspector;
-mod keys;
 mod last_value;
 mod lines;
 mod parser;
-mod printer;
 mod session;
 mod tokens;
-mod undo;
-mod word;
 
 use std::io::{self, IsTerminal};
 
@@ -32,7 +26,7 @@ use self::{
 use crate::{
     args::{ContextArgs, GlobalArgs, LanguageArg, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs},
     engine::{Host, Pooling},
-    interrupt, state,
+    interrupt,
     stored::{self, SessionDir, runtime_of},
     terminal::Hinted,
 };
@@ -127,7 +121,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() {
         let inspector = Inspector::new(sibling(&host, args, &sandbox, &inspector::policy(&policy))?, dialect);
         // Without a state directory, the REPL works without a history.
-        let history = state::create().ok().map(|dir| dir.join(dialect.history_file()));
+        let history = stored::create_state_dir().ok().map(|dir| dir.join(dialect.history_file()));
         Lines::terminal(&parser, Completer { dialect, inspector, session: None }, history)?
     } else {
         Lines::piped(parser.clone(), policy.limits.source_bytes)

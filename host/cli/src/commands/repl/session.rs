@@ -1,11 +1,28 @@
-//! Sessions of the REPL: temporary or stored.
+//! Sessions of the REPL, temporary or stored: undoing inputs, and printing a running input's output.
 
+use std::{
+    borrow::Cow,
+    io::{self, Write as _},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
-use glovebox::{Execution, Request, Sandbox, Session};
+use glovebox::{CancelToken, Checkpoints, Execution, Request, Sandbox, Session, Stream};
 use glovebox_sessions::SessionId;
 
-use super::{dialect::Dialect, last_value};
-use crate::stored::ActiveSession;
+use super::{
+    dialect::Dialect,
+    last_value::{self, unwrapped},
+};
+use crate::{
+    output::Passthrough,
+    stored::ActiveSession,
+    terminal::{Hinted, counted},
+};
 
 /// A session with the REPL's own preparation.
 #[derive(Debug)]
@@ -125,6 +142,108 @@ impl ReplSession {
                 session.close().context("cannot close the session")
             }
             _ => Ok(()),
+        }
+    }
+}
+
+/// Saves the session before an input, if the policy would do so as well. The automatic checkpoint is only one; this
+/// allows undoing more than one input.
+pub(super) fn remember(session: &Session) -> anyhow::Result<()> {
+    let policy = &session.sandbox().policy().session;
+    let is_due = match policy.checkpoints {
+        Checkpoints::Always => true,
+        Checkpoints::Auto => session.info().private_bytes <= policy.checkpoint_auto_bytes,
+        Checkpoints::Every(_) | Checkpoints::Never => false,
+    };
+    if is_due && session.ended().is_none() {
+        session.checkpoint().context("cannot save the session before it runs this")?;
+    }
+    Ok(())
+}
+
+/// Undoes `count` inputs, or more if the session was not saved in between. Returns a description. The state after
+/// `executions_at_start` executions is the earliest one.
+pub(super) fn undo(session: &Session, count: u64, executions_at_start: u64) -> anyhow::Result<String> {
+    let executions = session.info().executions;
+    let mut checkpoints = session.checkpoints()?;
+    checkpoints.retain(|checkpoint| checkpoint.executions >= executions_at_start);
+    let reached = checkpoints.iter().rev().find(|checkpoint| checkpoint.executions.saturating_add(count) <= executions);
+    let Some(checkpoint) = reached else {
+        let most = checkpoints.first().map_or(0, |first| executions.saturating_sub(first.executions));
+        return Err(Hinted::new(
+            format!("{} cannot be undone", counted(count, "input")),
+            match most {
+                0 => "there is nothing to undo".to_owned(),
+                most => format!("`:undo {most}` is the maximum; `checkpoints_retained` under `[session]` in a policy file sets how many checkpoints are retained"),
+            },
+        )
+        .into());
+    };
+    session.undo_to(checkpoint.id).context("cannot roll the session back")?;
+    let undone = executions - checkpoint.executions;
+    Ok(format!("took back {}", counted(undone, "input")))
+}
+
+const ERROR: Style = AnsiColor::Red.on_default();
+
+/// Prints the output of one input. Clones print for the same input.
+#[derive(Clone)]
+pub(super) struct Printer {
+    output: Passthrough,
+    cancel: CancelToken,
+    options: PrinterOptions,
+    has_ended_echo: Arc<AtomicBool>,
+}
+
+/// Options for printing output.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PrinterOptions {
+    /// The output goes to a terminal.
+    pub(super) is_terminal: bool,
+    /// Control characters reach the terminal.
+    pub(super) is_raw: bool,
+    /// Inputs may be wrapped: see [`unwrapped`].
+    pub(super) unwraps: bool,
+}
+
+impl Printer {
+    /// Creates a printer. `cancel` stops the input.
+    pub(super) fn new(cancel: &CancelToken, options: PrinterOptions) -> Self {
+        let output = Passthrough::new(cancel, options.is_raw);
+        Self { output, cancel: cancel.clone(), options, has_ended_echo: Arc::default() }
+    }
+
+    pub(super) fn write(&self, stream: Stream, bytes: &[u8]) {
+        self.end_echo();
+        match stream {
+            Stream::Stdout => self.output.write(stream, bytes),
+            _ => self.write_error(stream, bytes),
+        }
+    }
+
+    /// Flushes the output. Returns the error that prevented writing it.
+    pub(super) fn finish(&self) -> Option<io::Error> {
+        self.end_echo();
+        self.output.finish()
+    }
+
+    /// Ends the line in which the terminal echoed `^C`.
+    fn end_echo(&self) {
+        let is_echoed = self.options.is_terminal && self.cancel.is_cancelled();
+        if is_echoed && !self.has_ended_echo.swap(true, Ordering::Relaxed) {
+            let _ = io::stderr().write_all(b"\n");
+        }
+    }
+
+    fn write_error(&self, stream: Stream, bytes: &[u8]) {
+        let bytes = if self.options.unwraps { Cow::Owned(unwrapped(bytes)) } else { Cow::Borrowed(bytes) };
+        if self.options.is_terminal && !self.options.is_raw {
+            // A script continues without standard error.
+            let _ = write!(anstream::stderr(), "{ERROR}");
+            self.output.write(stream, &bytes);
+            let _ = write!(anstream::stderr(), "{ERROR:#}");
+        } else {
+            self.output.write(stream, &bytes);
         }
     }
 }

@@ -49,7 +49,7 @@ impl Extent {
 }
 
 /// Returns `true` if a name can begin with this character.
-pub(super) fn begins_name(c: char) -> bool {
+fn begins_name(c: char) -> bool {
     c.is_alphabetic() || matches!(c, '_' | '$')
 }
 

@@ -2,7 +2,6 @@
 
 mod files;
 mod list;
-mod prune;
 mod transfer;
 
 use clap::{Args, Subcommand};
@@ -11,8 +10,7 @@ pub(crate) use files::listed;
 
 use self::{
     files::FilesArgs,
-    list::{ListArgs, ShowArgs},
-    prune::{DeleteArgs, PruneArgs},
+    list::{DeleteArgs, ListArgs, PruneArgs, ShowArgs},
     transfer::{ExportArgs, ForkArgs, ImportArgs},
 };
 use crate::{
@@ -69,7 +67,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &SessionArgs) -> anyhow::Result<i32
         SessionCommand::Export(args) => transfer::export(&session_dir, args),
         SessionCommand::Import(args) => transfer::import(&session_dir, args),
         SessionCommand::Files(args) => files::run(global, &session_dir, args),
-        SessionCommand::Prune(args) => prune::prune(&session_dir, args),
-        SessionCommand::Delete(args) => prune::delete(&session_dir, args),
+        SessionCommand::Prune(args) => list::prune(&session_dir, args),
+        SessionCommand::Delete(args) => list::delete(&session_dir, args),
     }
 }

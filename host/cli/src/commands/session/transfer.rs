@@ -13,7 +13,7 @@ use glovebox_sessions::{SessionId, SessionsError};
 use serde::Serialize;
 
 use crate::{
-    args::{ActivateArgs, GlobalArgs, quantity},
+    args::{ActivateArgs, GlobalArgs, global},
     engine::{Host, Pooling},
     file::{self, NotCreated},
     source::{STDIN, bounded},
@@ -101,7 +101,7 @@ pub(super) struct ImportArgs {
     replace: bool,
 
     /// Maximum size of the file
-    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes, default_value = "1GiB")]
+    #[arg(long, value_name = "BYTES", value_parser = global::bytes, default_value = "1GiB")]
     max_bytes: u64,
 
     /// Print JSON

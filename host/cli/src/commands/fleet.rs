@@ -1,24 +1,191 @@
-//! `glovebox fleet node`: executes requests to a fleet's sessions.
+//! `glovebox fleet`: sessions on many machines. `up` is a fleet on one machine, `node` executes requests to the sessions
+//! of a fleet, and `status` shows its nodes and sessions.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, Subcommand};
 use glovebox::{UrlPatterns, escaped};
-use glovebox_fleet::{FleetUrl, Node, NodeConfig};
+use glovebox_fleet::{
+    FleetClient, FleetUrl, Node, NodeConfig,
+    engine::{LocalEngine, find_program},
+};
 use glovebox_server::tools::{Callbacks, CallbacksConfig};
 use glovebox_sessions::BlobStore;
+use serde_json::json;
 
 use crate::{
-    args::{GlobalArgs, PolicyArgs, quantity::bytes},
+    args::{GlobalArgs, PolicyArgs, global::bytes},
     commands::serve::{cancelled, read_secret},
     engine::{Host, Pooling},
     interrupt,
-    stored::read_key,
-    terminal::{Hinted, note},
+    stored::{self, read_key},
+    terminal::{Hinted, note, out, out_json},
 };
 
 const AFTER_HELP: &str = "\
+Examples:
+  glovebox fleet up                           start an engine, a store and a node on this machine
+  glovebox serve --fleet restate://127.0.0.1  serve its sessions over HTTP
+  glovebox fleet status                       show the nodes and sessions
+
+  glovebox fleet node --engine restate://engine.internal --store s3://bucket/sessions \\
+    --listen 0.0.0.0:9080 --advertise http://nodes.internal:9080       start a node, on each of several machines
+
+A session of a fleet runs on one machine at a time and survives its failure: answered requests are stored and never repeated.
+The engine is Restate, session states are in an object store, and an HTTP/2 load balancer is in front of the nodes.
+docs/fleet.md describes the setup.";
+
+/// Serve sessions from many machines
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct FleetArgs {
+    #[command(subcommand)]
+    command: FleetCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum FleetCommand {
+    Up(Box<UpArgs>),
+    Node(Box<NodeArgs>),
+    Status(StatusArgs),
+}
+
+pub(crate) fn run(global: &GlobalArgs, args: &FleetArgs) -> anyhow::Result<i32> {
+    match &args.command {
+        FleetCommand::Up(args) => run_up(global, args),
+        FleetCommand::Node(args) => run_node(global, args),
+        FleetCommand::Status(args) => run_status(args),
+    }
+}
+
+/// Show the fleet's nodes and sessions
+///
+/// For each image: the number of its sessions, and the addresses of nodes that have it. Nodes whose images have no
+/// sessions can be stopped.
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    /// Engine of the fleet: `restate://HOST[:PORT][?admin=PORT]`
+    #[arg(long, value_name = "URL", default_value = "restate://127.0.0.1")]
+    engine: FleetUrl,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn run_status(args: &StatusArgs) -> anyhow::Result<i32> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a thread")?;
+    let images = runtime.block_on(async {
+        let client = FleetClient::new(&args.engine)?;
+        client.images().await
+    })?;
+    if args.json {
+        out_json(&json!({ "images": images }))?;
+        return Ok(0);
+    }
+    if images.is_empty() {
+        out("no nodes are registered, and there are no sessions\n")?;
+    }
+    for image in images {
+        let short = image.image.get(..16).unwrap_or(&image.image);
+        let nodes = if image.nodes.is_empty() { "no nodes".to_owned() } else { image.nodes.join(", ") };
+        let sessions = image.sessions;
+        out(&format!("{short}  {sessions} session{}  {nodes}\n", if sessions == 1 { "" } else { "s" }))?;
+    }
+    Ok(0)
+}
+
+const UP_AFTER_HELP: &str = "\
+Examples:
+  glovebox fleet up
+  glovebox serve --fleet restate://127.0.0.1:8080?admin=9070        in another shell: serve its sessions over HTTP
+  glovebox fleet up --dir /srv/fleet --ingress-port 0 --admin-port 0 --node-port 0
+
+Sessions and the engine's data are stored in the directory, and available again after a restart. The engine listens on this
+machine only; everyone who reaches it can run scripts within the policy that the flags set.";
+
+/// Directory of the fleet in the state directory.
+const FLEET: &str = "fleet";
+
+/// Start a fleet on this machine: an engine, a store and a node
+///
+/// The engine, Restate 1.7.12, is downloaded with npm at first use (60 MB; Linux on x86-64). Its licence is the
+/// Business Source License 1.1.
+#[derive(Args, Debug)]
+#[command(after_help = UP_AFTER_HELP)]
+pub(crate) struct UpArgs {
+    /// Directory of the fleet [default: $XDG_STATE_HOME/glovebox/fleet]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// Port for requests to sessions; 0 chooses a free one
+    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    ingress_port: u16,
+
+    /// Port for administration of the engine; 0 chooses a free one
+    #[arg(long, value_name = "PORT", default_value_t = 9070)]
+    admin_port: u16,
+
+    /// Port for the engine's requests to the node; 0 chooses a free one
+    #[arg(long, value_name = "PORT", default_value_t = 9080)]
+    node_port: u16,
+
+    /// Path of the engine's program, instead of downloading it
+    #[arg(long, value_name = "FILE")]
+    restate_server: Option<PathBuf>,
+
+    #[command(flatten)]
+    node: NodeOptions,
+}
+
+fn run_up(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
+    let host = Host::open(global, args.node.pooling())?;
+    let dir = match &args.dir {
+        Some(dir) => std::path::absolute(dir).context("cannot resolve the path of the directory")?,
+        None => stored::create_state_dir()?.join(FLEET),
+    };
+    let program = match &args.restate_server {
+        Some(program) => std::path::absolute(program).context("cannot resolve the path of the engine's program")?,
+        None => {
+            let found = find_program(host.engine.cache_dir(), &*host.steps);
+            host.steps.clear();
+            found.context("cannot start an engine")?
+        }
+    };
+    let store = format!("file://{}", dir.join("store").display());
+    let runtime = threads(args.node.running())?;
+    let served = runtime.block_on(async {
+        let ports = (args.ingress_port, args.admin_port);
+        let engine = LocalEngine::start(&program, &dir.join("engine"), ports).await.map_err(|error| {
+            Hinted::new(
+                "cannot start an engine",
+                "name other ports with --ingress-port and --admin-port, or another directory with --dir",
+            )
+            .because(error)
+        })?;
+        let url = engine.url().clone();
+        let config = args.node.config(&host, &url, &store)?;
+        let node = Node::bind(config, SocketAddr::from((Ipv4Addr::LOCALHOST, args.node_port))).await;
+        host.steps.clear();
+        let code = serve(node?, None, Shares::Nothing, || {
+            note(&format!("the fleet is stored in `{}`", escaped(&dir)));
+            note(&format!("the fleet is up: glovebox serve --fleet '{url}'"));
+        })
+        .await;
+        tokio::task::spawn_blocking(move || drop(engine)).await.context("cannot stop the engine")?;
+        code
+    });
+    runtime.shutdown_background();
+    served
+}
+
+const NODE_AFTER_HELP: &str = "\
 Examples:
   glovebox fleet node --engine restate://127.0.0.1 --store file:///srv/sessions
   glovebox fleet node --engine restate://engine.internal:8080?admin=9070 --store s3://bucket/sessions \\
@@ -34,7 +201,7 @@ executions have ended, or after --drain-ms. Other nodes then repeat the remainin
 
 /// Execute requests to a fleet's sessions
 #[derive(Args, Debug)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = NODE_AFTER_HELP)]
 pub(crate) struct NodeArgs {
     /// Engine of the fleet: `restate://HOST[:PORT][?admin=PORT]`
     #[arg(long, value_name = "URL")]
@@ -61,7 +228,7 @@ const SPARE_INSTANCES: usize = 64;
 
 /// Options of nodes, for all commands that start one.
 #[derive(Args, Debug)]
-pub(super) struct NodeOptions {
+struct NodeOptions {
     /// File with a secret of 32 to 64 bytes that seals sessions, the same on all nodes; sessions with another seal are
     /// rejected
     #[arg(long, value_name = "FILE", env = "GLOVEBOX_KEY_FILE", hide_env_values = true)]
@@ -108,18 +275,18 @@ pub(super) struct NodeOptions {
 
 impl NodeOptions {
     /// Returns the maximum number of concurrent executions.
-    pub(super) fn running(&self) -> usize {
+    fn running(&self) -> usize {
         self.running.map_or_else(NodeConfig::default_running, usize::from)
     }
 
     /// Returns a pool with room for idle sessions, running executions, and their replacements.
-    pub(super) fn pooling(&self) -> Pooling {
+    fn pooling(&self) -> Pooling {
         let count = usize::from(self.warm) + 2 * self.running() + SPARE_INSTANCES;
         Pooling::Holding(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
     /// Returns a node's configuration from the flags, with its states in `store`.
-    pub(super) fn config(&self, host: &Host, fleet: &FleetUrl, store: &str) -> anyhow::Result<NodeConfig> {
+    fn config(&self, host: &Host, fleet: &FleetUrl, store: &str) -> anyhow::Result<NodeConfig> {
         let blobs = BlobStore::open(store).map_err(|error| {
             Hinted::new("cannot use the store of session states", "name a store with --store").because(error)
         })?;
@@ -142,7 +309,7 @@ impl NodeOptions {
     }
 }
 
-pub(super) fn run(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
+fn run_node(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
     let host = Host::open(global, args.node.pooling())?;
     let config = args.node.config(&host, &args.engine, &args.store)?;
     let runtime = threads(config.running)?;
@@ -158,7 +325,7 @@ pub(super) fn run(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
 }
 
 /// Creates a runtime with a blocking thread for each execution and for operations on the store.
-pub(super) fn threads(running: usize) -> anyhow::Result<tokio::runtime::Runtime> {
+fn threads(running: usize) -> anyhow::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(running.saturating_mul(2).saturating_add(64))
@@ -168,7 +335,7 @@ pub(super) fn threads(running: usize) -> anyhow::Result<tokio::runtime::Runtime>
 
 /// Sharing of a node's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shares {
+enum Shares {
     /// Other nodes of this version can have it.
     Address,
     /// Only this node has it, whatever version had it before.
@@ -176,12 +343,7 @@ pub(super) enum Shares {
 }
 
 /// Registers a node and serves until Ctrl-C. Calls `begun` once the fleet knows the node.
-pub(super) async fn serve(
-    node: Node,
-    advertise: Option<&str>,
-    shares: Shares,
-    begun: impl FnOnce(),
-) -> anyhow::Result<i32> {
+async fn serve(node: Node, advertise: Option<&str>, shares: Shares, begun: impl FnOnce()) -> anyhow::Result<i32> {
     let cancel = interrupt::install_for_server()?;
     let address = node.address();
     let advertise = advertise.map_or_else(|| format!("http://{address}"), str::to_owned);
