@@ -18,7 +18,7 @@ use wasmtime::Linker;
 use crate::{
     CacheLimits, EngineConfig, EngineError, ExecuteError, Metering, PoolConfig, config,
     exec::ticker::Ticker,
-    guest::{imports, recycled::Stacks, state::State},
+    guest::{imports, recycled::Stacks, state::GuestStoreData},
     load::{
         packages::{self, SharedPackages},
         runtime::Runtime,
@@ -40,13 +40,13 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Engine(pub(crate) Arc<Inner>);
+pub struct Engine(pub(crate) Arc<EngineInner>);
 
-pub(crate) struct Inner {
+pub(crate) struct EngineInner {
     pub(crate) wasmtime: wasmtime::Engine,
     /// Metering in the code that `wasmtime` compiles.
     pub(crate) metering: Metering,
-    pub(crate) linker: Linker<State>,
+    pub(crate) linker: Linker<GuestStoreData>,
     pub(crate) stacks: Stacks,
     pub(crate) ticker: Ticker,
     pub(crate) runtimes: Arc<Runtimes>,
@@ -106,7 +106,7 @@ impl Engine {
         let runtimes = Runtimes::new(Manifest::builtin()?, cache).with_fetcher(fetcher);
         let (runtimes, packages) = packages::open(runtimes, config.packages, config.own_packages.as_deref())?;
         let own_images = config.own_images.as_deref().map(OwnImages::open).transpose()?.map(Arc::new);
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(EngineInner {
             wasmtime,
             metering,
             linker,
@@ -148,7 +148,10 @@ impl Engine {
 }
 
 /// Creates a Wasmtime engine and the imports of its guests.
-fn platform(pool: Option<&PoolConfig>, metering: Metering) -> Result<(wasmtime::Engine, Linker<State>), EngineError> {
+fn platform(
+    pool: Option<&PoolConfig>,
+    metering: Metering,
+) -> Result<(wasmtime::Engine, Linker<GuestStoreData>), EngineError> {
     let wasmtime = config::wasmtime_engine(pool, metering)?;
     let mut linker = Linker::new(&wasmtime);
     imports::define(&mut linker).map_err(|error| EngineError::Settings(format!("{error:#}")))?;
@@ -171,7 +174,7 @@ impl Engine {
     }
 }
 
-impl Inner {
+impl EngineInner {
     fn unmetered(&self) -> Result<Self, EngineError> {
         let metering = Metering::None;
         let (wasmtime, linker) = platform(self.pool.as_ref(), metering)?;

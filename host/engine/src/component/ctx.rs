@@ -29,13 +29,13 @@ pub struct SandboxCtx {
     pub(super) id: String,
     table: ResourceTable,
     /// Recently used sandboxes, the last used one first.
-    sandboxes: Vec<Made>,
-    place: Place,
+    sandboxes: Vec<CachedSandbox>,
+    place: Lending,
 }
 
 /// The owner of the table and the sandboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Lending {
     Here,
     /// Lent to a call whose future is awaited or was dropped.
     Lent,
@@ -44,7 +44,7 @@ enum Place {
 }
 
 /// A sandbox with the runtime and policy it was built for.
-struct Made {
+struct CachedSandbox {
     runtime: types::Runtime,
     policy: types::Policy,
     sandbox: Sandbox,
@@ -76,7 +76,7 @@ impl fmt::Debug for SandboxCtx {
 
 impl Drop for SandboxCtx {
     fn drop(&mut self) {
-        if self.place != Place::Borrowed {
+        if self.place != Lending::Borrowed {
             self.cancel.cancel();
         }
     }
@@ -103,14 +103,14 @@ impl SandboxCtx {
             id,
             table: ResourceTable::new(),
             sandboxes: Vec::new(),
-            place: Place::Here,
+            place: Lending::Here,
         }
     }
 
     /// Lends the component's resources to a call on another thread.
     pub(super) fn lend(&mut self) -> wasmtime::Result<Self> {
         self.here()?;
-        self.place = Place::Lent;
+        self.place = Lending::Lent;
         Ok(Self {
             host: self.host.clone(),
             meter: Arc::clone(&self.meter),
@@ -118,7 +118,7 @@ impl SandboxCtx {
             id: self.id.clone(),
             table: mem::take(&mut self.table),
             sandboxes: mem::take(&mut self.sandboxes),
-            place: Place::Borrowed,
+            place: Lending::Borrowed,
         })
     }
 
@@ -126,16 +126,16 @@ impl SandboxCtx {
     pub(super) fn take_back(&mut self, mut lent: Self) {
         mem::swap(&mut self.table, &mut lent.table);
         mem::swap(&mut self.sandboxes, &mut lent.sandboxes);
-        self.place = Place::Here;
+        self.place = Lending::Here;
     }
 
     /// Returns the context. Fails if a dropped call took its resources.
     pub(super) fn here(&mut self) -> wasmtime::Result<&mut Self> {
         match self.place {
-            Place::Lent => {
+            Lending::Lent => {
                 Err(wasmtime::Error::msg("a call into the sandbox was given up, and its store's sandbox with it"))
             }
-            Place::Here | Place::Borrowed => Ok(self),
+            Lending::Here | Lending::Borrowed => Ok(self),
         }
     }
 
@@ -215,7 +215,7 @@ impl SandboxCtx {
         // Large policies are not cached.
         if weight <= MAX_CACHED_BYTES {
             self.sandboxes.truncate(SANDBOXES_CACHED - 1);
-            self.sandboxes.insert(0, Made { runtime, policy, sandbox: sandbox.clone() });
+            self.sandboxes.insert(0, CachedSandbox { runtime, policy, sandbox: sandbox.clone() });
         }
         Ok(sandbox)
     }

@@ -10,9 +10,9 @@ use crate::{
 /// The configuration of sandboxes for components: an engine, the granted policy, quotas, and tools for scripts. Cheap
 /// to clone; one host serves any number of stores.
 #[derive(Clone)]
-pub struct SandboxHost(pub(super) Arc<Inner>);
+pub struct SandboxHost(pub(super) Arc<SandboxHostInner>);
 
-pub(super) struct Inner {
+pub(super) struct SandboxHostInner {
     pub(super) engine: Engine,
     pub(super) grant: Grant,
     pub(super) default_policy: types::Policy,
@@ -104,7 +104,7 @@ impl SandboxHostBuilder {
         let toolbox = Arc::new(Toolbox::new(&tools)?);
         let grant = Grant(policy);
         let (default_policy, info) = (grant.granted().into(), info(&engine));
-        Ok(SandboxHost(Arc::new(Inner { engine, grant, default_policy, info, quotas, tools, toolbox })))
+        Ok(SandboxHost(Arc::new(SandboxHostInner { engine, grant, default_policy, info, quotas, tools, toolbox })))
     }
 }
 

@@ -282,12 +282,12 @@ impl fmt::Debug for SessionResource {
 /// The state of a session's started execution.
 #[derive(Debug, Default)]
 struct Steps {
-    state: Mutex<State>,
+    state: Mutex<StepsState>,
     left: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StepsState {
     /// The component has a started execution and has not seen its end.
     is_stepped: bool,
     /// The execution uses the session.
@@ -295,7 +295,7 @@ struct State {
 }
 
 impl Steps {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, StepsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -349,12 +349,12 @@ impl SessionResource {
     /// Marks the start of an execution.
     pub(super) fn step(&self) -> Result<(Stepping, Running), NotIdle> {
         let mut state = self.idle_state()?;
-        *state = State { is_stepped: true, is_running: true };
+        *state = StepsState { is_stepped: true, is_running: true };
         Ok((Stepping(Arc::clone(&self.steps)), Running(Arc::clone(&self.steps))))
     }
 
     /// Waits for a dropped execution that is being unwound. Fails while the component steps through one.
-    fn idle_state(&self) -> Result<MutexGuard<'_, State>, NotIdle> {
+    fn idle_state(&self) -> Result<MutexGuard<'_, StepsState>, NotIdle> {
         let mut state = self.steps.state();
         loop {
             if state.is_stepped {

@@ -29,7 +29,7 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
 ) -> wasmtime::Result<R> {
     let ctx = store.data_mut().sandbox();
     let cancel = ctx.cancel_token();
-    let shared = Arc::new(Shared(Mutex::new(State::new(ctx.lend()?))));
+    let shared = Arc::new(Shared(Mutex::new(CallOnThread::new(ctx.lend()?))));
     let there = Arc::clone(&shared);
     let spawned =
         thread::Builder::new().name("glovebox-call".into()).stack_size(STACK_BYTES).spawn(move || there.run(work));
@@ -52,9 +52,9 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
 type End<R> = (SandboxCtx, thread::Result<R>);
 
 /// State shared by the thread and its caller.
-struct Shared<R>(Mutex<State<R>>);
+struct Shared<R>(Mutex<CallOnThread<R>>);
 
-struct State<R> {
+struct CallOnThread<R> {
     /// The lent sandbox, until the thread takes it.
     begins: Option<SandboxCtx>,
     /// Woken at the end of the work.
@@ -64,14 +64,14 @@ struct State<R> {
     is_given_up: bool,
 }
 
-impl<R> State<R> {
+impl<R> CallOnThread<R> {
     fn new(lent: SandboxCtx) -> Self {
         Self { begins: Some(lent), waker: None, end: None, is_given_up: false }
     }
 }
 
 impl<R> Shared<R> {
-    fn state(&self) -> MutexGuard<'_, State<R>> {
+    fn state(&self) -> MutexGuard<'_, CallOnThread<R>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -22,7 +22,7 @@ pub struct CancelToken(Arc<Signal>);
 
 #[derive(Debug, Default)]
 struct Signal {
-    state: Mutex<State>,
+    state: Mutex<SignalState>,
     changed: Condvar,
     _parent: Option<Parent>,
 }
@@ -42,7 +42,7 @@ impl Drop for Parent {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SignalState {
     cancelled: bool,
     /// Threads that park for other events too, and are unparked on cancellation.
     parked: Vec<Thread>,
@@ -62,7 +62,7 @@ impl fmt::Debug for Hook {
 }
 
 impl Signal {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SignalState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -121,7 +121,7 @@ impl CancelToken {
     pub fn child(&self) -> Self {
         let mut state = self.0.state();
         if state.cancelled {
-            let cancelled = State { cancelled: true, ..State::default() };
+            let cancelled = SignalState { cancelled: true, ..SignalState::default() };
             return Self(Arc::new(Signal { state: Mutex::new(cancelled), ..Signal::default() }));
         }
         let number = state.next_child;

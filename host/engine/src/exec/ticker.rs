@@ -23,12 +23,12 @@ pub(crate) struct Ticker(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     running: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<TickerState>,
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TickerState {
     started: bool,
     is_paused: bool,
     ended: bool,

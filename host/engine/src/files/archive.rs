@@ -108,7 +108,7 @@ const MAX_EXTENSION_BYTES: u64 = 64 << 10;
 const MAX_NAME_CHARS: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ArchivedKind {
     File,
     Directory,
     Symlink,
@@ -116,8 +116,8 @@ enum Kind {
 }
 
 /// An entry, as described by its header and the extension headers before it. All fields are untrusted.
-struct Told {
-    kind: Kind,
+struct ArchivedEntry {
+    kind: ArchivedKind,
     path: String,
     target: Vec<u8>,
     size_bytes: u64,
@@ -152,7 +152,7 @@ impl<'a, R: Read> Reader<'a, R> {
     }
 
     /// Returns the next file, directory or link.
-    fn next(&mut self) -> Result<Option<(Told, Entry<'a, R>)>, FilesError> {
+    fn next(&mut self) -> Result<Option<(ArchivedEntry, Entry<'a, R>)>, FilesError> {
         let mut extension = Extension::default();
         let mut is_extended = false;
         for entry in self.entries.by_ref() {
@@ -184,10 +184,10 @@ impl<'a, R: Read> Reader<'a, R> {
                     Extension::default().read_pax(&mut entry, &name)?;
                     continue;
                 }
-                EntryType::Regular | EntryType::Continuous => Kind::File,
-                EntryType::Directory => Kind::Directory,
-                EntryType::Symlink => Kind::Symlink,
-                EntryType::Link => Kind::HardLink,
+                EntryType::Regular | EntryType::Continuous => ArchivedKind::File,
+                EntryType::Directory => ArchivedKind::Directory,
+                EntryType::Symlink => ArchivedKind::Symlink,
+                EntryType::Link => ArchivedKind::HardLink,
                 EntryType::GNUSparse => {
                     return Err(refused(&name, "sparse files are unsupported; pack without `--sparse`"));
                 }
@@ -253,22 +253,31 @@ impl Extension {
         Ok(())
     }
 
-    fn tell<R: Read>(self, kind: Kind, name: Vec<u8>, entry: &Entry<'_, R>) -> Result<Told, FilesError> {
+    fn tell<R: Read>(
+        self,
+        kind: ArchivedKind,
+        name: Vec<u8>,
+        entry: &Entry<'_, R>,
+    ) -> Result<ArchivedEntry, FilesError> {
         let path = self.path.unwrap_or(name);
         let size_bytes = entry.size();
         if self.size_bytes.is_some_and(|size| size != size_bytes) {
             return Err(refused(&path, "its two headers disagree on its size"));
         }
-        if kind != Kind::File && size_bytes != 0 {
+        if kind != ArchivedKind::File && size_bytes != 0 {
             return Err(refused(&path, "only a file may have contents"));
         }
         let header_target = || entry.header().link_name_bytes().map(|name| name.into_owned());
         let target = self.target.or_else(header_target).unwrap_or_default();
         // Writers may mark a directory only with a trailing slash.
-        let kind = if kind == Kind::File && size_bytes == 0 && path.ends_with(b"/") { Kind::Directory } else { kind };
+        let kind = if kind == ArchivedKind::File && size_bytes == 0 && path.ends_with(b"/") {
+            ArchivedKind::Directory
+        } else {
+            kind
+        };
         let modified_s = entry.header().mtime().unwrap_or(0);
         match String::from_utf8(path) {
-            Ok(path) => Ok(Told { kind, path, target, size_bytes, modified_s }),
+            Ok(path) => Ok(ArchivedEntry { kind, path, target, size_bytes, modified_s }),
             Err(error) => Err(refused(error.as_bytes(), "its name is not UTF-8")),
         }
     }
@@ -306,19 +315,19 @@ pub(in crate::files) fn import(
         let path = name(&told)?;
         let modified_ns = told.modified_s.saturating_mul(NS_PER_S);
         match told.kind {
-            Kind::Directory if path.is_empty() => {}
+            ArchivedKind::Directory if path.is_empty() => {}
             _ if path.is_empty() => return Err(refused(told.path.as_bytes(), "it has no name")),
-            Kind::Directory => {
+            ArchivedKind::Directory => {
                 placer.directory(&path)?;
                 directories.push((path, modified_ns));
             }
-            Kind::File => placer.file(&path, told.size_bytes, Some(modified_ns), &mut contents)?,
-            Kind::Symlink => {
+            ArchivedKind::File => placer.file(&path, told.size_bytes, Some(modified_ns), &mut contents)?,
+            ArchivedKind::Symlink => {
                 if placer.link(&path, &told.target)? {
                     placer.set_modified(&path, modified_ns)?;
                 }
             }
-            Kind::HardLink => {
+            ArchivedKind::HardLink => {
                 let first = std::str::from_utf8(&told.target).ok().and_then(|target| path::inside(target).ok());
                 let first = first.ok_or_else(|| refused(told.path.as_bytes(), "its hard link leads out"))?;
                 placer.hard_link(&path, &first)?;
@@ -331,7 +340,7 @@ pub(in crate::files) fn import(
     Ok(placer.report)
 }
 
-fn name(told: &Told) -> Result<String, FilesError> {
+fn name(told: &ArchivedEntry) -> Result<String, FilesError> {
     path::inside(&told.path).map_err(|error| match error {
         FileError::Path { reason, .. } => refused(told.path.as_bytes(), reason),
         other => other.into(),

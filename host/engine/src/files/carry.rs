@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The kind of a host path from the caller.
-enum Place<'p> {
+enum HostTarget<'p> {
     Directory,
     /// Parent directory and file name.
     File(&'p Path, &'p str),
@@ -29,10 +29,10 @@ fn host_path(path: &Path) -> FilesError {
 }
 
 /// Returns the kind of a host path, without following a link. `None` if the path does not exist.
-fn place(host: &Path) -> Result<Option<Place<'_>>, FilesError> {
+fn place(host: &Path) -> Result<Option<HostTarget<'_>>, FilesError> {
     match fs::symlink_metadata(host) {
         Ok(metadata) if metadata.is_symlink() => Err(FilesError::HostLink { path: host.to_owned() }),
-        Ok(metadata) if metadata.is_dir() => Ok(Some(Place::Directory)),
+        Ok(metadata) if metadata.is_dir() => Ok(Some(HostTarget::Directory)),
         Ok(metadata) if metadata.is_file() => Ok(Some(file_place(host)?)),
         Ok(_) => Err(host_path(host)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -40,10 +40,10 @@ fn place(host: &Path) -> Result<Option<Place<'_>>, FilesError> {
     }
 }
 
-fn file_place(host: &Path) -> Result<Place<'_>, FilesError> {
+fn file_place(host: &Path) -> Result<HostTarget<'_>, FilesError> {
     let name = host.file_name().and_then(|name| name.to_str()).ok_or_else(|| host_path(host))?;
     let dir = host.parent().ok_or_else(|| host_path(host))?;
-    Ok(Place::File(if dir.as_os_str().is_empty() { Path::new(".") } else { dir }, name))
+    Ok(HostTarget::File(if dir.as_os_str().is_empty() { Path::new(".") } else { dir }, name))
 }
 
 /// Reads a file of a host directory from its beginning.
@@ -79,7 +79,7 @@ pub(super) fn into(
 ) -> Result<CopyReport, FilesError> {
     match place(host)? {
         None => Err(host_path(host)),
-        Some(Place::File(dir, name)) => {
+        Some(HostTarget::File(dir, name)) => {
             let to = path::below(to)?;
             let directory = HostDirectory::open_reaching(dir, Reach::Files)?;
             let stat = directory.stat(name).map_err(host_read(host))?.ok_or_else(|| host_path(host))?;
@@ -90,7 +90,7 @@ pub(super) fn into(
             copy_file(&mut placer, &directory, host, name, &to, stat.size_bytes)?;
             Ok(placer.report)
         }
-        Some(Place::Directory) => {
+        Some(HostTarget::Directory) => {
             let to = path::inside(to)?;
             let max_entries = usize::try_from(vfs.limits().inodes).unwrap_or(usize::MAX);
             let placer = Placer::new(vfs, top, if_exists, "write");
@@ -181,8 +181,8 @@ pub(super) fn out_of(
     let mut plan = Plan { if_exists, steps: Vec::new(), report: CopyReport::default() };
     let directory = if stat.kind == FileKind::Directory {
         match place(host)? {
-            Some(Place::Directory) => {}
-            Some(Place::File(..)) => return Err(FilesError::Exists { path: host.display().to_string() }),
+            Some(HostTarget::Directory) => {}
+            Some(HostTarget::File(..)) => return Err(FilesError::Exists { path: host.display().to_string() }),
             None => {
                 fs::create_dir(host).map_err(FilesError::io("make the directory on the host"))?;
                 made = Some(host.to_owned());
@@ -194,7 +194,7 @@ pub(super) fn out_of(
             Some(place) => place,
             None => file_place(host)?,
         };
-        let Place::File(dir, name) = place else {
+        let HostTarget::File(dir, name) = place else {
             return Err(FilesError::Exists { path: host.display().to_string() });
         };
         let directory = HostDirectory::open_for_writing_reaching(dir, Reach::Files, DEFAULT_LOCK_WAIT)?;

@@ -7,28 +7,32 @@
 use glovebox_interpreters::Value;
 use wasmtime::{Func, Store, TypedFunc, Val, ValType, WasmParams, WasmResults, WasmTy};
 
-use crate::guest::state::State;
+use crate::guest::state::GuestStoreData;
 
 /// A function that takes and returns numbers.
 pub(crate) struct Function(Box<dyn Call>);
 
 impl Function {
-    pub(crate) fn new(function: Func, store: &Store<State>) -> Self {
+    pub(crate) fn new(function: Func, store: &Store<GuestStoreData>) -> Self {
         Self(typed(function, store).unwrap_or_else(|| Box::new(function)))
     }
 
     /// Calls the function. Returns `None` if `args` or the result do not match its type.
-    pub(crate) fn call(&self, store: &mut Store<State>, args: &[Value]) -> Option<wasmtime::Result<Option<Value>>> {
+    pub(crate) fn call(
+        &self,
+        store: &mut Store<GuestStoreData>,
+        args: &[Value],
+    ) -> Option<wasmtime::Result<Option<Value>>> {
         self.0.call(store, args)
     }
 }
 
 trait Call: Send + Sync {
-    fn call(&self, store: &mut Store<State>, args: &[Value]) -> Option<wasmtime::Result<Option<Value>>>;
+    fn call(&self, store: &mut Store<GuestStoreData>, args: &[Value]) -> Option<wasmtime::Result<Option<Value>>>;
 }
 
 impl<P: Params + Sync, R: Returned> Call for TypedFunc<P, R> {
-    fn call(&self, store: &mut Store<State>, args: &[Value]) -> Option<wasmtime::Result<Option<Value>>> {
+    fn call(&self, store: &mut Store<GuestStoreData>, args: &[Value]) -> Option<wasmtime::Result<Option<Value>>> {
         let params = P::from_values(args)?;
         Some(self.call(store, params).map(R::value))
     }
@@ -36,7 +40,7 @@ impl<P: Params + Sync, R: Returned> Call for TypedFunc<P, R> {
 
 /// The slow path, for types that drivers do not call often.
 impl Call for Func {
-    fn call(&self, store: &mut Store<State>, args: &[Value]) -> Option<wasmtime::Result<Option<Value>>> {
+    fn call(&self, store: &mut Store<GuestStoreData>, args: &[Value]) -> Option<wasmtime::Result<Option<Value>>> {
         let ty = self.ty(&*store);
         let fits = |(param, arg): (ValType, &Value)| match arg {
             Value::I32(_) => param.is_i32(),
@@ -63,12 +67,12 @@ impl Call for Func {
 }
 
 /// Returns the function as a [`TypedFunc`], if it has one of the types that drivers call often.
-fn typed(function: Func, store: &Store<State>) -> Option<Box<dyn Call>> {
+fn typed(function: Func, store: &Store<GuestStoreData>) -> Option<Box<dyn Call>> {
     let ty = function.ty(store);
-    let kinds: Vec<_> = ty.params().map(|param| Kind::of(&param)).collect::<Option<_>>()?;
+    let kinds: Vec<_> = ty.params().map(|param| IntegerWidth::of(&param)).collect::<Option<_>>()?;
     let result = match ty.results().len() {
         0 => None,
-        1 => Some(Kind::of(&ty.result(0)?)?),
+        1 => Some(IntegerWidth::of(&ty.result(0)?)?),
         _ => return None,
     };
     // The types of the functions that the drivers of QuickJS and CPython call.
@@ -93,22 +97,26 @@ fn typed(function: Func, store: &Store<State>) -> Option<Box<dyn Call>> {
     }
 }
 
-fn with_params<P: Params + Sync>(function: Func, store: &Store<State>, result: Option<Kind>) -> Option<Box<dyn Call>> {
+fn with_params<P: Params + Sync>(
+    function: Func,
+    store: &Store<GuestStoreData>,
+    result: Option<IntegerWidth>,
+) -> Option<Box<dyn Call>> {
     Some(match result {
         None => Box::new(function.typed::<P, ()>(store).ok()?),
-        Some(Kind::I32) => Box::new(function.typed::<P, u32>(store).ok()?),
-        Some(Kind::I64) => Box::new(function.typed::<P, u64>(store).ok()?),
+        Some(IntegerWidth::I32) => Box::new(function.typed::<P, u32>(store).ok()?),
+        Some(IntegerWidth::I64) => Box::new(function.typed::<P, u64>(store).ok()?),
     })
 }
 
 /// The types of a [`Value`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum IntegerWidth {
     I32,
     I64,
 }
 
-impl Kind {
+impl IntegerWidth {
     fn of(ty: &ValType) -> Option<Self> {
         match ty {
             ValType::I32 => Some(Self::I32),
@@ -120,13 +128,13 @@ impl Kind {
 
 /// The type of a single parameter.
 trait Word: WasmTy + Sized + 'static {
-    const KIND: Kind;
+    const KIND: IntegerWidth;
 
     fn from_value(value: Value) -> Option<Self>;
 }
 
 impl Word for u32 {
-    const KIND: Kind = Kind::I32;
+    const KIND: IntegerWidth = IntegerWidth::I32;
 
     fn from_value(value: Value) -> Option<Self> {
         if let Value::I32(bits) = value { Some(bits) } else { None }
@@ -134,7 +142,7 @@ impl Word for u32 {
 }
 
 impl Word for u64 {
-    const KIND: Kind = Kind::I64;
+    const KIND: IntegerWidth = IntegerWidth::I64;
 
     fn from_value(value: Value) -> Option<Self> {
         if let Value::I64(bits) = value { Some(bits) } else { None }

@@ -5,7 +5,7 @@ use wasmtime::{AsContextMut, Caller, Extern, Linker, Memory};
 
 use crate::{
     exec::platform::EnginePlatform,
-    guest::state::{State, Unwound, fuel_left},
+    guest::state::{GuestStoreData, Unwound, fuel_left},
 };
 
 /// Module name of the WASI preview 1 imports.
@@ -17,7 +17,7 @@ type CallHost<'a> = glovebox_core::CallHost<'a, [u8], EnginePlatform>;
 /// Runs `work` with a guest's WASI state, its memory and the host. Subtracts the fuel that `work` charges from the
 /// store's.
 pub(crate) fn with_wasi<R>(
-    mut store: impl AsContextMut<Data = State>,
+    mut store: impl AsContextMut<Data = GuestStoreData>,
     memory: Option<Memory>,
     work: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> R,
 ) -> wasmtime::Result<R> {
@@ -36,7 +36,7 @@ pub(crate) fn with_wasi<R>(
 
 /// Runs one WASI call.
 fn call<R>(
-    mut caller: Caller<'_, State>,
+    mut caller: Caller<'_, GuestStoreData>,
     run: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> Result<R, Stop>,
 ) -> wasmtime::Result<R> {
     // The state holds the memory only once the instance exists. A start function may call before that.
@@ -45,13 +45,13 @@ fn call<R>(
 }
 
 /// Defines all functions of WASI preview 1.
-pub(crate) fn define(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(crate) fn define(linker: &mut Linker<GuestStoreData>) -> wasmtime::Result<()> {
     macro_rules! define {
         ($( $(#[$meta:meta])* fn $name:ident( $($arg:ident: $ty:ty),* ) -> $ret:ty; )*) => {
             $( linker.func_wrap(
                 PREVIEW1,
                 stringify!($name),
-                |caller: Caller<'_, State>, $($arg: $ty),*| -> wasmtime::Result<$ret> {
+                |caller: Caller<'_, GuestStoreData>, $($arg: $ty),*| -> wasmtime::Result<$ret> {
                     call(caller, |wasi, host| wasi.$name(host, $($arg),*).map(<$ret>::from))
                 },
             )?; )*

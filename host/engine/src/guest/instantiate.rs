@@ -10,11 +10,11 @@ use wasmtime::{
 
 use crate::{
     ExecuteError, Limits, Metering, TrapKind,
-    engine::Inner,
+    engine::EngineInner,
     exec::platform::ExecutionCtx,
     guest::{
         machine::GuestMachine,
-        state::{Ended, State, Unwound, classify, fuel_left},
+        state::{Ended, GuestStoreData, Unwound, classify, fuel_left},
     },
     load::runtime::Runtime,
 };
@@ -24,17 +24,17 @@ const UNBILLED_FUEL: u64 = u64::MAX;
 
 /// Creates a guest's instance. This is the only place that creates a store for guests.
 pub(crate) fn instantiate(
-    inner: &Inner,
+    inner: &EngineInner,
     template: &Template,
     wasi: Box<Wasi>,
     memory: MemoryLimit,
     ctx: ExecutionCtx,
 ) -> Result<GuestMachine, ExecuteError> {
-    let (store, instance) = match instantiate_once(inner, template, State::new(wasi, memory, ctx))? {
+    let (store, instance) = match instantiate_once(inner, template, GuestStoreData::new(wasi, memory, ctx))? {
         // The pool is full: drop idle instances to make room.
         (store, Err(error)) if error.is::<PoolConcurrencyLimitError>() && inner.drop_recycled() => {
             let GuestHost { wasi, ctx, .. } = store.into_data().host;
-            instantiate_once(inner, template, State::new(wasi, memory, ctx))?
+            instantiate_once(inner, template, GuestStoreData::new(wasi, memory, ctx))?
         }
         made => made,
     };
@@ -54,9 +54,13 @@ pub(crate) fn instantiate(
 }
 
 /// A store and the result of instantiating in it.
-type Made = (Store<State>, wasmtime::Result<Instance>);
+type StoreAndInstance = (Store<GuestStoreData>, wasmtime::Result<Instance>);
 
-fn instantiate_once(inner: &Inner, template: &Template, mut state: State) -> Result<Made, ExecuteError> {
+fn instantiate_once(
+    inner: &EngineInner,
+    template: &Template,
+    mut state: GuestStoreData,
+) -> Result<StoreAndInstance, ExecuteError> {
     let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
     let is_metered = inner.metering == Metering::Fuel;
     state.uncounted = (!is_metered).then_some(UNBILLED_FUEL);
@@ -89,7 +93,7 @@ pub(crate) type Guest = glovebox_core::Guest<GuestMachine>;
 
 /// Creates a guest from a new instance, with new random numbers.
 pub(crate) fn fresh(
-    inner: &Inner,
+    inner: &EngineInner,
     runtime: &Runtime,
     wasi: Box<Wasi>,
     limits: &Limits,
@@ -100,7 +104,7 @@ pub(crate) fn fresh(
 
 /// Creates a guest for one script, from a recycled instance if there is one.
 pub(crate) fn one_shot(
-    inner: &Inner,
+    inner: &EngineInner,
     runtime: &Runtime,
     wasi: Box<Wasi>,
     limits: &Limits,
@@ -111,7 +115,7 @@ pub(crate) fn one_shot(
     };
     let failed = |error| ExecuteError::Instantiate { reason: format!("{error}") };
     machine.set_fuel(UNBILLED_FUEL).map_err(failed)?;
-    if let Err(refused) = machine.renew(State::new(wasi, runtime.memory_limit(limits), ctx)) {
+    if let Err(refused) = machine.renew(GuestStoreData::new(wasi, runtime.memory_limit(limits), ctx)) {
         // A new instance is refused as well, with a better error.
         let GuestHost { wasi, ctx, .. } = refused.host;
         recycled.put_back(machine);
@@ -122,7 +126,7 @@ pub(crate) fn one_shot(
 
 /// Creates a guest in the state of its image, not yet reseeded.
 pub(crate) fn instantiate_idle(
-    inner: &Inner,
+    inner: &EngineInner,
     runtime: &Runtime,
     wasi: Box<Wasi>,
     limits: &Limits,
@@ -141,7 +145,7 @@ fn reseeded(runtime: &Runtime, mut guest: Guest) -> Result<Guest, ExecuteError> 
 /// Compiled code to instantiate.
 pub(crate) enum Template {
     /// A module with a memory of its own: a plain command.
-    Whole(InstancePre<State>),
+    Whole(InstancePre<GuestStoreData>),
     /// An interpreter's code and its memory, which are compiled separately, so that all images of an interpreter share
     /// its code.
     Apart {
@@ -156,7 +160,11 @@ pub(crate) enum Template {
 
 impl Template {
     /// Creates an instance in a store.
-    pub(crate) fn instantiate(&self, linker: &Linker<State>, store: &mut Store<State>) -> wasmtime::Result<Instance> {
+    pub(crate) fn instantiate(
+        &self,
+        linker: &Linker<GuestStoreData>,
+        store: &mut Store<GuestStoreData>,
+    ) -> wasmtime::Result<Instance> {
         let (code, memory, globals) = match self {
             Self::Whole(pre) => return pre.instantiate(store),
             Self::Apart { code, memory, globals } => (code, memory, globals),

@@ -16,7 +16,7 @@ use crate::{
         function::Function,
         imports::with_wasi,
         private_pages::PrivatePages,
-        state::{Ended, State, classify},
+        state::{Ended, GuestStoreData, classify},
     },
 };
 
@@ -27,7 +27,7 @@ const TABLE: &str = "__table";
 const MAX_CALLED: usize = 16;
 
 pub(crate) struct GuestMachine {
-    pub(crate) store: Store<State>,
+    pub(crate) store: Store<GuestStoreData>,
     instance: Instance,
     memory: Memory,
     table: Option<Table>,
@@ -48,7 +48,7 @@ enum Export {
 
 impl GuestMachine {
     /// Wraps an instance. Returns `None` if it exports no memory, which WASI requires of every program.
-    pub(crate) fn new(mut store: Store<State>, instance: Instance) -> Option<Self> {
+    pub(crate) fn new(mut store: Store<GuestStoreData>, instance: Instance) -> Option<Self> {
         let memory = instance.get_memory(&mut store, "memory")?;
         let table = instance.get_table(&mut store, TABLE);
         store.data_mut().memory = Some(memory);
@@ -139,7 +139,7 @@ impl GuestMachine {
 
     /// Replaces the state of the instance, which in every other respect is as new. Returns `state` if its memory limit
     /// does not allow the instance's initial memory.
-    pub(crate) fn renew(&mut self, mut state: State) -> Result<(), Box<State>> {
+    pub(crate) fn renew(&mut self, mut state: GuestStoreData) -> Result<(), Box<GuestStoreData>> {
         let bytes = self.memory.data_size(&self.store) as u64;
         if !state.adopt(self.store.data(), bytes) {
             return Err(Box::new(state));
@@ -286,7 +286,7 @@ mod tests {
     fn machine(text: &str) -> GuestMachine {
         let engine = Engine::default();
         let module = Module::new(&engine, wat::parse_str(text).unwrap()).unwrap();
-        let state = State::new(Box::default(), MemoryLimit::from(u64::MAX), EnginePlatform::over());
+        let state = GuestStoreData::new(Box::default(), MemoryLimit::from(u64::MAX), EnginePlatform::over());
         let mut store = Store::new(&engine, state);
         let instance = Instance::new(&mut store, &module, &[]).unwrap();
         GuestMachine::new(store, instance).unwrap()

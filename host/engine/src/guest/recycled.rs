@@ -5,14 +5,14 @@
 //! fault by fault, and threads of one process interrupt each other for it. An instance whose script ended normally is
 //! restored instead. The private pages are known ([`private_pages`](crate::private_pages)), and are copied from the
 //! image, as are the globals. Tables and segments cannot differ, because the image's code has no instruction that
-//! changes them ([`rewrite::changes_only_memory_and_globals`]). The store gets a new [`State`].
+//! changes them ([`rewrite::changes_only_memory_and_globals`]). The store gets a new [`GuestStoreData`].
 //!
 //! An instance is dropped if it was unwound, exited, or grew its memory. It is also dropped if restoring its private
 //! pages would take long compared with its script, and on systems without a page map. Programs that run a single script
 //! use no pool, and recycle no instances.
 //!
 //! [`rewrite::changes_only_memory_and_globals`]: glovebox_runtimes::rewrite::changes_only_memory_and_globals
-//! [`State`]: crate::guest::state::State
+//! [`GuestStoreData`]: crate::guest::state::GuestStoreData
 
 use std::{
     io, mem,
@@ -29,7 +29,7 @@ use glovebox_interpreters::Machine;
 use crate::{
     PoolConfig,
     exec::platform::EnginePlatform,
-    guest::{machine::GuestMachine, state::State},
+    guest::{machine::GuestMachine, state::GuestStoreData},
     session::{Pristine, bits},
 };
 
@@ -128,7 +128,7 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
         }
     }
     // Frees the host's buffers of the script now instead of before the next script.
-    machine.renew(State::new(Box::default(), u64::MAX.into(), EnginePlatform::over())).is_ok()
+    machine.renew(GuestStoreData::new(Box::default(), u64::MAX.into(), EnginePlatform::over())).is_ok()
 }
 
 /// A collection of reusable objects in which each thread prefers the objects that it used last.

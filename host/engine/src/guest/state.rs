@@ -13,7 +13,7 @@ use crate::{
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 
 /// State of a guest outside its WebAssembly instance.
-pub(crate) struct State {
+pub(crate) struct GuestStoreData {
     pub(crate) host: GuestHost<EnginePlatform>,
     pub(crate) memory: Option<Memory>,
     /// Fuel of a guest whose code does not meter it: all of it always remains. `None` if Wasmtime meters.
@@ -21,7 +21,7 @@ pub(crate) struct State {
     tables: TableLimiter,
 }
 
-impl State {
+impl GuestStoreData {
     pub(crate) fn new(wasi: Box<Wasi>, memory: MemoryLimit, ctx: ExecutionCtx) -> Self {
         Self { host: GuestHost::new(wasi, memory, ctx), memory: None, uncounted: None, tables: TableLimiter::default() }
     }
@@ -36,7 +36,7 @@ impl State {
 }
 
 /// Returns the guest's remaining fuel, or `u64::MAX` if its code does not meter fuel.
-pub(crate) fn fuel_left(context: &StoreContextMut<'_, State>) -> wasmtime::Result<u64> {
+pub(crate) fn fuel_left(context: &StoreContextMut<'_, GuestStoreData>) -> wasmtime::Result<u64> {
     match context.data().uncounted {
         Some(_) => Ok(u64::MAX),
         None => context.get_fuel(),
@@ -61,7 +61,7 @@ impl TableLimiter {
     }
 }
 
-/// Enforces the limits on memories and tables in stores without a guest's `State`.
+/// Enforces the limits on memories and tables in stores without `GuestStoreData`.
 pub(crate) struct GuestLimiter {
     pub(crate) memory: MemoryLimiter,
     tables: TableLimiter,
@@ -83,7 +83,7 @@ impl ResourceLimiter for GuestLimiter {
     }
 }
 
-impl ResourceLimiter for State {
+impl ResourceLimiter for GuestStoreData {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
         Ok(grow_memory(&mut self.host.limiter, current, desired, maximum))
     }

@@ -5,7 +5,7 @@ use std::{cell::Cell, collections::BTreeMap, time::Duration};
 use glovebox_runtimes::{Artefact, ArtefactKey, BuildError, CacheEntry, CacheKind, Eviction, NewArtefact};
 use serde::Serialize;
 
-use crate::{CacheLimits, Engine, RuntimeError, Timestamp, engine::Inner};
+use crate::{CacheLimits, Engine, RuntimeError, Timestamp, engine::EngineInner};
 
 impl CacheLimits {
     /// Groups of kinds, each with the limit that the group shares.
@@ -123,7 +123,7 @@ impl Engine {
     }
 }
 
-impl Inner {
+impl EngineInner {
     /// Returns the artefact with this key from the cache, and builds it first if it is missing. Only a new artefact
     /// makes room, because making room reads the whole cache directory.
     pub(crate) fn open_or_build<E>(

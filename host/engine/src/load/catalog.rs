@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     Engine, Language, Metering, RuntimeError,
-    engine::Inner,
+    engine::EngineInner,
     load::resolve::{Found, language},
 };
 
@@ -103,7 +103,7 @@ pub struct PreparedInfo {
     pub took: Duration,
 }
 
-impl Inner {
+impl EngineInner {
     /// Prepares a runtime, unless it is prepared already.
     pub(crate) fn prepare(&self, found: &Found<'_>) -> Result<PreparedInfo, RuntimeError> {
         prepared(|| self.artefact(found))

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     Engine, Language, Limits, PreparedInfo, RuntimeError,
-    engine::Inner,
+    engine::EngineInner,
     load::{
         prepare::SETUP_OUTPUT,
         resolve::{Found, language},
@@ -316,7 +316,7 @@ impl Engine {
     }
 }
 
-impl Inner {
+impl EngineInner {
     fn own_images(&self) -> Result<&OwnImages, RuntimeError> {
         let none = || RuntimeError::NoImages;
         self.own_images.as_deref().ok_or_else(none)

@@ -18,7 +18,7 @@ use wasmtime::{Module, Val};
 
 use crate::{
     Limits, RuntimeError,
-    engine::Inner,
+    engine::EngineInner,
     exec::platform::EnginePlatform,
     guest::{self, instantiate::Template, machine::GuestMachine},
     load::{packages::SharedPackages, runtime::driver},
@@ -88,7 +88,7 @@ impl<'a> Setup<'a> {
         driver: &dyn Boot,
         machine: &mut GuestMachine,
         anchors: &Anchors,
-        inner: &Inner,
+        inner: &EngineInner,
     ) -> Result<String, String> {
         let (memory_bytes, timeout) = self.limits();
         let mut wrote = String::new();
@@ -142,7 +142,7 @@ pub(crate) struct Booted {
 
 /// Boots an interpreter, runs its setup, and takes the snapshot.
 pub(crate) fn boot(
-    inner: &Inner,
+    inner: &EngineInner,
     name: &str,
     parts: Parts,
     code: Module,
@@ -249,7 +249,7 @@ fn mounts(
 /// Compiles the packages with the interpreter itself, in an instance that is dropped, so that the memory used for it
 /// does not become part of the image.
 fn compile_packages(
-    inner: &Inner,
+    inner: &EngineInner,
     template: &Template,
     driver: &dyn Boot,
     args: Vec<String>,

@@ -13,7 +13,7 @@ use glovebox_core::{LibraryMount, StandardFiles};
 use glovebox_runtimes::{BuildError, CacheKind, Digest, ImageRecord, LibraryEntry, NewArtefact, RuntimeEntry, unpack};
 use glovebox_vfs::SourceError;
 
-use crate::{Engine, RuntimeError, engine::Inner};
+use crate::{Engine, RuntimeError, engine::EngineInner};
 
 /// A runtime's prepared module: an interpreter that was booted and parked, with its memory as the module's initial
 /// data.
@@ -74,7 +74,7 @@ impl Engine {
     }
 }
 
-impl Inner {
+impl EngineInner {
     /// Reads a runtime's whole library. Opening it verifies it.
     fn prepared_library(&self, runtime: &RuntimeEntry) -> Result<Option<PreparedLibrary>, RuntimeError> {
         let Some((entry, mut file)) = runtime.library.as_ref().zip(self.runtimes.library(runtime, &*self.progress)?)

@@ -13,7 +13,7 @@ use wasmtime::Module;
 
 use crate::{
     Language, RuntimeError,
-    engine::{Inner, compile_digest},
+    engine::{EngineInner, compile_digest},
     guest::{instantiate::Template, recycled::RecycledInstances},
     load::{
         aot,
@@ -66,7 +66,7 @@ impl Plan<'_> {
         RuntimeError::Load { name: self.name.clone(), reason: format!("{error:#}") }
     }
 
-    fn key(&self, inner: &Inner) -> ArtefactKey {
+    fn key(&self, inner: &EngineInner) -> ArtefactKey {
         let label = match &self.version {
             Some(version) => format!("{}-{version}", self.name),
             None => "custom".to_owned(),
@@ -107,7 +107,7 @@ impl Plan<'_> {
     }
 
     /// Returns the key of the compiled code, which all images of a binary and recipe share.
-    fn code_key(&self, inner: &Inner, recipe: &Recipe) -> ArtefactKey {
+    fn code_key(&self, inner: &EngineInner, recipe: &Recipe) -> ArtefactKey {
         let version =
             concat!(env!("CARGO_PKG_VERSION"), " with an imported memory, the last buffer in it, and loops of scipy")
                 .as_bytes();
@@ -115,7 +115,7 @@ impl Plan<'_> {
         self.keyed(inner, self.recipe_name.clone(), recipe)
     }
 
-    fn keyed(&self, inner: &Inner, label: String, recipe: Digest) -> ArtefactKey {
+    fn keyed(&self, inner: &EngineInner, label: String, recipe: Digest) -> ArtefactKey {
         ArtefactKey::new(KeyParts {
             label,
             runtime: self.sha256,
@@ -127,7 +127,7 @@ impl Plan<'_> {
     }
 }
 
-impl Inner {
+impl EngineInner {
     /// Loads a runtime of the manifest, or an image of the user's own.
     pub(crate) fn load_named(&self, name: &str, prepared: bool) -> Result<Arc<Runtime>, RuntimeError> {
         let found = self.find(name)?;

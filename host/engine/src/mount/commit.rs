@@ -160,11 +160,11 @@ pub(crate) struct OwnCommits {
 struct Left {
     /// Number of the commit.
     by: u64,
-    what: What,
+    what: LeftEntry,
 }
 
 #[derive(Debug)]
-enum What {
+enum LeftEntry {
     /// A file or a link.
     File(SourceStat),
     Folder,
@@ -210,13 +210,13 @@ impl OwnCommits {
     /// state.
     pub(crate) fn note(&mut self, root: RootId, plan: &[CommitStep], written: &[(String, SourceStat)]) {
         let steps = plan.iter().filter_map(|step| match step {
-            CommitStep::DeleteFile { path, .. } | CommitStep::RemoveDir { path } => Some((path, What::Nothing)),
-            CommitStep::CreateDir { path } => Some((path, What::Folder)),
+            CommitStep::DeleteFile { path, .. } | CommitStep::RemoveDir { path } => Some((path, LeftEntry::Nothing)),
+            CommitStep::CreateDir { path } => Some((path, LeftEntry::Folder)),
             _ => None,
         });
         let by = self.count + 1;
         let paths = self.left.entry(root).or_default();
-        for (path, what) in steps.chain(written.iter().map(|(path, stat)| (path, What::File(*stat)))) {
+        for (path, what) in steps.chain(written.iter().map(|(path, stat)| (path, LeftEntry::File(*stat)))) {
             if paths.insert(path.clone(), Left { by, what }).is_none() {
                 self.path_bytes = self.path_bytes.saturating_add(path.len());
             }
@@ -243,21 +243,21 @@ fn rebased_step(paths: &BTreeMap<String, Left>, host: &dyn MountSource, mut step
     let left = |path: &str| paths.get(path).map(|left| &left.what);
     match &mut step {
         CommitStep::CreateDir { path } => {
-            let is_ours = matches!(left(path), Some(What::Folder));
+            let is_ours = matches!(left(path), Some(LeftEntry::Folder));
             if is_ours && matches!(host.stat(path), Ok(Some(stat)) if stat.kind == FileKind::Directory) {
                 return None;
             }
         }
         // A path that is gone already needs no change to its step.
-        CommitStep::DeleteFile { path, .. } if matches!(left(path), Some(What::Nothing)) => {}
+        CommitStep::DeleteFile { path, .. } if matches!(left(path), Some(LeftEntry::Nothing)) => {}
         CommitStep::DeleteFile { path, base }
         | CommitStep::WriteFile { path, base, .. }
         | CommitStep::Symlink { path, base, .. } => match left(path) {
             // Usually the guest's files include this state, and no lookup is needed.
-            Some(What::File(ours)) if *base != Some(*ours) && host.stat(path) == Ok(Some(*ours)) => {
+            Some(LeftEntry::File(ours)) if *base != Some(*ours) && host.stat(path) == Ok(Some(*ours)) => {
                 *base = Some(*ours);
             }
-            Some(What::Nothing) if base.is_some() && host.stat(path) == Ok(None) => *base = None,
+            Some(LeftEntry::Nothing) if base.is_some() && host.stat(path) == Ok(None) => *base = None,
             _ => {}
         },
         _ => {}

@@ -17,7 +17,7 @@ use url::{Host, Url};
 
 use super::{
     NetworkPolicy,
-    message::{self, Answered, Asked, Code, Fault, Headers, MAX_RESPONSE_HEADERS, Redirect},
+    message::{self, Answered, Code, Fault, Headers, MAX_RESPONSE_HEADERS, Redirect, RequestMessage},
     pattern::{self, UrlPatterns, origin},
     resolver::{AddressRules, Filtered, NotPublic, Resolver, System},
     secrets::{Reflections, Secrets},
@@ -80,7 +80,7 @@ impl Client {
     }
 
     /// Returns the timeout of a request: the script's, limited by the policy's.
-    pub(super) fn timeout(&self, asked: &Asked) -> Duration {
+    pub(super) fn timeout(&self, asked: &RequestMessage) -> Duration {
         Duration::from_millis(asked.timeout_ms.unwrap_or(u64::MAX).min(self.policy.timeout_ms))
     }
 
@@ -109,7 +109,7 @@ impl Client {
     }
 
     /// Performs a request.
-    pub(super) async fn fetch(&self, mut asked: Asked, account: &Arc<Account>) -> Result<Answered, Fault> {
+    pub(super) async fn fetch(&self, mut asked: RequestMessage, account: &Arc<Account>) -> Result<Answered, Fault> {
         let invalid = |message| Fault::new(Code::Invalid, message);
         let body = asked.take_body(self.policy.request_bytes)?;
         let url = pattern::parse(&asked.url).map_err(invalid)?;

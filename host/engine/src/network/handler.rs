@@ -11,7 +11,7 @@ use tokio::{runtime::Runtime, sync::Notify, time::timeout_at};
 use super::{
     NetworkPolicy,
     client::Client,
-    message::{Asked, Code, Fault},
+    message::{Code, Fault, RequestMessage},
     secrets::Secrets,
 };
 use glovebox_core::{Entropy, PolicyError};
@@ -59,7 +59,7 @@ fn runtime() -> Result<&'static Runtime, Fault> {
 
 /// Performs a request until its deadline, or until the call is cancelled.
 pub(super) fn fetch(client: &Client, call: &ToolCall, arguments: &str) -> Result<String, Fault> {
-    let asked = Asked::read(arguments)?;
+    let asked = RequestMessage::read(arguments)?;
     let timeout = client.timeout(&asked);
     let own = Instant::now().checked_add(timeout).unwrap_or(call.deadline);
     let deadline = own.min(call.deadline.checked_sub(MARGIN).unwrap_or(call.deadline));

@@ -21,7 +21,7 @@ use crate::{
 /// A request. Contains placeholders instead of secrets.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct RequestMessage {
     pub(super) url: String,
     #[serde(default = "get")]
     pub(super) method: String,
@@ -54,7 +54,7 @@ fn get() -> String {
     "GET".to_owned()
 }
 
-impl Asked {
+impl RequestMessage {
     pub(super) fn read(text: &str) -> Result<Self, Fault> {
         serde_json::from_str(text)
             .map_err(|error| Fault::new(Code::Invalid, format!("the request cannot be read: {error}")))

@@ -30,12 +30,12 @@ struct Secret {
     name: String,
     placeholder: String,
     value: Zeroizing<String>,
-    place: Place,
+    place: SecretDestination,
 }
 
 /// The destination of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct SecretDestination {
     host: Host,
     port: Option<u16>,
 }
@@ -69,17 +69,17 @@ pub(super) fn check(name: &str, secret: &SecretPolicy) -> Result<(), PolicyError
         .map_or_else(|| refuse("`host` must be one host as in a URL, such as `api.example.com`"), |_| Ok(()))
 }
 
-fn place(text: &str) -> Option<Place> {
+fn place(text: &str) -> Option<SecretDestination> {
     if text.contains(['/', '\\', '@', '?', '#', '*']) || text.contains(char::is_whitespace) {
         return None;
     }
     // The parser drops the default port of `http`, so find `:80` in the text.
     let url = Url::parse(&format!("http://{text}")).ok()?;
     let port = url.port().or_else(|| text.ends_with(":80").then_some(80));
-    Some(Place { host: url.host()?.to_owned(), port })
+    Some(SecretDestination { host: url.host()?.to_owned(), port })
 }
 
-impl Place {
+impl SecretDestination {
     fn is(&self, url: &Url) -> bool {
         let host = url.host().map(|host| host.to_owned());
         host.as_ref() == Some(&self.host) && self.port.is_none_or(|port| url.port_or_known_default() == Some(port))

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 use glovebox_core::{LIBRARY_PATH, MemoryLimit};
 
-use super::{Held, Inner, Sandbox};
+use super::{KeptAlive, Sandbox, SandboxInner};
 #[cfg(feature = "network")]
 use crate::ToolRecord;
 use crate::{
@@ -29,7 +29,7 @@ pub struct SandboxBuilder {
     files: Vec<(String, Vec<u8>)>,
     tools: Vec<Tool>,
     toolbox: Option<Arc<Toolbox>>,
-    keeps: Option<Held>,
+    keeps: Option<KeptAlive>,
     #[cfg(feature = "network")]
     replayed: Option<Vec<ToolRecord>>,
 }
@@ -108,7 +108,7 @@ impl SandboxBuilder {
     }
 
     /// Keeps a value alive as long as the sandbox exists.
-    pub(crate) fn keeping(mut self, it: Held) -> Self {
+    pub(crate) fn keeping(mut self, it: KeptAlive) -> Self {
         self.keeps = Some(it);
         self
     }
@@ -199,7 +199,7 @@ impl SandboxBuilder {
         let workspace = Workspace::open(&self.policy, &self.files, packages, runtime.library.as_ref())?;
         let Self { mut policy, keeps, .. } = self;
         policy.env.extend(environment);
-        Ok(Sandbox(Arc::new(Inner { engine, runtime, policy, workspace, toolbox, keeps })))
+        Ok(Sandbox(Arc::new(SandboxInner { engine, runtime, policy, workspace, toolbox, keeps })))
     }
 }
 

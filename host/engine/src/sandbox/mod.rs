@@ -10,7 +10,7 @@ use glovebox_wasi::{Mount as WasiMount, Wasi};
 
 use crate::{
     Engine, ExecuteError, Execution, Language, Limits, Policy, Request, Started, Tool, ToolDefinitionError,
-    engine::Inner as EngineInner,
+    engine::EngineInner,
     exec::{
         platform::{EnginePlatform, ExecutionCtx},
         run::{PreparedRequest, SCRIPT_MOUNT},
@@ -29,20 +29,20 @@ pub use builder::SandboxBuilder;
 /// A runtime and a policy. Every [`execute`](Self::execute) uses a new interpreter with new files: no execution sees
 /// the state of another. Cheap to clone, and any number of threads may execute at once.
 #[derive(Clone)]
-pub struct Sandbox(pub(crate) Arc<Inner>);
+pub struct Sandbox(pub(crate) Arc<SandboxInner>);
 
-pub(crate) struct Inner {
+pub(crate) struct SandboxInner {
     pub(crate) engine: Engine,
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) policy: Policy,
     pub(crate) workspace: Workspace,
     pub(crate) toolbox: Arc<Toolbox>,
     /// A share of a quota, released with the sandbox.
-    keeps: Option<Held>,
+    keeps: Option<KeptAlive>,
 }
 
 /// A value that is held and never read.
-pub(crate) type Held = Arc<dyn fmt::Debug + Send + Sync>;
+pub(crate) type KeptAlive = Arc<dyn fmt::Debug + Send + Sync>;
 
 impl fmt::Debug for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,8 +71,8 @@ impl Sandbox {
 
     /// Returns a copy of this sandbox with these tools instead of its own.
     pub(crate) fn with_toolbox(&self, toolbox: Toolbox) -> Self {
-        let Inner { engine, runtime, policy, workspace, toolbox: _, keeps } = &*self.0;
-        Self(Arc::new(Inner {
+        let SandboxInner { engine, runtime, policy, workspace, toolbox: _, keeps } = &*self.0;
+        Self(Arc::new(SandboxInner {
             engine: engine.clone(),
             runtime: Arc::clone(runtime),
             policy: policy.clone(),
@@ -247,7 +247,7 @@ impl Sandbox {
             files.add_script(SCRIPT_MOUNT, request.file_name(), request.translated_source().as_bytes())?;
         }
         let wasi = self.wasi(request, &files)?;
-        let Inner { engine, runtime, policy, .. } = &*self.0;
+        let SandboxInner { engine, runtime, policy, .. } = &*self.0;
         let guest = make(&engine.0, runtime, Box::new(wasi), &policy.limits, ctx)?;
         Ok((guest, files.roots))
     }

@@ -13,7 +13,7 @@ use crate::{
     CancelToken, ExecuteError, Execution, Files, GuestValue, IfBusy, JsonText, Outcome, Request, Sandbox, SessionInfo,
     Started,
     exec::{
-        platform::{self, SessionScope},
+        platform::SessionScope,
         run::{CONTEXT, Executed, PreparedRequest},
     },
     files::workspace::Roots,
@@ -23,8 +23,8 @@ use crate::{
         SessionOptions, SharedWorkspace,
         backend::EngineBackend,
         check_id,
-        line::{Left, Line, Turn},
-        options::Status,
+        line::{Line, NotHeld, Turn},
+        options::{Status, chosen_id},
         shared,
     },
 };
@@ -73,14 +73,14 @@ impl Shared {
 }
 
 /// Exclusive access to the session during a turn.
-struct Held<'a> {
+struct SessionTurn<'a> {
     state: MutexGuard<'a, SessionState<EngineBackend>>,
     shared: &'a Shared,
     _turn: Turn<'a>,
     _workspace_turn: Option<Turn<'a>>,
 }
 
-impl Drop for Held<'_> {
+impl Drop for SessionTurn<'_> {
     fn drop(&mut self) {
         let (backend, guest) = self.state.parts();
         backend.give_files(guest.as_deref());
@@ -90,7 +90,7 @@ impl Drop for Held<'_> {
     }
 }
 
-impl Held<'_> {
+impl SessionTurn<'_> {
     /// Runs a script. Called on a guest stack.
     fn run(&mut self, request: &mut PreparedRequest<'_>) -> Result<Execution, ExecuteError> {
         if let Some(json) = &request.context {
@@ -131,22 +131,6 @@ impl Held<'_> {
             }
             result
         })
-    }
-}
-
-/// Reason for not getting the session's turn.
-enum NotHeld {
-    Busy(ExecuteError),
-    /// The request was cancelled while it waited.
-    Cancelled,
-}
-
-impl NotHeld {
-    fn of(left: Left, busy: impl FnOnce() -> ExecuteError) -> Self {
-        match left {
-            Left::Busy => Self::Busy(busy()),
-            Left::Cancelled => Self::Cancelled,
-        }
     }
 }
 
@@ -458,7 +442,7 @@ impl Session {
         self.0.sandbox.0.engine.0.on_stack(|| held.state.close())?
     }
 
-    fn turn(&self) -> Result<Held<'_>, ExecuteError> {
+    fn turn(&self) -> Result<SessionTurn<'_>, ExecuteError> {
         self.hold(IfBusy::Wait, &CancelToken::new(), None).map_err(|left| match left {
             NotHeld::Busy(error) => error,
             NotHeld::Cancelled => self.busy(),
@@ -466,7 +450,12 @@ impl Session {
     }
 
     /// Waits for the turn. `cancel_at` is the time of the request's automatic cancellation.
-    fn hold(&self, if_busy: IfBusy, cancel: &CancelToken, cancel_at: Option<Instant>) -> Result<Held<'_>, NotHeld> {
+    fn hold(
+        &self,
+        if_busy: IfBusy,
+        cancel: &CancelToken,
+        cancel_at: Option<Instant>,
+    ) -> Result<SessionTurn<'_>, NotHeld> {
         let shared = &*self.0;
         let end = match if_busy {
             IfBusy::Refuse => None,
@@ -492,16 +481,10 @@ impl Session {
         let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (backend, guest) = state.parts();
         backend.take_files(guest);
-        Ok(Held { state, shared, _turn: turn, _workspace_turn: workspace_turn })
+        Ok(SessionTurn { state, shared, _turn: turn, _workspace_turn: workspace_turn })
     }
 
     fn busy(&self) -> ExecuteError {
         ExecuteError::SessionBusy { id: self.0.id.to_string() }
     }
-}
-
-fn chosen_id(id: Option<String>) -> Result<Arc<str>, ExecuteError> {
-    let Some(id) = id else { return Ok(platform::random_id().into()) };
-    check_id(&id)?;
-    Ok(id.into())
 }

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use crate::CancelToken;
+use crate::{CancelToken, ExecuteError};
 
 /// A fair lock. Lets in one thread at a time, in the order of arrival.
 #[derive(Debug, Default)]
@@ -34,6 +34,22 @@ pub(crate) enum Left {
     Busy,
     /// The request was cancelled while it waited.
     Cancelled,
+}
+
+/// Reason for not getting the session's turn.
+pub(super) enum NotHeld {
+    Busy(ExecuteError),
+    /// The request was cancelled while it waited.
+    Cancelled,
+}
+
+impl NotHeld {
+    pub(super) fn of(left: Left, busy: impl FnOnce() -> ExecuteError) -> Self {
+        match left {
+            Left::Busy => Self::Busy(busy()),
+            Left::Cancelled => Self::Cancelled,
+        }
+    }
 }
 
 impl Line {

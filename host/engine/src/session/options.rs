@@ -1,10 +1,16 @@
 //! Options for opening a session, and the state of a session that is available without its turn.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use glovebox_core::session::{MAX_SESSION_ID_BYTES, is_session_id};
 
-use crate::{CancelToken, ExecuteError, JsonText, SessionInfo, SharedWorkspace, exec::platform::SessionScope};
+use crate::{
+    CancelToken, ExecuteError, JsonText, SessionInfo, SharedWorkspace,
+    exec::platform::{self, SessionScope},
+};
 
 /// Options for opening a session. Start from `default()` and change individual fields.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +69,13 @@ pub(crate) fn check_id(id: &str) -> Result<(), ExecuteError> {
         return Ok(());
     }
     Err(ExecuteError::SessionId { id: id.chars().take(MAX_SESSION_ID_BYTES).collect() })
+}
+
+/// Returns the valid id of a new session: the requested one, or a random one.
+pub(super) fn chosen_id(id: Option<String>) -> Result<Arc<str>, ExecuteError> {
+    let Some(id) = id else { return Ok(platform::random_id().into()) };
+    check_id(&id)?;
+    Ok(id.into())
 }
 
 /// State that a handle can read without waiting for its turn.

@@ -13,7 +13,7 @@ use super::{
 /// State of a call: it tracks whether the execution still waits for the answer.
 #[derive(Debug)]
 pub(super) struct CallStatus {
-    state: Mutex<State>,
+    state: Mutex<CallPhase>,
     entry: Arc<Entry>,
     abandoned: Arc<Abandoned>,
     origin: Origin,
@@ -22,7 +22,7 @@ pub(super) struct CallStatus {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum CallPhase {
     Running,
     /// No thread runs for the call any longer: it waits for the caller.
     Pending,
@@ -36,7 +36,7 @@ impl CallStatus {
     /// arguments in memory.
     pub(super) fn new(entry: &Arc<Entry>, abandoned: &Arc<Abandoned>, origin: Origin, bytes: u64) -> Arc<Self> {
         let (entry, abandoned) = (Arc::clone(entry), Arc::clone(abandoned));
-        Arc::new(Self { state: Mutex::new(State::Running), entry, abandoned, origin, bytes })
+        Arc::new(Self { state: Mutex::new(CallPhase::Running), entry, abandoned, origin, bytes })
     }
 
     /// Returns `true` if the caller answers this call.
@@ -54,21 +54,21 @@ impl CallStatus {
     pub(super) fn abandon(&self) {
         let mut state = self.state();
         match *state {
-            State::Running => {
-                *state = State::Abandoned;
+            CallPhase::Running => {
+                *state = CallPhase::Abandoned;
                 self.entry.abandoned().fetch_add(1, Ordering::SeqCst);
                 self.abandoned.add(&self.origin, self.bytes);
             }
-            State::Pending => *state = State::Over,
-            State::Abandoned | State::Over => {}
+            CallPhase::Pending => *state = CallPhase::Over,
+            CallPhase::Abandoned | CallPhase::Over => {}
         }
     }
 
     /// Records an answer of the handler or the caller. Returns `true` if the execution waits for it.
     pub(super) fn answer(&self) -> bool {
         let mut state = self.state();
-        let is_awaited = matches!(*state, State::Running | State::Pending);
-        self.leave(&mut state, State::Over);
+        let is_awaited = matches!(*state, CallPhase::Running | CallPhase::Pending);
+        self.leave(&mut state, CallPhase::Over);
         is_awaited
     }
 
@@ -77,20 +77,20 @@ impl CallStatus {
     pub(super) fn hand_over(&self) -> bool {
         let mut state = self.state();
         // The caller may have answered already.
-        let is_awaited = *state == State::Running;
-        self.leave(&mut state, if is_awaited { State::Pending } else { State::Over });
+        let is_awaited = *state == CallPhase::Running;
+        self.leave(&mut state, if is_awaited { CallPhase::Pending } else { CallPhase::Over });
         is_awaited
     }
 
-    fn leave(&self, state: &mut State, next: State) {
-        if *state == State::Abandoned {
+    fn leave(&self, state: &mut CallPhase, next: CallPhase) {
+        if *state == CallPhase::Abandoned {
             self.entry.abandoned().fetch_sub(1, Ordering::SeqCst);
             self.abandoned.remove(&self.origin, self.bytes);
         }
         *state = next;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CallPhase> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

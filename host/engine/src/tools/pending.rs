@@ -19,12 +19,12 @@ use super::{ToolErrorKind, call_status::CallStatus, runner::CompletionQueue};
 /// The calls of one execution for the caller to answer, and the progress of the execution.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCalls {
-    state: Mutex<State>,
+    state: Mutex<PendingState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PendingState {
     calls: BTreeMap<usize, PendingCall>,
     /// Lower bound for the number of calls that the execution has made: smaller indices are valid.
     known: usize,
@@ -90,7 +90,7 @@ impl Drop for Waiting {
 }
 
 impl PendingCalls {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PendingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -154,7 +154,7 @@ impl PendingCalls {
     }
 }
 
-impl State {
+impl PendingState {
     /// Returns the calls that the guest waits for, if the caller can answer all of them.
     fn open_calls(&self) -> Option<Vec<OpenCall>> {
         let awaited = self.awaited.as_ref().filter(|awaited| !awaited.is_empty())?;

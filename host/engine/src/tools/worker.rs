@@ -34,9 +34,9 @@ pub(crate) struct ToolThreads {
 }
 
 /// Slot of a running thread.
-struct Place(Arc<ToolThreads>);
+struct ThreadPermit(Arc<ToolThreads>);
 
-impl Drop for Place {
+impl Drop for ThreadPermit {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
     }
@@ -48,10 +48,10 @@ impl ToolThreads {
         Arc::new(Self { running: AtomicUsize::new(0), most })
     }
 
-    fn enter(self: &Arc<Self>) -> Option<Place> {
+    fn enter(self: &Arc<Self>) -> Option<ThreadPermit> {
         let next = |running| (running < self.most).then_some(running + 1);
         let taken = self.running.try_update(Ordering::SeqCst, Ordering::SeqCst, next).is_ok();
-        taken.then(|| Place(Arc::clone(self)))
+        taken.then(|| ThreadPermit(Arc::clone(self)))
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn start(
     Ok(status)
 }
 
-fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, place: Place) {
+fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, place: ThreadPermit) {
     let Job { call, entry, arguments, text, held, max_bytes, pending, .. } = job;
     // Catch a panic of the handler: the panic hook has reported it, and the script gets an error.
     let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, (arguments, text), max_bytes, pending)));

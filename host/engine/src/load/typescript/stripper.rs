@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Outcome, Resource, RuntimeError, SourceKind, TrapKind,
-    engine::{Inner, compile_digest},
+    engine::{EngineInner, compile_digest},
     guest::state::{Ended, classify},
     load::{aot, resolve::WASMTIME},
 };
@@ -148,7 +148,7 @@ fn lines(text: &str) -> usize {
 /// Name of the stripper in the manifest.
 const TOOL: &str = "typescript";
 
-impl Inner {
+impl EngineInner {
     /// Returns the stripper. Fetches, compiles and loads it first if necessary.
     pub(crate) fn stripper(&self) -> Result<&Stripper, RuntimeError> {
         if let Some(stripper) = self.stripper.get() {
