@@ -24,16 +24,16 @@ pub(super) const HIBERNATING_MS: u64 = 1_000;
 
 /// The slot of one session of a [`Sessions`](crate::Sessions).
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct SessionSlot {
     pub(super) id: SessionId,
     /// Never held while waiting for another thread or process.
-    state: Mutex<State>,
+    state: Mutex<SlotState>,
     /// Notified at the end of a change.
     settled: Condvar,
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct SlotState {
     /// The session, while it is live.
     pub(super) live: Option<Arc<Live>>,
     /// Number of users. A session in use is not hibernated.
@@ -46,7 +46,7 @@ pub(super) struct State {
 /// The exclusive right to resume, create, replace or remove the session, until it is dropped. Other threads cannot
 /// hibernate the session meanwhile. The owner may wait for other processes, so waiters for the right can time out.
 #[derive(Debug)]
-pub(super) struct Change<'a>(&'a Slot);
+pub(super) struct Change<'a>(&'a SessionSlot);
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
@@ -101,13 +101,13 @@ impl Drop for LivePlace {
     }
 }
 
-impl Slot {
+impl SessionSlot {
     pub(super) fn new(id: SessionId) -> Self {
-        let state = State { live: None, users: 0, used_at: Instant::now(), is_changing: false };
+        let state = SlotState { live: None, users: 0, used_at: Instant::now(), is_changing: false };
         Self { id, state: Mutex::new(state), settled: Condvar::new() }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -121,7 +121,7 @@ impl Slot {
         storage: &Storage,
         patience_ms: u64,
         cancel: Option<&CancelToken>,
-    ) -> Result<MutexGuard<'_, State>, SessionsError> {
+    ) -> Result<MutexGuard<'_, SlotState>, SessionsError> {
         let begun = Instant::now();
         let mut state = self.state();
         while state.is_changing {
@@ -134,7 +134,7 @@ impl Slot {
     }
 
     /// Like [`settled`](Self::settled), but fails if the session is in use.
-    pub(super) fn settled_unused(&self, storage: &Storage) -> Result<MutexGuard<'_, State>, SessionsError> {
+    pub(super) fn settled_unused(&self, storage: &Storage) -> Result<MutexGuard<'_, SlotState>, SessionsError> {
         let state = self.settled(storage, HIBERNATING_MS, None)?;
         if state.users > 0 {
             return Err(SessionsError::InUse { id: self.id.clone() });
@@ -143,7 +143,7 @@ impl Slot {
     }
 
     /// Begins a change of a settled state.
-    pub(super) fn change<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Change<'a> {
+    pub(super) fn change<'a>(&'a self, mut state: MutexGuard<'a, SlotState>) -> Change<'a> {
         state.is_changing = true;
         Change(self)
     }
@@ -155,7 +155,7 @@ impl Slot {
     /// slow, so other threads wait for this as for every [`Change`].
     pub(super) fn hibernate<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, SlotState>,
         storage: &Storage,
     ) -> Result<bool, SessionsError> {
         let Some(live) = state.alive() else { return Ok(false) };
@@ -176,12 +176,12 @@ impl Slot {
     }
 
     /// Returns the state if its mutex is free.
-    pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+    pub(super) fn try_state(&self) -> Option<MutexGuard<'_, SlotState>> {
         self.state.try_lock().ok()
     }
 }
 
-impl State {
+impl SlotState {
     /// Returns whether the session is live and unused.
     pub(super) fn is_idle(&self) -> bool {
         self.users == 0 && self.live.is_some() && !self.is_changing

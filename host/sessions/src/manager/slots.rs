@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     SessionsError,
-    slot::{HIBERNATING_MS, LivePlace, Slot},
+    slot::{HIBERNATING_MS, LivePlace, SessionSlot},
     storage::{POLL, Storage},
 };
 use crate::SessionId;
@@ -19,7 +19,7 @@ use glovebox::CancelToken;
 /// All slots, and the number of live sessions.
 pub(super) struct Slots {
     pub(super) storage: Storage,
-    map: Mutex<HashMap<SessionId, Arc<Slot>>>,
+    map: Mutex<HashMap<SessionId, Arc<SessionSlot>>>,
     live_count: Arc<AtomicUsize>,
 }
 
@@ -34,14 +34,14 @@ impl Slots {
         Self { storage, map: Mutex::default(), live_count: Arc::default() }
     }
 
-    fn map(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Slot>>> {
+    fn map(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<SessionSlot>>> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the session's slot, or adds one.
     pub(super) fn slot(self: &Arc<Self>, id: &SessionId) -> SlotRef {
         let mut map = self.map();
-        let slot = map.entry(id.clone()).or_insert_with(|| Arc::new(Slot::new(id.clone())));
+        let slot = map.entry(id.clone()).or_insert_with(|| Arc::new(SessionSlot::new(id.clone())));
         SlotRef { slot: Arc::clone(slot), slots: Arc::clone(self) }
     }
 
@@ -65,9 +65,9 @@ impl Slots {
                 return Ok(place);
             }
             let patience_ms = match self.hibernate_oldest(id)? {
-                Found::Freed => continue,
-                Found::Moving => self.storage.policy.lock_wait_ms.max(HIBERNATING_MS),
-                Found::InUse => self.storage.policy.lock_wait_ms,
+                Eviction::Freed => continue,
+                Eviction::Moving => self.storage.policy.lock_wait_ms.max(HIBERNATING_MS),
+                Eviction::InUse => self.storage.policy.lock_wait_ms,
             };
             if self.storage.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
                 return Err(SessionsError::TooManyLive { most });
@@ -78,14 +78,14 @@ impl Slots {
 
     /// Hibernates the least recently used session that can be saved, except the one with the id `except`. Returns the
     /// error of a failed save if no session could be hibernated.
-    fn hibernate_oldest(self: &Arc<Self>, except: &SessionId) -> Result<Found, SessionsError> {
-        let mut found = Found::InUse;
+    fn hibernate_oldest(self: &Arc<Self>, except: &SessionId) -> Result<Eviction, SessionsError> {
+        let mut found = Eviction::InUse;
         let mut slots: Vec<(Instant, SlotRef)> = Vec::new();
         for slot in self.all().into_iter().filter(|slot| slot.id != *except) {
             let idle_since = match slot.try_state() {
                 Some(state) if !state.is_changing() => state.is_idle().then_some(state.used_at),
                 _ => {
-                    found = Found::Moving;
+                    found = Eviction::Moving;
                     None
                 }
             };
@@ -98,17 +98,17 @@ impl Slots {
                 Some(state) if state.is_idle() => {
                     match slot.hibernate(state, &self.storage) {
                         // `Ok(false)` also frees a permit: the session has ended.
-                        Ok(_) => return Ok(Found::Freed),
+                        Ok(_) => return Ok(Eviction::Freed),
                         // A session that another process took over has freed its permit, too.
                         Err(error @ SessionsError::Fenced { .. }) => {
                             let id = slot.id.as_str();
                             tracing::warn!(target: "glovebox", session_id = id, %error, "a session was taken over");
-                            return Ok(Found::Freed);
+                            return Ok(Eviction::Freed);
                         }
                         Err(error) => failed = failed.or(Some(error)),
                     }
                 }
-                _ => found = Found::Moving,
+                _ => found = Eviction::Moving,
             }
         }
         failed.map_or(Ok(found), Err)
@@ -117,7 +117,7 @@ impl Slots {
 
 /// A reference to a slot. A name has the same slot as long as any reference to it exists.
 pub(super) struct SlotRef {
-    slot: Arc<Slot>,
+    slot: Arc<SessionSlot>,
     pub(super) slots: Arc<Slots>,
 }
 
@@ -128,9 +128,9 @@ impl fmt::Debug for SlotRef {
 }
 
 impl Deref for SlotRef {
-    type Target = Slot;
+    type Target = SessionSlot;
 
-    fn deref(&self) -> &Slot {
+    fn deref(&self) -> &SessionSlot {
         &self.slot
     }
 }
@@ -148,7 +148,7 @@ impl Drop for SlotRef {
 }
 
 /// The result of looking for a session to hibernate.
-enum Found {
+enum Eviction {
     /// A session was hibernated or had ended: a permit is free.
     Freed,
     /// No session is idle, but one is being hibernated or resumed.

@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use super::{
     bucket::{self, Bucket, Listed, failed},
-    place::{Place, shown},
+    location::{StoreLocation, shown},
 };
 use crate::store::StoreError;
 
@@ -32,7 +32,7 @@ const MAX_WAITED_BYTES: u64 = 1 << 30;
 /// The objects below a URL. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
-    place: Arc<Place>,
+    location: Arc<StoreLocation>,
     background: Background,
 }
 
@@ -41,12 +41,12 @@ impl Objects {
         let failed = |source| StoreError::Remote { url: shown(url), action: "be set up".into(), source };
         let background = Background::get().map_err(|error| failed(error.into()))?;
         let handle = background.handle().ok_or_else(|| failed("its threads have ended".into()))?;
-        Ok(Self { place: Arc::new(Place::of(url, handle)?), background })
+        Ok(Self { location: Arc::new(StoreLocation::of(url, handle)?), background })
     }
 
     fn path(&self, name: &str) -> Path {
         // Only the empty prefix has an empty part.
-        name.split('/').filter(|part| !part.is_empty()).fold(self.place.prefix.clone(), |path, part| path.join(part))
+        name.split('/').filter(|part| !part.is_empty()).fold(self.location.prefix.clone(), |path, part| path.join(part))
     }
 
     pub(super) fn background(&self) -> &Background {
@@ -74,11 +74,11 @@ impl Objects {
 #[async_trait]
 impl Bucket for Objects {
     fn url(&self) -> &str {
-        &self.place.url
+        &self.location.url
     }
 
     async fn try_create(&self, name: &str, bytes: Bytes) -> Result<bool, StoreError> {
-        let (store, path) = (Arc::clone(&self.place.store), self.path(name));
+        let (store, path) = (Arc::clone(&self.location.store), self.path(name));
         let length = bytes.len() as u64;
         let created = self.within(length, format!("create `{name}`"), async move {
             let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
@@ -92,7 +92,7 @@ impl Bucket for Objects {
     }
 
     async fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, StoreError> {
-        let (store, path) = (Arc::clone(&self.place.store), self.path(name));
+        let (store, path) = (Arc::clone(&self.location.store), self.path(name));
         let found = self.within(most.min(MAX_WAITED_BYTES), format!("read `{name}`"), async move {
             let found = match store.get(&path).await {
                 Ok(found) => found,
@@ -117,7 +117,7 @@ impl Bucket for Objects {
     }
 
     async fn delete(&self, name: &str) -> Result<(), StoreError> {
-        let (store, path) = (Arc::clone(&self.place.store), self.path(name));
+        let (store, path) = (Arc::clone(&self.location.store), self.path(name));
         let deleted = self.within(0, format!("delete `{name}`"), async move {
             match store.delete(&path).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
@@ -128,7 +128,7 @@ impl Bucket for Objects {
     }
 
     async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError> {
-        if let Some(root) = &self.place.local {
+        if let Some(root) = &self.location.local {
             let (root, dir, after) = (root.clone(), dir.to_owned(), after.map(str::to_owned));
             let action = format!("list `{dir}`");
             let listed = move || bucket::list(&root, &dir, after.as_deref(), limit);
@@ -140,8 +140,8 @@ impl Bucket for Objects {
                 None => Err(failed(self, action, "its threads have ended")),
             };
         }
-        let store = Arc::clone(&self.place.store);
-        let (prefix, path) = (self.place.prefix.clone(), self.path(dir));
+        let store = Arc::clone(&self.location.store);
+        let (prefix, path) = (self.location.prefix.clone(), self.path(dir));
         // Parse without encoding, as in listings: encoding would change the sort position.
         let after = after.map(|name| Path::parse(format!("{prefix}/{name}"))).transpose();
         let after = after.map_err(|error| failed(self, format!("list `{dir}`"), error))?;

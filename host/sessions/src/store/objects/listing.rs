@@ -25,7 +25,7 @@ const FORGOTTEN: usize = 16;
 const LAST: u64 = u64::MAX;
 
 /// The head of a log in a listing.
-struct Found {
+struct ListedHead {
     id: SessionId,
     number: u64,
     listed: Listed,
@@ -33,8 +33,8 @@ struct Found {
 
 impl ObjectStore {
     /// Lists the heads of at most `most` sessions after a session. Also returns whether more sessions follow.
-    async fn heads(&self, after: Option<&SessionId>, most: usize) -> Result<(Vec<Found>, bool), StoreError> {
-        let mut heads: Vec<Found> = Vec::new();
+    async fn heads(&self, after: Option<&SessionId>, most: usize) -> Result<(Vec<ListedHead>, bool), StoreError> {
+        let mut heads: Vec<ListedHead> = Vec::new();
         let mut after = after.map(|id| self.log(id).name(LAST));
         loop {
             let listed = self.bucket.list(RECORDS, after.as_deref(), NAMES).await?;
@@ -48,7 +48,7 @@ impl ObjectStore {
                 } else if heads.len() == most {
                     return Ok((heads, true));
                 }
-                heads.push(Found { id, number, listed });
+                heads.push(ListedHead { id, number, listed });
             }
             if is_last {
                 return Ok((heads, false));
@@ -66,7 +66,7 @@ impl ObjectStore {
     }
 
     /// Returns the listing entry of a session, or `None` if the session was removed. Expires an old removal.
-    async fn entry(&self, found: Found, forgets: &AtomicUsize) -> Result<Option<StoredEntry>, StoreError> {
+    async fn entry(&self, found: ListedHead, forgets: &AtomicUsize) -> Result<Option<StoredEntry>, StoreError> {
         let log = self.log(&found.id);
         let head = match log.read(found.number, &found.listed).await? {
             Some(head) => Some(head),

@@ -42,7 +42,7 @@ const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
 const STAGED: Duration = Duration::from_secs(60 * 60);
 
 /// A resolved store URL.
-pub(super) struct Place {
+pub(super) struct StoreLocation {
     pub(super) store: Arc<dyn ObjectStore>,
     /// Prefix of every name.
     pub(super) prefix: Path,
@@ -55,13 +55,13 @@ pub(super) struct Place {
 }
 
 /// A derived implementation would show credentials, and all objects in memory.
-impl fmt::Debug for Place {
+impl fmt::Debug for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Place").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("StoreLocation").field("url", &self.url).finish_non_exhaustive()
     }
 }
 
-impl Place {
+impl StoreLocation {
     /// Resolves a URL. Does not connect to the store.
     pub(super) fn of(text: &str, runtime: &Handle) -> Result<Self, StoreError> {
         let wrong = |reason: &str| StoreError::Url { url: shown(text), reason: reason.to_owned() };

@@ -1,6 +1,6 @@
 //! Network stores: sessions and blobs as objects in S3, Google Cloud Storage, Azure, a directory or memory.
 //!
-//! * [`place`]: parses store URLs and reads credentials from the environment.
+//! * [`location`]: parses store URLs and reads credentials from the environment.
 //! * [`bucket`]: the operations of a store; [`bounded`]: operations with size and time limits, on separate threads.
 //! * [`blobs`]: immutable named blobs.
 //! * [`store`]: sessions; [`log`]: the order and acceptance of writes; [`listing`]: log entries, and listing
@@ -12,8 +12,8 @@ mod bounded;
 mod bucket;
 mod lease;
 mod listing;
+mod location;
 mod log;
-mod place;
 mod store;
 #[cfg(test)]
 mod tests;

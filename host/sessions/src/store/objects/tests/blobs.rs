@@ -7,7 +7,7 @@ use tempfile::tempdir;
 
 use crate::store::{
     PageRequest, SessionStore as _, StoreError, block_on,
-    objects::{BlobStore, ObjectStore, bounded::Background, place::Place},
+    objects::{BlobStore, ObjectStore, bounded::Background, location::StoreLocation},
 };
 
 /// Opens a store of each kind that needs no server, with its directory.
@@ -214,7 +214,7 @@ fn what_killed_writers_left_in_a_directory_is_removed_when_it_is_old() {
 fn a_listing_goes_on_behind_names_that_are_none_of_ours() {
     let background = Background::get().unwrap();
     let url = format!("memory://{}", crate::store::record::random_id());
-    let place = Place::of(&url, background.handle().unwrap()).unwrap();
+    let place = StoreLocation::of(&url, background.handle().unwrap()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         for number in 0..2_500 {
