@@ -11,14 +11,14 @@ use napi_derive::napi;
 use crate::execution::NativeExecution;
 
 /// An error on its way to JavaScript.
-pub(crate) struct Failure {
+pub(crate) struct EngineFailure {
     class: &'static str,
     message: String,
     /// The execution whose files could not be committed.
     execution: Option<Box<Execution>>,
 }
 
-impl Failure {
+impl EngineFailure {
     fn new(class: &'static str, error: &dyn Error) -> Self {
         Self { class, message: with_causes(error), execution: None }
     }
@@ -40,37 +40,37 @@ pub struct NativeFailure {
     pub execution: Option<NativeExecution>,
 }
 
-impl From<Failure> for NativeFailure {
-    fn from(Failure { class, message, execution }: Failure) -> Self {
+impl From<EngineFailure> for NativeFailure {
+    fn from(EngineFailure { class, message, execution }: EngineFailure) -> Self {
         Self { class, message, execution: execution.map(|execution| NativeExecution::from(*execution)) }
     }
 }
 
-impl From<EngineError> for Failure {
+impl From<EngineError> for EngineFailure {
     fn from(error: EngineError) -> Self {
         Self::new("UnavailableError", &error)
     }
 }
 
-impl From<PolicyError> for Failure {
+impl From<PolicyError> for EngineFailure {
     fn from(error: PolicyError) -> Self {
         Self::new("PolicyError", &error)
     }
 }
 
-impl From<NotJson> for Failure {
+impl From<NotJson> for EngineFailure {
     fn from(error: NotJson) -> Self {
         Self::new("PolicyError", &error)
     }
 }
 
-impl From<serde_json::Error> for Failure {
+impl From<serde_json::Error> for EngineFailure {
     fn from(error: serde_json::Error) -> Self {
         Self::new("PolicyError", &error)
     }
 }
 
-impl From<BuildError> for Failure {
+impl From<BuildError> for EngineFailure {
     fn from(error: BuildError) -> Self {
         let class = match &error {
             BuildError::Runtime(glovebox::RuntimeError::Manifest(_)) => "PolicyError",
@@ -81,7 +81,7 @@ impl From<BuildError> for Failure {
     }
 }
 
-impl From<ExecuteError> for Failure {
+impl From<ExecuteError> for EngineFailure {
     fn from(error: ExecuteError) -> Self {
         let class = match error {
             ExecuteError::SessionEnded { .. }
@@ -105,7 +105,7 @@ impl From<ExecuteError> for Failure {
     }
 }
 
-impl From<FilesError> for Failure {
+impl From<FilesError> for EngineFailure {
     fn from(error: FilesError) -> Self {
         match error {
             FilesError::Session(error) => (*error).into(),
@@ -114,7 +114,7 @@ impl From<FilesError> for Failure {
     }
 }
 
-impl From<HibernateError> for Failure {
+impl From<HibernateError> for EngineFailure {
     fn from(error: HibernateError) -> Self {
         match error {
             HibernateError::Session(error) => error.into(),
@@ -123,7 +123,7 @@ impl From<HibernateError> for Failure {
     }
 }
 
-impl From<ResumeError> for Failure {
+impl From<ResumeError> for EngineFailure {
     fn from(error: ResumeError) -> Self {
         match error {
             ResumeError::Session(error) => error.into(),

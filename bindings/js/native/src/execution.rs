@@ -7,7 +7,7 @@ use napi::bindgen_prelude::{BigInt, Buffer};
 use napi_derive::napi;
 
 use crate::{
-    error::Failure,
+    error::EngineFailure,
     job::{Callback, start},
 };
 
@@ -129,7 +129,7 @@ impl NativeExecution {
     pub fn list_files(&self, pattern: String, callback: Callback<'_, Vec<NativeEntry>>) -> napi::Result<()> {
         let execution = Arc::clone(&self.execution);
         start(&callback, move |_| {
-            let files = execution.files().list(&pattern).map_err(Failure::from)?;
+            let files = execution.files().list(&pattern).map_err(EngineFailure::from)?;
             Ok(files.into_iter().map(Into::into).collect())
         })
     }
@@ -138,6 +138,6 @@ impl NativeExecution {
     #[napi]
     pub fn read_file(&self, path: String, callback: Callback<'_, Buffer>) -> napi::Result<()> {
         let execution = Arc::clone(&self.execution);
-        start(&callback, move |_| Ok(execution.files().read(&path).map_err(Failure::from)?.to_vec().into()))
+        start(&callback, move |_| Ok(execution.files().read(&path).map_err(EngineFailure::from)?.to_vec().into()))
     }
 }

@@ -6,7 +6,7 @@ use glovebox::{CancelToken, ExecuteError, Execution, JsonText, Request, SourceKi
 use napi::bindgen_prelude::Buffer;
 use napi_derive::napi;
 
-use crate::{error::Failure, execution::NativeExecution, port::Heard};
+use crate::{error::EngineFailure, execution::NativeExecution, port::Heard};
 
 /// The input of one execution.
 #[napi(object, object_to_js = false)]
@@ -58,7 +58,7 @@ impl Input {
         }
     }
 
-    pub(crate) fn request(&self) -> Result<Request<'_>, Failure> {
+    pub(crate) fn request(&self) -> Result<Request<'_>, EngineFailure> {
         let mut request = Request::new(&self.source).cancel(&self.token).kind(self.kind).stdin(&self.stdin);
         if let Some(name) = &self.name {
             request = request.name(name);
@@ -77,7 +77,7 @@ impl Input {
         &self,
         heard: &Heard,
         run: impl FnOnce(Request<'_>) -> Result<Execution, ExecuteError>,
-    ) -> Result<NativeExecution, Failure> {
+    ) -> Result<NativeExecution, EngineFailure> {
         let mut request = self.request()?;
         if self.is_heard {
             let heard = heard.clone();

@@ -14,7 +14,7 @@ use napi::{
 };
 
 use crate::{
-    error::{Failure, NativeFailure},
+    error::{EngineFailure, NativeFailure},
     threads,
 };
 
@@ -28,7 +28,7 @@ pub(crate) type Callback<'a, T> = Function<'a, Args<T>, ()>;
 /// An event of a job. The numbers are those of `src/native/module.ts`.
 enum Event<T> {
     Done(T),
-    Failed(Failure),
+    Failed(EngineFailure),
     Progress(String),
 }
 
@@ -59,11 +59,11 @@ impl<T: ToNapiValue> Teller<T> {
     }
 }
 
-type Told = (Box<dyn Fn(String)>, CancelToken);
+type ProgressListener = (Box<dyn Fn(String)>, CancelToken);
 
 thread_local! {
     /// The callback and the cancellation token of this thread's job.
-    static TOLD: RefCell<Option<Told>> = const { RefCell::new(None) };
+    static TOLD: RefCell<Option<ProgressListener>> = const { RefCell::new(None) };
 }
 
 /// The engine's progress reporter: it reports to the callback of this thread's job.
@@ -86,7 +86,7 @@ impl glovebox::Progress for Progress {
 /// Runs `work` on another thread. The last call of `callback` has the result or the error.
 pub(crate) fn start<T: ToNapiValue + Send + 'static>(
     callback: &Callback<'_, T>,
-    work: impl FnOnce(&Teller<T>) -> Result<T, Failure> + Send + 'static,
+    work: impl FnOnce(&Teller<T>) -> Result<T, EngineFailure> + Send + 'static,
 ) -> napi::Result<()> {
     let function = callback.build_threadsafe_function::<Event<T>>();
     let teller = Teller(Arc::new(function.build_callback(|ctx| Ok(ctx.value.args()))?));
@@ -94,7 +94,7 @@ pub(crate) fn start<T: ToNapiValue + Send + 'static>(
         let event = match catch_unwind(AssertUnwindSafe(|| work(&teller))) {
             Ok(Ok(value)) => Event::Done(value),
             Ok(Err(failure)) => Event::Failed(failure),
-            Err(_) => Event::Failed(Failure::panicked()),
+            Err(_) => Event::Failed(EngineFailure::panicked()),
         };
         teller.tell(event);
     }));
@@ -105,13 +105,13 @@ pub(crate) fn start<T: ToNapiValue + Send + 'static>(
 pub(crate) fn start_long<T: ToNapiValue + Send + 'static>(
     callback: &Callback<'_, T>,
     token: CancelToken,
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    work: impl FnOnce() -> Result<T, EngineFailure> + Send + 'static,
 ) -> napi::Result<()> {
     start(callback, move |teller| {
         let teller = teller.clone();
         TOLD.set(Some((Box::new(move |text| teller.tell(Event::Progress(text))), token)));
         let result = catch_unwind(AssertUnwindSafe(work));
         TOLD.set(None);
-        result.unwrap_or_else(|_| Err(Failure::panicked()))
+        result.unwrap_or_else(|_| Err(EngineFailure::panicked()))
     })
 }

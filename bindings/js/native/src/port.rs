@@ -15,7 +15,7 @@ use napi::{
 use napi_derive::napi;
 
 use crate::{
-    error::{Failure, NativeFailure},
+    error::{EngineFailure, NativeFailure},
     execution::NativeExecution,
     threads,
 };
@@ -27,7 +27,7 @@ type Args = FnArgs<(u32, u32, Payload)>;
 /// An event of an execution. The numbers are those of `src/native/module.ts`.
 enum Event {
     Done(NativeExecution),
-    Failed(Failure),
+    Failed(EngineFailure),
     Output(Stream, Vec<u8>),
 }
 
@@ -84,14 +84,14 @@ impl NativePort {
     pub(crate) fn start(
         &self,
         execution: u32,
-        work: impl FnOnce(&Heard) -> Result<NativeExecution, Failure> + Send + 'static,
+        work: impl FnOnce(&Heard) -> Result<NativeExecution, EngineFailure> + Send + 'static,
     ) {
         let heard = Heard { teller: Arc::clone(&self.0), execution };
         threads::run(Box::new(move || {
             let event = match catch_unwind(AssertUnwindSafe(|| work(&heard))) {
                 Ok(Ok(value)) => Event::Done(value),
                 Ok(Err(failure)) => Event::Failed(failure),
-                Err(_) => Event::Failed(Failure::panicked()),
+                Err(_) => Event::Failed(EngineFailure::panicked()),
             };
             heard.tell(event);
         }));

@@ -7,7 +7,7 @@ use napi::bindgen_prelude::Buffer;
 use napi_derive::napi;
 
 use crate::{
-    error::Failure,
+    error::EngineFailure,
     input::{Input, NativeInput, NativeToken},
     job::{Callback, Progress, start, start_long},
     port::NativePort,
@@ -205,7 +205,7 @@ impl NativeEngine {
             if !options.packages {
                 config.packages = Packages::None;
             }
-            Ok(Self(Engine::new(config).map_err(Failure::from)?))
+            Ok(Self(Engine::new(config).map_err(EngineFailure::from)?))
         })
     }
 }

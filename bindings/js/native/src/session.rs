@@ -7,7 +7,7 @@ use napi::bindgen_prelude::{BigInt, Buffer, ToNapiValue};
 use napi_derive::napi;
 
 use crate::{
-    error::Failure,
+    error::EngineFailure,
     execution::NativeEntry,
     input::{Input, NativeInput, NativeToken},
     job::{Callback, start},
@@ -35,7 +35,7 @@ impl From<Session> for NativeSession {
 
 impl NativeSession {
     /// Runs an operation of the session on another thread.
-    fn ask<T: ToNapiValue + Send + 'static, E: Into<Failure>>(
+    fn ask<T: ToNapiValue + Send + 'static, E: Into<EngineFailure>>(
         &self,
         callback: &Callback<'_, T>,
         ask: impl FnOnce(&Session) -> Result<T, E> + Send + 'static,
@@ -78,15 +78,17 @@ impl NativeSession {
     /// Sets a global variable to a value, as JSON text.
     #[napi]
     pub fn set_variable(&self, name: String, json: String, callback: Callback<'_, ()>) -> napi::Result<()> {
-        self.ask(&callback, move |session| Ok::<_, Failure>(session.set_variable_text(&name, &JsonText::new(json)?)?))
+        self.ask(&callback, move |session| {
+            Ok::<_, EngineFailure>(session.set_variable_text(&name, &JsonText::new(json)?)?)
+        })
     }
 
     /// Lists the files that match a pattern.
     #[napi]
     pub fn list_files(&self, pattern: String, callback: Callback<'_, Vec<NativeEntry>>) -> napi::Result<()> {
         self.ask(&callback, move |session| {
-            let files = session.files().list(&pattern).map_err(Failure::from)?;
-            Ok::<_, Failure>(files.into_iter().map(Into::into).collect())
+            let files = session.files().list(&pattern).map_err(EngineFailure::from)?;
+            Ok::<_, EngineFailure>(files.into_iter().map(Into::into).collect())
         })
     }
 
@@ -122,7 +124,9 @@ impl NativeSession {
         context: Option<String>,
         callback: Callback<'_, NativeSession>,
     ) -> napi::Result<()> {
-        self.ask(&callback, move |session| Ok::<_, Failure>(Self::from(session.fork_with(options(id, context)?)?)))
+        self.ask(&callback, move |session| {
+            Ok::<_, EngineFailure>(Self::from(session.fork_with(options(id, context)?)?))
+        })
     }
 
     /// Takes a checkpoint, and returns its id.
@@ -134,7 +138,7 @@ impl NativeSession {
     /// The checkpoints, as JSON text.
     #[napi]
     pub fn checkpoints(&self, callback: Callback<'_, String>) -> napi::Result<()> {
-        self.ask(&callback, |session| Ok::<_, Failure>(serde_json::to_string(&session.checkpoints()?)?))
+        self.ask(&callback, |session| Ok::<_, EngineFailure>(serde_json::to_string(&session.checkpoints()?)?))
     }
 
     /// Undoes the last execution, or restores a checkpoint.
@@ -175,7 +179,7 @@ impl NativeSession {
 }
 
 /// Converts a session's options.
-pub(crate) fn options(id: Option<String>, context: Option<String>) -> Result<SessionOptions, Failure> {
+pub(crate) fn options(id: Option<String>, context: Option<String>) -> Result<SessionOptions, EngineFailure> {
     let mut options = SessionOptions::default();
     options.id = id;
     if let Some(context) = context {

@@ -31,7 +31,7 @@ const LOOKS: u32 = 32;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-struct State {
+struct PoolState {
     queue: VecDeque<Work>,
     threads: usize,
     /// Threads that sleep until there is work.
@@ -42,15 +42,15 @@ struct State {
     waiting: usize,
 }
 
-static STATE: Mutex<State> =
-    Mutex::new(State { queue: VecDeque::new(), threads: 0, idle: 0, is_looking: false, waiting: 0 });
+static STATE: Mutex<PoolState> =
+    Mutex::new(PoolState { queue: VecDeque::new(), threads: 0, idle: 0, is_looking: false, waiting: 0 });
 static QUEUED: Condvar = Condvar::new();
 /// Set when there is work for the polling thread.
 static HAS_WORK: AtomicBool = AtomicBool::new(false);
 /// False with one processor, where a polling thread would keep the work from arriving.
 static MAY_LOOK: LazyLock<bool> = LazyLock::new(|| thread::available_parallelism().is_ok_and(|count| count.get() > 1));
 
-fn state() -> MutexGuard<'static, State> {
+fn state() -> MutexGuard<'static, PoolState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -81,7 +81,7 @@ impl Drop for Waiting {
 }
 
 /// Ensures that a thread takes the queued work.
-fn attend(state: &mut State) {
+fn attend(state: &mut PoolState) {
     let taken = usize::from(state.is_looking);
     if state.queue.len() <= taken {
         return;

@@ -17,7 +17,7 @@ use napi::{
 };
 use napi_derive::napi;
 
-use crate::{error::Failure, threads::Waiting};
+use crate::{error::EngineFailure, threads::Waiting};
 
 /// The number of a call, the tool's index, and the arguments as JSON text. Without arguments, the call of this number
 /// was abandoned.
@@ -109,7 +109,7 @@ pub(crate) struct Unchecked {
 
 impl Unchecked {
     /// Parses the schema and makes the engine's tool.
-    pub(crate) fn tool(self) -> Result<Tool, Failure> {
+    pub(crate) fn tool(self) -> Result<Tool, EngineFailure> {
         let NativeTool { name, description, schema } = self.tool;
         Ok(Tool::new(name, description).schema(serde_json::from_str(&schema)?).text_handler(self.handler))
     }
