@@ -20,11 +20,11 @@ use crate::terminal::{counted, dimmed, grouped, note, printable, write_printable
 #[derive(Clone, Debug)]
 pub(crate) struct Passthrough {
     cancel: CancelToken,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<OutputState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct OutputState {
     failure: Option<io::Error>,
     stdout: Option<TerminalText>,
     stderr: Option<TerminalText>,
@@ -84,7 +84,7 @@ impl Passthrough {
     pub(crate) fn new(cancel: &CancelToken, is_raw: bool) -> Self {
         let text = |is_terminal: bool| (is_terminal && !is_raw).then(TerminalText::default);
         let (stdout, stderr) = (text(io::stdout().is_terminal()), text(io::stderr().is_terminal()));
-        Self { cancel: cancel.clone(), state: Arc::new(Mutex::new(State { failure: None, stdout, stderr })) }
+        Self { cancel: cancel.clone(), state: Arc::new(Mutex::new(OutputState { failure: None, stdout, stderr })) }
     }
 
     pub(crate) fn write(&self, stream: Stream, bytes: &[u8]) {

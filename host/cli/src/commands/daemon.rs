@@ -61,15 +61,15 @@ pub(crate) struct DaemonArgs {
 #[derive(Debug, Subcommand)]
 enum DaemonCommand {
     /// Show whether a daemon answers, and its sessions; exit code 1 if none does
-    Status(PlaceArgs),
+    Status(SocketArgs),
     /// Stop a daemon once its running executions have ended
-    Stop(PlaceArgs),
+    Stop(SocketArgs),
 }
 
 pub(crate) fn run(global: &GlobalArgs, args: &DaemonArgs) -> anyhow::Result<i32> {
     match &args.command {
-        Some(DaemonCommand::Status(place)) => status(&place.path()?),
-        Some(DaemonCommand::Stop(place)) => stop(&place.path()?),
+        Some(DaemonCommand::Status(socket)) => status(&socket.path()?),
+        Some(DaemonCommand::Stop(socket)) => stop(&socket.path()?),
         None => run_server(global, &args.server),
     }
 }
@@ -146,13 +146,13 @@ fn stop(socket: &Path) -> anyhow::Result<i32> {
 
 /// Socket of a daemon.
 #[derive(Args, Debug)]
-struct PlaceArgs {
+struct SocketArgs {
     /// Path of the socket [default: ~/.rlm/daemon.sock]
     #[arg(long, value_name = "PATH", env = "GLOVEBOX_DAEMON_SOCKET")]
     socket: Option<PathBuf>,
 }
 
-impl PlaceArgs {
+impl SocketArgs {
     fn path(&self) -> anyhow::Result<PathBuf> {
         match &self.socket {
             Some(path) => Ok(path.clone()),
@@ -177,7 +177,7 @@ const MIN_RUNNING: usize = 64;
 #[derive(Args, Debug)]
 struct ServerArgs {
     #[command(flatten)]
-    place: PlaceArgs,
+    socket: SocketArgs,
 
     /// Serve one client over standard input and output instead of a socket
     #[arg(long, conflicts_with = "socket")]
@@ -252,7 +252,7 @@ async fn serve_until_stopped(
 ) -> anyhow::Result<()> {
     let listener = match args.stdio {
         true => None,
-        false => Some(Listener::bind(args.place.path()?)?),
+        false => Some(Listener::bind(args.socket.path()?)?),
     };
     let daemon = Daemon::new(tenant, config);
     let (pressed, over) = (interrupt::install_for_server()?, CancellationToken::new());

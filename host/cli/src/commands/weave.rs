@@ -82,7 +82,7 @@ pub(crate) struct WeaveArgs {
 
 /// Statistics of the component.
 #[derive(Debug, Serialize)]
-struct Made<'a> {
+struct WovenJson<'a> {
     file: String,
     runtimes: Vec<&'a str>,
     bytes: usize,
@@ -120,7 +120,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> 
     if let Some(path) = &args.core {
         file::replace_shared(path, &woven.core)?;
     }
-    let made = Made::new(args, &names, &woven);
+    let made = WovenJson::new(args, &names, &woven);
     if args.json {
         out_json(&made)?;
     } else {
@@ -200,7 +200,7 @@ fn suggested(known: &[RuntimeInfo]) -> Vec<String> {
         .collect()
 }
 
-impl<'a> Made<'a> {
+impl<'a> WovenJson<'a> {
     fn new(args: &WeaveArgs, names: &'a [String], woven: &'a Woven) -> Self {
         Self {
             file: args.output.display().to_string(),
@@ -216,7 +216,7 @@ impl<'a> Made<'a> {
     }
 }
 
-impl std::fmt::Display for Made<'_> {
+impl std::fmt::Display for WovenJson<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let size = |size: usize| bytes(u64::try_from(size).unwrap_or(u64::MAX));
         let (all, code, data) = (size(self.bytes), size(self.code_bytes), size(self.data_bytes));

@@ -111,15 +111,15 @@ pub(super) struct ImportArgs {
 
 /// Output of `fork` and `import`.
 #[derive(Debug, Serialize)]
-struct Made<'a> {
+struct CreatedJson<'a> {
     id: &'a SessionId,
     bytes: u64,
 }
 
-fn print_made(session_dir: &SessionDir, id: &SessionId, json: bool) -> anyhow::Result<()> {
+fn print_created(session_dir: &SessionDir, id: &SessionId, json: bool) -> anyhow::Result<()> {
     let size = session_dir.existing(id)?.bytes;
     if json {
-        return out_json(&Made { id, bytes: size });
+        return out_json(&CreatedJson { id, bytes: size });
     }
     Ok(out(&format!("{id}: {}\n", bytes(size)))?)
 }
@@ -128,7 +128,7 @@ pub(super) fn fork(global: &GlobalArgs, session_dir: &SessionDir, args: &ForkArg
     let host = Host::open(global, Pooling::Single)?;
     let original = session_dir.activate_existing(&host, &args.activate, &args.id)?;
     original.fork(args.fork.clone()).with_context(|| format!("cannot fork session `{}`", args.id))?;
-    print_made(session_dir, &args.fork, args.json)?;
+    print_created(session_dir, &args.fork, args.json)?;
     Ok(0)
 }
 
@@ -187,7 +187,7 @@ pub(super) fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Res
         )),
         error => anyhow::Error::from(error).context(format!("cannot import {what}")),
     })?;
-    print_made(session_dir, &id, args.json)?;
+    print_created(session_dir, &id, args.json)?;
     Ok(0)
 }
 
