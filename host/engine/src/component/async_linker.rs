@@ -8,7 +8,7 @@ use wasmtime::{
 
 use super::{
     SandboxCtx, SandboxView,
-    error::Failure,
+    error::SandboxFailure,
     files::{Bytes, Snapshot},
     session::SessionResource,
     started::Stepped,
@@ -27,11 +27,11 @@ const TOOLS: &str = "glovebox:sandbox/tools@0.2.0";
 struct Interface<'a, T: 'static>(LinkerInstance<'a, T>);
 
 /// Separates an error for the component from a trap.
-fn into_wit<R>(result: Result<R, Failure>) -> wasmtime::Result<Result<R, SandboxError>> {
+fn into_wit<R>(result: Result<R, SandboxFailure>) -> wasmtime::Result<Result<R, SandboxError>> {
     match result {
         Ok(value) => Ok(Ok(value)),
-        Err(Failure::Error(error)) => Ok(Err(error)),
-        Err(Failure::Trap(trap)) => Err(trap),
+        Err(SandboxFailure::Error(error)) => Ok(Err(error)),
+        Err(SandboxFailure::Trap(trap)) => Err(trap),
     }
 }
 
@@ -40,7 +40,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
     fn awaited<P, R>(
         &mut self,
         name: &str,
-        work: impl Fn(&mut SandboxCtx, P) -> Result<R, Failure> + Copy + Send + Sync + 'static,
+        work: impl Fn(&mut SandboxCtx, P) -> Result<R, SandboxFailure> + Copy + Send + Sync + 'static,
     ) -> wasmtime::Result<()>
     where
         P: ComponentNamedList + Lift + Send + 'static,
@@ -55,7 +55,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
     fn at_once<P, R>(
         &mut self,
         name: &str,
-        work: impl Fn(&mut SandboxCtx, P) -> Result<R, Failure> + Send + Sync + 'static,
+        work: impl Fn(&mut SandboxCtx, P) -> Result<R, SandboxFailure> + Send + Sync + 'static,
     ) -> wasmtime::Result<()>
     where
         P: ComponentNamedList + Lift + 'static,

@@ -7,9 +7,9 @@ use wasmtime::component::{Resource, ResourceTable};
 
 use super::{
     convert,
-    error::Failure,
+    error::SandboxFailure,
     host::SandboxHost,
-    quotas::{Meter, Of, Share, Usage},
+    quotas::{Meter, QuotaUse, Share, Usage},
     wit::types,
 };
 use crate::{CancelToken, Language, Sandbox, SandboxBuilder, exec::platform};
@@ -165,13 +165,13 @@ impl SandboxCtx {
         runtime: types::Runtime,
         policy: types::Policy,
         files: Vec<types::InputFile>,
-    ) -> Result<Sandbox, Failure> {
+    ) -> Result<Sandbox, SandboxFailure> {
         if files.is_empty() {
             return self.sandbox_for(runtime, policy);
         }
         let weight = files.iter().map(|file| file.path.len() as u64 + file.bytes.len() as u64);
         let weight = weight.fold(convert::weight(&policy), u64::saturating_add);
-        let mut builder = self.builder(&runtime, policy)?.keeping(Arc::new(self.meter.take(Of::Bytes(weight))?));
+        let mut builder = self.builder(&runtime, policy)?.keeping(Arc::new(self.meter.take(QuotaUse::Bytes(weight))?));
         for types::InputFile { path, bytes } in files {
             check_file_path(&path)?;
             builder = builder.file(path, bytes);
@@ -180,7 +180,7 @@ impl SandboxCtx {
     }
 
     /// Returns a builder for a sandbox of a runtime and a policy.
-    fn builder(&self, runtime: &types::Runtime, policy: types::Policy) -> Result<SandboxBuilder, Failure> {
+    fn builder(&self, runtime: &types::Runtime, policy: types::Policy) -> Result<SandboxBuilder, SandboxFailure> {
         let host = &self.host.0;
         let requested = host.grant.policy(policy)?;
         requested.check()?;
@@ -198,7 +198,11 @@ impl SandboxCtx {
     }
 
     /// Returns a cached sandbox of a runtime and a policy, or builds one.
-    pub(super) fn sandbox_for(&mut self, runtime: types::Runtime, policy: types::Policy) -> Result<Sandbox, Failure> {
+    pub(super) fn sandbox_for(
+        &mut self,
+        runtime: types::Runtime,
+        policy: types::Policy,
+    ) -> Result<Sandbox, SandboxFailure> {
         let found = self.sandboxes.iter().position(|made| made.runtime == runtime && made.policy == policy);
         if let Some(before) = found.and_then(|at| self.sandboxes.get_mut(..=at)) {
             before.rotate_right(1);
@@ -210,7 +214,7 @@ impl SandboxCtx {
         let weight = convert::weight(&policy);
         let sandbox = match weight {
             0 => builder.build()?,
-            bytes => builder.keeping(Arc::new(self.meter.take(Of::Bytes(bytes))?)).build()?,
+            bytes => builder.keeping(Arc::new(self.meter.take(QuotaUse::Bytes(bytes))?)).build()?,
         };
         // Large policies are not cached.
         if weight <= MAX_CACHED_BYTES {
@@ -221,7 +225,7 @@ impl SandboxCtx {
     }
 
     /// Adds a resource and returns its handle. The share is taken before the resource exists.
-    pub(super) fn put<T: Send + 'static>(&mut self, share: Share, it: T) -> Result<Resource<T>, Failure> {
+    pub(super) fn put<T: Send + 'static>(&mut self, share: Share, it: T) -> Result<Resource<T>, SandboxFailure> {
         let handle = self.table.push(Counted { it, _share: share })?;
         Ok(Resource::new_own(handle.rep()))
     }

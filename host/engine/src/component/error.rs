@@ -22,7 +22,7 @@ use crate::{
     AdvanceError, BuildError, ExecuteError, FilesError, HibernateError, ResumeError, RuntimeError, exec::events,
 };
 
-impl Failure {
+impl SandboxFailure {
     /// Converts to a trap, for functions that cannot return an error.
     pub(super) fn into_trap(self) -> wasmtime::Error {
         match self {
@@ -32,19 +32,19 @@ impl Failure {
     }
 }
 
-impl From<wasmtime::Error> for Failure {
+impl From<wasmtime::Error> for SandboxFailure {
     fn from(trap: wasmtime::Error) -> Self {
         Self::Trap(trap)
     }
 }
 
-impl From<ResourceTableError> for Failure {
+impl From<ResourceTableError> for SandboxFailure {
     fn from(error: ResourceTableError) -> Self {
         Self::Trap(error.into())
     }
 }
 
-impl<E> From<E> for Failure
+impl<E> From<E> for SandboxFailure
 where
     SandboxError: From<E>,
 {
@@ -54,10 +54,10 @@ where
 }
 
 impl types::Host for SandboxCtx {
-    fn convert_sandbox_error(&mut self, failure: Failure) -> wasmtime::Result<SandboxError> {
+    fn convert_sandbox_error(&mut self, failure: SandboxFailure) -> wasmtime::Result<SandboxError> {
         match failure {
-            Failure::Error(error) => Ok(error),
-            Failure::Trap(trap) => Err(trap),
+            SandboxFailure::Error(error) => Ok(error),
+            SandboxFailure::Trap(trap) => Err(trap),
         }
     }
 }
@@ -176,7 +176,7 @@ impl From<ResumeError> for SandboxError {
 }
 
 /// Returns a closure for `map_err` that reports a refused operation on files.
-pub(super) fn refused(path: &str) -> impl FnOnce(FilesError) -> Failure + use<'_> {
+pub(super) fn refused(path: &str) -> impl FnOnce(FilesError) -> SandboxFailure + use<'_> {
     move |error| {
         let (kind, message) = match FileError::try_from(error) {
             Ok(error) => (error.kind().into(), error.message()),
@@ -200,7 +200,7 @@ wasmtime::component::bindgen!({
     world: "glovebox:host/host",
     // Using an invalid handle is a trap.
     imports: { default: trappable },
-    trappable_error_type: { "glovebox:sandbox/types.sandbox-error" => Failure },
+    trappable_error_type: { "glovebox:sandbox/types.sandbox-error" => SandboxFailure },
     with: {
         "glovebox:sandbox/sandbox.session": crate::component::session::SessionResource,
         "glovebox:sandbox/sandbox.started": crate::component::started::Stepped,
@@ -214,7 +214,7 @@ wasmtime::component::bindgen!({
 /// An error for the component, or a trap for calls that a correct component never makes.
 #[expect(unreachable_pub, reason = "the generated modules, which are private as well, export it again")]
 #[derive(Debug)]
-pub enum Failure {
+pub enum SandboxFailure {
     Error(SandboxError),
     Trap(wasmtime::Error),
 }

@@ -10,8 +10,8 @@ use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx,
-    error::{Failure, refused},
-    quotas::{Meter, Of, OverQuota, Share},
+    error::{SandboxFailure, refused},
+    quotas::{Meter, OverQuota, QuotaUse, Share},
     wit::{
         sandbox::{HostBlob, HostFiles},
         types::{FileEntry, FileError, SandboxError},
@@ -21,15 +21,15 @@ use crate::Files;
 
 impl SandboxCtx {
     /// Adds a snapshot as a resource. Its full size counts, although it shares unchanged contents with its session.
-    pub(super) fn put_files(&mut self, files: Files) -> Result<Resource<Snapshot>, Failure> {
-        let share = self.meter.take(Of::Bytes(files.held_bytes()))?;
-        let handle = self.meter.take(Of::Handle)?;
+    pub(super) fn put_files(&mut self, files: Files) -> Result<Resource<Snapshot>, SandboxFailure> {
+        let share = self.meter.take(QuotaUse::Bytes(files.held_bytes()))?;
+        let handle = self.meter.take(QuotaUse::Handle)?;
         self.put(handle, Snapshot::new(files, share))
     }
 }
 
 impl HostFiles for SandboxCtx {
-    fn list(&mut self, files: Resource<Snapshot>, pattern: String) -> Result<Vec<FileEntry>, Failure> {
+    fn list(&mut self, files: Resource<Snapshot>, pattern: String) -> Result<Vec<FileEntry>, SandboxFailure> {
         let entries = self.get(&files)?.files().list(&pattern).map_err(refused(&pattern))?;
         if entries.len() > MAX_LISTED_FILES {
             let message = too_many_files(entries.len());
@@ -38,11 +38,17 @@ impl HostFiles for SandboxCtx {
         Ok(entries.into_iter().map(FileEntry::from).collect())
     }
 
-    fn stat(&mut self, files: Resource<Snapshot>, path: String) -> Result<FileEntry, Failure> {
+    fn stat(&mut self, files: Resource<Snapshot>, path: String) -> Result<FileEntry, SandboxFailure> {
         Ok(self.get(&files)?.files().stat(&path).map_err(refused(&path))?.into())
     }
 
-    fn read(&mut self, files: Resource<Snapshot>, path: String, offset: u64, len: u64) -> Result<Vec<u8>, Failure> {
+    fn read(
+        &mut self,
+        files: Resource<Snapshot>,
+        path: String,
+        offset: u64,
+        len: u64,
+    ) -> Result<Vec<u8>, SandboxFailure> {
         self.get(&files)?.files().read_at(&path, offset, len.min(MAX_READ_BYTES)).map_err(refused(&path))
     }
 
@@ -72,12 +78,13 @@ impl Snapshot {
 impl HostBlob for SandboxCtx {
     fn new(&mut self) -> wasmtime::Result<Resource<Bytes>> {
         // A constructor cannot return an error, so it traps.
-        let told = |error| Failure::from(error).into_trap();
-        let (handle, bytes) = (self.meter.take(Of::Handle).map_err(told)?, Bytes::new(&self.meter).map_err(told)?);
-        self.put(handle, bytes).map_err(Failure::into_trap)
+        let told = |error| SandboxFailure::from(error).into_trap();
+        let (handle, bytes) =
+            (self.meter.take(QuotaUse::Handle).map_err(told)?, Bytes::new(&self.meter).map_err(told)?);
+        self.put(handle, bytes).map_err(SandboxFailure::into_trap)
     }
 
-    fn append(&mut self, blob: Resource<Bytes>, bytes: Vec<u8>) -> Result<(), Failure> {
+    fn append(&mut self, blob: Resource<Bytes>, bytes: Vec<u8>) -> Result<(), SandboxFailure> {
         Ok(self.get_mut(&blob)?.append(&bytes)?)
     }
 
@@ -107,7 +114,7 @@ pub struct Bytes {
 
 impl Bytes {
     pub(super) fn new(meter: &Arc<Meter>) -> Result<Self, OverQuota> {
-        Ok(Self { bytes: Vec::new(), share: meter.take(Of::Bytes(0))? })
+        Ok(Self { bytes: Vec::new(), share: meter.take(QuotaUse::Bytes(0))? })
     }
 
     pub(super) fn as_slice(&self) -> &[u8] {

@@ -75,12 +75,12 @@ pub(super) struct Meter {
 #[derive(Debug)]
 pub(super) struct Share {
     meter: Arc<Meter>,
-    of: Of,
+    of: QuotaUse,
 }
 
 /// The quotas on concurrent use.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Of {
+pub(super) enum QuotaUse {
     Session,
     Started,
     Handle,
@@ -118,14 +118,14 @@ impl Meter {
     }
 
     /// Takes a share of a quota.
-    pub(super) fn take(self: &Arc<Self>, of: Of) -> Result<Share, OverQuota> {
+    pub(super) fn take(self: &Arc<Self>, of: QuotaUse) -> Result<Share, OverQuota> {
         let mut used = self.used();
         let Usage { sessions, started, held_bytes, handles, .. } = &mut *used;
         match of {
-            Of::Session => one_more(sessions, self.quotas.sessions, "sessions")?,
-            Of::Started => one_more(started, self.quotas.started, "started")?,
-            Of::Handle => one_more(handles, self.quotas.handles, "handles")?,
-            Of::Bytes(bytes) => more_bytes(held_bytes, bytes, self.quotas.held_bytes)?,
+            QuotaUse::Session => one_more(sessions, self.quotas.sessions, "sessions")?,
+            QuotaUse::Started => one_more(started, self.quotas.started, "started")?,
+            QuotaUse::Handle => one_more(handles, self.quotas.handles, "handles")?,
+            QuotaUse::Bytes(bytes) => more_bytes(held_bytes, bytes, self.quotas.held_bytes)?,
         }
         Ok(Share { meter: Arc::clone(self), of })
     }
@@ -186,7 +186,7 @@ fn more_bytes(held: &mut u64, bytes: u64, most: u64) -> Result<(), OverQuota> {
 impl Share {
     /// Changes the number of bytes in the share.
     pub(super) fn resize(&mut self, bytes: u64) -> Result<(), OverQuota> {
-        let Of::Bytes(before) = &mut self.of else { return Ok(()) };
+        let QuotaUse::Bytes(before) = &mut self.of else { return Ok(()) };
         let mut used = self.meter.used();
         let mut held = used.held_bytes.saturating_sub(*before);
         more_bytes(&mut held, bytes, self.meter.quotas.held_bytes)?;
@@ -200,10 +200,10 @@ impl Drop for Share {
     fn drop(&mut self) {
         let mut used = self.meter.used();
         match self.of {
-            Of::Session => used.sessions = used.sessions.saturating_sub(1),
-            Of::Started => used.started = used.started.saturating_sub(1),
-            Of::Handle => used.handles = used.handles.saturating_sub(1),
-            Of::Bytes(bytes) => used.held_bytes = used.held_bytes.saturating_sub(bytes),
+            QuotaUse::Session => used.sessions = used.sessions.saturating_sub(1),
+            QuotaUse::Started => used.started = used.started.saturating_sub(1),
+            QuotaUse::Handle => used.handles = used.handles.saturating_sub(1),
+            QuotaUse::Bytes(bytes) => used.held_bytes = used.held_bytes.saturating_sub(bytes),
         }
     }
 }

@@ -6,7 +6,7 @@ use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx, convert,
-    error::Failure,
+    error::SandboxFailure,
     quotas::OverQuota,
     started::Stepped,
     wit::{
@@ -33,7 +33,7 @@ impl Host for SandboxCtx {
         Ok(self.host.0.default_policy.clone())
     }
 
-    fn execute(&mut self, runtime: Runtime, mut request: Request, policy: Policy) -> Result<Execution, Failure> {
+    fn execute(&mut self, runtime: Runtime, mut request: Request, policy: Policy) -> Result<Execution, SandboxFailure> {
         request.context.iter().try_for_each(|json| check_json("context", json))?;
         let sandbox = self.sandbox_with_files(runtime, policy, request.files.take().unwrap_or_default())?;
         let budget = Budget::empty();
@@ -44,7 +44,12 @@ impl Host for SandboxCtx {
         Ok(Execution { session_id: None, ..execution.into() })
     }
 
-    fn validate(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Vec<Diagnostic>, Failure> {
+    fn validate(
+        &mut self,
+        runtime: Runtime,
+        request: Request,
+        policy: Policy,
+    ) -> Result<Vec<Diagnostic>, SandboxFailure> {
         let sandbox = self.sandbox_for(runtime, policy)?;
         let budget = Budget::empty();
         let _bill = self.meter.execution(sandbox.policy().limits.fuel, &budget)?;
@@ -59,7 +64,7 @@ impl Host for SandboxCtx {
         mut request: Request,
         policy: Policy,
         tools: Vec<Tool>,
-    ) -> Result<Resource<Stepped>, Failure> {
+    ) -> Result<Resource<Stepped>, SandboxFailure> {
         request.context.iter().try_for_each(|json| check_json("context", json))?;
         let sandbox = self.sandbox_with_files(runtime, policy, request.files.take().unwrap_or_default())?;
         self.start_in_sandbox(sandbox, request, tools)

@@ -10,9 +10,9 @@ use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx, convert,
-    error::{Failure, refused},
+    error::{SandboxFailure, refused},
     files::{Bytes, Snapshot},
-    quotas::{Of, Share},
+    quotas::{QuotaUse, Share},
     started::Stepped,
     wit::{
         sandbox::{HostSession, SessionOptions},
@@ -39,11 +39,11 @@ impl SandboxCtx {
         &mut self,
         sandbox: &Sandbox,
         make: impl FnOnce(&Self, &SessionScope) -> Result<Session, E>,
-    ) -> Result<Resource<SessionResource>, Failure>
+    ) -> Result<Resource<SessionResource>, SandboxFailure>
     where
-        Failure: From<E>,
+        SandboxFailure: From<E>,
     {
-        let (handle, share) = (self.meter.take(Of::Handle)?, self.meter.take(Of::Session)?);
+        let (handle, share) = (self.meter.take(QuotaUse::Handle)?, self.meter.take(QuotaUse::Session)?);
         let keeper = self.keeper();
         let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
         let session = make(self, &keeper)?;
@@ -57,8 +57,8 @@ impl SandboxCtx {
         runtime: Runtime,
         policy: Policy,
         SessionOptions { context, tools }: SessionOptions,
-        make: impl FnOnce(&Self, &Sandbox, &SessionScope) -> Result<Session, Failure>,
-    ) -> Result<Resource<SessionResource>, Failure> {
+        make: impl FnOnce(&Self, &Sandbox, &SessionScope) -> Result<Session, SandboxFailure>,
+    ) -> Result<Resource<SessionResource>, SandboxFailure> {
         context.iter().try_for_each(|json| check_json("context", json))?;
         let sandbox = self.sandbox_for(runtime, policy)?;
         self.make(&sandbox, |ctx, keeper| {
@@ -67,7 +67,7 @@ impl SandboxCtx {
             if let Some(json) = &context {
                 session.set_variable_json("context", json)?;
             }
-            Ok::<_, Failure>(session)
+            Ok::<_, SandboxFailure>(session)
         })
     }
 
@@ -76,9 +76,9 @@ impl SandboxCtx {
         &self,
         handle: &Resource<SessionResource>,
         work: impl FnOnce(&Session, &SessionScope) -> Result<R, E>,
-    ) -> Result<R, Failure>
+    ) -> Result<R, SandboxFailure>
     where
-        Failure: From<E>,
+        SandboxFailure: From<E>,
     {
         let resource = self.get(handle)?;
         let (session, keeper) = (resource.idle()?, resource.keeper());
@@ -91,9 +91,9 @@ impl SandboxCtx {
         &self,
         handle: &Resource<SessionResource>,
         work: impl FnOnce(&Session) -> Result<R, E>,
-    ) -> Result<R, Failure>
+    ) -> Result<R, SandboxFailure>
     where
-        Failure: From<E>,
+        SandboxFailure: From<E>,
     {
         let resource = self.get(handle)?;
         let session = resource.idle()?;
@@ -105,8 +105,8 @@ impl SandboxCtx {
     fn files_of<R>(
         &self,
         handle: &Resource<SessionResource>,
-        work: impl FnOnce(&SessionFiles) -> Result<R, Failure>,
-    ) -> Result<R, Failure> {
+        work: impl FnOnce(&SessionFiles) -> Result<R, SandboxFailure>,
+    ) -> Result<R, SandboxFailure> {
         self.look(handle, |session| work(&session.files()))
     }
 }
@@ -121,7 +121,7 @@ impl HostSession for SandboxCtx {
         runtime: Runtime,
         policy: Policy,
         options: SessionOptions,
-    ) -> Result<Resource<SessionResource>, Failure> {
+    ) -> Result<Resource<SessionResource>, SandboxFailure> {
         self.make_with(runtime, policy, options, |_, sandbox, keeper| {
             Ok(sandbox.open_session(crate::SessionOptions::default().scope(keeper))?)
         })
@@ -133,7 +133,7 @@ impl HostSession for SandboxCtx {
         state: Resource<Bytes>,
         policy: Policy,
         options: SessionOptions,
-    ) -> Result<Resource<SessionResource>, Failure> {
+    ) -> Result<Resource<SessionResource>, SandboxFailure> {
         self.make_with(runtime, policy, options, |ctx, sandbox, keeper| {
             Ok(sandbox.resume(ctx.get(&state)?.as_slice(), ResumeOptions::default().scope(keeper))?)
         })
@@ -147,7 +147,7 @@ impl HostSession for SandboxCtx {
         Ok(self.get(&session)?.session().info().into())
     }
 
-    fn execute(&mut self, session: Resource<SessionResource>, request: Request) -> Result<Execution, Failure> {
+    fn execute(&mut self, session: Resource<SessionResource>, request: Request) -> Result<Execution, SandboxFailure> {
         request.check_in_session()?;
         let execution = self.enter(&session, |session, keeper| {
             session.run(convert::request(&request).cancel(&keeper.cancel).budget(&keeper.budget))
@@ -155,7 +155,11 @@ impl HostSession for SandboxCtx {
         Ok(execution.into())
     }
 
-    fn start(&mut self, session: Resource<SessionResource>, request: Request) -> Result<Resource<Stepped>, Failure> {
+    fn start(
+        &mut self,
+        session: Resource<SessionResource>,
+        request: Request,
+    ) -> Result<Resource<Stepped>, SandboxFailure> {
         request.check_in_session()?;
         self.start_in_session(&session, request)
     }
@@ -164,17 +168,22 @@ impl HostSession for SandboxCtx {
         &mut self,
         session: Resource<SessionResource>,
         name: String,
-    ) -> Result<Option<GuestValue>, Failure> {
+    ) -> Result<Option<GuestValue>, SandboxFailure> {
         Ok(self.enter(&session, |session, _| session.get_variable(&name))?.map(GuestValue::from))
     }
 
-    fn set_variable(&mut self, session: Resource<SessionResource>, name: String, json: String) -> Result<(), Failure> {
+    fn set_variable(
+        &mut self,
+        session: Resource<SessionResource>,
+        name: String,
+        json: String,
+    ) -> Result<(), SandboxFailure> {
         check_variable_name(&name)?;
         check_json("json", &json)?;
         self.enter(&session, |session, _| session.set_variable_json(&name, &json))
     }
 
-    fn files(&mut self, session: Resource<SessionResource>) -> Result<Resource<Snapshot>, Failure> {
+    fn files(&mut self, session: Resource<SessionResource>) -> Result<Resource<Snapshot>, SandboxFailure> {
         let files = self.files_of(&session, |files| files.snapshot().map_err(refused("")))?;
         self.put_files(files)
     }
@@ -185,7 +194,7 @@ impl HostSession for SandboxCtx {
         path: String,
         bytes: Vec<u8>,
         if_exists: IfExists,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SandboxFailure> {
         self.files_of(&session, |files| files.write(&path, bytes, if_exists.into()).map_err(refused(&path)))
     }
 
@@ -195,7 +204,7 @@ impl HostSession for SandboxCtx {
         path: String,
         contents: Resource<Bytes>,
         if_exists: IfExists,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SandboxFailure> {
         let contents = self.get(&contents)?.as_slice();
         self.files_of(&session, |files| files.write(&path, contents, if_exists.into()).map_err(refused(&path)))
     }
@@ -206,7 +215,7 @@ impl HostSession for SandboxCtx {
         from: String,
         to: String,
         if_exists: IfExists,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SandboxFailure> {
         self.files_of(&session, |files| files.rename(&from, &to, if_exists.into()).map_err(refused(&from)))
     }
 
@@ -215,44 +224,44 @@ impl HostSession for SandboxCtx {
         session: Resource<SessionResource>,
         path: String,
         recursive: bool,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SandboxFailure> {
         self.files_of(&session, |files| {
             let deleted = if recursive { files.delete_all(&path) } else { files.delete(&path) };
             deleted.map_err(refused(&path))
         })
     }
 
-    fn fork(&mut self, session: Resource<SessionResource>) -> Result<Resource<SessionResource>, Failure> {
+    fn fork(&mut self, session: Resource<SessionResource>) -> Result<Resource<SessionResource>, SandboxFailure> {
         let sandbox = self.get(&session)?.session().sandbox().clone();
         self.make(&sandbox, |ctx, keeper| {
             ctx.look(&session, |session| session.fork_with(crate::SessionOptions::default().scope(keeper)))
         })
     }
 
-    fn checkpoint(&mut self, session: Resource<SessionResource>) -> Result<u64, Failure> {
+    fn checkpoint(&mut self, session: Resource<SessionResource>) -> Result<u64, SandboxFailure> {
         Ok(self.look(&session, Session::checkpoint)?.0)
     }
 
-    fn checkpoints(&mut self, session: Resource<SessionResource>) -> Result<Vec<CheckpointInfo>, Failure> {
+    fn checkpoints(&mut self, session: Resource<SessionResource>) -> Result<Vec<CheckpointInfo>, SandboxFailure> {
         let checkpoints = self.look(&session, Session::checkpoints)?;
         Ok(checkpoints.into_iter().map(CheckpointInfo::from).collect())
     }
 
-    fn undo(&mut self, session: Resource<SessionResource>) -> Result<u64, Failure> {
+    fn undo(&mut self, session: Resource<SessionResource>) -> Result<u64, SandboxFailure> {
         Ok(self.enter(&session, |session, _| session.undo())?.0)
     }
 
-    fn undo_to(&mut self, session: Resource<SessionResource>, id: u64) -> Result<(), Failure> {
+    fn undo_to(&mut self, session: Resource<SessionResource>, id: u64) -> Result<(), SandboxFailure> {
         self.enter(&session, |session, _| session.undo_to(CheckpointId(id)))
     }
 
-    fn hibernate(&mut self, session: Resource<SessionResource>) -> Result<Resource<Bytes>, Failure> {
-        let (handle, mut bytes) = (self.meter.take(Of::Handle)?, Bytes::new(&self.meter)?);
+    fn hibernate(&mut self, session: Resource<SessionResource>) -> Result<Resource<Bytes>, SandboxFailure> {
+        let (handle, mut bytes) = (self.meter.take(QuotaUse::Handle)?, Bytes::new(&self.meter)?);
         self.look(&session, |session| session.hibernate_to(&HibernateOptions::default(), &mut bytes))?;
         self.put(handle, bytes)
     }
 
-    fn close(&mut self, session: Resource<SessionResource>) -> Result<(), Failure> {
+    fn close(&mut self, session: Resource<SessionResource>) -> Result<(), SandboxFailure> {
         // Closing must work even if no fuel is left.
         self.look(&session, Session::close)
     }

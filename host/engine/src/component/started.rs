@@ -10,9 +10,9 @@ use wasmtime::component::Resource;
 
 use super::{
     SandboxCtx, caller_tools, convert,
-    error::Failure,
+    error::SandboxFailure,
     files::Snapshot,
-    quotas::{Of, OverQuota, Share},
+    quotas::{OverQuota, QuotaUse, Share},
     sandbox::fuel_of_an_execution,
     session::{SessionResource, Stepping, fuel_of_a_call},
     wit::{
@@ -27,12 +27,12 @@ use crate::{
 
 impl SandboxCtx {
     /// Adds the component's tools to a sandbox. Count the call first: compiling their schemas takes time.
-    pub(super) fn with_tools(&self, sandbox: Sandbox, tools: &[Tool]) -> Result<Sandbox, Failure> {
+    pub(super) fn with_tools(&self, sandbox: Sandbox, tools: &[Tool]) -> Result<Sandbox, SandboxFailure> {
         if tools.is_empty() {
             return Ok(sandbox);
         }
         let (tools, bytes) = caller_tools::checked(tools)?;
-        let share = self.meter.take(Of::Bytes(bytes))?;
+        let share = self.meter.take(QuotaUse::Bytes(bytes))?;
         let toolbox = sandbox.0.toolbox.with(&tools);
         let toolbox = toolbox.map_err(|error| SandboxError::InvalidArgument(format!("`tools`: {error}")))?;
         Ok(sandbox.with_toolbox(toolbox.keeping(share)))
@@ -42,7 +42,7 @@ impl SandboxCtx {
     fn output_share(&self, sandbox: &Sandbox) -> Result<Share, OverQuota> {
         let limits = &sandbox.policy().limits;
         let bytes = [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes];
-        self.meter.take(Of::Bytes(bytes.into_iter().fold(0, u64::saturating_add)))
+        self.meter.take(QuotaUse::Bytes(bytes.into_iter().fold(0, u64::saturating_add)))
     }
 
     /// Implements `start` in the requested sandbox.
@@ -51,8 +51,8 @@ impl SandboxCtx {
         sandbox: Sandbox,
         request: Request,
         tools: Vec<Tool>,
-    ) -> Result<Resource<Stepped>, Failure> {
-        let (handle, started) = (self.meter.take(Of::Handle)?, self.meter.take(Of::Started)?);
+    ) -> Result<Resource<Stepped>, SandboxFailure> {
+        let (handle, started) = (self.meter.take(QuotaUse::Handle)?, self.meter.take(QuotaUse::Started)?);
         let left = Left::new(self.output_share(&sandbox)?);
         let (meter, there) = (Arc::clone(&self.meter), Arc::clone(&left));
         let budget = Budget::empty();
@@ -63,7 +63,7 @@ impl SandboxCtx {
             let _until_here = (started, bill);
             execution.session_id = None;
             let files = execution.take_files();
-            *there.files() = match meter.take(Of::Bytes(files.held_bytes())) {
+            *there.files() = match meter.take(QuotaUse::Bytes(files.held_bytes())) {
                 Ok(share) => LeftFiles::Held { files, _share: share },
                 Err(error) => LeftFiles::TooLarge(error),
             };
@@ -77,10 +77,10 @@ impl SandboxCtx {
         &mut self,
         session: &Resource<SessionResource>,
         request: Request,
-    ) -> Result<Resource<Stepped>, Failure> {
+    ) -> Result<Resource<Stepped>, SandboxFailure> {
         let resource = self.get(session)?.clone();
         let (stepping, running) = resource.step()?;
-        let (handle, started) = (self.meter.take(Of::Handle)?, self.meter.take(Of::Started)?);
+        let (handle, started) = (self.meter.take(QuotaUse::Handle)?, self.meter.take(QuotaUse::Started)?);
         let sandbox = resource.session().sandbox();
         let left = Left::new(self.output_share(sandbox)?);
         let there = Arc::clone(&left);
@@ -104,7 +104,7 @@ impl HostStarted for SandboxCtx {
         started: Resource<Stepped>,
         answers: Vec<ToolAnswer>,
         wait_ms: Option<u64>,
-    ) -> Result<Step, Failure> {
+    ) -> Result<Step, SandboxFailure> {
         let stepped = self.get_mut(&started)?;
         let answers = answers.into_iter().map(stepping::ToolAnswer::from).collect();
         let step = stepped.started.advance(answers, wait_ms.map(Duration::from_millis));
@@ -136,7 +136,7 @@ impl HostStarted for SandboxCtx {
         Ok(self.get(&started)?.started.read_output(stream.into(), offset, len.min(MAX_READ_BYTES)))
     }
 
-    fn files(&mut self, started: Resource<Stepped>) -> Result<Resource<Snapshot>, Failure> {
+    fn files(&mut self, started: Resource<Stepped>) -> Result<Resource<Snapshot>, SandboxFailure> {
         let stepped = self.get(&started)?;
         if stepped.is_in_session {
             let text = "an execution in a session leaves its files there: `session.files` gives them";

@@ -3,7 +3,7 @@
 //!
 //! Dropping an instance and creating another costs more than most scripts. The kernel unmaps pages and maps them again
 //! fault by fault, and threads of one process interrupt each other for it. An instance whose script ended normally is
-//! restored instead. The private pages are known ([`private_pages`](crate::private_pages)), and are copied from the
+//! restored instead. The private pages are known ([`private_pages`](super::private_pages)), and are copied from the
 //! image, as are the globals. Tables and segments cannot differ, because the image's code has no instruction that
 //! changes them ([`rewrite::changes_only_memory_and_globals`]). The store gets a new [`GuestStoreData`].
 //!

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::{
     Engine, Language, Metering, RuntimeError,
     engine::EngineInner,
-    load::resolve::{Found, language},
+    load::resolve::{FoundRuntime, language},
 };
 
 /// A runtime of the manifest and its state in the cache.
@@ -105,7 +105,7 @@ pub struct PreparedInfo {
 
 impl EngineInner {
     /// Prepares a runtime, unless it is prepared already.
-    pub(crate) fn prepare(&self, found: &Found<'_>) -> Result<PreparedInfo, RuntimeError> {
+    pub(crate) fn prepare(&self, found: &FoundRuntime<'_>) -> Result<PreparedInfo, RuntimeError> {
         prepared(|| self.artefact(found))
     }
 }

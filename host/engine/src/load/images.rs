@@ -18,7 +18,7 @@ use crate::{
     engine::EngineInner,
     load::{
         prepare::SETUP_OUTPUT,
-        resolve::{Found, language},
+        resolve::{FoundRuntime, language},
     },
 };
 
@@ -138,7 +138,7 @@ impl ImageBuilder {
     pub fn build(self, engine: &Engine) -> Result<BuiltImage, RuntimeError> {
         let inner = &*engine.0;
         let invalid = |problem: String| OwnImageError::Invalid { name: self.name.clone(), problem };
-        let Found { entry: base, own } = inner.find(&self.from)?;
+        let FoundRuntime { entry: base, own } = inner.find(&self.from)?;
         let mut steps = base.image.as_ref().map(|image| image.steps.clone()).unwrap_or_default();
         let mut inputs = own.map(|own| own.inputs()).transpose()?.unwrap_or_default();
         if !self.inputs.wheels.is_empty() && language(base.language) != Language::Python {
@@ -344,7 +344,7 @@ impl EngineInner {
         Ok(BuiltImage { image: self.image_info(&found)?, prepared })
     }
 
-    fn image_info(&self, found: &Found<'_>) -> Result<ImageInfo, RuntimeError> {
+    fn image_info(&self, found: &FoundRuntime<'_>) -> Result<ImageInfo, RuntimeError> {
         let (own, entry) = (self.own_images()?, &found.entry);
         let definition = found.own.as_ref().map(|own| own.definition());
         let definition = definition.ok_or_else(|| OwnImageError::Missing(entry.name.clone()))?;

@@ -48,13 +48,13 @@ struct Plan<'a> {
 }
 
 /// A runtime that was found by name, in the manifest or among the user's own images.
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundRuntime<'a> {
     pub(crate) entry: Cow<'a, RuntimeEntry>,
     /// Definition and inputs of an image of the user's own.
     pub(crate) own: Option<Arc<OwnImage>>,
 }
 
-impl<'a> From<&'a RuntimeEntry> for Found<'a> {
+impl<'a> From<&'a RuntimeEntry> for FoundRuntime<'a> {
     fn from(entry: &'a RuntimeEntry) -> Self {
         Self { entry: Cow::Borrowed(entry), own: None }
     }
@@ -136,7 +136,7 @@ impl EngineInner {
     }
 
     /// Finds a runtime by name, in the manifest or among the user's own images.
-    pub(crate) fn find(&self, name: &str) -> Result<Found<'_>, RuntimeError> {
+    pub(crate) fn find(&self, name: &str) -> Result<FoundRuntime<'_>, RuntimeError> {
         let unknown = match self.runtimes.manifest().find(name) {
             Ok(entry) => return Ok(entry.into()),
             Err(unknown) => unknown,
@@ -149,8 +149,8 @@ impl EngineInner {
     }
 
     /// Returns an image of the user's own as a runtime.
-    pub(crate) fn found(&self, image: Arc<OwnImage>) -> Result<Found<'_>, RuntimeError> {
-        Ok(Found { entry: Cow::Owned(image.entry(self.runtimes.manifest())?), own: Some(image) })
+    pub(crate) fn found(&self, image: Arc<OwnImage>) -> Result<FoundRuntime<'_>, RuntimeError> {
+        Ok(FoundRuntime { entry: Cow::Owned(image.entry(self.runtimes.manifest())?), own: Some(image) })
     }
 
     /// Returns the name of the default runtime for a language. Runtimes that are added later apply only to new engines.
@@ -209,7 +209,7 @@ impl EngineInner {
         self.load(&plan, || Ok(binary.clone()))
     }
 
-    fn plan(&self, Found { entry, own }: &Found<'_>, prepared: bool) -> Plan<'_> {
+    fn plan(&self, FoundRuntime { entry, own }: &FoundRuntime<'_>, prepared: bool) -> Plan<'_> {
         let recipe = self.runtimes.manifest().recipe(&entry.recipe);
         // Scripts expect the modules `std` and `os`, which exist in the prepared image too.
         let is_qjs = recipe.is_some_and(|recipe| recipe.driver == DriverKind::QuickjsCommand);
@@ -228,12 +228,12 @@ impl EngineInner {
     }
 
     /// Returns the cache key of a runtime's prepared image.
-    pub(crate) fn image_key(&self, found: &Found<'_>) -> ArtefactKey {
+    pub(crate) fn image_key(&self, found: &FoundRuntime<'_>) -> ArtefactKey {
         self.plan(found, true).key(self)
     }
 
     /// Returns `true` if a runtime's code and prepared image are in the cache.
-    pub(crate) fn is_prepared(&self, found: &Found<'_>) -> Result<bool, RuntimeError> {
+    pub(crate) fn is_prepared(&self, found: &FoundRuntime<'_>) -> Result<bool, RuntimeError> {
         let plan = self.plan(found, true);
         let has_code = match plan.recipe {
             Some(recipe) => self.runtimes.code().open(&plan.code_key(self, recipe))?.is_some(),
@@ -243,7 +243,7 @@ impl EngineInner {
     }
 
     /// Returns the prepared image of a runtime, and builds the image and its code if they are missing.
-    pub(crate) fn artefact(&self, found: &Found<'_>) -> Result<Artefact, RuntimeError> {
+    pub(crate) fn artefact(&self, found: &FoundRuntime<'_>) -> Result<Artefact, RuntimeError> {
         let plan = self.plan(found, true);
         let binary = || Ok(self.runtimes.load_or_fetch(&found.entry, &*self.progress)?);
         // Held for the same reason as in `load`.
@@ -252,7 +252,7 @@ impl EngineInner {
     }
 
     /// Compares the full digests of a runtime's code and image with the expected ones.
-    pub(crate) fn verify_prepared(&self, found: &Found<'_>) -> Result<(), RuntimeError> {
+    pub(crate) fn verify_prepared(&self, found: &FoundRuntime<'_>) -> Result<(), RuntimeError> {
         let plan = self.plan(found, true);
         let code = plan.recipe.map(|recipe| plan.code_key(self, recipe));
         let code = code.map(|key| self.runtimes.code().open(&key)).transpose()?.flatten();

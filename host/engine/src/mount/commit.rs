@@ -7,8 +7,8 @@ use glovebox_vfs::{CommitStep, FileKind, MountSource, RootId, SourceStat, Vfs};
 use super::{
     directory::HostDirectory,
     error::MountError,
-    folder::{Found, Ident},
-    journal::{Journal, Step},
+    folder::{EntryAt, Ident},
+    journal::{Journal, JournalStep},
     recover::{self, Lock},
     site::Site,
     stage::{self, Stager},
@@ -109,15 +109,15 @@ pub(super) fn prepare(
 
 /// Updates the reported states: moving a file to its path changes its change time. A file that the host has changed
 /// since keeps the old state, so the next commit is a conflict.
-fn settle(site: &mut Site<'_>, steps: &[Step], written: &mut [(String, SourceStat)]) {
+fn settle(site: &mut Site<'_>, steps: &[JournalStep], written: &mut [(String, SourceStat)]) {
     let moved = steps.iter().filter_map(|step| match step {
-        Step::Create { path, new, .. } | Step::Replace { path, new, .. } => Some((path.as_str(), new)),
-        Step::Remove { .. } | Step::RemoveFolder { .. } => None,
+        JournalStep::Create { path, new, .. } | JournalStep::Replace { path, new, .. } => Some((path.as_str(), new)),
+        JournalStep::Remove { .. } | JournalStep::RemoveFolder { .. } => None,
     });
     let moved: HashMap<&str, &Ident> = moved.collect();
     for (path, stat) in written {
         if let Some(new) = moved.get(path.as_str())
-            && let Ok(Found::Known(now)) = site.find(path)
+            && let Ok(EntryAt::Known(now)) = site.find(path)
             && now.same(new)
         {
             *stat = now.source_stat();

@@ -11,7 +11,7 @@ use glovebox_runtimes::guard::{self, Lineage, Relation};
 use glovebox_vfs::{MountSource, SourceEntry, SourceError, SourceStat};
 
 use super::error::MountError;
-use super::folder::{Folder, Found};
+use super::folder::{EntryAt, Folder};
 use super::recover::{self, Lock, Recovery};
 use super::tree::{self, Walker};
 use super::{is_reserved_name, is_reserved_path};
@@ -201,10 +201,10 @@ impl HostDirectory {
                 continue;
             }
             match folder.find(&name)? {
-                Found::Known(ident) => entries.push(SourceEntry { name, stat: ident.source_stat() }),
+                EntryAt::Known(ident) => entries.push(SourceEntry { name, stat: ident.source_stat() }),
                 // The entry was removed after its name was read.
-                Found::Nothing => {}
-                Found::Special => {
+                EntryAt::Nothing => {}
+                EntryAt::Special => {
                     self.special_count.fetch_add(1, Ordering::Relaxed);
                 }
             }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 /// Kinds of entries that guests see and commits write. All other entries are left alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Kind {
+pub(super) enum EntryKind {
     File,
     Folder,
     Link,
@@ -25,7 +25,7 @@ pub(super) enum Kind {
 /// The identity of a host file and its state at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ident {
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
     /// Not in the journal: a disk may get another number after a restart.
     #[serde(skip)]
     pub(super) device: u64,
@@ -52,11 +52,11 @@ impl Ident {
     /// Returns `None` for anything but files, directories and links.
     fn of(metadata: &Metadata) -> Option<Self> {
         let kind = if metadata.is_file() {
-            Kind::File
+            EntryKind::File
         } else if metadata.is_dir() {
-            Kind::Folder
+            EntryKind::Folder
         } else if metadata.is_symlink() {
-            Kind::Link
+            EntryKind::Link
         } else {
             return None;
         };
@@ -83,9 +83,9 @@ impl Ident {
     pub(super) fn source_stat(&self) -> SourceStat {
         SourceStat {
             kind: match self.kind {
-                Kind::File => FileKind::File,
-                Kind::Folder => FileKind::Directory,
-                Kind::Link => FileKind::Symlink,
+                EntryKind::File => FileKind::File,
+                EntryKind::Folder => FileKind::Directory,
+                EntryKind::Link => FileKind::Symlink,
             },
             size_bytes: self.size_bytes,
             modified_ns: unix_ns(self.modified_s, self.modified_ns),
@@ -99,7 +99,7 @@ impl Ident {
     pub(super) fn same(&self, other: &Self) -> bool {
         self.kind == other.kind
             && self.inode == other.inode
-            && (self.kind == Kind::Folder
+            && (self.kind == EntryKind::Folder
                 || (self.size_bytes == other.size_bytes
                     && self.modified_s == other.modified_s
                     && self.modified_ns == other.modified_ns
@@ -114,14 +114,14 @@ fn unix_ns(seconds: i64, nanoseconds: u32) -> u64 {
 
 /// The entry at a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum EntryAt {
     Nothing,
     Known(Ident),
     /// A pipe, socket or device: hidden, never opened, never replaced.
     Special,
 }
 
-impl Found {
+impl EntryAt {
     pub(super) fn known(self) -> Option<Ident> {
         match self {
             Self::Known(ident) => Some(ident),
@@ -168,10 +168,10 @@ impl Folder {
         Lineage::of(&self.dir)
     }
 
-    pub(super) fn find(&self, name: &str) -> io::Result<Found> {
+    pub(super) fn find(&self, name: &str) -> io::Result<EntryAt> {
         match self.dir.symlink_metadata(single(name)?) {
-            Ok(metadata) => Ok(Ident::of(&metadata).map_or(Found::Special, Found::Known)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Nothing),
+            Ok(metadata) => Ok(Ident::of(&metadata).map_or(EntryAt::Special, EntryAt::Known)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(EntryAt::Nothing),
             Err(error) => Err(error),
         }
     }
@@ -192,7 +192,7 @@ impl Folder {
     /// Checks the kind before opening, because opening a device can have side effects. Opens without blocking and
     /// checks again, because the file may have been swapped for a pipe.
     pub(super) fn open_file(&self, name: &str) -> io::Result<(File, Ident)> {
-        let is_file = |ident: &Ident| ident.kind == Kind::File;
+        let is_file = |ident: &Ident| ident.kind == EntryKind::File;
         if !self.find(name)?.known().is_some_and(|i| is_file(&i)) {
             return Err(invalid("not a regular file"));
         }
@@ -253,7 +253,7 @@ impl Folder {
             }
         }
         match to.find(to_name)? {
-            Found::Nothing => self.dir.rename(name, &to.dir, to_name),
+            EntryAt::Nothing => self.dir.rename(name, &to.dir, to_name),
             _ => Err(io::ErrorKind::AlreadyExists.into()),
         }
     }

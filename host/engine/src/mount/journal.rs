@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     error::{Collision, MountError},
-    folder::{Folder, Found, Ident, Kind},
+    folder::{EntryAt, EntryKind, Folder, Ident},
     site::{Site, expect, move_free},
     tree,
 };
@@ -39,7 +39,7 @@ const MAX_HEADER_BYTES: usize = 128;
 /// [`old_slot`] until the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) enum Step {
+pub(super) enum JournalStep {
     /// Move a file, link or whole new tree to a free name.
     Create {
         path: String,
@@ -55,7 +55,7 @@ pub(super) enum Step {
     RemoveFolder { path: String, old: Ident },
 }
 
-impl Step {
+impl JournalStep {
     pub(super) fn path(&self) -> &str {
         match self {
             Self::Create { path, .. }
@@ -69,10 +69,10 @@ impl Step {
         let path_is_sound = tree::split_last(self.path()).is_ok() && !super::is_reserved_path(self.path());
         path_is_sound
             && match self {
-                Self::Create { new, tree, .. } => (new.kind == Kind::Folder) == tree.is_some(),
-                Self::Replace { old, new, .. } => old.kind != Kind::Folder && new.kind != Kind::Folder,
-                Self::Remove { old, .. } => old.kind != Kind::Folder,
-                Self::RemoveFolder { old, .. } => old.kind == Kind::Folder,
+                Self::Create { new, tree, .. } => (new.kind == EntryKind::Folder) == tree.is_some(),
+                Self::Replace { old, new, .. } => old.kind != EntryKind::Folder && new.kind != EntryKind::Folder,
+                Self::Remove { old, .. } => old.kind != EntryKind::Folder,
+                Self::RemoveFolder { old, .. } => old.kind == EntryKind::Folder,
             }
     }
 }
@@ -93,12 +93,12 @@ pub(super) struct Journal {
     pub(super) root: u64,
     /// Inode of the commit's private directory.
     pub(super) staging: u64,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<JournalStep>,
 }
 
 /// The result of reading a journal.
 #[derive(Debug)]
-pub(super) enum Read {
+pub(super) enum JournalRead {
     /// There is no journal: the commit was interrupted before it changed anything.
     None,
     Complete(Journal),
@@ -142,7 +142,11 @@ impl Journal {
             return Err("is damaged or of another version");
         }
         let journal: Self = serde_json::from_slice(body).map_err(|_| "does not hold a list of changes")?;
-        if journal.steps.iter().all(Step::is_sound) { Ok(journal) } else { Err("names paths outside the directory") }
+        if journal.steps.iter().all(JournalStep::is_sound) {
+            Ok(journal)
+        } else {
+            Err("names paths outside the directory")
+        }
     }
 
     /// Writes the journal atomically, and waits for the disk.
@@ -157,51 +161,51 @@ impl Journal {
     }
 
     /// Reads and checks the journal in `staging`, below the directory with inode `root`.
-    pub(super) fn read(staging: &Folder, root: u64) -> Result<Read, MountError> {
+    pub(super) fn read(staging: &Folder, root: u64) -> Result<JournalRead, MountError> {
         let failed = || MountError::io("read", NAME);
-        if staging.find(NAME).map_err(failed())? == Found::Nothing {
-            return Ok(Read::None);
+        if staging.find(NAME).map_err(failed())? == EntryAt::Nothing {
+            return Ok(JournalRead::None);
         }
         let Ok((file, _)) = staging.open_file(NAME) else {
-            return Ok(Read::Bad("is not a readable file"));
+            return Ok(JournalRead::Bad("is not a readable file"));
         };
         let mut bytes = Vec::new();
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed())?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_BYTES) {
-            return Ok(Read::Bad("is larger than any that is written"));
+            return Ok(JournalRead::Bad("is larger than any that is written"));
         }
         let (_, inode) = staging.device_and_inode().map_err(failed())?;
         Ok(match Self::decode(&bytes) {
-            Ok(journal) if journal.root == root && journal.staging == inode => Read::Complete(journal),
-            Ok(_) => Read::Bad("was written for another directory, of which this may be a copy"),
-            Err(reason) => Read::Bad(reason),
+            Ok(journal) if journal.root == root && journal.staging == inode => JournalRead::Complete(journal),
+            Ok(_) => JournalRead::Bad("was written for another directory, of which this may be a copy"),
+            Err(reason) => JournalRead::Bad(reason),
         })
     }
 }
 
 impl Site<'_> {
     /// Checks whether all completed steps can be undone, without changing anything.
-    pub(super) fn check_undo(&mut self, steps: &[Step]) -> Result<(), MountError> {
+    pub(super) fn check_undo(&mut self, steps: &[JournalStep]) -> Result<(), MountError> {
         for (index, step) in steps.iter().enumerate() {
             match step {
-                Step::Create { path, new, tree } => {
+                JournalStep::Create { path, new, tree } => {
                     self.find_created(index, path, new, tree.as_deref())?;
                 }
-                Step::Replace { path, new, .. } => {
+                JournalStep::Replace { path, new, .. } => {
                     if self.is_replaced(index)? {
                         let (parent, name) = self.parent(path)?;
                         expect(parent, name, path, new)?;
                     }
                 }
-                Step::Remove { path, .. } => {
-                    if self.find_slot(&old_slot(index))? != Found::Nothing
-                        && self.find_loosely(path)? != Found::Nothing
+                JournalStep::Remove { path, .. } => {
+                    if self.find_slot(&old_slot(index))? != EntryAt::Nothing
+                        && self.find_loosely(path)? != EntryAt::Nothing
                         && !steps.iter().any(|later| later.path() == path && later != step)
                     {
                         return Err(MountError::conflict(path, Collision::Appeared));
                     }
                 }
-                Step::RemoveFolder { .. } => {}
+                JournalStep::RemoveFolder { .. } => {}
             }
         }
         Ok(())
@@ -209,7 +213,7 @@ impl Site<'_> {
 
     /// Returns whether a created entry is at its path, unchanged.
     fn find_created(&mut self, index: usize, path: &str, new: &Ident, tree: Option<&str>) -> Result<bool, MountError> {
-        if self.find_slot(&new_slot(index))? != Found::Nothing {
+        if self.find_slot(&new_slot(index))? != EntryAt::Nothing {
             return Ok(false);
         }
         let (parent, name) = self.parent(path)?;
@@ -228,14 +232,15 @@ impl Site<'_> {
 
     /// Returns whether a replacement was made and not reverted yet.
     fn is_replaced(&mut self, index: usize) -> Result<bool, MountError> {
-        Ok(self.find_slot(&new_slot(index))? == Found::Nothing && self.find_slot(&old_slot(index))? != Found::Nothing)
+        Ok(self.find_slot(&new_slot(index))? == EntryAt::Nothing
+            && self.find_slot(&old_slot(index))? != EntryAt::Nothing)
     }
 
     /// Reverts one step, if it was done.
-    pub(super) fn undo(&mut self, index: usize, step: &Step) -> Result<(), MountError> {
+    pub(super) fn undo(&mut self, index: usize, step: &JournalStep) -> Result<(), MountError> {
         let staging = self.staging;
         match step {
-            Step::Create { path, new, tree } => {
+            JournalStep::Create { path, new, tree } => {
                 if self.find_created(index, path, new, tree.as_deref())? {
                     let (parent, name) = self.parent(path)?;
                     parent.move_to_free(name, staging, &new_slot(index)).map_err(MountError::io("take back", path))?;
@@ -243,7 +248,7 @@ impl Site<'_> {
                 }
                 Ok(())
             }
-            Step::Replace { path, new, .. } => {
+            JournalStep::Replace { path, new, .. } => {
                 if self.is_replaced(index)? {
                     let (parent, name) = self.parent(path)?;
                     expect(parent, name, path, new)?;
@@ -251,15 +256,15 @@ impl Site<'_> {
                 }
                 Ok(())
             }
-            Step::Remove { path, .. } => {
+            JournalStep::Remove { path, .. } => {
                 let slot = old_slot(index);
-                if self.find_slot(&slot)? != Found::Nothing {
+                if self.find_slot(&slot)? != EntryAt::Nothing {
                     let (parent, name) = self.parent(path)?;
                     move_free(staging, &slot, parent, name, path)?;
                 }
                 Ok(())
             }
-            Step::RemoveFolder { path, old } => {
+            JournalStep::RemoveFolder { path, old } => {
                 let (parent, name) = self.parent(path)?;
                 let failed = || MountError::io("restore", path);
                 match parent.create_folder(name, 0o700) {
@@ -273,7 +278,7 @@ impl Site<'_> {
     }
 
     /// Reverts all steps because of `reason`, and syncs.
-    pub(super) fn roll_back(&mut self, steps: &[Step], reason: &MountError) -> Result<(), MountError> {
+    pub(super) fn roll_back(&mut self, steps: &[JournalStep], reason: &MountError) -> Result<(), MountError> {
         let failed = || MountError::io("write", UNDO_NAME);
         match self.staging.create_file(UNDO_NAME, 0o600) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

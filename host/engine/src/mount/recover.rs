@@ -14,8 +14,8 @@ use glovebox_vfs::escaped;
 use super::{
     RESERVED_PREFIX,
     error::MountError,
-    folder::{Folder, Found, Kind},
-    journal::{self, Journal, Read, UNDO_NAME},
+    folder::{EntryAt, EntryKind, Folder},
+    journal::{self, Journal, JournalRead, UNDO_NAME},
     site::Site,
 };
 
@@ -45,15 +45,15 @@ pub(super) fn run(root: &Folder, path: &Path) -> Result<Recovery, MountError> {
     for name in find_staging(root)? {
         let staging = root.child(&name).map_err(MountError::io("open", &name))?;
         match read_journal(root, &staging)? {
-            Read::None => recovery.discarded_count += 1,
-            Read::Complete(journal) => {
+            JournalRead::None => recovery.discarded_count += 1,
+            JournalRead::Complete(journal) => {
                 if settle(&journal, &mut Site::new(root, &staging, &name))? {
                     recovery.finished_count += 1;
                 } else {
                     recovery.undone_count += 1;
                 }
             }
-            Read::Bad(reason) => {
+            JournalRead::Bad(reason) => {
                 return Err(MountError::BadJournal { path: path.to_owned(), staging: name, reason });
             }
         }
@@ -71,7 +71,7 @@ pub(super) fn run(root: &Folder, path: &Path) -> Result<Recovery, MountError> {
     Ok(recovery)
 }
 
-fn read_journal(root: &Folder, staging: &Folder) -> Result<Read, MountError> {
+fn read_journal(root: &Folder, staging: &Folder) -> Result<JournalRead, MountError> {
     let (_, inode) = root.device_and_inode().map_err(MountError::io("inspect", "."))?;
     Journal::read(staging, inode)
 }
@@ -80,7 +80,7 @@ fn read_journal(root: &Folder, staging: &Folder) -> Result<Read, MountError> {
 pub(super) fn unfinished(root: &Folder) -> Result<Option<String>, MountError> {
     for name in find_staging(root)? {
         let staging = root.child(&name).map_err(MountError::io("open", &name))?;
-        if !matches!(read_journal(root, &staging)?, Read::None) {
+        if !matches!(read_journal(root, &staging)?, JournalRead::None) {
             return Ok(Some(name));
         }
     }
@@ -91,7 +91,7 @@ pub(super) fn unfinished(root: &Folder) -> Result<Option<String>, MountError> {
 fn settle(journal: &Journal, site: &mut Site<'_>) -> Result<bool, MountError> {
     let steps = &journal.steps;
     let undoing = site.staging.find(UNDO_NAME).map_err(MountError::io("inspect", UNDO_NAME))?;
-    if undoing != Found::Nothing {
+    if undoing != EntryAt::Nothing {
         let reason = MountError::conflict(UNDO_NAME, super::Collision::Changed);
         site.roll_back(steps, &reason)?;
         return Ok(false);
@@ -178,8 +178,8 @@ pub(super) fn find_staging(root: &Folder) -> Result<Vec<String>, MountError> {
         if !name.starts_with(RESERVED_PREFIX) {
             continue;
         }
-        if let Found::Known(ident) = root.find(&name).map_err(failed())?
-            && ident.kind == Kind::Folder
+        if let EntryAt::Known(ident) = root.find(&name).map_err(failed())?
+            && ident.kind == EntryKind::Folder
         {
             found.push(name);
         }
@@ -210,8 +210,8 @@ pub(super) fn remove_staging(root: &Folder, name: &str) -> Result<(), MountError
                 continue;
             };
             match staging.find(&entry).map_err(failed())? {
-                Found::Known(ident) if ident.kind == Kind::Folder => folders.push(entry),
-                Found::Nothing => {}
+                EntryAt::Known(ident) if ident.kind == EntryKind::Folder => folders.push(entry),
+                EntryAt::Nothing => {}
                 _ => staging.remove_file(&entry).map_err(failed())?,
             }
         }

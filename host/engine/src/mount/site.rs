@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use super::SYNC_EACH_COUNT;
 use super::error::{Collision, MountError};
-use super::folder::{Folder, Found, Ident, Kind};
-use super::journal::{Step, new_slot, old_slot};
+use super::folder::{EntryAt, EntryKind, Folder, Ident};
+use super::journal::{JournalStep, new_slot, old_slot};
 use super::tree::{Walker, split, split_last};
 
 use cap_std::fs::PermissionsExt as _;
@@ -50,32 +50,34 @@ impl<'a> Site<'a> {
         }
     }
 
-    pub(super) fn find(&mut self, path: &str) -> Result<Found, MountError> {
+    pub(super) fn find(&mut self, path: &str) -> Result<EntryAt, MountError> {
         match self.parent(path) {
             Ok((parent, name)) => parent.find(name).map_err(MountError::io("inspect", path)),
-            Err(error) if error.is_vanished() => Ok(Found::Nothing),
+            Err(error) if error.is_vanished() => Ok(EntryAt::Nothing),
             Err(error) => Err(error),
         }
     }
 
     /// Like [`find`](Self::find), but treats a file or link in place of a parent directory as an absent entry. A later
     /// step may have put it there.
-    pub(super) fn find_loosely(&mut self, path: &str) -> Result<Found, MountError> {
+    pub(super) fn find_loosely(&mut self, path: &str) -> Result<EntryAt, MountError> {
         match self.find(path) {
-            Err(MountError::Conflict { .. }) => Ok(Found::Nothing),
+            Err(MountError::Conflict { .. }) => Ok(EntryAt::Nothing),
             result => result,
         }
     }
 
-    pub(super) fn find_slot(&self, slot: &str) -> Result<Found, MountError> {
+    pub(super) fn find_slot(&self, slot: &str) -> Result<EntryAt, MountError> {
         self.staging.find(slot).map_err(MountError::io("inspect", slot))
     }
 
-    fn is_done(&mut self, index: usize, step: &Step) -> Result<bool, MountError> {
+    fn is_done(&mut self, index: usize, step: &JournalStep) -> Result<bool, MountError> {
         Ok(match step {
-            Step::Create { .. } | Step::Replace { .. } => self.find_slot(&new_slot(index))? == Found::Nothing,
-            Step::Remove { path, old } => match self.find_slot(&old_slot(index))? {
-                Found::Nothing => false,
+            JournalStep::Create { .. } | JournalStep::Replace { .. } => {
+                self.find_slot(&new_slot(index))? == EntryAt::Nothing
+            }
+            JournalStep::Remove { path, old } => match self.find_slot(&old_slot(index))? {
+                EntryAt::Nothing => false,
                 moved => match differs(moved, &old.moved()) {
                     None => true,
                     // Interrupted between moving the host's new entry away and moving it back.
@@ -83,12 +85,12 @@ impl<'a> Site<'a> {
                 },
             },
             // A later step may have created a different entry at this path.
-            Step::RemoveFolder { path, old } => differs(self.find_loosely(path)?, old).is_some(),
+            JournalStep::RemoveFolder { path, old } => differs(self.find_loosely(path)?, old).is_some(),
         })
     }
 
     /// Checks whether all remaining steps can be carried out, without changing anything.
-    pub(super) fn check(&mut self, steps: &[Step]) -> Result<(), MountError> {
+    pub(super) fn check(&mut self, steps: &[JournalStep]) -> Result<(), MountError> {
         let (device, _) = self.root.device_and_inode().map_err(MountError::io("inspect", "."))?;
         let mut leaving = HashSet::new();
         let mut checked_folder = None;
@@ -108,15 +110,15 @@ impl<'a> Site<'a> {
                 parent.check_access(true).map_err(failed())?;
             }
             let collision = match step {
-                Step::Create { .. } if found == Found::Nothing || leaving.contains(path) => None,
-                Step::Create { .. } => Some(Collision::Appeared),
-                Step::Replace { old, .. } => differs(found, old),
-                Step::Remove { old, .. } => {
+                JournalStep::Create { .. } if found == EntryAt::Nothing || leaving.contains(path) => None,
+                JournalStep::Create { .. } => Some(Collision::Appeared),
+                JournalStep::Replace { old, .. } => differs(found, old),
+                JournalStep::Remove { old, .. } => {
                     leaving.insert(path);
                     // The host removed the entry, too: nothing remains to be done.
                     differs(found, old).filter(|collision| *collision != Collision::Vanished)
                 }
-                Step::RemoveFolder { old, .. } => {
+                JournalStep::RemoveFolder { old, .. } => {
                     leaving.insert(path);
                     match differs(found, old) {
                         None if !self.holds_only(path, &leaving)? => Some(Collision::NotEmpty),
@@ -136,11 +138,11 @@ impl<'a> Site<'a> {
     ///
     /// Call it after [`check`](Self::check): a refused commit must not have touched any file, or the next commit would
     /// see the saved files as changed.
-    pub(super) fn keep(&mut self, steps: &mut [Step]) -> Result<(), MountError> {
+    pub(super) fn keep(&mut self, steps: &mut [JournalStep]) -> Result<(), MountError> {
         let staging = self.staging;
         let mut saved = false;
         for (index, step) in steps.iter_mut().enumerate() {
-            let Step::Replace { path, old, .. } = step else { continue };
+            let JournalStep::Replace { path, old, .. } = step else { continue };
             let (parent, name) = self.parent(path)?;
             let failed = || MountError::io("keep", path.as_str());
             let linked = keep(parent, name, staging, &old_slot(index), old.kind).map_err(failed())?;
@@ -155,7 +157,7 @@ impl<'a> Site<'a> {
             saved = true;
         }
         for step in steps.iter_mut() {
-            if let Step::Remove { old, .. } = step
+            if let JournalStep::Remove { old, .. } = step
                 && old.names > 1
             {
                 *old = old.moved();
@@ -179,22 +181,22 @@ impl<'a> Site<'a> {
     }
 
     /// Carries out one step, unless it was done already.
-    pub(super) fn advance(&mut self, index: usize, step: &Step) -> Result<(), MountError> {
+    pub(super) fn advance(&mut self, index: usize, step: &JournalStep) -> Result<(), MountError> {
         if self.is_done(index, step)? {
             return Ok(());
         }
         let staging = self.staging;
         match step {
-            Step::Create { path, .. } => {
+            JournalStep::Create { path, .. } => {
                 let (parent, name) = self.parent(path)?;
                 move_free(staging, &new_slot(index), parent, name, path)
             }
-            Step::Replace { path, old, .. } => {
+            JournalStep::Replace { path, old, .. } => {
                 let (parent, name) = self.parent(path)?;
                 expect(parent, name, path, old)?;
                 staging.replace(&new_slot(index), parent, name).map_err(MountError::io("replace", path))
             }
-            Step::Remove { path, old } => {
+            JournalStep::Remove { path, old } => {
                 let (parent, name) = match self.parent(path) {
                     Err(error) if error.is_vanished() => return Ok(()),
                     result => result?,
@@ -214,7 +216,7 @@ impl<'a> Site<'a> {
                     }
                 }
             }
-            Step::RemoveFolder { path, old } => {
+            JournalStep::RemoveFolder { path, old } => {
                 let (parent, name) = self.parent(path)?;
                 expect(parent, name, path, old)?;
                 let removed = parent.remove_folder(name);
@@ -231,7 +233,7 @@ impl<'a> Site<'a> {
     /// Carries out all steps and syncs. On a failure, undoes all steps and returns the reason.
     ///
     /// Fails if undoing fails, too. The journal then stays for the next opening.
-    pub(super) fn carry_out(&mut self, steps: &[Step]) -> Result<Option<MountError>, MountError> {
+    pub(super) fn carry_out(&mut self, steps: &[JournalStep]) -> Result<Option<MountError>, MountError> {
         let result = steps
             .iter()
             .enumerate()
@@ -246,7 +248,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    pub(super) fn sync_parents(&mut self, steps: &[Step]) -> Result<(), MountError> {
+    pub(super) fn sync_parents(&mut self, steps: &[JournalStep]) -> Result<(), MountError> {
         let folders: BTreeSet<&str> = steps.iter().map(|step| folder_of(step.path())).collect();
         let failed = |path: &str| MountError::io("sync", path.to_owned());
         if folders.len() > SYNC_EACH_COUNT && self.root.sync_file_system().map_err(failed("."))? {
@@ -264,11 +266,11 @@ impl<'a> Site<'a> {
     }
 }
 
-fn differs(found: Found, old: &Ident) -> Option<Collision> {
+fn differs(found: EntryAt, old: &Ident) -> Option<Collision> {
     match found {
-        Found::Nothing => Some(Collision::Vanished),
-        Found::Known(ident) if ident.same(old) => None,
-        Found::Known(_) | Found::Special => Some(Collision::Changed),
+        EntryAt::Nothing => Some(Collision::Vanished),
+        EntryAt::Known(ident) if ident.same(old) => None,
+        EntryAt::Known(_) | EntryAt::Special => Some(Collision::Changed),
     }
 }
 
@@ -296,8 +298,8 @@ pub(super) fn move_free(
 
 /// Saves the file or link `name` as `slot`, so that its replacement can be undone. Returns whether that created a
 /// second hard link.
-fn keep(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: Kind) -> io::Result<bool> {
-    if kind == Kind::Link {
+fn keep(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: EntryKind) -> io::Result<bool> {
+    if kind == EntryKind::Link {
         let target = parent.read_link(name)?;
         let target = target.to_str().ok_or(io::ErrorKind::InvalidData)?;
         staging.create_link(slot, target)?;

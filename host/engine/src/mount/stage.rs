@@ -8,8 +8,8 @@ use cap_std::fs::{File, Permissions, PermissionsExt as _};
 use glovebox_vfs::{CommitStep, InodeId, SourceStat, VfsError};
 
 use super::error::{Collision, MountError};
-use super::folder::{Folder, Found, Ident, Kind};
-use super::journal::{Step, new_slot};
+use super::folder::{EntryAt, EntryKind, Folder, Ident};
+use super::journal::{JournalStep, new_slot};
 use super::site::Site;
 use super::tree::Contents;
 use super::tree::{self, Walker};
@@ -86,7 +86,7 @@ pub(super) struct Stager<'s, 'a, 'p> {
     /// directory and moved at once.
     tops: HashMap<&'p str, usize>,
     sync_each: bool,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<JournalStep>,
     pub(super) written: Vec<(String, SourceStat)>,
     pub(super) bytes: u64,
 }
@@ -124,23 +124,23 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
     fn delete(&mut self, path: &str, base: Option<&SourceStat>) -> Result<(), MountError> {
         let old = match self.site.find(path)? {
             // The host removed the entry, too.
-            Found::Nothing => return Ok(()),
-            Found::Known(ident) if ident.kind != Kind::Folder && shown(&ident, base) => ident,
+            EntryAt::Nothing => return Ok(()),
+            EntryAt::Known(ident) if ident.kind != EntryKind::Folder && shown(&ident, base) => ident,
             _ => return Err(MountError::conflict(path, Collision::Changed)),
         };
         let path = path.to_owned();
-        self.steps.push(Step::Remove { path, old });
+        self.steps.push(JournalStep::Remove { path, old });
         Ok(())
     }
 
     fn remove_folder(&mut self, path: &str) -> Result<(), MountError> {
         let old = match self.site.find(path)? {
-            Found::Nothing => return Ok(()),
-            Found::Known(ident) if ident.kind == Kind::Folder => ident,
+            EntryAt::Nothing => return Ok(()),
+            EntryAt::Known(ident) if ident.kind == EntryKind::Folder => ident,
             _ => return Err(MountError::conflict(path, Collision::Changed)),
         };
         let path = path.to_owned();
-        self.steps.push(Step::RemoveFolder { path, old });
+        self.steps.push(JournalStep::RemoveFolder { path, old });
         Ok(())
     }
 
@@ -173,8 +173,8 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         let old = match base {
             None => None,
             Some(_) => match self.site.find(path)? {
-                Found::Nothing => return Err(MountError::conflict(path, Collision::Vanished)),
-                Found::Known(ident) if shown(&ident, base) && ident.kind != Kind::Folder => Some(ident),
+                EntryAt::Nothing => return Err(MountError::conflict(path, Collision::Vanished)),
+                EntryAt::Known(ident) if shown(&ident, base) && ident.kind != EntryKind::Folder => Some(ident),
                 _ => return Err(MountError::conflict(path, Collision::Changed)),
             },
         };
@@ -182,13 +182,13 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         let slot = new_slot(index);
         let (new, bytes) = make(staging, &slot, path, item, old.as_ref(), self.sync_each)?;
         self.wrote(path, &new, bytes);
-        if new.kind == Kind::Folder {
+        if new.kind == EntryKind::Folder {
             self.tops.insert(path, index);
         }
         let (path, new) = (path.to_owned(), new.moved());
         self.steps.push(match old {
-            Some(old) => Step::Replace { path, old, new },
-            None => Step::Create { path, new, tree: None },
+            Some(old) => JournalStep::Replace { path, old, new },
+            None => JournalStep::Create { path, new, tree: None },
         });
         Ok(())
     }
@@ -196,7 +196,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
     fn wrote(&mut self, path: &str, ident: &Ident, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
         // Times of a directory change while entries are added, and commits do not compare them.
-        if ident.kind != Kind::Folder {
+        if ident.kind != EntryKind::Folder {
             self.written.push((path.to_owned(), ident.source_stat()));
         }
     }
@@ -205,8 +205,8 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
     pub(super) fn finish(&mut self) -> Result<(), MountError> {
         let staging = self.site.staging;
         for (index, step) in self.steps.iter_mut().enumerate() {
-            if let Step::Create { new, tree, .. } = step
-                && new.kind == Kind::Folder
+            if let JournalStep::Create { new, tree, .. } = step
+                && new.kind == EntryKind::Folder
             {
                 *tree = Some(tree::fingerprint(staging, &new_slot(index))?);
             }
@@ -249,7 +249,7 @@ fn make(
         Item::File(source) => {
             let mut file = folder.create_file(name, 0o666).map_err(failed())?;
             bytes = copy(source, &mut file)?;
-            if let Some(old) = old.filter(|old| old.kind == Kind::File) {
+            if let Some(old) = old.filter(|old| old.kind == EntryKind::File) {
                 // Only the superuser may change the owner; otherwise the file keeps this process's.
                 let (user, group) = old.owner;
                 let _ = fchown(&file, Some(user), Some(group));

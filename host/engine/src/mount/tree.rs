@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     error::MountError,
-    folder::{Folder, Found, Ident, Kind, is_single_name},
+    folder::{EntryAt, EntryKind, Folder, Ident, is_single_name},
     journal,
 };
 
@@ -36,11 +36,11 @@ fn visit(top: &Folder, mut show: impl FnMut(Entry<'_>) -> io::Result<()>) -> io:
         for name in folder.names()? {
             count += 1;
             let Some(name) = name? else { continue };
-            let Found::Known(ident) = folder.find(&name)? else {
+            let EntryAt::Known(ident) = folder.find(&name)? else {
                 continue;
             };
             show(Entry { folder, path: &path, name: &name, ident })?;
-            if ident.kind == Kind::Folder {
+            if ident.kind == EntryKind::Folder {
                 let mut below = path.clone();
                 below.push(name);
                 pending.push(below);
@@ -65,7 +65,7 @@ pub(super) fn fingerprint(parent: &Folder, name: &str) -> Result<String, MountEr
         hasher.update(entry.name);
         hasher.update([0]);
         hasher.update(entry.ident.inode.to_le_bytes());
-        if entry.ident.kind != Kind::Folder {
+        if entry.ident.kind != EntryKind::Folder {
             hasher.update(entry.ident.size_bytes.to_le_bytes());
             hasher.update(entry.ident.modified_s.to_le_bytes());
             hasher.update(entry.ident.modified_ns.to_le_bytes());
@@ -83,9 +83,9 @@ pub(super) fn fingerprint(parent: &Folder, name: &str) -> Result<String, MountEr
 /// Syncs every file and directory below `top`.
 pub(super) fn sync(top: &Folder) -> io::Result<()> {
     visit(top, |entry| match entry.ident.kind {
-        Kind::File => entry.folder.open_file(entry.name)?.0.sync_all(),
-        Kind::Folder => entry.folder.child(entry.name)?.sync(),
-        Kind::Link => Ok(()),
+        EntryKind::File => entry.folder.open_file(entry.name)?.0.sync_all(),
+        EntryKind::Folder => entry.folder.child(entry.name)?.sync(),
+        EntryKind::Link => Ok(()),
     })
     .map(|_| ())
 }
@@ -93,8 +93,8 @@ pub(super) fn sync(top: &Folder) -> io::Result<()> {
 /// Syncs every directory below `top`.
 pub(super) fn sync_folders(top: &Folder) -> io::Result<()> {
     visit(top, |entry| match entry.ident.kind {
-        Kind::Folder => entry.folder.child(entry.name)?.sync(),
-        Kind::File | Kind::Link => Ok(()),
+        EntryKind::Folder => entry.folder.child(entry.name)?.sync(),
+        EntryKind::File | EntryKind::Link => Ok(()),
     })
     .map(|_| ())
 }

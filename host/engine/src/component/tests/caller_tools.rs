@@ -182,14 +182,14 @@ fn schemas_are_compiled_only_for_calls_that_are_counted() {
     fn wrong() -> Vec<Tool> {
         vec![tool("ask", r#"{"pattern": "("}"#)]
     }
-    fn open(ctx: &mut SandboxCtx) -> Result<(), Failure> {
+    fn open(ctx: &mut SandboxCtx) -> Result<(), SandboxFailure> {
         let options = SessionOptions { context: None, tools: Some(wrong()) };
         HostSession::open(ctx, Runtime::Javascript, no_policy(), options).map(drop)
     }
-    fn start(ctx: &mut SandboxCtx) -> Result<(), Failure> {
+    fn start(ctx: &mut SandboxCtx) -> Result<(), SandboxFailure> {
         Host::start(ctx, Runtime::Javascript, request(""), no_policy(), wrong()).map(drop)
     }
-    for begin in [open as fn(&mut SandboxCtx) -> Result<(), Failure>, start] {
+    for begin in [open as fn(&mut SandboxCtx) -> Result<(), SandboxFailure>, start] {
         let mut ctx = with_quotas(|quotas| quotas.executions = 1);
         assert!(matches!(told(begin(&mut ctx)), SandboxError::InvalidArgument(_)));
         assert!(over_quota(begin(&mut ctx)).contains("`executions`"), "before the schema is looked at");

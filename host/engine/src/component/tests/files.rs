@@ -8,11 +8,16 @@ use crate::component::wit::{
     types::{FileError, FileKind, IfExists},
 };
 
-fn write(ctx: &mut SandboxCtx, session: &Resource<SessionResource>, path: &str, bytes: &[u8]) -> Result<(), Failure> {
+fn write(
+    ctx: &mut SandboxCtx,
+    session: &Resource<SessionResource>,
+    path: &str,
+    bytes: &[u8],
+) -> Result<(), SandboxFailure> {
     HostSession::write_file(ctx, same(session), path.into(), bytes.into(), IfExists::Fail)
 }
 
-fn kind<T: std::fmt::Debug>(result: Result<T, Failure>) -> FileError {
+fn kind<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> FileError {
     match told(result) {
         SandboxError::File(failure) => failure.kind,
         other => panic!("{other:?}"),

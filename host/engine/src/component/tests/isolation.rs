@@ -11,7 +11,7 @@ fn a_handle_of_another_store_is_none_here() {
     let (mut one, mut other) = (host.ctx(), host.ctx());
     let session = open(&mut one);
     assert!(HostSession::id(&mut other, same(&session)).is_err());
-    assert!(matches!(HostSession::execute(&mut other, same(&session), request("1")), Err(Failure::Trap(_))));
+    assert!(matches!(HostSession::execute(&mut other, same(&session), request("1")), Err(SandboxFailure::Trap(_))));
     assert!(HostSession::drop(&mut other, same(&session)).is_err());
     // A handle with the same number in another store is a different session.
     let theirs = open(&mut other);

@@ -6,7 +6,7 @@ use wasmtime::component::Resource;
 
 use super::{
     Quotas, SandboxCtx, SandboxHost,
-    error::Failure,
+    error::SandboxFailure,
     session::SessionResource,
     wit::{
         sandbox::{Host, HostSession, SessionOptions},
@@ -27,12 +27,12 @@ mod tools;
 
 /// Names for functions that two of the interfaces share.
 trait Named {
-    fn run(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, Failure>;
+    fn run(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, SandboxFailure>;
     fn provider(&mut self) -> ProviderInfo;
 }
 
 impl Named for SandboxCtx {
-    fn run(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, Failure> {
+    fn run(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, SandboxFailure> {
         Host::execute(self, runtime, request, policy)
     }
 
@@ -161,15 +161,15 @@ fn said_in(ctx: &mut SandboxCtx, session: &Resource<SessionResource>, source: &s
 }
 
 /// Returns the error, which must not be a trap.
-fn told<T: std::fmt::Debug>(result: Result<T, Failure>) -> SandboxError {
+fn told<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> SandboxError {
     match result {
-        Err(Failure::Error(error)) => error,
+        Err(SandboxFailure::Error(error)) => error,
         other => panic!("{other:?}"),
     }
 }
 
 /// Returns the text of an exceeded quota.
-fn over_quota<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
+fn over_quota<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> String {
     match told(result) {
         SandboxError::QuotaExceeded(text) => text,
         other => panic!("{other:?}"),
@@ -177,7 +177,7 @@ fn over_quota<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
 }
 
 /// Returns the text of an invalid policy.
-fn bad_policy<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
+fn bad_policy<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> String {
     match told(result) {
         SandboxError::InvalidPolicy(text) => text,
         other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::component::{
     Usage,
-    quotas::Of,
+    quotas::QuotaUse,
     wit::{sandbox::HostBlob, sandbox::HostFiles, types},
 };
 
@@ -216,8 +216,8 @@ fn sandboxes_are_cached_for_the_policies_that_were_asked_for_last() {
 #[test]
 fn shares_of_any_size_do_not_overflow() {
     let ctx = ctx();
-    let mut share = ctx.meter.take(Of::Bytes(1)).unwrap();
-    assert!(ctx.meter.take(Of::Bytes(u64::MAX)).is_err());
+    let mut share = ctx.meter.take(QuotaUse::Bytes(1)).unwrap();
+    assert!(ctx.meter.take(QuotaUse::Bytes(u64::MAX)).is_err());
     assert!(share.resize(u64::MAX).is_err());
     assert_eq!(ctx.usage().held_bytes, 1);
 }

@@ -17,7 +17,7 @@ fn with_files(source: &str, files: &[InputFile]) -> Request {
     Request { files: Some(files.to_vec()), ..request(source) }
 }
 
-fn invalid_argument<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
+fn invalid_argument<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> String {
     match told(result) {
         SandboxError::InvalidArgument(text) => text,
         other => panic!("{other:?}"),
@@ -169,7 +169,7 @@ fn standard_input_is_held_to_its_limit_and_ignored_by_validation() {
         let ran = ctx.run(Runtime::Javascript, asked.clone(), policy.clone());
         match ran {
             Ok(execution) => assert!(fits && execution.stdout.bytes.len() == length + 1, "{execution:?}"),
-            Err(Failure::Error(error)) => {
+            Err(SandboxFailure::Error(error)) => {
                 assert!(!fits && error == SandboxError::StdinTooLarge(types::TooLarge { bytes: 5, limit: 4 }));
             }
             Err(other) => panic!("{other:?}"),

@@ -10,7 +10,7 @@ fn open_with(
     ctx: &mut SandboxCtx,
     policy: Policy,
     options: SessionOptions,
-) -> Result<Resource<SessionResource>, Failure> {
+) -> Result<Resource<SessionResource>, SandboxFailure> {
     HostSession::open(ctx, Runtime::Javascript, policy, options)
 }
 
@@ -148,7 +148,7 @@ fn a_session_is_busy_until_its_started_execution_is_told_of_and_waited_for_until
     let resource = ctx.get(&session).unwrap().clone();
     let (stepping, running) = resource.step().unwrap();
     assert!(matches!(resource.step().map_err(SandboxError::from), Err(SandboxError::SessionBusy(_))));
-    type Asked = fn(&mut SandboxCtx, Resource<SessionResource>) -> Result<(), Failure>;
+    type Asked = fn(&mut SandboxCtx, Resource<SessionResource>) -> Result<(), SandboxFailure>;
     let asked: [(&str, Asked); 12] = [
         ("execute", |ctx, it| HostSession::execute(ctx, it, request("1")).map(drop)),
         ("get-variable", |ctx, it| HostSession::get_variable(ctx, it, "x".into()).map(drop)),

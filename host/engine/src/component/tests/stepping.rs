@@ -35,11 +35,11 @@ fn start(ctx: &mut SandboxCtx, source: &str) -> Resource<Stepped> {
     try_start(ctx, source).unwrap()
 }
 
-fn try_start(ctx: &mut SandboxCtx, source: &str) -> Result<Resource<Stepped>, Failure> {
+fn try_start(ctx: &mut SandboxCtx, source: &str) -> Result<Resource<Stepped>, SandboxFailure> {
     Host::start(ctx, Runtime::Javascript, request(source), no_policy(), vec![ask()])
 }
 
-fn step(ctx: &mut SandboxCtx, started: &Resource<Stepped>, answers: Vec<ToolAnswer>) -> Result<Step, Failure> {
+fn step(ctx: &mut SandboxCtx, started: &Resource<Stepped>, answers: Vec<ToolAnswer>) -> Result<Step, SandboxFailure> {
     ctx.continue_(same(started), answers, Some(LONG_MS))
 }
 
@@ -431,7 +431,7 @@ fn waiting_has_an_end() {
 fn one_component_has_no_handle_of_anothers() {
     let (mut one, mut two) = (ctx(), ctx());
     let started = start(&mut one, ASKS);
-    assert!(matches!(two.continue_(same(&started), vec![], None), Err(Failure::Trap(_))));
+    assert!(matches!(two.continue_(same(&started), vec![], None), Err(SandboxFailure::Trap(_))));
     assert!(HostStarted::cancel(&mut two, same(&started)).is_err());
     assert!(two.read_output(same(&started), OutputStream::Stdout, 0, 1).is_err());
     needs(&mut one, &started, vec![]);

@@ -246,7 +246,7 @@ fn a_journal_that_names_paths_outside_is_not_carried_out() {
     for path in ["../victim", "/etc/passwd", "", "a/../../victim", ".glovebox-commit-1/x"] {
         let path = path.to_owned();
         staging.remove_file(journal::NAME).unwrap();
-        let forged = Journal { steps: vec![journal::Step::Remove { path, old }], ..ready.journal.clone() };
+        let forged = Journal { steps: vec![journal::JournalStep::Remove { path, old }], ..ready.journal.clone() };
         forged.write(&staging).unwrap();
         let error = HostDirectory::open_for_writing(&dir, WAIT).unwrap_err();
         assert!(matches!(error, MountError::BadJournal { .. }), "{error}");
