@@ -31,7 +31,7 @@ pub(super) struct Editing {
     pub(super) bracket: TypedBracket,
 }
 
-/// Only the Enter key validates: see [`keys`](super::editing).
+/// Only the Enter key validates.
 impl Validator for Editing {}
 
 impl Complete for Editing {
