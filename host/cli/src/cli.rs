@@ -167,20 +167,6 @@ mod tests {
 
     #[cfg(feature = "full")]
     #[test]
-<<<<<<< HEAD
-=======
-    fn the_name_before_still_runs_a_component_and_is_not_shown() {
-        for words in ["run-component x.wasm", "host x.wasm"] {
-            assert!(
-                matches!(read(words), Ok(Command::Service(super::services::ServiceCommand::RunComponent(_)))),
-                "{words}"
-            );
-        }
-        assert!(!super::Cli::command().render_help().to_string().contains("\n  host"));
-    }
-
-    #[test]
->>>>>>> 1129fcad (cli: join small modules)
     fn what_is_neither_a_subcommand_nor_a_file_is_named() {
         for (words, said) in [
             ("validat x.py", "a similar subcommand exists: 'validate'"),
