@@ -252,7 +252,7 @@ fn a_definition_is_held_to_its_limits() {
     with(Vec::new(), &files[1..]).unwrap();
     assert!(problem(with(Vec::new(), &files)).contains("1025 files, more than 1024"));
     for (files, says) in [
-        (&[("f", &b""[..]), ("f", b"")][..], "two files `f`"),
+        (&[("f", &b""[..]), ("f", b"")][..], "the file `f` twice"),
         (&[("f/g/h", b""), ("f", b"")], "`f` is a file and a directory"),
         (&[("f/g", b""), ("f-", b""), ("f", b"")], "`f` is a file and a directory"),
         (&[("f//g", b"")], "not a path"),
