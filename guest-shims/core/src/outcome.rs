@@ -1,4 +1,4 @@
-//! What an execution produced: its outcome, output, changes to files, and information about it.
+//! The result of an execution: outcome, output, changes to files, and metadata.
 
 use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE, Raised};
 use glovebox_vfs::{Changes, RootId, Vfs};

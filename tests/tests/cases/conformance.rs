@@ -1,7 +1,7 @@
 //! Every case in `cases/`, for each language in which it has scripts, on every runtime of the manifest, through the
 //! Rust engine.
 //!
-//! One trial per case, named `conformance/python/<case>` and so on after the runtime. Runtimes that take minutes to
+//! Each case is a trial, named `conformance/python/<case>` and so on after the runtime. Runtimes that take minutes to
 //! fetch and compile are tested in the full matrix, and on machines that have prepared them.
 
 use std::sync::Arc;

@@ -31,7 +31,7 @@ fn pool(per_module: u32) -> Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(INSTANCES)
         .total_core_instances(INSTANCES * 20)
-        // One additional memory for the heap of exceptions, and one table that joins the modules of a component.
+        // Adds one memory for the heap of exceptions, and one table that joins the modules of a component.
         .total_memories(INSTANCES * (per_module + 1))
         .total_tables(INSTANCES * (per_module + 1))
         .max_memories_per_module(per_module)

@@ -46,7 +46,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     }
     trials.push(program_trial("programs/runner", "runner", the_first_program_runs_scripts));
     if whole_matrix() {
-        // The same component as `cargo component build` makes.
+        // `cargo component build` makes this component from the same source.
         trials.push(program_trial("programs/runner-component", "runner-component", the_first_program_runs_scripts));
     }
     for (program, allowed) in IMPORTS {

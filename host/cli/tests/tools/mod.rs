@@ -14,7 +14,7 @@ use super::{
 
 /// Returns `true` if a process with this number is running.
 fn is_alive(process: &str) -> bool {
-    // A zombie has ended, but has not been waited for.
+    // A zombie has ended, but its parent has not reaped it.
     fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 

@@ -230,7 +230,7 @@ impl Client {
             Self::GeminiCli => home()?.join(".gemini/settings.json"),
             Self::Vscode => ".vscode/mcp.json".into(),
             Self::Windsurf => home()?.join(".codeium/windsurf/mcp_config.json"),
-            // The same directory on macOS.
+            // Also on macOS.
             Self::Zed => match directory("XDG_CONFIG_HOME").filter(|_| !cfg!(target_os = "macos")) {
                 Some(config) => config.join("zed/settings.json"),
                 None => home()?.join(".config/zed/settings.json"),
