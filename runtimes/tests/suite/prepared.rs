@@ -379,7 +379,7 @@ fn killed_at_any_point_leaves_nothing_usable_or_everything() {
     let (mut kills, mut whole) = (0, 0);
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(5) {
-        let mut child = child("crash::child_writes_until_killed", world.dir.path()).spawn().unwrap();
+        let mut child = child("prepared::child_writes_until_killed", world.dir.path()).spawn().unwrap();
         std::thread::sleep(Duration::from_micros(3_000 + random.below(40_000)));
         child.kill().unwrap();
         child.wait().unwrap();
