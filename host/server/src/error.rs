@@ -59,7 +59,7 @@ pub enum ServiceError {
     /// The execution waited longer than [`Admission::wait`](crate::Admission::wait). Nothing was run.
     #[error("the request could not start within {} ms; try again later", waited.as_millis())]
     NoTurn {
-        /// The time it waited.
+        /// Waiting time of the request.
         waited: Duration,
     },
     /// The tenant exceeded its executions per minute.

@@ -33,7 +33,7 @@ pub(crate) struct Runtime {
     pub(crate) recycled: Option<RecycledInstances>,
 }
 
-/// How guests of a runtime are run.
+/// The way to run guests of a runtime.
 pub(crate) enum Drive {
     /// By calls into a prepared image.
     Image(Arc<Image>),

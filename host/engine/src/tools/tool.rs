@@ -61,7 +61,7 @@ pub struct Tool {
 pub(super) enum Answerer {
     Handler(Handler),
     TextHandler(TextHandler),
-    /// By the caller of a started execution.
+    /// Answered by the caller of a started execution.
     Caller,
 }
 

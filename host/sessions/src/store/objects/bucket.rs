@@ -51,7 +51,7 @@ pub(super) struct Listed {
 pub(super) enum Created {
     /// The intended bytes.
     Here,
-    /// Other bytes, which remain.
+    /// The name has other bytes, which stay.
     Other,
     /// The store refused to create the object, but has none. Either it was deleted since, or the store was processing
     /// another request for the name.
