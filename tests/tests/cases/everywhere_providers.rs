@@ -17,8 +17,8 @@ const MB: u64 = 1_000_000;
 const PROVIDERS: [(&str, u64, &[&str]); 6] = [
     ("glovebox", 33 * MB, &["python", "javascript"]),
     ("glovebox-closed", 33 * MB, &["python", "javascript"]),
-    ("glovebox-python", 30 * MB, &["python"]),
-    ("glovebox-python-closed", 30 * MB, &["python"]),
+    ("glovebox-python", 30 * MB + MB / 10, &["python"]),
+    ("glovebox-python-closed", 30 * MB + MB / 10, &["python"]),
     ("glovebox-javascript", 3 * MB + MB / 3, &["javascript"]),
     ("glovebox-javascript-closed", 3 * MB + MB / 3, &["javascript"]),
 ];

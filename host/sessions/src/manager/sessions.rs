@@ -23,7 +23,8 @@ use glovebox::{
 ///
 /// ```no_run
 /// # use std::sync::Arc;
-/// use glovebox::{DirectoryStore, Engine, EngineConfig, Language, NewSession, Sandbox, SessionId, Sessions};
+/// use glovebox::{Engine, EngineConfig, Sandbox};
+/// use glovebox_sessions::{DirectoryStore, NewSession, SessionId, Sessions};
 ///
 /// let engine = Engine::new(EngineConfig::default())?;
 /// let store = Arc::new(DirectoryStore::open("sessions")?);

@@ -177,7 +177,7 @@ fn a_budget_that_is_too_small_for_the_calls_that_cannot_repeat_is_refused() {
     let parts = Parts::new(GUEST, &[]);
     let mut options = WeaveOptions::default();
     options.stack_bytes = 100;
-    assert!(refused(SHIM, &parts, &options).contains("of 100"));
+    assert!(refused(SHIM, &parts, &options).contains("the limit is 100"));
     assert!(weave(&shim(SHIM), &[], &WeaveOptions::default()).unwrap_err().to_string().contains("no guest"));
 }
 

@@ -21,11 +21,11 @@ use glovebox::Timestamp;
 /// An operation takes at most 30 s, plus one second per mebibyte.
 ///
 /// ```
-/// use glovebox::BlobStore;
+/// use glovebox_sessions::BlobStore;
 ///
-/// # fn main() -> Result<(), glovebox::StoreError> {
+/// # fn main() -> Result<(), glovebox_sessions::StoreError> {
 /// let blobs = BlobStore::open("memory://example")?;
-/// let stored = glovebox::block_on(async {
+/// let stored = glovebox_sessions::block_on(async {
 ///     blobs.put("sessions/notes/1-ab", b"state".as_slice()).await?;
 ///     blobs.get("sessions/notes/1-ab", BlobStore::MAX_BYTES).await
 /// })?;

@@ -38,11 +38,11 @@ pub(super) const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// A removal is remembered for seven days. No write may be in progress for that long.
 ///
 /// ```
-/// use glovebox::{ObjectStore, PageRequest, SessionStore};
+/// use glovebox_sessions::{ObjectStore, PageRequest, SessionStore};
 ///
-/// # fn main() -> Result<(), glovebox::StoreError> {
-/// let store = glovebox::block_on(ObjectStore::open("memory://example"))?;
-/// let page = glovebox::block_on(store.list(&PageRequest::default()))?;
+/// # fn main() -> Result<(), glovebox_sessions::StoreError> {
+/// let store = glovebox_sessions::block_on(ObjectStore::open("memory://example"))?;
+/// let page = glovebox_sessions::block_on(store.list(&PageRequest::default()))?;
 /// assert!(page.entries.is_empty());
 /// # Ok(())
 /// # }
