@@ -1,6 +1,6 @@
 //! A JSON-RPC 2.0 daemon for programs on this machine, over a socket of the user or over standard input and output.
 //!
-//! * [`Daemon`]: in-memory sessions for any number of connections, over a [`Tenant`](crate::Tenant).
+//! * [`Daemon`]: in-memory sessions for any number of connections, over a [`Tenant`].
 //! * [`Listener`]: the socket, which only its user can connect to. [`serve`] serves its clients, [`serve_stdio`] a
 //!   single client.
 //! * [`DaemonConfig`]: limits on clients.
