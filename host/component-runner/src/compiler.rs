@@ -209,9 +209,22 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
 
 /// Asks the kernel to kill this process when the waiting thread ends. Otherwise the compiler would run to its own
 /// limits after its caller was killed.
+///
+/// # Errors
+/// If the caller has ended before this call. Then no signal comes, but no process reads the output any more.
 fn end_with_parent() -> io::Result<()> {
     #[cfg(target_os = "linux")]
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        let stdout = io::stdout();
+        let mut polled = [PollFd::new(&stdout, PollFlags::OUT)];
+        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+        if polled.iter().any(|stdout| stdout.revents().contains(PollFlags::ERR)) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+    }
     Ok(())
 }
 
