@@ -207,11 +207,11 @@ for (const way of ways) {
       ['timeout must be a whole number from 0 to 18446744073709551615', () => sandbox(way, { timeout: wrong(2n ** 64n) })],
       ['seed', () => sandbox(way, { seed: 1.5 })],
       ['limits.openFiles must be a whole number from 0 to 4294967295', () => sandbox(way, { limits: { openFiles: 2 ** 32 } })],
-      ['source has a lone surrogate', () => box.execute('\ud800')],
-      ['stdin has a lone surrogate', () => box.execute('1', { stdin: 'a\udfff' })],
-      ['path has a lone surrogate', () => session.files.read('\ud800')],
-      ['env\\["a"\\] has a lone surrogate', () => sandbox(way, { env: { a: '\ud800' } })],
-      ['a key of files has a lone surrogate', () => sandbox(way, { files: { '\ud800': '' } })],
+      ['source contains a lone surrogate', () => box.execute('\ud800')],
+      ['stdin contains a lone surrogate', () => box.execute('1', { stdin: 'a\udfff' })],
+      ['path contains a lone surrogate', () => session.files.read('\ud800')],
+      ['env\\["a"\\] contains a lone surrogate', () => sandbox(way, { env: { a: '\ud800' } })],
+      ['a key of files contains a lone surrogate', () => sandbox(way, { files: { '\ud800': '' } })],
     ] as [string, () => Promise<unknown>][]) {
       await assert.rejects(ask(), (error) => error instanceof RangeError && new RegExp(name).test(error.message), name);
     }

@@ -339,12 +339,12 @@ class Suite(Where, Case):
             ("seed must be a number from 0", lambda: self.sandbox(seed=2**64)),
             ("limits.fuel must be a number from 0", lambda: self.sandbox(limits=Limits(fuel=-1))),
             ("limits.open_files must be a number from 0 to 4294967295", lambda: self.sandbox(limits=Limits(open_files=2**32))),
-            ("source has a lone surrogate, at 1", lambda: box.execute(surrogate)),
-            ("stdin has a lone surrogate", lambda: box.execute("1", stdin=surrogate)),
-            ("name has a lone surrogate", lambda: session.variables[surrogate]),
-            ("path has a lone surrogate", lambda: session.files.read(surrogate)),
-            (r"env\['a'\] has a lone surrogate", lambda: self.sandbox(env={"a": surrogate})),
-            ("a key of files has a lone surrogate", lambda: self.sandbox(files={surrogate: "a"})),
+            ("source contains a lone surrogate at 1", lambda: box.execute(surrogate)),
+            ("stdin contains a lone surrogate", lambda: box.execute("1", stdin=surrogate)),
+            ("name contains a lone surrogate", lambda: session.variables[surrogate]),
+            ("path contains a lone surrogate", lambda: session.files.read(surrogate)),
+            (r"env\['a'\] contains a lone surrogate", lambda: self.sandbox(env={"a": surrogate})),
+            ("a key of files contains a lone surrogate", lambda: self.sandbox(files={surrogate: "a"})),
         ]
         for said, call in out_of_range:
             with self.subTest(said), self.assertRaisesRegex(ValueError, said):
