@@ -1,4 +1,11 @@
-//! The library: read-only files in every guest, next to its workspace and outside its quotas.
+//! Files that every guest has. The library: read-only files next to the guest's workspace and outside its quotas. The
+//! interpreter's standard library as a mount: an archive that the interpreter imports from, and next to it files that its
+//! packages expect in a directory.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use glovebox_vfs::{FileIdentity, FileKind, MountSource, SourceEntry, SourceError, SourceStat};
 
@@ -111,6 +118,162 @@ impl<F: LibraryFiles> MountSource for Library<F> {
     }
 }
 
+/// The bytes of a standard library. A backend decides where they come from.
+pub trait StandardFiles: Send + Sync + 'static {
+    /// A file next to the archive.
+    type File;
+
+    /// Reads bytes of the archive. The range is within the archive.
+    ///
+    /// # Errors
+    /// The archive is unavailable; the guest sees `io`.
+    fn read_archive(&self, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
+
+    /// Returns the files next to the archive, by path relative to the library's directory. Called only when a guest
+    /// accesses the directory of these files.
+    ///
+    /// # Errors
+    /// As for [`read_archive`](Self::read_archive).
+    fn beside(&self) -> Result<&BTreeMap<String, Self::File>, SourceError>;
+
+    /// Returns the length of a file next to the archive.
+    fn len_of(&self, file: &Self::File) -> u64;
+
+    /// Reads bytes of a file next to the archive. The range is within the file.
+    ///
+    /// # Errors
+    /// As for [`read_archive`](Self::read_archive).
+    fn read_beside(&self, file: &Self::File, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
+}
+
+/// A standard library, mounted read-only in every guest of a runtime and outside its quotas.
+#[derive(Clone)]
+pub struct LibraryMount {
+    /// The guest path of the directory.
+    pub directory: String,
+    /// The contents of the directory.
+    pub source: Arc<dyn MountSource>,
+}
+
+impl LibraryMount {
+    /// Creates the mount of a library with its archive at `guest_path`. `beside` is the directory that contains all
+    /// other files, relative to the directory of the archive.
+    pub fn new<F: StandardFiles>(guest_path: &str, archive_bytes: u64, beside: Option<&str>, files: F) -> Self {
+        // The preparation of the runtime has checked that the path has a directory.
+        let (directory, name) = guest_path.rsplit_once('/').unwrap_or(("/", guest_path));
+        let beside = beside.map(str::to_owned);
+        let source = StandardLibrary { name: name.to_owned(), archive_bytes, beside, files };
+        Self { directory: directory.to_owned(), source: Arc::new(source) }
+    }
+}
+
+/// The directory that contains the archive and the other files.
+struct StandardLibrary<F> {
+    name: String,
+    archive_bytes: u64,
+    beside: Option<String>,
+    files: F,
+}
+
+/// Returns whether `path` is `directory` or below it.
+fn is_in(path: &str, directory: &str) -> bool {
+    directory.is_empty() || path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Returns the name of the entry of `directory` that leads to `path`.
+fn next<'a>(path: &'a str, directory: &str) -> Option<&'a str> {
+    let rest = if directory.is_empty() { path } else { path.strip_prefix(directory)?.strip_prefix('/')? };
+    rest.split('/').next()
+}
+
+fn standard_stat(kind: FileKind, size_bytes: u64, path: &str) -> SourceStat {
+    // FNV-1a gives a file the same inode number every time.
+    let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let identity = FileIdentity { device: 1, inode: path.bytes().fold(0xcbf2_9ce4_8422_2325, hash) };
+    SourceStat { kind, size_bytes, modified_ns: BOOT_REALTIME_NS, changed_ns: 0, identity }
+}
+
+impl<F: StandardFiles> StandardLibrary<F> {
+    /// Returns the files next to the archive if `path` is in their directory.
+    fn files_at(&self, path: &str) -> Result<Option<&BTreeMap<String, F::File>>, SourceError> {
+        match &self.beside {
+            Some(directory) if is_in(path, directory) => self.files.beside().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn file(&self, path: &str) -> Result<Option<&F::File>, SourceError> {
+        Ok(self.files_at(path)?.and_then(|files| files.get(path)))
+    }
+
+    fn is_directory(&self, path: &str) -> Result<bool, SourceError> {
+        let Some(beside) = self.beside.as_ref().filter(|_| !path.is_empty()) else { return Ok(path.is_empty()) };
+        if is_in(beside, path) {
+            return Ok(true);
+        }
+        // The first file at or after this prefix is inside the directory, if any file is.
+        let below = format!("{path}/");
+        let first = self.files_at(path)?.and_then(|files| files.range(below.clone()..).next());
+        Ok(first.is_some_and(|(file, _)| file.starts_with(&below)))
+    }
+}
+
+impl<F: StandardFiles> MountSource for StandardLibrary<F> {
+    fn list(&self, dir: &str, limit: usize) -> Result<Vec<SourceEntry>, SourceError> {
+        if !self.is_directory(dir)? {
+            return Ok(Vec::new());
+        }
+        let mut names = BTreeSet::new();
+        if dir.is_empty() {
+            names.insert(self.name.as_str());
+        }
+        if let Some(beside) = &self.beside {
+            names.extend(next(beside, dir));
+            names.extend(self.files_at(dir)?.into_iter().flatten().filter_map(|(path, _)| next(path, dir)));
+        }
+        let entry = |name: &str| {
+            let path = if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
+            Ok(self.stat(&path)?.map(|stat| SourceEntry { name: name.to_owned(), stat }))
+        };
+        names.into_iter().take(limit).filter_map(|name| entry(name).transpose()).collect()
+    }
+
+    fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError> {
+        let size_bytes = if path == self.name {
+            Some(self.archive_bytes)
+        } else {
+            self.file(path)?.map(|file| self.files.len_of(file))
+        };
+        Ok(match size_bytes {
+            Some(size_bytes) => Some(standard_stat(FileKind::File, size_bytes, path)),
+            None if self.is_directory(path)? => Some(standard_stat(FileKind::Directory, 0, path)),
+            None => None,
+        })
+    }
+
+    fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
+        let is_archive = path == self.name;
+        let file = if is_archive { None } else { self.file(path)? };
+        let size_bytes = match file {
+            _ if is_archive => self.archive_bytes,
+            Some(file) => self.files.len_of(file),
+            None => return Err(SourceError::new(format!("the library has no file `{path}`"))),
+        };
+        let left = usize::try_from(size_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = into.len().min(left);
+        let into = into.get_mut(..count).filter(|into| !into.is_empty());
+        match (into, file) {
+            (None, _) => Ok(0),
+            (Some(into), None) => self.files.read_archive(offset, into),
+            (Some(into), Some(file)) => self.files.read_beside(file, offset, into),
+        }
+    }
+
+    fn read_link(&self, path: &str) -> Result<String, SourceError> {
+        Err(SourceError::new(format!("`{path}` is not a link")))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,5 +329,117 @@ mod tests {
         for none in ["a-", "b", "a/b", "a/", ""] {
             assert!(library.stat(none).unwrap().is_some() == none.is_empty(), "{none}");
         }
+    }
+
+    /// An archive and the files next to it, or the error of reading those.
+    struct MemoryLibrary {
+        archive: Vec<u8>,
+        beside: Result<BTreeMap<String, Vec<u8>>, SourceError>,
+    }
+
+    fn copy(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
+        let offset = usize::try_from(offset).unwrap();
+        // Callers never read beyond the end.
+        into.copy_from_slice(&bytes[offset..offset + into.len()]);
+        into.len()
+    }
+
+    impl StandardFiles for MemoryLibrary {
+        type File = Vec<u8>;
+
+        fn read_archive(&self, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
+            Ok(copy(&self.archive, offset, into))
+        }
+
+        fn beside(&self) -> Result<&BTreeMap<String, Vec<u8>>, SourceError> {
+            self.beside.as_ref().map_err(Clone::clone)
+        }
+
+        fn len_of(&self, file: &Vec<u8>) -> u64 {
+            file.len() as u64
+        }
+
+        fn read_beside(&self, file: &Vec<u8>, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
+            Ok(copy(file, offset, into))
+        }
+    }
+
+    fn mounted(beside: Option<&str>, files: &[(&str, &[u8])]) -> LibraryMount {
+        let files = files.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())).collect();
+        LibraryMount::new(
+            "/usr/local/lib/python.zip",
+            7,
+            beside,
+            MemoryLibrary { archive: b"library".to_vec(), beside: Ok(files) },
+        )
+    }
+
+    fn with_data() -> Arc<dyn MountSource> {
+        let files: [(&str, &[u8]); 3] =
+            [("python/a/data/one", b"1"), ("python/a/data/two-and", b""), ("python/a/data/two/three", b"333")];
+        mounted(Some("python/a/data"), &files).source
+    }
+
+    fn names(source: &dyn MountSource, dir: &str) -> Vec<String> {
+        source.list(dir, 10).unwrap().into_iter().map(|entry| entry.name).collect()
+    }
+
+    #[test]
+    fn the_directory_has_one_file_and_nothing_else() {
+        let LibraryMount { directory, source } = mounted(None, &[]);
+        assert_eq!(directory, "/usr/local/lib");
+        assert_eq!(names(&*source, ""), ["python.zip"]);
+        assert_eq!(source.list("python.zip", 10).unwrap(), []);
+        assert_eq!(source.stat("python.zip").unwrap().unwrap().size_bytes, 7);
+        assert_eq!(source.stat("").unwrap().unwrap().kind, FileKind::Directory);
+        for other in ["other", "python.zip/x", "../python.zip"] {
+            assert_eq!(source.stat(other).unwrap(), None);
+            source.read(other, 0, &mut [0; 4]).unwrap_err();
+            source.read_link(other).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn it_is_read_from_anywhere_and_ends_where_it_ends() {
+        let source = mounted(None, &[]).source;
+        for (offset, expected) in [(0, &b"libr"[..]), (4, b"ary"), (7, b""), (u64::MAX, b"")] {
+            let mut into = [0; 4];
+            let count = source.read("python.zip", offset, &mut into).unwrap();
+            assert_eq!(&into[..count], expected, "{offset}");
+        }
+    }
+
+    #[test]
+    fn other_files_lie_beside_it() {
+        let source = with_data();
+        assert_eq!(names(&*source, ""), ["python", "python.zip"]);
+        assert_eq!(names(&*source, "python"), ["a"]);
+        assert_eq!(names(&*source, "python/a"), ["data"]);
+        assert_eq!(names(&*source, "python/a/data"), ["one", "two", "two-and"]);
+        assert_eq!(names(&*source, "python/a/data/two"), ["three"]);
+        let kind = |path: &str| source.stat(path).unwrap().map(|stat| stat.kind);
+        for directory in ["", "python", "python/a", "python/a/data", "python/a/data/two"] {
+            assert_eq!(kind(directory), Some(FileKind::Directory), "{directory}");
+        }
+        for file in ["python/a/data/one", "python/a/data/two/three", "python/a/data/two-and"] {
+            assert_eq!(kind(file), Some(FileKind::File), "{file}");
+        }
+        for nothing in ["pyth", "python/b", "python/a/dat", "python/a/data/t", "python/a/data/one/x"] {
+            assert_eq!(kind(nothing), None, "{nothing}");
+            assert_eq!(names(&*source, nothing), Vec::<String>::new());
+        }
+        let mut into = [0; 4];
+        assert_eq!(source.read("python/a/data/two/three", 1, &mut into).unwrap(), 2);
+        assert_eq!(&into[..2], b"33");
+        assert_eq!(source.read("python/a/data/two/three", 9, &mut into).unwrap(), 0);
+    }
+
+    #[test]
+    fn files_that_cannot_be_had_are_an_error_where_somebody_looks_for_them() {
+        let held = MemoryLibrary { archive: b"library".to_vec(), beside: Err(SourceError::new("damaged")) };
+        let source = LibraryMount::new("/lib/python.zip", 7, Some("python/a/data"), held).source;
+        source.stat("python/a/data/one").unwrap_err();
+        assert_eq!(source.stat("python/other").unwrap(), None);
+        assert!(source.stat("python.zip").unwrap().is_some());
     }
 }

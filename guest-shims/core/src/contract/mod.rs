@@ -11,11 +11,11 @@ use std::{fmt::Display, time::Duration};
 
 use serde::de::IgnoredAny;
 
+use crate::{LimitError, PolicyError, files, hibernate::ResumeError};
+
 pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_vfs::FileKind;
 pub use policy::{ContractPolicy, Grant, PolicyRefusal};
-
-use crate::{LimitError, PolicyError, files::path, hibernate::ResumeError};
 
 /// Maximum bytes of a file, a blob or a stream that one call returns.
 pub const MAX_READ_BYTES: u64 = 16 << 20;
@@ -85,7 +85,7 @@ pub fn check_json(argument: &str, text: &str) -> Result<(), InvalidArgument> {
 
 /// Rejects a path at which a request cannot create a file.
 pub fn check_file_path(path: &str) -> Result<(), InvalidArgument> {
-    path::below(path).map(drop).map_err(|error| refused_file(path, &error.message()))
+    files::path::below(path).map(drop).map_err(|error| refused_file(path, &error.message()))
 }
 
 /// Returns the error for a file of a request that could not be written.

@@ -8,7 +8,6 @@ mod javascript;
 mod limits;
 mod names;
 mod python;
-mod typescript;
 
 use serde::{Deserialize, Serialize};
 

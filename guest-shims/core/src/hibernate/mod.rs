@@ -32,8 +32,7 @@
 //! a stranger's bytes is therefore running a stranger's code, inside the sandbox as always. With a [`SessionKey`],
 //! bytes that were not sealed with it are rejected before anything in them is interpreted.
 
-mod decode;
-mod encode;
+mod codec;
 mod header;
 #[cfg(test)]
 mod tests;
@@ -51,8 +50,7 @@ use crate::{
     session::{Checkpoint, PAGE_BYTES, Page, Pages},
 };
 
-pub use decode::{decode, reseal, seal, unseal};
-pub use encode::encode;
+pub use codec::{decode, encode, reseal, seal, unseal};
 pub use header::{HibernatedInfo, KeyError, SessionKey};
 
 /// The unit of memory growth: WebAssembly's page size.

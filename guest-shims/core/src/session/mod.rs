@@ -7,7 +7,6 @@
 //! * [`SessionLedger`]: the total usage of all sessions.
 
 mod backend;
-mod checkpoint;
 mod history;
 mod info;
 mod ledger;
@@ -16,7 +15,6 @@ mod recovery;
 mod state;
 
 pub use backend::{CtxOf, Memory, SessionBackend, SessionCall, SessionError, SessionFailure, SessionSetup};
-pub use checkpoint::Checkpoint;
 pub use history::{History, Saved};
 pub use info::{
     CheckpointId, CheckpointInfo, Checkpoints, MAX_SESSION_ID_BYTES, OnUnwind, Rollback, SessionInfo, SessionPolicy,
@@ -24,5 +22,5 @@ pub use info::{
 };
 pub use ledger::{Place, Reservation, SessionLedger, SessionUsage, TooMany};
 pub use pages::{GuestPages, PAGE_BYTES, Page, PageChange, Pages};
-pub use recovery::RandomNumbers;
+pub use recovery::{Checkpoint, RandomNumbers};
 pub use state::SessionState;

@@ -9,18 +9,14 @@
 //! | `definition` | a tool's definition, with its schema compiled for checking arguments; tools by name |
 //! | `schema` | the cost of checking arguments against a schema |
 //! | `validator` | checking arguments against a schema |
-//! | `message` | the guest's messages, and their cost in memory |
+//! | `message` | the guest's messages, their cost in memory, and the record of calls in an execution's result |
 //! | `reply` | replies to the guest, and errors |
-//! | `account` | the memory held for tool calls, within the guest's memory limit |
 //! | `calls` | the calls of one execution: queued, running, answered |
-//! | `tally` | the count, the limits, the fuel cost and the record of an execution's calls |
-//! | `record` | the record of calls in an execution's result |
+//! | `tally` | the count, the limits, the fuel cost and the record of an execution's calls; their memory, within the guest's limit |
 
-mod account;
 mod calls;
 mod definition;
 mod message;
-mod record;
 mod reply;
 mod schema;
 mod tally;
@@ -30,11 +26,9 @@ use message::Message;
 use reply::{Reply, answered, not_understood, timeout};
 use tally::{Begun, NO_ROOM, Size, Tally};
 
-pub use account::{Account, Held};
 pub use calls::{Done, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRunner, Turn};
 pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_FOREIGN_PATTERN_BYTES, Toolset};
-pub use message::weight;
-pub use record::{ToolOutcome, ToolRecord};
+pub use message::{ToolOutcome, ToolRecord, weight};
 pub use reply::{Answer, Failure, ToolDefinitionError, ToolError, ToolErrorKind, hold_answer, json_text, within};
-pub use tally::{CALL_FUEL, message_fuel};
+pub use tally::{Account, CALL_FUEL, Held, message_fuel};
 pub use validator::{MAX_ENGINE_LEVELS, MAX_PROVIDER_LEVELS};

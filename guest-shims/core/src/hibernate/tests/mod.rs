@@ -9,8 +9,7 @@ use std::{
 
 use super::{
     Caps, Codec, ImageView, PAGE_BYTES, Page, Pages, ResumeError, Saved, SessionKey, Unpacked, WINDOW_LOG,
-    decode::{decode, reseal, seal, unseal},
-    encode::encode,
+    codec::{decode, encode, reseal, seal, unseal},
     header::HibernatedInfo,
 };
 use crate::Language;
