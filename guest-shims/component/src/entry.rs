@@ -46,7 +46,7 @@ fn world() -> World {
 
 #[cfg(feature = "tools")]
 fn tools() -> Option<Rc<dyn crate::ToolHost>> {
-    Some(Rc::new(crate::host_tools::HostTools))
+    Some(Rc::new(crate::world::HostTools))
 }
 
 #[cfg(not(feature = "tools"))]
@@ -56,7 +56,7 @@ fn tools() -> Option<Rc<dyn crate::ToolHost>> {
 
 #[cfg(feature = "clock")]
 fn clocks() -> Option<Rc<dyn crate::Clocks>> {
-    Some(Rc::new(crate::host_clocks::HostClocks))
+    Some(Rc::new(crate::world::HostClocks))
 }
 
 #[cfg(not(feature = "clock"))]

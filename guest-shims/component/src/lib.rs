@@ -20,12 +20,7 @@
 
 pub mod bindings;
 
-mod convert;
 pub mod entered;
-#[cfg(feature = "clock")]
-mod host_clocks;
-#[cfg(feature = "tools")]
-mod host_tools;
 mod library;
 mod machine;
 mod memory;
@@ -45,10 +40,6 @@ mod entry;
 mod intrinsics;
 
 pub use entered::HostState;
-#[cfg(feature = "clock")]
-pub use host_clocks::HostClocks;
-#[cfg(feature = "tools")]
-pub use host_tools::HostTools;
 pub use machine::{Guest, GuestMachine};
 pub use memory::GuestMemory;
 pub use platform::{ComponentPlatform, ExecutionCtx, InlineRunner, Never, Stopwatch, Toolbox};
@@ -59,4 +50,8 @@ pub use runtime::{
 pub use sandbox::{Sandbox, Task};
 pub use session::{Session, Sessions};
 pub use started::{Blob, Executed, Files, Started};
+#[cfg(feature = "clock")]
+pub use world::HostClocks;
+#[cfg(feature = "tools")]
+pub use world::HostTools;
 pub use world::{Called, Clocks, Guests, LibraryBytes, Reading, ToolHost, Unwound, World};

@@ -2,6 +2,13 @@
 
 use std::{fmt, rc::Rc, sync::Arc, time::Duration};
 
+#[cfg(feature = "clock")]
+use glovebox_core::contract::nanoseconds;
+
+#[cfg(feature = "clock")]
+use crate::bindings::clocks::wasi::clocks::{monotonic_clock, wall_clock};
+#[cfg(feature = "tools")]
+use crate::bindings::glovebox::sandbox::tools;
 use crate::bindings::types;
 
 /// The clocks of the host.
@@ -149,4 +156,48 @@ pub enum Unwound {
     CallDepth,
     /// The guest threw an exception that it does not catch.
     Thrown,
+}
+
+/// Bit of the time that a host sets to cancel. No clock reaches it in 292 years.
+///
+/// The component cannot be called while a guest runs, but it reads the clock twice per millisecond.
+#[cfg(feature = "clock")]
+const CANCELLED: u64 = 1 << 63;
+
+/// The clocks that the component imports.
+#[cfg(feature = "clock")]
+#[derive(Clone, Copy, Debug)]
+pub struct HostClocks;
+
+#[cfg(feature = "clock")]
+impl Clocks for HostClocks {
+    fn read(&self) -> Reading {
+        let now = monotonic_clock::now();
+        Reading { now: Duration::from_nanos(now & !CANCELLED), is_cancelled: now & CANCELLED != 0 }
+    }
+
+    fn realtime_ns(&self) -> u64 {
+        let now = wall_clock::now();
+        now.seconds.saturating_mul(1_000_000_000).saturating_add(u64::from(now.nanoseconds))
+    }
+
+    fn sleep(&self, duration: Duration) {
+        monotonic_clock::subscribe_duration(nanoseconds(duration)).block();
+    }
+}
+
+/// The exporter of `glovebox:sandbox/tools` to this component.
+#[cfg(feature = "tools")]
+#[derive(Clone, Copy, Debug)]
+pub struct HostTools;
+
+#[cfg(feature = "tools")]
+impl ToolHost for HostTools {
+    fn list(&self) -> Vec<types::Tool> {
+        tools::list_tools()
+    }
+
+    fn call(&self, name: &str, arguments: &str) -> Result<String, types::CallFailure> {
+        tools::call(name, arguments)
+    }
 }

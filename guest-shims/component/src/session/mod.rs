@@ -5,7 +5,6 @@
 //! * `resident`: the memory of a session's guest, in its runtime's memory or evicted, and its comparison with the image.
 //! * `zstandard`: compression of hibernated sessions.
 
-mod backend;
 mod resident;
 mod zstandard;
 
@@ -26,12 +25,9 @@ use glovebox_core::{
     session::{Checkpoint, CheckpointId, Pages, RandomNumbers, SessionCall, SessionInfo, SessionLedger, SessionState},
 };
 use glovebox_vfs::{RootId, Vfs};
-use resident::Image;
+use resident::{ComponentBackend, Image, change_files};
 
-use self::{
-    backend::{ComponentBackend, change_files},
-    zstandard::Zstandard,
-};
+use self::zstandard::Zstandard;
 use crate::{
     Blob, Executed, Files, GuestMemory, Runtime, Sandbox, Started, Task,
     bindings::{
