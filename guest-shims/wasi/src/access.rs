@@ -236,7 +236,7 @@ impl Wasi {
 pub(crate) fn follow(flags: u32) -> Result<Follow, Errno> {
     match flags {
         0 => Ok(Follow::No),
-        crate::rights::SYMLINK_FOLLOW => Ok(Follow::Yes),
+        crate::table::SYMLINK_FOLLOW => Ok(Follow::Yes),
         _ => Err(Errno::Inval),
     }
 }

@@ -20,9 +20,8 @@ use crate::{
     clock::SavedClock,
     device::Device,
     mounts::is_above_a_mount,
-    rights,
     streams::Stdin,
-    table::{Descriptor, FIRST_FREE, FdTarget, Table},
+    table::{self, Descriptor, FIRST_FREE, FdTarget, Table},
 };
 
 /// The first byte, which identifies the version of the layout.
@@ -317,27 +316,27 @@ impl Wasi {
         let Saved { target, flags, rights_base, rights_inheriting } = saved;
         let (target, max_base, max_inheriting) = match target {
             SavedTarget::Preopen { .. } => return Err(RestoreError::OtherPreopens),
-            SavedTarget::Stream(FdTarget::Stdin) => (FdTarget::Stdin, rights::INPUT, 0),
-            SavedTarget::Stream(target) => (target, rights::OUTPUT, 0),
+            SavedTarget::Stream(FdTarget::Stdin) => (FdTarget::Stdin, table::INPUT, 0),
+            SavedTarget::Stream(target) => (target, table::OUTPUT, 0),
             SavedTarget::File { number, position } => {
                 let (inode, root) = self.opened(number, FileKind::File)?;
-                if rights_base & rights::FD_WRITE != 0 && self.vfs.access(root) == Some(Access::ReadOnly) {
+                if rights_base & table::FD_WRITE != 0 && self.vfs.access(root) == Some(Access::ReadOnly) {
                     let mount = self.mounts.iter().find(|mount| mount.root == root);
                     return Err(RestoreError::ReadOnly(mount.map(|mount| mount.path.clone()).unwrap_or_default()));
                 }
-                (FdTarget::File { inode, position }, rights::ALL, rights::ALL)
+                (FdTarget::File { inode, position }, table::ALL, table::ALL)
             }
             SavedTarget::Directory { number } => {
                 let (inode, _) = self.opened(number, FileKind::Directory)?;
-                (FdTarget::Directory { inode }, rights::ALL & !rights::FD_WRITE, rights::ALL)
+                (FdTarget::Directory { inode }, table::ALL & !table::FD_WRITE, table::ALL)
             }
             SavedTarget::Virtual { path } => {
                 if path != "/" && !is_above_a_mount(&self.mounts, path) {
                     return Err(Damaged("a virtual directory is not above any mount").into());
                 }
-                (FdTarget::Virtual { path: path.to_owned() }, rights::ALL & !rights::FD_WRITE, rights::ALL)
+                (FdTarget::Virtual { path: path.to_owned() }, table::ALL & !table::FD_WRITE, table::ALL)
             }
-            SavedTarget::Device(device) => (FdTarget::Device(device), rights::DEVICE, 0),
+            SavedTarget::Device(device) => (FdTarget::Device(device), table::DEVICE, 0),
         };
         if rights_base & !max_base != 0 || rights_inheriting & !max_inheriting != 0 {
             return Err(Damaged("a descriptor has invalid rights").into());
@@ -370,7 +369,7 @@ impl<'a> Saved<'a> {
             SCRYPT => SavedTarget::Device(Device::Scrypt),
             _ => return Err(Damaged("a descriptor has an unknown target")),
         };
-        let flags = u16::try_from(from.number()?).ok().filter(|flags| flags & !rights::FDFLAGS == 0);
+        let flags = u16::try_from(from.number()?).ok().filter(|flags| flags & !table::FDFLAGS == 0);
         let flags = flags.ok_or(Damaged("a descriptor has unknown flags"))?;
         if matches!(target, SavedTarget::File { position, .. } if position > MAX_POSITION) {
             return Err(Damaged("a descriptor's position is out of range"));

@@ -6,11 +6,10 @@ use glovebox_vfs::{RootId, Vfs, VfsLimits};
 
 use crate::{
     Clock, Entropy, Host, Mount, Output, SecurityEvent, Stream, StringError, WasiConfig, WasiError, WasiLimits,
-    clock::{ClockId, ClockState},
+    clock::{ClockId, ClockState, Generator},
     config::Strings,
     device::ToolsDevice,
-    entropy::Generator,
-    events::EventLog,
+    host::EventLog,
     mounts::{check_mounts, directory},
     streams::{Capture, DisplaysDevice, Park, Stdin},
     table::{Descriptor, FdTarget, Table},

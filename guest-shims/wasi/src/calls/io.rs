@@ -8,13 +8,12 @@ use glovebox_vfs::InodeId;
 
 use crate::{
     Errno, Host, Stream, Wasi,
-    device::{Device, ToolsDevice},
+    device::{Derivation, Device, MAX_REQUEST_BYTES, ToolsDevice},
     host::{Call, CallFailure},
     memory::{CHUNK_BYTES, Region, check, read_array, read_iovecs, size, write_u32},
-    prices, rights,
-    scrypt::{Derivation, MAX_REQUEST_BYTES},
+    prices,
     streams::{Source, Stdin},
-    table::FdTarget,
+    table::{self, FdTarget},
 };
 
 pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32, iovs_len: u32, nread: u32) -> Call {
@@ -58,7 +57,7 @@ pub(super) fn fd_pread<H: Host>(
     nread: u32,
 ) -> Call {
     check(host, nread, 4)?;
-    let target = positional(wasi, fd, rights::FD_READ)?;
+    let target = positional(wasi, fd, table::FD_READ)?;
     let regions = read_iovecs(host, iovs, iovs_len)?;
     let count = match target {
         FdTarget::File { inode, .. } => read_file(wasi, host, inode, offset, &regions)?,
@@ -77,9 +76,9 @@ pub(super) fn fd_write<H: Host>(
 ) -> Call {
     check(host, nwritten, 4)?;
     let descriptor = wasi.table.get(fd)?;
-    let append = descriptor.flags & rights::APPEND != 0;
+    let append = descriptor.flags & table::APPEND != 0;
     let target = descriptor.target.clone();
-    descriptor.require(rights::FD_WRITE).map_err(|_| Errno::Badf)?;
+    descriptor.require(table::FD_WRITE).map_err(|_| Errno::Badf)?;
     let regions = read_iovecs(host, iovs, iovs_len)?;
     let count = match target {
         FdTarget::Stdout => write_stream(wasi, host, Stream::Stdout, &regions)?,
@@ -115,7 +114,7 @@ pub(super) fn fd_pwrite<H: Host>(
     nwritten: u32,
 ) -> Call {
     check(host, nwritten, 4)?;
-    let target = positional(wasi, fd, rights::FD_WRITE)?;
+    let target = positional(wasi, fd, table::FD_WRITE)?;
     let regions = read_iovecs(host, iovs, iovs_len)?;
     let count = match target {
         FdTarget::File { inode, .. } => write_file(wasi, host, inode, Some(offset), &regions)?.0,
@@ -131,7 +130,7 @@ fn readable(wasi: &Wasi, fd: u32) -> Result<FdTarget, Errno> {
     if matches!(descriptor.target, FdTarget::Directory { .. } | FdTarget::Virtual { .. }) {
         return Err(Errno::IsDir);
     }
-    descriptor.require(rights::FD_READ).map_err(|_| Errno::Badf)?;
+    descriptor.require(table::FD_READ).map_err(|_| Errno::Badf)?;
     Ok(descriptor.target.clone())
 }
 
@@ -146,7 +145,7 @@ fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<FdTarget, Errno> {
         | FdTarget::Device(Device::Tools | Device::Displays | Device::Space | Device::Scrypt) => {
             return Err(Errno::Spipe);
         }
-        FdTarget::Directory { .. } | FdTarget::Virtual { .. } if right == rights::FD_READ => return Err(Errno::IsDir),
+        FdTarget::Directory { .. } | FdTarget::Virtual { .. } if right == table::FD_READ => return Err(Errno::IsDir),
         FdTarget::Directory { .. } | FdTarget::Virtual { .. } => return Err(Errno::Badf),
     }
     descriptor.require(right).map_err(|_| Errno::Badf)?;

@@ -1,6 +1,6 @@
-//! Opening, creating, removing, renaming and linking.
+//! Paths: opening, creating, removing, renaming and linking. Attributes: size and times.
 
-use glovebox_vfs::{FileKind, OpenOptions, Vfs, VfsError};
+use glovebox_vfs::{FileKind, InodeId, OpenOptions, Vfs, VfsError};
 
 use super::descriptor::fdflags;
 use crate::{
@@ -8,9 +8,10 @@ use crate::{
     access::{GuestPath, Purpose, RealPath, follow},
     device::Device,
     host::Call,
-    memory::{check, guest_size, read_path, size, write_u32},
-    prices, rights,
-    table::{Descriptor, FdTarget},
+    memory::{self, FileStat, check, guest_size, read_path, size, write_u32},
+    mounts::virtual_inode,
+    prices,
+    table::{self, Descriptor, FdTarget},
 };
 
 /// Runs an operation that changes a directory entry.
@@ -27,14 +28,14 @@ fn change<H: Host, T>(
 
 pub(super) fn path_create_directory<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
     let place =
-        wasi.resolve_path(host, fd, rights::PATH_CREATE_DIRECTORY, Purpose::Use, path, path_len)?.real(Errno::Exist)?;
+        wasi.resolve_path(host, fd, table::PATH_CREATE_DIRECTORY, Purpose::Use, path, path_len)?.real(Errno::Exist)?;
     let place = wasi.where_made(place)?;
     change(wasi, host, &[&place], |vfs| vfs.create_dir(place.at, place.path.as_bytes()))?;
     Ok(())
 }
 
 pub(super) fn path_remove_directory<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
-    let place = wasi.resolve_path(host, fd, rights::PATH_REMOVE_DIRECTORY, Purpose::Use, path, path_len)?;
+    let place = wasi.resolve_path(host, fd, table::PATH_REMOVE_DIRECTORY, Purpose::Use, path, path_len)?;
     let otherwise =
         if matches!(place, GuestPath::Device(_) | GuestPath::Descriptor(_)) { Errno::NotDir } else { Errno::Busy };
     let place = place.real(otherwise)?;
@@ -42,7 +43,7 @@ pub(super) fn path_remove_directory<H: Host>(wasi: &mut Wasi, host: &mut H, fd: 
 }
 
 pub(super) fn path_unlink_file<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, path: u32, path_len: u32) -> Call {
-    let place = wasi.resolve_path(host, fd, rights::PATH_UNLINK_FILE, Purpose::Use, path, path_len)?;
+    let place = wasi.resolve_path(host, fd, table::PATH_UNLINK_FILE, Purpose::Use, path, path_len)?;
     let otherwise =
         if matches!(place, GuestPath::Device(_) | GuestPath::Descriptor(_)) { Errno::Busy } else { Errno::IsDir };
     let place = place.real(otherwise)?;
@@ -61,10 +62,10 @@ pub(super) fn path_rename<H: Host>(
     new_path_len: u32,
 ) -> Call {
     let from = wasi
-        .resolve_path(host, fd, rights::PATH_RENAME_SOURCE, Purpose::Use, old_path, old_path_len)?
+        .resolve_path(host, fd, table::PATH_RENAME_SOURCE, Purpose::Use, old_path, old_path_len)?
         .real(Errno::Busy)?;
     let to = wasi
-        .resolve_path(host, new_fd, rights::PATH_RENAME_TARGET, Purpose::Use, new_path, new_path_len)?
+        .resolve_path(host, new_fd, table::PATH_RENAME_TARGET, Purpose::Use, new_path, new_path_len)?
         .real(Errno::Busy)?;
     change(wasi, host, &[&from, &to], |vfs| vfs.rename(from.at, from.path.as_bytes(), to.at, to.path.as_bytes()))
 }
@@ -83,10 +84,10 @@ pub(super) fn path_link<H: Host>(
 ) -> Call {
     let follow = follow(old_flags)?;
     let from = wasi
-        .resolve_path(host, old_fd, rights::PATH_LINK_SOURCE, Purpose::Use, old_path, old_path_len)?
+        .resolve_path(host, old_fd, table::PATH_LINK_SOURCE, Purpose::Use, old_path, old_path_len)?
         .real(Errno::Perm)?;
     let to = wasi
-        .resolve_path(host, new_fd, rights::PATH_LINK_TARGET, Purpose::Use, new_path, new_path_len)?
+        .resolve_path(host, new_fd, table::PATH_LINK_TARGET, Purpose::Use, new_path, new_path_len)?
         .real(Errno::Exist)?;
     change(wasi, host, &[&from, &to], |vfs| vfs.link(from.at, from.path.as_bytes(), follow, to.at, to.path.as_bytes()))
 }
@@ -101,7 +102,7 @@ pub(super) fn path_symlink<H: Host>(
     path_len: u32,
 ) -> Call {
     let target = read_path(host, target, target_len)?;
-    let place = wasi.resolve_path(host, fd, rights::PATH_SYMLINK, Purpose::Use, path, path_len)?.real(Errno::Exist)?;
+    let place = wasi.resolve_path(host, fd, table::PATH_SYMLINK, Purpose::Use, path, path_len)?.real(Errno::Exist)?;
     // If the target is the reason for a refusal, the log shows the target.
     let shown = RealPath { path: target.clone(), below: place.below.clone(), ..place };
     change(wasi, host, &[&place, &shown], |vfs| vfs.symlink(target.as_bytes(), place.at, place.path.as_bytes()))
@@ -121,8 +122,7 @@ pub(super) fn path_readlink<H: Host>(
 ) -> Call {
     check(host, used, 4)?;
     check(host, buf, u64::from(buf_len))?;
-    let place =
-        wasi.resolve_path(host, fd, rights::PATH_READLINK, Purpose::Look, path, path_len)?.real(Errno::Inval)?;
+    let place = wasi.resolve_path(host, fd, table::PATH_READLINK, Purpose::Look, path, path_len)?.real(Errno::Inval)?;
     let target = wasi.with_vfs(host, |vfs| vfs.read_link(place.at, place.path.as_bytes()));
     let target = wasi.watch(&[&place], target)?;
     let bytes = target.as_bytes();
@@ -161,31 +161,31 @@ pub(super) fn path_open<H: Host>(
     opened: u32,
 ) -> Call {
     check(host, opened, 4)?;
-    if oflags & !(rights::CREAT | rights::DIRECTORY | rights::EXCL | rights::TRUNC) != 0 {
+    if oflags & !(table::CREAT | table::DIRECTORY | table::EXCL | table::TRUNC) != 0 {
         return Err(Errno::Inval.into());
     }
     let flags = fdflags(fdflags_)?;
     let options = OpenOptions {
         follow: follow(dirflags)?,
-        create: oflags & rights::CREAT != 0,
-        exclusive: oflags & rights::EXCL != 0,
-        truncate: oflags & rights::TRUNC != 0,
-        directory: oflags & rights::DIRECTORY != 0,
-        write: rights_base & rights::FD_WRITE != 0,
+        create: oflags & table::CREAT != 0,
+        exclusive: oflags & table::EXCL != 0,
+        truncate: oflags & table::TRUNC != 0,
+        directory: oflags & table::DIRECTORY != 0,
+        write: rights_base & table::FD_WRITE != 0,
     };
-    let mut needed = rights::PATH_OPEN;
+    let mut needed = table::PATH_OPEN;
     if options.create {
-        needed |= rights::PATH_CREATE_FILE;
+        needed |= table::PATH_CREATE_FILE;
     }
     if options.truncate {
-        needed |= rights::PATH_FILESTAT_SET_SIZE;
+        needed |= table::PATH_FILESTAT_SET_SIZE;
     }
     // Opening a directory for listing counts as a look-up.
     let looks = options.directory && !options.create && !options.truncate && !options.write;
     let purpose = if looks { Purpose::Look } else { Purpose::Use };
     let place = wasi.resolve_path(host, fd, needed, purpose, path, path_len)?;
     // Unknown rights are ignored, because some libraries request all 64 bits.
-    let (rights_base, rights_inheriting) = (rights_base & rights::ALL, rights_inheriting & rights::ALL);
+    let (rights_base, rights_inheriting) = (rights_base & table::ALL, rights_inheriting & table::ALL);
     let inherited = wasi.table.get(fd)?.rights_inheriting;
     if (rights_base | rights_inheriting) & !inherited != 0 {
         return Err(Errno::NotCapable.into());
@@ -251,7 +251,7 @@ fn open_again(wasi: &mut Wasi, fd: u32, request: &Request) -> Call<Descriptor> {
     if options.directory && !is_directory {
         return Err(Errno::NotDir.into());
     }
-    if options.write && original.rights_base & rights::FD_WRITE == 0 {
+    if options.write && original.rights_base & table::FD_WRITE == 0 {
         return Err(Errno::Acces.into());
     }
     if options.truncate && matches!(original.target, FdTarget::File { .. }) {
@@ -279,4 +279,130 @@ fn open_real<H: Host>(wasi: &mut Wasi, host: &mut H, place: &RealPath, request: 
         FileKind::Directory => FdTarget::Directory { inode: opened.inode },
         FileKind::File | FileKind::Symlink => FdTarget::File { inode: opened.inode, position: 0 },
     })
+}
+
+pub(super) fn fd_filestat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
+    let found = stat_descriptor(wasi, host, fd)?;
+    Ok(host.write(stat, &found.encode())?)
+}
+
+pub(super) fn path_filestat_get<H: Host>(
+    wasi: &mut Wasi,
+    host: &mut H,
+    fd: u32,
+    flags: u32,
+    path: u32,
+    path_len: u32,
+    stat: u32,
+) -> Call {
+    let follow = follow(flags)?;
+    let found = match wasi.resolve_path(host, fd, table::PATH_FILESTAT_GET, Purpose::Look, path, path_len)? {
+        GuestPath::Virtual { path } => virtual_stat(&path),
+        GuestPath::Device(device) => device_stat(device),
+        GuestPath::Descriptor(fd) => {
+            wasi.named_descriptor(fd)?;
+            stat_descriptor(wasi, host, fd)?
+        }
+        GuestPath::Real(place) => {
+            let looked_up = wasi.with_vfs(host, |vfs| vfs.lookup(place.at, place.path.as_bytes(), follow));
+            let inode = wasi.watch(&[&place], looked_up)?;
+            stat_inode(wasi, host, inode)?
+        }
+    };
+    Ok(host.write(stat, &found.encode())?)
+}
+
+fn stat_descriptor<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32) -> Call<FileStat> {
+    let descriptor = wasi.table.get(fd)?;
+    descriptor.require(table::FD_FILESTAT_GET)?;
+    Ok(match descriptor.target.clone() {
+        FdTarget::File { inode, .. } | FdTarget::Directory { inode } => stat_inode(wasi, host, inode)?,
+        FdTarget::Virtual { path } => virtual_stat(&path),
+        FdTarget::Device(device) => device_stat(device),
+        FdTarget::Stdin | FdTarget::Stdout | FdTarget::Stderr => {
+            FileStat { inode: u64::from(fd), links: 1, ..FileStat::default() }
+        }
+    })
+}
+
+fn stat_inode<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId) -> Call<FileStat> {
+    Ok(FileStat::of(&wasi.with_vfs(host, |vfs| vfs.stat(inode))?))
+}
+
+fn virtual_stat(path: &str) -> FileStat {
+    FileStat { inode: virtual_inode(path), file_type: memory::DIRECTORY, links: 1, ..FileStat::default() }
+}
+
+fn device_stat(device: Device) -> FileStat {
+    let inode = virtual_inode(device.path());
+    FileStat { inode, file_type: memory::CHARACTER_DEVICE, links: 1, ..FileStat::default() }
+}
+
+pub(super) fn fd_filestat_set_size<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, size: u64) -> Call {
+    let descriptor = wasi.table.get(fd)?;
+    let FdTarget::File { inode, .. } = descriptor.target else {
+        return Err(Errno::Inval.into());
+    };
+    // As POSIX requires for a descriptor that was not opened for writing.
+    descriptor.require(table::FD_FILESTAT_SET_SIZE).map_err(|_| Errno::Badf)?;
+    wasi.change_vfs(host, |vfs| vfs.set_len(inode, size))
+}
+
+pub(super) fn fd_filestat_set_times<H: Host>(
+    wasi: &mut Wasi,
+    host: &mut H,
+    fd: u32,
+    atim: u64,
+    mtim: u64,
+    fst_flags: u32,
+) -> Call {
+    let descriptor = wasi.table.get(fd)?;
+    let inode = match &descriptor.target {
+        FdTarget::File { inode, .. } | FdTarget::Directory { inode } => *inode,
+        FdTarget::Virtual { .. } | FdTarget::Device(_) => return Err(Errno::Rofs.into()),
+        FdTarget::Stdin | FdTarget::Stdout | FdTarget::Stderr => return Err(Errno::Badf.into()),
+    };
+    descriptor.require(table::FD_FILESTAT_SET_TIMES)?;
+    set_times(wasi, host, inode, atim, mtim, fst_flags)
+}
+
+#[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
+pub(super) fn path_filestat_set_times<H: Host>(
+    wasi: &mut Wasi,
+    host: &mut H,
+    fd: u32,
+    flags: u32,
+    path: u32,
+    path_len: u32,
+    atim: u64,
+    mtim: u64,
+    fst_flags: u32,
+) -> Call {
+    let follow = follow(flags)?;
+    let place =
+        wasi.resolve_path(host, fd, table::PATH_FILESTAT_SET_TIMES, Purpose::Use, path, path_len)?.real(Errno::Rofs)?;
+    let looked_up = wasi.with_vfs(host, |vfs| vfs.lookup(place.at, place.path.as_bytes(), follow));
+    let inode = wasi.watch(&[&place], looked_up)?;
+    set_times(wasi, host, inode, atim, mtim, fst_flags)
+}
+
+fn set_times<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, atim: u64, mtim: u64, fst_flags: u32) -> Call {
+    if fst_flags & !(table::ATIM | table::ATIM_NOW | table::MTIM | table::MTIM_NOW) != 0 {
+        return Err(Errno::Inval.into());
+    }
+    let now = wasi.realtime_ns(host);
+    let accessed = chosen_time(fst_flags, table::ATIM, table::ATIM_NOW, atim, now)?;
+    let modified = chosen_time(fst_flags, table::MTIM, table::MTIM_NOW, mtim, now)?;
+    wasi.change_vfs(host, |vfs| vfs.set_times(inode, accessed, modified))
+}
+
+/// Returns the given time, the current time, or `None` to leave a time unchanged. A request for two of them is an
+/// error.
+fn chosen_time(flags: u32, given: u32, at_once: u32, time: u64, now: u64) -> Result<Option<u64>, Errno> {
+    match (flags & given != 0, flags & at_once != 0) {
+        (true, true) => Err(Errno::Inval),
+        (true, false) => Ok(Some(time)),
+        (false, true) => Ok(Some(now)),
+        (false, false) => Ok(None),
+    }
 }

@@ -1,11 +1,14 @@
-//! Arguments, environment, clocks, randomness, the process, and the sockets that do not exist.
+//! Arguments, environment, clocks, randomness, waiting, the process, and the sockets that do not exist.
 
 use crate::{
     Errno, Host, Stop, Wasi,
     clock::ClockId,
+    device::Device,
     host::Call,
-    memory::{Region, check, size, write_u64},
+    memory::{Region, check, check_array, event, field, offset, read_array, size, write_u32, write_u64},
     prices,
+    streams::Source,
+    table::{self, FdTarget},
 };
 
 pub(super) fn args_get<H: Host>(wasi: &mut Wasi, host: &mut H, argv: u32, argv_buf: u32) -> Call {
@@ -97,4 +100,141 @@ pub(super) fn sock_send<H: Host>(
 
 pub(super) fn sock_shutdown<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32, _how: u32) -> Call {
     no_socket(wasi, fd)
+}
+
+/// Maximum number of subscriptions in one call, to bound the host's memory. C libraries need at most one per descriptor
+/// and one for a timeout.
+const MAX_SUBSCRIPTIONS: u32 = 1024;
+
+const SUBSCRIPTION_BYTES: u32 = 48;
+const EVENT_BYTES: u32 = 32;
+
+const CLOCK: u8 = 0;
+const FD_READ: u8 = 1;
+const FD_WRITE: u8 = 2;
+
+/// `subclockflags`: the timeout is absolute.
+const ABSTIME: u16 = 1;
+/// `eventrwflags`: end of file.
+const HANGUP: u16 = 1;
+
+enum Readiness {
+    /// The subscription is ready.
+    Ready { errno: Errno, available_bytes: u64, flags: u16 },
+    /// The subscription will be ready after this time.
+    After { wait_ns: u64 },
+}
+
+struct Subscription {
+    userdata: u64,
+    event_type: u8,
+    readiness: Readiness,
+}
+
+pub(super) fn poll_oneoff<H: Host>(
+    wasi: &mut Wasi,
+    host: &mut H,
+    subscriptions: u32,
+    events: u32,
+    count: u32,
+    ready: u32,
+) -> Call {
+    if count == 0 || count > MAX_SUBSCRIPTIONS {
+        return Err(Errno::Inval.into());
+    }
+    check_array(host, subscriptions, count, u64::from(SUBSCRIPTION_BYTES))?;
+    check_array(host, events, count, u64::from(EVENT_BYTES))?;
+    check(host, ready, 4)?;
+    host.charge(prices::ELEMENT.saturating_mul(u64::from(count)))?;
+    // All subscriptions are read before the first event is written, because the two arrays may overlap.
+    let mut all = Vec::new();
+    for index in 0..count {
+        let at = offset(subscriptions, index.saturating_mul(SUBSCRIPTION_BYTES))?;
+        let bytes: [u8; 48] = read_array(host, at)?;
+        all.push(decode(wasi, host, &bytes)?);
+    }
+    let waited = wait(wasi, host, &all)?;
+    let mut at = events;
+    let mut happened = 0_u32;
+    for subscription in &all {
+        let (errno, available_bytes, flags) = match subscription.readiness {
+            Readiness::Ready { errno, available_bytes, flags } => (errno, available_bytes, flags),
+            Readiness::After { wait_ns } if wait_ns <= waited => (Errno::Success, 0, 0),
+            Readiness::After { .. } => continue,
+        };
+        let event = event(subscription.userdata, errno.code(), subscription.event_type, available_bytes, flags);
+        host.write(at, &event)?;
+        at = at.saturating_add(EVENT_BYTES);
+        happened = happened.saturating_add(1);
+    }
+    write_u32(host, ready, happened)
+}
+
+/// Waits for the first event and returns the waiting time.
+fn wait<H: Host>(wasi: &mut Wasi, host: &mut H, all: &[Subscription]) -> Call<u64> {
+    let mut shortest = u64::MAX;
+    for subscription in all {
+        match subscription.readiness {
+            Readiness::Ready { .. } => return Ok(0),
+            Readiness::After { wait_ns } => shortest = shortest.min(wait_ns),
+        }
+    }
+    if shortest > 0 {
+        host.charge(prices::SLEEP)?;
+        wasi.clock.sleep(host, shortest)?;
+    }
+    Ok(shortest)
+}
+
+fn decode<H: Host>(wasi: &mut Wasi, host: &mut H, bytes: &[u8; 48]) -> Call<Subscription> {
+    let userdata = u64::from_le_bytes(field(bytes, 0));
+    let [event_type] = field(bytes, 8);
+    let readiness = match event_type {
+        CLOCK => match clock_wait(wasi, host, bytes) {
+            Ok(wait_ns) => Readiness::After { wait_ns },
+            Err(errno) => Readiness::Ready { errno, available_bytes: 0, flags: 0 },
+        },
+        FD_READ | FD_WRITE => {
+            let fd = u32::from_le_bytes(field(bytes, 16));
+            match available(wasi, fd, event_type) {
+                Ok((available_bytes, flags)) => Readiness::Ready { errno: Errno::Success, available_bytes, flags },
+                Err(errno) => Readiness::Ready { errno, available_bytes: 0, flags: 0 },
+            }
+        }
+        _ => return Err(Errno::Inval.into()),
+    };
+    Ok(Subscription { userdata, event_type, readiness })
+}
+
+/// Returns the time until a clock subscription is due.
+fn clock_wait<H: Host>(wasi: &Wasi, host: &mut H, bytes: &[u8; 48]) -> Result<u64, Errno> {
+    let id = ClockId::try_from(u32::from_le_bytes(field(bytes, 16)))?;
+    let timeout = u64::from_le_bytes(field(bytes, 24));
+    match u16::from_le_bytes(field(bytes, 40)) {
+        0 => Ok(timeout),
+        ABSTIME => Ok(timeout.saturating_sub(wasi.clock.now(host, id))),
+        _ => Err(Errno::Inval),
+    }
+}
+
+/// Returns the bytes that a descriptor could deliver or accept now, and flags. All descriptors are always ready,
+/// because no call blocks on them.
+fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> {
+    let at_end = |rest: u64| (rest, if rest == 0 { HANGUP } else { 0 });
+    let descriptor = wasi.table.get(fd)?;
+    let right = if event_type == FD_READ { table::FD_READ } else { table::FD_WRITE };
+    descriptor.require(right).map_err(|_| Errno::Badf)?;
+    descriptor.require(table::POLL_FD_READWRITE)?;
+    Ok(match (&descriptor.target, event_type) {
+        (FdTarget::Stdin, FD_READ) => at_end(wasi.stdin.rest_bytes()),
+        (FdTarget::File { inode, position }, FD_READ) => {
+            let stat = wasi.vfs.stat(*inode).map_err(|_| Errno::Badf)?;
+            (stat.size_bytes.saturating_sub(*position), 0)
+        }
+        // A read returns at once only while part of a reply is left. Otherwise it waits for a reply, with a timeout set
+        // by a message, so a wait here would be redundant.
+        (FdTarget::Device(Device::Null | Device::Displays | Device::Space | Device::Scrypt), FD_READ) => (0, 0),
+        (FdTarget::Device(Device::Tools), FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
+        _ => (1, 0),
+    })
 }
