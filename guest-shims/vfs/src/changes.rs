@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    directory::Entry,
+    entries::Entry,
     inode::{FileKind, InodeId, Name, RootId, join},
     limits::{TOMBSTONE_BYTES, length},
     mount::SourceStat,

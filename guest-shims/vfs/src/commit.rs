@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     changes::{Difference, Differences, Journal, Node},
-    error::VfsError,
     inode::{Body, Content, FileKind, InodeId, Name, RootId, SourcePath},
+    limits::VfsError,
     mount::SourceStat,
     vfs::{Vfs, root_mut},
 };

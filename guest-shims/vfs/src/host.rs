@@ -1,10 +1,9 @@
 //! Access to files by path in a root, for the embedder.
 
 use crate::{
-    directory::{DirEntry, FIRST_PLACE},
-    error::{FileError, VfsError},
+    entries::{DirEntry, FIRST_PLACE},
     inode::{Body, FileKind, InodeId, RootId, Stat},
-    limits::data_charge,
+    limits::{FileError, VfsError, data_charge},
     resolve::{End, Follow},
     vfs::Vfs,
 };

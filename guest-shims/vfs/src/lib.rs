@@ -45,11 +45,8 @@
 
 mod changes;
 mod commit;
-mod content;
-mod directory;
 pub mod encoding;
 mod entries;
-mod error;
 mod escaped;
 mod files;
 mod host;
@@ -60,16 +57,14 @@ mod mount;
 mod names;
 mod resolve;
 mod saved;
-mod table;
 mod vfs;
 
 pub use changes::Changes;
 pub use commit::CommitStep;
-pub use directory::DirEntry;
-pub use error::{FileError, VfsError};
+pub use entries::DirEntry;
 pub use escaped::{Escaped, Untrusted, escaped, escaped_text, is_control, is_hidden};
 pub use inode::{FileKind, InodeId, RootId, Stat};
-pub use limits::VfsLimits;
+pub use limits::{FileError, VfsError, VfsLimits};
 pub use mount::{FileIdentity, MountSource, SourceEntry, SourceError, SourceStat};
 pub use names::{OpenOptions, Opened};
 pub use resolve::Follow;

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use crate::{
-    directory::{DirEntry, Entries, FIRST_PLACE},
-    error::VfsError,
+    entries::{DirEntry, Entries, FIRST_PLACE},
     inode::{Body, Content, FileKind, Inode, InodeId, Link, Listed, Name, RootId, SourcePath, join},
-    limits::{INODE_BYTES, entry_charge, length},
+    limits::{INODE_BYTES, VfsError, entry_charge, length},
     mount::{MountSource, SourceEntry, SourceStat},
     vfs::Vfs,
 };

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     entries::Position,
-    error::VfsError,
     inode::{Body, FileKind, InodeId, Name},
-    limits::{MAX_LINKS, entry_charge},
+    limits::{MAX_LINKS, VfsError, entry_charge},
     resolve::{End, Follow, ResolvedPath},
     vfs::Vfs,
 };

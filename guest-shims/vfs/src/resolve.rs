@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use crate::{
-    error::VfsError,
     inode::{Body, FileKind, InodeId, Name},
+    limits::VfsError,
     vfs::Vfs,
 };
 

@@ -4,11 +4,9 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::{
     changes::Journal,
-    error::VfsError,
-    inode::{Body, FileKind, Inode, InodeId, Listed, RootId, SourcePath, Times},
-    limits::{Usage, VfsLimits, workspace_charge},
+    inode::{Body, FileKind, Inode, InodeId, Listed, RootId, SourcePath, Table, Times},
+    limits::{Usage, VfsError, VfsLimits, workspace_charge},
     mount::{MountCache, MountSource, SourceError},
-    table::Table,
 };
 
 /// The permission of guests (and the embedder) to change a root.

@@ -8,13 +8,12 @@ use super::{
 };
 use crate::{
     changes::{ChangedNames, Journal, Was, charge},
-    content::Chunks,
-    directory::{Entries, FIRST_PLACE},
     encoding::{Damaged, Decoder},
-    inode::{Body, Content, FileKind, Inode, InodeId, Link, Listed, Name, RootId, SourcePath, Times},
+    entries::{Entries, FIRST_PLACE},
+    files::Chunks,
+    inode::{Body, Content, FileKind, Inode, InodeId, Link, Listed, Name, RootId, SourcePath, Table, Times},
     limits::{INODE_BYTES, MAX_FILE_BYTES, Usage, data_charge, entry_charge, length, workspace_charge},
     mount::{FileIdentity, SourceStat},
-    table::Table,
     vfs::{Access, Root, Vfs, VfsState},
 };
 

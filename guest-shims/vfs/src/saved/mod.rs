@@ -22,8 +22,8 @@ use thiserror::Error;
 
 use crate::{
     changes::Journal,
-    directory::{Entries, Entry, FIRST_PLACE},
     encoding::{Damaged, Encoder},
+    entries::{Entries, Entry, FIRST_PLACE},
     inode::{Body, Content, FileKind, Inode, InodeId},
     mount::SourceStat,
     vfs::{Root, Vfs},
