@@ -1,16 +1,20 @@
-//! The JSON form of an execution, as in the answers of `glovebox serve`.
+//! The JSON form of an execution, as in the answers of `glovebox serve`, and conversions of the contract's results to types of
+//! `glovebox-core`.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::{
-    GuestValue, Metadata, Outcome, Output, RaisedOutcome, guidance::Guidance, is_text, milliseconds, session::Rollback,
-    tools::ToolRecord,
+    GuestValue, Language, Metadata, Metering, Outcome, Output, RaisedOutcome, Resource, TrapKind,
+    guidance::{Advice, AdviceKind, Correction, FuelAnalysis, FuelStatus, Guidance},
+    is_text, milliseconds,
+    session::{CheckpointId, Rollback},
+    tools::{ToolErrorKind, ToolOutcome, ToolRecord},
 };
-use glovebox_guest::{Display, Execution, FileKind, Files, Form, OutputStream, Started, Step};
+use glovebox_guest::{self as wit, Display, Execution, FileKind, Files, Form, OutputStream, Started, Step};
 use serde::{Serialize, Serializer};
 
-use crate::{convert, http::Problem};
+use crate::http::Problem;
 
 /// Maximum bytes of returned files in an answer.
 const MAX_RETURNED_BYTES: u64 = 32 << 20;
@@ -95,15 +99,15 @@ pub(crate) fn finish(started: &Started) -> Result<Execution, Problem> {
 
 impl ExecutionAnswer {
     pub(crate) fn new(started: &Started, execution: Execution, returned: Returned) -> Self {
-        let outcome = convert::outcome(execution.outcome);
+        let outcome = outcome(execution.outcome);
         let stdout = whole(execution.stdout, |from, len| started.read_output(OutputStream::Stdout, from, len));
         let stderr = whole(execution.stderr, |from, len| started.read_output(OutputStream::Stderr, from, len));
         Self {
             success: outcome.is_success(),
             exit_code: outcome.exit_code(),
             outcome,
-            interrupted: execution.interrupted.map(convert::raised),
-            value: execution.value.map(convert::value),
+            interrupted: execution.interrupted.map(raised),
+            value: execution.value.map(value),
             stdout: stdout.text(),
             stderr: stderr.text(),
             stdout_truncated: stdout.is_truncated(),
@@ -116,12 +120,12 @@ impl ExecutionAnswer {
             files_created: execution.files_created,
             files_modified: execution.files_modified,
             files_deleted: execution.files_deleted,
-            tool_calls: execution.tool_calls.into_iter().map(convert::tool_record).collect(),
+            tool_calls: execution.tool_calls.into_iter().map(tool_record).collect(),
             workspace_path: None,
             session_id: None,
-            rolled_back_to: execution.rolled_back_to.map(convert::rollback),
-            guidance: convert::guidance(execution.guidance),
-            metadata: convert::metadata(execution.metadata, &stdout, &stderr),
+            rolled_back_to: execution.rolled_back_to.map(rollback),
+            guidance: guidance(execution.guidance),
+            metadata: metadata(execution.metadata, &stdout, &stderr),
             returned,
         }
     }
@@ -167,6 +171,101 @@ impl Serialize for Data {
             };
             (media_type, text)
         }))
+    }
+}
+
+/// Defines functions between enumerations with the same cases.
+macro_rules! same_cases {
+    ($($(#[$meta:meta])* $name:ident: $from:ty => $to:ty { $($case:ident),* $(,)? })*) => {
+        $($(#[$meta])* fn $name(value: $from) -> $to {
+            match value {
+                $(<$from>::$case => <$to>::$case),*
+            }
+        })*
+    };
+}
+
+same_cases! {
+    resource: wit::ResourceKind => Resource { Fuel, Time, Memory }
+    trap: wit::TrapKind => TrapKind { StackOverflow, Unreachable, OutOfBounds, BadCall, Arithmetic, BadReport, Other }
+    tool_error: wit::ToolError => ToolErrorKind { Failed, Limit, Timeout, Unknown, InvalidArguments }
+    fuel_status: wit::FuelStatus => FuelStatus { Efficient, Moderate, Warning, Critical, Exhausted }
+    advice_kind: wit::AdviceKind => AdviceKind {
+        Fuel, Time, Memory, CallDepth, Output, Module, Syntax, TypescriptSyntax, Path, Network, Subprocess, Threads, Input,
+        Environment,
+    }
+}
+
+pub(crate) fn language(language: wit::Language) -> Language {
+    match language {
+        wit::Language::Python => Language::Python,
+        wit::Language::Javascript => Language::JavaScript,
+    }
+}
+
+pub(crate) fn outcome(outcome: wit::Outcome) -> Outcome {
+    match outcome {
+        wit::Outcome::Completed => Outcome::Completed,
+        wit::Outcome::Exited(code) => Outcome::Exited { code },
+        wit::Outcome::Raised(it) => Outcome::Raised(raised(it)),
+        wit::Outcome::Exhausted(wit::Exhausted { resource: what, limit, used }) => {
+            Outcome::Exhausted { resource: resource(what), limit, used }
+        }
+        wit::Outcome::Cancelled => Outcome::Cancelled,
+        wit::Outcome::Trapped(kind) => Outcome::Trapped { trap: trap(kind) },
+    }
+}
+
+pub(crate) fn raised(raised: wit::Raised) -> RaisedOutcome {
+    let wit::Raised { type_name, message, traceback, line } = raised;
+    RaisedOutcome { type_name, message, traceback, line }
+}
+
+pub(crate) fn value(wit::GuestValue { repr, json }: wit::GuestValue) -> GuestValue {
+    GuestValue { repr, json }
+}
+
+pub(crate) fn rollback(wit::Rollback { checkpoint, executions_lost }: wit::Rollback) -> Rollback {
+    Rollback { checkpoint: CheckpointId(checkpoint), executions_lost }
+}
+
+pub(crate) fn tool_record(record: wit::ToolRecord) -> ToolRecord {
+    let wit::ToolRecord { name, arguments, outcome, started_ns, duration_ns } = record;
+    let outcome = match outcome {
+        wit::ToolOutcome::Returned(result) => ToolOutcome::Returned(result),
+        wit::ToolOutcome::Failed(wit::ToolFailure { kind, message }) => {
+            ToolOutcome::Failed { kind: tool_error(kind), message }
+        }
+        wit::ToolOutcome::Unfinished => ToolOutcome::Unfinished,
+    };
+    let (started, duration) = (Duration::from_nanos(started_ns), Duration::from_nanos(duration_ns));
+    ToolRecord { name, arguments, outcome, started, duration }
+}
+
+pub(crate) fn guidance(wit::Guidance { fuel, advice }: wit::Guidance) -> Guidance {
+    let wit::FuelAnalysis { used, limit, utilization_percent, status, suggested_limit, likely_causes } = fuel;
+    let status = fuel_status(status);
+    let fuel = FuelAnalysis { used, limit, utilization_percent, status, suggested_limit, likely_causes };
+    let advice = advice.into_iter().map(|wit::Advice { kind, summary, steps, correction }| {
+        let correction = correction.map(|wit::Correction { line, text }| Correction { line, text });
+        Advice { kind: advice_kind(kind), summary, steps, correction }
+    });
+    Guidance { fuel, advice: advice.collect() }
+}
+
+/// Converts the metadata. In the contract, the totals are stored with the streams.
+pub(crate) fn metadata(metadata: wit::Metadata, stdout: &Output, stderr: &Output) -> Metadata {
+    let wit::Metadata { runtime, runtime_name, version, prepared, image_sha256 } = metadata;
+    Metadata {
+        runtime: language(runtime),
+        runtime_name,
+        version,
+        prepared,
+        image_sha256,
+        // Providers always count fuel.
+        metering: Metering::Fuel,
+        stdout_total_bytes: stdout.total_bytes,
+        stderr_total_bytes: stderr.total_bytes,
     }
 }
 

@@ -15,7 +15,6 @@
 
 mod answer;
 pub mod bindings;
-mod convert;
 pub mod entry;
 mod http;
 mod policy;
