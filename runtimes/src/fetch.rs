@@ -12,9 +12,9 @@ use glovebox_vfs::escaped;
 
 use crate::{
     CacheError, FetchFailure, PackageEntry, PackageError, RuntimeEntry, RuntimeError, Source, Unavailable,
-    bundle::Bundle,
     command::{CommandError, Download},
     entries::Pinned,
+    package_list::Bundle,
     trusted::{TEMP_PREFIX, TrustedDir},
     wheel_files::{self, WheelError, read_wheel},
 };

@@ -26,10 +26,8 @@
 //! that is recorded outside the cache. Unix only: the trust rules depend on owners and modes.
 
 mod artefact;
-mod bundle;
 mod cache;
 mod command;
-mod digest;
 mod entries;
 mod error;
 mod eviction;
@@ -37,7 +35,6 @@ mod fetch;
 pub mod guard;
 mod library;
 mod manifest;
-mod npm;
 mod own_images;
 mod own_packages;
 mod package_list;
@@ -49,9 +46,8 @@ mod tool;
 pub mod trusted;
 mod wheel_files;
 
-pub use artefact::{Artefact, ArtefactKey, ImageRecord, KeyParts, Listed, NewArtefact};
+pub use artefact::{Artefact, ArtefactKey, Digest, DigestError, ImageRecord, KeyParts, Listed, NewArtefact};
 pub use cache::{CacheDir, CacheError, CacheKind, CacheLock};
-pub use digest::{Digest, DigestError};
 pub use entries::{
     Callback, DriverKind, ExportList, FunctionId, ImageEntry, ImageOf, Language, LibraryEntry, Recipe, RuntimeEntry,
     SetupStep, Source, ToolEntry, ToolSource, UnpackedEntry,

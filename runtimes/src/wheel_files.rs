@@ -10,7 +10,7 @@ use std::{
 use glovebox_vfs::{escaped, escaped_text};
 use zip::{ZipArchive, result::ZipError};
 
-use crate::{CacheError, Digest, PackageEntry, Progress, digest::Hashing, entries::Pinned, trusted::TrustedDir};
+use crate::{CacheError, Digest, PackageEntry, Progress, artefact::Hashing, entries::Pinned, trusted::TrustedDir};
 
 /// Maximum number of files in a wheel. The largest bundled one has 195.
 pub const MAX_WHEEL_FILES: usize = 4_096;
