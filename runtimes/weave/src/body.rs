@@ -20,9 +20,9 @@ use wasmparser::{FunctionBody, Operator};
 use crate::{
     WeaveError,
     charges::{Charges, Look, OperatorCharge, charges},
+    guest::Module,
     lengths,
     metered::ENTRY,
-    module::Module,
     plan::Shift,
     reach,
 };

@@ -13,8 +13,8 @@ use wasmparser::Operator;
 
 use crate::{
     WeaveError,
-    image::slots,
-    module::{Module, count, index},
+    guest::{Module, count, index},
+    plan::slots,
 };
 
 /// Bytes for the return address, frame pointer, saved registers, and the compiler's own data in a frame.
@@ -201,7 +201,7 @@ fn set<T>(items: &mut [T], at: usize, value: T) {
 #[cfg(test)]
 mod tests {
     use super::{components, depths};
-    use crate::module::Module;
+    use crate::guest::Module;
 
     #[test]
     fn components_come_in_the_order_in_which_they_can_be_called() {

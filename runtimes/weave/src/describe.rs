@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use glovebox_runtimes::rewrite::GlobalKind;
 use serde::Serialize;
 
-use crate::{WeaveError, guest::Read, module::count};
+use crate::{
+    WeaveError,
+    guest::{Read, count},
+};
 
 /// The guests and weaving options, as the shim receives them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

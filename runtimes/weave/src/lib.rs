@@ -45,21 +45,17 @@
 //! Modules are untrusted: [`WeaveError`] names a module that is damaged or uses a feature that weaving does not
 //! support.
 
-mod assembly;
 mod body;
 mod charges;
 mod depth;
 mod describe;
 mod glue;
 mod guest;
-mod image;
 mod lengths;
 mod machine;
 mod metered;
-mod module;
 mod plan;
 mod reach;
-mod served;
 mod values;
 mod weave;
 mod woven;
@@ -69,5 +65,4 @@ pub use describe::{
 };
 pub use guest::Guest;
 pub use metered::metered;
-pub use served::served;
-pub use weave::{WeaveError, WeaveOptions, Woven, weave};
+pub use weave::{WeaveError, WeaveOptions, Woven, served, weave};

@@ -11,7 +11,7 @@ use wasm_encoder::{BlockType, Catch, Function, InstructionSink, MemArg, ValType}
 use wasmparser::FuncType;
 
 use crate::{
-    module::{count, index},
+    guest::{count, index},
     plan::{Placed, Plan, Reason},
 };
 

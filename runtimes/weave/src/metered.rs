@@ -7,10 +7,9 @@ use wasmparser::{Operator, TypeRef};
 
 use crate::{
     WeaveError,
-    assembly::Assembly,
     body::{self, Frame, Fuel, Work},
-    glue,
-    module::{Module, count, index},
+    glue::{self, Assembly},
+    guest::{Module, count, index},
     plan::Shift,
 };
 

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use wasmparser::Operator;
 
-use crate::module::index;
+use crate::guest::index;
 
 /// Kind of block that a label belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,7 +166,7 @@ pub(crate) fn catches_all(catch: &wasmparser::Catch) -> bool {
 #[cfg(test)]
 mod tests {
     use super::Landings;
-    use crate::module::Module;
+    use crate::guest::Module;
 
     fn landings(body: &str) -> Landings {
         let bytes = wat::parse_str(format!("(module (tag $t) (func {body}))")).unwrap();

@@ -5,12 +5,10 @@ use wasmparser::{ExternalKind, TypeRef};
 
 use crate::{
     Description, WeaveError, WeaveOptions,
-    assembly::Assembly,
     body::{self, Depth, Frame, Fuel, VirtualMemory, Work},
-    glue,
-    guest::{Read, is_host_call},
+    glue::{self, Assembly},
+    guest::{Module, Read, count, index, is_host_call},
     machine,
-    module::{Module, count, index},
     plan::{GeneratedFunctions, Placed, Plan, Reason, Shift},
 };
 

@@ -1,7 +1,7 @@
 //! Charges of small functions.
 
 use super::{Charges, Look, OperatorCharge, charges};
-use crate::{lengths, module::Module};
+use crate::{guest::Module, lengths};
 
 fn plan(body: &str) -> Charges {
     let text = format!("(module (memory 1) (func $f (param i32) {body}))");

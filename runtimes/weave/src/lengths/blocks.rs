@@ -3,7 +3,7 @@
 use wasmparser::{BlockType, Catch, TryTable, ValType};
 
 use crate::{
-    module::{Module, index},
+    guest::{Module, index},
     reach,
     values::{Block, Origin, Value, Values, Variable},
 };

@@ -13,8 +13,9 @@ use blocks::{Kind, Reader};
 use wasmparser::{BlockType, FuncType, ModuleArity, Operator};
 
 use crate::{
-    WeaveError, metered,
-    module::{Module, index},
+    WeaveError,
+    guest::{Module, index},
+    metered,
     values::{Origin, Value, Values},
 };
 
@@ -271,7 +272,7 @@ mod tests {
     use wasmparser::Operator;
 
     use super::constants;
-    use crate::module::Module;
+    use crate::guest::Module;
 
     /// Returns the constant length of the last `memory.fill` in a function with this body, parameter 0, and locals 1 to 3.
     fn length(body: &str) -> Result<Option<i32>, String> {
