@@ -36,9 +36,7 @@ pub mod bindings;
 mod error;
 mod execution;
 mod files;
-mod names;
 mod policy;
-mod request;
 mod sandbox;
 mod session;
 mod started;
@@ -54,8 +52,7 @@ pub use bindings::glovebox::sandbox::{
     },
 };
 pub use error::Error;
-pub use files::Blob;
-pub use files::Files;
+pub use files::{Blob, Files};
 pub use sandbox::{Sandbox, default_policy, info};
 pub use session::Session;
 pub use started::Started;

@@ -4,7 +4,7 @@ use std::{io::BufRead, time::Duration};
 
 use crate::{
     CallFailure, Error, Execution, Files, OutputStream, Step, Tool, ToolAnswer, ToolError, ToolRequest,
-    bindings::glovebox::sandbox::sandbox as raw, files::Pieces, request::milliseconds,
+    bindings::glovebox::sandbox::sandbox as raw, files::Pieces, policy::milliseconds,
 };
 
 /// An execution that the component steps through.

@@ -16,10 +16,7 @@
 
 mod error;
 mod execution;
-mod input;
-mod job;
 mod port;
 mod sandbox;
 mod session;
 mod threads;
-mod tool;

@@ -8,11 +8,10 @@ use napi_derive::napi;
 
 use crate::{
     error::EngineFailure,
-    input::{Input, NativeInput, NativeToken},
-    job::{Callback, Progress, start, start_long},
-    port::NativePort,
+    execution::{Input, NativeInput, NativeToken},
+    port::{Answer, Calls, NativePort, NativeTool},
     session::{NativeSession, options},
-    tool::{Answer, Calls, NativeTool},
+    threads::{Callback, Progress, start, start_long},
 };
 
 /// The options of a sandbox.

@@ -8,10 +8,9 @@ use napi_derive::napi;
 
 use crate::{
     error::EngineFailure,
-    execution::NativeEntry,
-    input::{Input, NativeInput, NativeToken},
-    job::{Callback, start},
+    execution::{Input, NativeEntry, NativeInput, NativeToken},
     port::NativePort,
+    threads::{Callback, start},
 };
 
 /// A value as the interpreter prints it, and as JSON text if it has a JSON form.

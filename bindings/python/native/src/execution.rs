@@ -1,9 +1,22 @@
-//! The result of an execution, for Python.
+//! The input of an execution from Python: the request, tools that Python answers, and the cancellation token. Its result, for
+//! Python.
 
-use glovebox::{Display, Execution, FileEntry, FileKind};
-use pyo3::{prelude::*, types::PyBytes};
+use std::time::Duration;
 
-use crate::error::IntoException;
+use glovebox::{
+    CancelToken, Display, ExecuteError, Execution, FileEntry, FileKind, JsonText, Request, SourceKind, Tool, ToolError,
+    with_causes,
+};
+use pyo3::{
+    prelude::*,
+    pybacked::{PyBackedBytes, PyBackedStr},
+    types::PyBytes,
+};
+
+use crate::{
+    error::{IntoException, not_committed},
+    interrupt::{Event, attended, interruptible},
+};
 
 /// A file's path, kind, size in bytes, and modification time in nanoseconds since 1970.
 pub(crate) type Entry = (String, &'static str, u64, u64);
@@ -97,5 +110,137 @@ impl PyExecution {
     fn read_file<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.execution.files().read(path)).map_err(IntoException::exception)?;
         Ok(PyBytes::new(py, &bytes))
+    }
+}
+
+/// The input of one execution: source, name, kind of source, standard input, context as JSON text, milliseconds until
+/// the execution is cancelled, output listener, token.
+#[derive(FromPyObject)]
+pub(crate) struct Input(
+    PyBackedStr,
+    Option<PyBackedStr>,
+    Option<PyBackedStr>,
+    Option<PyBackedBytes>,
+    Option<PyBackedStr>,
+    Option<u64>,
+    Option<Py<PyAny>>,
+    Option<Py<PyCancelToken>>,
+);
+
+impl Input {
+    pub(crate) fn request<'a>(&'a self, token: &'a CancelToken) -> PyResult<Request<'a>> {
+        let Self(source, name, kind, stdin, context, timeout_ms, _, _) = self;
+        let mut request = Request::new(source).cancel(token);
+        if let Some(name) = name {
+            request = request.name(name);
+        }
+        if let Some(kind) = kind {
+            request = request.kind(match &**kind {
+                "script" => SourceKind::Script,
+                "module" => SourceKind::Module,
+                _ => SourceKind::Detect,
+            });
+        }
+        if let Some(stdin) = stdin {
+            request = request.stdin(stdin);
+        }
+        if let Some(context) = context {
+            request = request.context_text(JsonText::new(&**context).map_err(IntoException::exception)?);
+        }
+        if let Some(timeout_ms) = timeout_ms {
+            request = request.cancel_after(Duration::from_millis(*timeout_ms));
+        }
+        Ok(request)
+    }
+
+    /// Executes the request on this thread, or on a thread of its own if a listener receives the output.
+    pub(crate) fn execute(
+        &self,
+        py: Python<'_>,
+        run: impl FnOnce(Request<'_>) -> Result<Execution, ExecuteError> + Send,
+    ) -> PyResult<PyExecution> {
+        let token = self.7.as_ref().map(|token| token.get().0.clone()).unwrap_or_default();
+        let request = self.request(&token)?;
+        let executed = match &self.6 {
+            None => interruptible(py, &token, move || run(request))?,
+            Some(listener) => {
+                let attend = |event| match event {
+                    Event::Output(stream, bytes) => {
+                        let is_stderr = matches!(stream, glovebox::Stream::Stderr);
+                        listener.call1(py, (is_stderr, PyBytes::new(py, &bytes))).map(drop)
+                    }
+                    Event::Progress(_) => Ok(()),
+                };
+                attended(py, &token, attend, move |events| {
+                    run(request.on_output(move |stream, bytes| {
+                        // The send fails while the execution is being cancelled. No listener is left then.
+                        let _ = events.send(Event::Output(stream, bytes.to_vec()));
+                    }))
+                })?
+            }
+        };
+        match executed {
+            Ok(execution) => Ok(execution.into()),
+            Err(error) => {
+                let said = with_causes(&error);
+                match error {
+                    ExecuteError::Commit { execution, .. } => {
+                        Err(not_committed(py, &said, PyExecution::from(*execution)))
+                    }
+                    error => Err(error.exception()),
+                }
+            }
+        }
+    }
+}
+
+/// A tool: name, description, schema as JSON text, and a function. The function receives the arguments as JSON text and
+/// the call's token, and returns `(True, result as JSON text)` or `(False, message)`.
+#[derive(FromPyObject)]
+pub(crate) struct ToolInput(String, String, String, Py<PyAny>);
+
+impl ToolInput {
+    pub(crate) fn tool(self) -> PyResult<Tool> {
+        let Self(name, description, schema, answer) = self;
+        let schema = serde_json::from_str(&schema).map_err(IntoException::exception)?;
+        let handler = move |call: &glovebox::ToolCall, arguments: String| {
+            let answered = Python::try_attach(|py| {
+                let token = PyCancelToken(call.cancel.clone());
+                let (is_ok, text) = answer.call1(py, (arguments, token))?.extract::<(bool, PyBackedStr)>(py)?;
+                Ok(if is_ok { Ok(text.to_string()) } else { Err(ToolError::new(&*text)) })
+            });
+            match answered {
+                Some(Ok(answer)) => answer,
+                Some(Err(error)) => Err(raised(&error)),
+                None => Err(ToolError::new("the program is ending")),
+            }
+        };
+        Ok(Tool::new(name, description).schema(schema).text_handler(handler))
+    }
+}
+
+/// Converts an exception from Python's side of a call. Only a `BaseException` such as `SystemExit` gets here.
+fn raised(error: &PyErr) -> ToolError {
+    ToolError::new(Python::attach(|py| error.value(py).to_string()))
+}
+
+/// Cancels the executions that use it, from any thread.
+#[pyclass(frozen, module = "glovebox_sandbox._native", name = "CancelToken")]
+pub(crate) struct PyCancelToken(pub(crate) CancelToken);
+
+#[pymethods]
+impl PyCancelToken {
+    #[new]
+    fn new() -> Self {
+        Self(CancelToken::new())
+    }
+
+    fn cancel(&self, py: Python<'_>) {
+        py.detach(|| self.0.cancel());
+    }
+
+    #[getter]
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
     }
 }

@@ -11,10 +11,8 @@
 //! | `input` | the input of an execution: the request, tools and the cancellation token |
 //! | `error` | the conversion of the engine's errors to the package's exceptions |
 
-mod attended;
 mod error;
 mod execution;
-mod input;
 mod interrupt;
 mod sandbox;
 mod session;
@@ -37,6 +35,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sandbox::PySandbox>()?;
     module.add_class::<session::PySession>()?;
     module.add_class::<execution::PyExecution>()?;
-    module.add_class::<input::PyCancelToken>()?;
+    module.add_class::<execution::PyCancelToken>()?;
     module.add_function(wrap_pyfunction!(command, module)?)
 }

@@ -11,11 +11,9 @@ use pyo3::{
 };
 
 use crate::{
-    attended::{Event, Progress, attended},
     error::{IntoException, forked},
-    execution::PyExecution,
-    input::{Input, ToolInput},
-    interrupt::interruptible,
+    execution::{Input, PyExecution, ToolInput},
+    interrupt::{Event, Progress, attended, interruptible},
     session::PySession,
 };
 

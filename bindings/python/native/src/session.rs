@@ -9,8 +9,7 @@ use pyo3::{
 
 use crate::{
     error::{IntoException, forked},
-    execution::{Entry, PyExecution, entry},
-    input::Input,
+    execution::{Entry, Input, PyExecution, entry},
 };
 
 /// An interpreter that persists between executions.
