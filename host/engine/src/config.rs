@@ -7,7 +7,7 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationCon
 
 use crate::{
     EngineError, Limits, Metering,
-    guest::{recycled, state::MAX_TABLE_ELEMENTS},
+    guest::recycled::{self, MAX_TABLE_ELEMENTS},
 };
 
 /// Configuration of an [`Engine`](crate::Engine). Start from `default()` and change individual fields.

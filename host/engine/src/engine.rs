@@ -17,11 +17,13 @@ use wasmtime::Linker;
 
 use crate::{
     CacheLimits, EngineConfig, EngineError, ExecuteError, Metering, PoolConfig, config,
-    exec::ticker::Ticker,
-    guest::{imports, recycled::Stacks, state::GuestStoreData},
+    exec::platform::Ticker,
+    guest::{
+        instantiate,
+        recycled::{GuestStoreData, Stacks},
+    },
     load::{
-        packages::{self, SharedPackages},
-        runtime::Runtime,
+        runtime::{self, Runtime, SharedPackages},
         typescript::Stripper,
     },
     tools::ToolThreads,
@@ -104,7 +106,7 @@ impl Engine {
             None => Fetcher::default(),
         };
         let runtimes = Runtimes::new(Manifest::builtin()?, cache).with_fetcher(fetcher);
-        let (runtimes, packages) = packages::open(runtimes, config.packages, config.own_packages.as_deref())?;
+        let (runtimes, packages) = runtime::open_packages(runtimes, config.packages, config.own_packages.as_deref())?;
         let own_images = config.own_images.as_deref().map(OwnImages::open).transpose()?.map(Arc::new);
         Ok(Self(Arc::new(EngineInner {
             wasmtime,
@@ -154,7 +156,7 @@ fn platform(
 ) -> Result<(wasmtime::Engine, Linker<GuestStoreData>), EngineError> {
     let wasmtime = config::wasmtime_engine(pool, metering)?;
     let mut linker = Linker::new(&wasmtime);
-    imports::define(&mut linker).map_err(|error| EngineError::Settings(format!("{error:#}")))?;
+    instantiate::define_wasi(&mut linker).map_err(|error| EngineError::Settings(format!("{error:#}")))?;
     Ok((wasmtime, linker))
 }
 

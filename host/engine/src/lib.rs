@@ -43,6 +43,59 @@
 //! * Untrusted hibernated bytes without a [`SessionKey`]. Resuming them runs their code, within your limits.
 //! * Other programs of the same user that write to the cache directory. Compiled code there is run as it is.
 
+pub use config::{CacheLimits, EngineConfig, Packages, PoolConfig};
+pub use engine::Engine;
+pub use error::{BuildError, EngineError, ExecuteError, RuntimeError, with_causes};
+pub use exec::{
+    cancel::{CancelToken, OnCancel},
+    execution::Execution,
+    platform::{Timestamp, TimestampError},
+    request::{IfBusy, Request, SANDBOX_NAME},
+    stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest},
+};
+pub use files::{
+    CopyReport, FileEntry, FileError, FilePage, Files, FilesError, IfExists, ListLimits, SessionFiles, check_pattern,
+};
+pub use glovebox_core::{
+    Display, Form, GuestValue, Language, LimitError, Limits, Metadata, Metering, Outcome, Output, RaisedOutcome,
+    Resource, TrapKind, UnknownLanguage, grant,
+    guidance::{self, Advice, AdviceKind, Correction, FuelAnalysis, FuelStatus, Guidance},
+    session::{
+        CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Rollback, SessionInfo, SessionPolicy, SessionUsage,
+    },
+};
+pub use glovebox_interpreters::{Diagnostic, SourceKind};
+pub use glovebox_runtimes::{
+    CacheKind, OwnPackage, OwnPackageError, OwnPackages, PackageEntry, PackageList, Progress, Quiet,
+};
+pub use glovebox_vfs::{
+    Escaped, FileKind, SourceError, Untrusted, VfsError, escaped, escaped_text, is_control, is_hidden,
+};
+pub use glovebox_wasi::Stream;
+pub use json::{EscapedJson, JsonText, NotJson};
+pub use load::{
+    catalog::{PreparedInfo, RuntimeInfo, ToolInfo},
+    compile::{CompileError, ComponentCache, PreparedLibrary, PreparedModule, compile, compile_with},
+    images::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, ListedImage, SetupInfo},
+    prepare::{CachePrune, CachePruneReport, CachePruned, CacheUsage},
+};
+#[cfg(feature = "network")]
+pub use network::{BeyondNetwork, UrlPatternError, UrlPatterns, client::tls_config, is_public_address};
+pub use network::{NetworkPolicy, SecretPolicy};
+pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
+pub use sandbox::{Sandbox, SandboxBuilder};
+pub use session::{
+    Session, SessionOptions, SharedWorkspace,
+    hibernate::{
+        HibernateError, HibernateOptions, HibernatedInfo, HibernatedSession, KeyError, ResumeError, ResumeOptions,
+        SessionKey,
+    },
+};
+pub use tools::{
+    Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, check_tools,
+    weight as json_weight,
+};
+
 /// Compiles and runs the Rust code of these pages with the documentation tests.
 #[cfg(doctest)]
 mod pages {
@@ -72,54 +125,3 @@ mod policy;
 mod sandbox;
 mod session;
 mod tools;
-
-pub use config::{CacheLimits, EngineConfig, Packages, PoolConfig};
-pub use engine::Engine;
-pub use error::{BuildError, EngineError, ExecuteError, RuntimeError, with_causes};
-pub use exec::cancel::{CancelToken, OnCancel};
-pub use exec::execution::Execution;
-pub use exec::request::{IfBusy, Request, SANDBOX_NAME};
-pub use exec::stepping::{AdvanceError, Started, Step, ToolAnswer, ToolRequest};
-pub use exec::timestamp::{Timestamp, TimestampError};
-pub use files::{
-    CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, ListLimits, SessionFiles, check_pattern,
-};
-pub use glovebox_core::{
-    Display, Form, GuestValue, Language, LimitError, Limits, Metadata, Metering, Outcome, Output, RaisedOutcome,
-    Resource, TrapKind, UnknownLanguage, grant,
-    guidance::{self, Advice, AdviceKind, Correction, FuelAnalysis, FuelStatus, Guidance},
-    session::{
-        CheckpointId, CheckpointInfo, Checkpoints, OnUnwind, Rollback, SessionInfo, SessionPolicy, SessionUsage,
-    },
-};
-pub use glovebox_interpreters::{Diagnostic, SourceKind};
-pub use glovebox_runtimes::{
-    CacheKind, OwnPackage, OwnPackageError, OwnPackages, PackageEntry, PackageList, Progress, Quiet,
-};
-pub use glovebox_vfs::{
-    Escaped, FileKind, SourceError, Untrusted, VfsError, escaped, escaped_text, is_control, is_hidden,
-};
-pub use glovebox_wasi::Stream;
-pub use json::EscapedJson;
-pub use json::{JsonText, NotJson};
-pub use load::cache::{CachePrune, CachePruneReport, CachePruned, CacheUsage};
-pub use load::catalog::{PreparedInfo, RuntimeInfo, ToolInfo};
-pub use load::compile::{CompileError, ComponentCache, compile, compile_with};
-pub use load::images::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, ListedImage, SetupInfo};
-pub use load::prepared_module::{PreparedLibrary, PreparedModule};
-#[cfg(feature = "network")]
-pub use network::client::tls_config;
-#[cfg(feature = "network")]
-pub use network::{BeyondNetwork, UrlPatternError, UrlPatterns, is_public_address};
-pub use network::{NetworkPolicy, SecretPolicy};
-pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
-pub use sandbox::{Sandbox, SandboxBuilder};
-pub use session::hibernate::{
-    HibernateError, HibernateOptions, HibernatedInfo, HibernatedSession, KeyError, ResumeError, ResumeOptions,
-    SessionKey,
-};
-pub use session::{Session, SessionOptions, SharedWorkspace};
-pub use tools::{
-    Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, check_tools,
-    weight as json_weight,
-};

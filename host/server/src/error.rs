@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use glovebox::{
-    AdvanceError, BuildError, ExecuteError, FilesError, RuntimeError, ToolDefinitionError, Untrusted, escaped,
-    with_causes,
+    AdvanceError, BuildError, ExecuteError, FileError, FilesError, RuntimeError, ToolDefinitionError, Untrusted,
+    escaped, with_causes,
 };
 use glovebox_fleet::FleetError;
 use glovebox_sessions::{SessionIdError, SessionsError, StoreError};
@@ -363,9 +363,9 @@ fn of_sessions(error: &SessionsError) -> Code {
 fn of_files(error: &FilesError) -> Code {
     match error {
         FilesError::Session(error) => of_execute(error),
-        FilesError::Exists { .. } => EXISTS,
-        FilesError::Path { .. } | FilesError::Pattern { .. } => INVALID,
-        FilesError::Refused { .. } | FilesError::Archive { .. } => FILE,
+        FilesError::Workspace(FileError::Exists { .. }) => EXISTS,
+        FilesError::Workspace(FileError::Path { .. } | FileError::Pattern { .. }) => INVALID,
+        FilesError::Workspace(FileError::Refused { .. }) | FilesError::Archive { .. } => FILE,
         _ => UNAVAILABLE,
     }
 }

@@ -3,7 +3,7 @@
 use std::{error::Error, fs, io, path::PathBuf};
 
 use glovebox::{
-    BuildError, ExecuteError, FilesError, PolicyError, RuntimeError, ToolDefinitionError,
+    BuildError, ExecuteError, FileError, FilesError, PolicyError, RuntimeError, ToolDefinitionError,
     mount::{Collision, Guarded, MountError, Relation},
 };
 use glovebox_component_runner::{InvokeError, LoadError, RunError};
@@ -73,9 +73,9 @@ fn no_error_of_a_mount_shows_a_name_as_it_is() {
 #[test]
 fn no_error_of_the_engine_shows_a_name_as_it_is() {
     let errors: Vec<Box<dyn Error>> = vec![
-        Box::new(FilesError::Path { path: name(), reason: "x" }),
-        Box::new(FilesError::Pattern { pattern: name(), reason: "x".into() }),
-        Box::new(FilesError::Exists { path: name() }),
+        Box::new(FilesError::Workspace(FileError::Path { path: name(), reason: "x" })),
+        Box::new(FilesError::Workspace(FileError::Pattern { pattern: name(), reason: "x".into() })),
+        Box::new(FilesError::Workspace(FileError::Exists { path: name() })),
         Box::new(FilesError::HostLink { path: path() }),
         Box::new(FilesError::HostPath { path: path() }),
         Box::new(FilesError::Archive { entry: name(), reason: "x" }),

@@ -2,7 +2,9 @@
 
 use std::{fs, sync::mpsc, thread, time::Duration};
 
-use glovebox::{Commit, FilesError, IfExists, Language, OnUnwind, Request, Session, SessionOptions, SharedWorkspace};
+use glovebox::{
+    Commit, FileError, FilesError, IfExists, Language, OnUnwind, Request, Session, SessionOptions, SharedWorkspace,
+};
 use glovebox_tests::{fixed, sandbox, short};
 
 const LANGUAGES: [Language; 2] = Language::ALL;
@@ -162,7 +164,7 @@ fn the_guests_quota_is_ours_too() {
     for language in LANGUAGES {
         let session = sandbox(language, |policy| policy.limits.workspace_bytes = 64 << 10).session().unwrap();
         let error = session.files().write("big", vec![0; 65 << 10], IfExists::Fail).unwrap_err();
-        assert!(matches!(error, FilesError::Refused { .. }), "{language}: {error:?}");
+        assert!(matches!(error, FilesError::Workspace(FileError::Refused { .. })), "{language}: {error:?}");
         session.files().write("fits", vec![0; 60 << 10], IfExists::Fail).unwrap();
         assert!(session.files().write("more", vec![0; 8 << 10], IfExists::Fail).is_err());
         // The guest still works, and can free space.
@@ -243,7 +245,10 @@ fn a_change_reaches_the_host_directory_that_the_workspace_stands_for() {
         session.files().delete("there").unwrap();
         assert_eq!(dir.path().join("sub/new").exists(), reaches, "{commit:?}");
         assert_eq!(dir.path().join("there").exists(), !reaches, "{commit:?}");
-        assert!(matches!(session.files().write("sub/new", "", IfExists::Fail), Err(FilesError::Exists { .. })));
+        assert!(matches!(
+            session.files().write("sub/new", "", IfExists::Fail),
+            Err(FilesError::Workspace(FileError::Exists { .. }))
+        ));
     }
 }
 
@@ -256,7 +261,10 @@ fn listing_never_shows_another_session() {
         assert_eq!(two.files().list(pattern).unwrap(), [], "{pattern}");
     }
     for pattern in ["../*/*", "../**", "/**", "/app/../*"] {
-        assert!(matches!(two.files().list(pattern), Err(FilesError::Pattern { .. })), "{pattern}");
+        assert!(
+            matches!(two.files().list(pattern), Err(FilesError::Workspace(FileError::Pattern { .. }))),
+            "{pattern}"
+        );
     }
     assert!(two.files().read("secret").is_err());
     assert!(two.files().delete_all(".").is_err());

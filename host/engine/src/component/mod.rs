@@ -52,27 +52,20 @@
 //!   another thread. The embedder's epochs and fuel do not count meanwhile.
 
 mod async_linker;
-mod caller_tools;
 mod convert;
 mod ctx;
-mod error;
-mod files;
-mod host;
 mod quotas;
 mod sandbox;
 mod session;
 mod started;
-mod thread_call;
 
 #[cfg(test)]
 mod tests;
 
+use convert::glovebox::sandbox as wit;
 use wasmtime::component::{HasSelf, Linker};
 
-use error::glovebox::sandbox as wit;
-
-pub use ctx::{SandboxCtx, SandboxView};
-pub use host::{HostError, SandboxHost, SandboxHostBuilder};
+pub use ctx::{HostError, SandboxCtx, SandboxHost, SandboxHostBuilder, SandboxView};
 pub use quotas::{Quotas, Usage};
 
 /// Recommended limit on the bytes that one call of a component may pass to the host, for

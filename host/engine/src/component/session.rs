@@ -9,10 +9,10 @@ use glovebox_core::contract::{check_json, check_variable_name};
 use wasmtime::component::Resource;
 
 use super::{
-    SandboxCtx, convert,
-    error::{SandboxFailure, refused},
-    files::{Bytes, Snapshot},
+    SandboxCtx,
+    convert::{self, SandboxFailure, refused},
     quotas::{QuotaUse, Share},
+    sandbox::{Bytes, Snapshot},
     started::Stepped,
     wit::{
         sandbox::{HostSession, SessionOptions},

@@ -1,8 +1,8 @@
 //! Executions: a request, its limits, and its result.
 //!
-//! * [`request`], [`execution`], [`timestamp`]: input and result.
+//! * [`request`], [`execution`]: input and result.
 //! * [`run`]: one execution from start to end; [`stepping`]: one that the caller steps through.
-//! * [`platform`], [`ticker`]: time, output, random numbers, and limits over several executions; [`cancel`]: cancellation.
+//! * [`platform`]: time, output, random numbers, and limits over several executions; [`cancel`]: cancellation.
 //! * [`events`]: the log.
 
 pub(crate) mod cancel;
@@ -12,5 +12,3 @@ pub(crate) mod platform;
 pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod stepping;
-pub(crate) mod ticker;
-pub(crate) mod timestamp;

@@ -1,25 +1,26 @@
 //! Time, random numbers, cancellation, output and fuel, as the engine provides them to executions.
 
 use std::{
+    fmt,
+    str::FromStr,
     sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc::{self, TryRecvError},
     },
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use glovebox_core::{Limits, LinearMemory, Moment, Platform, Watch, Woken};
 use glovebox_runtimes::Progress;
+use glovebox_vfs::escaped;
 use glovebox_wasi::{Stop, Stream};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     CancelToken,
-    exec::{
-        request::{OnOutput, StdinSource},
-        timestamp,
-    },
+    exec::request::{OnOutput, StdinSource},
     tools::ThreadRunner,
 };
 
@@ -77,7 +78,7 @@ impl Platform for EnginePlatform {
     }
 
     fn realtime_ns(&self) -> u64 {
-        timestamp::realtime_ns()
+        realtime_ns()
     }
 
     fn moment(&self, watch: &Stopwatch) -> Moment {
@@ -226,4 +227,231 @@ pub(crate) fn random_id() -> String {
     let mut random = [0; 16];
     fill_random(&mut random);
     format!("{:032x}", u128::from_le_bytes(random))
+}
+
+/// Interval at which running guests check their deadline and cancellation. Short compared with any useful timeout, long
+/// compared with the cost of a check (about 0.1 µs).
+const TICK: Duration = Duration::from_millis(2);
+
+/// Number of idle ticks before the thread sleeps. Waking it costs a system call, which a series of short executions
+/// should not pay each time.
+const IDLE_TICKS: u32 = 50;
+
+/// Advances a Wasmtime engine's epoch every [`TICK`], but only while a guest runs. The thread starts with the first
+/// guest. It holds the engine weakly, and ends with it.
+#[derive(Debug, Default)]
+pub(crate) struct Ticker(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    running: AtomicUsize,
+    state: Mutex<TickerState>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct TickerState {
+    started: bool,
+    is_paused: bool,
+    ended: bool,
+}
+
+/// Guard that marks a guest as running.
+#[derive(Debug)]
+pub(crate) struct Running(Arc<Shared>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Ticker {
+    /// Marks a guest as running, and ensures that the epoch advances.
+    ///
+    /// Fails if the thread cannot be started: without it no deadline would be enforced.
+    pub(crate) fn running(&self, engine: &wasmtime::Engine) -> std::io::Result<Running> {
+        self.0.running.fetch_add(1, Ordering::SeqCst);
+        let running = Running(Arc::clone(&self.0));
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.started {
+            let (shared, weak) = (Arc::clone(&self.0), engine.weak());
+            thread::Builder::new()
+                .name("glovebox-ticker".into())
+                .stack_size(64 << 10)
+                .spawn(move || tick(&shared, &weak))?;
+            state.started = true;
+        }
+        if state.is_paused {
+            state.is_paused = false;
+            self.0.wake.notify_one();
+        }
+        Ok(running)
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).ended = true;
+        self.0.wake.notify_one();
+    }
+}
+
+fn tick(shared: &Shared, engine: &wasmtime::EngineWeak) {
+    let mut idle = 0;
+    loop {
+        thread::sleep(TICK);
+        let Some(engine) = engine.upgrade() else { return };
+        engine.increment_epoch();
+        idle = if shared.running.load(Ordering::SeqCst) == 0 { idle + 1 } else { 0 };
+        if idle < IDLE_TICKS {
+            continue;
+        }
+        drop(engine);
+        let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // A guest that started between the check above and the lock saw `is_paused` unset: check again under the lock.
+        if shared.running.load(Ordering::SeqCst) == 0 {
+            state.is_paused = true;
+        }
+        while state.is_paused && !state.ended {
+            state = shared.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.ended {
+            return;
+        }
+        idle = 0;
+    }
+}
+
+/// A point in time in UTC, in milliseconds, from 1970 to 9999. As text: RFC 3339, `2026-11-22T01:44:11.250Z`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Timestamp {
+    unix_ms: u64,
+}
+
+/// The text is not a point in time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid time `{name}`; write it as `2026-11-22T01:44:11.250Z`", name = escaped(.0))]
+pub struct TimestampError(String);
+
+impl Timestamp {
+    /// The last millisecond of 9999, the last year that RFC 3339 can express.
+    const LAST_MS: u64 = 253_402_300_799_999;
+
+    /// Returns the current time of the host's clock.
+    #[must_use]
+    pub fn now() -> Self {
+        Self::from(SystemTime::now())
+    }
+
+    /// Converts milliseconds since 1970-01-01T00:00:00Z. Times after 9999 are clamped to its end.
+    #[must_use]
+    pub fn from_unix_ms(unix_ms: u64) -> Self {
+        Self { unix_ms: unix_ms.min(Self::LAST_MS) }
+    }
+
+    /// Returns the milliseconds since 1970-01-01T00:00:00Z.
+    #[must_use]
+    pub fn unix_ms(self) -> u64 {
+        self.unix_ms
+    }
+
+    /// Returns the time from `earlier` to this time, or zero if `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.unix_ms.saturating_sub(earlier.unix_ms))
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    /// Clamps times before 1970 to its start.
+    fn from(time: SystemTime) -> Self {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::from_unix_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(self.unix_ms)).fmt(f)
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = TimestampError;
+
+    /// Parses a time in UTC, such as the output of [`Display`](fmt::Display). The fraction is optional.
+    fn from_str(text: &str) -> Result<Self, TimestampError> {
+        let time = humantime::parse_rfc3339(text);
+        time.map(Self::from).map_err(|_| TimestampError(text.chars().take(40).collect()))
+    }
+}
+
+impl TryFrom<String> for Timestamp {
+    type Error = TimestampError;
+
+    fn try_from(text: String) -> Result<Self, TimestampError> {
+        text.parse()
+    }
+}
+
+impl From<Timestamp> for String {
+    fn from(time: Timestamp) -> Self {
+        time.to_string()
+    }
+}
+
+/// Returns the host's time in nanoseconds since 1970.
+pub(crate) fn realtime_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_times() {
+        // The expected texts come from `date -u -d @SECONDS +%FT%TZ`.
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399, "2000-02-28T23:59:59.000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000Z"),
+            (951_868_800, "2000-03-01T00:00:00.000Z"),
+            (1_577_836_799, "2019-12-31T23:59:59.000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000Z"),
+            (253_402_300_799, "9999-12-31T23:59:59.000Z"),
+        ] {
+            let time = Timestamp::from_unix_ms(seconds * 1000);
+            assert_eq!(time.to_string(), text);
+            assert_eq!(text.parse(), Ok(time));
+        }
+        assert_eq!("2026-11-22T01:44:11Z".parse::<Timestamp>().unwrap().to_string(), "2026-11-22T01:44:11.000Z");
+        assert_eq!(Timestamp::from_unix_ms(u64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
+        assert_eq!(Timestamp::from(UNIX_EPOCH - Duration::from_secs(1)).unix_ms(), 0);
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for text in [
+            "",
+            "2026-11-22",
+            "2026-11-22T01:44:11",
+            "2026-11-22T01:44:11+01:00",
+            "2026-02-30T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-00-01T00:00:00Z",
+            "2026-01-00T00:00:00Z",
+            "1969-12-31T23:59:59Z",
+            "2026-11-22T24:00:00Z",
+            "2026-11-22T23:60:00Z",
+            "2026-11-22-1T23:00:00Z",
+            "+026-11-22T23:00:00Z",
+            "2026-11-22T23:00:00:00Z",
+        ] {
+            assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use glovebox_vfs::{
 use serde::Serialize;
 
 use crate::{
-    files::{FilesError, IfExists, place::Placer},
+    files::{FileError, FilesError, IfExists, place::Placer},
     mount::{self, DEFAULT_LOCK_WAIT, HostDirectory, MountError, Reach},
 };
 
@@ -182,7 +182,9 @@ pub(super) fn out_of(
     let directory = if stat.kind == FileKind::Directory {
         match place(host)? {
             Some(HostTarget::Directory) => {}
-            Some(HostTarget::File(..)) => return Err(FilesError::Exists { path: host.display().to_string() }),
+            Some(HostTarget::File(..)) => {
+                return Err(FilesError::Workspace(FileError::Exists { path: host.display().to_string() }));
+            }
             None => {
                 fs::create_dir(host).map_err(FilesError::io("make the directory on the host"))?;
                 made = Some(host.to_owned());
@@ -195,7 +197,7 @@ pub(super) fn out_of(
             None => file_place(host)?,
         };
         let HostTarget::File(dir, name) = place else {
-            return Err(FilesError::Exists { path: host.display().to_string() });
+            return Err(FilesError::Workspace(FileError::Exists { path: host.display().to_string() }));
         };
         let directory = HostDirectory::open_for_writing_reaching(dir, Reach::Files, DEFAULT_LOCK_WAIT)?;
         plan.file(vfs, &directory, name, source)?;
@@ -250,7 +252,9 @@ impl Plan {
     /// fails if the host changes the file meanwhile.
     fn base(&self, host: &HostDirectory, path: &str) -> Result<Option<SourceStat>, FilesError> {
         match host.stat(path) {
-            Ok(Some(_)) if self.if_exists == IfExists::Fail => Err(FilesError::Exists { path: path.to_owned() }),
+            Ok(Some(_)) if self.if_exists == IfExists::Fail => {
+                Err(FilesError::Workspace(FileError::Exists { path: path.to_owned() }))
+            }
             Ok(found) => Ok(found),
             // The state is unknown; the commit itself will then fail.
             Err(_) => Ok(None),

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use glovebox_vfs::{FileKind, Follow, InodeId, OpenOptions, Vfs, VfsError};
 
-use super::{CopyReport, FilesError, IfExists};
+use super::{CopyReport, FileError, FilesError, IfExists};
 
 /// Buffer size for copying contents.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -73,7 +73,9 @@ impl<'v> Placer<'v> {
         match self.kind(path)? {
             None => Ok(()),
             Some(FileKind::Directory) => Err(self.refused(path)(VfsError::IsADirectory)),
-            Some(_) if self.if_exists == IfExists::Fail || !is_new => Err(FilesError::Exists { path: path.to_owned() }),
+            Some(_) if self.if_exists == IfExists::Fail || !is_new => {
+                Err(FilesError::Workspace(FileError::Exists { path: path.to_owned() }))
+            }
             // Replace the file itself instead of its contents: the old file may have other names.
             Some(_) => self.vfs.unlink(self.top, path.as_bytes()).map_err(self.refused(path)),
         }

@@ -1,6 +1,10 @@
 //! The current files of a session.
 
-use std::{fmt, io::Read, io::Write, path::Path};
+use std::{
+    fmt,
+    io::{Read, Write},
+    path::Path,
+};
 
 use glovebox_core::files::change;
 use glovebox_vfs::{InodeId, RootId, Vfs};
@@ -132,8 +136,8 @@ impl SessionFiles {
     /// Writes a file, and creates its parent directories. Follows a link at the end of the path, inside the workspace.
     ///
     /// # Errors
-    /// [`FilesError::Path`]. [`FilesError::Exists`], also for an empty file. [`FilesError::Refused`] if a quota is
-    /// exhausted or the path is a directory. [`FilesError::Session`].
+    /// [`FilesError::Workspace`] if the path is invalid or a directory, the file exists, even if it is empty, or a quota is
+    /// exhausted. [`FilesError::Session`].
     pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>, if_exists: IfExists) -> Result<(), FilesError> {
         self.told("write", path);
         self.change(|vfs, root, _| Ok(change::write(vfs, root, path, bytes.as_ref(), if_exists)?))
@@ -142,8 +146,8 @@ impl SessionFiles {
     /// Creates a directory and its parents.
     ///
     /// # Errors
-    /// [`FilesError::Path`]. [`FilesError::Exists`] if the path exists. [`FilesError::Refused`] if a quota is exhausted
-    /// or a parent is not a directory. [`FilesError::Session`].
+    /// [`FilesError::Workspace`] if the path is invalid or exists, a parent is not a directory, or a quota is exhausted.
+    /// [`FilesError::Session`].
     pub fn make_dir(&self, path: &str) -> Result<(), FilesError> {
         self.told("make", path);
         self.change(|vfs, root, _| Ok(change::make_dir(vfs, root, path)?))
@@ -152,8 +156,8 @@ impl SessionFiles {
     /// Removes a file, a link or an empty directory. The guest can continue to use a file that it has open.
     ///
     /// # Errors
-    /// [`FilesError::Path`], also for the workspace itself. [`FilesError::Refused`] if the path does not exist or the
-    /// directory is not empty. [`FilesError::Session`].
+    /// [`FilesError::Workspace`] if the path is invalid, does not exist or is the workspace itself, or the directory is not
+    /// empty. [`FilesError::Session`].
     pub fn delete(&self, path: &str) -> Result<(), FilesError> {
         self.told("delete", path);
         self.change(|vfs, root, _| Ok(change::delete(vfs, root, path)?))
@@ -171,7 +175,7 @@ impl SessionFiles {
     /// Renames a file, directory or link. The target's parent directory must exist.
     ///
     /// # Errors
-    /// [`FilesError::Path`]; [`FilesError::Exists`]; [`FilesError::Refused`]; [`FilesError::Session`].
+    /// [`FilesError::Workspace`]; [`FilesError::Session`].
     pub fn rename(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), FilesError> {
         self.told("rename", from);
         self.change(|vfs, root, _| Ok(change::rename(vfs, root, from, to, if_exists)?))
@@ -184,7 +188,7 @@ impl SessionFiles {
     /// Times are not copied.
     ///
     /// # Errors
-    /// [`FilesError::Exists`]. [`FilesError::Refused`] if a quota is exhausted. [`FilesError::HostLink`],
+    /// [`FilesError::Workspace`] if a file exists or a quota is exhausted. [`FilesError::HostLink`],
     /// [`FilesError::HostPath`], [`FilesError::HostRead`]. [`FilesError::Session`].
     pub fn copy_in(&self, host: impl AsRef<Path>, to: &str, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         self.told("write", to);
@@ -218,8 +222,8 @@ impl SessionFiles {
     ///
     /// # Errors
     /// [`FilesError::Archive`] for damaged archives and unsupported entries: devices, sparse files, names that lead
-    /// out, hard links to files outside the archive, headers over 64 KiB. [`FilesError::Exists`].
-    /// [`FilesError::Refused`] if a quota is exhausted. [`FilesError::Io`]. [`FilesError::Session`].
+    /// out, hard links to files outside the archive, headers over 64 KiB. [`FilesError::Workspace`]
+    /// if a file exists or a quota is exhausted. [`FilesError::Io`]. [`FilesError::Session`].
     pub fn import_tar(&self, reader: impl Read, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         self.told("write", "");
         self.change(|vfs, _, top| archive::import(vfs, top, reader, if_exists))

@@ -7,7 +7,7 @@
 use glovebox_interpreters::Value;
 use wasmtime::{Func, Store, TypedFunc, Val, ValType, WasmParams, WasmResults, WasmTy};
 
-use crate::guest::state::GuestStoreData;
+use crate::guest::recycled::GuestStoreData;
 
 /// A function that takes and returns numbers.
 pub(crate) struct Function(Box<dyn Call>);

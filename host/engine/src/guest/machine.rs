@@ -14,9 +14,9 @@ use crate::{
     exec::platform::EnginePlatform,
     guest::{
         function::Function,
-        imports::with_wasi,
+        instantiate::with_wasi,
         private_pages::PrivatePages,
-        state::{Ended, GuestStoreData, classify},
+        recycled::{Ended, GuestStoreData, classify},
     },
 };
 

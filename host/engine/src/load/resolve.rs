@@ -17,10 +17,9 @@ use crate::{
     guest::{instantiate::Template, recycled::RecycledInstances},
     load::{
         aot,
-        packages::SharedPackages,
+        compile::library_mount,
         prepare::{self, Booted, Setup},
-        prepared_module::library_mount,
-        runtime::{Drive, Image, Runtime, display_name, driver},
+        runtime::{Drive, Image, Runtime, SharedPackages, display_name, driver},
     },
 };
 

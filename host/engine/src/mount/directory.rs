@@ -1,20 +1,26 @@
 //! A host directory as a guest's mount.
 
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
-use cap_std::ambient_authority;
-use cap_std::fs::{Dir, FileExt as _};
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, FileExt as _},
+};
 use glovebox_runtimes::guard::{self, Lineage, Relation};
 use glovebox_vfs::{MountSource, SourceEntry, SourceError, SourceStat};
 
-use super::error::MountError;
-use super::folder::{EntryAt, Folder};
-use super::recover::{self, Lock, Recovery};
-use super::tree::{self, Walker};
-use super::{is_reserved_name, is_reserved_path};
+use super::{
+    commit::{self, Walker},
+    error::MountError,
+    folder::{EntryAt, Folder},
+    is_reserved_name, is_reserved_path,
+    recover::{self, Lock, Recovery},
+};
 
 /// Default time for a commit to wait for other commits to the same directory. Committing a full default workspace takes
 /// well under a second on a slow disk.
@@ -173,7 +179,7 @@ impl HostDirectory {
 
     /// Opens the parent directory of `path` and calls `action` with it and the last name.
     fn at<T>(&self, path: &str, action: impl FnOnce(&Folder, &str) -> io::Result<T>) -> Result<T, SourceError> {
-        let (names, last) = tree::split_last(path).map_err(|e| source_error(path, &e))?;
+        let (names, last) = commit::split_last(path).map_err(|e| source_error(path, &e))?;
         if is_reserved_path(path) {
             return Err(source_error(path, &io::Error::from(io::ErrorKind::NotFound)));
         }
@@ -184,7 +190,7 @@ impl HostDirectory {
     }
 
     fn list_folder(&self, dir: &str, limit: usize) -> io::Result<Vec<SourceEntry>> {
-        let names = tree::split(dir).map_err(io::Error::other)?;
+        let names = commit::split(dir).map_err(io::Error::other)?;
         let mut walker = Walker::new(&self.root);
         let folder = walker.enter(&names)?;
         let mut entries = Vec::new();
@@ -231,7 +237,7 @@ impl MountSource for HostDirectory {
             let own = self.root.own_ident().map_err(|error| source_error(path, &error))?;
             return Ok(Some(own.source_stat()));
         }
-        let (names, last) = tree::split_last(path).map_err(|error| source_error(path, &error))?;
+        let (names, last) = commit::split_last(path).map_err(|error| source_error(path, &error))?;
         if is_reserved_path(path) {
             return Ok(None);
         }

@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{
+    commit,
     error::{Collision, MountError},
     folder::{EntryAt, EntryKind, Folder, Ident},
     site::{Site, expect, move_free},
-    tree,
 };
 
 /// Name of the journal in the private directory.
@@ -66,7 +66,7 @@ impl JournalStep {
     }
 
     fn is_sound(&self) -> bool {
-        let path_is_sound = tree::split_last(self.path()).is_ok() && !super::is_reserved_path(self.path());
+        let path_is_sound = commit::split_last(self.path()).is_ok() && !super::is_reserved_path(self.path());
         path_is_sound
             && match self {
                 Self::Create { new, tree, .. } => (new.kind == EntryKind::Folder) == tree.is_some(),
@@ -223,7 +223,7 @@ impl Site<'_> {
             result => result?,
         }
         match tree {
-            Some(tree) if tree::fingerprint(parent, name)? != tree => {
+            Some(tree) if commit::fingerprint(parent, name)? != tree => {
                 Err(MountError::conflict(path, Collision::Changed))
             }
             _ => Ok(true),

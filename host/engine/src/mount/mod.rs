@@ -46,19 +46,17 @@ mod journal;
 mod recover;
 mod site;
 mod stage;
-mod tree;
 
 #[cfg(test)]
 mod tests;
 
-pub use commit::CommitReport;
+pub use commit::{CommitReport, Contents};
 pub(crate) use directory::Reach;
 pub use directory::{DEFAULT_LOCK_WAIT, HostDirectory, Skipped, check_directory};
 pub use error::{Collision, MountError};
 pub use glovebox_runtimes::guard::{Guarded, Relation};
 pub use recover::Recovery;
 pub(crate) use stage::leaves as link_leaves;
-pub use tree::Contents;
 
 /// Prefix of the names of private directories.
 pub const RESERVED_PREFIX: &str = ".glovebox-commit-";

@@ -3,18 +3,21 @@
 //! The contents of the private directory show whether a step was done. So each function here can be interrupted at any
 //! point and called again.
 
-use std::collections::{BTreeSet, HashSet};
-use std::io;
-
-use rustix::io::Errno;
-
-use super::SYNC_EACH_COUNT;
-use super::error::{Collision, MountError};
-use super::folder::{EntryAt, EntryKind, Folder, Ident};
-use super::journal::{JournalStep, new_slot, old_slot};
-use super::tree::{Walker, split, split_last};
+use std::{
+    collections::{BTreeSet, HashSet},
+    io,
+};
 
 use cap_std::fs::PermissionsExt as _;
+use rustix::io::Errno;
+
+use super::{
+    SYNC_EACH_COUNT,
+    commit::{Walker, split, split_last},
+    error::{Collision, MountError},
+    folder::{EntryAt, EntryKind, Folder, Ident},
+    journal::{JournalStep, new_slot, old_slot},
+};
 
 /// A mounted directory and the private directory of one commit in it.
 pub(super) struct Site<'a> {

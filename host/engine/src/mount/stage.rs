@@ -1,18 +1,21 @@
 //! Writes all new entries to the commit's private directory, and plans the steps that move them.
 
-use std::collections::HashMap;
-use std::io::{self, Write as _};
-use std::os::unix::fs::fchown;
+use std::{
+    collections::HashMap,
+    io::{self, Write as _},
+    os::unix::fs::fchown,
+};
 
 use cap_std::fs::{File, Permissions, PermissionsExt as _};
 use glovebox_vfs::{CommitStep, InodeId, SourceStat, VfsError};
 
-use super::error::{Collision, MountError};
-use super::folder::{EntryAt, EntryKind, Folder, Ident};
-use super::journal::{JournalStep, new_slot};
-use super::site::Site;
-use super::tree::Contents;
-use super::tree::{self, Walker};
+use super::{
+    commit::{self, Contents, Walker},
+    error::{Collision, MountError},
+    folder::{EntryAt, EntryKind, Folder, Ident},
+    journal::{JournalStep, new_slot},
+    site::Site,
+};
 
 /// Buffer size for copying contents: one chunk of a mounted file.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -21,7 +24,7 @@ const BUFFER_BYTES: usize = 64 << 10;
 pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
     for step in plan {
         let path = path_of(step)?;
-        tree::split_last(path)?;
+        commit::split_last(path)?;
         if super::is_reserved_path(path) {
             return Err(MountError::ReservedName { path: path.to_owned() });
         }
@@ -164,7 +167,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
             }
             let slot = new_slot(top);
             let names: Vec<&str> = std::iter::once(slot.as_str()).chain(names).collect();
-            let (_, name) = tree::split_last(path)?;
+            let (_, name) = commit::split_last(path)?;
             let folder = self.walker.enter(&names).map_err(MountError::io("stage", path))?;
             let (ident, bytes) = make(folder, name, path, item, None, self.sync_each)?;
             self.wrote(path, &ident, bytes);
@@ -208,15 +211,15 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
             if let JournalStep::Create { new, tree, .. } = step
                 && new.kind == EntryKind::Folder
             {
-                *tree = Some(tree::fingerprint(staging, &new_slot(index))?);
+                *tree = Some(commit::fingerprint(staging, &new_slot(index))?);
             }
         }
         let failed = || MountError::io("sync", self.site.staging_name);
         // If there are only few files, they were synced when they were written.
         if self.sync_each {
-            tree::sync_folders(staging).map_err(failed())?;
+            commit::sync_folders(staging).map_err(failed())?;
         } else if !staging.sync_file_system().map_err(failed())? {
-            tree::sync(staging).map_err(failed())?;
+            commit::sync(staging).map_err(failed())?;
         }
         staging.sync().map_err(failed())?;
         self.site.root.sync().map_err(failed())

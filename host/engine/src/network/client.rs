@@ -18,8 +18,7 @@ use url::{Host, Url};
 use super::{
     NetworkPolicy,
     message::{self, Answered, Code, Fault, Headers, MAX_RESPONSE_HEADERS, Redirect, RequestMessage},
-    pattern::{self, UrlPatterns, origin},
-    resolver::{AddressRules, Filtered, NotPublic, Resolver, System},
+    pattern::{self, AddressRules, Filtered, NotPublic, Resolver, System, UrlPatterns, origin},
     secrets::{Reflections, Secrets},
 };
 use crate::tools::{Account, Held};

@@ -7,24 +7,18 @@
 //! | file | contents |
 //! |---|---|
 //! | `policy` | [`NetworkPolicy`]: the table `network` of a policy, and its checks |
-//! | `pattern` | allowed URLs, matched on parsed URLs only; does one policy exceed another? |
-//! | `resolver` | name lookup, pinned for one connection; IP addresses that are refused, and ranges that an operator allows |
+//! | `pattern` | allowed URLs, matched on parsed URLs only; does one policy exceed another? Name lookup, pinned for one connection; IP addresses that are refused, and ranges that an operator allows |
 //! | `secrets` | placeholders, and the secrets that replace them in headers |
-//! | `message` | the JSON form of requests and responses, the headers of both, and recorded answers |
+//! | `message` | the tool; the JSON form of requests and responses, the headers of both, and recorded answers |
 //! | `client` | one request and its redirects |
-//! | `handler` | the tool |
 
 #[cfg(feature = "network")]
 pub(crate) mod client;
-#[cfg(feature = "network")]
-mod handler;
 #[cfg(feature = "network")]
 mod message;
 #[cfg(feature = "network")]
 mod pattern;
 mod policy;
-#[cfg(feature = "network")]
-mod resolver;
 #[cfg(feature = "network")]
 mod secrets;
 
@@ -33,16 +27,10 @@ mod secrets;
 mod tests;
 
 #[cfg(feature = "network")]
-pub(crate) use handler::open;
+pub(crate) use message::{open, replay};
 #[cfg(feature = "network")]
-pub(crate) use message::replay;
-#[cfg(feature = "network")]
-pub use pattern::BeyondNetwork;
-#[cfg(feature = "network")]
-pub use pattern::{UrlPatternError, UrlPatterns};
+pub use pattern::{BeyondNetwork, UrlPatternError, UrlPatterns, is_public as is_public_address};
 pub use policy::{NetworkPolicy, SecretPolicy};
-#[cfg(feature = "network")]
-pub use resolver::is_public as is_public_address;
 
 /// Returns the error for a policy with a network, in a build without the feature `network`.
 #[cfg(not(feature = "network"))]

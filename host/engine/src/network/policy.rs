@@ -6,7 +6,10 @@ use glovebox_core::PolicyError;
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "network")]
-use super::{pattern::UrlPatterns, resolver::AddressRules, secrets};
+use super::{
+    pattern::{AddressRules, UrlPatterns},
+    secrets,
+};
 
 /// Network access of scripts, and its limits. Default: no access.
 ///

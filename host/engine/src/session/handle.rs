@@ -24,8 +24,7 @@ use crate::{
         backend::EngineBackend,
         check_id,
         line::{Line, NotHeld, Turn},
-        options::{Status, chosen_id},
-        shared,
+        shared::{self, Status, chosen_id},
     },
 };
 

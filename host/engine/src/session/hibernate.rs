@@ -10,7 +10,7 @@ use glovebox_core::{
 use zstd::stream::{read::Decoder, write::Encoder};
 
 use crate::{
-    CancelToken, ExecuteError, Request, Sandbox, Session,
+    ExecuteError, Request, Sandbox, Session,
     exec::{platform::SessionScope, run::PreparedRequest},
 };
 
@@ -74,19 +74,7 @@ pub struct ResumeOptions {
 }
 
 impl ResumeOptions {
-    /// Sets the token that cancels what runs in the session outside any request, as
-    /// [`SessionOptions::cancel`](crate::SessionOptions::cancel).
-    #[must_use]
-    pub fn cancel(mut self, token: &CancelToken) -> Self {
-        self.scope.cancel = token.clone();
-        self
-    }
-
-    /// Sets the cancellation token and fuel budget of the session.
-    pub(crate) fn scope(mut self, scope: &SessionScope) -> Self {
-        self.scope = scope.clone();
-        self
-    }
+    super::scope_setters!();
 
     /// Sets [`id`](Self::id).
     #[must_use]

@@ -4,10 +4,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
 use super::{
-    abandoned::{Abandoned, Origin},
-    pending::{PendingCalls, Waiting},
-    tool::Answerer,
-    toolbox::Entry,
+    pending::{Abandoned, Origin, PendingCalls, Waiting},
+    toolbox::{Answerer, Entry},
 };
 
 /// State of a call: it tracks whether the execution still waits for the answer.

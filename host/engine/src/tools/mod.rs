@@ -7,21 +7,15 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `tool` | [`Tool`], which the embedder defines; [`ToolCall`], which its handler receives |
-//! | `toolbox` | the tools of a sandbox, their compiled schemas, and the catalogue for guests |
+//! | `toolbox` | [`Tool`], which the embedder defines; [`ToolCall`], which its handler receives; the tools of a sandbox, their compiled schemas, and the catalogue for guests |
 //! | `runner` | the calls of one execution, on threads of their own, and calls that no script makes |
-//! | `abandoned` | memory of abandoned calls |
-//! | `worker` | one call on its thread |
 //! | `call_status` | whether the execution still waits for a call's answer, and the guest for its caller |
-//! | `pending` | calls that the caller of a started execution answers |
+//! | `pending` | calls that the caller of a started execution answers, and memory of abandoned calls |
 
-mod abandoned;
 mod call_status;
 mod pending;
 mod runner;
-mod tool;
 mod toolbox;
-mod worker;
 
 #[cfg(test)]
 mod tests;
@@ -31,11 +25,8 @@ pub(crate) use glovebox_core::tools::Held;
 pub(crate) use glovebox_core::tools::{Account, MAX_FOREIGN_PATTERN_BYTES};
 pub use glovebox_core::tools::{ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, weight};
 pub(crate) use pending::{CallerAnswer, OpenCall, PendingCalls, Progress};
-pub(crate) use runner::DirectCall;
-pub(crate) use runner::ThreadRunner;
-pub use tool::{Tool, ToolCall};
+pub(crate) use runner::{DirectCall, ThreadRunner, ToolThreads};
 #[cfg(feature = "network")]
 pub(crate) use toolbox::NETWORK_TOOL;
-pub use toolbox::check_tools;
 pub(crate) use toolbox::{ReservedTool, Toolbox};
-pub(crate) use worker::ToolThreads;
+pub use toolbox::{Tool, ToolCall, check_tools};

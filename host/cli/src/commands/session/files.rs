@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use glovebox::{CopyReport, FileEntry, FileKind, FilesError, IfExists, Session, escaped};
+use glovebox::{CopyReport, FileEntry, FileError, FileKind, FilesError, IfExists, Session, escaped};
 use glovebox_sessions::SessionId;
 
 use crate::{
@@ -233,7 +233,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
 /// Adds the flag that allows the rejected operation.
 fn hinted(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
-        Some(FilesError::Exists { .. }) => Hinted::new(error.to_string(), "use --replace").into(),
+        Some(FilesError::Workspace(FileError::Exists { .. })) => Hinted::new(error.to_string(), "use --replace").into(),
         _ => error,
     }
 }

@@ -1,20 +1,5 @@
 //! The interfaces as the host implements them, called like a component's calls.
 
-use std::{env, path::PathBuf, sync::OnceLock};
-
-use wasmtime::component::Resource;
-
-use super::{
-    Quotas, SandboxCtx, SandboxHost,
-    error::SandboxFailure,
-    session::SessionResource,
-    wit::{
-        sandbox::{Host, HostSession, SessionOptions},
-        types::{Execution, Limits, Outcome, Policy, ProviderInfo, Request, Runtime, SandboxError, SessionPolicy},
-    },
-};
-use crate::{Engine, EngineConfig};
-
 mod caller_tools;
 mod ceilings;
 mod files;
@@ -24,6 +9,21 @@ mod requests;
 mod sessions;
 mod stepping;
 mod tools;
+
+use std::{env, path::PathBuf, sync::OnceLock};
+
+use wasmtime::component::Resource;
+
+use super::{
+    Quotas, SandboxCtx, SandboxHost,
+    convert::SandboxFailure,
+    session::SessionResource,
+    wit::{
+        sandbox::{Host, HostSession, SessionOptions},
+        types::{Execution, Limits, Outcome, Policy, ProviderInfo, Request, Runtime, SandboxError, SessionPolicy},
+    },
+};
+use crate::{Engine, EngineConfig};
 
 /// Names for functions that two of the interfaces share.
 trait Named {

@@ -4,10 +4,13 @@ use super::*;
 use crate::component::{
     Usage,
     quotas::QuotaUse,
-    wit::{sandbox::HostBlob, sandbox::HostFiles, types},
+    wit::{
+        sandbox::{HostBlob, HostFiles},
+        types,
+    },
 };
 
-fn blob(ctx: &mut SandboxCtx) -> Resource<super::super::files::Bytes> {
+fn blob(ctx: &mut SandboxCtx) -> Resource<crate::component::sandbox::Bytes> {
     HostBlob::new(ctx).unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use glovebox_vfs::VfsLimits;
 
-use super::{FilesError, IfExists, Space, refusal};
+use super::{FileError, FilesError, IfExists, Space, refusal};
 
 fn sample() -> Space {
     let long = format!("{}/{}", "d".repeat(120), "f".repeat(200));
@@ -77,7 +77,7 @@ fn an_import_replaces_only_when_allowed_and_is_all_or_nothing() {
     let archive = Space::holding(&[("a", "new"), ("b", "new"), ("c/d", "new")]).export();
     let mut space = Space::holding(&[("b", ""), ("c/held", "held")]);
     let refused = space.import(&archive, IfExists::Fail);
-    assert!(matches!(&refused, Err(FilesError::Exists { path }) if path == "b"), "{refused:?}");
+    assert!(matches!(&refused, Err(FilesError::Workspace(FileError::Exists { path })) if path == "b"), "{refused:?}");
     assert_eq!(space.paths(), ["b", "c", "c/held"]);
     space.import(&archive, IfExists::Replace).unwrap();
     assert_eq!(space.paths(), ["a", "b", "c", "c/d", "c/held"]);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use glovebox_vfs::{VfsError, VfsLimits};
 
-use super::{FilesError, IfExists, Space, refusal};
+use super::{FileError, FilesError, IfExists, Space, refusal};
 use crate::mount::MountError;
 
 /// Lists all files and links below a host directory, with contents or targets.
@@ -95,12 +95,15 @@ fn a_host_file_is_copied_in_under_the_name_that_is_given() {
     space.copy_in(&file, "new/name.txt", IfExists::Fail).unwrap();
     assert_eq!(space.text("new/name.txt"), "host");
     let exists = space.copy_in(&file, "empty", IfExists::Fail);
-    assert!(matches!(exists, Err(FilesError::Exists { .. })), "{exists:?}");
+    assert!(matches!(exists, Err(FilesError::Workspace(FileError::Exists { .. }))), "{exists:?}");
     space.copy_in(&file, "empty", IfExists::Replace).unwrap();
     assert_eq!(space.text("empty"), "host");
     assert_eq!(refusal(space.copy_in(&file, "dir", IfExists::Replace)), VfsError::IsADirectory);
     for to in ["../x", "/app/x", "", "."] {
-        assert!(matches!(space.copy_in(&file, to, IfExists::Replace), Err(FilesError::Path { .. })), "{to}");
+        assert!(
+            matches!(space.copy_in(&file, to, IfExists::Replace), Err(FilesError::Workspace(FileError::Path { .. }))),
+            "{to}"
+        );
     }
     let gone = space.copy_in(&dir.path().join("gone"), "x", IfExists::Fail);
     assert!(matches!(gone, Err(FilesError::HostPath { .. })), "{gone:?}");
@@ -183,7 +186,10 @@ fn a_copy_out_replaces_only_when_allowed_and_then_whole_files() {
     fs::write(dir.path().join("other"), "held").unwrap();
     let files = results().files();
     let refused = files.copy_out("out", dir.path(), IfExists::Fail);
-    assert!(matches!(&refused, Err(FilesError::Exists { path }) if path == "sub/b.txt"), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(FilesError::Workspace(FileError::Exists { path })) if path == "sub/b.txt"),
+        "{refused:?}"
+    );
     assert_eq!(host(dir.path()).len(), 3);
 
     files.copy_out("out", dir.path(), IfExists::Replace).unwrap();
@@ -235,12 +241,21 @@ fn a_single_file_is_copied_out_under_the_name_that_is_given() {
     files.copy_out("out/inside", &target, IfExists::Fail).unwrap();
     assert_eq!(host(dir.path()), pairs(&[("result.txt", "B")]));
     fs::write(&target, "").unwrap();
-    assert!(matches!(files.copy_out("out/a.txt", &target, IfExists::Fail), Err(FilesError::Exists { .. })));
+    assert!(matches!(
+        files.copy_out("out/a.txt", &target, IfExists::Fail),
+        Err(FilesError::Workspace(FileError::Exists { .. }))
+    ));
     files.copy_out("out/a.txt", &target, IfExists::Replace).unwrap();
     assert_eq!(host(dir.path()), pairs(&[("result.txt", "A")]));
-    assert!(matches!(files.copy_out("out/a.txt", dir.path(), IfExists::Replace), Err(FilesError::Exists { .. })));
+    assert!(matches!(
+        files.copy_out("out/a.txt", dir.path(), IfExists::Replace),
+        Err(FilesError::Workspace(FileError::Exists { .. }))
+    ));
     assert!(files.copy_out("out/a.txt", dir.path().join("no/such/dir"), IfExists::Fail).is_err());
-    assert!(matches!(files.copy_out("../x", &target, IfExists::Fail), Err(FilesError::Path { .. })));
+    assert!(matches!(
+        files.copy_out("../x", &target, IfExists::Fail),
+        Err(FilesError::Workspace(FileError::Path { .. }))
+    ));
     assert_eq!(refusal(files.copy_out("gone", &target, IfExists::Fail)), VfsError::NotFound);
     assert_eq!(refusal(files.copy_out("out/escape/x", &target, IfExists::Fail)), VfsError::NotADirectory);
 }

@@ -2,10 +2,10 @@
 
 use glovebox_vfs::{FileKind, VfsError, VfsLimits};
 
-use super::{FilesError, IfExists, Space, refusal};
+use super::{FileError, FilesError, IfExists, Space, refusal};
 
 fn exists<T: std::fmt::Debug>(result: Result<T, FilesError>) -> bool {
-    matches!(result, Err(FilesError::Exists { .. }))
+    matches!(result, Err(FilesError::Workspace(FileError::Exists { .. })))
 }
 
 #[test]
@@ -36,7 +36,10 @@ fn a_write_cannot_leave_the_workspace() {
     let mut space = Space::new();
     space.link("up", "..");
     for path in ["../x", "/x", "/app/x", "a/../../x", "a\0", "", "."] {
-        assert!(matches!(space.put(path, "x", IfExists::Replace), Err(FilesError::Path { .. })), "{path}");
+        assert!(
+            matches!(space.put(path, "x", IfExists::Replace), Err(FilesError::Workspace(FileError::Path { .. }))),
+            "{path}"
+        );
     }
     for path in ["up/x", "up"] {
         assert_eq!(refusal(space.put(path, "x", IfExists::Replace)), VfsError::NotCapable, "{path}");
@@ -114,7 +117,7 @@ fn the_workspace_itself_cannot_be_deleted_or_renamed() {
             space.rename(path, "elsewhere", IfExists::Fail),
             space.rename("dir", path, IfExists::Replace),
         ] {
-            assert!(matches!(result, Err(FilesError::Path { .. })), "{path}");
+            assert!(matches!(result, Err(FilesError::Workspace(FileError::Path { .. }))), "{path}");
         }
     }
     assert_eq!(space.paths(), ["dir", "dir/f"]);

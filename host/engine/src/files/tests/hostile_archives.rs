@@ -6,7 +6,7 @@ use std::io::Read;
 use glovebox_vfs::{VfsError, VfsLimits};
 use tar::{Builder, EntryType, Header};
 
-use super::{FilesError, IfExists, Space, archive, refusal};
+use super::{FileError, FilesError, IfExists, Space, archive, refusal};
 
 /// Returns an entry with an arbitrary name, as raw header bytes.
 fn raw(kind: EntryType, name: &[u8], target: &[u8], data: &[u8]) -> Vec<u8> {
@@ -86,7 +86,7 @@ fn nothing_is_written_through_a_link() {
     let link = raw(EntryType::Symlink, b"d", b"..", b"");
     assert_eq!(refusal::<()>(Err(refused(&[link, file(b"d/x", b"1")].concat()))), VfsError::NotADirectory);
     let archive = [raw(EntryType::Symlink, b"l", b"held", b""), file(b"l", b"overwritten")].concat();
-    assert!(matches!(refused(&archive), FilesError::Exists { .. }));
+    assert!(matches!(refused(&archive), FilesError::Workspace(FileError::Exists { .. })));
     // Links that the guest made are not written through either.
     let mut space = Space::holding(&[("dir/f", "old")]);
     space.link("to-dir", "dir");
@@ -129,8 +129,14 @@ fn a_hard_link_names_only_what_the_archive_brought() {
 
 #[test]
 fn a_name_that_comes_twice_is_refused() {
-    assert!(matches!(refused(&[file(b"a", b"1"), file(b"a", b"2")].concat()), FilesError::Exists { .. }));
-    assert!(matches!(refused(&[file(b"a", b"1"), file(b"./a", b"2")].concat()), FilesError::Exists { .. }));
+    assert!(matches!(
+        refused(&[file(b"a", b"1"), file(b"a", b"2")].concat()),
+        FilesError::Workspace(FileError::Exists { .. })
+    ));
+    assert!(matches!(
+        refused(&[file(b"a", b"1"), file(b"./a", b"2")].concat()),
+        FilesError::Workspace(FileError::Exists { .. })
+    ));
     let onto_dir = [raw(EntryType::Directory, b"a", b"", b""), file(b"a", b"2")].concat();
     assert_eq!(refusal::<()>(Err(refused(&onto_dir))), VfsError::IsADirectory);
     let onto_file = [file(b"a", b"2"), raw(EntryType::Directory, b"a", b"", b"")].concat();

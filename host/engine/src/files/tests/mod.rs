@@ -9,7 +9,7 @@ mod reading;
 use glovebox_core::files::change;
 use glovebox_vfs::{Access, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
-use super::{Files, FilesError, IfExists, archive, carry};
+use super::{FileError, Files, FilesError, IfExists, archive, carry};
 
 /// A workspace, empty at first.
 struct Space {
@@ -114,7 +114,7 @@ impl Space {
 /// Returns the file system's error.
 fn refusal<T: std::fmt::Debug>(result: Result<T, FilesError>) -> VfsError {
     match result {
-        Err(FilesError::Refused { source, .. }) => source,
+        Err(FilesError::Workspace(FileError::Refused { source, .. })) => source,
         other => panic!("not refused by the file system: {other:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use glovebox_vfs::{FileKind, VfsError};
 
-use super::{super::ListLimits, FilesError, Space, refusal};
+use super::{super::ListLimits, FileError, FilesError, Space, refusal};
 
 fn sample() -> Space {
     let mut space = Space::holding(&[
@@ -68,7 +68,10 @@ fn a_pattern_cannot_leave_the_workspace() {
     let space = sample();
     for pattern in ["../*/*", "..", "src/../*", "/*", "/app/*", "/etc/**", "a\0", "[", "{a", "a/[b", &"a".repeat(4_097)]
     {
-        assert!(matches!(space.files().list(pattern), Err(FilesError::Pattern { .. })), "{pattern}");
+        assert!(
+            matches!(space.files().list(pattern), Err(FilesError::Workspace(FileError::Pattern { .. }))),
+            "{pattern}"
+        );
     }
     let longest = "a".repeat(4_096);
     assert_eq!(matching(&space, &longest), [""; 0]);
@@ -134,14 +137,14 @@ fn a_path_cannot_leave_the_workspace() {
     space.link("src/upup", "../../etc");
     let files = space.files();
     for path in ["/app/a.py", "/etc/passwd", "..", "../other", "src/../a.py", "a\0b"] {
-        assert!(matches!(files.stat(path), Err(FilesError::Path { .. })), "{path}");
-        assert!(matches!(files.read(path), Err(FilesError::Path { .. })), "{path}");
+        assert!(matches!(files.stat(path), Err(FilesError::Workspace(FileError::Path { .. }))), "{path}");
+        assert!(matches!(files.read(path), Err(FilesError::Workspace(FileError::Path { .. }))), "{path}");
     }
     for path in ["up/x", "src/upup", "src/upup/passwd"] {
         assert_eq!(refusal(files.read(path)), VfsError::NotCapable, "{path}");
     }
     for path in ["", ".", "./"] {
-        assert!(matches!(files.read(path), Err(FilesError::Path { .. })), "{path}");
+        assert!(matches!(files.read(path), Err(FilesError::Workspace(FileError::Path { .. }))), "{path}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Public addresses, and names that resolve to other addresses.
 
 use super::*;
-use crate::network::resolver::is_public;
+use crate::network::pattern::is_public;
 
 #[test]
 fn addresses_of_special_purposes_are_not_public() {

@@ -48,7 +48,7 @@ fn what_is_compressed_counts_as_what_it_becomes() {
     let server = Server::saying([head.into_bytes(), std::mem::take(&mut whole)].concat());
     let client = client(&policy(&[&server]));
     let call = call();
-    let answer = handler::fetch(&client, &call, &json!({ "url": server.url("/") }).to_string());
+    let answer = message::fetch(&client, &call, &json!({ "url": server.url("/") }).to_string());
     assert!(answer.unwrap_err().message.contains("more than 4194304 bytes"));
     assert_eq!(call.account.held_bytes(), 0, "and nothing of it is held");
 
@@ -80,7 +80,7 @@ fn what_the_host_holds_of_a_body_is_under_the_memory_limit() {
     for (room, fits) in [(89_999, false), (90_000, true), (90_001, true)] {
         let call = call();
         call.account.set_room(room);
-        let answer = handler::fetch(&client, &call, &asked);
+        let answer = message::fetch(&client, &call, &asked);
         assert_eq!(answer.is_ok(), fits, "{room}");
         assert!(fits || answer.unwrap_err().message.contains("`limits.memory_bytes`"));
     }
@@ -145,7 +145,7 @@ fn the_time_of_the_call_holds_as_well_and_cancelling_ends_a_wait() {
     let asked = json!({ "url": silent.url("/") }).to_string();
     let begun = Instant::now();
     let call = ToolCall { deadline: begun + Duration::from_millis(300), ..call() };
-    assert!(handler::fetch(&client, &call, &asked).is_err());
+    assert!(message::fetch(&client, &call, &asked).is_err());
     assert!(begun.elapsed() < Duration::from_secs(3));
 
     let call = super::call();
@@ -155,9 +155,9 @@ fn the_time_of_the_call_holds_as_well_and_cancelling_ends_a_wait() {
         cancel.cancel();
     });
     let begun = Instant::now();
-    assert!(handler::fetch(&client, &call, &asked).unwrap_err().message.contains("was cancelled"));
+    assert!(message::fetch(&client, &call, &asked).unwrap_err().message.contains("was cancelled"));
     assert!(begun.elapsed() < Duration::from_secs(3));
-    assert!(handler::fetch(&client, &call, &asked).is_err(), "a call that was cancelled before does nothing");
+    assert!(message::fetch(&client, &call, &asked).is_err(), "a call that was cancelled before does nothing");
 }
 
 #[test]

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use super::{
     NetworkPolicy, SecretPolicy,
     client::Client,
-    handler,
-    resolver::{Resolved, Resolver},
+    message,
+    pattern::{Resolved, Resolver},
     secrets::Secrets,
 };
 use crate::{CancelToken, Entropy, ToolCall, ToolError, tools::Account};
@@ -121,7 +121,7 @@ fn call() -> ToolCall {
 
 /// Performs a request and returns the script's answer.
 fn ask(client: &Client, request: &Value) -> Result<Value, String> {
-    let answer = handler::fetch(client, &call(), &request.to_string());
+    let answer = message::fetch(client, &call(), &request.to_string());
     answer.map(|text| serde_json::from_str(&text).unwrap()).map_err(|fault| ToolError::from(fault).to_string())
 }
 

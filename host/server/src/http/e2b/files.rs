@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use glovebox::{FileEntry, FileKind, FilesError, IfExists, Language, ListLimits, SessionFiles, VfsError};
+use glovebox::{FileEntry, FileError, FileKind, FilesError, IfExists, Language, ListLimits, SessionFiles, VfsError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ impl Sandbox {
 /// Converts an error of a file operation. A missing file becomes status 404.
 pub(super) fn failed(error: ServiceError) -> E2bError {
     match &error {
-        ServiceError::Files(FilesError::Refused { source: VfsError::NotFound, .. }) => {
+        ServiceError::Files(FilesError::Workspace(FileError::Refused { source: VfsError::NotFound, .. })) => {
             E2bError::new(StatusCode::NOT_FOUND, "not-found", error.public())
         }
         _ => error.into(),
