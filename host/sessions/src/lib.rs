@@ -8,7 +8,6 @@
 //! A store is used by several processes at once. Each write states which version it replaces, so that a process that
 //! lost its lock cannot overwrite what another one wrote ([`StoreError::Fenced`]).
 
-mod events;
 mod manager;
 mod store;
 

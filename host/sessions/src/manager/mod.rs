@@ -1,21 +1,149 @@
 //! Sessions that outlive their process: live sessions in memory, hibernated sessions in a store.
 //!
-//! * [`sessions`]: opens, lists and removes sessions; [`transfer`]: forks, exports and imports them.
-//! * [`slot`]: the state of one session, resuming and hibernating; [`slots`]: all sessions in use; [`guard`]: handles.
-//! * [`storage`]: the store, the policy and the sandboxes.
-//! * [`hibernating`]: saves live sessions and drops them.
+//! * [`sessions`]: opens, lists and removes sessions; saves live ones and drops them.
+//! * [`slot`]: the state of one session, resuming and hibernating; [`slots`]: all sessions in use, and handles.
+//! * [`storage`]: the store, the policy and the sandboxes; forks, exports and imports sessions.
 
-mod error;
-mod guard;
-mod hibernating;
 mod sessions;
 mod slot;
 mod slots;
 mod storage;
-mod transfer;
 
-pub use error::SessionsError;
-pub use guard::{ActiveSession, SessionGuard};
-pub use hibernating::{HibernateReport, IdleThread};
-pub use hibernating::{Save, StorePolicy};
-pub use sessions::{ListedPage, ListedSession, NewSession, Sessions, SessionsBuilder};
+use glovebox::{BuildError, ExecuteError, Execution, HibernateError, Language, ResumeError};
+use glovebox_vfs::escaped;
+
+use crate::{SessionId, StoreError};
+
+pub use sessions::{
+    HibernateReport, IdleThread, ListedPage, ListedSession, NewSession, Save, Sessions, SessionsBuilder, StorePolicy,
+};
+pub use slots::{ActiveSession, SessionGuard};
+
+/// A failed operation of [`Sessions`](crate::Sessions).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionsError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(StoreError),
+    /// The session, or an execution in it, failed on the host's side.
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+    /// The session's sandbox could not be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The store has no session of this name.
+    #[error("there is no session `{id}`; list the sessions with `glovebox session list`")]
+    NotFound {
+        /// The session's id.
+        id: SessionId,
+    },
+    /// The store already has a session of this name.
+    #[error("session `{id}` already exists; choose another id or delete it first")]
+    Exists {
+        /// The session's id.
+        id: SessionId,
+    },
+    /// A different process holds the session's lock, or another thread is still using the session.
+    #[error("session `{id}` is in use by another process or thread; wait for it to finish, or use another session")]
+    InUse {
+        /// The session's id.
+        id: SessionId,
+    },
+    /// A different process took the session over, although this process held its lock.
+    ///
+    /// The store has nothing of what happened here since the last save, and no execution since then counts. The live
+    /// session was dropped without running its exit handlers. Effects outside the session, through tools and in host
+    /// directories, remain.
+    #[error("another process took over session `{id}`; its changes here were discarded; run it again")]
+    Fenced {
+        /// The session's id.
+        id: SessionId,
+    },
+    /// The session runs another language than the requested one.
+    #[error("session `{id}` runs {has}, not {wanted}; use another id for {wanted}")]
+    Language {
+        /// The session's id.
+        id: SessionId,
+        /// The session's language.
+        has: Language,
+        /// The requested language.
+        wanted: Language,
+    },
+    /// The given sandboxes cannot run the session.
+    #[error("session `{id}` needs a sandbox for {language}; add one to `Sessions`")]
+    NoSandbox {
+        /// The session's id.
+        id: SessionId,
+        /// The session's language.
+        language: Language,
+    },
+    /// All live sessions are in use, and there are already `live_count` of them.
+    #[error("all {most} live sessions are in use (`live_count`); wait for one of them, or raise the limit")]
+    TooManyLive {
+        /// The limit, `live_count`.
+        most: usize,
+    },
+    /// The stored session cannot be resumed.
+    #[error("session `{id}` cannot be resumed")]
+    Resume {
+        /// The session's id.
+        id: SessionId,
+        /// Underlying error.
+        source: Box<ResumeError>,
+    },
+    /// The session was saved with a host directory as its workspace, and the sandbox has no workspace.
+    #[error(
+        "session `{id}` cannot be resumed without its workspace `{name}`; pass it (`--workspace`, `Policy::workspace`)",
+        name = escaped(.workspace)
+    )]
+    NoWorkspace {
+        /// The session's id.
+        id: SessionId,
+        /// The host directory that was the workspace.
+        workspace: String,
+        /// The error of resuming.
+        source: Box<ResumeError>,
+    },
+    /// The session was saved with its own files, and the sandbox has a host directory as its workspace.
+    #[error(
+        "session `{id}` has its own files at `/app`, so `{name}` cannot be its workspace; omit the workspace \
+         (`--workspace`, `Policy::workspace`), or mount it elsewhere in a new session",
+        name = escaped(.given)
+    )]
+    OwnFiles {
+        /// The session's id.
+        id: SessionId,
+        /// The sandbox's host directory.
+        given: String,
+        /// The error of resuming.
+        source: Box<ResumeError>,
+    },
+    /// The session could not be written to the store. It stays live, unsaved.
+    #[error("session `{id}` could not be saved")]
+    Save {
+        /// The session's id.
+        id: SessionId,
+        /// Underlying error.
+        source: Box<HibernateError>,
+    },
+    /// The script ran, but the session could not be written to the store afterwards. The session stays live, unsaved.
+    #[error("the execution in session `{id}` could not be saved")]
+    Unsaved {
+        /// The session's id.
+        id: SessionId,
+        /// The execution that could not be saved.
+        execution: Box<Execution>,
+        /// Underlying error.
+        source: Box<SessionsError>,
+    },
+}
+
+impl From<StoreError> for SessionsError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Fenced { id } => Self::Fenced { id },
+            error => Self::Store(error),
+        }
+    }
+}

@@ -8,15 +8,16 @@ use std::{
     time::Instant,
 };
 
+use glovebox::{CancelToken, HibernateOptions, ResumeError, ResumeOptions, Sandbox, Session, Timestamp};
+
 use super::{
     SessionsError,
     storage::{POLL, Storage},
 };
 use crate::{
-    Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredSession, block_on, events,
-    store::MAX_WORKSPACE_BYTES,
+    Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredSession, block_on,
+    store::{self, MAX_WORKSPACE_BYTES},
 };
-use glovebox::{CancelToken, HibernateOptions, ResumeError, ResumeOptions, Sandbox, Session, Timestamp};
 
 /// Milliseconds to wait for another thread's change if the caller can proceed without it. Hibernating takes
 /// milliseconds, more on a slow disk.
@@ -171,7 +172,7 @@ impl SessionSlot {
         drop(live);
         drop(change);
         saved?;
-        events::session("session.hibernated", &self.id);
+        store::log_session("session.hibernated", &self.id);
         Ok(true)
     }
 
@@ -212,7 +213,7 @@ impl SlotState {
     pub(super) fn drop_fenced(&mut self, fenced: &Arc<Live>) {
         if fenced.is_fenced() && self.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, fenced)) {
             self.live = None;
-            events::session("session.fenced", fenced.lock.id());
+            store::log_session("session.fenced", fenced.lock.id());
         }
     }
 }
@@ -255,7 +256,7 @@ impl Live {
                 _ => SessionsError::Resume { id, source },
             }
         })?;
-        events::session("session.resumed", id);
+        store::log_session("session.resumed", id);
         let expected = Expected::Version(stored.version.clone());
         let saved = Mutex::new(Saved { changes: 0, generation: stored.record.generation, expected });
         let created_at = stored.record.created_at;

@@ -1,20 +1,24 @@
-//! Slots of the sessions in use: one for each name.
+//! Slots of the sessions in use, one for each name, and handles to stored sessions.
 
 use std::{
     collections::HashMap,
     fmt,
     ops::Deref,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::Instant,
 };
 
+use glovebox::{CancelToken, ExecuteError, Execution, Request, Session};
+
 use super::{
-    SessionsError,
-    slot::{HIBERNATING_MS, LivePlace, SessionSlot},
+    Save, SessionsError,
+    slot::{HIBERNATING_MS, Live, LivePlace, SessionSlot},
     storage::{POLL, Storage},
 };
-use crate::SessionId;
-use glovebox::CancelToken;
+use crate::{SessionId, block_on};
 
 /// All slots, and the number of live sessions.
 pub(super) struct Slots {
@@ -155,4 +159,177 @@ enum Eviction {
     Moving,
     /// All live sessions are in use.
     InUse,
+}
+
+/// A handle to a stored session. The session is resumed when it is first used.
+#[derive(Clone, Debug)]
+pub struct SessionGuard {
+    pub(super) slots: Arc<Slots>,
+    pub(super) id: SessionId,
+}
+
+impl SessionGuard {
+    /// Returns the session's id.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// Runs `source` in the session, like [`run`](Self::run).
+    pub fn execute(&self, source: &str) -> Result<Execution, SessionsError> {
+        self.run(Request::new(source))
+    }
+
+    /// Runs a request in the session, as [`Session::run`] does, and then saves the session if the policy says
+    /// [`Save::AfterEach`].
+    ///
+    /// # Errors
+    /// [`SessionsError::Unsaved`] if the session could not be saved; the error contains the execution.
+    /// [`SessionsError::Fenced`] if another process took the session over: the execution does not count, and the next
+    /// call resumes what the other process stored.
+    pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
+        let active = self.activate_unless(request.cancel_token())?;
+        let executed = active.run(request);
+        active.save_after(executed)
+    }
+
+    /// Resumes the session unless it is live, and keeps it live until the returned value is dropped.
+    ///
+    /// Changes reach the store by [`ActiveSession::save`], or when the session is hibernated.
+    pub fn activate(&self) -> Result<ActiveSession, SessionsError> {
+        self.activate_unless(None)
+    }
+
+    fn activate_unless(&self, cancel: Option<&CancelToken>) -> Result<ActiveSession, SessionsError> {
+        let storage = &self.slots.storage;
+        let slot = self.slots.slot(&self.id);
+        let mut state = slot.settled(storage, storage.resuming_ms(), cancel)?;
+        let live = match state.alive() {
+            Some(live) => {
+                state.begin_use();
+                drop(state);
+                live
+            }
+            None => {
+                let change = slot.change(state);
+                let lock = storage.lock(&self.id, cancel)?;
+                let not_found = || SessionsError::NotFound { id: self.id.clone() };
+                let stored = block_on(storage.store.get(&self.id))?.ok_or_else(not_found)?;
+                let place = self.slots.place(&self.id, cancel)?;
+                let live = Arc::new(Live::resumed(storage, &stored, lock, place)?);
+                let mut state = slot.state();
+                state.live = Some(Arc::clone(&live));
+                state.begin_use();
+                drop(state);
+                // Only now: before the use is counted, another thread could hibernate the session at once.
+                drop(change);
+                live
+            }
+        };
+        Ok(ActiveSession {
+            session: live.session.clone(),
+            live: Arc::downgrade(&live),
+            slot,
+            is_touched: AtomicBool::new(false),
+        })
+    }
+}
+
+/// A live session in use: a [`Session`] that cannot be hibernated until this value is dropped. Changes through a clone
+/// of the [`Session`] after the drop may be lost.
+#[derive(Debug)]
+pub struct ActiveSession {
+    session: Session,
+    /// Weak, because only the slot owns the live session: the session's lock is free as soon as the slot drops it.
+    live: Weak<Live>,
+    slot: SlotRef,
+    /// Set if the session was used since the last save.
+    is_touched: AtomicBool,
+}
+
+impl ActiveSession {
+    /// Saves the session after an execution, if the policy says [`Save::AfterEach`], and returns the execution.
+    ///
+    /// Call it for executions that were started with [`Session::start`]; [`SessionGuard::run`] saves by itself.
+    ///
+    /// # Errors
+    /// The error of the execution. [`SessionsError::Unsaved`] if the session could not be saved; the error contains the
+    /// execution. [`SessionsError::Fenced`] if another process took the session over; the execution does not count and
+    /// is not in the error.
+    pub fn save_after(&self, executed: Result<Execution, ExecuteError>) -> Result<Execution, SessionsError> {
+        let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
+        if has_run {
+            // A different thread may have noticed during the execution that the session was taken over.
+            self.live()?;
+        }
+        let saves = self.slot.slots.storage.policy.save == Save::AfterEach;
+        if !has_run || !saves || self.session.ended().is_some() {
+            return Ok(executed?);
+        }
+        let id = &self.slot.id;
+        // A different thread may have saved the session between the start of the execution and now.
+        self.is_touched.store(true, Ordering::SeqCst);
+        match (self.save(), executed) {
+            (Ok(()), executed) => Ok(executed?),
+            (Err(fenced @ SessionsError::Fenced { .. }), _) => Err(fenced),
+            (Err(source), Ok(execution)) => {
+                let (id, execution, source) = (id.clone(), Box::new(execution), Box::new(source));
+                Err(SessionsError::Unsaved { id, execution, source })
+            }
+            (Err(error), Err(source)) => {
+                // Both failed: return the error that contains the execution, and log the other.
+                let id = id.as_str();
+                tracing::warn!(target: "glovebox", session_id = id, %error, "a session could not be saved");
+                Err(source.into())
+            }
+        }
+    }
+
+    /// Writes the current state of the session to the store. The state is durable when this returns.
+    pub fn save(&self) -> Result<(), SessionsError> {
+        let live = self.live()?;
+        // Clear the flag before saving: changes made from now on may be missing from the saved state.
+        if self.is_touched.swap(false, Ordering::SeqCst) {
+            live.changes.fetch_add(1, Ordering::SeqCst);
+        }
+        live.save(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
+    }
+
+    /// Ends the session, which runs its exit handlers, and removes it from the store. Returns `false` if it was not
+    /// there.
+    pub(super) fn close_and_remove(&self) -> Result<bool, SessionsError> {
+        self.close()?;
+        let live = self.live()?;
+        live.remove(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
+    }
+
+    /// Returns the live session. While it is in use, only another process can take it away.
+    fn live(&self) -> Result<Arc<Live>, SessionsError> {
+        let live = self.live.upgrade().filter(|live| !live.is_fenced());
+        live.ok_or_else(|| SessionsError::Fenced { id: self.slot.id.clone() })
+    }
+}
+
+impl Deref for ActiveSession {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        self.is_touched.store(true, Ordering::SeqCst);
+        &self.session
+    }
+}
+
+impl Drop for ActiveSession {
+    fn drop(&mut self) {
+        let mut state = self.slot.state();
+        // After a takeover the slot may hold another live session than this one.
+        let ours = state.live.as_ref().filter(|live| Arc::as_ptr(live) == self.live.as_ptr());
+        if let Some(live) = ours.filter(|_| self.is_touched.load(Ordering::SeqCst)) {
+            live.changes.fetch_add(1, Ordering::SeqCst);
+        }
+        state.users -= 1;
+        state.used_at = Instant::now();
+        // `alive` drops the session if it has ended.
+        state.alive();
+    }
 }

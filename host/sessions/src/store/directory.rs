@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredEntry, StoredPage,
-    StoredRecord, StoredSession, StoredVersion, record::MAX_WORKSPACE_BYTES,
+    StoredRecord, StoredSession, StoredVersion, check_length, check_write, record::MAX_WORKSPACE_BYTES,
 };
 
 /// Suffix of session files.
@@ -146,13 +146,7 @@ impl SessionStore for DirectoryStore {
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
         let id = lock.id();
-        if record.id != *id {
-            return Err(StoreError::NotLocked { id: record.id.clone(), locked: id.clone() });
-        }
-        if record.bytes != state.len() as u64 {
-            return Err(self.damaged(id, "its record says another length than its state has"));
-        }
-        check_length(id, record.bytes)?;
+        check_write(lock, record, state, Self::MAX_STATE_BYTES, |reason| self.damaged(id, reason))?;
         let name = file_name(id);
         let failed = |error| CacheError::io("write", &self.dir.path_of(&name), error);
         let version = StoredVersion::random();
@@ -170,7 +164,7 @@ impl SessionStore for DirectoryStore {
         let Some(Opened { mut file, head, .. }) = self.read(id)? else { return Ok(None) };
         let (stored, start) = head.map_err(|reason| self.damaged(id, reason))?;
         let bytes = stored.record.bytes;
-        check_length(id, bytes)?;
+        check_length(id, bytes, Self::MAX_STATE_BYTES)?;
         let mut state = Vec::new();
         // Read a byte more than recorded, to detect a file that is too long.
         let most = bytes.saturating_add(1);
@@ -211,11 +205,6 @@ impl SessionStore for DirectoryStore {
         self.dir.sync();
         Ok(removed)
     }
-}
-
-fn check_length(id: &SessionId, bytes: u64) -> Result<(), StoreError> {
-    let most = DirectoryStore::MAX_STATE_BYTES;
-    if bytes > most { Err(StoreError::TooLarge { id: id.clone(), bytes, most }) } else { Ok(()) }
 }
 
 fn file_name(id: &SessionId) -> String {
@@ -303,8 +292,8 @@ mod tests {
         let store = DirectoryStore::open(dir.path()).unwrap();
         let id = SessionId::new("a").unwrap();
         let most = DirectoryStore::MAX_STATE_BYTES;
-        check_length(&id, most - 1).unwrap();
-        check_length(&id, most).unwrap();
+        check_length(&id, most - 1, most).unwrap();
+        check_length(&id, most, most).unwrap();
         let bytes = most + 1;
         let at = Timestamp::from_unix_ms(0);
         let record = SessionRecord {

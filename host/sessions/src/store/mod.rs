@@ -1,10 +1,8 @@
 //! Stores of hibernated sessions, each with a record that describes it, and the locks of sessions.
 
 mod directory;
-mod error;
 #[cfg(feature = "object-store")]
 mod objects;
-mod page;
 mod prune;
 mod record;
 #[cfg(test)]
@@ -13,6 +11,7 @@ mod tests;
 use std::{
     any::Any,
     fmt,
+    path::PathBuf,
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Wake, Waker},
@@ -20,19 +19,20 @@ use std::{
 };
 
 use async_trait::async_trait;
+use glovebox_runtimes::CacheError;
+use glovebox_vfs::{escaped, escaped_text};
 
 pub use directory::DirectoryStore;
-pub use error::StoreError;
 #[cfg(feature = "object-store")]
 pub use objects::{BlobInfo, BlobPage, BlobStore, ObjectStore};
-pub use page::Pages;
-pub use page::{PageLimitError, PageRequest, StoredPage};
-pub use prune::Prune;
-pub use prune::{PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SkipReason};
+pub use prune::{
+    PageLimitError, PageRequest, Pages, Prune, PruneError, PruneReason, PruneReport, PruneSkip, Pruned, SkipReason,
+    StoredPage,
+};
 pub(crate) use record::MAX_WORKSPACE_BYTES;
-pub use record::{Expected, StoredVersion};
-pub use record::{SessionId, SessionIdError};
-pub use record::{SessionRecord, StoredEntry, StoredRecord, StoredSession};
+pub use record::{
+    Expected, SessionId, SessionIdError, SessionRecord, StoredEntry, StoredRecord, StoredSession, StoredVersion,
+};
 
 /// A store of hibernated sessions, such as [`DirectoryStore`]. Other implementations can use a database or an object
 /// store.
@@ -147,4 +147,183 @@ impl fmt::Debug for SessionLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("SessionLock").field(&self.id).finish()
     }
+}
+
+/// For stores: fails if a write is not to the locked session, the record has another length than the state, or the state
+/// has more than `most` bytes. `damaged` makes the error for a wrong length.
+fn check_write(
+    lock: &SessionLock,
+    record: &SessionRecord,
+    state: &[u8],
+    most: u64,
+    damaged: impl FnOnce(&'static str) -> StoreError,
+) -> Result<(), StoreError> {
+    if record.id != lock.id {
+        return Err(StoreError::NotLocked { id: record.id.clone(), locked: lock.id.clone() });
+    }
+    if record.bytes != state.len() as u64 {
+        return Err(damaged("its record says another length than its state has"));
+    }
+    check_length(&lock.id, record.bytes, most)
+}
+
+fn check_length(id: &SessionId, bytes: u64, most: u64) -> Result<(), StoreError> {
+    if bytes > most { Err(StoreError::TooLarge { id: id.clone(), bytes, most }) } else { Ok(()) }
+}
+
+/// A failed store operation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store's directory or a file in it cannot be used.
+    #[error(transparent)]
+    Directory(#[from] CacheError),
+    /// A session's file is damaged.
+    #[error("the stored session `{id}` is damaged: {reason}; restore `{}` from a copy, or delete the session", escaped(path), reason = escaped_text(.reason))]
+    Damaged {
+        /// The session's id.
+        id: SessionId,
+        /// The session's file.
+        path: PathBuf,
+        /// The kind of damage.
+        reason: String,
+    },
+    /// A session's state exceeds the store's limit.
+    #[error(
+        "the stored session `{id}` takes {bytes} bytes, and the limit is {most}; delete it, or remove files in it first"
+    )]
+    TooLarge {
+        /// The session's id.
+        id: SessionId,
+        /// Size of the state in bytes.
+        bytes: u64,
+        /// The limit in bytes.
+        most: u64,
+    },
+    /// The write would exceed the limit on all sessions of the store together. Nothing was written.
+    #[error(
+        "session `{id}` would add {bytes} bytes to the store, and the limit on all sessions together is {most}; delete sessions, or remove files in them"
+    )]
+    Full {
+        /// The session's id.
+        id: SessionId,
+        /// Additional bytes of the write.
+        bytes: u64,
+        /// The limit in bytes.
+        most: u64,
+    },
+    /// The lock is for a different session than the record.
+    #[error("the lock of session `{locked}` does not permit writing `{id}`; lock `{id}`")]
+    NotLocked {
+        /// The session to write.
+        id: SessionId,
+        /// The locked session.
+        locked: SessionId,
+    },
+    /// The store does not contain the version that the writer expects: another process wrote, removed or created the
+    /// session. Nothing was changed.
+    #[error(
+        "another process changed session `{id}` in the store; nothing was written; read it again and repeat the change"
+    )]
+    Fenced {
+        /// The session's id.
+        id: SessionId,
+    },
+    /// The URL does not name a store.
+    #[cfg(feature = "object-store")]
+    #[error(
+        "`{url}` is not the URL of a store: {reason}; use `s3://BUCKET/PREFIX`, `gs://…`, `az://…`, `file:///DIRECTORY` or `memory://NAME`",
+        url = escaped(.url), reason = escaped_text(.reason)
+    )]
+    Url {
+        /// The invalid URL.
+        url: String,
+        /// The reason why it is not a store URL.
+        reason: String,
+    },
+    /// An object store did not respond, or refused the operation.
+    #[cfg(feature = "object-store")]
+    #[error("the store `{url}` could not {action}; check that it is reachable, and check its credentials in the environment", url = escaped(.url))]
+    Remote {
+        /// The store's URL.
+        url: String,
+        /// The failed operation.
+        action: String,
+        /// Underlying error.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// An object store does not give a guarantee that sessions need.
+    #[cfg(feature = "object-store")]
+    #[error("the store `{url}` cannot hold sessions: {reason}; use another", url = escaped(.url), reason = escaped_text(.reason))]
+    Unfit {
+        /// The store's URL.
+        url: String,
+        /// The store's behavior in the test.
+        reason: String,
+    },
+    /// A blob exceeds the size limit.
+    #[cfg(feature = "object-store")]
+    #[error("blob `{name}` takes {bytes} bytes, and the limit is {most}", name = escaped(.name))]
+    BlobTooLarge {
+        /// The blob's name.
+        name: String,
+        /// Length of the blob in bytes.
+        bytes: u64,
+        /// The limit in bytes.
+        most: u64,
+    },
+    /// A blob with other contents has this name.
+    #[cfg(feature = "object-store")]
+    #[error("blob `{name}` already exists with other contents, and blobs are immutable; use another name", name = escaped(.name))]
+    BlobExists {
+        /// The blob's name.
+        name: String,
+    },
+    /// The text is not a valid blob name.
+    #[cfg(feature = "object-store")]
+    #[error("`{name}` cannot name a blob; use up to 512 letters, digits, `.`, `_`, `-`, `!`, with single `/` between parts of up to 240", name = escaped(.name))]
+    BlobName {
+        /// The invalid name.
+        name: String,
+    },
+    /// An error of a third-party store.
+    #[error("the session store failed")]
+    Other(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+// Structured log events of stored sessions, through `tracing`: target `glovebox`.
+//
+// | event | fields |
+// |---|---|
+// | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.fenced`, `session.deleted` | `session_id`: of sessions in a store; fenced: another process has taken it over |
+// | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |
+// | `session.prune.complete` | `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run` |
+
+/// A change to a stored session.
+pub(crate) fn log_session(message: &'static str, id: &SessionId) {
+    tracing::info!(target: "glovebox", session_id = id.as_str(), "{message}");
+}
+
+/// A session that was pruned, or would be.
+pub(crate) fn log_pruned(pruned: &Pruned, dry_run: bool) {
+    tracing::info!(
+        target: "glovebox",
+        session_id = pruned.id.as_str(),
+        bytes = pruned.bytes,
+        reason = pruned.reason.word(),
+        dry_run,
+        "session.prune.delete"
+    );
+}
+
+pub(crate) fn log_prune_complete(report: &PruneReport) {
+    tracing::info!(
+        target: "glovebox",
+        deleted = report.deleted.len(),
+        skipped = report.skipped.len(),
+        failed = report.errors.len(),
+        reclaimed_bytes = report.reclaimed_bytes,
+        dry_run = report.dry_run,
+        "session.prune.complete"
+    );
 }

@@ -1,13 +1,10 @@
 //! Immutable named blobs in a store with a URL.
 
 use bytes::Bytes;
-
-use super::{
-    bounded::Objects,
-    bucket::{Bucket as _, Created, create, refused},
-};
-use crate::store::StoreError;
 use glovebox::Timestamp;
+
+use super::bucket::{Bucket as _, Created, Objects, create, refused};
+use crate::store::StoreError;
 
 /// A store of immutable blobs with names, in S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure
 /// (`az://`), a directory (`file:///DIRECTORY`) or this process's memory (`memory://NAME`). Cheap to clone.

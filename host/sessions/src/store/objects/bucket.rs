@@ -3,14 +3,22 @@
 
 use std::{
     ffi::OsStr,
-    fmt, fs, io,
+    fmt, fs,
+    future::Future,
+    io,
+    panic::resume_unwind,
     path::Path,
+    sync::{Arc, OnceLock, Weak},
     time::{Duration, UNIX_EPOCH},
 };
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::StreamExt as _;
+use object_store::{ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, path::Path as ObjectPath};
+use tokio::runtime::{Builder, Handle, Runtime};
 
+use super::location::{StoreLocation, shown};
 use crate::store::StoreError;
 
 /// Maximum number of attempts to create an object that the store refuses although it is absent.
@@ -170,4 +178,217 @@ pub(super) fn remove_staged(root: &Path, older_than: Duration) {
 fn is_staged(name: &OsStr) -> bool {
     let number = name.to_str().and_then(|name| name.rsplit_once('#'));
     number.is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+// Operations on whole objects, with limits on size and time, and the threads that run them. There is no time limit for
+// files on this machine.
+
+/// Timeout of an operation including its retries, in addition to the time for its bytes.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Minimum transfer rate: one mebibyte per second.
+const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
+/// Bytes to allow time for if the length of an object is unknown: the maximum size of a blob.
+const MAX_WAITED_BYTES: u64 = 1 << 30;
+
+/// The objects below a URL. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Objects {
+    location: Arc<StoreLocation>,
+    background: Background,
+}
+
+impl Objects {
+    pub(super) fn open(url: &str) -> Result<Self, StoreError> {
+        let failed = |source| StoreError::Remote { url: shown(url), action: "be set up".into(), source };
+        let background = Background::get().map_err(|error| failed(error.into()))?;
+        let handle = background.handle().ok_or_else(|| failed("its threads have ended".into()))?;
+        Ok(Self { location: Arc::new(StoreLocation::of(url, handle)?), background })
+    }
+
+    fn path(&self, name: &str) -> ObjectPath {
+        // Only the empty prefix has an empty part.
+        name.split('/').filter(|part| !part.is_empty()).fold(self.location.prefix.clone(), |path, part| path.join(part))
+    }
+
+    pub(super) fn background(&self) -> &Background {
+        &self.background
+    }
+
+    /// Runs an operation on the store's threads, with the timeout for a transfer of `bytes` bytes.
+    async fn within<T: Send + 'static>(
+        &self,
+        bytes: u64,
+        action: String,
+        work: impl Future<Output = object_store::Result<T>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let most = TIMEOUT + Duration::from_secs(bytes / MIN_BYTES_PER_SECOND);
+        let done = self.background.run(async move { tokio::time::timeout(most, work).await }).await;
+        Err(match done {
+            Some(Ok(Ok(done))) => return Ok(done),
+            Some(Ok(Err(error))) => failed(self, action, error),
+            Some(Err(_)) => failed(self, action, format!("it took longer than {} s", most.as_secs())),
+            None => failed(self, action, "its threads have ended"),
+        })
+    }
+}
+
+#[async_trait]
+impl Bucket for Objects {
+    fn url(&self) -> &str {
+        &self.location.url
+    }
+
+    async fn try_create(&self, name: &str, bytes: Bytes) -> Result<bool, StoreError> {
+        let (store, path) = (Arc::clone(&self.location.store), self.path(name));
+        let length = bytes.len() as u64;
+        let created = self.within(length, format!("create `{name}`"), async move {
+            let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            match store.put_opts(&path, PutPayload::from_bytes(bytes), options).await {
+                Ok(_) => Ok(true),
+                Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
+        });
+        created.await
+    }
+
+    async fn get(&self, name: &str, most: u64) -> Result<Option<Bytes>, StoreError> {
+        let (store, path) = (Arc::clone(&self.location.store), self.path(name));
+        let found = self.within(most.min(MAX_WAITED_BYTES), format!("read `{name}`"), async move {
+            let found = match store.get(&path).await {
+                Ok(found) => found,
+                Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let bytes = found.meta.size;
+            if bytes > most {
+                return Ok(Some(Err(bytes)));
+            }
+            match found.bytes().await {
+                Ok(bytes) => Ok(Some(Ok(bytes))),
+                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        });
+        match found.await? {
+            Some(Ok(bytes)) => Ok(Some(bytes)),
+            Some(Err(bytes)) => Err(StoreError::BlobTooLarge { name: name.to_owned(), bytes, most }),
+            None => Ok(None),
+        }
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), StoreError> {
+        let (store, path) = (Arc::clone(&self.location.store), self.path(name));
+        let deleted = self.within(0, format!("delete `{name}`"), async move {
+            match store.delete(&path).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+                Err(error) => Err(error),
+            }
+        });
+        deleted.await
+    }
+
+    async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError> {
+        if let Some(root) = &self.location.local {
+            let (root, dir, after) = (root.clone(), dir.to_owned(), after.map(str::to_owned));
+            let action = format!("list `{dir}`");
+            let listed = move || list(&root, &dir, after.as_deref(), limit);
+            let listed = self.background.run(async move { tokio::task::spawn_blocking(listed).await }).await;
+            return match listed {
+                Some(Ok(Ok(listed))) => Ok(listed),
+                Some(Ok(Err(error))) => Err(failed(self, action, error)),
+                Some(Err(error)) => Err(failed(self, action, error)),
+                None => Err(failed(self, action, "its threads have ended")),
+            };
+        }
+        let store = Arc::clone(&self.location.store);
+        let (prefix, path) = (self.location.prefix.clone(), self.path(dir));
+        // Parse without encoding, as in listings: encoding would change the sort position.
+        let after = after.map(|name| ObjectPath::parse(format!("{prefix}/{name}"))).transpose();
+        let after = after.map_err(|error| failed(self, format!("list `{dir}`"), error))?;
+        let listed = self.within(0, format!("list `{dir}`"), async move {
+            let mut names = match &after {
+                Some(after) => store.list_with_offset(Some(&path), after),
+                None => store.list(Some(&path)),
+            };
+            let mut listed = Vec::new();
+            while listed.len() < limit {
+                let found = match names.next().await {
+                    Some(Ok(found)) => found,
+                    Some(Err(error)) => return Err(error),
+                    None => break,
+                };
+                let Some(name) = below(&prefix, &found.location) else { continue };
+                let modified_ms = found.last_modified.timestamp_millis();
+                listed.push(Listed { name, bytes: found.size, modified_ms });
+            }
+            Ok(listed)
+        });
+        listed.await
+    }
+}
+
+/// Returns the name relative to the prefix.
+fn below(prefix: &ObjectPath, location: &ObjectPath) -> Option<String> {
+    let rest = location.as_ref().strip_prefix(prefix.as_ref())?;
+    Some(rest.strip_prefix('/').unwrap_or(rest).to_owned())
+}
+
+/// Two threads, because one may be busy with a large state.
+const THREADS: usize = 2;
+
+/// A small runtime shared by all stores of the process, so that their futures can be polled from any thread, inside or
+/// outside a runtime. It ends with the last store.
+#[derive(Clone)]
+pub(super) struct Background(Arc<Threads>);
+
+struct Threads(Option<Runtime>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            // An ordinary drop would block, which panics inside another runtime.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl fmt::Debug for Background {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Background")
+    }
+}
+
+impl Background {
+    /// Returns the runtime, and starts it if necessary.
+    pub(super) fn get() -> io::Result<Self> {
+        static SHARED: OnceLock<std::sync::Mutex<Weak<Threads>>> = OnceLock::new();
+        let shared = SHARED.get_or_init(std::sync::Mutex::default);
+        let mut shared = shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(threads) = shared.upgrade() {
+            return Ok(Self(threads));
+        }
+        let mut builder = Builder::new_multi_thread();
+        let runtime =
+            builder.worker_threads(THREADS).thread_name("glovebox-store").enable_io().enable_time().build()?;
+        let threads = Arc::new(Threads(Some(runtime)));
+        *shared = Arc::downgrade(&threads);
+        Ok(Self(threads))
+    }
+
+    /// Returns the handle for spawning tasks.
+    pub(super) fn handle(&self) -> Option<&Handle> {
+        self.0.0.as_ref().map(Runtime::handle)
+    }
+
+    /// Runs a future on the runtime. Dropping the returned future does not cancel the work.
+    pub(super) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        match self.handle()?.spawn(work).await {
+            Ok(done) => Some(done),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => None,
+            },
+        }
+    }
 }

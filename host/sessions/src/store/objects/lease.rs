@@ -23,8 +23,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::{
-    bounded::Background,
-    bucket::{Bucket, Created, Listed, create, failed},
+    bucket::{Background, Bucket, Created, Listed, create, failed},
     log::number_of,
 };
 use crate::store::{Expected, SessionId, StoreError, StoredVersion, record};

@@ -57,7 +57,7 @@ use bytes::Bytes;
 
 use super::{
     bucket::{Bucket, Created, Listed, create, failed, refused},
-    listing::{Entry, MAX_ENTRY_BYTES},
+    store::{Entry, MAX_ENTRY_BYTES},
 };
 use crate::store::{SessionId, SessionRecord, StoreError, StoredVersion};
 

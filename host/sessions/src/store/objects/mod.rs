@@ -1,17 +1,14 @@
 //! Network stores: sessions and blobs as objects in S3, Google Cloud Storage, Azure, a directory or memory.
 //!
 //! * [`location`]: parses store URLs and reads credentials from the environment.
-//! * [`bucket`]: the operations of a store; [`bounded`]: operations with size and time limits, on separate threads.
+//! * [`bucket`]: the operations of a store, with size and time limits, on separate threads.
 //! * [`blobs`]: immutable named blobs.
-//! * [`store`]: sessions; [`log`]: the order and acceptance of writes; [`listing`]: log entries, and listing
-//!   sessions.
+//! * [`store`]: sessions, log entries, and listing sessions; [`log`]: the order and acceptance of writes.
 //! * [`lease`]: session locks, and the check whether a store is suitable.
 
 mod blobs;
-mod bounded;
 mod bucket;
 mod lease;
-mod listing;
 mod location;
 mod log;
 mod store;

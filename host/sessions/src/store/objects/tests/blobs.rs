@@ -7,7 +7,7 @@ use tempfile::tempdir;
 
 use crate::store::{
     PageRequest, SessionStore as _, StoreError, block_on,
-    objects::{BlobStore, ObjectStore, bounded::Background, location::StoreLocation},
+    objects::{BlobStore, ObjectStore, bucket::Background, location::StoreLocation},
 };
 
 /// Opens a store of each kind that needs no server, with its directory.

@@ -17,8 +17,7 @@ use crate::store::{
     StoreError,
     objects::{
         ObjectStore,
-        bounded::Background,
-        bucket::{Bucket, Listed, failed},
+        bucket::{Background, Bucket, Listed, failed},
         lease::StoreClock,
     },
 };

@@ -9,7 +9,7 @@ use crate::store::{
     objects::{
         ObjectStore,
         lease::{Holder, StoreClock},
-        listing::{Entry, MAX_ANCESTORS},
+        store::{Entry, MAX_ANCESTORS},
     },
 };
 
