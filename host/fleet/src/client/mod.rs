@@ -1,6 +1,5 @@
 //! The client of a fleet.
 
-mod http;
 mod listing;
 
 use std::time::Duration;
@@ -13,8 +12,9 @@ use restate_sdk::{
 
 use crate::{ExecuteRequest, Executed, Expected, FleetName, FleetSession, FleetUrl, OpenRequest};
 
-pub(crate) use http::Http;
+pub(crate) use listing::Http;
 pub use listing::{FleetImage, FleetPage};
+
 /// Requests executions from a fleet. Cheap to clone; its futures need a tokio runtime.
 ///
 /// Requests to one session are carried out one at a time, in the order in which they reach the engine. An answer means that the result is stored. A
@@ -52,7 +52,7 @@ impl std::fmt::Debug for FleetClient {
 impl FleetClient {
     /// Timeout for an answer: an hour. A request waits for its turn in the session and, if nodes are gone, for other
     /// nodes.
-    pub const MAX_WAIT: Duration = http::MAX_WAIT;
+    pub const MAX_WAIT: Duration = listing::MAX_WAIT;
 
     /// Creates a client of the engine at this URL, without connecting.
     ///

@@ -4,22 +4,139 @@
 //! |---|---|
 //! | `object` | a session as a virtual object of the engine, its handlers, and the state that the engine stores for it |
 //! | `attempt` | one attempt at an execution: replays the recorded journal steps, then continues |
-//! | `machine` | this node's interpreters, states and sessions in memory |
-//! | `warm` | sessions held in memory for their next execution |
+//! | `machine` | this node's interpreters, states and sessions in memory, held for their next execution |
 //! | `services` | the session object under 256 names, and an object per image, to which other nodes forward executions |
 //! | `serve` | connections, and registration with the engine's admin API |
 
 mod attempt;
-mod config;
 mod machine;
 mod object;
 mod serve;
 mod services;
 #[cfg(test)]
 mod tests;
-mod warm;
 
-pub use config::{NodeConfig, NodePolicyError};
-pub use serve::{Node, NodeError, Registered};
+use std::time::Duration;
+
+use glovebox::{Clock, Engine, Entropy, Policy, PolicyError, SessionKey};
+use glovebox_requests::callbacks::Callbacks;
+use glovebox_sessions::BlobStore;
+
+use crate::FleetUrl;
 
 pub(crate) use object::STATE_KEY;
+pub use serve::{Node, NodeError, Registered};
+
+/// The configuration of a node. Create it with [`new`](Self::new) and change fields.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct NodeConfig {
+    /// The engine that runs the scripts.
+    pub engine: Engine,
+    /// The URL of the fleet's engine.
+    pub fleet: FleetUrl,
+    /// The store of session states. All nodes must use the same store.
+    pub blobs: BlobStore,
+    /// The key that seals the states. All nodes must use the same key. Default: states are not sealed.
+    pub key: Option<SessionKey>,
+    /// The policy of scripts, which should be the same on all nodes. Clock and entropy are set per session: see
+    /// [`check_policy`](Self::check_policy).
+    pub policy: Policy,
+    /// The runtimes for new sessions, by name or alias. The first one of a language is its default. Default: the
+    /// default runtime of each language.
+    pub runtimes: Vec<String>,
+    /// Calls the services that answer tools. Default: none, and requests must not bring tools.
+    pub callbacks: Option<Callbacks>,
+    /// Maximum number of concurrent executions. More wait. Default: four per processor.
+    pub running: usize,
+    /// Time that an execution waits to run. Then the engine retries it, perhaps on another node. Default 20 s.
+    pub queue: Duration,
+    /// Maximum number of sessions held in memory for their next execution. Default 256. The engine's pool needs a slot
+    /// for each of these, and two per concurrent execution.
+    pub warm_count: usize,
+    /// Maximum memory of all held sessions, in bytes. Default 1 GiB. A session counts as its stored state or its memory
+    /// growth, whichever is larger, plus 1 MiB.
+    pub warm_bytes: u64,
+    /// Time that running executions may take to finish at shutdown. Then they restart on another node. Default 30 s.
+    pub drain: Duration,
+    /// The engine's public key. With it, requests that the engine did not sign are rejected. Default: none.
+    pub identity_key: Option<String>,
+}
+
+impl NodeConfig {
+    /// Returns the defaults for a node of this fleet.
+    #[must_use]
+    pub fn new(fleet: FleetUrl, engine: Engine, blobs: BlobStore) -> Self {
+        Self {
+            engine,
+            fleet,
+            blobs,
+            key: None,
+            policy: Policy::default(),
+            runtimes: Vec::new(),
+            callbacks: None,
+            running: Self::default_running(),
+            queue: Duration::from_secs(20),
+            warm_count: 256,
+            warm_bytes: 1 << 30,
+            drain: Duration::from_secs(30),
+            identity_key: None,
+        }
+    }
+
+    /// The default of [`running`](Self::running): four per processor, because some executions wait for tools.
+    #[must_use]
+    pub fn default_running() -> usize {
+        4 * std::thread::available_parallelism().map_or(2, usize::from)
+    }
+
+    /// Checks that nodes can use this policy.
+    ///
+    /// When a node fails, its executions restart on another node and must repeat exactly. Therefore the policy must
+    /// meter fuel, and must have no host directories and no network. It must leave clock and entropy at their defaults,
+    /// because nodes set these per session. The clock is fixed at the time of opening, and random numbers come from a
+    /// seed.
+    ///
+    /// # Errors
+    /// Fails if the policy is invalid or has a setting that is not repeatable.
+    pub fn check_policy(policy: &Policy) -> Result<(), NodePolicyError> {
+        policy.check()?;
+        let has = |what| Err(NodePolicyError::NotRepeatable(what));
+        match policy {
+            _ if policy.workspace.is_some() => has("a host directory as workspace"),
+            _ if !policy.mounts.is_empty() => has("mounts"),
+            _ if policy.network.is_on() => has("the network"),
+            _ if policy.metering != glovebox::Metering::Fuel => has("no metering"),
+            _ if policy.clock != Policy::default().clock => has("a clock of its own"),
+            _ if policy.entropy != Policy::default().entropy => has("an entropy of its own"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Nodes cannot use this policy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodePolicyError {
+    /// The policy is invalid.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// The policy has a setting that is not repeatable on another node.
+    #[error("the policy has {0}, which is not the same for an execution that restarts on another node; remove it")]
+    NotRepeatable(&'static str),
+}
+
+/// The maximum of `tool_timeout_ms`: a year.
+const MAX_TOOL_TIMEOUT_MS: u64 = 365 * 24 * 3_600 * 1_000;
+
+/// Returns the policy of one session: the nodes' policy with a fixed clock and seeded random numbers.
+fn session_policy(policy: &Policy, opened_at_ms: u64, seed: u64) -> Policy {
+    let mut policy = policy.clone();
+    policy.clock = Clock::Fixed(opened_at_ms.saturating_mul(1_000_000));
+    policy.entropy = Entropy::Seeded(seed);
+    policy.session.checkpoints = glovebox::Checkpoints::Never;
+    // The node measures the timeout of each call from its start and records the outcome. A timeout in the interpreter
+    // would not be repeatable.
+    policy.limits.tool_timeout_ms = MAX_TOOL_TIMEOUT_MS;
+    policy
+}

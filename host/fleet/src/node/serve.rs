@@ -313,7 +313,7 @@ impl Admin {
 pub enum NodeError {
     /// Nodes cannot use this policy.
     #[error(transparent)]
-    Policy(#[from] super::config::NodePolicyError),
+    Policy(#[from] super::NodePolicyError),
     /// A runtime cannot be prepared.
     #[error(transparent)]
     Runtime(#[from] BuildError),
