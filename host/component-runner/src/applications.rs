@@ -11,9 +11,8 @@ use wasmtime::component::{Component, InstancePre, Linker, Val, types::ComponentI
 use crate::{
     AppConfig, AppOutcome, Compiler, Ended, Export, InvokeError, LoadError, RunError,
     compiler::wasmtime_engine,
-    exports::{self, exports},
     preflight::{self, Refusal},
-    run::{Call, Done, Job, run},
+    run::{self, Call, Done, Job, exports, run},
     store::StoreState,
 };
 
@@ -213,7 +212,7 @@ impl Application {
     /// version, package and interface are optional if the rest is unambiguous. Optional arguments at the end and
     /// optional fields of records may be omitted.
     pub fn invoke(&self, call: &str, host: &SandboxHost, config: &AppConfig) -> Result<Ended, InvokeError> {
-        let call = exports::parse(&self.name, &self.exports, call)?;
+        let call = run::parse(&self.name, &self.exports, call)?;
         Ok(ended(self.call(host, config, call)?, |value| value.to_wave().ok()))
     }
 

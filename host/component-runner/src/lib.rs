@@ -66,8 +66,6 @@
 mod applications;
 mod compiler;
 mod config;
-mod error;
-mod exports;
 mod outcome;
 mod preflight;
 mod run;
@@ -78,7 +76,6 @@ mod watch;
 pub use applications::{Application, Applications};
 pub use compiler::{CompileLimits, Compiler, compile_stdin, transform_stdin};
 pub use config::{AppConfig, AppLimits, Directory, DirectoryError, Input, Output, OutputBuffer};
-pub use error::{InvokeError, LoadError, RunError};
-pub use exports::Export;
-pub use outcome::{AppOutcome, Ended};
+pub use outcome::{AppOutcome, Ended, InvokeError, LoadError, RunError};
+pub use run::Export;
 pub use tools::ToolsComponent;

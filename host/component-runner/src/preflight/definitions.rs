@@ -5,7 +5,7 @@ use wasmparser::{
     Instance, Parser, Payload,
 };
 
-use super::{MAX_ITEMS, Refusal, module::Module};
+use super::{MAX_ITEMS, Module, Refusal};
 
 /// First bytes of a resource type in a type section. Other bytes may look the same, so the count may be too high.
 const RESOURCE: [u8; 2] = [0x3e, 0x3f];

@@ -8,9 +8,8 @@ use std::{collections::HashMap, rc::Rc};
 use wasmparser::ComponentExternalKind as Kind;
 
 use super::{
-    MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, Refusal,
+    MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, Module, Refusal,
     definitions::{Capture, Captured, Component, Definitions, InstantiationStep, Named},
-    module::Module,
 };
 
 /// Host memory per component instance, without its handles: `InstanceState`, and flags in `VMComponentContext`.

@@ -6,23 +6,22 @@
 //! are 1.7 KB and 2^26 instances. This module performs the same simulation first, with numbers instead of code, and
 //! stops at a limit.
 //!
-//! 1. [`sections`] reads only the headers of sections, because even parsing can be too expensive.
+//! 1. [`check_headers`] reads only the headers of sections, because even parsing can be too expensive.
 //! 2. [`definitions`] reads modules and components, each once.
 //! 3. [`instances`] simulates the instantiation.
 
 mod definitions;
 mod instances;
-mod module;
-mod sections;
 #[cfg(test)]
 mod tests;
 
 use definitions::Definitions;
+use wasmparser::{BinaryReaderError, ElementItems, ElementKind, Imports, Payload, TypeRef};
 
 /// Returns the host memory of one component instance in bytes, without linear memories and table elements. It is never
 /// less than Wasmtime allocates.
 pub(crate) fn check(component: &[u8]) -> Result<u64, Refusal> {
-    sections::check(component)?;
+    check_headers(component)?;
     let definitions = Definitions::read(component)?;
     let tables = definitions.modules.iter().fold(0u64, |sum, module| sum.saturating_add(module.table_elements));
     if tables > MAX_TABLE_ELEMENTS {
@@ -77,8 +76,203 @@ pub(crate) enum Refusal {
     Malformed(String),
 }
 
-impl From<wasmparser::BinaryReaderError> for Refusal {
-    fn from(error: wasmparser::BinaryReaderError) -> Self {
+impl From<BinaryReaderError> for Refusal {
+    fn from(error: BinaryReaderError) -> Self {
         Self::Malformed(error.to_string())
+    }
+}
+
+// The first check of a component, which reads only the headers of sections.
+//
+// Two structures make validation of a small file far too expensive. At the end of each nested module or component, the
+// validator copies a list of everything before: 240 KB with 20,000 of them took half a minute and 8 GB. And component
+// and instance types are read recursively, three bytes per level: 300 KB overflowed the stack, which ends the process.
+
+/// Length of the header of a module or component.
+const PREAMBLE_BYTES: usize = 8;
+
+/// Section IDs of a component (component-model, `Binary.md`).
+const CORE_MODULE: u8 = 1;
+const COMPONENT: u8 = 4;
+const TYPE: u8 = 7;
+
+/// First bytes of a nested type: the kind of its declaration, and its own kind.
+const TYPE_WITHIN: [[u8; 2]; 2] = [[0x01, 0x41], [0x01, 0x42]];
+
+/// Counts parts and nested types. Malformed input ends the count without an error: Wasmtime stops there, too, and
+/// reports the reason.
+///
+/// The sections of a nested component have the same format as those of the outermost, so the check needs no state for
+/// enclosing components.
+fn check_headers(component: &[u8]) -> Result<(), Refusal> {
+    let mut parts = 0;
+    let mut rest = component.get(PREAMBLE_BYTES..).unwrap_or_default();
+    while let Some((section, content, after)) = next(rest) {
+        if matches!(section, CORE_MODULE | COMPONENT) {
+            parts += 1;
+            if parts > MAX_PARTS {
+                return Err(Refusal::Parts);
+            }
+        }
+        if section == TYPE
+            && content.windows(2).filter(|pair| TYPE_WITHIN.iter().any(|begin| pair == begin)).count() > MAX_TYPES
+        {
+            return Err(Refusal::Types);
+        }
+        rest = after;
+    }
+    Ok(())
+}
+
+/// Returns the next section, its contents, and the remaining bytes. For a nested component, the remaining bytes begin
+/// with its first section.
+fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (section, mut rest) = bytes.split_first()?;
+    let mut len: u64 = 0;
+    for shift in (0..5).map(|byte| 7 * byte) {
+        let (byte, after) = rest.split_first()?;
+        rest = after;
+        len |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    let (content, after) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+    let after = if *section == COMPONENT { rest.get(PREAMBLE_BYTES..)? } else { after };
+    Some((*section, content, after))
+}
+
+/// Host memory per item of a module, from `vmtypes.rs` and `vmoffsets.rs` of `wasmtime-environ`, on 64-bit machines.
+mod size {
+    /// `Instance` with the fixed part of `VMContext`, its entry in the store, and the allocator's overhead.
+    pub(super) const INSTANCE: u64 = 1_024;
+    /// `VMFuncRef`, for each function that can be referenced.
+    pub(super) const FUNCTION_REFERENCE: u64 = 32;
+    /// `VMFunctionImport`, and its entry in the list that it is copied from.
+    pub(super) const IMPORTED_FUNCTION: u64 = 2 * 32;
+    /// `VMTableImport`, `VMMemoryImport`, `VMGlobalImport` and `VMTagImport`, and their entries in the lists that they
+    /// are copied from.
+    pub(super) const IMPORT: u64 = 2 * 24;
+    /// `VMGlobalDefinition`.
+    pub(super) const GLOBAL: u64 = 16;
+    /// `VMTagDefinition`.
+    pub(super) const TAG: u64 = 4;
+    /// `VMTableDefinition` and `Table`.
+    pub(super) const TABLE: u64 = 128;
+    /// `VMMemoryDefinition`, `Memory`, and the system's overhead of a mapping.
+    pub(super) const MEMORY: u64 = 1_024;
+    /// `PassiveElementSegment`.
+    pub(super) const SEGMENT: u64 = 32;
+    /// `ValRaw`, for each element of a passive or declared segment.
+    pub(super) const ELEMENT: u64 = 16;
+    /// Address and length.
+    pub(super) const DATA: u64 = 12;
+}
+
+/// Longest table that Wasmtime initializes at compile time: `try_func_table_init`.
+const MAX_LAID_OUT: u64 = 1 << 20;
+
+/// Opcode of `ref.func`.
+const REF_FUNC: u8 = 0xd2;
+
+/// Counts of a module's definitions and imports.
+#[derive(Debug, Default)]
+struct Module {
+    imports: u64,
+    /// Initial table elements, as far as Wasmtime could initialize them at compile time: a few bytes can request a
+    /// million.
+    table_elements: u64,
+    /// Host memory per instance in bytes, without function references.
+    bytes: u64,
+    functions: u64,
+    /// Number of references to functions. A function counts each time that it is named.
+    referred: u64,
+}
+
+impl Module {
+    /// Returns an upper bound of the host memory of one instance in bytes. Linear memories and table elements are
+    /// counted when they are created.
+    fn instance_bytes(&self) -> u64 {
+        let references = self.referred.min(self.functions).saturating_mul(size::FUNCTION_REFERENCE);
+        size::INSTANCE.saturating_add(self.bytes).saturating_add(references)
+    }
+
+    fn add(&mut self, count: u32, each: u64) {
+        self.bytes = self.bytes.saturating_add(u64::from(count).saturating_mul(each));
+    }
+
+    fn import(&mut self, count: u32, ty: TypeRef) {
+        self.imports = self.imports.saturating_add(count.into());
+        if matches!(ty, TypeRef::Func(_) | TypeRef::FuncExact(_)) {
+            self.add(count, size::IMPORTED_FUNCTION);
+            self.functions = self.functions.saturating_add(count.into());
+            self.referred = self.referred.saturating_add(count.into());
+        } else {
+            self.add(count, size::IMPORT);
+        }
+    }
+
+    /// Counts references to functions in the constant expressions of a section.
+    fn refer_in(&mut self, section: Option<&[u8]>) {
+        let named = section.unwrap_or_default().iter().filter(|byte| **byte == REF_FUNC).count();
+        self.referred = self.referred.saturating_add(u64::try_from(named).unwrap_or(u64::MAX));
+    }
+
+    /// Counts a section of the module.
+    fn payload(&mut self, payload: &Payload<'_>, bytes: &[u8]) -> Result<(), BinaryReaderError> {
+        match payload {
+            Payload::ImportSection(imports) => {
+                for imports in imports.clone() {
+                    match imports? {
+                        Imports::Single(_, import) => self.import(1, import.ty),
+                        Imports::Compact1 { items, .. } => {
+                            for item in items {
+                                self.import(1, item?.ty);
+                            }
+                        }
+                        Imports::Compact2 { ty, names, .. } => self.import(names.count(), ty),
+                    }
+                }
+            }
+            Payload::FunctionSection(functions) => {
+                self.functions = self.functions.saturating_add(functions.count().into());
+            }
+            Payload::ExportSection(exports) => self.referred = self.referred.saturating_add(exports.count().into()),
+            Payload::TableSection(tables) => {
+                self.add(tables.count(), size::TABLE);
+                for table in tables.clone() {
+                    let laid_out = table?.ty.initial.min(MAX_LAID_OUT);
+                    self.table_elements = self.table_elements.saturating_add(laid_out);
+                }
+                self.refer_in(bytes.get(tables.range()));
+            }
+            Payload::MemorySection(memories) => self.add(memories.count(), size::MEMORY),
+            Payload::TagSection(tags) => self.add(tags.count(), size::TAG),
+            Payload::GlobalSection(globals) => {
+                self.add(globals.count(), size::GLOBAL);
+                self.refer_in(bytes.get(globals.range()));
+            }
+            Payload::ElementSection(segments) => {
+                self.refer_in(bytes.get(segments.range()));
+                for segment in segments.clone() {
+                    let segment = segment?;
+                    let elements = match segment.items {
+                        ElementItems::Functions(functions) => {
+                            self.referred = self.referred.saturating_add(functions.count().into());
+                            functions.count()
+                        }
+                        ElementItems::Expressions(_, expressions) => expressions.count(),
+                    };
+                    if matches!(segment.kind, ElementKind::Passive) {
+                        self.add(1, size::SEGMENT);
+                        self.add(elements, size::ELEMENT);
+                    }
+                }
+            }
+            // Wasmtime retains active segments that it could not apply at compile time.
+            Payload::DataSection(segments) => self.add(segments.count(), size::DATA),
+            _ => {}
+        }
+        Ok(())
     }
 }

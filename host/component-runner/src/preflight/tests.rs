@@ -2,7 +2,10 @@
 
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Component};
 
-use super::{MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, MAX_TABLE_ELEMENTS, Refusal, check};
+use super::{
+    COMPONENT, CORE_MODULE, MAX_CANONICAL, MAX_INSTANCES, MAX_ITEMS, MAX_PARTS, MAX_TABLE_ELEMENTS, MAX_TYPES, Refusal,
+    TYPE, check, check_headers,
+};
 
 fn checked(text: &str) -> Result<u64, Refusal> {
     check(&wat::parse_str(format!("(component {text})")).unwrap())
@@ -328,4 +331,65 @@ fn the_elements_of_passive_segments_count_sixteen_bytes_each() {
     };
     assert!(twice(300) - twice(200) >= 100 * 16_000, "each instance");
     assert_eq!(twice(0), checked("").unwrap(), "what nobody instantiates takes nothing");
+}
+
+const MODULE: [u8; 8] = *b"\0asm\x01\0\0\0";
+const BEGIN: [u8; 8] = *b"\0asm\x0d\0\x01\0";
+
+fn section(id: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![id];
+    let mut left = content.len();
+    while left >= 0x80 {
+        bytes.push(u8::try_from(left & 0x7f).unwrap() | 0x80);
+        left >>= 7;
+    }
+    bytes.push(u8::try_from(left).unwrap());
+    bytes.extend_from_slice(content);
+    bytes
+}
+
+fn component(sections: &[Vec<u8>]) -> Vec<u8> {
+    [BEGIN.to_vec(), sections.concat()].concat()
+}
+
+#[test]
+fn parts_are_counted_at_every_depth_under_at_and_over_the_limit() {
+    let side_by_side = |count| component(&vec![section(CORE_MODULE, &MODULE); count]);
+    let nested = |count| (0..count).fold(component(&[]), |inner, _| component(&[section(COMPONENT, &inner)]));
+    // A component with nine modules counts as ten parts.
+    let both = |count: usize| component(&vec![section(COMPONENT, &side_by_side(9)); count / 10]);
+    for (name, make) in [("nested", &nested as &dyn Fn(usize) -> Vec<u8>), ("beside", &side_by_side), ("both", &both)] {
+        assert_eq!(check_headers(&make(MAX_PARTS - 10)), Ok(()), "{name}");
+        assert_eq!(check_headers(&make(MAX_PARTS)), Ok(()), "{name}");
+        assert_eq!(check_headers(&make(MAX_PARTS + 10)), Err(Refusal::Parts), "{name}");
+    }
+    assert_eq!(check_headers(&nested(MAX_PARTS + 1)), Err(Refusal::Parts));
+    assert_eq!(check_headers(&side_by_side(MAX_PARTS + 1)), Err(Refusal::Parts));
+}
+
+#[test]
+fn types_within_types_are_counted_under_at_and_over_the_limit() {
+    for kind in [0x41, 0x42] {
+        let types = |levels: usize| {
+            let text = [[0x01].as_slice(), &[kind, 0x01, 0x01].repeat(levels), &[kind, 0x00]].concat();
+            component(&[section(COMPONENT, &component(&[section(TYPE, &text)]))])
+        };
+        // The count is one too high: the first type follows the number of types, a byte that looks like a
+        // declaration.
+        assert_eq!(check_headers(&types(MAX_TYPES - 2)), Ok(()));
+        assert_eq!(check_headers(&types(MAX_TYPES - 1)), Ok(()));
+        assert_eq!(check_headers(&types(MAX_TYPES)), Err(Refusal::Types));
+    }
+}
+
+#[test]
+fn what_is_cut_off_is_left_to_wasmtime() {
+    let whole = component(&[section(COMPONENT, &component(&[section(CORE_MODULE, &MODULE)])), section(TYPE, &[0])]);
+    for len in 0..=whole.len() {
+        assert_eq!(check_headers(&whole[..len]), Ok(()), "{len} bytes");
+    }
+    for junk in [[0xff; 64].as_slice(), &[COMPONENT; 64], &[0; 64]] {
+        assert_eq!(check_headers(junk), Ok(()));
+        assert_eq!(check_headers(&[BEGIN.as_slice(), junk].concat()), Ok(()));
+    }
 }
