@@ -14,7 +14,6 @@ mod logging;
 mod output;
 mod own_program;
 mod program;
-mod progress;
 mod source;
 mod stored;
 #[cfg(feature = "full")]

@@ -6,7 +6,7 @@ use clap::Args;
 use glovebox::{component::Quotas, escaped};
 use glovebox_component_runner::{AppConfig, AppLimits, CompileLimits, Compiler, Directory, Input, Output};
 
-use super::global::{bytes, count, count_u32};
+use super::{bytes, count, count_u32};
 use crate::{own_program, terminal::Hinted};
 
 /// Grants and limits of the application's own code. Scripts have the limits of the policy.

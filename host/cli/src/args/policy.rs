@@ -10,10 +10,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use glovebox::{Clock, Commit, Entropy, Metering, Mount, Policy, escaped};
 
-use super::{
-    global::{bytes, count, count_u32},
-    network::NetworkArgs,
-};
+use super::{NetworkArgs, bytes, count, count_u32};
 use crate::terminal::Hinted;
 
 /// Default time of the clock with `--seed`: 2020-01-01T00:00:00Z.

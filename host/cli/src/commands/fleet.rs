@@ -19,7 +19,7 @@ use glovebox_sessions::BlobStore;
 use serde_json::json;
 
 use crate::{
-    args::{GlobalArgs, PolicyArgs, global::bytes},
+    args::{GlobalArgs, PolicyArgs, bytes},
     commands::serve::{cancelled, read_secret},
     engine::{Host, Pooling},
     interrupt,

@@ -15,7 +15,7 @@ use glovebox_runtimes::{MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_OWN_PACK
 use serde::Serialize;
 
 use crate::{
-    args::{GlobalArgs, global},
+    args::{self, GlobalArgs},
     engine::{Host, Pooling, own_images_dir},
     interrupt, stored,
     terminal::{Align, Hinted, bytes, counted, note, out, out_json, printable, table},
@@ -88,11 +88,11 @@ struct BuildArgs {
     files: Vec<String>,
 
     /// Memory for interpreter and setup, at least 128 MiB [default: 1073741824]
-    #[arg(long, value_name = "N", value_parser = global::bytes)]
+    #[arg(long, value_name = "N", value_parser = args::bytes)]
     memory_bytes: Option<u64>,
 
     /// Milliseconds for the setup, at most an hour [default: 120000]
-    #[arg(long, value_name = "N", value_parser = global::count)]
+    #[arg(long, value_name = "N", value_parser = args::count)]
     timeout_ms: Option<u64>,
 
     /// Replace an image of this name; its sessions can then not be resumed

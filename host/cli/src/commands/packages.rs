@@ -9,10 +9,8 @@ use glovebox_runtimes::{normal_package_name, read_wheel};
 use serde::Serialize;
 
 use crate::{
-    engine::own_packages_dir,
-    interrupt,
-    progress::Steps,
-    stored,
+    engine::{Steps, own_packages_dir},
+    interrupt, stored,
     terminal::{Align, Hinted, note, out, out_json, table},
 };
 

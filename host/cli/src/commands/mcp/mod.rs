@@ -1,6 +1,5 @@
 //! `glovebox mcp`: a Model Context Protocol server with which models run code.
 
-mod edit;
 mod install;
 
 use std::{

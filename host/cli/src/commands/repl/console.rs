@@ -12,12 +12,12 @@ use anyhow::Context as _;
 use glovebox::{Execution, HibernateOptions, Outcome, Request, ResumeOptions, Sandbox, Session, SessionKey, escaped};
 
 use super::{
-    dialect::Dialect,
     directive::{self, Directive},
     last_value,
     lines::{Input, Lines},
     parser::Parser,
     session::{self, Printer, PrinterOptions, ReplSession},
+    tokens::Dialect,
 };
 use crate::{
     commands::session::listed,

@@ -5,9 +5,8 @@
 //! traces, and [`unwrapped`] restores names and columns before the terminal shows them.
 
 use super::{
-    dialect::Dialect,
     parser::Parser,
-    tokens::{Kind, Token, tokens},
+    tokens::{Dialect, Kind, Token, tokens},
 };
 
 /// Code that makes a Python session bind `builtins._`.
@@ -94,10 +93,8 @@ fn column_of_first_line(text: &str) -> Option<(&str, usize, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::dialect::Dialect::{JavaScript, TypeScript},
-        declares_last_value, may_be_expression, unwrapped,
-    };
+    use super::{declares_last_value, may_be_expression, unwrapped};
+    use crate::commands::repl::tokens::Dialect::{JavaScript, TypeScript};
 
     #[test]
     fn statements_that_look_like_expressions_are_not_wrapped() {

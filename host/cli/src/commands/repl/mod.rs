@@ -2,10 +2,7 @@
 
 mod completer;
 mod console;
-mod dialect;
 mod directive;
-mod editing;
-mod inspector;
 mod last_value;
 mod lines;
 mod parser;
@@ -16,13 +13,12 @@ use std::io::{self, IsTerminal};
 
 use anyhow::Context as _;
 use clap::Args;
+use completer::Inspector;
 use glovebox::{Policy, Sandbox};
 use glovebox_sessions::{SessionId, SessionRecord};
+use tokens::Dialect;
 
-use self::{
-    completer::Completer, console::Console, dialect::Dialect, inspector::Inspector, lines::Lines, parser::Parser,
-    session::ReplSession,
-};
+use self::{completer::Completer, console::Console, lines::Lines, parser::Parser, session::ReplSession};
 use crate::{
     args::{ContextArgs, GlobalArgs, LanguageArg, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs},
     engine::{Host, Pooling},
@@ -119,7 +115,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     // The parser does not need the session's directories, and the session's limits may be too low for it.
     let parser = Parser::new(sibling(&host, args, &sandbox, &Policy::default())?, dialect);
     let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        let inspector = Inspector::new(sibling(&host, args, &sandbox, &inspector::policy(&policy))?, dialect);
+        let inspector =
+            Inspector::new(sibling(&host, args, &sandbox, &completer::inspection_policy(&policy))?, dialect);
         // Without a state directory, the REPL works without a history.
         let history = stored::create_state_dir().ok().map(|dir| dir.join(dialect.history_file()));
         Lines::terminal(&parser, Completer { dialect, inspector, session: None }, history)?

@@ -4,9 +4,8 @@
 use glovebox::{Diagnostic, Outcome, Request, Sandbox};
 
 use super::{
-    dialect::Dialect,
     directive,
-    tokens::{Kind, Token, tokens},
+    tokens::{Dialect, Kind, Token, tokens},
 };
 
 const PYTHON: &str = include_str!("parser.py");
@@ -136,10 +135,8 @@ pub(super) fn without_mark(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::dialect::Dialect::{self, JavaScript, Python},
-        blank_before_cursor, dedented, next_indent, without_mark, without_trailing_indent,
-    };
+    use super::{blank_before_cursor, dedented, next_indent, without_mark, without_trailing_indent};
+    use crate::commands::repl::tokens::Dialect::{self, JavaScript, Python};
 
     #[test]
     fn continuation_lines_are_indented() {

@@ -15,8 +15,8 @@ use glovebox::{CancelToken, Checkpoints, Execution, Request, Sandbox, Session, S
 use glovebox_sessions::SessionId;
 
 use super::{
-    dialect::Dialect,
     last_value::{self, unwrapped},
+    tokens::Dialect,
 };
 use crate::{
     output::Passthrough,

@@ -8,7 +8,7 @@ use glovebox::{CacheKind, CachePrune, CachePruned, CacheUsage, Timestamp};
 use serde::Serialize;
 
 use crate::{
-    args::global,
+    args,
     engine::Host,
     terminal::{Align, ago, bytes, grouped, note, out, out_json, table},
 };
@@ -43,7 +43,7 @@ pub(super) struct PruneArgs {
     older_than: Option<Duration>,
 
     /// Remove the least recently used code until the rest takes at most this many bytes
-    #[arg(long, value_name = "BYTES", value_parser = global::bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = args::bytes)]
     max_bytes: Option<u64>,
 
     /// Remove all code that is not in use

@@ -13,7 +13,7 @@ use glovebox_sessions::{SessionId, SessionsError};
 use serde::Serialize;
 
 use crate::{
-    args::{ActivateArgs, GlobalArgs, global},
+    args::{self, ActivateArgs, GlobalArgs},
     engine::{Host, Pooling},
     file::{self, NotCreated},
     source::{STDIN, bounded},
@@ -101,7 +101,7 @@ pub(super) struct ImportArgs {
     replace: bool,
 
     /// Maximum size of the file
-    #[arg(long, value_name = "BYTES", value_parser = global::bytes, default_value = "1GiB")]
+    #[arg(long, value_name = "BYTES", value_parser = args::bytes, default_value = "1GiB")]
     max_bytes: u64,
 
     /// Print JSON
