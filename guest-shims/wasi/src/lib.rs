@@ -37,7 +37,6 @@ mod clock;
 mod config;
 mod device;
 mod errno;
-mod functions;
 mod host;
 mod memory;
 mod mounts;
