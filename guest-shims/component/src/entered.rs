@@ -11,7 +11,7 @@ use glovebox_wasi::{Stop, Wasi};
 
 use crate::{
     ComponentPlatform, ExecutionCtx, GuestMemory,
-    memory::{MAX_PAGES, PAGE_BYTES},
+    machine::{MAX_PAGES, PAGE_BYTES},
     platform::slice,
 };
 

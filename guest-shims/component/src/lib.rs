@@ -23,7 +23,6 @@ pub mod bindings;
 pub mod entered;
 mod library;
 mod machine;
-mod memory;
 mod platform;
 mod provider;
 mod runtime;
@@ -40,8 +39,7 @@ mod entry;
 mod intrinsics;
 
 pub use entered::HostState;
-pub use machine::{Guest, GuestMachine};
-pub use memory::GuestMemory;
+pub use machine::{Guest, GuestMachine, GuestMemory};
 pub use platform::{ComponentPlatform, ExecutionCtx, InlineRunner, Never, Stopwatch, Toolbox};
 pub use provider::Provider;
 pub use runtime::{

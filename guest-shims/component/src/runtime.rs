@@ -12,7 +12,7 @@ use glovebox_core::{ImageDriver, Language, LibraryMount};
 use glovebox_interpreters::{Anchors, Driver, JavaScript, Python};
 use serde::Deserialize;
 
-use crate::{Guests, LibraryBytes, bindings::types::SandboxError, library, memory::PAGE_BYTES};
+use crate::{Guests, LibraryBytes, bindings::types::SandboxError, library, machine::PAGE_BYTES};
 
 /// A runtime: its description by the weaver, and its driver.
 pub struct Runtime {

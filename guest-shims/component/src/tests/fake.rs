@@ -35,7 +35,7 @@ use glovebox_interpreters::{
 };
 use glovebox_wasi::{Errno, Host};
 
-use crate::{Called, Clocks, Guests, LibraryBytes, Reading, Runtime, Unwound, World, entered, memory::PAGE_BYTES};
+use crate::{Called, Clocks, Guests, LibraryBytes, Reading, Runtime, Unwound, World, entered, machine::PAGE_BYTES};
 
 /// Address of the source.
 const SOURCE_AT: u32 = 0x8000;
