@@ -12,8 +12,8 @@ use crate::{
         },
     },
     http::{Answer, Problem, Request},
-    policy, router,
-    settings::Settings,
+    policy::{self, Settings},
+    router,
 };
 
 /// Size of one read of a body in bytes.

@@ -20,5 +20,4 @@ mod http;
 mod policy;
 mod router;
 mod scripts;
-mod settings;
 mod wire;

@@ -4,8 +4,8 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     http::{Answer, Problem, ReadBody, Request},
+    policy::Settings,
     scripts,
-    settings::Settings,
 };
 
 /// The handler of a path.
@@ -118,7 +118,7 @@ pub(crate) fn check_token(token: Option<&Token>, request: &Request) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{self, tests::read as settings};
+    use crate::policy::{self, tests::read as settings};
 
     const ECHO: [(&str, Route); 1] = [("/echo", |_, body| {
         Ok(Answer { status: 200, content_type: "text/plain", headers: Vec::new(), body: body.to_vec() })
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_body_is_as_large_as_it_may_be() {
         let status = |most: &str, length: &str| {
-            asked(&settings(&[(settings::BODY_BYTES, most)]), "POST", "/echo", &[("content-length", length)]).0
+            asked(&settings(&[(policy::BODY_BYTES, most)]), "POST", "/echo", &[("content-length", length)]).0
         };
         assert_eq!(status("5", "5"), 200);
         assert_eq!(status("5", "6"), 413, "refused for what it says");
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn nobody_gets_by_the_token_but_to_ask_for_health() {
-        let settings = settings(&[(settings::TOKEN, "secret")]);
+        let settings = settings(&[(policy::TOKEN, "secret")]);
         assert_eq!(asked(&settings, "GET", "/healthz", &[]).0, 200);
         assert_eq!(asked(&settings, "POST", "/echo", &[]).0, 401);
         assert_eq!(asked(&settings, "POST", "/nothing", &[]).0, 401);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_wrong_setting_is_said_to_whoever_asks_for_anything() {
-        let settings = settings(&[(settings::BODY_BYTES, "much")]);
+        let settings = settings(&[(policy::BODY_BYTES, "much")]);
         for path in ["/healthz", "/echo"] {
             let (status, body) = asked(&settings, "GET", path, &[]);
             assert!(status == 500 && body.contains("GLOVEBOX_BODY_BYTES"), "{body}");

@@ -16,8 +16,7 @@ use serde_json::{Value, json};
 use crate::{
     answer::{ExecutionAnswer, Returned, finish},
     http::{Answer, Problem},
-    policy,
-    settings::Settings,
+    policy::{self, Settings},
     wire::{self, ExecuteBody, Fresh, InSession, Open, OpenBody},
 };
 
