@@ -30,7 +30,6 @@ mod cache;
 mod command;
 mod entries;
 mod error;
-mod eviction;
 mod fetch;
 pub mod guard;
 mod library;
@@ -47,13 +46,12 @@ pub mod trusted;
 mod wheel_files;
 
 pub use artefact::{Artefact, ArtefactKey, Digest, DigestError, ImageRecord, KeyParts, Listed, NewArtefact};
-pub use cache::{CacheDir, CacheError, CacheKind, CacheLock};
+pub use cache::{CacheDir, CacheEntry, CacheError, CacheKind, CacheLock, Evicted, Eviction};
 pub use entries::{
     Callback, DriverKind, ExportList, FunctionId, ImageEntry, ImageOf, Language, LibraryEntry, Recipe, RuntimeEntry,
     SetupStep, Source, ToolEntry, ToolSource, UnpackedEntry,
 };
 pub use error::{FetchFailure, PackageError, RuntimeError, ToolUnavailable, Unavailable};
-pub use eviction::{CacheEntry, Evicted, Eviction};
 pub use fetch::{Fetcher, Progress, Quiet};
 pub use library::unpack;
 pub use manifest::{MAX_BINARY_BYTES, Manifest, ManifestError};
