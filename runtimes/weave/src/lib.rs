@@ -48,7 +48,6 @@
 mod body;
 mod charges;
 mod depth;
-mod describe;
 mod glue;
 mod guest;
 mod lengths;
@@ -60,9 +59,8 @@ mod values;
 mod weave;
 mod woven;
 
-pub use describe::{
-    Description, GlobalDescription, GuestDescription, GuestLibrary, LibraryDescription, WeaveDescription,
+pub use guest::{
+    Description, GlobalDescription, Guest, GuestDescription, GuestLibrary, LibraryDescription, WeaveDescription,
 };
-pub use guest::Guest;
 pub use metered::metered;
 pub use weave::{WeaveError, WeaveOptions, Woven, served, weave};
