@@ -38,7 +38,6 @@ mod execution;
 mod files;
 mod policy;
 mod sandbox;
-mod session;
 mod started;
 
 pub use bindings::glovebox::sandbox::{
@@ -53,6 +52,5 @@ pub use bindings::glovebox::sandbox::{
 };
 pub use error::Error;
 pub use files::{Blob, Files};
-pub use sandbox::{Sandbox, default_policy, info};
-pub use session::Session;
+pub use sandbox::{Sandbox, Session, default_policy, info};
 pub use started::Started;

@@ -1,8 +1,8 @@
-//! Sandboxes: a language and a policy.
+//! Sandboxes, which are a language and a policy, and sessions.
 
 use crate::{
-    Blob, Diagnostic, Error, Execution, Policy, ProviderInfo, Request, Runtime, Session, SessionOptions, Started, Tool,
-    bindings::glovebox::sandbox::sandbox as raw,
+    Blob, CheckpointInfo, Diagnostic, Error, Execution, Files, GuestValue, IfExists, Policy, ProviderInfo, Request,
+    Runtime, SessionInfo, SessionOptions, Started, Tool, bindings::glovebox::sandbox::sandbox as raw,
 };
 
 /// Describes the provider and its capabilities. The result never changes.
@@ -122,5 +122,211 @@ impl Sandbox {
     /// As [`open_session`](Self::open_session); [`Error::NotResumable`].
     pub fn resume(&self, state: &Blob, options: &SessionOptions) -> Result<Session, Error> {
         Ok(Session { raw: raw::Session::resume(&self.runtime, &state.raw, &self.policy, options)? })
+    }
+}
+
+/// An interpreter that persists between executions: variables, functions, imports and files stay.
+///
+/// The effects of a script that raises remain, as in a notebook. A script that is unwound, by a limit or a trap, rolls
+/// the session back to its last checkpoint; [`Execution::rolled_back_to`] reports it. Dropping the session drops the
+/// interpreter, without running its exit handlers; [`close`](Self::close) runs them.
+///
+/// After the session has ended, every function except [`id`](Self::id), [`info`](Self::info) and [`close`](Self::close)
+/// returns [`Error::SessionEnded`]. While an execution that [`start`](Self::start) began has not ended, every function
+/// except `id` and `info` returns [`Error::SessionBusy`].
+///
+/// ```no_run
+/// use glovebox_guest::Sandbox;
+///
+/// # fn main() -> Result<(), glovebox_guest::Error> {
+/// let session = Sandbox::python().session()?;
+/// session.execute("total = 40")?;
+/// let other = session.fork()?;
+/// session.execute("total += 2")?;
+/// assert_eq!(session.get_variable("total")?.map(|value| value.repr).as_deref(), Some("42"));
+/// assert_eq!(other.get_variable("total")?.map(|value| value.repr).as_deref(), Some("40"));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) raw: raw::Session,
+}
+
+impl Session {
+    /// The session's id, which the provider chooses and which is not secret.
+    #[must_use]
+    pub fn id(&self) -> String {
+        self.raw.id()
+    }
+
+    /// Describes the session's state and usage.
+    #[must_use]
+    pub fn info(&self) -> SessionInfo {
+        self.raw.info()
+    }
+
+    /// Runs a script in the session's interpreter.
+    ///
+    /// # Errors
+    /// [`Error::SessionEnded`], [`Error::SessionBusy`], [`Error::InvalidArgument`], [`Error::SourceTooLarge`],
+    /// [`Error::StdinTooLarge`].
+    pub fn execute(&self, request: impl Into<Request>) -> Result<Execution, Error> {
+        Ok(self.raw.execute(&request.into())?)
+    }
+
+    /// Starts an execution like [`execute`](Self::execute), to be stepped through.
+    ///
+    /// # Errors
+    /// As [`execute`](Self::execute).
+    pub fn start(&self, request: impl Into<Request>) -> Result<Started, Error> {
+        Ok(Started { raw: self.raw.start(&request.into())? })
+    }
+
+    /// Reads a global variable. Returns `None` if it does not exist.
+    ///
+    /// # Errors
+    /// [`Error::Variable`], [`Error::SessionEnded`], [`Error::SessionBusy`].
+    pub fn get_variable(&self, name: &str) -> Result<Option<GuestValue>, Error> {
+        Ok(self.raw.get_variable(name)?)
+    }
+
+    /// Sets a global variable from JSON text.
+    ///
+    /// # Errors
+    /// As [`get_variable`](Self::get_variable); [`Error::InvalidArgument`] for an invalid variable name, and for text
+    /// that is not JSON; [`Error::StdinTooLarge`].
+    pub fn set_variable(&self, name: &str, json: &str) -> Result<(), Error> {
+        Ok(self.raw.set_variable(name, json)?)
+    }
+
+    /// Returns a snapshot of the current files.
+    ///
+    /// # Errors
+    /// [`Error::SessionEnded`], [`Error::SessionBusy`].
+    pub fn files(&self) -> Result<Files, Error> {
+        Ok(Files { raw: self.raw.files()? })
+    }
+
+    /// Writes a file and creates its parent directories.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::SessionEnded`], [`Error::SessionBusy`].
+    pub fn write_file(&self, path: &str, bytes: impl AsRef<[u8]>, if_exists: IfExists) -> Result<(), Error> {
+        Ok(self.raw.write_file(path, bytes.as_ref(), if_exists)?)
+    }
+
+    /// Like [`write_file`](Self::write_file), for content that is too large for a list: more than a few MiB.
+    ///
+    /// # Errors
+    /// As [`write_file`](Self::write_file).
+    pub fn write_file_from(&self, path: &str, contents: &Blob, if_exists: IfExists) -> Result<(), Error> {
+        Ok(self.raw.write_file_from(path, &contents.raw, if_exists)?)
+    }
+
+    /// Renames a file, directory or link. The target's directory must exist.
+    ///
+    /// # Errors
+    /// As [`write_file`](Self::write_file).
+    pub fn rename_file(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), Error> {
+        Ok(self.raw.rename_file(from, to, if_exists)?)
+    }
+
+    /// Deletes a file, a link or an empty directory.
+    ///
+    /// # Errors
+    /// As [`write_file`](Self::write_file).
+    pub fn delete_file(&self, path: &str) -> Result<(), Error> {
+        Ok(self.raw.delete_file(path, false)?)
+    }
+
+    /// Like [`delete_file`](Self::delete_file), but deletes everything below a directory too.
+    ///
+    /// # Errors
+    /// As [`write_file`](Self::write_file).
+    pub fn delete_all(&self, path: &str) -> Result<(), Error> {
+        Ok(self.raw.delete_file(path, true)?)
+    }
+
+    /// Creates a second session with the same state. Later changes in one are invisible to the other. Their random
+    /// numbers differ.
+    ///
+    /// # Errors
+    /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].
+    pub fn fork(&self) -> Result<Self, Error> {
+        Ok(Self { raw: self.raw.fork()? })
+    }
+
+    /// Takes a checkpoint for [`undo_to`](Self::undo_to), and returns its id. The policy limits the number of retained
+    /// checkpoints.
+    ///
+    /// # Errors
+    /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].
+    pub fn checkpoint(&self) -> Result<u64, Error> {
+        Ok(self.raw.checkpoint()?)
+    }
+
+    /// The retained checkpoints, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::SessionEnded`], [`Error::SessionBusy`].
+    pub fn checkpoints(&self) -> Result<Vec<CheckpointInfo>, Error> {
+        Ok(self.raw.checkpoints()?)
+    }
+
+    /// Restores the last checkpoint that differs from the current state, and returns its id.
+    ///
+    /// # Errors
+    /// [`Error::NoCheckpoint`], [`Error::SessionEnded`], [`Error::SessionBusy`].
+    pub fn undo(&self) -> Result<u64, Error> {
+        Ok(self.raw.undo()?)
+    }
+
+    /// Restores a checkpoint and discards later ones.
+    ///
+    /// # Errors
+    /// As [`undo`](Self::undo).
+    pub fn undo_to(&self, id: u64) -> Result<(), Error> {
+        Ok(self.raw.undo_to(id)?)
+    }
+
+    /// Saves the session as bytes, for [`Sandbox::resume`](crate::Sandbox::resume) with any provider that has the same
+    /// runtime. The session continues. The bytes contain no checkpoints and no tools.
+    ///
+    /// # Errors
+    /// [`Error::SessionEnded`], [`Error::SessionBusy`].
+    pub fn hibernate(&self) -> Result<Blob, Error> {
+        Ok(Blob { raw: self.raw.hibernate()? })
+    }
+
+    /// Runs the interpreter's exit handlers, within the limits of one execution, and ends the session. Closing it again
+    /// has no effect.
+    ///
+    /// # Errors
+    /// [`Error::SessionBusy`].
+    pub fn close(&self) -> Result<(), Error> {
+        Ok(self.raw.close()?)
+    }
+}
+
+/// Uses no context and no tools.
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self { context: None, tools: None }
+    }
+}
+
+impl SessionOptions {
+    /// Sets the global variable `context` from JSON text. Default: no such variable.
+    #[must_use]
+    pub fn context(mut self, json: impl Into<String>) -> Self {
+        self.context = Some(json.into());
+        self
+    }
+
+    /// Adds one of the component's own tools, for executions that [`Session::start`] begins. Default: none.
+    #[must_use]
+    pub fn tool(mut self, tool: Tool) -> Self {
+        self.tools.get_or_insert_default().push(tool);
+        self
     }
 }

@@ -18,5 +18,4 @@ mod error;
 mod execution;
 mod port;
 mod sandbox;
-mod session;
 mod threads;

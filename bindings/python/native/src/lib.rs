@@ -15,7 +15,6 @@ mod error;
 mod execution;
 mod interrupt;
 mod sandbox;
-mod session;
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -33,7 +32,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<sandbox::PyEngine>()?;
     module.add_class::<sandbox::PySandbox>()?;
-    module.add_class::<session::PySession>()?;
+    module.add_class::<sandbox::PySession>()?;
     module.add_class::<execution::PyExecution>()?;
     module.add_class::<execution::PyCancelToken>()?;
     module.add_function(wrap_pyfunction!(command, module)?)
