@@ -9,7 +9,7 @@ use glovebox_core::files::{FileError, fill, path, walk};
 use glovebox_vfs::{FileKind, InodeId, Stat, Vfs};
 use tar::{Archive, Builder, Entries, Entry, EntryType, Header};
 
-use crate::files::{CopyReport, FilesError, IfExists, place::Placer};
+use crate::files::{CopyReport, FilesError, IfExists, carry::Placer};
 
 const NS_PER_S: u64 = 1_000_000_000;
 

@@ -13,7 +13,6 @@
 
 mod archive;
 mod carry;
-mod place;
 mod session;
 pub(crate) mod workspace;
 
