@@ -12,7 +12,6 @@ mod file;
 mod interrupt;
 mod logging;
 mod output;
-mod own_program;
 mod program;
 mod source;
 mod stored;
@@ -20,13 +19,17 @@ mod stored;
 mod tenants;
 mod terminal;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf, sync::OnceLock};
+
+/// Path of the executable that runs this command, for child processes.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// Runs a command line and returns the exit code. The first argument is the program's name. `program` is an executable
 /// that runs this function, for subcommands that need child processes.
 #[must_use]
 pub fn command(args: Vec<OsString>, program: PathBuf) -> i32 {
-    own_program::set(program);
+    // Only the first call in a process sets the path.
+    let _ = PROGRAM.set(program);
     let cli = cli::Cli::read(args);
     let code = match commands::dispatch(&cli) {
         Ok(code) => code,
@@ -42,6 +45,12 @@ pub fn command(args: Vec<OsString>, program: PathBuf) -> i32 {
     };
     program::kill_all();
     visible(code)
+}
+
+/// Returns the path of the executable that runs this command, for child processes.
+#[cfg(feature = "full")]
+pub(crate) fn own_program() -> PathBuf {
+    PROGRAM.get().cloned().unwrap_or_else(|| "glovebox".into())
 }
 
 /// Returns the exit code for the system, which keeps only the lowest eight bits: 256 would look like success.

@@ -136,12 +136,12 @@ impl CompileArgs {
 
     /// Returns the compiler that runs `glovebox parse-component`, which converts a component's text to a binary.
     pub(crate) fn parser(&self) -> Compiler {
-        Compiler::new(own_program::path(), ["parse-component"]).limits(self.limits())
+        Compiler::new(own_program(), ["parse-component"]).limits(self.limits())
     }
 
     /// Returns the compiler that runs `glovebox compile-component`.
     pub(crate) fn compiler(&self) -> Compiler {
-        Compiler::new(own_program::path(), ["compile-component"]).limits(self.limits())
+        Compiler::new(own_program(), ["compile-component"]).limits(self.limits())
     }
 }
 

@@ -89,7 +89,7 @@ pub(super) fn started_by(
     }
     args.push("serve-worker".into());
     let env = VARIABLES.into_iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?))).collect();
-    let command = WorkerCommand { program: own_program::path(), args, env };
+    let command = WorkerCommand { program: own_program(), args, env };
     WorkersConfig::new(count, command, &orders).context("cannot encode the configuration of workers")
 }
 

@@ -109,7 +109,7 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
 /// Returns the command that the client starts: this program by its absolute path, because graphical programs have another
 /// `PATH`.
 fn start(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<Start> {
-    let program = own_program::path();
+    let program = own_program();
     let program = fs::canonicalize(&program).unwrap_or(program);
     let text = |path: &Path| {
         let text = path.to_str().map(str::to_owned);
