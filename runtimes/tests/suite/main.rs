@@ -2,8 +2,6 @@
 
 // `#[cfg(test)]` makes the lints treat helpers in these files as test code.
 #[cfg(test)]
-mod bundle;
-#[cfg(test)]
 mod callbacks;
 #[cfg(test)]
 mod eviction;
@@ -14,8 +12,6 @@ mod manifest;
 #[cfg(test)]
 mod prepared;
 #[cfg(test)]
-mod real_binaries;
-#[cfg(test)]
 mod rewrite;
 #[cfg(test)]
 mod smoke;
@@ -23,5 +19,3 @@ mod smoke;
 mod support;
 #[cfg(test)]
 mod tools;
-#[cfg(test)]
-mod trust;

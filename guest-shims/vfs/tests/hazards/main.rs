@@ -14,11 +14,9 @@
 mod support;
 
 mod changes;
-mod commit;
 mod files;
 mod forged;
 mod links;
-mod listing;
 mod mounts;
 mod paths;
 mod quotas;

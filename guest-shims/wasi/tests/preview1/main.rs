@@ -8,13 +8,9 @@ mod embedding;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
-mod limits;
-#[cfg(test)]
 mod mounts;
 #[cfg(test)]
 mod paths;
-#[cfg(test)]
-mod polling;
 #[cfg(test)]
 mod reading_and_writing;
 #[cfg(test)]

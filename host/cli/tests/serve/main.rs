@@ -7,5 +7,4 @@ mod server;
 #[expect(dead_code, reason = "other tests of the command use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
-mod traces;
 mod workers;

@@ -8,8 +8,6 @@
     reason = "a test fails by panicking"
 )]
 
-mod frozen;
-mod names;
 mod shape;
 mod words;
 

@@ -1,12 +1,12 @@
 //! Every item in the package is documented, versioned and names its errors, and its worlds match their names.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, path::Path};
 
 use wit_parser::{Docs, Function, Stability, Type, TypeDef, TypeDefKind, WorldItem, WorldKey};
 
 use crate::{
-    Contract,
-    names::{Names, listed, names_of},
+    Contract, directory,
+    words::{Names, listed, names_of},
 };
 
 impl Contract {
@@ -175,4 +175,43 @@ fn worlds_are_what_they_are_called() {
     assert_eq!(ours, listed(&["sandbox", "types"]));
     assert!(imports.contains("wasi:cli/stdout@0.2.12"), "{imports:?}");
     assert_eq!(worlds.len(), 5, "{:?}", worlds.keys());
+}
+
+/// Reads the `.wit` files of a directory, by name.
+fn files(directory: &Path) -> BTreeMap<String, String> {
+    let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+    let paths =
+        entries.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|of| of == "wit"));
+    paths
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            (name, fs::read_to_string(path).unwrap())
+        })
+        .collect()
+}
+
+#[test]
+fn the_frozen_copy_of_this_version_is_this_version() {
+    let version = Contract::read().version();
+    let (now, frozen) = (files(&directory()), files(&directory().join("history").join(&version)));
+    assert_eq!(now.keys().collect::<Vec<_>>(), frozen.keys().collect::<Vec<_>>());
+    for (name, text) in &now {
+        assert!(
+            frozen[name] == *text,
+            "wit/{name} is not what wit/history/{version} has: raise the version if {version} is released, else copy the \
+             file there (wit/README.md)"
+        );
+    }
+}
+
+#[test]
+fn what_is_frozen_has_the_version_that_its_directory_names() {
+    let directories = fs::read_dir(directory().join("history")).unwrap();
+    for directory in directories.map(|entry| entry.unwrap().path()) {
+        let version = directory.file_name().unwrap().to_str().unwrap();
+        let line = format!("package glovebox:sandbox@{version};");
+        for (name, text) in files(&directory) {
+            assert_eq!(text.lines().next(), Some(line.as_str()), "wit/history/{version}/{name}");
+        }
+    }
 }

@@ -2,8 +2,6 @@
 
 mod caller_tools;
 mod ceilings;
-mod files;
-mod isolation;
 mod quotas;
 mod requests;
 mod sessions;

@@ -1,7 +1,5 @@
 //! Requests to local test servers that send exact bytes.
 
-mod addresses;
-mod hostile;
 mod limits;
 mod patterns;
 mod redirects;

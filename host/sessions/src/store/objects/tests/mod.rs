@@ -2,6 +2,5 @@
 //! fails.
 
 mod blobs;
-mod leases;
 mod model;
 mod protocol;
