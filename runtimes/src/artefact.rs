@@ -1,5 +1,5 @@
-//! SHA-256 digests, which identify binaries, recipes and images. The key of a prepared image, and the record stored beside its
-//! compiled code.
+//! SHA-256 digests, which identify binaries, recipes and images. The key of a prepared image, and the record stored
+//! beside its compiled code.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! The cache directory: location, layout, trust rules, and locks between processes.
+//! The cache directory: location, layout, trust rules, locks between processes, and eviction.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,5 @@
-//! The list of pinned Python packages, and their wheels in the cache: downloading, verifying and reading. Bundles: pinned files
-//! in one zip file, for use without a network, and the writing of them.
+//! The list of pinned Python packages, and their wheels in the cache: downloading, verifying and reading. Bundles:
+//! pinned files in one zip file, for use without a network, and the writing of them.
 
 use std::{
     fs::{File, Permissions},

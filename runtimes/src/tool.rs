@@ -1,6 +1,6 @@
 //! Pinned programs: modules that process a script before its interpreter runs it, and programs that run on the host.
 //!
-//! Pinned programs are downloaded at first use, and unpacked without running their installers.
+//! Pinned programs are downloaded at first use, and unpacked from npm packages without running their installers.
 
 use std::{
     fs::File,

@@ -1,5 +1,5 @@
-//! A guest: its creation, bounds-checked access to its memory, and the driver's view of it, which is [`Machine`] on the woven
-//! module.
+//! A guest: its creation, bounds-checked access to its memory, and the driver's view of it, which is [`Machine`] on the
+//! woven module.
 
 use std::{fmt, rc::Rc};
 

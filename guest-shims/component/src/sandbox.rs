@@ -1,5 +1,5 @@
-//! A runtime with a policy, executions in it, and conversions between core's types and the contract's, with the checks of
-//! requested policies.
+//! A runtime with a policy, executions in it, and conversions between core's types and the contract's, with the checks
+//! of requested policies.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 

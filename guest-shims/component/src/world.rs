@@ -1,4 +1,4 @@
-//! The interfaces to the woven module and to the component's host.
+//! The interfaces to the woven module and to the component's host, and the imports that implement the latter.
 
 use std::{fmt, rc::Rc, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! A guest, which is an instance of a prepared image or of a plain command, and all calls into it. The environment and the
-//! time in which an image boots and its instances resume.
+//! A guest, which is an instance of a prepared image or of a plain command, and all calls into it. The environment and
+//! the time in which an image boots and its instances resume.
 
 use std::{sync::Arc, time::Duration};
 

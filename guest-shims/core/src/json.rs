@@ -1,5 +1,5 @@
-//! JSON text: checks it, and copies it without losing digits or the order of keys. Converts durations to numbers. Values
-//! returned by a guest.
+//! JSON text: checks it, and copies it without losing digits or the order of keys. Converts durations to numbers.
+//! Values returned by a guest.
 
 use std::{fmt, time::Duration};
 

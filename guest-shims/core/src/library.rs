@@ -1,6 +1,6 @@
 //! Files that every guest has. The library: read-only files next to the guest's workspace and outside its quotas. The
-//! interpreter's standard library as a mount: an archive that the interpreter imports from, and next to it files that its
-//! packages expect in a directory.
+//! interpreter's standard library as a mount: an archive that the interpreter imports from, and next to it files that
+//! its packages expect in a directory.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,5 @@
-//! Limits of executions and sessions, the language of a request, and its checks against the limits before anything runs.
+//! Limits of executions and sessions, the language of a request, and its checks against the limits before anything
+//! runs.
 
 use std::{fmt, str::FromStr, time::Duration};
 

@@ -1,5 +1,5 @@
-//! The result of an execution: outcome, output, changes to files, and metadata. The last line on standard error of a script
-//! that exceeded a limit.
+//! The result of an execution: outcome, output, changes to files, and metadata. The last line on standard error of a
+//! script that exceeded a limit.
 
 use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE, Raised};
 use glovebox_vfs::{Changes, RootId, Vfs};

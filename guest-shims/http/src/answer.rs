@@ -1,5 +1,5 @@
-//! The JSON form of an execution, as in the answers of `glovebox serve`, and conversions of the contract's results to types of
-//! `glovebox-core`.
+//! The JSON form of an execution, as in the answers of `glovebox serve`, and conversions of the contract's results to
+//! types of `glovebox-core`.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -6,7 +6,7 @@
 //!
 //! * [`entry`] implements the component's export; everything else compiles on any target and is tested natively.
 //! * `router` selects the handler of a request, in `scripts`, after the access checks.
-//! * `settings` are the operator's environment variables. `policy` checks requests against the grant.
+//! * `policy` reads the operator's settings from environment variables, and checks requests against the grant.
 //! * `wire` has the bodies of requests, `answer` the JSON form of executions, and `http` the answers and errors.
 //!
 //! The adapter protects the operator from clients: it enforces sizes and the policy, and rejects states that it did not

@@ -1,4 +1,5 @@
-//! The operator's settings, in environment variables, and the policy that a request asks for, bounded by the operator's grant.
+//! The operator's settings, in environment variables, and the policy that a request asks for, bounded by the operator's
+//! grant.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::{

@@ -1,4 +1,5 @@
-//! Files, directories and symlinks: their ids and attributes, and the inodes of a file system, in pages that forks share.
+//! Files, directories and symlinks: their ids and attributes, and the inodes of a file system, in pages that forks
+//! share.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Creates an engine and its sandboxes from flags.
+//! Creates an engine and its sandboxes from flags, and shows the progress of downloads and preparation.
 
 use std::{
     io::{IsTerminal, stderr},

@@ -1,5 +1,5 @@
-//! Outcome of a run, decided only here by the types of errors. Errors of the host and of its caller, as opposed to outcomes
-//! of applications.
+//! Outcome of a run, decided only here by the types of errors. Errors of the host and of its caller, as opposed to
+//! outcomes of applications.
 
 use std::{io, path::PathBuf, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Runs one call of an export, in a new instance and on a new thread. Exported functions of a component, their names on the
-//! command line, and calls of them in WAVE.
+//! Runs one call of an export, in a new instance and on a new thread. Exported functions of a component, their names on
+//! the command line, and calls of them in WAVE.
 
 use std::{
     fmt::{self, Write as _},

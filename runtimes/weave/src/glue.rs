@@ -1,5 +1,5 @@
-//! A core module under construction, and generated functions between the guests' code and the shim's: they turn some of the
-//! shim's results into an unwind.
+//! A core module under construction, and generated functions between the guests' code and the shim's: they turn some of
+//! the shim's results into an unwind.
 
 use std::collections::{BTreeMap, HashMap};
 

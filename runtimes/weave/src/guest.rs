@@ -1,4 +1,4 @@
-//! Guests, read from their prepared modules, and parsed core modules.
+//! Guests, read from their prepared modules, parsed core modules, and the description of the guests for the shim.
 
 use std::collections::BTreeMap;
 

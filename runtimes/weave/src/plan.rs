@@ -1,4 +1,4 @@
-//! Indices in the woven module, and the translation of a module's indices to them.
+//! Indices in the woven module, and the translation of a module's indices to them. A guest's pristine image.
 
 use std::convert::Infallible;
 

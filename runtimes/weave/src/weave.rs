@@ -1,5 +1,5 @@
-//! Weaving of guests and a shim into a component: its options, errors, and encoding. Composition of a provider with the adapter
-//! that answers HTTP requests.
+//! Weaving of guests and a shim into a component: its options, errors, and encoding. Composition of a provider with the
+//! adapter that answers HTTP requests.
 
 use std::{convert::Infallible, fmt::Display};
 

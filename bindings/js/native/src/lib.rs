@@ -6,12 +6,10 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `job` | work on other threads, with callbacks to JavaScript |
-//! | `port` | the callbacks of executions, which are many and short |
-//! | `threads` | the threads for both |
-//! | `sandbox`, `session` | the classes; the engine is in `sandbox` |
-//! | `execution` | the result of an execution, and the files that it left |
-//! | `input`, `tool` | the input of an execution, its cancellation token, and the description of a tool |
+//! | `threads` | work on other threads, with callbacks to JavaScript |
+//! | `port` | the callbacks of executions, which are many and short, and tools that JavaScript answers |
+//! | `sandbox` | the engine and the classes |
+//! | `execution` | the input of an execution, its cancellation token, its result, and the files that it left |
 //! | `error` | the conversion of the engine's errors to the package's |
 
 mod error;

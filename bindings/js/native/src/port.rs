@@ -1,5 +1,6 @@
 //! Executions, which are many and short. One callback per JavaScript thread, made once, receives the events of all of
-//! them. A callback for each execution would cost as much as a short script.
+//! them. A callback for each execution would cost as much as a short script. Also the tools that JavaScript
+//! answers.
 
 use std::{
     collections::HashMap,

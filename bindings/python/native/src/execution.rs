@@ -1,5 +1,5 @@
-//! The input of an execution from Python: the request, tools that Python answers, and the cancellation token. Its result, for
-//! Python.
+//! The input of an execution from Python: the request, tools that Python answers, and the cancellation token. Its
+//! result, for Python.
 
 use std::time::Duration;
 

@@ -5,10 +5,9 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `attended` | work on another thread while the caller's thread serves Python's callbacks and signals |
-//! | `interrupt` | Ctrl-C while the caller's own thread runs a guest |
-//! | `sandbox`, `session`, `execution` | the classes; the engine is in `sandbox` |
-//! | `input` | the input of an execution: the request, tools and the cancellation token |
+//! | `interrupt` | Ctrl-C while the caller's own thread runs a guest; work on another thread while it serves Python |
+//! | `sandbox` | the engine and the classes |
+//! | `execution` | the input of an execution, with its tools and its cancellation token, and its result |
 //! | `error` | the conversion of the engine's errors to the package's exceptions |
 
 mod error;

@@ -1,8 +1,8 @@
 //! `resource session`: interpreters that persist between executions.
 //!
 //! * [`Session`]: the caller's handle.
-//! * `backend`: the component's part of the session state machine of `glovebox-core`.
-//! * `resident`: the memory of a session's guest, in its runtime's memory or evicted, and its comparison with the image.
+//! * `resident`: the component's part of the session state machine of `glovebox-core`; the memory of a session's guest,
+//!   in its runtime's memory or evicted, and its comparison with the image.
 //! * `zstandard`: compression of hibernated sessions.
 
 mod resident;

@@ -1,4 +1,4 @@
-//! The memory of a session's guest: in its runtime's memory, or evicted and stored as pages.
+//! The platform of a session, and the memory of its guest: in its runtime's memory, or evicted and stored as pages.
 //!
 //! A runtime has one memory for all its guests. A session's guest stays there until another guest needs the memory, so
 //! a caller that continues the same session copies nothing. Another guest evicts the session first: the pages that

@@ -1,5 +1,5 @@
-//! A saved state of a session. Taking a session's guest, returning it, and recovering from its loss with a guest in a saved
-//! state.
+//! A saved state of a session. Taking a session's guest, returning it, and recovering from its loss with a guest in a
+//! saved state.
 
 use std::{fmt, mem};
 

@@ -1,5 +1,5 @@
-//! The count, the limits, the fuel cost and the record of an execution's tool calls, and their host memory within the guest's
-//! memory limit.
+//! The count, the limits, the fuel cost and the record of an execution's tool calls, and their host memory within the
+//! guest's memory limit.
 
 use std::{
     sync::{

@@ -1,7 +1,7 @@
 //! Guests: instances of an interpreter, their memory, and calls into them.
 //!
-//! * [`instantiate`]: creates a guest from a template, with its WASI imports; [`recycled`] takes a used one instead, and
-//!   has the native stacks, the store data of a guest, and why a call ended.
+//! * [`instantiate`]: creates a guest from a template, with its WASI imports; [`recycled`] takes a used one instead,
+//!   and has the native stacks, the store data of a guest, and why a call ended.
 //! * [`machine`]: the guest as its driver sees it; [`function`]: calls.
 //! * [`private_pages`]: which pages of memory a guest has written to.
 

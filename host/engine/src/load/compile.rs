@@ -1,4 +1,6 @@
-//! Components compiled ahead of time and stored in the cache: a large one takes half a minute to compile.
+//! Components compiled ahead of time and stored in the cache: a large one takes half a minute to compile. Prepared
+//! modules as WebAssembly, the input for compiling images and for weaving providers, and access to the standard library
+//! of an interpreter.
 
 use std::{
     collections::BTreeMap,

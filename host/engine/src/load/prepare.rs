@@ -1,4 +1,5 @@
-//! Prepares a runtime: boots it once, parks it, and saves its memory as the module's initial data.
+//! Prepares a runtime: boots it once, parks it, and saves its memory as the module's initial data. Fills,
+//! measures and prunes the cache of compiled code.
 //!
 //! Preparation is deterministic: it boots with a fixed clock, seeded entropy, the same environment and an empty file
 //! system. The same binary and the same boot code therefore give the same image, byte for byte. Equal fuel, resuming on

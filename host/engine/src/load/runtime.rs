@@ -1,4 +1,4 @@
-//! A runtime that is ready to run: its compiled module and its driver.
+//! A runtime that is ready to run: its compiled module, its driver, the pinned packages, and the user's own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

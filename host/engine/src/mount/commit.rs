@@ -1,4 +1,5 @@
-//! Commits a guest's writes to the host directory, all of them or none, and records the commits of a session.
+//! Commits a guest's writes to the host directory, all of them or none, records the commits of a session, and makes
+//! whole new trees.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -1,5 +1,5 @@
 //! The JSON form of requests and responses: the headers that a script may send and receives, and requests that are
-//! answered from recorded calls.
+//! answered from recorded calls. Also the tool that serves scripts' requests.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -1,4 +1,4 @@
-//! A workspace that several sessions share.
+//! A workspace that several sessions share, and the options of sessions.
 
 use std::{
     fmt,

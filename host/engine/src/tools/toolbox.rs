@@ -1,4 +1,4 @@
-//! The tools of a sandbox.
+//! A tool as the embedder defines it, and the tools of a sandbox.
 
 use std::{
     fmt,

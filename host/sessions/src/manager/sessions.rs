@@ -1,5 +1,5 @@
-//! Opening, listing and removing stored sessions. Hibernating live ones: the policy, writing them to the store, and freeing
-//! their memory and locks.
+//! Opening, listing and removing stored sessions. Hibernating live ones: the policy, writing them to the store, and
+//! freeing their memory and locks.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,4 @@
-//! The store, the policy and the sandboxes of sessions. Forking, exporting and importing stored
-//! sessions.
+//! The store, the policy and the sandboxes of sessions. Forking, exporting and importing stored sessions.
 
 use std::{
     fmt,

@@ -1,5 +1,5 @@
-//! Pages of a store's sessions, and an iterator over all of them. Removes sessions beyond configured limits, and reports the
-//! results.
+//! Pages of a store's sessions, and an iterator over all of them. Removes sessions beyond configured limits, and
+//! reports the results.
 
 use std::{collections::BTreeMap, time::Duration};
 

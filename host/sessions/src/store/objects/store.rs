@@ -1,5 +1,5 @@
-//! Sessions in an object store. Lists and counts sessions by the names and lengths of their log entries, and encodes these
-//! entries.
+//! Sessions in an object store. Lists and counts sessions by the names and lengths of their log entries, and encodes
+//! these entries.
 
 use std::{
     sync::{
