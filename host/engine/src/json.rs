@@ -7,7 +7,8 @@ use std::{
 
 use glovebox_core::check_json;
 use glovebox_vfs::is_hidden;
-use serde_json::{Value, ser::Formatter};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::Error as _};
+use serde_json::{Value, ser::Formatter, value::RawValue};
 
 /// Writes JSON on one line without control, invisible or direction-changing characters.
 ///
@@ -86,6 +87,19 @@ impl JsonText {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl Serialize for JsonText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serde_json::from_str::<&RawValue>(&self.0).map_err(S::Error::custom)?.serialize(serializer)
+    }
+}
+
+/// Checks the text like [`JsonText::new`]. Supported only by formats that keep raw JSON.
+impl<'de> Deserialize<'de> for JsonText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(Box::<str>::from(Box::<RawValue>::deserialize(deserializer)?)).map_err(D::Error::custom)
     }
 }
 

@@ -91,8 +91,10 @@ pub use session::{
         SessionKey,
     },
 };
+#[cfg(feature = "network")]
+pub use tools::NetworkRelay;
 pub use tools::{
-    Tool, ToolCall, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, check_tools,
+    RelayedCall, Tool, ToolCall, ToolDefinition, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, check_tools,
     weight as json_weight,
 };
 

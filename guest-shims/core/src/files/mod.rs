@@ -11,17 +11,17 @@ mod snapshot;
 pub mod walk;
 
 use glovebox_vfs::{FileKind, Stat, VfsError, escaped};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 pub use snapshot::{Snapshot, check_pattern, fill};
 
 /// A file, directory or symbolic link of a workspace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
     /// The path relative to the workspace; `""` is the workspace itself.
     pub path: String,
     /// The type. As JSON `file`, `directory` or `symlink`.
-    #[serde(serialize_with = "kind_name")]
+    #[serde(serialize_with = "kind_name", deserialize_with = "kind_of_name")]
     pub kind: FileKind,
     /// The length of a file or of a link's target, in bytes; 0 for a directory.
     pub size_bytes: u64,
@@ -45,8 +45,18 @@ fn kind_name<S: Serializer>(kind: &FileKind, serializer: S) -> Result<S::Ok, S::
     })
 }
 
+fn kind_of_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FileKind, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    match name.as_str() {
+        "file" => Ok(FileKind::File),
+        "directory" => Ok(FileKind::Directory),
+        "symlink" => Ok(FileKind::Symlink),
+        _ => Err(D::Error::custom(format!("`{}` is not the type of a file", escaped(&name)))),
+    }
+}
+
 /// The limits of one page of a listing.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ListLimits {
     /// Maximum number of entries.
     pub entries: usize,
@@ -60,7 +70,7 @@ impl ListLimits {
 }
 
 /// The first entries of a listing, in ascending order of paths.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FilePage {
     /// The entries, as many as the limits allow.
     pub entries: Vec<FileEntry>,
@@ -69,7 +79,8 @@ pub struct FilePage {
 }
 
 /// The handling of an existing file with the same name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum IfExists {
     /// The operation fails, even if the file is empty. Existing directories are still entered.
     #[default]

@@ -10,7 +10,7 @@ use crate::Language;
 pub struct CheckpointId(pub u64);
 
 /// Description of a checkpoint, a state that a session can return to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointInfo {
     /// The checkpoint's id.
     pub id: CheckpointId,
@@ -34,7 +34,7 @@ pub struct Rollback {
 }
 
 /// Description of a session after its last execution.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionInfo {
     /// The session's id.
     pub id: String,

@@ -10,6 +10,7 @@ use std::{
 };
 
 use glovebox_core::check_json;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
@@ -33,7 +34,7 @@ pub enum Step {
 }
 
 /// A call of one of the caller's tools, for which the script waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolRequest {
     /// Index of the call in the execution, counted from 0: its position in [`Execution::tool_calls`]. Calls of other

@@ -5,8 +5,6 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 use glovebox_core::{LIBRARY_PATH, MemoryLimit};
 
 use super::{KeptAlive, Sandbox, SandboxInner};
-#[cfg(feature = "network")]
-use crate::ToolRecord;
 use crate::{
     BuildError, Engine, Language, Limits, Policy, PolicyError, RuntimeError, Tool,
     exec::run::SCRIPT_MOUNT,
@@ -15,6 +13,11 @@ use crate::{
     mount::{self, MountError},
     network,
     tools::Toolbox,
+};
+#[cfg(feature = "network")]
+use crate::{
+    ToolCall, ToolError, ToolRecord,
+    tools::{ReservedTool, TextHandler},
 };
 
 /// Configures the runtime and the policy of a [`Sandbox`].
@@ -32,6 +35,8 @@ pub struct SandboxBuilder {
     keeps: Option<KeptAlive>,
     #[cfg(feature = "network")]
     replayed: Option<Vec<ToolRecord>>,
+    #[cfg(feature = "network")]
+    relayed: Option<(BTreeMap<String, String>, TextHandler)>,
 }
 
 impl fmt::Debug for SandboxBuilder {
@@ -125,6 +130,19 @@ impl SandboxBuilder {
         self
     }
 
+    /// Relays network requests to `fetch`, which passes them to a [`NetworkRelay`](crate::NetworkRelay) in another process.
+    /// Secrets are not read; scripts get `environment` instead, from
+    /// [`NetworkRelay::environment`](crate::NetworkRelay::environment).
+    #[cfg(feature = "network")]
+    pub fn relay_network(
+        mut self,
+        environment: BTreeMap<String, String>,
+        fetch: impl Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync + 'static,
+    ) -> Self {
+        self.relayed = Some((environment, Arc::new(fetch)));
+        self
+    }
+
     /// Returns the toolbox with the network, if the policy allows one, and the environment variables that it adds.
     fn with_network(&self, toolbox: Arc<Toolbox>) -> Result<(Arc<Toolbox>, BTreeMap<String, String>), BuildError> {
         let Policy { network, entropy, .. } = &self.policy;
@@ -135,6 +153,12 @@ impl SandboxBuilder {
         if let Some(records) = &self.replayed {
             let (tool, environment) = network::replay(network, *entropy, records)?;
             return Ok((Arc::new(toolbox.with_network(tool)?), environment));
+        }
+        #[cfg(feature = "network")]
+        if let Some((environment, fetch)) = &self.relayed {
+            let (answerer, max_bytes) = (Arc::clone(fetch), network.message_bytes());
+            let tool = ReservedTool { answerer, max_bytes, max_calls: network.request_count };
+            return Ok((Arc::new(toolbox.with_network(tool)?), environment.clone()));
         }
         let (tool, environment) = network::open(network, *entropy)?;
         Ok((Arc::new(toolbox.with_network(tool)?), environment))
@@ -219,6 +243,8 @@ impl Sandbox {
             keeps: None,
             #[cfg(feature = "network")]
             replayed: None,
+            #[cfg(feature = "network")]
+            relayed: None,
         }
     }
 }

@@ -11,9 +11,11 @@
 //! | `runner` | the calls of one execution, on threads of their own, and calls that no script makes |
 //! | `call_status` | whether the execution still waits for a call's answer, and the guest for its caller |
 //! | `pending` | calls that the caller of a started execution answers, and memory of abandoned calls |
+//! | `relay` | tools whose scripts run in another process |
 
 mod call_status;
 mod pending;
+mod relay;
 mod runner;
 mod toolbox;
 
@@ -25,7 +27,12 @@ pub(crate) use glovebox_core::tools::Held;
 pub(crate) use glovebox_core::tools::{Account, MAX_FOREIGN_PATTERN_BYTES};
 pub use glovebox_core::tools::{ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, weight};
 pub(crate) use pending::{CallerAnswer, OpenCall, PendingCalls, Progress};
+#[cfg(feature = "network")]
+pub use relay::NetworkRelay;
+pub use relay::{RelayedCall, ToolDefinition};
 pub(crate) use runner::{DirectCall, ThreadRunner, ToolThreads};
+#[cfg(feature = "network")]
+pub(crate) use toolbox::TextHandler;
 #[cfg(feature = "network")]
 pub(crate) use toolbox::NETWORK_TOOL;
 pub(crate) use toolbox::{ReservedTool, Toolbox};

@@ -42,7 +42,7 @@ pub struct SessionRecord {
 }
 
 /// The record and version of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct StoredRecord {
     /// The session's record.
@@ -122,7 +122,8 @@ pub(crate) const MAX_WORKSPACE_BYTES: usize = 4096;
 
 /// Identifies one write of a session. Every write has a different version, even if the bytes are equal or the session
 /// was removed and created again. Only the store that issued it can interpret it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct StoredVersion(String);
 
 impl StoredVersion {
@@ -153,7 +154,8 @@ impl fmt::Display for StoredVersion {
 }
 
 /// The precondition for writing or removing a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Expected {
     /// The session does not exist, not even a damaged one.
     Absent,

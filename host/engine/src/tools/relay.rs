@@ -1,0 +1,177 @@
+//! Tools whose scripts run in another process: their definitions go there, and calls come back.
+
+use std::{sync::Arc, time::Instant};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    Account, Tool, ToolCall, ToolError,
+    toolbox::{Answerer, TextHandler},
+};
+use crate::CancelToken;
+
+/// The definition of a [`Tool`] without its handler.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ToolDefinition {
+    name: String,
+    description: String,
+    schema: Value,
+    is_stepped: bool,
+    is_foreign: bool,
+}
+
+impl ToolDefinition {
+    /// Returns the name for scripts.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns `true` for a tool that the caller of a started execution answers ([`Tool::stepped`]).
+    #[must_use]
+    pub fn is_stepped(&self) -> bool {
+        self.is_stepped
+    }
+
+    /// Creates a tool with this definition. `relay` gets the calls of a tool that is not stepped: the arguments and the
+    /// result are JSON text.
+    pub fn tool(self, relay: impl Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync + 'static) -> Tool {
+        let Self { name, description, schema, is_stepped, is_foreign } = self;
+        let mut tool = Tool::new(name, description).schema(schema);
+        tool.is_foreign = is_foreign;
+        if is_stepped { tool.stepped() } else { tool.text_handler(relay) }
+    }
+}
+
+/// A call from a script in another process.
+#[derive(Clone, Debug)]
+pub struct RelayedCall {
+    /// Index of the call in the execution, counted from 0.
+    pub index: usize,
+    /// Id of the session, or the session id in the request.
+    pub session_id: Option<String>,
+    /// Cancelled when the execution no longer waits for the result.
+    pub cancel: CancelToken,
+    /// Time at which the call times out.
+    pub deadline: Instant,
+    /// Memory that an internal handler may use for the call, in bytes: `limits.memory_bytes`.
+    pub memory_bytes: u64,
+}
+
+impl RelayedCall {
+    pub(crate) fn of(self, name: &str) -> ToolCall {
+        let Self { index, session_id, cancel, deadline, memory_bytes } = self;
+        let account = Arc::new(Account::default());
+        account.set_room(memory_bytes);
+        ToolCall { name: name.to_owned(), index, session_id, cancel, deadline, account }
+    }
+}
+
+impl Tool {
+    /// Returns the definition, for a process that runs scripts and relays their calls to [`answer`](Self::answer).
+    #[must_use]
+    pub fn definition(&self) -> ToolDefinition {
+        ToolDefinition {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            schema: self.schema.clone(),
+            is_stepped: matches!(self.answerer, Some(Answerer::Caller)),
+            is_foreign: self.is_foreign,
+        }
+    }
+
+    /// Calls the handler for a script in another process, which has validated the arguments. Arguments and result are
+    /// JSON text. May block.
+    ///
+    /// # Errors
+    /// Fails as the handler does, or if the tool has none.
+    pub fn answer(&self, call: RelayedCall, arguments: String) -> Result<String, ToolError> {
+        let call = call.of(&self.name);
+        match &self.answerer {
+            Some(Answerer::TextHandler(handler)) => handler(&call, arguments),
+            Some(Answerer::Handler(handler)) => {
+                let arguments = serde_json::from_str(&arguments).map_err(ToolError::new)?;
+                handler(&call, arguments).map(|result| result.to_string())
+            }
+            Some(Answerer::Caller) | None => Err(ToolError::new(format!("`{}` has no handler", self.name))),
+        }
+    }
+}
+
+/// The network of scripts that run in another process.
+#[cfg(feature = "network")]
+pub struct NetworkRelay {
+    answerer: TextHandler,
+    environment: std::collections::BTreeMap<String, String>,
+    memory_bytes: u64,
+}
+
+#[cfg(feature = "network")]
+impl std::fmt::Debug for NetworkRelay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NetworkRelay").finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "network")]
+impl NetworkRelay {
+    /// Opens the network of a policy, and reads its secrets.
+    ///
+    /// # Errors
+    /// Fails if a secret cannot be read.
+    pub fn open(policy: &crate::Policy) -> Result<Self, crate::PolicyError> {
+        let (tool, environment) = crate::network::open(&policy.network, policy.entropy)?;
+        Ok(Self { answerer: tool.answerer, environment, memory_bytes: policy.limits.memory_bytes })
+    }
+
+    /// Returns the variables for the environment of scripts: the placeholders of secrets.
+    #[must_use]
+    pub fn environment(&self) -> &std::collections::BTreeMap<String, String> {
+        &self.environment
+    }
+
+    /// Performs a request that [`SandboxBuilder::relay_network`](crate::SandboxBuilder::relay_network) relayed. May
+    /// block.
+    ///
+    /// # Errors
+    /// Fails if the policy refuses the request, or if there is no response.
+    pub fn fetch(&self, call: RelayedCall, request: String) -> Result<String, ToolError> {
+        let memory_bytes = call.memory_bytes.min(self.memory_bytes);
+        (self.answerer)(&RelayedCall { memory_bytes, ..call }.of(super::NETWORK_TOOL), request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn call() -> RelayedCall {
+        let deadline = Instant::now() + Duration::from_secs(1);
+        RelayedCall { index: 3, session_id: None, cancel: CancelToken::new(), deadline, memory_bytes: 1 << 20 }
+    }
+
+    #[test]
+    fn a_relayed_tool_answers_like_the_original() {
+        let schema = json!({ "type": "object", "properties": { "a": { "type": "number" } } });
+        let original = Tool::new("double", "Doubles.")
+            .schema(schema)
+            .foreign()
+            .handler(|call, arguments| Ok(json!([call.index, arguments["a"].as_f64().unwrap_or_default() * 2.0])));
+        let text = serde_json::to_string(&original.definition()).unwrap();
+        let there = original.clone();
+        let relayed = serde_json::from_str::<ToolDefinition>(&text).unwrap().tool(move |relayed, arguments| {
+            let call = RelayedCall { index: relayed.index, ..call() };
+            there.answer(call, arguments)
+        });
+        assert_eq!((relayed.name(), relayed.is_foreign), ("double", true));
+        assert_eq!(relayed.schema, original.schema);
+        assert_eq!(relayed.answer(call(), r#"{"a":2}"#.to_owned()).unwrap(), "[3,4.0]");
+        assert!(Tool::new("ask", "").stepped().definition().is_stepped());
+        assert!(Tool::new("ask", "").stepped().answer(call(), "{}".to_owned()).is_err());
+    }
+}
