@@ -64,6 +64,8 @@ pub(crate) fn is_url(at: &Path) -> bool {
 #[derive(Debug)]
 pub(crate) struct SessionDir {
     store: Arc<dyn SessionStore>,
+    #[cfg(feature = "full")]
+    location: PathBuf,
     key: Option<SessionKey>,
     cancel: CancelToken,
     no_wait: bool,
@@ -82,7 +84,14 @@ impl SessionDir {
             Some(dir) => dir.clone(),
             None => create_state_dir()?.join(default),
         };
-        Ok(Self { store: open_store(&dir)?, key: key(args)?, cancel: cancel.clone(), no_wait: args.no_wait })
+        Ok(Self {
+            store: open_store(&dir)?,
+            #[cfg(feature = "full")]
+            location: dir,
+            key: key(args)?,
+            cancel: cancel.clone(),
+            no_wait: args.no_wait,
+        })
     }
 
     /// Returns all sessions, including damaged ones, in the order of their IDs.
@@ -111,6 +120,12 @@ impl SessionDir {
     #[cfg(feature = "full")]
     pub(crate) fn shared_store(&self) -> Arc<dyn SessionStore> {
         Arc::clone(&self.store)
+    }
+
+    /// Returns the directory or URL of the store.
+    #[cfg(feature = "full")]
+    pub(crate) fn location(&self) -> &Path {
+        &self.location
     }
 
     pub(crate) fn key(&self) -> Option<&SessionKey> {

@@ -23,23 +23,37 @@ pub(crate) enum Root {
     Fleet(FleetClient),
 }
 
-/// Returns the configuration of a tenant. Without `table`, it is the tenant of the token from a flag or the
-/// environment.
+/// The name of a tenant. Without `table`, it is the tenant of the token from a flag or the environment.
+pub(crate) fn tenant_name(table: Option<&TokenTable>) -> String {
+    table.map_or(ONLY, |table| &table.name).to_owned()
+}
+
+/// Returns the configuration of a tenant of a server.
 pub(crate) fn tenant_config(
     config: &ServerConfig,
     table: Option<&TokenTable>,
     root: &Root,
     key: Option<SessionKey>,
 ) -> anyhow::Result<TenantConfig> {
-    let name = table.map_or(ONLY, |table| &table.name);
-    let mut tenant = match root {
+    let name = tenant_name(table);
+    let tenant = match root {
         // A subdirectory, or a prefix below the URL.
-        Root::Store(root) => TenantConfig::new(name, open_store(&root.join(name))?),
+        Root::Store(root) => TenantConfig::new(name.clone(), open_store(&root.join(name))?),
         Root::Fleet(client) => {
             let name = SessionId::new(name).context("the token's name cannot be a scope in a fleet")?;
             TenantConfig::in_fleet(name, client.clone())
         }
     };
+    Ok(configure(config, table, tenant, key))
+}
+
+/// Adds the policy and the quotas of a tenant.
+pub(crate) fn configure(
+    config: &ServerConfig,
+    table: Option<&TokenTable>,
+    mut tenant: TenantConfig,
+    key: Option<SessionKey>,
+) -> TenantConfig {
     tenant.policy = table.and_then(|table| table.policy.clone()).unwrap_or_else(|| config.policy.clone());
     tenant.store_policy = config.sessions.clone();
     tenant.key = key;
@@ -51,5 +65,5 @@ pub(crate) fn tenant_config(
         tenant.suspended = table.suspended.unwrap_or(tenant.suspended);
         tenant.sees_all_metrics = table.metrics;
     }
-    Ok(tenant)
+    tenant
 }

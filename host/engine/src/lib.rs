@@ -94,8 +94,8 @@ pub use session::{
 #[cfg(feature = "network")]
 pub use tools::NetworkRelay;
 pub use tools::{
-    RelayedCall, Tool, ToolCall, ToolDefinition, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, check_tools,
-    weight as json_weight,
+    RelayedCall, Tool, ToolCall, ToolDefinition, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome,
+    ToolRecord, check_tools, weight as json_weight,
 };
 
 /// Compiles and runs the Rust code of these pages with the documentation tests.

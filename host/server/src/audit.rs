@@ -71,25 +71,17 @@ impl Act {
     }
 
     pub(crate) fn ended(self, error: Option<&ServiceError>) -> Acted {
-        let outcome = error.map_or(DONE, ServiceError::code).to_owned();
-        Acted { action: self.name.to_owned(), of: self.of, outcome }
+        Acted { action: self.name, of: self.of, outcome: error.map_or(DONE, ServiceError::code) }
     }
 }
 
 /// An operation on a session and its outcome: `done` or the code of an error.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct Acted {
-    action: String,
+    action: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     of: Option<String>,
-    outcome: String,
-}
-
-impl Acted {
-    /// The record of a request whose worker died before it reported an operation.
-    pub(crate) fn lost(failed: &Failed) -> Self {
-        Self { action: "unknown".to_owned(), of: None, outcome: failed.code.clone() }
-    }
+    outcome: &'static str,
 }
 
 /// The audit line of an operation.
@@ -174,7 +166,7 @@ impl Audit {
             session: asked.session,
             source_sha256: source.sha256,
             source: source.text.as_deref(),
-            outcome: ended.as_ref().map_or_else(|failed| &*failed.code, |executed| &*executed.outcome),
+            outcome: ended.as_ref().map_or_else(|failed| failed.code, |executed| executed.outcome),
             runtime: executed.map(|executed| &*executed.runtime),
             fuel: executed.map_or(0, |executed| executed.fuel),
             duration_ms: executed.map_or(0.0, |executed| executed.duration_ms),
@@ -206,11 +198,11 @@ impl Audit {
 }
 
 /// The recorded result of an execution.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Executed {
     pub(crate) language: Language,
     pub(crate) runtime: String,
-    pub(crate) outcome: String,
+    pub(crate) outcome: &'static str,
     pub(crate) fuel: u64,
     pub(crate) duration_ms: f64,
 }
@@ -220,7 +212,7 @@ impl From<&Execution> for Executed {
         Self {
             language: execution.metadata.runtime,
             runtime: execution.metadata.runtime_name.clone(),
-            outcome: outcome(&execution.outcome).to_owned(),
+            outcome: outcome(&execution.outcome),
             fuel: execution.fuel_consumed,
             duration_ms: execution.duration.as_secs_f64() * 1e3,
         }
@@ -228,16 +220,14 @@ impl From<&Execution> for Executed {
 }
 
 /// An execution that failed, or whose answer was lost.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failed {
-    pub(crate) code: String,
-    /// True if the script may have run nevertheless.
-    pub(crate) has_run: bool,
+    pub(crate) code: &'static str,
 }
 
 impl From<&ServiceError> for Failed {
     fn from(error: &ServiceError) -> Self {
-        Self { code: error.code().to_owned(), has_run: error.has_run() }
+        Self { code: error.code() }
     }
 }
 
@@ -290,7 +280,7 @@ mod tests {
         let executed = Executed {
             language: glovebox::Language::Python,
             runtime: hostile.to_owned(),
-            outcome: "completed".to_owned(),
+            outcome: "completed",
             fuel: 1,
             duration_ms: 1.0,
         };

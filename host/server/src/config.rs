@@ -124,7 +124,9 @@ pub struct TelemetryTable {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WorkersTable {
-    /// Number of workers, at most 256. Default 0: the server's own process executes.
+    /// Execute in the server's own process, without workers. Default `false`.
+    pub in_process: bool,
+    /// Number of workers, at most 256. Default 0: one for each processor.
     pub count: usize,
     /// Private memory of each worker in bytes (`RLIMIT_DATA`). Mappings count whether touched or not. Default 64 GiB.
     pub memory_bytes: u64,
@@ -134,7 +136,19 @@ pub struct WorkersTable {
 
 impl Default for WorkersTable {
     fn default() -> Self {
-        Self { count: 0, memory_bytes: 64 << 30, open_files: 4_096 }
+        Self { in_process: false, count: 0, memory_bytes: 64 << 30, open_files: 4_096 }
+    }
+}
+
+impl WorkersTable {
+    /// The number of worker processes. 0 if the server's own process executes.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        match (self.in_process, self.count) {
+            (true, _) => 0,
+            (false, 0) => std::thread::available_parallelism().map_or(2, usize::from).min(MAX_WORKERS),
+            (false, count) => count,
+        }
     }
 }
 
@@ -248,11 +262,6 @@ pub enum ConfigError {
     /// `callbacks` without `secret_file`: the calls would not be signed.
     #[error("`callbacks` requires `tools.secret_file`, the secret to sign the calls with; set it")]
     NoSecret,
-    /// A setting that is not supported with workers.
-    #[error(
-        "`{0}` is not supported with `workers` (`--workers`): worker processes have no network; remove one of them"
-    )]
-    NotInWorkers(&'static str),
     /// The fleet's URL is invalid.
     #[error("`fleet`: {0}")]
     Fleet(#[from] FleetUrlError),
@@ -334,11 +343,6 @@ impl ServerConfig {
         if self.sessions.save != Save::AfterEach {
             return Err(ConfigError::Save);
         }
-        if self.workers.count > 0
-            && let Some(what) = self.not_in_workers()
-        {
-            return Err(ConfigError::NotInWorkers(what));
-        }
         if let Some(url) = &self.fleet {
             url.parse::<FleetUrl>()?;
             if let Some((what, why)) = self.not_with_fleet() {
@@ -375,26 +379,11 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// The first setting that is not supported with workers.
-    fn not_in_workers(&self) -> Option<&'static str> {
-        let has = |callbacks: &[String]| !callbacks.is_empty();
-        let calls_back =
-            has(&self.tools.callbacks) || self.tokens.iter().filter_map(|token| token.callbacks.as_deref()).any(has);
-        let mut policies = self.tokens.iter().filter_map(|token| token.policy.as_ref()).chain([&self.policy]);
-        match (calls_back, policies.any(|policy| policy.network.is_on()), self.e2b.enabled) {
-            (true, ..) => Some("callbacks"),
-            (_, true, _) => Some("policy.network"),
-            (.., true) => Some("e2b"),
-            _ => None,
-        }
-    }
-
     /// The first setting that does not go with a fleet, and the reason.
     fn not_with_fleet(&self) -> Option<(&'static str, &'static str)> {
         match self {
             _ if self.store.is_some() => Some(("store", "the fleet's nodes store the sessions")),
             _ if self.key_file.is_some() => Some(("key_file", "the fleet's nodes seal the sessions")),
-            _ if self.workers.count > 0 => Some(("workers", "the fleet's nodes execute the scripts of sessions")),
             _ if self.e2b.enabled => Some(("e2b", "a fleet does not support files of sessions")),
             _ => None,
         }
@@ -471,7 +460,6 @@ mod tests {
                 "`store` is not supported with `fleet` (`--fleet`): the fleet's nodes store",
             ),
             ("fleet = \"restate://engine\"\nkey_file = \"/x\"", "`key_file` is not supported with `fleet`"),
-            ("fleet = \"restate://engine\"\n[workers]\ncount = 1", "`workers` is not supported with `fleet`"),
             ("fleet = \"restate://engine\"\n[e2b]\nenabled = true", "`e2b` is not supported with `fleet`"),
             ("[admission]\nrunning = 0", "`admission.running` is 0"),
             ("[workers]\ncount = 257", "`workers.count` is 257; at most 256"),

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use glovebox::{
     AdvanceError, BuildError, ExecuteError, FileError, FilesError, RuntimeError, ToolDefinitionError, Untrusted,
-    escaped, with_causes,
+    VfsError, escaped, with_causes,
 };
 use glovebox_fleet::FleetError;
 use glovebox_sessions::{SessionIdError, SessionsError, StoreError};
 
-use crate::{GrantError, NotInFleet, text::message};
+use crate::{GrantError, NotInFleet, RelayedError, text::message};
 
 /// A request failed. An error that a script raises is not among these: it is part of an
 /// [`Execution`](glovebox::Execution).
@@ -133,15 +133,9 @@ pub enum ServiceError {
     /// Workers cannot be started.
     #[error("cannot start the workers: {0}")]
     Worker(String),
-    /// The operation is not supported with workers.
-    #[error("not supported by a server with workers; use a server without `--workers`")]
-    NotInWorkers,
-    /// Tools of a request are not supported with workers.
-    #[error(
-        "`tools` in a request are not supported by a server with workers: worker processes have no network for a \
-         `callback` and do not suspend executions; use a server without `--workers`"
-    )]
-    ToolsInWorkers,
+    /// The error of a worker.
+    #[error(transparent)]
+    Relayed(Box<RelayedError>),
     /// A request to a fleet failed.
     #[error(transparent)]
     Fleet(#[from] FleetError),
@@ -154,7 +148,7 @@ pub enum ServiceError {
 }
 
 /// A code of [`ServiceError::code`] and its HTTP status.
-type Code = (&'static str, u16);
+pub(crate) type Code = (&'static str, u16);
 
 const INVALID: Code = ("invalid-argument", 400);
 const POLICY: Code = ("invalid-policy", 400);
@@ -198,6 +192,7 @@ impl ServiceError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::QueueFull { retry_after, .. } | Self::Rate { retry_after, .. } => Some(*retry_after),
+            Self::Relayed(error) => error.retry_after(),
             Self::NoTurn { .. }
             | Self::TooManySuspended { .. }
             | Self::NoWorker
@@ -211,6 +206,9 @@ impl ServiceError {
     /// Returns `true` if the script may have run although there is no answer, so that a retry would run it again.
     #[must_use]
     pub fn has_run(&self) -> bool {
+        if let Self::Relayed(error) = self {
+            return error.has_run();
+        }
         matches!(
             self,
             Self::Panicked
@@ -232,6 +230,8 @@ impl ServiceError {
                 | Self::NoWorker
                 | Self::NoRoom
                 | Self::Draining
+                // The worker has left out the details already.
+                | Self::Relayed(_)
                 | Self::Fleet(FleetError::NoNode)
         );
         if self.kind() == UNAVAILABLE && !is_told {
@@ -244,7 +244,27 @@ impl ServiceError {
     /// Returns `true` if an answer was refused. None of the answers was taken, and the execution stays suspended.
     #[must_use]
     pub(crate) fn is_about_an_answer(&self) -> bool {
-        matches!(self, Self::Advance(AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. }))
+        match self {
+            Self::Advance(error) => matches!(error, AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. }),
+            Self::Relayed(error) => error.is_about_an_answer(),
+            _ => false,
+        }
+    }
+
+    /// Returns `true` if a file does not exist.
+    #[must_use]
+    pub(crate) fn is_missing_file(&self) -> bool {
+        match self {
+            Self::Files(FilesError::Workspace(FileError::Refused { source, .. })) => *source == VfsError::NotFound,
+            Self::Relayed(error) => error.is_missing_file(),
+            _ => false,
+        }
+    }
+
+    /// Returns `true` if a session does not exist.
+    #[must_use]
+    pub(crate) fn is_missing_session(&self) -> bool {
+        matches!(self, Self::Sessions(_) | Self::Relayed(_)) && self.kind() == NOT_FOUND
     }
 
     fn kind(&self) -> Code {
@@ -270,7 +290,7 @@ impl ServiceError {
             Self::NoExecution { .. } => NOT_FOUND,
             Self::ExecutionBusy { .. } => BUSY_EXECUTION,
             Self::WorkerDied => WORKER_DIED,
-            Self::NotInWorkers | Self::ToolsInWorkers => UNSUPPORTED,
+            Self::Relayed(error) => error.kind(),
             Self::Fleet(error) => of_fleet(error),
             Self::NotInFleet(_) => NOT_IN_FLEET,
             Self::Panicked => INTERNAL,
@@ -278,7 +298,7 @@ impl ServiceError {
     }
 }
 
-/// The code of every error. Reports of workers are checked against this list.
+/// The code of every error. The errors of workers are checked against this list.
 const CODES: [Code; 23] = [
     INVALID,
     POLICY,
@@ -305,9 +325,9 @@ const CODES: [Code; 23] = [
     UNAVAILABLE,
 ];
 
-/// Returns the known code that is equal to `code`, or that of an internal error.
-pub(crate) fn known_code(code: &str) -> &'static str {
-    CODES.iter().find(|known| known.0 == code).unwrap_or(&INTERNAL).0
+/// Returns the known code that is equal to `code` and its status, or that of an internal error.
+pub(crate) fn known_kind(code: &str) -> Code {
+    *CODES.iter().find(|known| known.0 == code).unwrap_or(&INTERNAL)
 }
 
 fn of_build(error: &BuildError) -> Code {

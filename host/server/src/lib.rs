@@ -16,6 +16,7 @@ mod byte_budget;
 mod config;
 pub mod daemon;
 mod error;
+mod executor;
 mod fair_semaphore;
 mod grant;
 pub mod http;
@@ -35,6 +36,7 @@ pub use config::{
     WorkersTable,
 };
 pub use error::ServiceError;
+pub use executor::NotInFleet;
 pub use glovebox_requests::callbacks as tools;
 pub use grant::GrantError;
 pub use service::{Admission, Door, Service, ServiceConfig, Suspension};
@@ -42,11 +44,12 @@ pub use service::{Admission, Door, Service, ServiceConfig, Suspension};
 pub use telemetry::{Telemetry, TelemetryError};
 pub(crate) use tenant::NO_CALLBACKS;
 pub use tenant::{
-    Changed, Ended, Fresh, NeedsTools, NewSandbox, NoStore, NotInFleet, OnOutput, OwnSandbox, OwnSession, Script,
-    SessionPage, SessionPlace, SessionSummary, Stepped, Target, Tenant, TenantConfig, Watch, Work,
+    Changed, Ended, Fresh, NeedsTools, NewSandbox, NoStore, OnOutput, OwnSandbox, OwnSession, Script, SessionPage,
+    SessionPlace, SessionSummary, Stepped, Target, Tenant, TenantConfig, Watch, Work,
 };
 pub use workers::{
-    Confinement, Measure, Reach, WorkerCommand, WorkerError, WorkersConfig, confine, orders, serve as serve_as_worker,
+    Confinement, Measure, ParentStore, Reach, RelayedError, WorkerCommand, WorkerError, WorkerTenants, WorkersConfig,
+    confine, orders, serve as serve_as_worker,
 };
 
 /// The target of tracing spans: requests, their waits, executions, and accesses to the store.

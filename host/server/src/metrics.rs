@@ -94,7 +94,7 @@ impl Metrics {
         let labels = RunLabels {
             door: Word(door.name()),
             language: Word(executed.language.name()),
-            outcome: Word(known_outcome(&executed.outcome)),
+            outcome: Word(executed.outcome),
         };
         self.seconds.get_or_create(&labels).observe(executed.duration_ms / 1e3);
         self.fuel.inc_by(executed.fuel);
@@ -129,11 +129,4 @@ impl Metrics {
 /// Buckets from 0.1 ms to 26 s. The default timeout of a script is 10 s.
 fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.000_1, 2.0, 19))
-}
-
-const OUTCOMES: [&str; 6] = ["completed", "exited", "raised", "exhausted", "cancelled", "trapped"];
-
-/// Returns the known outcome that is equal to `kind`, or `trapped`.
-fn known_outcome(kind: &str) -> &'static str {
-    OUTCOMES.into_iter().find(|known| *known == kind).unwrap_or("trapped")
 }

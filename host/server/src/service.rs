@@ -17,7 +17,7 @@ use crate::{
     Audit, ServiceError, WorkersConfig,
     fair_semaphore::{FairSemaphore, Permit},
     metrics::Metrics,
-    workers::{Reporter, Workers},
+    workers::{Relays, Workers},
 };
 
 /// Timeout for cancelled executions to end.
@@ -76,8 +76,8 @@ pub struct ServiceConfig {
     pub prepare_later: bool,
     /// The audit log. Default: none.
     pub audit: Option<Audit>,
-    /// Run as a worker process, which reports to its parent on standard output. Default `false`.
-    pub worker: bool,
+    /// Execute everything in worker processes, which [`Service::start_workers`] starts. Default `false`.
+    pub workers: bool,
 }
 
 /// Returns `true` if `name` selects this runtime, by the rules of
@@ -98,9 +98,10 @@ pub(crate) struct ServiceInner {
     pub(crate) runtimes: Vec<RuntimeInfo>,
     pub(crate) metrics: Metrics,
     pub(crate) audit: Option<Audit>,
-    /// Set in a worker: reports to the parent process.
-    pub(crate) reporter: Option<Arc<Reporter>>,
+    has_workers: bool,
     workers: OnceLock<Workers>,
+    /// What workers use of this process.
+    relays: Relays,
     admission: Admission,
     places: FairSemaphore,
     places_in_fleet: FairSemaphore,
@@ -151,8 +152,9 @@ impl Service {
             runtimes,
             metrics: Metrics::new(),
             audit: config.audit,
-            reporter: config.worker.then(|| Arc::new(Reporter::new(std::io::stdout()))),
+            has_workers: config.workers,
             workers: OnceLock::new(),
+            relays: Relays::default(),
             places: FairSemaphore::new(config.admission.running.max(1)),
             places_in_fleet: FairSemaphore::new(config.admission.in_fleet.max(1)),
             suspension: config.suspension,
@@ -170,13 +172,13 @@ impl Service {
         self.0.runtimes.iter()
     }
 
-    /// Starts workers, waits until they are ready, and executes everything in them from then on. Sessions that are open
-    /// in this process must have been saved.
+    /// Starts the workers of a service that is configured to have them ([`ServiceConfig::workers`]), and waits until they
+    /// are ready.
     ///
     /// # Errors
     /// Fails if a worker cannot be started, or if workers were started before.
     pub async fn start_workers(&self, config: WorkersConfig) -> Result<(), ServiceError> {
-        let workers = Workers::start(config).await?;
+        let workers = Workers::start(config, self).await?;
         self.0.workers.set(workers).map_err(|_| ServiceError::Worker("they were started already".into()))
     }
 
@@ -185,6 +187,16 @@ impl Service {
         if let Some(workers) = self.workers() {
             workers.end().await;
         }
+    }
+
+    /// Returns `true` if everything is executed in worker processes.
+    #[must_use]
+    pub fn has_workers(&self) -> bool {
+        self.0.has_workers
+    }
+
+    pub(crate) fn relays(&self) -> &Relays {
+        &self.0.relays
     }
 
     pub(crate) fn workers(&self) -> Option<&Workers> {
@@ -218,7 +230,8 @@ impl Service {
     /// Returns `true` if the service takes executions: it is not shutting down, and at least one worker is ready if
     /// there are workers.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.is_draining() && self.workers().is_none_or(|workers| workers.ready_and_restarts().0 > 0)
+        !self.is_draining()
+            && (!self.has_workers() || self.workers().is_some_and(|workers| workers.ready_and_restarts().0 > 0))
     }
 
     /// Returns `true` if the service is shutting down.

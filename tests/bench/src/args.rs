@@ -54,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "URL", num_args = 0..=1, require_equals = true, default_missing_value = "", conflicts_with = "runtimes")]
     pub(crate) serve: Option<String>,
 
-    /// Start the server with N worker processes
+    /// Start the server with N worker processes, or with 0 for none [default: the server's, one for each processor]
     #[arg(long, value_name = "N", requires = "serve")]
     pub(crate) workers: Option<usize>,
 

@@ -22,7 +22,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{
     args::{GlobalArgs, PolicyArgs, StoreArgs},
-    commands::serve_worker,
+    commands::serve_worker::{self, WorkerJob, WorkersArgs},
     engine::{Host, Pooling},
     interrupt, logging,
     stored::{self, is_url, read_key},
@@ -46,7 +46,10 @@ Examples:
 the server when all executions have ended; a second Ctrl-C stops it at once.
 
 A client with a token can run scripts within the token's policy, which flags and `[policy]` set. Behind a proxy, add the
-server's public name to `[http] hosts`: requests for other hosts are rejected.";
+server's public name to `[http] hosts`: requests for other hosts are rejected.
+
+Scripts run in worker processes that the operating system confines, one for each processor. With --in-process they run in the
+server's own process.";
 
 /// Directory of a server's sessions in the state directory.
 const SESSIONS: &str = "server";
@@ -97,9 +100,9 @@ pub(crate) struct ServeArgs {
     /// Also serve clients of E2B; docs/e2b.md tells how they find the server
     #[arg(long)]
     e2b: bool,
-    /// Run scripts in N sandboxed worker processes [default: 0, in the server's own process]
-    #[arg(long, value_name = "N")]
-    workers: Option<usize>,
+
+    #[command(flatten)]
+    workers: WorkersArgs,
 
     /// OpenTelemetry collector for traces, `http://HOST:PORT`, over OTLP
     #[arg(long, value_name = "ENDPOINT")]
@@ -139,7 +142,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     config.page.enabled &= !args.no_page;
     config.e2b.enabled |= args.e2b;
     config.telemetry.otlp = args.otlp.clone().or(config.telemetry.otlp);
-    config.workers.count = args.workers.unwrap_or(config.workers.count);
+    args.workers.apply(&mut config.workers);
     config.store = args.store.store.clone().or(config.store);
     config.fleet = args.fleet.clone().or(config.fleet);
     config.key_file = args.store.key_file.clone().or(config.key_file);
@@ -162,20 +165,24 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     let endpoint = config.telemetry.otlp.as_deref();
     let telemetry = endpoint.map(|endpoint| Telemetry::start(endpoint, runtime.handle())).transpose()?;
     logging::start_with(global, telemetry.as_ref().map(Telemetry::layer))?;
+    let workers = config.workers.processes();
     // With workers, this process executes nothing, but prepares the runtimes that they load.
-    let pooling = if config.workers.count == 0 { Pooling::Pooled } else { Pooling::Single };
+    let pooling = if workers == 0 { Pooling::Pooled } else { Pooling::Single };
     let host = Host::open(global, pooling)?;
     let runtimes = config.runtimes.clone();
     let audit = config.audit.as_ref().map(|audit| Audit::file(audit.file.clone(), audit.source)).transpose()?;
     let (admission, suspension) = (config.admission(), config.suspension());
-    let service_config = ServiceConfig { runtimes, admission, suspension, audit, ..ServiceConfig::default() };
+    let service_config =
+        ServiceConfig { runtimes, admission, suspension, audit, workers: workers > 0, ..ServiceConfig::default() };
     let service = host.with_progress(|engine: &Engine| Service::new(engine.clone(), service_config))?;
     let root = root(&config)?;
     let tenants = tenants(&service, &config, &token, &root)?;
-    let workers = match (config.workers.count, &root) {
-        (0, _) | (_, Root::Fleet(_)) => None,
-        (count, Root::Store(dir)) => {
-            Some(serve_worker::started_by(global, &host, &config, dir, count, !matches!(token, Token::Configured))?)
+    let workers = match workers {
+        0 => None,
+        count => {
+            let own = (!matches!(token, Token::Configured)).then(|| ONLY.to_owned());
+            let root = if let Root::Store(root) = &root { Some(root.as_path()) } else { None };
+            Some(serve_worker::started_by(global, &host, WorkerJob { config: config.clone(), own, root, count })?)
         }
     };
     let code = runtime.block_on(async {
@@ -350,12 +357,6 @@ fn root(config: &ServerConfig) -> anyhow::Result<Root> {
     };
     if !is_url(&root) {
         make_private(&root)?;
-    } else if config.workers.count > 0 {
-        return Err(Hinted::new(
-            "a store URL is not supported with `workers`: worker processes have no network",
-            "name a directory (`store`, `--store`), or set `[workers] count` to 0",
-        )
-        .into());
     }
     Ok(Root::Store(root))
 }

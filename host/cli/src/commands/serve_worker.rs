@@ -1,31 +1,55 @@
-//! `glovebox serve-worker`: a child process of `glovebox serve --workers` that runs scripts.
+//! `glovebox serve-worker`: a child process of `glovebox serve` or `glovebox mcp --listen` that runs scripts.
 
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::Context as _;
-use glovebox::with_causes;
+use clap::Args;
 use glovebox_server::{
-    Admission, Reach, ServerConfig, Service, ServiceConfig, Tenant, TokenTable, WorkerCommand, WorkersConfig, confine,
-    http::{Tenants, TokenHash},
-    orders, serve_as_worker,
+    Admission, NoStore, Reach, ServerConfig, Service, ServiceConfig, TenantConfig, TokenTable, WorkerCommand,
+    WorkerTenants, WorkersConfig, WorkersTable, confine, orders, serve_as_worker,
 };
+use glovebox_sessions::SessionStore;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     args::{GlobalArgs, LogFormat},
     engine::{Host, Pooling, own_images_dir, own_packages_dir},
     own_program,
-    stored::read_key,
-    tenants::{IDLE_LOOK, Root, tenant_config},
-    terminal::note,
+    stored::{is_url, open_store, read_key},
+    tenants::{IDLE_LOOK, configure, tenant_name},
 };
+
+/// Options of a server about its workers.
+#[derive(Args, Debug)]
+pub(crate) struct WorkersArgs {
+    /// Run scripts in N confined worker processes [default: one for each processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), help_heading = "Workers")]
+    workers: Option<u16>,
+
+    /// Run scripts in the server's own process, without workers
+    #[arg(long, conflicts_with = "workers", help_heading = "Workers")]
+    in_process: bool,
+}
+
+impl WorkersArgs {
+    /// Overrides a configuration.
+    pub(crate) fn apply(&self, table: &mut WorkersTable) {
+        table.in_process |= self.in_process;
+        if let Some(count) = self.workers {
+            (table.count, table.in_process) = (count.into(), false);
+        }
+    }
+}
 
 /// Limit of concurrent executions, more than the server ever forwards.
 const EXECUTIONS: usize = 100_000;
+/// Directory of file locks in the directory of the interpreters.
+const LOCKS: &str = "locks";
 /// Environment variables of a worker: locations and logging.
 const VARIABLES: [&str; 11] = [
     "GLOVEBOX_BUNDLE",
@@ -45,30 +69,49 @@ const VARIABLES: [&str; 11] = [
 #[derive(Debug, Deserialize, Serialize)]
 struct Orders {
     config: ServerConfig,
-    /// There is a tenant in addition to those of the configuration.
-    has_own: bool,
-    /// Directory of the sessions.
-    root: PathBuf,
+    /// Name of a tenant in addition to those of the configuration.
+    own: Option<String>,
+    /// Location of the sessions: a directory or a URL. `None` in a fleet.
+    root: Option<PathBuf>,
+    /// Each tenant has a part of the location of its own.
+    has_parts: bool,
     /// Directory of the interpreters.
     cache: PathBuf,
 }
 
+/// The work of the workers to start.
+pub(super) struct WorkerJob<'a> {
+    pub(super) config: ServerConfig,
+    /// Name of a tenant in addition to those of the configuration.
+    pub(super) own: Option<String>,
+    /// Location of the sessions. `None` in a fleet.
+    pub(super) root: Option<&'a Path>,
+    pub(super) count: usize,
+}
+
 /// Returns the configuration with which the server starts its workers.
-pub(super) fn started_by(
+pub(super) fn started_by(global: &GlobalArgs, host: &Host, job: WorkerJob<'_>) -> anyhow::Result<WorkersConfig> {
+    start_with(global, host, job, true)
+}
+
+/// Like [`started_by`], for a single tenant whose sessions are directly at the location.
+pub(super) fn started_for_one(global: &GlobalArgs, host: &Host, job: WorkerJob<'_>) -> anyhow::Result<WorkersConfig> {
+    start_with(global, host, job, false)
+}
+
+fn start_with(
     global: &GlobalArgs,
     host: &Host,
-    config: &ServerConfig,
-    root: &Path,
-    count: usize,
-    has_own: bool,
+    WorkerJob { mut config, own, root, count }: WorkerJob<'_>,
+    has_parts: bool,
 ) -> anyhow::Result<WorkersConfig> {
-    let mut config = config.clone();
     // Only the server knows tokens.
     config.tokens.iter_mut().for_each(|token| token.sha256.clear());
     config.tools.secret_file = None;
     config.sessions.live_count = config.sessions.live_count.div_ceil(count);
     let absolute = |path: &Path| std::path::absolute(path).context("a path cannot be made absolute");
-    let orders = Orders { config, has_own, root: absolute(root)?, cache: absolute(host.engine.cache_dir())? };
+    let root = root.map(|root| if is_url(root) { Ok(root.to_owned()) } else { absolute(root) }).transpose()?;
+    let orders = Orders { config, own, root, has_parts, cache: absolute(host.engine.cache_dir())? };
     let mut args: Vec<OsString> = vec!["--cache-dir".into(), orders.cache.clone().into()];
     let mut flag = |name: &str, value: OsString| args.extend([name.into(), value]);
     if let Some(bundle) = &global.bundle {
@@ -88,64 +131,86 @@ pub(super) fn started_by(
         args.push("--no-packages".into());
     }
     args.push("serve-worker".into());
-    let env = VARIABLES.into_iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?))).collect();
+    let env = VARIABLES.into_iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
+    // Temporary files have no names.
+    let env = env.chain([("TMPDIR".into(), orders.temporary().into())]).collect();
     let command = WorkerCommand { program: own_program(), args, env };
     WorkersConfig::new(count, command, &orders).context("cannot encode the configuration of workers")
 }
 
+impl Orders {
+    /// The directory of the sessions, if they are in one.
+    fn dir(&self) -> Option<&Path> {
+        self.root.as_deref().filter(|root| !is_url(root))
+    }
+
+    /// A directory that a worker may write to.
+    fn temporary(&self) -> PathBuf {
+        self.dir().map_or_else(|| self.cache.join(LOCKS), Path::to_owned)
+    }
+
+    /// The store of a tenant. The server has opened stores that are not directories.
+    fn store(&self, name: &str, tenants: &WorkerTenants) -> anyhow::Result<Arc<dyn SessionStore>> {
+        Ok(match (self.dir(), &self.root) {
+            (Some(dir), _) if self.has_parts => open_store(&dir.join(name))?,
+            (Some(dir), _) => open_store(dir)?,
+            (None, Some(_)) => Arc::new(tenants.store(name)),
+            (None, None) => Arc::new(NoStore),
+        })
+    }
+}
+
 pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
-    let Orders { config, has_own, root, cache } = orders()?;
+    let orders: Orders = orders()?;
+    let config = &orders.config;
     // Reads the files that are not accessible after confinement.
     let key = config.key_file.as_deref().map(read_key).transpose()?;
-    let confinement = confine(&reach(global, &config, &root, cache));
+    let confinement = confine(&reach(global, &orders));
     let host = Host::open(global, Pooling::Pooled)?;
     let service_config = ServiceConfig {
         runtimes: config.runtimes.clone(),
         // The server has the queue.
         admission: Admission { running: EXECUTIONS, waiting: 0, ..Admission::default() },
-        worker: true,
         ..ServiceConfig::default()
     };
     let service = host.with_progress(|engine| Service::new(engine.clone(), service_config))?;
-    let home = Root::Store(root);
-    let mut tenants = Tenants::default();
-    let all: Vec<Option<&TokenTable>> = config.tokens.iter().map(Some).chain(has_own.then_some(None)).collect();
+    let mut tenants = WorkerTenants::new(&service);
+    let all: Vec<Option<&TokenTable>> =
+        config.tokens.iter().map(Some).chain(orders.own.is_some().then_some(None)).collect();
     for table in all {
-        let mut tenant = tenant_config(&config, table, &home, key.clone())?;
-        tenant.executions_at_once = EXECUTIONS;
-        tenant.executions_per_minute = None;
-        // Requests to a worker carry no token.
-        tenants.add(TokenHash::of(&tenant.name), Tenant::new(&service, tenant));
+        let name = match (table, &orders.own) {
+            (None, Some(own)) => own.clone(),
+            (table, _) => tenant_name(table),
+        };
+        let store = orders.store(&name, &tenants)?;
+        tenants.add(configure(config, table, TenantConfig::new(name, store), key.clone()));
     }
-    let tenants_of_all: Vec<Tenant> = tenants.all().cloned().collect();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .max_blocking_threads(config.admission().running.saturating_add(64))
         .build()
         .context("cannot start the worker's threads")?;
-    let idle = tenants_of_all
+    let idle = tenants
+        .all()
         .iter()
         .map(|tenant| tenant.sessions().hibernate_idle_in_background(IDLE_LOOK))
         .collect::<Result<Vec<_>, _>>()
         .context("cannot start the threads that save idle sessions")?;
-    let served = runtime.block_on(serve_as_worker(&service, tenants, &config.http(), confinement));
+    let served = runtime.block_on(serve_as_worker(&tenants, confinement));
     drop(idle);
-    for tenant in tenants_of_all {
-        for (id, error) in tenant.sessions().hibernate_all().errors {
-            note(&format!("session `{id}` could not be saved: {}", with_causes(&error)));
-        }
-    }
     runtime.shutdown_timeout(Duration::from_secs(1));
     served?;
     Ok(0)
 }
 
 /// Returns the host files and system limits that the worker needs.
-fn reach(global: &GlobalArgs, config: &ServerConfig, root: &Path, cache: PathBuf) -> Reach {
+fn reach(global: &GlobalArgs, orders: &Orders) -> Reach {
+    let (config, cache) = (&orders.config, &orders.cache);
     let mut reach = Reach::default();
     // Loading takes file locks. Only the server writes compiled code.
-    reach.write.extend([root.to_owned(), cache.join("locks")]);
-    reach.read.push(cache);
+    reach.write.push(cache.join(LOCKS));
+    reach.write.extend(orders.dir().map(Path::to_owned));
+    reach.read.push(cache.clone());
     // The page map, which tells the pages that a guest has written.
     reach.read.push("/proc/self".into());
     reach.read.extend(global.bundle.clone());

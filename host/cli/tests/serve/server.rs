@@ -35,9 +35,11 @@ impl Server {
         prepare();
         let file = dir.path().join("server.toml");
         fs::write(&file, config).unwrap();
+        let store = dir.path().join("store");
+        let store: &[&str] = if flags.contains(&"--store") { &[] } else { &["--store", store.to_str().unwrap()] };
         let mut child = Command::new(env!("CARGO_BIN_EXE_glovebox"))
             .args(["serve", "--listen", "127.0.0.1:0", "--config", file.to_str().unwrap()])
-            .args(["--store", dir.path().join("store").to_str().unwrap()])
+            .args(store)
             .args(flags)
             .env("GLOVEBOX_TOKEN", TOKEN)
             .stderr(Stdio::piped())
@@ -239,9 +241,11 @@ fn has(bytes: &[u8], part: &[u8]) -> bool {
 
 #[test]
 fn a_request_its_wait_its_execution_and_the_store_are_spans_without_secrets() {
-    for workers in ["0", "1"] {
+    for workers in [["--in-process"].as_slice(), &["--workers", "1"]] {
         let (address, taken) = collector();
-        let mut server = Server::start(&["--otlp", &format!("http://{address}"), "--workers", workers]);
+        let endpoint = format!("http://{address}");
+        let flags = [&["--otlp", &*endpoint], workers].concat();
+        let mut server = Server::start(&flags);
         let parent = [("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")];
         let source = json!({ "language": "python", "source": "print('a secret source')" }).to_string();
         assert_eq!(Answer::read(server.begin("POST", "/v1/execute", &parent, &source)).status, 200);
@@ -257,14 +261,14 @@ fn a_request_its_wait_its_execution_and_the_store_are_spans_without_secrets() {
             0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes().as_slice(),
             &0xb7ad_6b71_6920_3331_u64.to_be_bytes(),
         ] {
-            assert!(has(&taken, id), "workers: {workers}");
+            assert!(has(&taken, id), "{workers:?}");
         }
         let spans = ["POST /v1/execute", "POST /v1/sessions/{id}/execute", "queue", "execution", "completed", "raised"];
-        for name in spans.into_iter().chain((workers == "0").then_some("store")) {
-            assert!(has(&taken, name.as_bytes()), "no `{name}`, workers: {workers}");
+        for name in spans.into_iter().chain((workers == ["--in-process"]).then_some("store")) {
+            assert!(has(&taken, name.as_bytes()), "no `{name}`: {workers:?}");
         }
         for secret in ["a secret source", "a-secret-session", "a secret error", "a token of the tests"] {
-            assert!(!has(&taken, secret.as_bytes()), "`{secret}`, workers: {workers}");
+            assert!(!has(&taken, secret.as_bytes()), "`{secret}`: {workers:?}");
         }
     }
 }

@@ -1,6 +1,12 @@
-//! `glovebox serve --workers`: child processes execute everything, and the server survives the end of any of them.
+//! The workers of `glovebox serve`: child processes execute everything, and the server survives the end of any of them.
 
-use std::{fs, io::Read as _, thread, time::Duration};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener},
+    thread,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
@@ -202,9 +208,9 @@ fn a_worker_is_not_started_by_hand_nor_are_there_too_many() {
         (output.status.code(), support::text(&output.stderr))
     };
     let (code, error) = run(&["serve-worker"]);
-    assert!(code == Some(125) && error.contains("started only by `glovebox serve --workers`"), "{code:?} {error}");
+    assert!(code == Some(125) && error.contains("started only by `glovebox serve`"), "{code:?} {error}");
     let (code, error) = run(&["serve", "--workers", "257"]);
-    assert!(code == Some(125) && error.contains("at most 256"), "{code:?} {error}");
+    assert!(code.is_some_and(|code| code > 0) && error.contains("1..=256"), "{code:?} {error}");
 }
 
 #[test]
@@ -238,7 +244,7 @@ fn what_is_done_with_sessions_is_in_the_servers_audit_log() {
 }
 
 #[test]
-fn what_a_killed_worker_did_with_a_session_is_in_the_audit_log_as_unknown() {
+fn audit_log_has_operations_of_a_killed_worker() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("audit.jsonl");
     let config = format!("[audit]\nfile = {:?}\n", log.to_str().unwrap());
@@ -256,37 +262,144 @@ fn what_a_killed_worker_did_with_a_session_is_in_the_audit_log_as_unknown() {
     until("it is said", || {
         let last = fs::read_to_string(&log).unwrap().lines().last().map(serde_json::from_str::<Value>);
         let last = last.unwrap().unwrap_or_default();
-        ["action", "session", "outcome"].map(|key| last[key].as_str()) == ["unknown", "s", "worker-died"].map(Some)
+        ["action", "session", "outcome"].map(|key| last[key].as_str()) == ["close", "s", "worker-died"].map(Some)
+    });
+}
+
+/// A service that answers each request with its body, or with a header of it for `GET`.
+fn echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            let (mut length, mut key, mut head) = (0, String::new(), String::new());
+            while lines.read_line(&mut head).unwrap() > 2 {
+                let (name, value) = head.split_once(": ").unwrap_or_default();
+                match name.to_ascii_lowercase().as_str() {
+                    "content-length" => length = value.trim().parse().unwrap(),
+                    "x-key" => key = value.trim().to_owned(),
+                    _ => {}
+                }
+                head.clear();
+            }
+            let mut body = vec![0; length];
+            lines.read_exact(&mut body).unwrap();
+            let body = if length == 0 { key } else { String::from_utf8(body).unwrap() };
+            let answer =
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn server_answers_tools_of_scripts_in_workers() {
+    let echo = echo();
+    let dir = tempfile::tempdir().unwrap();
+    let secret = dir.path().join("secret");
+    fs::write(&secret, format!("whsec_{}", "A".repeat(32))).unwrap();
+    let config = format!("[tools]\ncallbacks = [\"http://{echo}/*\"]\nsecret_file = {:?}\n", secret.to_str().unwrap());
+    let server = Server::start_on(dir, &config, &["--workers", "2"]);
+    let callback = json!({ "name": "there", "callback": format!("http://{echo}/f") });
+    let mut body = python("print(tools.there(a=2**70)['arguments'])");
+    body["tools"] = json!([callback]);
+    assert_eq!(server.post("/v1/execute", &body).ok()["stdout"], "{'a': 1180591620717411303424}\n");
+
+    // The client answers, in a new interpreter and in a session.
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    for path in ["/v1/execute", "/v1/sessions/s/execute"] {
+        let mut body = json!({
+            "source": "open('out.txt', 'w').write(tools.ask(1)); print('done')",
+            "tools": [{ "name": "ask", "schema": { "properties": { "n": {} }, "required": ["n"] } }, callback],
+            "return_files": ["*.txt"],
+        });
+        if path == "/v1/execute" {
+            body["language"] = "python".into();
+        }
+        let needs = server.post(path, &body);
+        assert_eq!((needs.status, &needs.json()["calls"][0]["arguments"]), (202, &json!({ "n": 1 })));
+        let id = needs.json()["execution"].as_str().unwrap().to_owned();
+        let go_on =
+            |answers: Value| server.post(&format!("/v1/executions/{id}/continue"), &json!({ "answers": answers }));
+        assert_eq!(go_on(json!([{ "id": 7, "value": 1 }])).problem(), (400, "invalid-argument".into()));
+        let done = go_on(json!([{ "id": 0, "value": "text" }])).ok();
+        assert_eq!((&done["stdout"], &done["files"]["out.txt"]), (&json!("done\n"), &json!("dGV4dA==")));
+    }
+    // A cancelled execution, and one whose worker is killed.
+    let mut body = python("tools.ask()");
+    body["tools"] = json!([{ "name": "ask" }]);
+    let ids = [(); 2].map(|()| server.post("/v1/execute", &body).json()["execution"].as_str().unwrap().to_owned());
+    assert_eq!(server.ask("DELETE", &format!("/v1/executions/{}", ids[0]), "").status, 204);
+    server.workers().into_iter().for_each(kill);
+    until("the end is known", || {
+        let gone = server.post(&format!("/v1/executions/{}/continue", ids[1]), &json!({}));
+        assert!(
+            [(500, "worker-died".into()), (503, "unavailable".into()), (404, "not-found".into())]
+                .contains(&gone.problem())
+        );
+        gone.status == 404
     });
 }
 
 #[test]
-fn what_workers_cannot_do_is_refused() {
-    let server = Server::start(&["--workers", "1"]);
-    let tool = |extra: Value| {
-        let mut tool = json!({ "name": "f" });
-        tool.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
-        json!({ "language": "python", "source": "print(1)", "tools": [tool] })
-    };
-    for body in [tool(json!({})), tool(json!({ "callback": "https://a.example/f" }))] {
-        let refused = server.post("/v1/execute", &body);
-        assert_eq!(refused.problem(), (422, "unsupported".into()));
-        assert!(refused.text.contains("use a server without `--workers`"), "{refused:?}");
+fn server_sends_requests_of_scripts_in_workers() {
+    let echo = echo();
+    let config = "[policy.network.secrets]\nKEY = { env = \"GLOVEBOX_TOKEN\", host = \"127.0.0.1\" }\n";
+    let allowed = format!("http://{echo}/*");
+    let flags = ["--workers", "1", "--allow-net", &allowed, "--allow-private-net", "127.0.0.0/8"];
+    let server = Server::start_on(tempfile::tempdir().unwrap(), config, &flags);
+    let source = format!(
+        "import os, urllib.request\nkey = os.environ['KEY']\nask = urllib.request.Request('http://{echo}/a', headers={{'x-key': key}})\n\
+         print(urllib.request.urlopen(ask).read().decode() == key, len(key) > 8)"
+    );
+    // The service gets the secret, and its answer has the placeholder in its place.
+    let done = server.post("/v1/execute", &python(&source)).ok();
+    assert_eq!((&done["stdout"], &done["stderr"]), (&json!("True True\n"), &json!("")));
+    server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
+    assert_eq!(in_session(&server, "s", &source).ok()["stdout"], "True True\n");
+    let refused =
+        server.post("/v1/execute", &python("import urllib.request\nurllib.request.urlopen('http://127.0.0.1:1/')"));
+    assert!(refused.ok()["stderr"].as_str().unwrap().contains("not allowed"), "{refused:?}");
+}
+
+#[test]
+fn sessions_of_workers_are_in_an_object_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", dir.path().join("objects").to_str().unwrap());
+    let flags = ["--workers", "2", "--store", &url];
+    let server = Server::start_on(dir, "", &flags);
+    for id in ["a", "b", "c"] {
+        server.post("/v1/sessions", &json!({ "id": id, "language": "python" })).ok();
+        assert_eq!(in_session(&server, id, "x = 1").status, 200);
     }
-    for (method, path) in [("POST", "/v1/executions/x/continue"), ("DELETE", "/v1/executions/x")] {
-        assert_eq!(server.ask(method, path, "").problem(), (422, "unsupported".into()));
+    server.workers().into_iter().for_each(kill);
+    until("others have taken their places", || {
+        server.metric("glovebox_worker_restarts_total") == 2 && server.metric("glovebox_workers") == 2
+    });
+    for id in ["a", "b", "c"] {
+        assert_eq!(in_session(&server, id, "x += 1\nx").ok()["value"]["json"], 2, "{id}");
     }
-    assert_eq!(server.post("/v1/execute", &json!({ "language": "python", "source": "1", "tools": [] })).status, 200);
-    for flags in [["--e2b"].as_slice(), &["--allow-net", "https://a.example/*"]] {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_glovebox"))
-            .args(["serve", "--workers", "1"])
-            .args(flags)
-            .output()
-            .unwrap();
-        let error = support::text(&output.stderr);
-        assert!(
-            output.status.code() == Some(125) && error.contains("is not supported with `workers`"),
-            "{flags:?} {error}"
-        );
-    }
+    let mut server = server;
+    support::interrupt(&server.child);
+    assert_eq!(support::wait(&mut server.child), 0);
+    let server = Server::start_on(server.kill(), "", &flags);
+    let list = server.get("/v1/sessions").ok();
+    assert_eq!(list["sessions"].as_array().unwrap().len(), 3, "{list}");
+    assert_eq!(in_session(&server, "b", "x").ok()["value"]["json"], 2);
+    assert_eq!(server.ask("DELETE", "/v1/sessions/b", "").status, 204);
+    assert_eq!(server.get("/v1/sessions/b").problem(), (404, "not-found".into()));
+}
+
+#[test]
+fn executes_in_workers_unless_told_otherwise() {
+    let count = thread::available_parallelism().unwrap().get();
+    let server = Server::start(&["--e2b"]);
+    assert_eq!(server.workers().len(), count);
+    assert_eq!(server.get("/v1/info").ok()["workers"]["count"], count);
+    let server = Server::start(&["--in-process"]);
+    assert!(server.workers().is_empty() && server.get("/v1/info").ok()["workers"].is_null());
+    assert_eq!(server.post("/v1/execute", &python("print(1)")).ok()["stdout"], "1\n");
 }

@@ -32,8 +32,8 @@ pub use relay::NetworkRelay;
 pub use relay::{RelayedCall, ToolDefinition};
 pub(crate) use runner::{DirectCall, ThreadRunner, ToolThreads};
 #[cfg(feature = "network")]
-pub(crate) use toolbox::TextHandler;
-#[cfg(feature = "network")]
 pub(crate) use toolbox::NETWORK_TOOL;
+#[cfg(feature = "network")]
+pub(crate) use toolbox::TextHandler;
 pub(crate) use toolbox::{ReservedTool, Toolbox};
 pub use toolbox::{Tool, ToolCall, check_tools};

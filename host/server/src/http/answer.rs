@@ -21,7 +21,12 @@ use super::{
     parameters::with_etag,
     tools::NeedsToolsAnswer,
 };
-use crate::{NeedsTools, ServiceError, json::json_len, text::shown};
+use crate::{
+    NeedsTools, ServiceError,
+    executor::{Finished, LeftFiles},
+    json::json_len,
+    text::shown,
+};
 
 /// Maximum total size of the files in a response, in bytes before base64.
 pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
@@ -30,12 +35,12 @@ pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
 fn framed(
     bodies: &BodyBudget,
     tenant: &str,
-    execution: Execution,
+    finished: Finished,
     patterns: &[String],
     [before, after]: [&str; 2],
 ) -> Result<Made, ServiceError> {
     let invalid = |error: serde_json::Error| ServiceError::Invalid(error.to_string());
-    let mut answer = ExecutionAnswer::new(execution, patterns)?;
+    let mut answer = ExecutionAnswer::new(finished, patterns)?;
     let len = before.len() + json_len(&answer).map_err(invalid)? + answer.files_len() + after.len();
     let room = bodies.reserve(tenant, len)?;
     answer.read_files()?;
@@ -46,21 +51,22 @@ fn framed(
     Ok(Made { bytes: json.into(), room })
 }
 
-/// Serializes an execution as JSON.
+/// Serializes an execution as JSON. Also returns the session's generation.
 pub(super) fn serialize_execution(
     bodies: &BodyBudget,
     tenant: &str,
-    execution: Execution,
+    mut finished: Finished,
     patterns: &[String],
-) -> Result<Made, ServiceError> {
-    framed(bodies, tenant, execution, patterns, [""; 2])
+) -> Result<(Made, Option<String>), ServiceError> {
+    let generation = finished.generation.take();
+    Ok((framed(bodies, tenant, finished, patterns, [""; 2])?, generation))
 }
 
 /// Serializes an execution as the last piece of a streamed response.
-pub(super) fn result_piece(pieces: &Pieces, execution: Execution, patterns: &[String]) -> Result<Made, ServiceError> {
+pub(super) fn result_piece(pieces: &Pieces, finished: Finished, patterns: &[String]) -> Result<Made, ServiceError> {
     let [before, after] = pieces.frame("result");
     let (before, after) = (format!(r#"{before}{{"type":"result","result":"#), format!("}}{after}"));
-    framed(pieces.bodies(), pieces.tenant(), execution, patterns, [&before, &after])
+    framed(pieces.bodies(), pieces.tenant(), finished, patterns, [&before, &after])
 }
 
 pub(super) async fn whole(
@@ -167,6 +173,8 @@ pub(crate) struct ExecutionAnswer {
     #[serde(flatten)]
     #[schema(value_type = ExecutionForm)]
     execution: ExecutionFields,
+    #[serde(skip)]
+    left: LeftFiles,
     /// Sizes of the files whose contents are not read yet.
     #[serde(skip)]
     sizes: BTreeMap<String, u64>,
@@ -188,12 +196,13 @@ impl Serialize for ExecutionFields {
 
 impl ExecutionAnswer {
     /// Lists the files that match one of `patterns`. [`read_files`](Self::read_files) reads them later.
-    pub(crate) fn new(mut execution: Execution, patterns: &[String]) -> Result<Self, glovebox::FilesError> {
+    pub(crate) fn new(finished: Finished, patterns: &[String]) -> Result<Self, ServiceError> {
+        let Finished { mut execution, files: left, .. } = finished;
         // Clients on a network must not see the host's path.
         execution.workspace_path = None;
         let (mut sizes, mut left_out, mut bytes) = (BTreeMap::new(), 0, 0_u64);
         for pattern in patterns {
-            for entry in execution.files().list(pattern)? {
+            for entry in left.list(pattern)? {
                 if entry.kind != glovebox::FileKind::File || sizes.contains_key(&entry.path) {
                     continue;
                 }
@@ -206,7 +215,7 @@ impl ExecutionAnswer {
             }
         }
         let execution = ExecutionFields(Box::new(execution));
-        Ok(Self { execution, sizes, files: BTreeMap::new(), files_left_out: left_out })
+        Ok(Self { execution, left, sizes, files: BTreeMap::new(), files_left_out: left_out })
     }
 
     /// Returns the size of the JSON that [`read_files`](Self::read_files) adds, in bytes.
@@ -220,9 +229,9 @@ impl ExecutionAnswer {
     }
 
     /// Adds the contents of the files. Must be called on a thread that may block: files of host directories are read.
-    pub(crate) fn read_files(&mut self) -> Result<(), glovebox::FilesError> {
-        for path in std::mem::take(&mut self.sizes).into_keys() {
-            let content = BASE64_STANDARD.encode(self.execution.0.files().read(&path)?);
+    pub(crate) fn read_files(&mut self) -> Result<(), ServiceError> {
+        for (path, size_bytes) in std::mem::take(&mut self.sizes) {
+            let content = BASE64_STANDARD.encode(self.left.read(&path, size_bytes)?);
             self.files.insert(path, content);
         }
         Ok(())

@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-use glovebox::{Execution, ToolAnswer};
+use glovebox::ToolAnswer;
 use tracing::Instrument as _;
 
 use super::{
@@ -130,10 +130,10 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
     match (form, slot) {
         (Form::Whole, None) => {
             let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
-            let then = move |execution| serialize_execution(&bodies, &name, execution, &patterns);
-            let done = carry_out(&tenant, work, Watch::default(), then).await?;
+            let then = move |finished| serialize_execution(&bodies, &name, finished, &patterns);
+            let (made, etag) = tenant.execute_then(Door::Http, work, Watch::default(), then).await?;
             drop(held);
-            whole(&shared, tenant.name(), done.0, done.1).await
+            whole(&shared, tenant.name(), made, etag).await
         }
         (Form::Whole, Some(slot)) => {
             let name = tenant.name().to_owned();
@@ -141,14 +141,14 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
             // Continues even if the client disconnects, so that a retry finds the response.
             let done = async move {
                 let _held = held;
-                let then = move |execution| Ok(serialize_execution(&bodies, &asking, execution, &patterns));
-                match carry_out(&tenant, work, Watch::default(), then).await {
-                    Ok((Ok(made), etag)) => {
+                let then = move |finished| Ok(serialize_execution(&bodies, &asking, finished, &patterns));
+                match tenant.execute_then(Door::Http, work, Watch::default(), then).await {
+                    Ok(Ok((made, etag))) => {
                         slot.done(Answer { body: made.bytes.clone(), etag: etag.clone() });
                         Ok((made, etag))
                     }
                     // The script has run. A retry must not run it again for lack of a response.
-                    Ok((Err(error), _)) => {
+                    Ok(Err(error)) => {
                         slot.forget();
                         Err(error)
                     }
@@ -171,28 +171,12 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
                 let _held = held;
                 let watch = Watch { on_output: Some(pieces.on_output()), ..Watch::default() };
                 let framing = pieces.clone();
-                let end =
-                    carry_out(&tenant, work, watch, move |execution| result_piece(&framing, execution, &patterns))
-                        .await;
+                let then = move |finished| result_piece(&framing, finished, &patterns);
+                let end = tenant.execute_then(Door::Http, work, watch, then).await;
                 // The work for the tenant is done, even if its client reads slowly.
                 drop(tenant);
-                pieces.end(end.map(|(piece, _)| piece)).await;
+                pieces.end(end).await;
             }))
-        }
-    }
-}
-
-async fn carry_out<T: Send + 'static>(
-    tenant: &Tenant,
-    work: Work,
-    watch: Watch,
-    then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
-) -> Result<(T, Option<String>), ServiceError> {
-    match work {
-        Work::Fresh(fresh) => Ok((tenant.execute_then(Door::Http, *fresh, watch, then).await?, None)),
-        Work::InSession(target, script) => {
-            let then = move |execution, generation| Ok((then(execution)?, generation));
-            tenant.execute_in_then(Door::Http, target, *script, watch, then).await
         }
     }
 }
@@ -247,9 +231,7 @@ pub(super) async fn step(
 ) -> Result<Response, Problem> {
     if form == Form::Whole {
         let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
-        let then = move |Ended { execution, generation, return_files }| {
-            Ok((serialize_execution(&bodies, &name, execution, &return_files)?, generation))
-        };
+        let then = move |Ended { finished, return_files }| serialize_execution(&bodies, &name, finished, &return_files);
         let stepped = asking.step(&tenant, Watch::default(), then).await?;
         drop(held);
         return match stepped {
@@ -261,7 +243,7 @@ pub(super) async fn step(
     Ok(Pieces::answer(form, &bodies, tenant.name().to_owned(), move |pieces| async move {
         let watch = Watch { on_output: Some(pieces.on_output()), ..Watch::default() };
         let framing = pieces.clone();
-        let then = move |ended: Ended| result_piece(&framing, ended.execution, &ended.return_files);
+        let then = move |ended: Ended| result_piece(&framing, ended.finished, &ended.return_files);
         let stepped = asking.step(&tenant, watch, then).await;
         drop(held);
         pieces.end(stepped.and_then(|stepped| last(&pieces, stepped))).await;

@@ -20,7 +20,7 @@ use utoipa::{
 };
 
 use super::{
-    Answered, BodyBudget, Caller, HttpConfig, Problem, Tenants, budget, e2b, execute, forward, forwarded,
+    Answered, BodyBudget, Caller, HttpConfig, Problem, Tenants, budget, e2b, execute,
     guard::{self, Names},
     page, sessions,
     wire::{InfoAnswer, RuntimeAnswer},
@@ -41,7 +41,6 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
         .merge(executing())
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
-        .layer(middleware::from_fn_with_state(shared.clone(), forward::forward))
         .layer(middleware::from_fn_with_state(shared.clone(), guard::guard))
         .layer(middleware::from_fn_with_state(shared.clone(), budget::count));
     #[cfg(feature = "otlp")]
@@ -50,18 +49,6 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
         // Health checks may use any `Host`.
         .route("/healthz", get(health).fallback(no_method))
         .route("/readyz", get(ready).fallback(no_method))
-        .with_state(shared)
-}
-
-/// Returns the routes of a worker process, for requests that its parent forwards.
-pub(crate) fn worker_router(service: &Service, tenants: Tenants, config: &HttpConfig) -> Router {
-    // Needs no names: only the parent can connect.
-    let shared = shared(service, tenants, config, SocketAddr::from(([127, 0, 0, 1], 0)));
-    executing()
-        .fallback(no_route)
-        .method_not_allowed_fallback(no_method)
-        .layer(middleware::from_fn_with_state(shared.clone(), forwarded::from_parent))
-        .layer(middleware::from_fn_with_state(shared.clone(), budget::count))
         .with_state(shared)
 }
 
@@ -75,7 +62,7 @@ fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, bound: Socke
     }))
 }
 
-/// Returns the routes that involve scripts. Workers serve them, if the service has workers.
+/// Returns the routes that involve scripts.
 fn executing() -> Router<Shared> {
     let session = Router::new()
         .route("/", get(sessions::describe).put(sessions::resume).delete(sessions::close))

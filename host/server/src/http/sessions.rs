@@ -6,13 +6,13 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use glovebox::{CheckpointId, FileKind, IfExists, JsonText, ListLimits};
+use glovebox::{CheckpointId, IfExists, JsonText, ListLimits};
 use glovebox_sessions::{PageRequest, SessionId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    BodyBudget, Caller, InPath, Problem, ReadBody, Shared,
+    Caller, InPath, Problem, ReadBody, Shared,
     answer::MAX_RETURNED_BYTES,
     budget::{Counted, Made, held_body},
     parameters::{IfMatch, done, with_etag},
@@ -22,7 +22,7 @@ use super::{
         OpenBody, SessionAnswer, SessionsAnswer, UndoBody, VariableAnswer, json_text,
     },
 };
-use crate::{Changed, SessionSummary, text::quoted};
+use crate::{Changed, ServiceError, SessionSummary, Tenant, executor::FileOperation, text::quoted};
 
 /// Responds with a session, and its generation as `ETag`.
 fn described(status: StatusCode, session: SessionSummary) -> Response {
@@ -106,7 +106,8 @@ pub(crate) async fn resume(
     InPath(id): InPath<String>,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, read).await?))
+    let (bytes, _held) = read.into_parts();
+    Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, bytes).await?))
 }
 
 /// Exports a session as bytes. They contain everything that its scripts have in memory, and importing them runs that
@@ -251,15 +252,13 @@ pub(crate) async fn list_files(
 ) -> Result<Json<FilesAnswer>, Problem> {
     let Query(query) = query.map_err(|error| Problem::invalid(error.body_text()))?;
     let pattern = query.pattern.unwrap_or_else(|| "**".to_owned());
-    let of = pattern.clone();
     let limit = query.limit.unwrap_or(MAX_LISTED);
     if !(1..=MAX_LISTED).contains(&limit) {
         return Err(Problem::invalid(format!("`limit` is {limit}; it must be between 1 and {MAX_LISTED}")));
     }
     let (id, cursor) = (session_id(id)?, query.cursor);
     let limits = ListLimits { entries: limit, path_bytes: MAX_LISTED_BYTES };
-    let page = tenant.files(&id, &of, move |files| files.list_page(&pattern, cursor.as_deref(), limits)).await?;
-    Ok(Json(FilesAnswer::new(page)))
+    Ok(Json(FilesAnswer::new(tenant.list_files(&id, pattern, cursor, limits).await?)))
 }
 
 /// Returns a file of a session.
@@ -271,31 +270,42 @@ pub(crate) async fn read_file(
     Caller(tenant): Caller,
     InPath((id, path)): InPath<(String, String)>,
 ) -> Result<Response, Problem> {
-    let id = session_id(id)?;
-    let of = path.clone();
-    let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
-    let read = tenant.files(&id, &of, move |files| read_with_room(&bodies, &name, files, &path)).await?;
-    octets(&shared, tenant.name(), read?).await
+    let made = read_with_room(&shared, &tenant, &session_id(id)?, path).await?;
+    octets(&shared, tenant.name(), made).await
 }
 
-/// Reads a file after reserving room for it. Must be called on a thread that may block.
-pub(super) fn read_with_room(
-    bodies: &BodyBudget,
-    tenant: &str,
-    files: &glovebox::SessionFiles,
-    path: &str,
-) -> Result<Result<Made, Problem>, glovebox::FilesError> {
-    let snapshot = files.snapshot()?;
-    let entry = snapshot.stat(path)?;
-    let bytes = if entry.kind == FileKind::File { entry.size_bytes } else { 0 };
-    if bytes > MAX_RETURNED_BYTES {
-        let detail =
-            format!("the file has {bytes} bytes; a response has at most {MAX_RETURNED_BYTES}; have a script split it");
-        return Ok(Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)));
+/// Reads a file after reserving room for it.
+pub(super) async fn read_with_room(
+    shared: &Shared,
+    tenant: &Tenant,
+    id: &SessionId,
+    path: String,
+) -> Result<Made, FileProblem> {
+    let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
+    let reserve = move |bytes: u64| bodies.reserve(&name, usize::try_from(bytes).unwrap_or(usize::MAX));
+    match tenant.read_file(id, path, MAX_RETURNED_BYTES, reserve).await.map_err(FileProblem::Failed)? {
+        Ok((bytes, room)) => Ok(Made { bytes: bytes.into(), room }),
+        Err(bytes) => {
+            let detail = format!(
+                "the file has {bytes} bytes; a response has at most {MAX_RETURNED_BYTES}; have a script split it"
+            );
+            Err(FileProblem::TooLarge(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)))
+        }
     }
-    match bodies.reserve(tenant, usize::try_from(bytes).unwrap_or(usize::MAX)) {
-        Ok(room) => Ok(Ok(Made { bytes: snapshot.read(path)?.into(), room })),
-        Err(error) => Ok(Err(error.into())),
+}
+
+/// The reason for which a file was not read.
+pub(super) enum FileProblem {
+    Failed(ServiceError),
+    TooLarge(Problem),
+}
+
+impl From<FileProblem> for Problem {
+    fn from(problem: FileProblem) -> Self {
+        match problem {
+            FileProblem::Failed(error) => error.into(),
+            FileProblem::TooLarge(problem) => problem,
+        }
     }
 }
 
@@ -309,9 +319,9 @@ pub(crate) async fn write_file(
     expected: IfMatch,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    let of = path.clone();
-    let write = move |files: &glovebox::SessionFiles| files.write(&path, &read.bytes, IfExists::Replace);
-    Ok(done(tenant.change_files(expected.target(id)?, &of, write).await?.generation))
+    let (bytes, _held) = read.into_parts();
+    let written = tenant.write_files(expected.target(id)?, vec![(path, bytes)], IfExists::Replace).await?;
+    Ok(done(written.generation))
 }
 
 /// Query parameters of a deletion.
@@ -335,11 +345,8 @@ pub(crate) async fn delete_file(
     query: Result<Query<DeleteQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(DeleteQuery { recursive }) = query.map_err(|error| Problem::invalid(error.body_text()))?;
-    let of = path.clone();
-    let delete = move |files: &glovebox::SessionFiles| {
-        if recursive { files.delete_all(&path) } else { files.delete(&path) }
-    };
-    Ok(done(tenant.change_files(expected.target(id)?, &of, delete).await?.generation))
+    let delete = FileOperation::Delete { path, recursive };
+    Ok(done(tenant.change_files(expected.target(id)?, delete).await?.generation))
 }
 
 pub(super) async fn octets(shared: &Shared, tenant: &str, Made { bytes, room }: Made) -> Result<Response, Problem> {

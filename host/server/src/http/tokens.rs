@@ -9,7 +9,7 @@ use axum::{
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{Problem, Shared, forwarded::FromParent};
+use super::{Problem, Shared};
 use crate::Tenant;
 
 /// SHA-256 of a token, which the server stores in place of the token. A token is long and random, so no slower hash is
@@ -124,11 +124,7 @@ impl FromRequestParts<Shared> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
-        // In a worker process, the parent has authenticated the request.
-        let tenant = match parts.extensions.remove() {
-            Some(FromParent(tenant)) => tenant,
-            None => shared.tenants.authenticate(&parts.headers)?.clone(),
-        };
+        let tenant = shared.tenants.authenticate(&parts.headers)?.clone();
         // The body counts against this tenant's share of the memory budget.
         parts.extensions.insert(tenant.clone());
         Ok(Self(tenant))

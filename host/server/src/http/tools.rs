@@ -48,9 +48,6 @@ pub(super) struct Offered {
 
 impl Offered {
     pub(super) fn new(ToolBodies(bodies): ToolBodies, tenant: &Tenant) -> Result<Self, Problem> {
-        if !bodies.is_empty() {
-            tenant.check_tools()?;
-        }
         let mut offered = Self::default();
         for ToolBody { name, description, schema, callback } in bodies {
             let Some(url) = callback else {

@@ -10,7 +10,10 @@ use super::{
     arguments as given, outputs,
     resources::{self, Address},
 };
-use crate::{ServiceError, Tenant};
+use crate::{
+    ServiceError, Tenant,
+    executor::{FileAnswer, FileOperation},
+};
 
 /// Maximum bytes of text per call: about sixteen thousand tokens, more than a model should read at once.
 pub(super) const MAX_TEXT_BYTES: u64 = 64 << 10;
@@ -85,10 +88,8 @@ impl Entry {
 
 pub(super) async fn list(tenant: &Tenant, given: given::ListFiles) -> Result<ToolAnswer, ServiceError> {
     let id = given::session_id(&given.session)?;
-    let (pattern, of) = (given.pattern.clone(), given.pattern);
     let limits = ListLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
-    let FilePage { entries, more } =
-        tenant.files(&id, &of, move |files| files.list_page(&pattern, None, limits)).await?;
+    let FilePage { entries, more } = tenant.list_files(&id, given.pattern, None, limits).await?;
     let files: Vec<Entry> = entries.into_iter().map(Entry::of).collect();
     let mut lines: Vec<String> = files.iter().map(Entry::line).collect();
     match (lines.is_empty(), more) {
@@ -107,26 +108,21 @@ pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Tool
         return Err(ServiceError::Invalid(format!("`length` is {wanted}; it must be between 1 and {MAX_TEXT_BYTES}")));
     }
     let address = Address::File { session: id.clone(), path: path.clone() };
-    let asked = path.clone();
-    let (size_bytes, part, whole) = tenant
-        .files(&id, &path, move |files| {
-            let files = files.snapshot()?;
-            let size_bytes = files.stat(&asked)?.size_bytes;
-            let part = files.read_at(&asked, offset, wanted)?;
-            // A picture is shown whole.
-            let is_picture = offset == 0 && length.is_none() && outputs::picture_type(&part).is_some();
-            let whole = match is_picture && size_bytes <= resources::MAX_READ_BYTES {
-                true => Some(files.read(&asked)?),
-                false => None,
-            };
-            Ok((size_bytes, part, whole))
-        })
-        .await?;
+    let read_at = FileOperation::ReadAt { path: path.clone(), offset, length: wanted };
+    let (FileAnswer::Content { size_bytes }, part) = tenant.files(&id, read_at).await? else {
+        return Err(ServiceError::WorkerDied);
+    };
+    // A picture is shown whole.
+    let is_picture = offset == 0 && length.is_none() && outputs::picture_type(&part).is_some();
+    let whole = match is_picture {
+        true => tenant.read_file(&id, path.clone(), resources::MAX_READ_BYTES, |_| Ok(())).await?.ok(),
+        false => None,
+    };
     let uri = address.to_string();
     let media_type = resources::media_type(&path, &part);
     let mut answer =
         ReadAnswer { path, size_bytes, media_type: media_type.clone(), offset, text: None, next_offset: None, uri };
-    let picture = whole.and_then(|bytes| outputs::picture(outputs::picture_type(&bytes)?, &bytes));
+    let picture = whole.and_then(|(bytes, ())| outputs::picture(outputs::picture_type(&bytes)?, &bytes));
     if let Some(picture) = picture {
         return ToolAnswer::with(vec![picture], &answer);
     }
@@ -175,8 +171,7 @@ pub(super) async fn write(tenant: &Tenant, given: given::WriteFile) -> Result<To
     let bytes = given::content(&path, text, base64)?;
     let size_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let if_exists = if replace { IfExists::Replace } else { IfExists::Fail };
-    let to = path.clone();
-    tenant.change_files(&id, &path, move |files| files.write(&to, bytes, if_exists)).await?;
+    tenant.write_files(&id, vec![(path.clone(), bytes)], if_exists).await?;
     let about = format!("Wrote {size_bytes} bytes to `{}`.", glovebox::escaped(&path));
     ToolAnswer::new(about, &WriteAnswer { path, size_bytes })
 }

@@ -83,15 +83,9 @@ pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Resul
             (held.bytes.to_vec(), held.media_type)
         }
         Address::File { session, path } => {
-            let asked = path.clone();
-            let read = tenant.files(&session, &path, move |files| {
-                let files = files.snapshot()?;
-                let size = files.stat(&asked)?.size_bytes;
-                // A file that is too large is not read.
-                Ok(if size > MAX_READ_BYTES { Err(size) } else { Ok(files.read(&asked)?) })
-            });
-            let read = read.await.map_err(|error| missing(&format!("cannot be read: {}", error.public())))?;
-            let bytes = read.map_err(|size| {
+            let read = tenant.read_file(&session, path.clone(), MAX_READ_BYTES, |_| Ok(())).await;
+            let read = read.map_err(|error| missing(&format!("cannot be read: {}", error.public())))?;
+            let (bytes, ()) = read.map_err(|size| {
                 let text = format!(
                     "the file has {size} bytes, more than the maximum of {MAX_READ_BYTES} for a resource; use files_read"
                 );

@@ -164,10 +164,7 @@ impl McpServer {
             return Err(ServiceError::Invalid(text));
         }
         if !files.is_empty() {
-            let write = move |to: &glovebox::SessionFiles| {
-                files.iter().try_for_each(|(path, bytes)| to.write(path, bytes, IfExists::Replace))
-            };
-            tenant.change_files(&id, "files", write).await?;
+            tenant.write_files(&id, files, IfExists::Replace).await?;
         }
         script.cancel_after = timeout_ms.map(Duration::from_millis);
         tenant.execute_in(Door::Mcp, (&id).into(), script, watch).await

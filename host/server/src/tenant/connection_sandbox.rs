@@ -7,7 +7,7 @@ use glovebox::{
 use glovebox_sessions::{SessionId, SessionsError};
 use serde_json::{Map, Value};
 
-use super::{Script, Tenant, Watch};
+use super::{Fresh, Script, Tenant, Watch};
 use crate::{Door, ServiceError};
 
 /// The settings of a new sandbox.
@@ -48,7 +48,8 @@ impl Tenant {
     pub async fn own_sandbox(&self, new: NewSandbox) -> Result<OwnSandbox, ServiceError> {
         self.work(None, move |tenant| {
             let NewSandbox { language, runtime, files, policy, tools } = new;
-            let sandbox = tenant.sandbox(language, runtime.as_deref(), files, &policy)?.with_tools(&tools)?;
+            let mut fresh = Fresh { language, runtime, files, policy, ..Fresh::default() };
+            let sandbox = tenant.here().sandbox(&mut fresh)?.with_tools(&tools)?;
             Ok(OwnSandbox { tenant: tenant.clone(), sandbox })
         })
         .await
@@ -122,7 +123,7 @@ impl OwnSandbox {
         then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
         let sandbox = self.sandbox.clone();
-        self.tenant.run(door, None, script, watch, move |request| Ok(sandbox.run(request)?), then).await
+        self.tenant.run_here(door, None, script, watch, move |request| Ok(sandbox.run(request)?), then).await
     }
 
     /// Checks a source with the language's own parser, without running it.
@@ -154,7 +155,7 @@ impl OwnSession {
         then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
         let session = self.session.clone();
-        self.tenant.run(door, Some(&self.id), script, watch, move |request| Ok(session.run(request)?), then).await
+        self.tenant.run_here(door, Some(&self.id), script, watch, move |request| Ok(session.run(request)?), then).await
     }
 
     /// Performs another operation on the session, on a blocking thread.

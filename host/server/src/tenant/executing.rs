@@ -1,21 +1,15 @@
 //! Execution of a tenant's scripts, in new interpreters and in sessions.
 
-use std::{
-    collections::HashMap,
-    sync::{MutexGuard, PoisonError},
-};
-
-use glovebox::{CancelToken, Diagnostic, Execution, Language, Policy, Request, Sandbox};
+use glovebox::{CancelToken, Diagnostic, Execution, Request};
 use glovebox_sessions::SessionId;
-use serde_json::{Map, Value};
+use tokio::sync::oneshot;
 use tracing::{Span, field::Empty, info_span};
 
-use super::{Fresh, Script, Target, Tenant, Watch, generation};
+use super::{Fresh, Script, Target, Tenant, Watch, Work};
 use crate::{
-    Door, SPANS, Service, ServiceError,
-    audit::{AuditSubject, Ended, Executed, Failed},
-    error::known_code,
-    grant::narrowed,
+    Door, OnOutput, SPANS, ServiceError,
+    audit::{AuditSource, AuditSubject, Ended, Executed, Failed},
+    executor::{Completion, Finished, Job},
 };
 
 /// Cancels an execution when its caller is gone.
@@ -37,15 +31,15 @@ impl Drop for CancelOnDrop {
 }
 
 /// Creates the span of an execution, as a child of the caller's span.
-pub(crate) fn execution_span(asking: &Span) -> Span {
+fn execution_span() -> Span {
     info_span!(
-        target: SPANS, parent: asking, "execution",
+        target: SPANS, "execution",
         glovebox.language = Empty, glovebox.runtime = Empty, glovebox.outcome = Empty, glovebox.fuel = Empty,
     )
 }
 
 /// Records the result of an execution in its span. Output and error messages of the script are left out.
-pub(crate) fn record(span: &Span, ended: &Ended) {
+fn record(span: &Span, ended: &Ended) {
     match ended {
         Ok(executed) => {
             span.record("glovebox.language", executed.language.name());
@@ -59,34 +53,20 @@ pub(crate) fn record(span: &Span, ended: &Ended) {
     }
 }
 
+/// The parts of a request that are left once its script is with the executor.
+pub(super) struct Asked {
+    pub(super) door: Door,
+    pub(super) session: Option<SessionId>,
+    pub(super) source: Option<AuditSource>,
+}
+
 impl Tenant {
     /// Runs a script in a new interpreter.
     ///
     /// # Errors
     /// Fails if the script cannot be run. An error that the script raises is part of the [`Execution`].
     pub async fn execute(&self, door: Door, fresh: Fresh, watch: Watch) -> Result<Execution, ServiceError> {
-        self.execute_then(door, fresh, watch, Ok).await
-    }
-
-    /// Like [`execute`](Self::execute), but maps the result with `then` on the blocking thread.
-    ///
-    /// # Errors
-    /// Fails like [`execute`](Self::execute), and with the errors of `then`.
-    pub async fn execute_then<T: Send + 'static>(
-        &self,
-        door: Door,
-        fresh: Fresh,
-        watch: Watch,
-        then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
-    ) -> Result<T, ServiceError> {
-        let tenant = self.clone();
-        let Fresh { script, language, runtime, files, policy } = fresh;
-        let wants_value = !script.without_value;
-        let run = move |request: Request<'_>| {
-            let sandbox = tenant.sandbox(language, runtime.as_deref(), files, &policy)?;
-            Ok(sandbox.run(request.value(wants_value))?)
-        };
-        self.run(door, None, script, watch, run, then).await
+        self.execute_then(door, Work::Fresh(Box::new(fresh)), watch, |finished| Ok(finished.execution)).await
     }
 
     /// Checks a source with the language's own parser, without running it.
@@ -95,12 +75,13 @@ impl Tenant {
     /// Fails like [`execute`](Self::execute). Syntax errors are diagnostics.
     pub async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
         self.check_rate()?;
-        self.work(None, move |tenant| {
-            let Fresh { mut script, language, runtime, policy, .. } = fresh;
-            let sandbox = tenant.sandbox(language, runtime.as_deref(), Vec::new(), &policy)?;
-            Ok(sandbox.validate_request(script.request())?)
-        })
-        .await
+        let held = self.admit(None).await?;
+        let executor = std::sync::Arc::clone(&self.inner.executor);
+        let work = async move {
+            let _held = held;
+            executor.validate(fresh).await
+        };
+        tokio::spawn(work).await.map_err(|_| ServiceError::Panicked)?
     }
 
     /// Runs a script in a session.
@@ -115,37 +96,44 @@ impl Tenant {
         script: Script,
         watch: Watch,
     ) -> Result<Execution, ServiceError> {
-        self.execute_in_then(door, target, script, watch, |execution, _| Ok(execution)).await
+        let work = Work::InSession(target, Box::new(script));
+        self.execute_then(door, work, watch, |finished| Ok(finished.execution)).await
     }
 
-    /// Like [`execute_in`](Self::execute_in), but maps the result and the session's new generation with `then` on the
-    /// blocking thread.
+    /// Runs a script, counts it and records it in the audit log. Maps the result with `then` on a thread that may
+    /// block.
     ///
     /// # Errors
-    /// Fails like [`execute_in`](Self::execute_in), and with the errors of `then`.
-    pub async fn execute_in_then<T: Send + 'static>(
+    /// Fails if the script cannot be run, and with the errors of `then`.
+    pub(crate) async fn execute_then<T: Send + 'static>(
         &self,
         door: Door,
-        target: Target,
-        script: Script,
+        mut work: Work,
         watch: Watch,
-        then: impl FnOnce(Execution, Option<String>) -> Result<T, ServiceError> + Send + 'static,
+        then: impl FnOnce(Finished) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        if let Some(fleet) = &self.inner.fleet {
-            return self.execute_in_fleet(fleet, door, target, script, watch, then).await;
-        }
-        let (tenant, id) = (self.clone(), target.id.clone());
-        let run = move |request: Request<'_>| {
-            tenant.check(&target)?;
-            Ok(tenant.inner.sessions.open(&target.id)?.run(request)?)
+        let executor = &self.inner.executor;
+        let is_remote = executor.has_remote_sessions() && work.session().is_some();
+        let admitted = async {
+            if let Some(refusal) = executor.refusal_of(&work, false) {
+                return Err(refusal);
+            }
+            // The nodes of a fleet call back themselves.
+            if !is_remote {
+                work.script().offer(self.callbacks())?;
+            }
+            self.check_rate()?;
+            self.admit_session(work.session()).await
         };
-        let (tenant, session) = (self.clone(), id.clone());
-        let then = move |execution| then(execution, tenant.record(&session).ok().as_ref().map(generation));
-        self.run(door, Some(&id), script, watch, run, then).await
+        let held = admitted.await.inspect_err(|error| self.refused(door, error))?;
+        let asked = self.asked(door, &mut work);
+        let executor = std::sync::Arc::clone(executor);
+        let begin = move |cancel, on_output, span, done| executor.run(Job { work, cancel, on_output, span }, done);
+        self.run(asked, held, watch, begin, then).await
     }
 
-    /// Runs a script, counts it and records it in the audit log.
-    pub(super) async fn run<T: Send + 'static>(
+    /// Runs a script in a sandbox of this process.
+    pub(super) async fn run_here<T: Send + 'static>(
         &self,
         door: Door,
         session: Option<&SessionId>,
@@ -155,32 +143,59 @@ impl Tenant {
         then: impl FnOnce(Execution) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
         let admitted = async {
-            self.check_here()?;
             script.offer(self.callbacks())?;
             self.check_rate()?;
             self.admit(session).await
         };
         let held = admitted.await.inspect_err(|error| self.refused(door, error))?;
-        let (tenant, session) = (self.clone(), session.cloned());
+        let source = self.audit_source(&script.source);
+        let asked = Asked { door, session: session.cloned(), source };
+        let begin = move |cancel: CancelToken, on_output: Option<OnOutput>, span: Span, done: Completion| {
+            tokio::task::spawn_blocking(move || {
+                let _entered = span.entered();
+                let mut request = script.request().cancel(&cancel);
+                if let Some(on_output) = on_output {
+                    request = request.on_output(on_output);
+                }
+                done(execute(request).map(|execution| Finished::here(execution, None)));
+            });
+        };
+        self.run(asked, held, watch, begin, |finished| then(finished.execution)).await
+    }
+
+    /// Begins an execution, and waits for its end. It is counted and recorded even if the caller is gone.
+    async fn run<T: Send + 'static>(
+        &self,
+        asked: Asked,
+        held: impl Send + 'static,
+        watch: Watch,
+        begin: impl FnOnce(CancelToken, Option<OnOutput>, Span, Completion),
+        then: impl FnOnce(Finished) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
         let token = self.inner.service.token();
         let _cancel = CancelOnDrop(token.clone());
         let cancelled = token.clone();
         let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || cancelled.cancel()));
-        let asking = Span::current();
-        Service::blocking(move || {
+        let (sender, receiver) = oneshot::channel();
+        let (tenant, span) = (self.clone(), execution_span());
+        let recorded = span.clone();
+        let done = move |result: Result<Finished, ServiceError>| {
             let _held = held;
-            let span = execution_span(&asking);
-            let _entered = span.enter();
-            let mut request = script.request().cancel(&token);
-            if let Some(on_output) = watch.on_output {
-                request = request.on_output(on_output);
-            }
-            let result = execute(request);
-            record(&span, &result.as_ref().map(Executed::from).map_err(Failed::from));
-            tenant.note(door, session.as_ref(), &script.source, result.as_ref());
-            then(result?)
-        })
-        .await?
+            tenant.note(&recorded, asked, result.as_ref().map(|finished| &finished.execution));
+            let _ = sender.send(result.and_then(then));
+        };
+        begin(token, watch.on_output, span, Box::new(done));
+        receiver.await.map_err(|_| ServiceError::Panicked)?
+    }
+
+    /// The parts of a request that are needed after its end.
+    pub(super) fn asked(&self, door: Door, work: &mut Work) -> Asked {
+        let source = self.audit_source(&work.script().source);
+        Asked { door, session: work.session().cloned(), source }
+    }
+
+    fn audit_source(&self, source: &str) -> Option<AuditSource> {
+        self.inner.service.0.audit.as_ref().map(|audit| audit.source(source))
     }
 
     /// Counts a request that was refused before it was admitted. Such requests are not recorded in the audit log,
@@ -191,68 +206,20 @@ impl Tenant {
         }
     }
 
-    /// Counts and records an execution. In a worker, reports it to the parent process instead.
-    pub(super) fn note(
-        &self,
-        door: Door,
-        session: Option<&SessionId>,
-        source: &str,
-        result: Result<&Execution, &ServiceError>,
-    ) {
+    /// Counts and records an execution.
+    pub(super) fn note(&self, span: &Span, asked: Asked, result: Result<&Execution, &ServiceError>) {
         let ended = result.map(Executed::from).map_err(Failed::from);
-        match &self.report {
-            Some(report) => report.ended(ended),
-            None => self.note_ended(door, session, source, &ended),
-        }
-    }
-
-    /// Counts and records an execution of this process or of a worker.
-    pub(crate) fn note_ended(&self, door: Door, session: Option<&SessionId>, source: &str, ended: &Ended) {
+        record(span, &ended);
         let service = &self.inner.service.0;
         for metrics in [&service.metrics, &self.inner.metrics] {
-            match ended {
-                Ok(executed) => metrics.executed(door, executed),
-                Err(failed) => metrics.refused(door, known_code(&failed.code)),
+            match &ended {
+                Ok(executed) => metrics.executed(asked.door, executed),
+                Err(failed) => metrics.refused(asked.door, failed.code),
             }
         }
-        if let Some(audit) = &service.audit {
-            let asked = AuditSubject { door, tenant: &self.inner.name, session: session.map(SessionId::as_str) };
-            audit.write(&asked, audit.source(source), ended);
+        if let (Some(audit), Some(source)) = (&service.audit, asked.source) {
+            let session = asked.session.as_ref().map(SessionId::as_str);
+            audit.write(&AuditSubject { door: asked.door, tenant: &self.inner.name, session }, source, &ended);
         }
-    }
-
-    /// Returns the sandbox for a new interpreter. Called on a blocking thread.
-    pub(super) fn sandbox(
-        &self,
-        language: Option<Language>,
-        runtime: Option<&str>,
-        files: Vec<(String, Vec<u8>)>,
-        policy: &Map<String, Value>,
-    ) -> Result<Sandbox, ServiceError> {
-        let name = &self.inner.service.runtime(language, runtime)?.name;
-        if !files.is_empty() || !policy.is_empty() {
-            return self.build(name, narrowed(&self.inner.policy, policy)?, files);
-        }
-        if let Some(sandbox) = self.sandboxes().get(name) {
-            return Ok(sandbox.clone());
-        }
-        let built = self.build(name, self.inner.policy.clone(), files)?;
-        // If two were built at once, the first one stays.
-        Ok(self.sandboxes().entry(name.clone()).or_insert(built).clone())
-    }
-
-    fn sandboxes(&self) -> MutexGuard<'_, HashMap<String, Sandbox>> {
-        self.inner.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn build(&self, runtime: &str, policy: Policy, files: Vec<(String, Vec<u8>)>) -> Result<Sandbox, ServiceError> {
-        let mut builder = Sandbox::builder(&self.inner.service.0.engine).runtime(runtime).policy(policy);
-        for tool in &self.inner.tools {
-            builder = builder.tool(tool.clone());
-        }
-        for (path, bytes) in files {
-            builder = builder.file(path, bytes);
-        }
-        Ok(builder.build()?)
     }
 }

@@ -1,14 +1,13 @@
 //! A client of the service, and the operations on its behalf.
 //!
-//! * [`executing`], [`stepping`], [`sessions`], [`connection_sandbox`]: its operations.
-//! * [`fleet`]: the operations on sessions in a fleet.
+//! * [`executing`], [`stepping`], [`sessions`], [`connection_sandbox`]: its operations, which its
+//!   [executor](crate::executor) carries out.
 //! * [`work`]: the work that it asks for. [`summary`]: the description of a session.
 //! * [`suspended`]: suspended executions.
 //! * [`quotas`], [`stores`]: its limits.
 
 mod connection_sandbox;
 mod executing;
-mod fleet;
 mod quotas;
 mod sessions;
 mod stepping;
@@ -24,24 +23,26 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use glovebox::{Policy, Sandbox, SessionKey, Tool};
+use glovebox::{Policy, SessionKey, Tool};
 use glovebox_fleet::FleetClient;
-use glovebox_sessions::{Save, SessionId, SessionStore, Sessions, StorePolicy};
+use glovebox_sessions::{SessionId, SessionStore, Sessions, StorePolicy};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::Semaphore;
 
-use crate::{Door, Service, metrics::Metrics, tools::Callbacks, workers::RequestReport};
-use fleet::Fleet;
+use crate::{
+    Door, Service,
+    executor::{AddNetwork, Executor, Fleet, FleetExecutor, InProcess, InProcessConfig},
+    metrics::Metrics,
+    tools::Callbacks,
+    workers::WorkerProcesses,
+};
 use stores::{BoundedStore, TracedStore};
-use summary::generation;
 use suspended::SuspendedExecutions;
 
 pub use connection_sandbox::{NewSandbox, OwnSandbox, OwnSession};
-pub(crate) use executing::{execution_span, record};
-pub use fleet::NotInFleet;
-pub(crate) use quotas::WorkPermits;
 pub use stepping::{NeedsTools, Stepped};
 pub use stores::NoStore;
+pub(crate) use summary::generation;
 pub use summary::{SessionPage, SessionSummary};
 pub use suspended::Ended;
 pub(crate) use work::NO_CALLBACKS;
@@ -53,8 +54,6 @@ pub struct Tenant {
     inner: Arc<TenantInner>,
     /// The door of the tenant's requests, which the audit log names.
     door: Door,
-    /// In a worker, the report on the request of the parent process.
-    report: Option<Arc<RequestReport>>,
 }
 
 struct TenantInner {
@@ -63,11 +62,9 @@ struct TenantInner {
     policy: Policy,
     tools: Vec<Tool>,
     callbacks: Option<Callbacks>,
-    /// Sandboxes with the tenant's own policy, keyed by the runtime's name.
-    sandboxes: Mutex<HashMap<String, Sandbox>>,
-    /// The sessions of the store. Empty if the sessions are in a fleet.
-    sessions: Sessions,
-    fleet: Option<Fleet>,
+    executor: Arc<dyn Executor>,
+    /// The engine in this process, for the sandboxes of a connection.
+    here: Arc<InProcess>,
     max_sessions: usize,
     /// Held while a session is created, so that the number of sessions does not change after it was checked.
     making: Arc<tokio::sync::Mutex<()>>,
@@ -92,30 +89,33 @@ impl Tenant {
     /// Creates a tenant of `service`.
     #[must_use]
     pub fn new(service: &Service, config: TenantConfig) -> Self {
-        let TenantConfig {
-            name, policy, tools, callbacks, place, mut store_policy, key, sessions: max_sessions, ..
-        } = config;
+        let TenantConfig { name, policy, tools, callbacks, place, store_policy, key, sessions: max_sessions, .. } =
+            config;
         let (store, fleet): (Arc<dyn SessionStore>, _) = match place {
             SessionPlace::Store(store) => (store, None),
             SessionPlace::Fleet { client, scope } => (Arc::new(NoStore), Some(Fleet::new(client, scope))),
         };
-        // A session is saved before its answer is sent, and each save changes its generation.
-        store_policy.save = Save::AfterEach;
-        let (made, granted, offered) = (service.clone(), policy.clone(), tools.clone());
-        let store: Arc<dyn SessionStore> = Arc::new(BoundedStore::new(store, config.stored_bytes));
-        let builder = Sessions::builder(Arc::new(TracedStore(store))).policy(store_policy).stop(&service.token());
-        let mut sessions = builder.make_sandbox(move |language, runtime| {
-            // A session of a runtime that is not served is refused earlier.
-            let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
-            let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
-            if let Ok(runtime) = runtime {
-                builder = builder.runtime(runtime);
+        let bounded: Arc<dyn SessionStore> = Arc::new(BoundedStore::new(store, config.stored_bytes));
+        let here = Arc::new(InProcess::new(InProcessConfig {
+            service: service.clone(),
+            policy: policy.clone(),
+            tools: tools.clone(),
+            store: Arc::new(TracedStore(Arc::clone(&bounded))),
+            store_policy,
+            key,
+            add_network: config.add_network,
+        }));
+        let executor: Arc<dyn Executor> = match service.has_workers() {
+            true => Arc::new(WorkerProcesses::new(service, &name, &policy, &tools, bounded)),
+            false => Arc::clone(&here) as Arc<dyn Executor>,
+        };
+        let executor = match fleet {
+            Some(fleet) => {
+                let (service, callbacks) = (service.clone(), callbacks.clone());
+                Arc::new(FleetExecutor { fleet, service, callbacks, others: executor })
             }
-            offered.iter().cloned().fold(builder, glovebox::SandboxBuilder::tool).build()
-        });
-        if let Some(key) = key {
-            sessions = sessions.key(key);
-        }
+            None => executor,
+        };
         let rate = config.executions_per_minute.map(|most| (most, RateLimiter::direct(Quota::per_minute(most))));
         let inner = TenantInner {
             service: service.clone(),
@@ -123,9 +123,8 @@ impl Tenant {
             policy,
             tools,
             callbacks,
-            sandboxes: Mutex::default(),
-            sessions: sessions.build(),
-            fleet,
+            executor,
+            here,
             max_sessions,
             making: Arc::default(),
             turns: Turns::default(),
@@ -138,18 +137,18 @@ impl Tenant {
             metrics: Metrics::new(),
             sees_all_metrics: config.sees_all_metrics,
         };
-        Self { inner: Arc::new(inner), door: Door::Http, report: None }
+        Self { inner: Arc::new(inner), door: Door::Http }
     }
 
     /// Returns the same tenant for requests through another door, which the audit log names.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
-        Self { inner: Arc::clone(&self.inner), door, report: self.report.clone() }
+        Self { inner: Arc::clone(&self.inner), door }
     }
 
-    /// Returns the same tenant in a worker, for one request of the parent process.
-    pub(crate) fn in_worker(&self, report: Arc<RequestReport>) -> Self {
-        Self { inner: Arc::clone(&self.inner), door: self.door, report: Some(report) }
+    /// The executor in this process.
+    pub(crate) fn here(&self) -> &Arc<InProcess> {
+        &self.inner.here
     }
 
     /// Services that the tenant's requests may name to answer tools.
@@ -162,7 +161,7 @@ impl Tenant {
     /// ([`NotInFleet`](crate::NotInFleet)).
     #[must_use]
     pub fn is_in_fleet(&self) -> bool {
-        self.inner.fleet.is_some()
+        self.inner.executor.has_remote_sessions()
     }
 
     /// The metrics in the text format of OpenMetrics: of all tenants, or only of this one if it may not see all.
@@ -204,7 +203,7 @@ impl Tenant {
     /// sessions are in a fleet.
     #[must_use]
     pub fn sessions(&self) -> &Sessions {
-        &self.inner.sessions
+        self.inner.here.sessions()
     }
 }
 
@@ -254,6 +253,8 @@ pub struct TenantConfig {
     pub suspended: usize,
     /// Show the metrics of all tenants to this one, instead of only its own. Default `true`.
     pub sees_all_metrics: bool,
+    /// In a worker process: adds the network to the tenant's sandboxes.
+    pub(crate) add_network: Option<AddNetwork>,
 }
 
 impl TenantConfig {
@@ -283,6 +284,7 @@ impl TenantConfig {
             executions_per_minute: None,
             suspended: 16,
             sees_all_metrics: true,
+            add_network: None,
         }
     }
 }

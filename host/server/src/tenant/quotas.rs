@@ -26,13 +26,12 @@ impl WorkPermits {
 }
 
 impl Tenant {
-    /// Runs blocking work once the tenant, the session (if any) and the service admit it.
+    /// Runs blocking work of this process once the tenant, the session (if any) and the service admit it.
     pub(super) async fn work<T: Send + 'static>(
         &self,
         id: Option<&SessionId>,
         work: impl FnOnce(&Self) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<T, ServiceError> {
-        self.check_here()?;
         let held = self.admit(id).await?;
         let (tenant, span) = (self.clone(), tracing::Span::current());
         Service::blocking(move || {
@@ -43,31 +42,22 @@ impl Tenant {
         .await?
     }
 
-    /// Refuses to execute in a process that has workers for that.
-    pub(super) fn check_here(&self) -> Result<(), ServiceError> {
-        if self.inner.service.workers().is_some() { Err(ServiceError::NotInWorkers) } else { Ok(()) }
-    }
-
-    /// Refuses tools of a request in a worker, and in a process that has workers.
-    pub(crate) fn check_tools(&self) -> Result<(), ServiceError> {
-        match self.report.is_some() || self.inner.service.workers().is_some() {
-            true => Err(ServiceError::ToolsInWorkers),
-            false => Ok(()),
-        }
-    }
-
     /// Locks the creation of sessions, so that their number does not change after it was checked.
-    pub(crate) async fn making(&self) -> OwnedMutexGuard<()> {
+    pub(super) async fn making(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.inner.making).lock_owned().await
     }
 
-    pub(crate) async fn admit(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
+    pub(super) async fn admit(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
         self.admit_to(id, self.inner.service.admit(&self.inner.name)).await
     }
 
-    /// Like [`admit`](Self::admit), for requests to a fleet.
-    pub(super) async fn admit_to_fleet(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
-        self.admit_to(id, self.inner.service.admit_to_fleet(&self.inner.name)).await
+    /// Like [`admit`](Self::admit), for a session. Requests to a fleet take no place on this machine.
+    pub(super) async fn admit_session(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
+        let (service, name) = (&self.inner.service, &self.inner.name);
+        match self.inner.executor.has_remote_sessions() {
+            true => self.admit_to(id, service.admit_to_fleet(name)).await,
+            false => self.admit_to(id, service.admit(name)).await,
+        }
     }
 
     async fn admit_to(

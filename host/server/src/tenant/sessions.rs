@@ -1,14 +1,18 @@
-//! Operations on a tenant's sessions, and their records in the store.
+//! Operations on a tenant's sessions.
 
-use glovebox::{CheckpointId, CheckpointInfo, FilesError, GuestValue, IfExists, JsonText, Language, SessionFiles};
-use glovebox_sessions::{
-    ActiveSession, NewSession, PageRequest, SessionGuard, SessionId, SessionRecord, Sessions, SessionsError,
+use std::sync::{Arc, Mutex, PoisonError};
+
+use glovebox::{
+    CheckpointId, CheckpointInfo, FileEntry, FilePage, GuestValue, IfExists, JsonText, Language, ListLimits,
 };
+use glovebox_sessions::{PageRequest, SessionId};
+use tracing::Instrument as _;
 
-use super::{Changed, NotInFleet, SessionPage, SessionSummary, Target, Tenant, generation};
+use super::{Changed, SessionPage, SessionSummary, Target, Tenant};
 use crate::{
     ServiceError,
-    audit::{Act, Acted, AuditSubject},
+    audit::{Act, AuditSubject},
+    executor::{FileAnswer, FileOperation, Room, SessionCall, SessionOperation, SessionReply, join_files},
 };
 
 impl Tenant {
@@ -24,18 +28,9 @@ impl Tenant {
         runtime: Option<&str>,
         context: Option<JsonText>,
     ) -> Result<SessionSummary, ServiceError> {
-        if let Some(fleet) = &self.inner.fleet {
-            return self.open_in_fleet(fleet, id, language, runtime, context).await;
-        }
-        let runtime = self.inner.service.runtime(language, runtime)?;
-        let mut new = NewSession::default().language(runtime.language).runtime(&runtime.name);
-        new.context = context;
-        let id = id.unwrap_or_else(SessionId::random);
-        self.work(None, move |tenant| {
-            let made = tenant.make(&id, |sessions, id| sessions.create(id, new));
-            tenant.record_act(&id, Act::new("open"), made)
-        })
-        .await
+        let (id, runtime) = (id.unwrap_or_else(SessionId::random), runtime.map(str::to_owned));
+        let most = self.inner.max_sessions;
+        self.perform(SessionOperation::Open { id, language, runtime, context, most }).await?.session()
     }
 
     /// Forks a session into an independent copy.
@@ -47,31 +42,9 @@ impl Tenant {
         target: impl Into<Target>,
         fork: Option<SessionId>,
     ) -> Result<SessionSummary, ServiceError> {
-        self.check_stored(NotInFleet::Fork)?;
-        let (target, fork) = (target.into(), fork.unwrap_or_else(SessionId::random));
-        let id = target.id.clone();
-        self.work(Some(&id), move |tenant| {
-            let made = tenant
-                .check_generation(&target)
-                .and_then(|_| tenant.make(&fork, |sessions, fork| sessions.fork(&target.id, fork)));
-            tenant.record_act(&target.id, Act::new("fork").of(fork.as_str()), made)
-        })
-        .await
-    }
-
-    /// Creates a session unless the maximum number is reached. Called on a blocking thread.
-    fn make(
-        &self,
-        id: &SessionId,
-        make: impl FnOnce(&Sessions, SessionId) -> Result<SessionGuard, SessionsError>,
-    ) -> Result<SessionSummary, ServiceError> {
-        let _making = self.inner.making.blocking_lock();
-        let (sessions, most) = (&self.inner.sessions, self.inner.max_sessions);
-        if sessions.count(most)? >= most {
-            return Err(ServiceError::TooMany { what: "sessions", most });
-        }
-        make(sessions, id.clone())?;
-        self.record(id).map(SessionSummary::from)
+        let target = target.into();
+        let fork = fork.unwrap_or_else(|| self.inner.executor.name_of_fork(&target.id));
+        self.perform(SessionOperation::Fork { target, fork, most: self.inner.max_sessions }).await?.session()
     }
 
     /// Returns a page of sessions, in the order of their names.
@@ -79,10 +52,8 @@ impl Tenant {
     /// # Errors
     /// Fails if the store cannot be read.
     pub async fn list_page(&self, page: PageRequest) -> Result<SessionPage, ServiceError> {
-        if let Some(fleet) = &self.inner.fleet {
-            return self.list_page_in_fleet(fleet, page).await;
-        }
-        self.work(None, move |tenant| Ok(tenant.inner.sessions.list(&page)?.into())).await
+        let (after, limit) = (page.begins_after().cloned(), Some(page.limit()));
+        self.perform(SessionOperation::List { after, limit }).await?.page()
     }
 
     /// Returns all sessions, in the order of their names. Their number is limited by the tenant's quota.
@@ -90,10 +61,7 @@ impl Tenant {
     /// # Errors
     /// Fails if the store cannot be read.
     pub async fn list(&self) -> Result<SessionPage, ServiceError> {
-        if let Some(fleet) = &self.inner.fleet {
-            return self.list_in_fleet(fleet).await;
-        }
-        self.work(None, |tenant| Ok(tenant.inner.sessions.list_all()?.into())).await
+        self.perform(SessionOperation::List { after: None, limit: None }).await?.page()
     }
 
     /// Describes a session.
@@ -101,11 +69,7 @@ impl Tenant {
     /// # Errors
     /// Fails if the session does not exist.
     pub async fn session(&self, id: &SessionId) -> Result<SessionSummary, ServiceError> {
-        if let Some(fleet) = &self.inner.fleet {
-            return self.session_in_fleet(fleet, id).await;
-        }
-        let id = id.clone();
-        self.work(None, move |tenant| tenant.record(&id).map(SessionSummary::from)).await
+        self.perform(SessionOperation::Describe { id: id.clone() }).await?.session()
     }
 
     /// Takes a checkpoint of a session, for [`undo`](Self::undo).
@@ -113,8 +77,7 @@ impl Tenant {
     /// # Errors
     /// Fails if the session does not exist, or if the store has no room.
     pub async fn checkpoint(&self, target: impl Into<Target>) -> Result<Changed<CheckpointId>, ServiceError> {
-        self.check_stored(NotInFleet::Checkpoints)?;
-        self.change(target.into(), Act::new("checkpoint"), |session| session.checkpoint()).await
+        self.perform(SessionOperation::Checkpoint { target: target.into() }).await?.checkpoint()
     }
 
     /// Restores a checkpoint of a session, or the state before its last execution.
@@ -126,14 +89,7 @@ impl Tenant {
         target: impl Into<Target>,
         to: Option<CheckpointId>,
     ) -> Result<Changed<CheckpointId>, ServiceError> {
-        if let Some(fleet) = &self.inner.fleet {
-            return self.undo_in_fleet(fleet, target.into(), to).await;
-        }
-        self.change(target.into(), Act::new("undo"), move |session| match to {
-            Some(checkpoint) => session.undo_to(checkpoint).map(|()| checkpoint),
-            None => session.undo(),
-        })
-        .await
+        self.perform(SessionOperation::Undo { target: target.into(), to }).await?.checkpoint()
     }
 
     /// Saves a session and evicts it from memory. Returns `false` if it was not in memory.
@@ -141,17 +97,7 @@ impl Tenant {
     /// # Errors
     /// Fails if the session does not exist or cannot be saved.
     pub async fn hibernate(&self, target: impl Into<Target>) -> Result<Changed<bool>, ServiceError> {
-        self.check_stored(NotInFleet::Hibernate)?;
-        let target = target.into();
-        let id = target.id.clone();
-        self.work(Some(&id), move |tenant| {
-            let hibernated = tenant
-                .check_generation(&target)
-                .and_then(|_| tenant.inner.sessions.hibernate(&target.id).map_err(ServiceError::from));
-            let value = tenant.record_act(&target.id, Act::new("hibernate"), hibernated)?;
-            Ok(Changed { value, generation: tenant.generation(&target.id) })
-        })
-        .await
+        self.perform(SessionOperation::Hibernate { target: target.into() }).await?.hibernated()
     }
 
     /// Closes and removes a session. Its exit handlers run if it can be resumed.
@@ -159,22 +105,7 @@ impl Tenant {
     /// # Errors
     /// Fails if the session does not exist.
     pub async fn close(&self, target: impl Into<Target>) -> Result<(), ServiceError> {
-        self.check_rate()?;
-        let target = target.into();
-        if let Some(fleet) = &self.inner.fleet {
-            return self.close_in_fleet(fleet, target).await;
-        }
-        let id = target.id.clone();
-        self.work(Some(&id), move |tenant| {
-            let closed = tenant.check_generation(&target).and_then(|_| match tenant.inner.sessions.close(&target.id) {
-                Ok(()) => Ok(()),
-                Err(error @ (SessionsError::NotFound { .. } | SessionsError::InUse { .. })) => Err(error.into()),
-                // A session that cannot be resumed can still be removed.
-                Err(_) => Ok(tenant.inner.sessions.delete(&target.id).map(drop)?),
-            });
-            tenant.record_act(&target.id, Act::new("close"), closed)
-        })
-        .await
+        self.perform(SessionOperation::Close { target: target.into() }).await.map(drop)
     }
 
     /// Removes a session without running its exit handlers. Returns `false` if it did not exist.
@@ -182,15 +113,7 @@ impl Tenant {
     /// # Errors
     /// Fails if the session is in use.
     pub async fn remove(&self, id: &SessionId) -> Result<bool, ServiceError> {
-        if let Some(fleet) = &self.inner.fleet {
-            return self.remove_in_fleet(fleet, id).await;
-        }
-        let session = id.clone();
-        self.work(Some(id), move |tenant| {
-            let removed = tenant.inner.sessions.delete(&session).map_err(ServiceError::from);
-            tenant.record_act(&session, Act::new("remove"), removed)
-        })
-        .await
+        self.perform(SessionOperation::Remove { id: id.clone() }).await?.removed()
     }
 
     /// Returns the checkpoints of a session, oldest first.
@@ -198,8 +121,7 @@ impl Tenant {
     /// # Errors
     /// Fails if the session does not exist.
     pub async fn checkpoints(&self, id: &SessionId) -> Result<Vec<CheckpointInfo>, ServiceError> {
-        self.check_stored(NotInFleet::Checkpoints)?;
-        self.with_session(id.into(), None, |session| Ok(session.checkpoints()?)).await
+        self.perform(SessionOperation::Checkpoints { id: id.clone() }).await?.checkpoints()
     }
 
     /// Returns a global variable of a session.
@@ -207,11 +129,7 @@ impl Tenant {
     /// # Errors
     /// Fails if the session does not exist, or if the value cannot be read.
     pub async fn get_variable(&self, id: &SessionId, name: String) -> Result<Option<GuestValue>, ServiceError> {
-        self.check_stored(NotInFleet::Variables)?;
-        self.check_rate()?;
-        // Reading a variable may run code of the guest.
-        let act = Act::new("get-variable").of(&name);
-        self.with_session(id.into(), Some(act), move |session| Ok(session.get_variable(&name)?)).await
+        self.perform(SessionOperation::GetVariable { id: id.clone(), name }).await?.variable()
     }
 
     /// Sets a global variable of a session, and saves the session.
@@ -224,40 +142,7 @@ impl Tenant {
         name: String,
         json: JsonText,
     ) -> Result<Changed<()>, ServiceError> {
-        self.check_stored(NotInFleet::Variables)?;
-        self.check_rate()?;
-        let act = Act::new("set-variable").of(&name);
-        self.change(target.into(), act, move |session| session.set_variable_text(&name, &json)).await
-    }
-
-    /// Reads the files of a session. `path` is recorded in the audit log.
-    ///
-    /// # Errors
-    /// Fails if the session does not exist, and with the errors of `ask`.
-    pub async fn files<T: Send + 'static>(
-        &self,
-        id: &SessionId,
-        path: &str,
-        ask: impl FnOnce(&SessionFiles) -> Result<T, FilesError> + Send + 'static,
-    ) -> Result<T, ServiceError> {
-        self.check_stored(NotInFleet::Files)?;
-        let act = Act::new("read-files").of(path);
-        self.with_session(id.into(), Some(act), move |session| Ok(ask(&session.files())?)).await
-    }
-
-    /// Changes the files of a session, and saves the session. `path` is recorded in the audit log.
-    ///
-    /// # Errors
-    /// Fails if the session does not exist, and with the errors of `change`.
-    pub async fn change_files<T: Send + 'static>(
-        &self,
-        target: impl Into<Target>,
-        path: &str,
-        change: impl FnOnce(&SessionFiles) -> Result<T, FilesError> + Send + 'static,
-    ) -> Result<Changed<T>, ServiceError> {
-        self.check_stored(NotInFleet::Files)?;
-        let act = Act::new("change-files").of(path);
-        self.change(target.into(), act, move |session| change(&session.files())).await
+        self.perform(SessionOperation::SetVariable { target: target.into(), name, json }).await?.set()
     }
 
     /// Serializes a session.
@@ -265,13 +150,7 @@ impl Tenant {
     /// # Errors
     /// Fails if the session does not exist.
     pub async fn export(&self, id: &SessionId) -> Result<Vec<u8>, ServiceError> {
-        self.check_stored(NotInFleet::Export)?;
-        let session = id.clone();
-        self.work(Some(id), move |tenant| {
-            let exported = tenant.inner.sessions.export(&session).map_err(ServiceError::from);
-            tenant.record_act(&session, Act::new("export"), exported)
-        })
-        .await
+        Ok(self.perform(SessionOperation::Export { id: id.clone() }).await?.bytes)
     }
 
     /// The number of bytes that [`export`](Self::export) returns.
@@ -279,7 +158,9 @@ impl Tenant {
     /// # Errors
     /// Fails like [`export`](Self::export).
     pub async fn exported_bytes(&self, id: &SessionId) -> Result<u64, ServiceError> {
-        self.check_stored(NotInFleet::Export)?;
+        if let Some(refusal) = self.inner.executor.refusal(&SessionOperation::Export { id: id.clone() }) {
+            return Err(refusal);
+        }
         Ok(self.session(id).await?.bytes)
     }
 
@@ -288,112 +169,114 @@ impl Tenant {
     /// # Errors
     /// Fails if a session of this name exists, if the tenant's maximum number of sessions is reached, or if the bytes
     /// are not a session.
-    pub async fn import(
-        &self,
-        id: SessionId,
-        bytes: impl AsRef<[u8]> + Send + 'static,
-    ) -> Result<SessionSummary, ServiceError> {
-        self.check_stored(NotInFleet::Import)?;
-        self.work(Some(&id.clone()), move |tenant| {
-            let made = tenant.make(&id, |sessions, id| sessions.import(id, bytes.as_ref(), IfExists::Fail));
-            tenant.record_act(&id, Act::new("import"), made)
-        })
-        .await
-    }
-
-    /// Changes a session outside of any script, and saves it.
-    async fn change<T: Send + 'static, E: 'static>(
-        &self,
-        target: Target,
-        act: Act,
-        change: impl FnOnce(&ActiveSession) -> Result<T, E> + Send + 'static,
-    ) -> Result<Changed<T>, ServiceError>
-    where
-        ServiceError: From<E>,
-    {
-        let id = target.id.clone();
-        let tenant = self.clone();
-        self.with_session(target, Some(act), move |session| {
-            let value = change(session)?;
-            session.save()?;
-            Ok(Changed { value, generation: tenant.generation(&id) })
-        })
-        .await
-    }
-
-    async fn with_session<T: Send + 'static>(
-        &self,
-        target: Target,
-        act: Option<Act>,
-        work: impl FnOnce(&ActiveSession) -> Result<T, ServiceError> + Send + 'static,
-    ) -> Result<T, ServiceError> {
-        let id = target.id.clone();
-        self.work(Some(&id), move |tenant| {
-            let done = || {
-                tenant.check(&target)?;
-                work(&tenant.inner.sessions.open(&target.id)?.activate()?)
-            };
-            match act {
-                Some(act) => tenant.record_act(&target.id, act, done()),
-                None => done(),
-            }
-        })
-        .await
-    }
-
-    /// The session's current generation. Called on a blocking thread.
-    fn generation(&self, id: &SessionId) -> Option<String> {
-        self.record(id).ok().as_ref().map(generation)
-    }
-
-    /// Records an operation on a session. In a worker, reports it to the parent process instead.
-    pub(super) fn record_act<T>(
-        &self,
-        id: &SessionId,
-        act: Act,
-        result: Result<T, ServiceError>,
-    ) -> Result<T, ServiceError> {
-        let acted = act.ended(result.as_ref().err());
-        match &self.report {
-            Some(report) => report.acted(acted),
-            None => self.note_act(Some(id), &acted),
-        }
-        result
-    }
-
-    /// Records an operation on a session, performed by this process or by a worker.
-    pub(crate) fn note_act(&self, session: Option<&SessionId>, acted: &Acted) {
-        if let Some(audit) = &self.inner.service.0.audit {
-            let asked =
-                AuditSubject { door: self.door, tenant: &self.inner.name, session: session.map(SessionId::as_str) };
-            audit.act(&asked, acted);
-        }
+    pub async fn import(&self, id: SessionId, bytes: Vec<u8>) -> Result<SessionSummary, ServiceError> {
+        let operation = SessionOperation::Import { id, most: self.inner.max_sessions };
+        self.perform(SessionCall { bytes, ..operation.into() }).await?.session()
     }
 }
 
 impl Tenant {
-    /// Returns the stored record. Called on a blocking thread.
-    pub(super) fn record(&self, id: &SessionId) -> Result<SessionRecord, ServiceError> {
-        let record = self.inner.sessions.record(id)?;
-        Ok(record.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?)
+    /// Returns a page of the files that match a pattern, or those after the path `after`.
+    pub(crate) async fn list_files(
+        &self,
+        id: &SessionId,
+        pattern: String,
+        after: Option<String>,
+        limits: ListLimits,
+    ) -> Result<FilePage, ServiceError> {
+        self.files(id, FileOperation::ListPage { pattern, after, limits }).await?.0.page()
     }
 
-    /// Checks a session's generation and that its runtime is served. Called on a blocking thread that holds the
-    /// session's turn.
-    pub(super) fn check(&self, target: &Target) -> Result<(), ServiceError> {
-        let record = self.check_generation(target)?;
-        self.inner.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
+    pub(crate) async fn stat_file(&self, id: &SessionId, path: String) -> Result<FileEntry, ServiceError> {
+        self.files(id, FileOperation::Stat { path }).await?.0.entry()
     }
 
-    /// Checks only the generation, for operations that need no runtime.
-    fn check_generation(&self, Target { id, expected }: &Target) -> Result<SessionRecord, ServiceError> {
-        let record = self.record(id)?;
-        if let Some(expected) = expected {
-            let has = generation(&record);
-            if has != *expected {
-                return Err(ServiceError::Generation { expected: expected.clone(), has });
-            }
+    /// Carries out an operation that reads files.
+    pub(crate) async fn files(
+        &self,
+        id: &SessionId,
+        operation: FileOperation,
+    ) -> Result<(FileAnswer, Vec<u8>), ServiceError> {
+        self.perform(SessionOperation::Files { id: id.clone(), operation }).await?.files()
+    }
+
+    /// Reads a file of at most `max_bytes`. Calls `reserve` with its size before it is in memory, and returns what that
+    /// has reserved. Returns the size alone if the file is larger.
+    pub(crate) async fn read_file<R: Send + 'static>(
+        &self,
+        id: &SessionId,
+        path: String,
+        max_bytes: u64,
+        reserve: impl FnOnce(u64) -> Result<R, ServiceError> + Send + 'static,
+    ) -> Result<Result<(Vec<u8>, R), u64>, ServiceError> {
+        let reserved = Arc::new(Mutex::new(None));
+        let there = Arc::clone(&reserved);
+        let room = Room(Some(Box::new(move |bytes| {
+            *there.lock().unwrap_or_else(PoisonError::into_inner) = Some(reserve(bytes)?);
+            Ok(())
+        })));
+        let operation = FileOperation::Read { path, max_bytes };
+        let call = SessionCall { room, ..SessionOperation::Files { id: id.clone(), operation }.into() };
+        let (answer, bytes) = self.perform(call).await?.files()?;
+        let reserved = reserved.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (answer, reserved) {
+            (FileAnswer::TooLarge { size_bytes }, _) => Ok(Err(size_bytes)),
+            (_, Some(reserved)) => Ok(Ok((bytes, reserved))),
+            (_, None) => Err(ServiceError::WorkerDied),
         }
-        Ok(record)
+    }
+
+    /// Writes files, and saves the session.
+    pub(crate) async fn write_files(
+        &self,
+        target: impl Into<Target>,
+        files: Vec<(String, Vec<u8>)>,
+        if_exists: IfExists,
+    ) -> Result<Changed<FileAnswer>, ServiceError> {
+        let (operation, bytes) = join_files(files, if_exists);
+        let operation = SessionOperation::ChangeFiles { target: target.into(), operation };
+        self.perform(SessionCall { bytes, ..operation.into() }).await?.changed_files()
+    }
+
+    /// Carries out an operation that changes files, and saves the session.
+    pub(crate) async fn change_files(
+        &self,
+        target: impl Into<Target>,
+        operation: FileOperation,
+    ) -> Result<Changed<FileAnswer>, ServiceError> {
+        self.perform(SessionOperation::ChangeFiles { target: target.into(), operation }).await?.changed_files()
+    }
+
+    /// Carries out an operation once the tenant, the session and the service admit it, and records it. A started
+    /// operation is completed and recorded even if the caller is gone.
+    async fn perform(&self, call: impl Into<SessionCall>) -> Result<SessionReply, ServiceError> {
+        let call = call.into();
+        if let Some(refusal) = self.inner.executor.refusal(&call.operation) {
+            return Err(refusal);
+        }
+        if call.operation.may_run_code() {
+            self.check_rate()?;
+        }
+        let held = self.admit_session(call.operation.session()).await?;
+        let tenant = self.clone();
+        let work = async move {
+            let _held = held;
+            let _making = if call.operation.creates() { Some(tenant.making().await) } else { None };
+            let act = call.operation.act();
+            let result = tenant.inner.executor.session(call).await;
+            if let Some((id, act)) = act {
+                tenant.record_act(&id, act, result.as_ref().err());
+            }
+            result
+        };
+        tokio::spawn(work.in_current_span()).await.map_err(|_| ServiceError::Panicked)?
+    }
+
+    /// Records an operation on a session in the audit log.
+    fn record_act(&self, id: &SessionId, act: Act, error: Option<&ServiceError>) {
+        if let Some(audit) = &self.inner.service.0.audit {
+            let asked = AuditSubject { door: self.door, tenant: &self.inner.name, session: Some(id.as_str()) };
+            audit.act(&asked, &act.ended(error));
+        }
     }
 }

@@ -1,17 +1,21 @@
 //! Executions in steps: the client answers the tool calls.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use glovebox::{AdvanceError, CancelToken, ExecuteError, Execution, Started, Step, ToolAnswer, ToolRequest};
-use glovebox_sessions::{ActiveSession, SessionId};
+use glovebox::{ToolAnswer, ToolRequest};
+use glovebox_sessions::SessionId;
+use tracing::Span;
 
 use super::{
-    NotInFleet, Tenant, Watch, Work,
+    Tenant, Watch, Work,
     executing::CancelOnDrop,
-    generation,
     suspended::{Ended, Output, Stepping, Taken},
 };
-use crate::{Door, Service, ServiceError, service::ExecutionPermit};
+use crate::{
+    Door, Service, ServiceError,
+    executor::{Advanced, Finished, Job},
+    service::ExecutionPermit,
+};
 
 /// Timeout for a cancelled execution to end.
 const END_TIME: Duration = Duration::from_secs(5);
@@ -51,37 +55,38 @@ impl Tenant {
         watch: Watch,
         then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
-        let session = work.session().cloned();
         let admitted = async {
-            self.check_tools()?;
-            if session.is_some() {
-                self.check_stored(NotInFleet::Stepping)?;
+            if let Some(refusal) = self.inner.executor.refusal_of(&work, true) {
+                return Err(refusal);
             }
             work.script().offer(self.callbacks())?;
             self.check_rate()?;
-            self.admit_stepped(session.as_ref()).await
+            self.admit_stepped(work.session()).await
         };
         let (suspended, held) = admitted.await.inspect_err(|error| self.refused(door, error))?;
         let (tenant, cancel) = (self.clone(), self.inner.service.token());
         let guard = CancelOnDrop(cancel.clone());
         let cancelled = cancel.clone();
         let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || cancelled.cancel()));
+        let span = Span::current();
         let stepped = Service::blocking(move || {
             let output = Output::default();
             output.set(watch.on_output);
-            let source = work.script().source.clone();
-            let begun = tenant.begin(&mut work, &cancel, &output);
-            let (started, active) =
-                begun.inspect_err(|error| tenant.note(door, session.as_ref(), &source, Err(error)))?;
+            let asked = tenant.asked(door, &mut work);
+            let job = Job { work, cancel: cancel.clone(), on_output: Some(output.listener()), span: span.clone() };
+            let started = match tenant.inner.executor.start(job) {
+                Ok(started) => started,
+                Err(error) => {
+                    tenant.note(&span, asked, Err(&error));
+                    return Err(error);
+                }
+            };
             let (own, turn, place) = held.into_parts();
             let stepping = Stepping {
                 started,
-                active,
                 output,
                 cancel,
-                door,
-                session,
-                source,
+                asked,
                 return_files,
                 _suspended: suspended,
                 _own: own,
@@ -106,7 +111,6 @@ impl Tenant {
         watch: Watch,
         then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
-        self.check_tools()?;
         if self.inner.service.is_draining() {
             return Err(ServiceError::Draining);
         }
@@ -140,35 +144,9 @@ impl Tenant {
     /// # Errors
     /// Fails if the execution does not exist.
     pub async fn cancel(&self, execution: &str) -> Result<(), ServiceError> {
-        self.check_tools()?;
         let Some(stepping) = self.inner.suspended.remove(execution)? else { return Ok(()) };
         let tenant = self.clone();
         Service::blocking(move || drop(tenant.end(stepping))).await
-    }
-
-    /// Starts the work. Called on a blocking thread.
-    fn begin(
-        &self,
-        work: &mut Work,
-        cancel: &CancelToken,
-        output: &Output,
-    ) -> Result<(Started, Option<ActiveSession>), ServiceError> {
-        match work {
-            Work::Fresh(fresh) => {
-                let files = std::mem::take(&mut fresh.files);
-                let sandbox = self.sandbox(fresh.language, fresh.runtime.as_deref(), files, &fresh.policy)?;
-                let wants_value = !fresh.script.without_value;
-                let request = fresh.script.request().value(wants_value).cancel(cancel).on_output(output.listener());
-                Ok((sandbox.start(request)?, None))
-            }
-            Work::InSession(target, script) => {
-                self.check(target)?;
-                let active = self.inner.sessions.open(&target.id)?.activate()?;
-                let request = script.request().cancel(cancel).on_output(output.listener());
-                let started = active.start(request)?;
-                Ok((started, Some(active)))
-            }
-        }
     }
 
     /// Runs the execution until it has finished or needs answers. Called on a blocking thread.
@@ -185,19 +163,19 @@ impl Tenant {
         // A suspended execution does not occupy a place.
         drop(place);
         match result {
-            Ok(Step::Done(execution)) => {
+            Ok(Advanced::Done(finished)) => {
                 self.inner.suspended.forget(&id);
-                then(self.finish(stepping, Ok(execution))?).map(Stepped::Done)
+                then(self.finish(stepping, *finished)?).map(Stepped::Done)
             }
-            Ok(Step::NeedsTools(calls)) => {
+            Ok(Advanced::NeedsTools(calls)) => {
                 let expires_after = self.suspend(id.clone(), stepping, true);
                 Ok(Stepped::NeedsTools(NeedsTools { execution: id, calls, expires_after }))
             }
-            // `advance` returns `Running` only with a timeout.
-            Ok(Step::Running) => Err(ServiceError::Panicked),
-            Err(error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. })) => {
+            // Returned only if there is a timeout.
+            Ok(Advanced::Running) => Err(ServiceError::Panicked),
+            Err(error) if error.is_about_an_answer() => {
                 self.suspend(id, stepping, false);
-                Err(error.into())
+                Err(error)
             }
             Err(error) => {
                 self.inner.suspended.forget(&id);
@@ -220,7 +198,7 @@ impl Tenant {
         loop {
             let left = end.saturating_duration_since(std::time::Instant::now());
             match stepping.started.advance(Vec::new(), Some(left)) {
-                Ok(Step::Done(execution)) => return self.finish(stepping, Ok(execution)),
+                Ok(Advanced::Done(finished)) => return self.finish(stepping, *finished),
                 Err(error) => return self.finish(stepping, Err(error)),
                 Ok(_) if left.is_zero() => return Err(ServiceError::Panicked),
                 // Unanswered calls are returned again immediately.
@@ -229,26 +207,10 @@ impl Tenant {
         }
     }
 
-    /// Saves the session, and records the execution in the audit log.
-    fn finish(&self, stepping: Stepping, result: Result<Arc<Execution>, AdvanceError>) -> Result<Ended, ServiceError> {
-        let executed = match (&stepping.active, result) {
-            (_, Err(error)) => {
-                if let (Some(active), AdvanceError::Execute(error)) = (&stepping.active, &error)
-                    && matches!(**error, ExecuteError::Commit { .. })
-                {
-                    // The script has run. The error about its files matters more than a second one about the session.
-                    let _ = active.save();
-                }
-                Err(ServiceError::from(error))
-            }
-            (None, Ok(execution)) => Ok(Arc::unwrap_or_clone(execution)),
-            (Some(active), Ok(execution)) => {
-                active.save_after(Ok(Arc::unwrap_or_clone(execution))).map_err(ServiceError::from)
-            }
-        };
-        let session = stepping.session.as_ref();
-        self.note(stepping.door, session, &stepping.source, executed.as_ref());
-        let generation = session.and_then(|id| self.record(id).ok()).as_ref().map(generation);
-        Ok(Ended { execution: executed?, generation, return_files: stepping.return_files })
+    /// Counts and records an execution that has ended.
+    fn finish(&self, stepping: Stepping, result: Result<Finished, ServiceError>) -> Result<Ended, ServiceError> {
+        let Stepping { asked, return_files, .. } = stepping;
+        self.note(&Span::current(), asked, result.as_ref().map(|finished| &finished.execution));
+        Ok(Ended { finished: result?, return_files })
     }
 }

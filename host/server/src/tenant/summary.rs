@@ -2,9 +2,10 @@
 
 use glovebox::{Language, SessionInfo, Timestamp};
 use glovebox_sessions::{ListedPage, ListedSession, SessionId, SessionRecord};
+use serde::{Deserialize, Serialize};
 
 /// The description of a session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SessionSummary {
     /// The session's name, unique within the tenant.
     pub id: SessionId,
@@ -32,7 +33,7 @@ pub struct SessionSummary {
 }
 
 /// A page of a tenant's sessions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SessionPage {
     /// The sessions, in the order of their names.
     pub sessions: Vec<SessionSummary>,
@@ -81,6 +82,6 @@ impl From<Vec<ListedSession>> for SessionPage {
 
 /// The identifier of a session's state. It differs after each change, and from that of other sessions with the same
 /// name.
-pub(super) fn generation(record: &SessionRecord) -> String {
+pub(crate) fn generation(record: &SessionRecord) -> String {
     format!("{}-{}", record.created_at.unix_ms(), record.generation)
 }

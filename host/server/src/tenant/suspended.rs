@@ -6,12 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{CancelToken, Execution, Started, Stream};
-use glovebox_sessions::{ActiveSession, SessionId};
+use glovebox::{CancelToken, Execution, Stream};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 
-use super::{OnOutput, Tenant};
-use crate::{Door, Service, ServiceError};
+use super::{OnOutput, Tenant, executing::Asked};
+use crate::{
+    Service, ServiceError,
+    executor::{Finished, SteppedExecution},
+};
 
 /// A tenant's suspended executions, by name. Cheap to clone.
 #[derive(Clone, Default)]
@@ -155,12 +157,17 @@ fn not_found(id: &str) -> ServiceError {
 /// A finished execution.
 #[derive(Debug)]
 pub struct Ended {
-    /// The outcome, output and usage of the execution.
-    pub execution: Execution,
-    /// The session's generation after the execution. `None` outside of sessions.
-    pub generation: Option<String>,
+    pub(crate) finished: Finished,
     /// Patterns of the files to return, as given at the start of the execution.
     pub return_files: Vec<String>,
+}
+
+impl Ended {
+    /// The outcome, output and usage of the execution.
+    #[must_use]
+    pub fn execution(&self) -> &Execution {
+        &self.finished.execution
+    }
 }
 
 /// The output callback, which each step replaces.
@@ -172,26 +179,22 @@ impl Output {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = on_output;
     }
 
-    pub(super) fn listener(&self) -> impl FnMut(Stream, &[u8]) + Send + 'static {
+    pub(super) fn listener(&self) -> OnOutput {
         let output = self.clone();
-        move |stream, bytes| {
+        Box::new(move |stream: Stream, bytes: &[u8]| {
             if let Some(on_output) = &mut *output.0.lock().unwrap_or_else(PoisonError::into_inner) {
                 on_output(stream, bytes);
             }
-        }
+        })
     }
 }
 
 /// An execution between two steps.
 pub(super) struct Stepping {
-    pub(super) started: Started,
-    /// The session, which stays in memory.
-    pub(super) active: Option<ActiveSession>,
+    pub(super) started: Box<dyn SteppedExecution>,
     pub(super) output: Output,
     pub(super) cancel: CancelToken,
-    pub(super) door: Door,
-    pub(super) session: Option<SessionId>,
-    pub(super) source: String,
+    pub(super) asked: Asked,
     pub(super) return_files: Vec<String>,
     /// Permits for a suspended execution: the tenant's and the service's.
     pub(super) _suspended: [OwnedSemaphorePermit; 2],

@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use glovebox::{CancelToken, JsonText, Language, Request, SourceKind, Stream, Tool};
 use glovebox_sessions::SessionId;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -55,7 +56,7 @@ impl Script {
     }
 
     /// Builds the request. Takes the context out of `self`, because it may be long.
-    pub(super) fn request(&mut self) -> Request<'_> {
+    pub(crate) fn request(&mut self) -> Request<'_> {
         let (context, tools) = (self.context.take(), std::mem::take(&mut self.tools));
         let mut request = Request::new(&self.source).kind(self.kind).stdin(&self.stdin).tools(tools);
         if let Some(name) = &self.name {
@@ -96,14 +97,14 @@ pub enum Work {
 }
 
 impl Work {
-    pub(super) fn script(&mut self) -> &mut Script {
+    pub(crate) fn script(&mut self) -> &mut Script {
         match self {
             Self::Fresh(fresh) => &mut fresh.script,
             Self::InSession(_, script) => script,
         }
     }
 
-    pub(super) fn session(&self) -> Option<&SessionId> {
+    pub(crate) fn session(&self) -> Option<&SessionId> {
         match self {
             Self::Fresh(_) => None,
             Self::InSession(target, _) => Some(&target.id),
@@ -112,7 +113,7 @@ impl Work {
 }
 
 /// A session and its expected generation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// The name of the session.
     pub id: SessionId,
@@ -127,7 +128,7 @@ impl From<&SessionId> for Target {
 }
 
 /// The result of a change to a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed<T> {
     /// The value that the operation returned.
     pub value: T,

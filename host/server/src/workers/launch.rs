@@ -1,40 +1,41 @@
-//! Starts a worker, reads its reports, and restarts it when it ends.
+//! Starts a worker, and restarts it when it ends.
 
 use std::{
-    io::{self, BufReader, Write as _},
+    io::{self, Write as _},
     os::{fd::OwnedFd, unix::net::UnixStream},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::{Arc, PoisonError, Weak, atomic::Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::runtime::Handle;
 
 use super::{
     WorkersConfig,
-    connections::Connections,
-    serve::Report,
+    peer::Peer,
+    protocol::ToWorker,
+    relay::ServerSide,
     slot::{Live, WorkerSlot},
 };
+use crate::Service;
 
 /// Minimum and maximum delay between the end of a worker and the start of the next one.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
 /// A worker that served longer than this did not fail at its start, so the next delay is the minimum again.
 const STEADY: Duration = Duration::from_secs(30);
-/// Timeout for a worker to end after it has closed its standard output.
+/// Timeout for a worker to end after it has closed its socket.
 const LAST: Duration = Duration::from_secs(2);
 /// Interval of health checks, and the timeout of each.
 const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
 
 /// Keeps a worker running in this slot until the service ends. The thread must live as long, because the kernel kills a
 /// worker when the thread that started it ends.
-pub(super) fn supervise(slot: &WorkerSlot, index: usize, config: &WorkersConfig, runtime: &Handle) {
+pub(super) fn supervise(slot: &WorkerSlot, index: usize, config: &WorkersConfig, service: &Service, runtime: &Handle) {
     let mut pause = PAUSES.0;
     while !slot.has_ended() {
         let begun = Instant::now();
-        let failure = match run(slot, config, runtime) {
+        let failure = match run(slot, config, service, runtime) {
             Ok(how) => how,
             Err(error) => format!("the process could not be started: {error}"),
         };
@@ -53,50 +54,55 @@ pub(super) fn supervise(slot: &WorkerSlot, index: usize, config: &WorkersConfig,
 }
 
 /// Runs one process from start to end. Returns the reason for its end.
-fn run(slot: &WorkerSlot, config: &WorkersConfig, runtime: &Handle) -> io::Result<String> {
+fn run(slot: &WorkerSlot, config: &WorkersConfig, service: &Service, runtime: &Handle) -> io::Result<String> {
     let (ours, theirs) = UnixStream::pair()?;
+    ours.set_write_timeout(Some(config.start_time))?;
     // The command owns the other end of the pair, and is dropped after the child has inherited it.
     let mut child = Command::new(&config.command.program)
         .args(&config.command.args)
         .env_clear()
         .envs(config.command.env.iter().map(|(name, value)| (name, value)))
         .stdin(OwnedFd::from(theirs))
-        .stdout(Stdio::piped())
+        .stdout(Stdio::null())
         .spawn()?;
-    let ready =
-        child.stdout.take().ok_or_else(|| io::Error::other("the process has no standard output")).and_then(|out| {
-            ours.set_write_timeout(Some(config.start_time))?;
-            (&ours).write_all(format!("{}\n", config.orders).as_bytes())?;
-            begin(BufReader::new(out), config.start_time)
-        });
-    let (mut reports, confinement) = match ready {
-        Ok(ready) => ready,
-        Err(error) => {
-            let _ = child.kill();
-            let status = child.wait()?;
-            return Ok(format!("{error} ({status})"));
+    let begun = (&ours).write_all(format!("{}\n", config.orders).as_bytes()).and_then(|()| ours.set_nonblocking(true));
+    if let Err(error) = begun {
+        let _ = child.kill();
+        return Ok(format!("{error} ({})", child.wait()?));
+    }
+    let live = runtime.block_on(async {
+        let stream = tokio::net::UnixStream::from_std(ours)?;
+        Ok::<_, io::Error>(Arc::new_cyclic(|live| {
+            let side = ServerSide::new(service, Weak::clone(live));
+            Live::new(Peer::start(stream, Arc::new(side)), child)
+        }))
+    })?;
+    let broken = runtime.block_on(async {
+        tokio::select! {
+            () = live.became_ready.notified() => None,
+            () = live.peer.wait_gone() => Some("the worker ended before it was ready".to_owned()),
+            () = tokio::time::sleep(config.start_time) => {
+                Some(format!("the worker was not ready within {} s", config.start_time.as_secs()))
+            }
         }
-    };
-    let live = Arc::new(Live::new(Connections::new(ours)?, child, confinement));
-    runtime.spawn(watch(Arc::downgrade(&live)));
-    for (name, reason) in live.confinement.gaps() {
-        tracing::warn!(target: "glovebox", reason, "{name} is not fully enforced for workers");
+    });
+    if broken.is_none() {
+        runtime.spawn(watch(Arc::downgrade(&live)));
+        for (name, reason) in live.confinement().into_iter().flat_map(super::Confinement::gaps) {
+            tracing::warn!(target: "glovebox", reason, "{name} is not fully enforced for workers");
+        }
+        if !slot.ready(&live) {
+            live.kill();
+        }
+        runtime.block_on(live.peer.wait_gone());
+        // The process has closed its socket and should end soon.
+        end(&live, LAST);
     }
-    if !slot.ready(&live) {
-        live.kill();
-    }
-    let broken = listen(&mut reports, &live);
-    if broken.is_err() {
-        live.kill();
-    }
-    live.gone();
-    // The process has closed its standard output and should end soon.
-    end(&live, LAST);
-    let mut child = live.child.lock().unwrap_or_else(PoisonError::into_inner);
-    let status = child.wait()?;
+    live.kill();
+    let status = live.child.lock().unwrap_or_else(PoisonError::into_inner).wait()?;
     Ok(match broken {
-        Ok(()) => status.to_string(),
-        Err(error) => format!("{error} ({status})"),
+        None => status.to_string(),
+        Some(reason) => format!("{reason} ({status})"),
     })
 }
 
@@ -105,42 +111,17 @@ async fn watch(live: Weak<Live>) {
     loop {
         tokio::time::sleep(PING.0).await;
         let Some(live) = live.upgrade() else { return };
-        if tokio::time::timeout(PING.1, live.answers()).await.is_err() {
-            tracing::error!(target: "glovebox", "a worker does not respond and is being killed");
-            live.kill();
-        }
-    }
-}
-
-/// Waits until the worker is ready.
-fn begin(
-    mut reports: BufReader<ChildStdout>,
-    time: Duration,
-) -> io::Result<(BufReader<ChildStdout>, super::Confinement)> {
-    let timeout = Timespec::try_from(time).map_err(io::Error::other)?;
-    let mut polled = [PollFd::new(reports.get_ref(), PollFlags::IN)];
-    if poll(&mut polled, Some(&timeout))? == 0 {
-        return Err(io::Error::other(format!("the worker was not ready within {} s", time.as_secs())));
-    }
-    match Report::read(&mut reports)? {
-        Some(Report::Ready { confinement }) => Ok((reports, confinement)),
-        Some(_) => Err(io::Error::other("the worker's first report is not `ready`")),
-        None => Err(io::Error::other("the worker ended before it was ready")),
-    }
-}
-
-/// Processes reports until the worker closes its standard output.
-fn listen(reports: &mut BufReader<ChildStdout>, live: &Live) -> io::Result<()> {
-    while let Some(report) = Report::read(reports)? {
-        match report {
-            Report::Ready { .. } => {}
-            Report::Done { request, done } => live.done(request, done),
-            Report::Sessions { count, bytes } => {
-                *live.sessions.lock().unwrap_or_else(PoisonError::into_inner) = (count, bytes);
+        let answers = live.peer.call::<()>(&ToWorker::Ping, Vec::new());
+        match tokio::time::timeout(PING.1, answers).await {
+            Ok(Ok(_)) => {}
+            // It has ended.
+            Ok(Err(_)) => return,
+            Err(_) => {
+                tracing::error!(target: "glovebox", "a worker does not respond and is being killed");
+                live.kill();
             }
         }
     }
-    Ok(())
 }
 
 /// Waits for a worker to end, and kills it after `time`.

@@ -1,20 +1,25 @@
 //! Workers: child processes that execute everything, each confined by the operating system. A flaw in the engine thus
 //! costs one of them and not the service.
 //!
-//! The parent accepts connections, checks tokens, queues requests, counts executions and writes the audit log. A worker
-//! is the same server without these parts: it serves the same routes, over HTTP on socket pairs shared only with its
-//! parent.
+//! The server accepts connections, checks tokens, queues requests, counts executions and writes the audit log. A worker
+//! has an engine, and loads the tenant's sessions. Both call each other over one socket: the server passes on scripts and
+//! operations on sessions; the worker asks for what needs more rights than it has: tools, the network, and stores that
+//! are not directories.
 //!
-//! * [`pool`], [`slot`], [`connections`]: the parent's side. [`launch`] starts a worker and reads its reports.
+//! * [`executor`]: passes a tenant's work on. [`relay`]: carries out what workers ask for.
+//! * [`pool`], [`slot`], [`launch`]: the processes. [`peer`], [`protocol`]: the calls between them.
 //! * [`serve`]: the worker's side.
 //! * [`confine`]: the limits that a worker sets for itself before the engine starts.
 
 mod confine;
-mod connections;
+mod executor;
 mod launch;
 #[cfg(target_os = "linux")]
 mod linux;
+mod peer;
 mod pool;
+mod protocol;
+mod relay;
 mod serve;
 mod slot;
 
@@ -23,10 +28,11 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use serde::Serialize;
 
 pub use confine::{Confinement, Measure, Reach, confine};
+pub(crate) use executor::WorkerProcesses;
 pub(crate) use pool::{Chosen, Workers, WorkersState};
-pub(crate) use serve::{Done, Reporter, RequestReport};
-pub use serve::{WorkerError, orders, serve};
-pub(crate) use slot::{Live, Pending, REQUEST, RUNNING_PATH};
+pub use protocol::RelayedError;
+pub(crate) use relay::Relays;
+pub use serve::{ParentStore, WorkerError, WorkerTenants, orders, serve};
 
 /// The command that starts a worker.
 #[derive(Clone, Debug)]

@@ -3,7 +3,10 @@
 use std::{
     fmt,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -15,9 +18,10 @@ use utoipa::ToSchema;
 
 use super::{
     WorkersConfig, launch,
+    protocol::ToWorker,
     slot::{Live, WorkerSlot},
 };
-use crate::ServiceError;
+use crate::{Service, ServiceError};
 
 /// The workers of a service. A session belongs to one worker, determined by its name. Other requests go to the worker
 /// with the fewest requests in progress.
@@ -25,6 +29,8 @@ pub(crate) struct Workers {
     slots: Vec<Arc<WorkerSlot>>,
     changed: watch::Receiver<u64>,
     end_time: Duration,
+    /// Number of the next execution.
+    next: AtomicU64,
 }
 
 impl fmt::Debug for Workers {
@@ -58,19 +64,20 @@ pub(crate) struct WorkersState {
 
 impl Workers {
     /// Starts the workers, and waits until all of them are ready.
-    pub(crate) async fn start(config: WorkersConfig) -> Result<Self, ServiceError> {
+    pub(crate) async fn start(config: WorkersConfig, service: &Service) -> Result<Self, ServiceError> {
         let (sender, changed) = watch::channel(0);
         let end_time = config.end_time;
         let slots: Vec<_> = (0..config.count).map(|_| Arc::new(WorkerSlot::new(sender.clone()))).collect();
         let config = Arc::new(config);
         for (index, slot) in slots.iter().enumerate() {
             let (slot, config, runtime) = (Arc::clone(slot), Arc::clone(&config), Handle::current());
+            let service = service.clone();
             thread::Builder::new()
                 .name(format!("worker-{index}"))
-                .spawn(move || launch::supervise(&slot, index, &config, &runtime))
+                .spawn(move || launch::supervise(&slot, index, &config, &service, &runtime))
                 .map_err(|error| ServiceError::Worker(error.to_string()))?;
         }
-        let workers = Self { slots, changed, end_time };
+        let workers = Self { slots, changed, end_time, next: AtomicU64::new(0) };
         let mut changed = workers.changed.clone();
         while workers.slots.iter().any(|slot| slot.live().is_none()) {
             let failure = workers
@@ -90,12 +97,17 @@ impl Workers {
         self.slots.len()
     }
 
-    /// The index of the worker that a session belongs to.
+    pub(super) fn next_execution(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The index of the worker that a session belongs to. Sessions whose names are equal up to the first dot belong to
+    /// the same worker, as the contexts of an E2B sandbox do.
     pub(crate) fn home(&self, tenant: &str, id: &SessionId) -> usize {
         // The hash has no secret key, so it is stable across restarts. Chosen names can only put a tenant's sessions on
         // one worker.
         let mut hasher = DefaultHasher::new();
-        (tenant, id.as_str()).hash(&mut hasher);
+        (tenant, id.as_str().split('.').next()).hash(&mut hasher);
         let count = self.slots.len().max(1) as u64;
         usize::try_from(hasher.finish() % count).unwrap_or_default()
     }
@@ -117,7 +129,8 @@ impl Workers {
         tokio::time::timeout(wait, found).await.map_err(|_| ServiceError::NoWorker)
     }
 
-    fn choose(&self, chosen: Chosen) -> Option<Arc<Live>> {
+    /// Returns the chosen worker if it is ready.
+    pub(super) fn choose(&self, chosen: Chosen) -> Option<Arc<Live>> {
         match chosen {
             Chosen::Number(index) => self.slots.get(index)?.live(),
             Chosen::Any => self.slots.iter().filter_map(|slot| slot.live()).min_by_key(|live| live.load()),
@@ -137,7 +150,7 @@ impl Workers {
             count: self.slots.len(),
             ready,
             restarts,
-            confinement: live.map(|live| live.confinement.clone()),
+            confinement: live.and_then(|live| live.confinement().cloned()),
         }
     }
 
@@ -153,10 +166,15 @@ impl Workers {
         let ending: Vec<_> = self.slots.iter().filter_map(|slot| slot.end()).collect();
         let begun = Instant::now();
         let time = self.end_time;
+        let mut saving = tokio::task::JoinSet::new();
+        for live in ending.iter().cloned() {
+            saving.spawn(async move { live.peer.call::<()>(&ToWorker::End, Vec::new()).await.map(drop) });
+        }
+        let _ = tokio::time::timeout(time, saving.join_all()).await;
         let _ = tokio::task::spawn_blocking(move || {
             for live in ending {
-                // A worker ends when its last connection is closed.
-                live.let_go();
+                // A worker ends when its socket is closed.
+                live.peer.close();
                 launch::end(&live, time.saturating_sub(begun.elapsed()));
             }
         })

@@ -1,31 +1,46 @@
-//! The main loop of a worker, and its reports to its parent: lines of JSON on its standard output.
+//! The worker's side: carries out what the server asks for.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     fmt,
-    io::{self, BufRead, BufReader, Read as _, Write},
+    io::{self, BufRead as _, BufReader, Read as _},
     os::{fd::AsFd as _, unix::net::UnixStream},
-    sync::{Arc, Mutex, PoisonError},
-    thread,
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::{Duration, Instant},
 };
 
-use hyper::server::conn::http1;
-use hyper_util::{rt::TokioIo, service::TowerToHyperService};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use async_trait::async_trait;
+use glovebox::{CancelToken, Files, Policy, SandboxBuilder, Stream, ToolCall, ToolError};
+use glovebox_sessions::{
+    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage, StoredRecord,
+    StoredSession, StoredVersion,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+use tokio::runtime::Handle;
+use tracing::Span;
 
-use super::{Confinement, confine::die_with_parent, connections::accept};
+use super::{
+    Confinement,
+    confine::die_with_parent,
+    peer::{Answering, Message, Peer, Reply},
+    protocol::{
+        CallPart, EnvironmentReply, RelayedError, RunCall, RunReply, StepReply, StoreOperation, StoreReply, ToServer,
+        ToWorker, ToolReply,
+    },
+};
 use crate::{
-    Service,
-    audit::{Acted, Ended},
-    http::{HttpConfig, Tenants, worker_router},
+    OnOutput, Service, ServiceError, Tenant, TenantConfig, Work,
+    executor::{AddNetwork, Advanced, Executor, Finished, InProcess, Job, LeftFiles, SessionCall, SteppedExecution},
 };
 
 /// Maximum length of the orders, in bytes.
 const MAX_ORDERS_BYTES: u64 = 16 << 20;
 /// Interval of the reports on session memory.
 const COUNT: Duration = Duration::from_secs(1);
-/// Timeout for running executions after the parent has closed its socket.
+/// Interval at which a started execution is checked for its end.
+const LOOK: Duration = Duration::from_millis(100);
+/// Timeout for running executions at the end.
 const END: Duration = Duration::from_secs(5);
 
 /// This process cannot run as a worker.
@@ -33,7 +48,7 @@ const END: Duration = Duration::from_secs(5);
 #[non_exhaustive]
 pub enum WorkerError {
     /// The process was not started by a server.
-    #[error("a worker can be started only by `glovebox serve --workers`")]
+    #[error("a worker can be started only by `glovebox serve` or `glovebox mcp`")]
     NotStarted(#[source] io::Error),
     /// The orders are not valid JSON for the expected type.
     #[error("cannot parse the server's orders")]
@@ -61,180 +76,493 @@ fn socket() -> io::Result<UnixStream> {
     Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
 
-/// Serves the parent until it closes its socket, and then drains. The caller saves the sessions.
+/// The tenants of a worker. Their tools are those that the server offers with each script, and their network is the
+/// server's.
+#[derive(Debug)]
+pub struct WorkerTenants {
+    service: Service,
+    server: ServerLink,
+    tenants: Vec<Tenant>,
+}
+
+/// The server, once the worker serves it.
+#[derive(Clone, Debug, Default)]
+struct ServerLink(Arc<OnceLock<(Peer, Handle)>>);
+
+impl ServerLink {
+    /// Calls the server. Called on a thread that may block.
+    fn call<T: DeserializeOwned>(
+        &self,
+        call: &ToServer,
+        bytes: Vec<u8>,
+        cancel: &CancelToken,
+    ) -> Result<(T, Vec<u8>), ServiceError> {
+        let (peer, runtime) = self.0.get().ok_or(ServiceError::NoWorker)?;
+        runtime.block_on(peer.call_until(call, bytes, cancel))
+    }
+}
+
+impl WorkerTenants {
+    /// Begins with no tenants.
+    #[must_use]
+    pub fn new(service: &Service) -> Self {
+        Self { service: service.clone(), server: ServerLink::default(), tenants: Vec::new() }
+    }
+
+    /// Returns a store of the tenant's sessions that the server has opened, for the configuration of the tenant.
+    #[must_use]
+    pub fn store(&self, tenant: &str) -> ParentStore {
+        ParentStore { server: self.server.clone(), tenant: tenant.to_owned() }
+    }
+
+    /// Adds a tenant.
+    pub fn add(&mut self, mut config: TenantConfig) {
+        let (server, name) = (self.server.clone(), config.name.clone());
+        config.add_network = Some(AddNetwork(Arc::new(move |builder, policy: &Policy, changes| {
+            add_network(&server, &name, builder, policy, changes)
+        })));
+        self.tenants.push(Tenant::new(&self.service, config));
+    }
+
+    /// The tenants.
+    #[must_use]
+    pub fn all(&self) -> &[Tenant] {
+        &self.tenants
+    }
+}
+
+/// Lets the server perform the requests of scripts.
+fn add_network(
+    server: &ServerLink,
+    tenant: &str,
+    builder: SandboxBuilder,
+    policy: &Policy,
+    changes: &Map<String, Value>,
+) -> Result<SandboxBuilder, ServiceError> {
+    if !policy.network.is_on() {
+        return Ok(builder);
+    }
+    let (tenant, changes) = (tenant.to_owned(), changes.clone());
+    let open = ToServer::OpenNetwork { tenant: tenant.clone(), changes: changes.clone() };
+    let (environment, _) = server.call::<EnvironmentReply>(&open, Vec::new(), &CancelToken::new())?;
+    let server = server.clone();
+    Ok(builder.relay_network(environment, move |call, request| {
+        let fetch = ToServer::Fetch { tenant: tenant.clone(), changes: changes.clone(), call: CallPart::of(call) };
+        relay(&server, &fetch, call, request)
+    }))
+}
+
+/// Lets the server answer a call.
+fn relay(server: &ServerLink, ask: &ToServer, call: &ToolCall, arguments: String) -> Result<String, ToolError> {
+    let (answer, bytes) = server
+        .call::<ToolReply>(ask, arguments.into_bytes(), &call.cancel)
+        .map_err(|error| ToolError::new(error.public()))?;
+    match answer {
+        ToolReply::Done => String::from_utf8(bytes).map_err(ToolError::new),
+        ToolReply::Failed(failure) => Err(failure.into()),
+    }
+}
+
+impl CallPart {
+    fn of(call: &ToolCall) -> Self {
+        let time = call.deadline.saturating_duration_since(Instant::now());
+        let time_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self { index: call.index, session: call.session_id.clone(), time_ms }
+    }
+}
+
+/// Serves the parent until it closes its socket. Before that, it asks for the sessions to be saved.
 ///
 /// # Errors
 /// Fails if this process was not started as a worker.
-pub async fn serve(
-    service: &Service,
-    tenants: Tenants,
-    config: &HttpConfig,
-    confinement: Confinement,
-) -> Result<(), WorkerError> {
+pub async fn serve(tenants: &WorkerTenants, confinement: Confinement) -> Result<(), WorkerError> {
     let socket = socket().map_err(WorkerError::NotStarted)?;
-    let routes = worker_router(service, tenants, config);
-    let Some(reporter) = &service.0.reporter else {
-        return Err(WorkerError::NotStarted(io::Error::other("the service is not configured as a worker")));
+    socket.set_nonblocking(true).map_err(WorkerError::NotStarted)?;
+    let socket = tokio::net::UnixStream::from_std(socket).map_err(WorkerError::NotStarted)?;
+    let executors =
+        tenants.tenants.iter().map(|tenant| (tenant.name().to_owned(), Arc::clone(tenant.here()))).collect();
+    let side = WorkerSide {
+        service: tenants.service.clone(),
+        server: tenants.server.clone(),
+        executors,
+        started: Mutex::default(),
+        left: Mutex::default(),
     };
-    let (sender, mut connections) = tokio::sync::mpsc::unbounded_channel();
-    let runtime = tokio::runtime::Handle::current();
-    let accepting = move || {
-        // The number of connections is not limited here: only the parent makes them, one for each concurrent request.
-        while let Some(connection) = accept(&socket, &runtime) {
-            if sender.send(connection).is_err() {
-                return;
-            }
-        }
-    };
-    thread::Builder::new().name("connections".into()).spawn(accepting).map_err(WorkerError::NotStarted)?;
-    reporter.report(&Report::Ready { confinement });
-    let serving = async {
-        while let Some(connection) = connections.recv().await {
-            let connection = http1::Builder::new()
-                .serve_connection(TokioIo::new(connection), TowerToHyperService::new(routes.clone()));
-            tokio::spawn(connection);
-        }
-    };
+    let peer = Peer::start(socket, Arc::new(side));
+    let _ = tenants.server.0.set((peer.clone(), Handle::current()));
     let count = async {
+        if peer.call::<()>(&ToServer::Ready { confinement }, Vec::new()).await.is_err() {
+            return;
+        }
         let mut before = (0, 0);
         loop {
             tokio::time::sleep(COUNT).await;
-            let now = service.session_usage();
-            if now != before {
-                reporter.report(&Report::Sessions { count: now.0, bytes: now.1 });
-                before = now;
+            let (count, bytes) = tenants.service.session_usage();
+            if (count, bytes) != before {
+                before = (count, bytes);
+                let _ = peer.call::<()>(&ToServer::Sessions { count, bytes }, Vec::new()).await;
             }
         }
     };
     tokio::select! {
-        () = serving => {}
+        () = peer.wait_gone() => {}
         () = count => {}
     }
-    service.drain(END).await;
     Ok(())
 }
 
-/// Maximum length of a line, in bytes.
-const MAX_LINE_BYTES: u64 = 64 << 10;
-
-/// The work that a worker did for a request.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Done {
-    /// The result of the execution, if one was started.
-    pub(crate) ended: Option<Ended>,
-    /// The outcome of any other operation on a session.
-    #[serde(default)]
-    pub(crate) acted: Option<Acted>,
+/// Answers the calls of the server.
+struct WorkerSide {
+    service: Service,
+    server: ServerLink,
+    executors: HashMap<String, Arc<InProcess>>,
+    /// Executions whose tool calls a client answers.
+    started: Mutex<HashMap<u64, Arc<StartedHere>>>,
+    /// Files that executions have left, for as long as the server needs them.
+    left: Mutex<HashMap<u64, Files>>,
 }
 
-/// A line of a worker's output.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Report {
-    /// The worker is ready.
-    Ready { confinement: Confinement },
-    /// The work for a request is complete.
-    Done {
-        request: u64,
-        #[serde(flatten)]
-        done: Done,
-    },
-    /// The number of sessions in the worker's memory, and the bytes that they hold.
-    Sessions { count: u64, bytes: u64 },
+struct StartedHere {
+    run: Mutex<Box<dyn SteppedExecution>>,
+    cancel: CancelToken,
+    wants_files: bool,
 }
 
-impl Report {
-    /// Reads the next line. Returns `None` at the end of the stream.
-    pub(crate) fn read(from: &mut impl BufRead) -> io::Result<Option<Self>> {
-        let mut line = Vec::new();
-        from.take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
-        if line.is_empty() {
-            return Ok(None);
-        }
-        serde_json::from_slice(&line).map(Some).map_err(io::Error::from)
-    }
-}
+/// Reports a panic, unless the reply was sent.
+struct ReplyOnDrop(Option<Reply>);
 
-/// Writes the reports of a worker.
-pub(crate) struct Reporter {
-    out: Mutex<Box<dyn Write + Send>>,
-    /// The numbers of the requests in progress.
-    running: Mutex<HashSet<u64>>,
-}
-
-impl fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reporter").finish_non_exhaustive()
-    }
-}
-
-impl Reporter {
-    pub(crate) fn new(out: impl Write + Send + 'static) -> Self {
-        Self { out: Mutex::new(Box::new(out)), running: Mutex::default() }
-    }
-
-    /// Write errors are ignored: if the parent is gone, this process is ended by other means.
-    pub(crate) fn report(&self, report: &Report) {
-        let Ok(mut line) = serde_json::to_vec(report) else { return };
-        line.push(b'\n');
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = out.write_all(&line).and_then(|()| out.flush());
-    }
-
-    pub(crate) fn begin(self: &Arc<Self>, request: u64) -> Arc<RequestReport> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).insert(request);
-        Arc::new(RequestReport { reporter: Arc::clone(self), request, done: Mutex::default() })
-    }
-
-    /// Returns `true` while a request is in progress.
-    pub(crate) fn is_running(&self, request: u64) -> bool {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).contains(&request)
-    }
-}
-
-/// A request in progress. When the last handle is dropped, the request is reported to the parent as complete.
-#[derive(Debug)]
-pub(crate) struct RequestReport {
-    reporter: Arc<Reporter>,
-    request: u64,
-    done: Mutex<Done>,
-}
-
-impl RequestReport {
-    /// Records the result of an execution.
-    pub(crate) fn ended(&self, ended: Ended) {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner).ended = Some(ended);
-    }
-
-    /// Records another operation on a session.
-    pub(crate) fn acted(&self, acted: Acted) {
-        self.done.lock().unwrap_or_else(PoisonError::into_inner).acted = Some(acted);
-    }
-}
-
-impl Drop for RequestReport {
+impl Drop for ReplyOnDrop {
     fn drop(&mut self) {
-        let done = std::mem::take(&mut *self.done.lock().unwrap_or_else(PoisonError::into_inner));
-        self.reporter.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.request);
-        self.reporter.report(&Report::Done { request: self.request, done });
+        if let Some(send) = self.0.take() {
+            send.send(failed(&ServiceError::Panicked));
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn reply(result: Result<(impl Serialize, Vec<u8>), ServiceError>) -> Message {
+    match result {
+        Ok((value, bytes)) => Message::new(&Ok::<_, RelayedError>(value), bytes),
+        Err(error) => failed(&error),
+    }
+}
 
-    #[test]
-    fn a_line_is_read_as_it_is_written_and_a_long_one_is_refused() {
-        let line = br#"{"done":{"request":7,"ended":{"Err":{"code":"session-busy","has_run":false}}}}"#;
-        let mut lines: &[u8] = &[line.as_slice(), b"\n", &vec![b' '; 70_000], b"\n"].concat();
-        let Ok(Some(Report::Done { request: 7, done: Done { ended: Some(Err(failed)), acted: None } })) =
-            Report::read(&mut lines)
-        else {
-            panic!("it is another line");
+impl Answering for WorkerSide {
+    fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply) {
+        match serde_json::from_slice::<ToWorker>(&call.json) {
+            // Without a task of its own: most calls are scripts, and many are short.
+            Ok(ToWorker::Run(run)) => self.run(run, &call.bytes, &cancel, reply),
+            Ok(other) => drop(tokio::spawn(async move { reply.send(self.carry_out(other, call.bytes).await) })),
+            Err(error) => reply.send(failed(&ServiceError::Invalid(error.to_string()))),
+        }
+    }
+}
+
+fn failed(error: &ServiceError) -> Message {
+    Message::new(&Err::<(), _>(RelayedError::from(error)), Vec::new())
+}
+
+impl WorkerSide {
+    fn executor(&self, tenant: &str) -> Result<Arc<InProcess>, ServiceError> {
+        let found = self.executors.get(tenant).cloned();
+        found.ok_or_else(|| ServiceError::Invalid(format!("the worker has no tenant `{}`", glovebox::escaped(tenant))))
+    }
+
+    fn started(&self) -> MutexGuard<'_, HashMap<u64, Arc<StartedHere>>> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn left(&self) -> MutexGuard<'_, HashMap<u64, Files>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The work of a call, with its tools and its output.
+    fn job(&self, run: RunCall, bytes: &[u8], cancel: CancelToken) -> Job {
+        let execution = run.execution;
+        let tools = run.tools.clone().into_iter().map(|definition| {
+            let (server, name) = (self.server.clone(), definition.name().to_owned());
+            definition.tool(move |call, arguments| {
+                let ask = ToServer::Tool { execution, name: name.clone(), call: CallPart::of(call) };
+                relay(&server, &ask, call, arguments)
+            })
+        });
+        let (tools, wants_output) = (tools.collect(), run.wants_output);
+        let mut work = run.work(bytes);
+        work.script().tools = tools;
+        let server = self.server.clone();
+        let on_output = wants_output.then(|| -> OnOutput {
+            Box::new(move |stream, bytes| {
+                let ask = ToServer::Output { execution, is_stderr: matches!(stream, Stream::Stderr) };
+                // Waits until the client has taken the output. The end of the server ends the execution by other means.
+                let _ = server.call::<()>(&ask, bytes.to_vec(), &CancelToken::new());
+            })
+        });
+        Job { work, cancel, on_output, span: Span::none() }
+    }
+
+    fn run(self: Arc<Self>, run: RunCall, bytes: &[u8], cancel: &CancelToken, send: Reply) {
+        let executor = match self.executor(&run.tenant) {
+            Ok(executor) => executor,
+            Err(error) => return send.send(failed(&error)),
         };
-        assert_eq!((&*failed.code, failed.has_run), ("session-busy", false));
-        assert!(Report::read(&mut lines).is_err(), "no line is that long");
-        assert!(matches!(Report::read(&mut &b""[..]), Ok(None)));
+        let (execution, wants_files) = (run.execution, run.wants_files);
+        let token = self.service.token();
+        let stopped = token.clone();
+        let hook = cancel.on_cancel(move || stopped.cancel());
+        let job = self.job(run, bytes, token);
+        // A panic of the executor drops the reply.
+        let mut send = ReplyOnDrop(Some(send));
+        let done = move |result: Result<Finished, ServiceError>| {
+            drop(hook);
+            let result = result.map(|finished| (self.finished(execution, wants_files, finished), Vec::new()));
+            if let Some(send) = send.0.take() {
+                send.send(reply(result));
+            }
+        };
+        executor.run(job, Box::new(done));
+    }
+
+    /// Keeps the files of an execution if the server wants them.
+    fn finished(&self, execution: u64, wants_files: bool, finished: Finished) -> RunReply {
+        let Finished { execution: result, generation, files } = finished;
+        if let (true, LeftFiles::Here(files)) = (wants_files, files) {
+            self.left().insert(execution, files);
+        }
+        RunReply { execution: result, generation }
+    }
+
+    async fn carry_out(self: Arc<Self>, asked: ToWorker, bytes: Vec<u8>) -> Message {
+        match asked {
+            // Scripts are run elsewhere.
+            ToWorker::Ping | ToWorker::Run(_) => reply(Ok(((), Vec::new()))),
+            ToWorker::End => {
+                self.service.drain(END).await;
+                let executors = self.executors.clone();
+                let save = move || executors.values().for_each(|executor| save(executor));
+                reply(Service::blocking(save).await.map(|()| ((), Vec::new())))
+            }
+            ToWorker::Validate(run) => reply(self.validate(run, &bytes).await.map(|found| (found, Vec::new()))),
+            ToWorker::Session { tenant, operation } => {
+                let call = SessionCall { bytes, ..operation.into() };
+                let answered = match self.executor(&tenant) {
+                    Ok(executor) => executor.session(call).await,
+                    Err(error) => Err(error),
+                };
+                reply(answered.map(|reply| (reply.answer, reply.bytes)))
+            }
+            ToWorker::AwaitEnd { execution } => {
+                loop {
+                    let Some(started) = self.started().get(&execution).cloned() else { break };
+                    // A step in progress reports the end itself.
+                    let has_ended = started.run.try_lock().is_ok_and(|run| run.has_ended());
+                    if has_ended {
+                        break;
+                    }
+                    tokio::time::sleep(LOOK).await;
+                }
+                reply(Ok(((), Vec::new())))
+            }
+            ToWorker::Cancel { execution } => {
+                let started = self.started().get(&execution).cloned();
+                if let Some(started) = started {
+                    started.cancel.cancel();
+                }
+                reply(Ok(((), Vec::new())))
+            }
+            ToWorker::Abandon { execution } => {
+                let started = self.started().remove(&execution);
+                // Dropping a session may save it.
+                let _ = Service::blocking(move || drop(started)).await;
+                reply(Ok(((), Vec::new())))
+            }
+            ToWorker::Forget { execution } => {
+                self.left().remove(&execution);
+                reply(Ok(((), Vec::new())))
+            }
+            ToWorker::Start(run) => {
+                let work = move || self.start(run, &bytes).map(|()| ((), Vec::new()));
+                reply(Service::blocking(work).await.and_then(|result| result))
+            }
+            ToWorker::Advance { execution, answers, wait_ms } => {
+                let answers = answers.into_iter().map(Into::into).collect();
+                let wait = wait_ms.map(Duration::from_millis);
+                let work = move || self.advance(execution, answers, wait).map(|step| (step, Vec::new()));
+                reply(Service::blocking(work).await.and_then(|result| result))
+            }
+            ToWorker::ListLeft { execution, pattern } => {
+                let work = move || Ok((self.files_of(execution)?.list(&pattern)?, Vec::new()));
+                reply(Service::blocking(work).await.and_then(|result| result))
+            }
+            ToWorker::ReadLeft { execution, path } => {
+                let work = move || Ok(((), self.files_of(execution)?.read(&path)?));
+                reply(Service::blocking(work).await.and_then(|result| result))
+            }
+        }
+    }
+
+    async fn validate(&self, run: RunCall, bytes: &[u8]) -> Result<Vec<glovebox::Diagnostic>, ServiceError> {
+        let executor = self.executor(&run.tenant)?;
+        match self.job(run, bytes, CancelToken::new()).work {
+            Work::Fresh(fresh) => executor.validate(*fresh).await,
+            Work::InSession(..) => Err(ServiceError::Invalid("a session has no scripts to validate".to_owned())),
+        }
+    }
+
+    fn files_of(&self, execution: u64) -> Result<Files, ServiceError> {
+        let files = self.left().get(&execution).cloned();
+        files.ok_or_else(|| ServiceError::Invalid("the files of the execution are gone".to_owned()))
+    }
+
+    fn start(&self, run: RunCall, bytes: &[u8]) -> Result<(), ServiceError> {
+        let executor = self.executor(&run.tenant)?;
+        let (execution, wants_files, cancel) = (run.execution, run.wants_files, self.service.token());
+        let started = executor.start(self.job(run, bytes, cancel.clone()))?;
+        let started = StartedHere { run: Mutex::new(started), cancel, wants_files };
+        self.started().insert(execution, Arc::new(started));
+        Ok(())
+    }
+
+    fn advance(
+        &self,
+        execution: u64,
+        answers: Vec<glovebox::ToolAnswer>,
+        wait: Option<Duration>,
+    ) -> Result<StepReply, ServiceError> {
+        let gone = || ServiceError::NoExecution { execution: execution.to_string() };
+        let started = self.started().get(&execution).cloned().ok_or_else(gone)?;
+        let step = started.run.lock().unwrap_or_else(PoisonError::into_inner).advance(answers, wait)?;
+        Ok(match step {
+            Advanced::NeedsTools(calls) => StepReply::NeedsTools(calls),
+            Advanced::Running => StepReply::Running,
+            Advanced::Done(result) => StepReply::Done(Box::new(match *result {
+                Ok(finished) => Ok(self.finished(execution, started.wants_files, finished)),
+                Err(error) => Err(RelayedError::from(&error)),
+            })),
+        })
+    }
+}
+
+/// Saves all sessions of a tenant.
+fn save(executor: &InProcess) {
+    for (id, error) in executor.sessions().hibernate_all().errors {
+        let error = glovebox::with_causes(&error);
+        tracing::error!(target: "glovebox", session = %id, error, "a session could not be saved");
+    }
+}
+
+/// A store that the server has opened for a tenant of a worker.
+#[derive(Clone)]
+pub struct ParentStore {
+    server: ServerLink,
+    tenant: String,
+}
+
+impl fmt::Debug for ParentStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ParentStore").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}
+
+/// A lock that the server holds. Released on drop.
+struct LockThere {
+    store: ParentStore,
+    lock: u64,
+}
+
+impl Drop for LockThere {
+    fn drop(&mut self) {
+        let Some((peer, runtime)) = self.store.server.0.get() else { return };
+        let (peer, tenant, lock) = (peer.clone(), self.store.tenant.clone(), self.lock);
+        runtime.spawn(async move {
+            let unlock = ToServer::Store { tenant, operation: StoreOperation::Unlock { lock } };
+            // An error means that the server is gone, and the lock with it.
+            let _ = peer.call::<StoreReply>(&unlock, Vec::new()).await;
+        });
+    }
+}
+
+impl ParentStore {
+    async fn ask(&self, operation: StoreOperation, bytes: Vec<u8>) -> Result<(StoreReply, Vec<u8>), StoreError> {
+        let gone = |error: ServiceError| StoreError::Other(Box::new(error));
+        let (peer, _) = self.server.0.get().ok_or_else(|| gone(ServiceError::NoWorker))?;
+        let call = ToServer::Store { tenant: self.tenant.clone(), operation };
+        match peer.call(&call, bytes).await.map_err(gone)? {
+            (StoreReply::Failed(failure), _) => Err(failure.into()),
+            answered => Ok(answered),
+        }
+    }
+
+    /// The number of a lock of this store.
+    fn lock_of(lock: &SessionLock) -> Result<u64, StoreError> {
+        let own = lock.guard::<LockThere>().map(|held| held.lock);
+        own.ok_or_else(|| StoreError::Other("the lock is from another store".into()))
+    }
+}
+
+fn unexpected() -> StoreError {
+    StoreError::Other("the server has sent an unexpected answer".into())
+}
+
+#[async_trait]
+impl SessionStore for ParentStore {
+    async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
+        let (StoreReply::Locked(lock), _) = self.ask(StoreOperation::TryLock { id: id.clone() }, Vec::new()).await?
+        else {
+            return Err(unexpected());
+        };
+        Ok(lock.map(|lock| SessionLock::new(id.clone(), LockThere { store: self.clone(), lock })))
+    }
+
+    async fn put(
+        &self,
+        lock: &SessionLock,
+        expected: &Expected,
+        record: &SessionRecord,
+        state: &[u8],
+    ) -> Result<StoredVersion, StoreError> {
+        let lock = Self::lock_of(lock)?;
+        let put = StoreOperation::Put { lock, expected: expected.clone(), record: Box::new(record.clone()) };
+        match self.ask(put, state.to_vec()).await? {
+            (StoreReply::Put(version), _) => Ok(version),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        match self.ask(StoreOperation::Get { id: id.clone() }, Vec::new()).await? {
+            (StoreReply::Found(found), state) => Ok(found.map(|stored| StoredSession::new(stored, state))),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
+        match self.ask(StoreOperation::Record { id: id.clone() }, Vec::new()).await? {
+            (StoreReply::Found(found), _) => Ok(found),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
+        let list = StoreOperation::List { after: page.begins_after().cloned(), limit: page.limit() };
+        match self.ask(list, Vec::new()).await? {
+            (StoreReply::Page { entries, next }, _) => {
+                Ok(StoredPage::new(entries.into_iter().map(Into::into).collect(), next))
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn count(&self, most: usize) -> Result<usize, StoreError> {
+        match self.ask(StoreOperation::Count { most }, Vec::new()).await? {
+            (StoreReply::Count(count), _) => Ok(count),
+            _ => Err(unexpected()),
+        }
+    }
+
+    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
+        let remove = StoreOperation::Remove { lock: Self::lock_of(lock)?, expected: expected.clone() };
+        match self.ask(remove, Vec::new()).await? {
+            (StoreReply::Removed(removed), _) => Ok(removed),
+            _ => Err(unexpected()),
+        }
     }
 }

@@ -3,27 +3,15 @@
 use std::{
     collections::HashMap,
     process::Child,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, atomic::AtomicU64},
 };
 
-use axum::body::Bytes;
-use http_body_util::Full;
-use hyper::{Request, Response, StatusCode, body::Incoming, header::HeaderValue};
-use tokio::sync::watch;
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, watch},
+};
 
-use super::{Confinement, connections::Connections, serve::Done};
-use crate::{ServiceError, audit::Failed};
-
-/// Completion callback of a forwarded request. Receives what the worker did.
-pub(crate) type Pending = Box<dyn FnOnce(Done) + Send>;
-
-/// The header with the number of a request.
-pub(crate) const REQUEST: &str = "glovebox-request";
-/// The path that reports whether a request is in progress.
-pub(crate) const RUNNING_PATH: &str = "/worker/running";
+use super::{Confinement, peer::Peer, protocol::ToWorker, relay::JobHere};
 
 /// The slot of one worker.
 #[derive(Debug)]
@@ -50,7 +38,7 @@ impl WorkerSlot {
 
     pub(super) fn live(&self) -> Option<Arc<Live>> {
         match &*self.state() {
-            SlotState::Ready(live) if !live.requests().is_gone => Some(Arc::clone(live)),
+            SlotState::Ready(live) if !live.peer.is_gone() => Some(Arc::clone(live)),
             SlotState::Ready(_) | SlotState::Starting | SlotState::Ended => None,
         }
     }
@@ -79,7 +67,7 @@ impl WorkerSlot {
         self.tell();
     }
 
-    /// Closes the slot and returns its process, which ends when its connections are closed and no longer used.
+    /// Closes the slot and returns its process, which ends when its socket is closed.
     pub(super) fn end(&self) -> Option<Arc<Live>> {
         let before = std::mem::replace(&mut *self.state(), SlotState::Ended);
         self.tell();
@@ -102,142 +90,96 @@ impl WorkerSlot {
     }
 }
 
-/// A worker process that is ready.
-#[derive(Debug)]
+/// A worker process.
 pub(crate) struct Live {
-    connections: Connections,
-    requests: Mutex<Requests>,
-    next: AtomicU64,
+    pub(super) peer: Peer,
+    /// Scripts that use tools or report their output, by the number of the execution.
+    jobs: Mutex<HashMap<u64, Arc<JobHere>>>,
     pub(super) child: Mutex<Child>,
-    pub(super) confinement: Confinement,
+    confinement: OnceLock<Confinement>,
+    pub(super) became_ready: Notify,
     /// The number of sessions in its memory, and the bytes that they hold.
     pub(super) sessions: Mutex<(u64, u64)>,
 }
 
-/// The requests in progress at a worker.
-#[derive(Default)]
-struct Requests {
-    pending: HashMap<u64, Pending>,
-    is_gone: bool,
-}
-
-impl std::fmt::Debug for Requests {
+impl std::fmt::Debug for Live {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Requests").field("count", &self.pending.len()).finish_non_exhaustive()
+        f.debug_struct("Live").field("peer", &self.peer).finish_non_exhaustive()
     }
 }
 
 impl Live {
-    pub(super) fn new(connections: Connections, child: Child, confinement: Confinement) -> Self {
+    pub(super) fn new(peer: Peer, child: Child) -> Self {
         Self {
-            connections,
-            requests: Mutex::default(),
-            next: AtomicU64::new(0),
+            peer,
+            jobs: Mutex::default(),
             child: Mutex::new(child),
-            confinement,
+            confinement: OnceLock::new(),
+            became_ready: Notify::new(),
             sessions: Mutex::default(),
         }
     }
 
-    /// The number of requests in progress.
+    /// The number of calls in progress.
     pub(super) fn load(&self) -> usize {
-        self.requests().pending.len()
+        self.peer.in_progress()
     }
 
-    /// Completes a request.
-    pub(super) fn done(&self, request: u64, done: Done) {
-        let pending = self.requests().pending.remove(&request);
-        if let Some(pending) = pending {
-            pending(done);
-        }
+    /// The worker's protections, once it is ready.
+    pub(super) fn confinement(&self) -> Option<&Confinement> {
+        self.confinement.get()
     }
 
-    /// Fails all requests in progress, because the process has ended.
-    pub(super) fn gone(&self) {
-        let mut requests = self.requests();
-        requests.is_gone = true;
-        let all = std::mem::take(&mut requests.pending);
-        drop(requests);
-        for pending in all.into_values() {
-            let ended = Some(Err(Failed::from(&ServiceError::WorkerDied)));
-            pending(Done { ended, acted: None });
-        }
+    pub(super) fn ready(&self, confinement: Confinement) {
+        let _ = self.confinement.set(confinement);
+        self.became_ready.notify_one();
     }
 
-    /// Stops passing connections, which makes the worker end.
-    pub(super) fn let_go(&self) {
-        self.connections.close();
+    /// Registers a script before it is passed to the worker.
+    pub(super) fn begin(&self, execution: u64, job: JobHere) {
+        self.jobs().insert(execution, Arc::new(job));
     }
 
-    /// Returns once the worker has responded to a health check, or its connection has failed.
-    pub(super) async fn answers(&self) {
-        if let Ok(asked) = Request::get(RUNNING_PATH).header(REQUEST, u64::MAX).body(Full::default()) {
-            let _ = self.connections.send(asked).await;
-        }
+    pub(super) fn job(&self, execution: u64) -> Option<Arc<JobHere>> {
+        self.jobs().get(&execution).cloned()
+    }
+
+    /// Removes a script that has ended.
+    pub(super) fn end(&self, execution: u64) {
+        self.jobs().remove(&execution);
+    }
+
+    /// Removes a script when the result is dropped.
+    pub(super) fn ends(self: &Arc<Self>, execution: u64) -> EndOnDrop {
+        EndOnDrop { live: Arc::clone(self), execution }
+    }
+
+    /// Calls the worker without waiting for a reply.
+    pub(super) fn tell(self: &Arc<Self>, runtime: &Handle, call: ToWorker) {
+        let live = Arc::clone(self);
+        runtime.spawn(async move {
+            // An error means that the worker is gone, and what the call is about with it.
+            let _ = live.peer.call::<()>(&call, Vec::new()).await;
+        });
     }
 
     pub(super) fn kill(&self) {
         let _ = self.child.lock().unwrap_or_else(PoisonError::into_inner).kill();
     }
 
-    fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sends a request. `pending` is called exactly once, whatever happens.
-    pub(crate) async fn send(
-        self: Arc<Self>,
-        mut request: Request<Full<Bytes>>,
-        pending: Pending,
-    ) -> Result<Sent, ServiceError> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        request.headers_mut().insert(REQUEST, HeaderValue::from(number));
-        {
-            let mut requests = self.requests();
-            if requests.is_gone {
-                drop(requests);
-                pending(Done::default());
-                return Err(ServiceError::NoWorker);
-            }
-            requests.pending.insert(number, pending);
-        }
-        let mut asked = SentRequest { live: Arc::clone(&self), number, is_answered: false };
-        let answered = self.connections.send(request).await;
-        asked.is_answered = answered.is_ok();
-        answered.map(Sent).map_err(|error| {
-            tracing::warn!(target: "glovebox", %error, "a worker did not answer");
-            ServiceError::WorkerDied
-        })
+    fn jobs(&self) -> MutexGuard<'_, HashMap<u64, Arc<JobHere>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The answer of a worker.
-pub(crate) struct Sent(pub(crate) Response<Incoming>);
-
-/// A request that may not have reached the worker. If it is dropped before it was sent, the worker will never report
-/// it.
-struct SentRequest {
+/// Removes a script from those of a worker on drop.
+pub(super) struct EndOnDrop {
     live: Arc<Live>,
-    number: u64,
-    is_answered: bool,
+    execution: u64,
 }
 
-impl Drop for SentRequest {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
-        if self.is_answered {
-            return;
-        }
-        let (live, number) = (Arc::clone(&self.live), self.number);
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return live.done(number, Done::default()) };
-        runtime.spawn(async move {
-            let Ok(ask) = Request::get(RUNNING_PATH).header(REQUEST, number).body(Full::default()) else { return };
-            match live.connections.send(ask).await {
-                // The worker reports a request in progress when it is complete.
-                Ok(answer) if answer.status() == StatusCode::OK => {}
-                Ok(_) => live.done(number, Done::default()),
-                // Killing the worker completes all of its requests.
-                Err(_) => live.kill(),
-            }
-        });
+        self.live.end(self.execution);
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn run(args: &Args, program: &Path, url: &str) -> anyhow::Result<()> 
         let (host, token) = (host.clone(), token.clone());
         cases.push(Case { name: language.name(), target: Target { address, host, token, body: body(language) } });
     }
-    let mut report = ServeReport::new(Machine::describe(), args.workers.unwrap_or_default());
+    let mut report = ServeReport::new(Machine::describe(), args.workers);
     let time = if args.quick { TIMES.1 } else { TIMES.0 };
     for connections in CONNECTIONS {
         for Case { name, target } in &cases {

@@ -45,8 +45,10 @@ impl Child {
         }
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(config.path());
         command.arg("--store").arg(store.path()).env_remove("GLOVEBOX_TOKEN").stderr(Stdio::piped());
-        if let Some(workers) = args.workers {
-            command.args(["--workers", &workers.to_string()]);
+        match args.workers {
+            Some(0) => drop(command.arg("--in-process")),
+            Some(workers) => drop(command.args(["--workers", &workers.to_string()])),
+            None => {}
         }
         let mut process = command.spawn().context("cannot start the server")?;
         let Some(said) = process.stderr.take() else { anyhow::bail!("the server says nothing") };

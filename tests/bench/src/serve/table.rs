@@ -15,7 +15,8 @@ use crate::{
 #[derive(Debug, Serialize)]
 pub(super) struct ServeReport {
     machine: Machine,
-    workers: usize,
+    /// Number of workers; 0 for a server without them. `None` is the server's default.
+    workers: Option<usize>,
     /// Memory of the server process, then of each worker. Shared memory counts in part.
     pub(super) server_bytes: Vec<u64>,
     results: Vec<Line>,
@@ -50,7 +51,7 @@ impl Line {
 }
 
 impl ServeReport {
-    pub(super) fn new(machine: Machine, workers: usize) -> Self {
+    pub(super) fn new(machine: Machine, workers: Option<usize>) -> Self {
         Self { machine, workers, server_bytes: Vec::new(), results: Vec::new() }
     }
 

@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 use glovebox::{CancelToken, Policy, Sandbox, escaped};
 use glovebox_fleet::{FleetClient, FleetUrl};
 use glovebox_server::{
-    Service, ServiceConfig, Tenant, TenantConfig,
+    ServerConfig, Service, ServiceConfig, Tenant, TenantConfig, WorkersTable,
     http::{self, Bound, HttpConfig, Tenants, TokenHash},
     mcp::{self, Listing, McpServer, UpstreamConfig, Upstreams, serve_stdio},
 };
@@ -26,7 +26,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     args::{GlobalArgs, PolicyArgs, ProgramArgs, StoreArgs},
-    commands::serve::{given_token, probe},
+    commands::{
+        serve::{given_token, probe},
+        serve_worker::{self, WorkerJob, WorkersArgs},
+    },
     engine::{Host, Pooling},
     interrupt,
     stored::SessionDir,
@@ -125,6 +128,9 @@ struct ServerArgs {
     #[command(flatten)]
     programs: ProgramArgs,
 
+    #[command(flatten)]
+    workers: WorkersArgs,
+
     /// Fleet for the sessions, `restate://HOST`, instead of a store; its nodes execute the requests to sessions,
     /// without this host's functions
     #[arg(long, value_name = "URL", conflicts_with_all = ["store", "key_file", "tools_from", "tools"], help_heading = "Sessions")]
@@ -152,17 +158,40 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
         None => None,
     };
     let fleet = args.fleet.as_ref().map(FleetClient::new).transpose().context("cannot connect to the fleet")?;
-    let config = tenant_config(args, fleet.as_ref())?;
-    let host = Arc::new(Host::open(global, Pooling::Pooled)?);
-    let service_config =
-        ServiceConfig { runtimes: args.runtime.clone(), prepare_later: true, ..ServiceConfig::default() };
+    let (config, root) = tenant_config(args, fleet.as_ref())?;
+    let mut table = WorkersTable::default();
+    args.workers.apply(&mut table);
+    // A client at standard input is a program of this user, and waits for the first answer.
+    let workers = if args.listen.is_some() { table.processes() } else { 0 };
+    let pooling = if workers == 0 { Pooling::Pooled } else { Pooling::Single };
+    let host = Arc::new(Host::open(global, pooling)?);
+    let service_config = ServiceConfig {
+        runtimes: args.runtime.clone(),
+        prepare_later: true,
+        workers: workers > 0,
+        ..ServiceConfig::default()
+    };
     let service = Service::new(host.engine.clone(), service_config).context("cannot serve")?;
-    prepare(&host, &service)?;
+    if workers == 0 {
+        prepare(&host, &service)?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
     let served = runtime.block_on(async {
         let upstreams = start(servers, &policy).await?;
         if let Some(fleet) = &fleet {
             probe(fleet).await;
+        }
+        if workers > 0 {
+            let mut worker_config = ServerConfig::default();
+            worker_config.runtimes.clone_from(&args.runtime);
+            worker_config.policy.clone_from(&policy);
+            worker_config.sessions.clone_from(&config.store_policy);
+            (worker_config.workers, worker_config.key_file) = (table, args.store.key_file());
+            let own = Some(TENANT.to_owned());
+            let job = WorkerJob { config: worker_config, own, root: root.as_deref(), count: workers };
+            // Compiles and prepares what the workers load.
+            prepare_now(&host, &service).await?;
+            service.start_workers(serve_worker::started_for_one(global, &host, job)?).await?;
         }
         let mut config = config;
         (config.policy, config.tools) = (policy, programs);
@@ -176,6 +205,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
         let tenant = Tenant::new(&service, config);
         let served = serve(args, &service, &tenant, &listing.text(), token.as_deref()).await;
         save(&tenant).await;
+        service.end_workers().await;
         if let Some(upstreams) = upstreams {
             upstreams.close().await;
         }
@@ -186,15 +216,15 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     served.map(|()| 0)
 }
 
-/// Returns the tenant with its sessions in a store or fleet.
-fn tenant_config(args: &ServerArgs, fleet: Option<&FleetClient>) -> anyhow::Result<TenantConfig> {
+/// Returns the tenant with its sessions in a store or fleet, and the location of the store.
+fn tenant_config(args: &ServerArgs, fleet: Option<&FleetClient>) -> anyhow::Result<(TenantConfig, Option<PathBuf>)> {
     if let Some(client) = fleet {
-        return Ok(TenantConfig::in_fleet(SessionId::new(TENANT)?, client.clone()));
+        return Ok((TenantConfig::in_fleet(SessionId::new(TENANT)?, client.clone()), None));
     }
     let sessions = SessionDir::open_or(&args.store, SESSIONS, &CancelToken::new())?;
     let mut config = TenantConfig::new(TENANT, sessions.shared_store());
     config.key = sessions.key().cloned();
-    Ok(config)
+    Ok((config, Some(sessions.location().to_owned())))
 }
 
 /// Starts the servers whose tools scripts may call.
@@ -203,6 +233,17 @@ async fn start(servers: Vec<UpstreamConfig>, policy: &Policy) -> anyhow::Result<
         return Ok(None);
     }
     Ok(Some(Upstreams::start(servers, policy.limits.tool_bytes).await?))
+}
+
+/// Prepares the runtimes.
+async fn prepare_now(host: &Arc<Host>, service: &Service) -> anyhow::Result<()> {
+    let (host, names) = (Arc::clone(host), service.runtimes().map(|info| info.name.clone()).collect::<Vec<_>>());
+    let work = move || {
+        names
+            .iter()
+            .try_for_each(|name| host.with_progress(|engine| Sandbox::builder(engine).runtime(name).build()).map(drop))
+    };
+    Ok(tokio::task::spawn_blocking(work).await.context("cannot prepare the runtimes")??)
 }
 
 /// Prepares the runtimes on a separate thread: a client waits only seconds for an answer, and preparing may take

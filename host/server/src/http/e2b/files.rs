@@ -8,7 +8,8 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use glovebox::{FileEntry, FileError, FileKind, FilesError, IfExists, Language, ListLimits, SessionFiles, VfsError};
+use glovebox::{FileEntry, FileKind, IfExists, Language, ListLimits};
+use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -18,11 +19,12 @@ use super::{
     sandboxes::{RequestedSandbox, Sandbox},
 };
 use crate::{
-    Changed, ServiceError,
+    ServiceError,
+    executor::FileOperation,
     http::{
         InPath, Problem, ReadBody, Shared,
         budget::HeldBytes,
-        sessions::{octets, read_with_room},
+        sessions::{FileProblem, octets, read_with_room},
         wire::{MAX_LISTED, MAX_LISTED_BYTES},
     },
 };
@@ -49,14 +51,8 @@ pub(super) struct Written {
 }
 
 impl Sandbox {
-    /// Runs `work` on the sandbox's files, in the context that holds them. `changes` must be `true` if `work` modifies
-    /// files. The caller must hold the sandbox's turn.
-    async fn with_files<T: Send + 'static>(
-        &self,
-        path: &str,
-        changes: bool,
-        work: impl FnOnce(&SessionFiles) -> Result<T, FilesError> + Send + 'static,
-    ) -> Result<T, ServiceError> {
+    /// The session of the context that holds the sandbox's files. The caller must hold the sandbox's turn.
+    async fn holder_of_files(&self) -> Result<SessionId, ServiceError> {
         let context = match self.last() {
             Some(context) => context,
             None => {
@@ -67,21 +63,15 @@ impl Sandbox {
                 context.to_owned()
             }
         };
-        let id = self.session(&context)?;
-        match changes {
-            true => self.tenant.change_files(&id, path, work).await.map(|Changed { value, .. }| value),
-            false => self.tenant.files(&id, path, work).await,
-        }
+        self.session(&context)
     }
 }
 
 /// Converts an error of a file operation. A missing file becomes status 404.
 pub(super) fn failed(error: ServiceError) -> E2bError {
-    match &error {
-        ServiceError::Files(FilesError::Workspace(FileError::Refused { source: VfsError::NotFound, .. })) => {
-            E2bError::new(StatusCode::NOT_FOUND, "not-found", error.public())
-        }
-        _ => error.into(),
+    match error.is_missing_file() {
+        true => E2bError::new(StatusCode::NOT_FOUND, "not-found", error.public()),
+        false => error.into(),
     }
 }
 
@@ -94,10 +84,12 @@ pub(super) async fn read(
     let Query(Which { path }) = query.map_err(|error| E2bError::invalid(error.body_text()))?;
     let path = relative(&path.ok_or_else(|| E2bError::invalid("missing query parameter `path`"))?)?;
     let _turn = sandbox.turn.lock().await;
-    let (asked, bodies, name) = (path.clone(), shared.bodies.clone(), sandbox.tenant.name().to_owned());
-    let read = sandbox.with_files(&path, false, move |files| read_with_room(&bodies, &name, files, &asked));
-    let read = read.await.map_err(failed)?;
-    Ok(octets(&shared, sandbox.tenant.name(), read?).await?)
+    let id = sandbox.holder_of_files().await?;
+    let made = read_with_room(&shared, &sandbox.tenant, &id, path).await.map_err(|problem| match problem {
+        FileProblem::Failed(error) => failed(error),
+        FileProblem::TooLarge(problem) => problem.into(),
+    })?;
+    Ok(octets(&shared, sandbox.tenant.name(), made).await?)
 }
 
 /// Writes the file in the body, or the files of a multipart form.
@@ -124,11 +116,9 @@ pub(super) async fn write(
     let written =
         files.iter().map(|(path, _)| Written { name: name(path).to_owned(), kind: "file", path: absolute(path) });
     let written: Vec<Written> = written.collect();
-    let of = files.first().map(|(path, _)| path.clone()).unwrap_or_default();
     let _turn = sandbox.turn.lock().await;
-    let write =
-        move |to: &SessionFiles| files.iter().try_for_each(|(path, bytes)| to.write(path, bytes, IfExists::Replace));
-    sandbox.with_files(&of, true, write).await.map_err(failed)?;
+    let id = sandbox.holder_of_files().await?;
+    sandbox.tenant.write_files(&id, files, IfExists::Replace).await.map_err(failed)?;
     Ok(Json(written))
 }
 
@@ -230,42 +220,32 @@ async fn answer(
     let (asked, _held): (Question, HeldBytes) = read?.json_or_default()?;
     let _turn = sandbox.turn.lock().await;
     let path = relative(if method == "Move" { &asked.source } else { &asked.path })?;
-    let of = path.clone();
-    let done = match method.as_str() {
-        "ListDir" => {
-            let depth = usize::try_from(asked.depth).unwrap_or(usize::MAX);
-            sandbox.with_files(&of, false, move |files| list(files, &path, depth)).await
-        }
-        "Stat" => sandbox.with_files(&of, false, move |files| Ok(one(files.stat(&path)?))).await,
-        "Remove" => sandbox.with_files(&of, true, move |files| files.delete_all(&path).map(|()| json!({}))).await,
-        "Move" => {
-            let to = relative(&asked.destination)?;
-            let rename = move |files: &SessionFiles| {
-                files.rename(&path, &to, IfExists::Replace)?;
-                Ok(one(files.stat(&to)?))
-            };
-            sandbox.with_files(&of, true, rename).await
-        }
-        _ => {
-            let make = move |files: &SessionFiles| {
-                files.make_dir(&path)?;
-                Ok(one(files.stat(&path)?))
-            };
-            sandbox.with_files(&of, true, make).await
-        }
+    let to = (method == "Move").then(|| relative(&asked.destination)).transpose()?;
+    let (id, tenant) = (sandbox.holder_of_files().await?, &sandbox.tenant);
+    let changed = async |operation| Ok::<_, ServiceError>(tenant.change_files(&id, operation).await?.value);
+    let done = async {
+        Ok(match method.as_str() {
+            "ListDir" => {
+                let max_depth = usize::try_from(asked.depth).unwrap_or(usize::MAX).max(1);
+                let limits = ListLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
+                let (answer, _) = tenant.files(&id, FileOperation::ListBelow { dir: path, max_depth, limits }).await?;
+                let entries: Vec<Entry> = answer.page()?.entries.into_iter().map(Entry::from).collect();
+                json!({ "entries": entries })
+            }
+            "Stat" => one(tenant.stat_file(&id, path).await?),
+            "Remove" => {
+                changed(FileOperation::Delete { path, recursive: true }).await?;
+                json!({})
+            }
+            "Move" => one(changed(FileOperation::Rename { from: path, to: to.unwrap_or_default() }).await?.entry()?),
+            _ => one(changed(FileOperation::MakeDir { path }).await?.entry()?),
+        })
     };
-    done.map_err(failed)
+    done.await.map_err(failed)
 }
 
 fn one(entry: FileEntry) -> Value {
     json!({ "entry": Entry::from(entry) })
-}
-
-/// Lists a directory down to `depth` levels. A depth of 0 counts as 1.
-fn list(files: &SessionFiles, path: &str, depth: usize) -> Result<Value, FilesError> {
-    let limits = ListLimits { entries: MAX_LISTED, path_bytes: MAX_LISTED_BYTES };
-    let entries = files.list_below(path, depth.max(1), limits)?.entries;
-    Ok(json!({ "entries": entries.into_iter().map(Entry::from).collect::<Vec<_>>() }))
 }
 
 /// Path of the workspace, as scripts see it.

@@ -3,13 +3,13 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use glovebox::Language;
-use glovebox_sessions::{SessionId, SessionsError};
+use glovebox_sessions::SessionId;
 
 use super::{
     contexts,
     sandboxes::{Description, Sandbox, Sandboxes},
 };
-use crate::{Door, Script, ServiceError, SessionPage, SessionSummary, Tenant, Watch};
+use crate::{Door, Script, ServiceError, SessionPage, SessionSummary, Tenant, Watch, executor::FileOperation};
 
 /// Returns the name of a language's default context.
 pub(super) fn context_name(language: Language) -> &'static str {
@@ -150,10 +150,6 @@ impl Sandboxes {
 }
 
 /// Error for a temporary archive that cannot be written.
-fn archive_error(source: std::io::Error) -> glovebox::FilesError {
-    glovebox::FilesError::Io { action: "put aside", source }
-}
-
 /// Returns the stored sessions of a sandbox, including damaged ones.
 pub(super) async fn stored(tenant: &Tenant, id: &str) -> Result<Vec<SessionId>, ServiceError> {
     if !Sandboxes::is_name(id) {
@@ -179,9 +175,7 @@ impl Sandbox {
     pub(super) async fn context(&self, name: &str, language: Option<Language>) -> Result<SessionSummary, ServiceError> {
         let id = self.session(name)?;
         match (self.tenant.session(&id).await, language) {
-            (Err(ServiceError::Sessions(SessionsError::NotFound { .. })), Some(language)) => {
-                self.open(name, language).await
-            }
+            (Err(error), Some(language)) if error.is_missing_session() => self.open(name, language).await,
             (found, _) => found,
         }
     }
@@ -203,24 +197,10 @@ impl Sandbox {
         let last = self.last();
         if let Some(last) = last.filter(|last| last != context) {
             let (from, to) = (self.session(&last)?, self.session(context)?);
-            let archive = self.tenant.files(&from, "**", |files| {
-                let mut archive = tempfile::tempfile().map_err(archive_error)?;
-                files.export_tar(&mut archive)?;
-                std::io::Seek::rewind(&mut archive).map_err(archive_error)?;
-                Ok(archive)
-            });
-            match archive.await {
-                Ok(archive) => {
-                    let replace = move |files: &glovebox::SessionFiles| {
-                        for entry in files.list("*")? {
-                            files.delete_all(&entry.path)?;
-                        }
-                        files.import_tar(archive, glovebox::IfExists::Replace).map(drop)
-                    };
-                    self.tenant.change_files(&to, "**", replace).await?;
-                }
+            match self.tenant.change_files(&to, FileOperation::ReplaceBy { session: from }).await {
+                Ok(_) => {}
                 // A context that was removed has taken its files with it.
-                Err(ServiceError::Sessions(SessionsError::NotFound { .. })) => {}
+                Err(error) if error.is_missing_session() => {}
                 Err(error) => return Err(error),
             }
         }

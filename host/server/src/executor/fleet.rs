@@ -1,0 +1,445 @@
+//! The executor of sessions in a fleet: its nodes execute them, and its engine manages them.
+
+use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use glovebox::{CancelToken, CheckpointId, Diagnostic, Execution, JsonText, Rollback, Timestamp};
+use glovebox_fleet::{
+    ExecuteRequest, Executed, Expected, FleetClient, FleetError, FleetName, FleetSession, OpenRequest, ToolOffer,
+};
+use glovebox_requests::cancelled;
+use glovebox_sessions::{SessionId, SessionsError};
+use serde_json::value::RawValue;
+use tracing::{Instrument as _, info_span};
+
+use super::{
+    Completion, Executor, Finished, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution,
+};
+use crate::{
+    Changed, Fresh, NO_CALLBACKS, SPANS, Script, Service, ServiceError, SessionPage, SessionSummary, Target, Work,
+    tools::Callbacks,
+};
+
+/// A tenant's sessions in a fleet, and another executor for everything else.
+#[derive(Debug)]
+pub(crate) struct FleetExecutor {
+    pub(crate) fleet: Fleet,
+    pub(crate) service: Service,
+    pub(crate) callbacks: Option<Callbacks>,
+    pub(crate) others: Arc<dyn Executor>,
+}
+
+#[async_trait]
+impl Executor for FleetExecutor {
+    fn refusal(&self, operation: &SessionOperation) -> Option<ServiceError> {
+        let unsupported = match operation {
+            SessionOperation::Fork { .. } => NotInFleet::Fork,
+            SessionOperation::Import { .. } => NotInFleet::Import,
+            SessionOperation::Export { .. } => NotInFleet::Export,
+            SessionOperation::Hibernate { .. } => NotInFleet::Hibernate,
+            SessionOperation::GetVariable { .. } | SessionOperation::SetVariable { .. } => NotInFleet::Variables,
+            SessionOperation::Files { .. } | SessionOperation::ChangeFiles { .. } => NotInFleet::Files,
+            SessionOperation::Checkpoint { .. }
+            | SessionOperation::Checkpoints { .. }
+            | SessionOperation::Undo { to: Some(_), .. } => NotInFleet::Checkpoints,
+            SessionOperation::Open { .. }
+            | SessionOperation::List { .. }
+            | SessionOperation::Describe { .. }
+            | SessionOperation::Undo { to: None, .. }
+            | SessionOperation::Close { .. }
+            | SessionOperation::Remove { .. } => return None,
+        };
+        Some(ServiceError::NotInFleet(unsupported))
+    }
+
+    fn refusal_of(&self, work: &Work, is_stepped: bool) -> Option<ServiceError> {
+        let Work::InSession(target, script) = work else { return self.others.refusal_of(work, is_stepped) };
+        if is_stepped {
+            return Some(ServiceError::NotInFleet(NotInFleet::Stepping));
+        }
+        self.check(target, script).err()
+    }
+
+    fn has_remote_sessions(&self) -> bool {
+        true
+    }
+
+    fn run(self: Arc<Self>, job: Job, done: Completion) {
+        let (target, script) = match job.work {
+            Work::InSession(target, script) => (target, *script),
+            Work::Fresh(_) => return Arc::clone(&self.others).run(job, done),
+        };
+        let Job { cancel, span, .. } = job;
+        // Completes even if the caller is gone.
+        let work = async move {
+            let ran = self.run_in_session(&target, script, &cancel).await;
+            // The JSON may be long.
+            let read = move || done(ran.and_then(|executed| read(executed, &target.id)));
+            let _ = Service::blocking(read).await;
+        };
+        tokio::spawn(work.instrument(span));
+    }
+
+    async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
+        self.others.validate(fresh).await
+    }
+
+    async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
+        let (fleet, service) = (self.fleet.clone(), self.service.clone());
+        let span = info_span!(target: SPANS, "fleet", operation = operation_name(&call.operation));
+        let work = async move { fleet.perform(&service, call.operation).await.map(SessionReply::from) };
+        tokio::spawn(work.instrument(span)).await.map_err(|_| ServiceError::Panicked)?
+    }
+
+    fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
+        self.others.start(job)
+    }
+}
+
+/// The name of an operation in traces.
+fn operation_name(operation: &SessionOperation) -> &'static str {
+    match operation {
+        SessionOperation::Open { .. } => "open",
+        SessionOperation::List { .. } => "list",
+        SessionOperation::Describe { .. } => "info",
+        SessionOperation::Undo { .. } => "undo",
+        _ => "close",
+    }
+}
+
+impl FleetExecutor {
+    /// Runs a script in a session. Its output arrives at the end.
+    async fn run_in_session(
+        &self,
+        target: &Target,
+        mut script: Script,
+        cancel: &CancelToken,
+    ) -> Result<Executed, ServiceError> {
+        self.check(target, &script)?;
+        let key = script.key.take().map(|key| format!("{}/{key}", self.fleet.scope));
+        let request = request(target, script, key.as_deref())?;
+        let asking = info_span!(target: SPANS, "fleet", operation = "execute");
+        self.fleet.execute(&target.id, request, key.as_deref(), cancel).instrument(asking).await
+    }
+
+    /// Refuses scripts that a fleet does not support. Callback addresses must be on this tenant's allow list; the nodes
+    /// have an allow list of their own.
+    fn check(&self, target: &Target, script: &Script) -> Result<(), ServiceError> {
+        expected(target)?;
+        if script.wants_files {
+            return Err(ServiceError::NotInFleet(NotInFleet::Files));
+        }
+        if !script.tools.is_empty() {
+            return Err(ServiceError::NotInFleet(NotInFleet::Stepping));
+        }
+        for callback in &script.callbacks {
+            let callbacks = self.callbacks.as_ref().ok_or_else(|| ServiceError::Invalid(NO_CALLBACKS.to_owned()))?;
+            let checked = callbacks.target(&callback.name, &callback.url);
+            checked.map_err(|refused| ServiceError::Invalid(refused.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Builds the request to the fleet.
+fn request(target: &Target, script: Script, key: Option<&str>) -> Result<ExecuteRequest, ServiceError> {
+    let tools = script.callbacks.into_iter().map(|callback| {
+        let (name, description) = (callback.name, callback.description);
+        ToolOffer { name, description, schema: callback.schema, callback: callback.url }
+    });
+    Ok(ExecuteRequest {
+        source: script.source,
+        name: script.name,
+        kind: script.kind,
+        stdin: script.stdin,
+        context: script.context.map(json).transpose()?,
+        deadline_ms: script.cancel_after.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        tools: tools.collect(),
+        open: None,
+        expected: expected(target)?,
+        // A retry with the same key gets the same execution.
+        id: Some(key.map_or_else(|| SessionId::random().to_string(), |key| format!("key {key}"))),
+    })
+}
+
+/// Converts JSON for the fleet.
+fn json(text: JsonText) -> Result<Box<RawValue>, ServiceError> {
+    RawValue::from_string(text.into()).map_err(|error| ServiceError::Invalid(format!("`context`: {error}")))
+}
+
+/// Parses an execution of a session.
+fn read(executed: Executed, id: &SessionId) -> Result<Finished, ServiceError> {
+    let wrong = |error: serde_json::Error| FleetError::Answer(format!("malformed execution: {error}"));
+    let mut execution: Execution = serde_json::from_str(executed.execution.get()).map_err(wrong)?;
+    execution.session_id = Some(id.to_string());
+    if executed.is_rolled_back && execution.rolled_back_to.is_none() {
+        let checkpoint = CheckpointId(executed.generation);
+        execution.rolled_back_to = Some(Rollback { checkpoint, executions_lost: 0 });
+    }
+    Ok(Finished::here(execution, Some(generation(executed.created_at, executed.generation))))
+}
+
+/// A tenant's scope in a fleet. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Fleet {
+    client: FleetClient,
+    scope: SessionId,
+}
+
+impl Fleet {
+    pub(crate) fn new(client: FleetClient, scope: SessionId) -> Self {
+        Self { client, scope }
+    }
+
+    /// A session's name in the fleet.
+    fn name(&self, id: &SessionId) -> FleetName {
+        FleetName::new(Some(self.scope.clone()), id.clone())
+    }
+}
+
+impl Fleet {
+    /// Opens a session unless `most` are open.
+    async fn open(&self, id: &SessionId, open: OpenRequest, most: usize) -> Result<SessionSummary, ServiceError> {
+        let count = self.client.count(Some(&self.scope)).await?;
+        if usize::try_from(count).unwrap_or(usize::MAX) >= most {
+            return Err(ServiceError::TooMany { what: "sessions", most });
+        }
+        Ok(self.client.open(&self.name(id), open).await.map_err(about(id))?.into())
+    }
+
+    /// A page of the tenant's sessions.
+    async fn list(&self, after: Option<&SessionId>, limit: usize) -> Result<SessionPage, ServiceError> {
+        let after = after.map(|id| self.name(id));
+        let page = self.client.list(Some(&self.scope), after.as_ref(), limit).await?;
+        let next = page.next.map(|name| name.id().clone());
+        let sessions = page.sessions.into_iter().map(SessionSummary::from).collect();
+        Ok(SessionPage { sessions, next, ..SessionPage::default() })
+    }
+
+    /// Returns all pages.
+    async fn list_all(&self) -> Result<SessionPage, ServiceError> {
+        let mut all = SessionPage::default();
+        loop {
+            let page = self.list(all.next.as_ref(), FleetClient::MAX_PAGE).await?;
+            all.sessions.extend(page.sessions);
+            all.next = page.next;
+            if all.next.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Closes a session. Returns `false` if it did not exist.
+    async fn close(&self, target: &Target) -> Result<bool, ServiceError> {
+        let expected = expected(target)?;
+        self.client.close(&self.name(&target.id), expected).await.map_err(about(&target.id))
+    }
+
+    /// Carries out an operation on sessions.
+    async fn perform(&self, service: &Service, operation: SessionOperation) -> Result<SessionAnswer, ServiceError> {
+        Ok(match operation {
+            SessionOperation::Open { id, language, runtime, context, most } => {
+                let language = match (language, &runtime) {
+                    // The default without a fleet: the first served runtime.
+                    (None, None) => service.runtimes().next().map(|info| info.language),
+                    (language, _) => language,
+                };
+                let open = OpenRequest { language, runtime, context: context.map(json).transpose()? };
+                SessionAnswer::Session(self.open(&id, open, most).await?)
+            }
+            SessionOperation::List { after, limit: Some(limit) } => {
+                SessionAnswer::Page(self.list(after.as_ref(), limit).await?)
+            }
+            SessionOperation::List { limit: None, .. } => SessionAnswer::Page(self.list_all().await?),
+            SessionOperation::Describe { id } => {
+                SessionAnswer::Session(self.client.info(&self.name(&id)).await.map_err(about(&id))?.into())
+            }
+            SessionOperation::Undo { target, .. } => {
+                let undone = self.client.undo(&self.name(&target.id), expected(&target)?).await;
+                let session = undone.map_err(about(&target.id))?;
+                let value = CheckpointId(session.generation);
+                let generation = Some(SessionSummary::from(session).generation);
+                SessionAnswer::Checkpoint(Changed { value, generation })
+            }
+            SessionOperation::Close { target } => match self.close(&target).await? {
+                true => SessionAnswer::Done,
+                false => return Err(SessionsError::NotFound { id: target.id }.into()),
+            },
+            SessionOperation::Remove { id } => SessionAnswer::Removed(self.close(&(&id).into()).await?),
+            // Refused before it was admitted.
+            other => return Err(ServiceError::Invalid(format!("{other:?} is not supported by a fleet"))),
+        })
+    }
+}
+
+/// Initial and maximum delay before a cancellation is sent again. An execution that still waits for its turn ignores
+/// the earlier ones.
+const STOP_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+
+impl Fleet {
+    /// Executes a script until it ends. Cancels it when the token is cancelled.
+    async fn execute(
+        &self,
+        id: &SessionId,
+        request: ExecuteRequest,
+        key: Option<&str>,
+        cancel: &CancelToken,
+    ) -> Result<Executed, ServiceError> {
+        let (name, execution) = (self.name(id), request.id.clone());
+        tokio::select! {
+            executed = self.client.execute(&name, request, key) => executed.map_err(about(id)),
+            never = self.stop(&name, execution.as_deref(), cancel) => match never {},
+        }
+    }
+
+    /// Cancels an execution once the token is cancelled. Never returns: `execute` returns with the execution's answer.
+    async fn stop(&self, name: &FleetName, execution: Option<&str>, cancel: &CancelToken) -> Infallible {
+        cancelled(cancel).await;
+        let (mut again, most) = STOP_AGAIN;
+        loop {
+            if let Err(error) = self.client.cancel(name, execution).await {
+                tracing::debug!(target: "glovebox", session = %name, %error, "cannot cancel an execution");
+            }
+            tokio::time::sleep(again).await;
+            again = (again * 2).min(most);
+        }
+    }
+}
+
+/// A session's generation as shown to clients.
+fn generation(created_at: Timestamp, number: u64) -> String {
+    format!("{}-{number}", created_at.unix_ms())
+}
+
+/// Parses the expected generation. Malformed text is treated as a generation that no state has.
+fn expected(Target { id, expected }: &Target) -> Result<Option<Expected>, ServiceError> {
+    let Some(text) = expected else { return Ok(None) };
+    let parsed = text.split_once('-').and_then(|(created_ms, number)| {
+        let created_at = Timestamp::from_unix_ms(created_ms.parse().ok()?);
+        Some(Expected { created_at, generation: number.parse().ok()? })
+    });
+    parsed.map(Some).ok_or_else(|| FleetError::Changed(id.clone().into()).into())
+}
+
+/// Replaces the fleet's name of the session in an error by the tenant's name for it.
+fn about(id: &SessionId) -> impl FnOnce(FleetError) -> ServiceError {
+    let id = id.clone();
+    move |error| match error {
+        FleetError::NotFound(_) => SessionsError::NotFound { id }.into(),
+        FleetError::Exists(_) => SessionsError::Exists { id }.into(),
+        FleetError::NoUndo(_) => FleetError::NoUndo(id.into()).into(),
+        FleetError::Changed(_) => FleetError::Changed(id.into()).into(),
+        error => error.into(),
+    }
+}
+
+impl From<FleetSession> for SessionSummary {
+    fn from(session: FleetSession) -> Self {
+        Self {
+            id: session.name.id().clone(),
+            language: session.language,
+            runtime: session.runtime,
+            version: session.version,
+            created_at: session.created_at,
+            updated_at: session.updated_at,
+            executions: session.executions,
+            generation: generation(session.created_at, session.generation),
+            files: None,
+            bytes: session.bytes,
+            live: None,
+        }
+    }
+}
+
+/// An operation on stored sessions that fleet sessions do not support.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotInFleet {
+    /// Reading or changing files, or having them returned.
+    Files,
+    /// Getting and setting variables.
+    Variables,
+    /// Named checkpoints.
+    Checkpoints,
+    /// Forking a session.
+    Fork,
+    /// Exporting a session.
+    Export,
+    /// Importing a session.
+    Import,
+    /// Releasing a session's memory.
+    Hibernate,
+    /// Tools that the caller answers.
+    Stepping,
+}
+
+impl NotInFleet {
+    /// The operation, as messages name it.
+    fn what(self) -> &'static str {
+        match self {
+            Self::Files => "files of sessions",
+            Self::Variables => "variables of sessions",
+            Self::Checkpoints => "checkpoints",
+            Self::Fork => "forking sessions",
+            Self::Export => "exporting sessions",
+            Self::Import => "importing sessions",
+            Self::Hibernate => "hibernating sessions",
+            Self::Stepping => "tools without a `callback`",
+        }
+    }
+
+    /// The alternative to suggest.
+    fn instead(self) -> &'static str {
+        match self {
+            Self::Files => "read and write them in scripts of the session; pass input in `stdin` and `context`",
+            Self::Variables => "print them in a script of the session, or set them from `context`",
+            Self::Checkpoints => "`undo` without a `checkpoint` restores the state before the last execution",
+            Self::Fork => "open another session and execute the same scripts in it",
+            Self::Export | Self::Import => "use a server with a store of its own (`--store`)",
+            Self::Hibernate => "not needed, because each state is stored before it is answered",
+            Self::Stepping => "set a `callback` for each tool of a session, or execute outside of a session",
+        }
+    }
+}
+
+impl fmt::Display for NotInFleet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a fleet does not support {}: {}", self.what(), self.instead())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(expected: &str) -> Target {
+        Target { id: SessionId::new("s").unwrap(), expected: Some(expected.to_owned()) }
+    }
+
+    #[test]
+    fn a_generation_is_read_as_it_is_written_and_what_is_none_is_no_state_of_the_session() {
+        let created_at = Timestamp::from_unix_ms(1_700_000_000_000);
+        let text = generation(created_at, 7);
+        assert_eq!(expected(&target(&text)).unwrap(), Some(Expected { created_at, generation: 7 }));
+        for none in ["", "7", "1-", "-7", "1-7-", "x-7", "1-18446744073709551616", "W/\"1-7"] {
+            let error = expected(&target(none)).unwrap_err();
+            assert_eq!((error.code(), error.status()), ("generation", 412), "{none}");
+        }
+        assert_eq!(expected(&Target { expected: None, ..target("") }).unwrap(), None);
+    }
+
+    #[test]
+    fn whoever_asks_is_told_of_sessions_by_their_own_names() {
+        let (id, name): (SessionId, FleetName) = (SessionId::new("notes").unwrap(), "team!notes".parse().unwrap());
+        for (error, code, status) in [
+            (FleetError::NotFound(name.clone()), "not-found", 404),
+            (FleetError::Exists(name.clone()), "exists", 409),
+            (FleetError::NoUndo(name.clone()), "no-checkpoint", 409),
+            (FleetError::Changed(name), "generation", 412),
+        ] {
+            let error = about(&id)(error);
+            assert_eq!((error.code(), error.status()), (code, status));
+            assert!(error.public().to_string().contains("`notes`"), "{}", error.public());
+        }
+    }
+}

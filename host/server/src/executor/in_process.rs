@@ -1,0 +1,501 @@
+//! The executor in this process: the engine, and the sessions of one tenant.
+
+use std::{
+    collections::HashMap,
+    fmt, io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use glovebox::{
+    AdvanceError, BuildError, CancelToken, Diagnostic, ExecuteError, Execution, FilesError, IfExists, Policy, Request,
+    Sandbox, SandboxBuilder, SessionFiles, SessionKey, Started, Step, Stream, Tool, ToolAnswer,
+};
+use glovebox_sessions::{
+    ActiveSession, NewSession, PageRequest, Save, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions,
+    SessionsError, StorePolicy,
+};
+use serde_json::{Map, Value};
+
+use super::{
+    Advanced, Completion, Executor, FileAnswer, FileOperation, Finished, Job, SessionAnswer, SessionCall,
+    SessionOperation, SessionReply, SteppedExecution, operation::Room,
+};
+use crate::{
+    Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, Target, Work, grant::narrowed,
+    tenant::generation,
+};
+
+type NetworkAdder =
+    dyn Fn(SandboxBuilder, &Policy, &Map<String, Value>) -> Result<SandboxBuilder, ServiceError> + Send + Sync;
+
+/// Adds the network of a policy to a sandbox, in a process that has none itself. Gets the changes to the tenant's
+/// policy.
+#[derive(Clone)]
+pub(crate) struct AddNetwork(pub(crate) Arc<NetworkAdder>);
+
+impl fmt::Debug for AddNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddNetwork").finish_non_exhaustive()
+    }
+}
+
+/// The engine in this process, for one tenant.
+pub(crate) struct InProcess(Arc<Local>);
+
+struct Local {
+    service: Service,
+    policy: Policy,
+    tools: Vec<Tool>,
+    add_network: Option<AddNetwork>,
+    /// Sandboxes with the tenant's own policy, keyed by the runtime's name.
+    sandboxes: Mutex<HashMap<String, Sandbox>>,
+    sessions: Sessions,
+}
+
+/// The configuration of a tenant's sandboxes and sessions.
+pub(crate) struct InProcessConfig {
+    pub(crate) service: Service,
+    pub(crate) policy: Policy,
+    pub(crate) tools: Vec<Tool>,
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) store_policy: StorePolicy,
+    pub(crate) key: Option<SessionKey>,
+    pub(crate) add_network: Option<AddNetwork>,
+}
+
+impl fmt::Debug for InProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InProcess").finish_non_exhaustive()
+    }
+}
+
+impl InProcess {
+    pub(crate) fn new(config: InProcessConfig) -> Self {
+        let InProcessConfig { service, policy, tools, store, mut store_policy, key, add_network } = config;
+        // A session is saved before its answer is sent, and each save changes its generation.
+        store_policy.save = Save::AfterEach;
+        let (made, granted, offered, network) = (service.clone(), policy.clone(), tools.clone(), add_network.clone());
+        let mut sessions = Sessions::builder(store).policy(store_policy).stop(&service.token());
+        sessions = sessions.make_sandbox(move |language, runtime| {
+            // A session of a runtime that is not served is refused earlier.
+            let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
+            let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
+            if let Ok(runtime) = runtime {
+                builder = builder.runtime(runtime);
+            }
+            if let Some(add) = &network {
+                builder = (add.0)(builder, &granted, &Map::new()).map_err(unbuilt)?;
+            }
+            offered.iter().cloned().fold(builder, SandboxBuilder::tool).build()
+        });
+        if let Some(key) = key {
+            sessions = sessions.key(key);
+        }
+        let sessions = sessions.build();
+        Self(Arc::new(Local { service, policy, tools, add_network, sandboxes: Mutex::default(), sessions }))
+    }
+
+    /// The sessions in this process.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+
+    /// Returns the sandbox for a new interpreter. Called on a thread that may block.
+    pub(crate) fn sandbox(&self, fresh: &mut Fresh) -> Result<Sandbox, ServiceError> {
+        self.0.sandbox(fresh)
+    }
+}
+
+/// The error of a network that cannot be opened, as one of the sandbox that needs it.
+fn unbuilt(error: ServiceError) -> BuildError {
+    match error {
+        ServiceError::Build(error) => error,
+        other => glovebox::PolicyError::Network { key: "allow".into(), reason: other.public().to_string() }.into(),
+    }
+}
+
+#[async_trait]
+impl Executor for InProcess {
+    fn run(self: Arc<Self>, job: Job, done: Completion) {
+        let local = Arc::clone(&self.0);
+        tokio::task::spawn_blocking(move || {
+            let Job { mut work, cancel, on_output, span } = job;
+            let _entered = span.entered();
+            done(local.run(&mut work, &cancel, on_output));
+        });
+    }
+
+    async fn validate(&self, mut fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
+        let local = Arc::clone(&self.0);
+        Service::blocking(move || {
+            fresh.files.clear();
+            let sandbox = local.sandbox(&mut fresh)?;
+            Ok(sandbox.validate_request(fresh.script.request())?)
+        })
+        .await?
+    }
+
+    async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
+        let (local, span) = (Arc::clone(&self.0), tracing::Span::current());
+        Service::blocking(move || {
+            let _entered = span.entered();
+            local.perform(call)
+        })
+        .await?
+    }
+
+    fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
+        let Job { mut work, cancel, on_output, .. } = job;
+        let (started, active) = match &mut work {
+            Work::Fresh(fresh) => {
+                let sandbox = self.0.sandbox(fresh)?;
+                let wants_value = !fresh.script.without_value;
+                let request = asked(&mut fresh.script, &cancel, on_output).value(wants_value);
+                (sandbox.start(request)?, None)
+            }
+            Work::InSession(target, script) => {
+                self.0.check(target)?;
+                let active = self.0.sessions.open(&target.id)?.activate()?;
+                (active.start(asked(script, &cancel, on_output))?, Some((target.id.clone(), active)))
+            }
+        };
+        Ok(Box::new(StartedHere { local: Arc::clone(&self.0), started, active }))
+    }
+}
+
+/// Builds the request of a script.
+fn asked<'a>(script: &'a mut Script, cancel: &'a CancelToken, on_output: Option<OnOutput>) -> Request<'a> {
+    let request = script.request().cancel(cancel);
+    match on_output {
+        Some(mut on_output) => request.on_output(move |stream: Stream, bytes: &[u8]| on_output(stream, bytes)),
+        None => request,
+    }
+}
+
+impl Local {
+    fn run(
+        &self,
+        work: &mut Work,
+        cancel: &CancelToken,
+        on_output: Option<OnOutput>,
+    ) -> Result<Finished, ServiceError> {
+        match work {
+            Work::Fresh(fresh) => {
+                let sandbox = self.sandbox(fresh)?;
+                let wants_value = !fresh.script.without_value;
+                let request = asked(&mut fresh.script, cancel, on_output).value(wants_value);
+                Ok(Finished::here(sandbox.run(request)?, None))
+            }
+            Work::InSession(target, script) => {
+                self.check(target)?;
+                let execution = self.sessions.open(&target.id)?.run(asked(script, cancel, on_output))?;
+                Ok(Finished::here(execution, self.generation(&target.id)))
+            }
+        }
+    }
+
+    /// Returns the sandbox for a new interpreter, with its files.
+    fn sandbox(&self, fresh: &mut Fresh) -> Result<Sandbox, ServiceError> {
+        let name = &self.service.runtime(fresh.language, fresh.runtime.as_deref())?.name;
+        let files = std::mem::take(&mut fresh.files);
+        if !files.is_empty() || !fresh.policy.is_empty() {
+            return self.build(name, narrowed(&self.policy, &fresh.policy)?, &fresh.policy, files);
+        }
+        if let Some(sandbox) = self.sandboxes().get(name) {
+            return Ok(sandbox.clone());
+        }
+        let built = self.build(name, self.policy.clone(), &fresh.policy, files)?;
+        // If two were built at once, the first one stays.
+        Ok(self.sandboxes().entry(name.clone()).or_insert(built).clone())
+    }
+
+    fn sandboxes(&self) -> MutexGuard<'_, HashMap<String, Sandbox>> {
+        self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn build(
+        &self,
+        runtime: &str,
+        policy: Policy,
+        changes: &Map<String, Value>,
+        files: Vec<(String, Vec<u8>)>,
+    ) -> Result<Sandbox, ServiceError> {
+        let mut builder = Sandbox::builder(&self.service.0.engine).runtime(runtime);
+        if let Some(add) = &self.add_network {
+            builder = (add.0)(builder, &policy, changes)?;
+        }
+        builder = self.tools.iter().cloned().fold(builder.policy(policy), SandboxBuilder::tool);
+        Ok(files.into_iter().fold(builder, |builder, (path, bytes)| builder.file(path, bytes)).build()?)
+    }
+}
+
+impl Local {
+    /// Carries out an operation on sessions. Called on a thread that may block.
+    fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
+        let SessionCall { operation, bytes, mut room } = call;
+        let sessions = &self.sessions;
+        Ok(match operation {
+            SessionOperation::Open { id, language, runtime, context, most } => {
+                let runtime = self.service.runtime(language, runtime.as_deref())?;
+                let mut new = NewSession::default().language(runtime.language).runtime(&runtime.name);
+                new.context = context;
+                SessionAnswer::Session(self.make(id, most, |id| sessions.create(id, new))?).into()
+            }
+            SessionOperation::Fork { target, fork, most } => {
+                self.check_generation(&target)?;
+                SessionAnswer::Session(self.make(fork, most, |fork| sessions.fork(&target.id, fork))?).into()
+            }
+            SessionOperation::Import { id, most } => {
+                let made = self.make(id, most, |id| sessions.import(id, &bytes, IfExists::Fail))?;
+                SessionAnswer::Session(made).into()
+            }
+            SessionOperation::List { after, limit } => {
+                let Some(limit) = limit else { return Ok(SessionAnswer::Page(sessions.list_all()?.into()).into()) };
+                let mut page = PageRequest::new(limit).map_err(|error| ServiceError::Invalid(error.to_string()))?;
+                if let Some(after) = after {
+                    page = page.after(after);
+                }
+                SessionAnswer::Page(sessions.list(&page)?.into()).into()
+            }
+            SessionOperation::Describe { id } => SessionAnswer::Session(self.record(&id)?.into()).into(),
+            SessionOperation::Checkpoint { target } => {
+                SessionAnswer::Checkpoint(self.change(&target, |session| Ok(session.checkpoint()?))?).into()
+            }
+            SessionOperation::Checkpoints { id } => {
+                let checkpoints = self.active(&(&id).into())?.checkpoints()?;
+                SessionAnswer::Checkpoints(checkpoints).into()
+            }
+            SessionOperation::Undo { target, to } => {
+                let undo = |session: &ActiveSession| match to {
+                    Some(checkpoint) => Ok(session.undo_to(checkpoint).map(|()| checkpoint)?),
+                    None => Ok(session.undo()?),
+                };
+                SessionAnswer::Checkpoint(self.change(&target, undo)?).into()
+            }
+            SessionOperation::Hibernate { target } => {
+                self.check_generation(&target)?;
+                let value = sessions.hibernate(&target.id)?;
+                SessionAnswer::Hibernated(Changed { value, generation: self.generation(&target.id) }).into()
+            }
+            SessionOperation::Close { target } => self.close(&target)?.into(),
+            SessionOperation::Remove { id } => SessionAnswer::Removed(sessions.delete(&id)?).into(),
+            SessionOperation::GetVariable { id, name } => {
+                SessionAnswer::Variable(self.active(&(&id).into())?.get_variable(&name)?).into()
+            }
+            SessionOperation::SetVariable { target, name, json } => {
+                let set = |session: &ActiveSession| Ok(session.set_variable_text(&name, &json)?);
+                SessionAnswer::Set(self.change(&target, set)?).into()
+            }
+            SessionOperation::Files { id, operation } => {
+                let active = self.active(&(&id).into())?;
+                let (answer, bytes) = read_files(&active.files(), operation, &mut room)?;
+                SessionReply { answer: SessionAnswer::Files(answer), bytes }
+            }
+            SessionOperation::ChangeFiles { target, operation: FileOperation::ReplaceBy { session } } => {
+                let archive = self.archive(&session)?;
+                let replace = |active: &ActiveSession| Ok(replace_files(&active.files(), archive)?);
+                SessionAnswer::ChangedFiles(self.change(&target, replace)?).into()
+            }
+            SessionOperation::ChangeFiles { target, operation } => {
+                let change = |active: &ActiveSession| Ok(change_files(&active.files(), operation, &bytes)?);
+                SessionAnswer::ChangedFiles(self.change(&target, change)?).into()
+            }
+            SessionOperation::Export { id } => {
+                SessionReply { answer: SessionAnswer::Exported, bytes: sessions.export(&id)? }
+            }
+        })
+    }
+
+    /// Creates a session unless `most` exist. The caller prevents that two are created at once.
+    fn make(
+        &self,
+        id: SessionId,
+        most: usize,
+        make: impl FnOnce(SessionId) -> Result<SessionGuard, SessionsError>,
+    ) -> Result<SessionSummary, ServiceError> {
+        if self.sessions.count(most)? >= most {
+            return Err(ServiceError::TooMany { what: "sessions", most });
+        }
+        make(id.clone())?;
+        self.record(&id).map(SessionSummary::from)
+    }
+
+    fn close(&self, target: &Target) -> Result<SessionAnswer, ServiceError> {
+        self.check_generation(target)?;
+        match self.sessions.close(&target.id) {
+            Ok(()) => {}
+            Err(error @ (SessionsError::NotFound { .. } | SessionsError::InUse { .. })) => return Err(error.into()),
+            // A session that cannot be resumed can still be removed.
+            Err(_) => drop(self.sessions.delete(&target.id)?),
+        }
+        Ok(SessionAnswer::Done)
+    }
+
+    /// Changes a session outside of any script, and saves it.
+    fn change<T>(
+        &self,
+        target: &Target,
+        change: impl FnOnce(&ActiveSession) -> Result<T, ServiceError>,
+    ) -> Result<Changed<T>, ServiceError> {
+        let active = self.active(target)?;
+        let value = change(&active)?;
+        active.save()?;
+        Ok(Changed { value, generation: self.generation(&target.id) })
+    }
+
+    /// Loads a session at its expected generation.
+    fn active(&self, target: &Target) -> Result<ActiveSession, ServiceError> {
+        self.check(target)?;
+        Ok(self.sessions.open(&target.id)?.activate()?)
+    }
+
+    /// Archives the files of a session.
+    fn archive(&self, id: &SessionId) -> Result<std::fs::File, ServiceError> {
+        let failed = |source| FilesError::Io { action: "put aside", source };
+        let mut archive = tempfile::tempfile().map_err(failed)?;
+        self.active(&id.into())?.files().export_tar(&mut archive)?;
+        io::Seek::rewind(&mut archive).map_err(failed)?;
+        Ok(archive)
+    }
+
+    /// Returns the stored record.
+    fn record(&self, id: &SessionId) -> Result<SessionRecord, ServiceError> {
+        let record = self.sessions.record(id)?;
+        Ok(record.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?)
+    }
+
+    /// The session's current generation.
+    fn generation(&self, id: &SessionId) -> Option<String> {
+        self.record(id).ok().as_ref().map(generation)
+    }
+
+    /// Checks a session's generation and that its runtime is served.
+    fn check(&self, target: &Target) -> Result<(), ServiceError> {
+        let record = self.check_generation(target)?;
+        self.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
+    }
+
+    /// Checks only the generation, for operations that need no runtime.
+    fn check_generation(&self, Target { id, expected }: &Target) -> Result<SessionRecord, ServiceError> {
+        let record = self.record(id)?;
+        if let Some(expected) = expected {
+            let has = generation(&record);
+            if has != *expected {
+                return Err(ServiceError::Generation { expected: expected.clone(), has });
+            }
+        }
+        Ok(record)
+    }
+}
+
+/// Carries out an operation that reads files.
+fn read_files(
+    files: &SessionFiles,
+    operation: FileOperation,
+    room: &mut Room,
+) -> Result<(FileAnswer, Vec<u8>), ServiceError> {
+    let answer = match operation {
+        FileOperation::ListPage { pattern, after, limits } => {
+            FileAnswer::Page(files.list_page(&pattern, after.as_deref(), limits)?)
+        }
+        FileOperation::ListBelow { dir, max_depth, limits } => {
+            FileAnswer::Page(files.list_below(&dir, max_depth, limits)?)
+        }
+        FileOperation::Stat { path } => FileAnswer::Entry(files.stat(&path)?),
+        FileOperation::Read { path, max_bytes } => {
+            let snapshot = files.snapshot()?;
+            let entry = snapshot.stat(&path)?;
+            let size_bytes = if entry.kind == glovebox::FileKind::File { entry.size_bytes } else { 0 };
+            if size_bytes > max_bytes {
+                return Ok((FileAnswer::TooLarge { size_bytes }, Vec::new()));
+            }
+            room.reserve(size_bytes)?;
+            return Ok((FileAnswer::Content { size_bytes }, snapshot.read(&path)?));
+        }
+        FileOperation::ReadAt { path, offset, length } => {
+            let snapshot = files.snapshot()?;
+            let size_bytes = snapshot.stat(&path)?.size_bytes;
+            return Ok((FileAnswer::Content { size_bytes }, snapshot.read_at(&path, offset, length)?));
+        }
+        other => return Err(ServiceError::Invalid(format!("{other:?} changes files"))),
+    };
+    Ok((answer, Vec::new()))
+}
+
+/// Carries out an operation that changes files. `bytes` are the contents of written files.
+fn change_files(files: &SessionFiles, operation: FileOperation, bytes: &[u8]) -> Result<FileAnswer, FilesError> {
+    Ok(match operation {
+        FileOperation::Write { files: written, if_exists } => {
+            let mut rest = bytes;
+            for (path, length) in written {
+                let content = rest.split_off(..length.min(rest.len())).unwrap_or_default();
+                files.write(&path, content, if_exists)?;
+            }
+            FileAnswer::Done
+        }
+        FileOperation::Delete { path, recursive: true } => files.delete_all(&path).map(|()| FileAnswer::Done)?,
+        FileOperation::Delete { path, .. } => files.delete(&path).map(|()| FileAnswer::Done)?,
+        FileOperation::Rename { from, to } => {
+            files.rename(&from, &to, IfExists::Replace)?;
+            FileAnswer::Entry(files.stat(&to)?)
+        }
+        FileOperation::MakeDir { path } => {
+            files.make_dir(&path)?;
+            FileAnswer::Entry(files.stat(&path)?)
+        }
+        // Operations that only read have no effect here.
+        _ => FileAnswer::Done,
+    })
+}
+
+/// Replaces all files by those of an archive.
+fn replace_files(files: &SessionFiles, archive: std::fs::File) -> Result<FileAnswer, FilesError> {
+    for entry in files.list("*")? {
+        files.delete_all(&entry.path)?;
+    }
+    files.import_tar(archive, IfExists::Replace)?;
+    Ok(FileAnswer::Done)
+}
+
+/// An execution in this process whose tool calls the client answers.
+struct StartedHere {
+    local: Arc<Local>,
+    started: Started,
+    /// The session, which stays in memory.
+    active: Option<(SessionId, ActiveSession)>,
+}
+
+impl SteppedExecution for StartedHere {
+    fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError> {
+        let finished = match self.started.advance(answers, wait) {
+            Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools(calls)),
+            Ok(Step::Running) => return Ok(Advanced::Running),
+            Err(error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. })) => return Err(error.into()),
+            Ok(Step::Done(execution)) => self.save(Arc::unwrap_or_clone(execution)),
+            Err(error) => {
+                if let (Some((_, active)), AdvanceError::Execute(error)) = (&self.active, &error)
+                    && matches!(**error, ExecuteError::Commit { .. })
+                {
+                    // The script has run. The error about its files matters more than a second one about the session.
+                    let _ = active.save();
+                }
+                Err(error.into())
+            }
+        };
+        Ok(Advanced::Done(Box::new(finished)))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.started.has_ended()
+    }
+}
+
+impl StartedHere {
+    fn save(&self, execution: Execution) -> Result<Finished, ServiceError> {
+        let Some((id, active)) = &self.active else { return Ok(Finished::here(execution, None)) };
+        let execution = active.save_after(Ok(execution))?;
+        Ok(Finished::here(execution, self.local.generation(id)))
+    }
+}

@@ -1,0 +1,344 @@
+//! Operations on sessions and their files, as data that can be passed to another process.
+
+use glovebox::{
+    CheckpointId, CheckpointInfo, FileEntry, FilePage, GuestValue, IfExists, JsonText, Language, ListLimits,
+};
+use glovebox_sessions::SessionId;
+use serde::{Deserialize, Serialize};
+
+use crate::{Changed, ServiceError, SessionPage, SessionSummary, Target, audit::Act};
+
+/// An operation on a tenant's sessions.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum SessionOperation {
+    /// Opens a session unless `most` exist.
+    Open {
+        id: SessionId,
+        language: Option<Language>,
+        runtime: Option<String>,
+        context: Option<JsonText>,
+        most: usize,
+    },
+    /// Copies a session to `fork`, unless `most` exist.
+    Fork {
+        target: Target,
+        fork: SessionId,
+        most: usize,
+    },
+    /// Restores a session from the bytes of the call, unless `most` exist.
+    Import {
+        id: SessionId,
+        most: usize,
+    },
+    List {
+        after: Option<SessionId>,
+        /// `None` lists all sessions.
+        limit: Option<usize>,
+    },
+    Describe {
+        id: SessionId,
+    },
+    Checkpoint {
+        target: Target,
+    },
+    Checkpoints {
+        id: SessionId,
+    },
+    Undo {
+        target: Target,
+        to: Option<CheckpointId>,
+    },
+    Hibernate {
+        target: Target,
+    },
+    /// Runs the exit handlers and removes the session.
+    Close {
+        target: Target,
+    },
+    /// Removes the session.
+    Remove {
+        id: SessionId,
+    },
+    GetVariable {
+        id: SessionId,
+        name: String,
+    },
+    SetVariable {
+        target: Target,
+        name: String,
+        json: JsonText,
+    },
+    Files {
+        id: SessionId,
+        operation: FileOperation,
+    },
+    ChangeFiles {
+        target: Target,
+        operation: FileOperation,
+    },
+    Export {
+        id: SessionId,
+    },
+}
+
+impl SessionOperation {
+    /// The session that the operation is about. Operations on one session are carried out one after another.
+    pub(crate) fn session(&self) -> Option<&SessionId> {
+        match self {
+            Self::Open { .. } | Self::List { .. } | Self::Describe { .. } => None,
+            Self::Fork { target, .. }
+            | Self::Checkpoint { target }
+            | Self::Undo { target, .. }
+            | Self::Hibernate { target }
+            | Self::Close { target }
+            | Self::SetVariable { target, .. }
+            | Self::ChangeFiles { target, .. } => Some(&target.id),
+            Self::Import { id, .. }
+            | Self::Checkpoints { id }
+            | Self::Remove { id }
+            | Self::GetVariable { id, .. }
+            | Self::Files { id, .. }
+            | Self::Export { id } => Some(id),
+        }
+    }
+
+    /// The session whose process carries out the operation.
+    pub(crate) fn home(&self) -> Option<&SessionId> {
+        match self {
+            Self::Open { id, .. } | Self::Describe { id } => Some(id),
+            other => other.session(),
+        }
+    }
+
+    /// Returns `true` if the operation creates a session.
+    pub(crate) fn creates(&self) -> bool {
+        matches!(self, Self::Open { .. } | Self::Fork { .. } | Self::Import { .. })
+    }
+
+    /// Returns `true` if the operation may run code of the guest, and so counts as an execution of the tenant's rate.
+    pub(crate) fn may_run_code(&self) -> bool {
+        matches!(self, Self::Close { .. } | Self::GetVariable { .. } | Self::SetVariable { .. })
+    }
+
+    /// The session and the operation for the audit log. `None` for operations that are not recorded.
+    pub(crate) fn act(&self) -> Option<(SessionId, Act)> {
+        let (id, act) = match self {
+            Self::List { .. } | Self::Describe { .. } | Self::Checkpoints { .. } => return None,
+            Self::Open { id, .. } => (id, Act::new("open")),
+            Self::Fork { target, fork, .. } => (&target.id, Act::new("fork").of(fork.as_str())),
+            Self::Import { id, .. } => (id, Act::new("import")),
+            Self::Checkpoint { target } => (&target.id, Act::new("checkpoint")),
+            Self::Undo { target, .. } => (&target.id, Act::new("undo")),
+            Self::Hibernate { target } => (&target.id, Act::new("hibernate")),
+            Self::Close { target } => (&target.id, Act::new("close")),
+            Self::Remove { id } => (id, Act::new("remove")),
+            Self::GetVariable { id, name } => (id, Act::new("get-variable").of(name)),
+            Self::SetVariable { target, name, .. } => (&target.id, Act::new("set-variable").of(name)),
+            Self::Files { id, operation } => (id, Act::new("read-files").of(operation.subject())),
+            Self::ChangeFiles { target, operation } => (&target.id, Act::new("change-files").of(operation.subject())),
+            Self::Export { id } => (id, Act::new("export")),
+        };
+        Some((id.clone(), act))
+    }
+}
+
+/// An operation on the files of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum FileOperation {
+    ListPage {
+        pattern: String,
+        after: Option<String>,
+        limits: ListLimits,
+    },
+    ListBelow {
+        dir: String,
+        max_depth: usize,
+        limits: ListLimits,
+    },
+    Stat {
+        path: String,
+    },
+    /// Reads a file of at most `max_bytes`.
+    Read {
+        path: String,
+        max_bytes: u64,
+    },
+    /// Reads a part of a file.
+    ReadAt {
+        path: String,
+        offset: u64,
+        length: u64,
+    },
+    /// Writes files: their paths and lengths. The bytes of the call are their contents.
+    Write {
+        files: Vec<(String, usize)>,
+        if_exists: IfExists,
+    },
+    Delete {
+        path: String,
+        recursive: bool,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    MakeDir {
+        path: String,
+    },
+    /// Replaces all files by those of another session.
+    ReplaceBy {
+        session: SessionId,
+    },
+}
+
+impl FileOperation {
+    /// The path or pattern, for the audit log.
+    fn subject(&self) -> &str {
+        match self {
+            Self::ListPage { pattern, .. } => pattern,
+            Self::ListBelow { dir: path, .. }
+            | Self::Stat { path }
+            | Self::Read { path, .. }
+            | Self::ReadAt { path, .. }
+            | Self::Delete { path, .. }
+            | Self::Rename { from: path, .. }
+            | Self::MakeDir { path } => path,
+            Self::Write { files, .. } => files.first().map_or("", |(path, _)| path),
+            Self::ReplaceBy { .. } => "**",
+        }
+    }
+}
+
+/// Returns the operation that writes these files, and the bytes of its call.
+pub(crate) fn join_files(files: Vec<(String, Vec<u8>)>, if_exists: IfExists) -> (FileOperation, Vec<u8>) {
+    let lengths = files.iter().map(|(path, bytes)| (path.clone(), bytes.len())).collect();
+    let mut contents = files.into_iter().map(|(_, bytes)| bytes);
+    // A single file is not copied.
+    let mut all = contents.next().unwrap_or_default();
+    contents.for_each(|bytes| all.extend_from_slice(&bytes));
+    (FileOperation::Write { files: lengths, if_exists }, all)
+}
+
+/// An operation on sessions, with the bytes that go with it.
+#[derive(Debug)]
+pub(crate) struct SessionCall {
+    pub(crate) operation: SessionOperation,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) room: Room,
+}
+
+/// Reserves memory for the contents of a file before they are read.
+#[derive(Default)]
+pub(crate) struct Room(pub(crate) Option<Box<dyn FnOnce(u64) -> Result<(), ServiceError> + Send>>);
+
+impl Room {
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), ServiceError> {
+        self.0.take().map_or(Ok(()), |reserve| reserve(bytes))
+    }
+}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Room").field(&self.0.is_some()).finish()
+    }
+}
+
+impl From<SessionOperation> for SessionCall {
+    fn from(operation: SessionOperation) -> Self {
+        Self { operation, bytes: Vec::new(), room: Room::default() }
+    }
+}
+
+/// The result of an operation on sessions.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum SessionAnswer {
+    Done,
+    Session(SessionSummary),
+    Page(SessionPage),
+    Checkpoint(Changed<CheckpointId>),
+    Checkpoints(Vec<CheckpointInfo>),
+    /// Whether the session was in memory.
+    Hibernated(Changed<bool>),
+    /// Whether the session existed.
+    Removed(bool),
+    Variable(Option<GuestValue>),
+    Set(Changed<()>),
+    Files(FileAnswer),
+    ChangedFiles(Changed<FileAnswer>),
+    /// The bytes of the reply are the session.
+    Exported,
+}
+
+/// The result of an operation on files.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum FileAnswer {
+    Done,
+    Page(FilePage),
+    Entry(FileEntry),
+    /// The bytes of the reply are the content, or the requested part of it.
+    Content {
+        size_bytes: u64,
+    },
+    /// The file has more bytes than asked for, and was not read.
+    TooLarge {
+        size_bytes: u64,
+    },
+}
+
+/// The answer to a [`SessionCall`], with the bytes that go with it.
+#[derive(Debug)]
+pub(crate) struct SessionReply {
+    pub(crate) answer: SessionAnswer,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl From<SessionAnswer> for SessionReply {
+    fn from(answer: SessionAnswer) -> Self {
+        Self { answer, bytes: Vec::new() }
+    }
+}
+
+/// Defines functions that take the value of one kind of answer. Another kind means that a worker process is broken.
+macro_rules! take {
+    ($($function:ident: $kind:ident -> $value:ty;)*) => {
+        impl SessionReply {
+            $(pub(crate) fn $function(self) -> Result<$value, ServiceError> {
+                match self.answer {
+                    SessionAnswer::$kind(value) => Ok(value),
+                    _ => Err(ServiceError::WorkerDied),
+                }
+            })*
+        }
+    };
+}
+
+take! {
+    session: Session -> SessionSummary;
+    page: Page -> SessionPage;
+    checkpoint: Checkpoint -> Changed<CheckpointId>;
+    checkpoints: Checkpoints -> Vec<CheckpointInfo>;
+    hibernated: Hibernated -> Changed<bool>;
+    removed: Removed -> bool;
+    variable: Variable -> Option<GuestValue>;
+    set: Set -> Changed<()>;
+    changed_files: ChangedFiles -> Changed<FileAnswer>;
+}
+
+impl SessionReply {
+    pub(crate) fn files(self) -> Result<(FileAnswer, Vec<u8>), ServiceError> {
+        match self.answer {
+            SessionAnswer::Files(answer) => Ok((answer, self.bytes)),
+            _ => Err(ServiceError::WorkerDied),
+        }
+    }
+}
+
+impl FileAnswer {
+    pub(crate) fn page(self) -> Result<FilePage, ServiceError> {
+        if let Self::Page(page) = self { Ok(page) } else { Err(ServiceError::WorkerDied) }
+    }
+
+    pub(crate) fn entry(self) -> Result<FileEntry, ServiceError> {
+        if let Self::Entry(entry) = self { Ok(entry) } else { Err(ServiceError::WorkerDied) }
+    }
+}

@@ -1,0 +1,411 @@
+//! The executor of a server with workers: passes a tenant's work on to them.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use glovebox::{Diagnostic, FileEntry, OnCancel, Policy, Tool, ToolAnswer, ToolDefinition};
+use glovebox_sessions::{SessionId, SessionStore};
+use tokio::runtime::Handle;
+
+use super::{
+    Chosen, Workers,
+    peer::Message,
+    protocol::{EntriesReply, RunCall, RunReply, StepReply, ToWorker},
+    relay::{JobHere, TenantRelay},
+    slot::Live,
+};
+use crate::{
+    Fresh, OnOutput, Service, ServiceError, SessionPage, Work,
+    executor::{
+        Advanced, Completion, Executor, FileAnswer, FileOperation, FilesThere, Finished, Job, LeftFiles, SessionAnswer,
+        SessionCall, SessionOperation, SessionReply, SteppedExecution,
+    },
+};
+
+/// Maximum size of an execution's JSON that is parsed and answered without a thread that may block, in bytes.
+const MAX_SHORT_BYTES: usize = 64 << 10;
+/// Attempts to find a name for a fork that belongs to the worker of its original.
+const NAMES: usize = 1_000;
+
+/// The workers, for one tenant.
+pub(crate) struct WorkerProcesses {
+    service: Service,
+    tenant: String,
+    tools: Vec<Tool>,
+    memory_bytes: u64,
+}
+
+impl fmt::Debug for WorkerProcesses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerProcesses").field("tenant", &self.tenant).finish_non_exhaustive()
+    }
+}
+
+/// A script that is being passed to a worker.
+struct Passed {
+    live: Arc<Live>,
+    call: RunCall,
+    bytes: Vec<u8>,
+}
+
+impl WorkerProcesses {
+    /// Creates the executor of a tenant. Workers reach the network and the store of the tenant through this process.
+    pub(crate) fn new(
+        service: &Service,
+        tenant: &str,
+        policy: &Policy,
+        tools: &[Tool],
+        store: Arc<dyn SessionStore>,
+    ) -> Self {
+        service.relays().add(tenant, TenantRelay::new(policy.clone(), store));
+        let memory_bytes = policy.limits.memory_bytes;
+        Self { service: service.clone(), tenant: tenant.to_owned(), tools: tools.to_vec(), memory_bytes }
+    }
+
+    fn workers(&self) -> Result<&Workers, ServiceError> {
+        self.service.workers().ok_or(ServiceError::NoWorker)
+    }
+
+    fn home(&self, id: &SessionId) -> Result<usize, ServiceError> {
+        Ok(self.workers()?.home(&self.tenant, id))
+    }
+
+    async fn ready(&self, chosen: Chosen) -> Result<Arc<Live>, ServiceError> {
+        self.workers()?.ready(chosen, self.service.wait()).await
+    }
+
+    /// The worker that runs a script.
+    fn choose(&self, work: &Work) -> Result<Chosen, ServiceError> {
+        Ok(match work.session() {
+            Some(id) => Chosen::Number(self.home(id)?),
+            None => Chosen::Any,
+        })
+    }
+
+    /// Prepares a script for a worker, and registers its tools and its output there.
+    fn pass(&self, live: Arc<Live>, mut work: Work, on_output: Option<OnOutput>) -> Result<Passed, ServiceError> {
+        let mut tools = self.tools.clone();
+        tools.append(&mut work.script().tools);
+        let definitions: Vec<ToolDefinition> = tools.iter().map(Tool::definition).collect();
+        let execution = self.workers()?.next_execution();
+        let (mut call, bytes) = RunCall::new(self.tenant.clone(), execution, work, definitions);
+        call.wants_output = on_output.is_some();
+        if call.wants_output || !tools.is_empty() {
+            live.begin(execution, JobHere::new(tools, on_output, self.memory_bytes));
+        }
+        Ok(Passed { live, call, bytes })
+    }
+
+    fn run_on(&self, live: Arc<Live>, job: Job, done: Completion) {
+        let Job { work, cancel, on_output, .. } = job;
+        let Passed { live, call, bytes } = match self.pass(live, work, on_output) {
+            Ok(passed) => passed,
+            Err(error) => return done(Err(error)),
+        };
+        let (execution, wants_files) = (call.execution, call.wants_files);
+        let (job, there) = (live.ends(execution), Arc::clone(&live));
+        live.peer.call_then(&ToWorker::Run(call), bytes, &cancel, move |reply| {
+            drop(job);
+            let is_short = reply.as_ref().map_or(0, |reply| reply.json.len()) <= MAX_SHORT_BYTES && !wants_files;
+            let left = wants_files.then(|| LeftThere::new(&there, execution));
+            let finish = move || {
+                let reply = reply.and_then(Message::result::<RunReply>);
+                done(reply.map(|(reply, _)| finished(reply, left)));
+            };
+            if is_short {
+                finish();
+            } else {
+                tokio::task::spawn_blocking(finish);
+            }
+        });
+    }
+
+    /// Lists the sessions of the tenant. Each worker knows only which of its own sessions are in memory.
+    async fn list(&self, operation: SessionOperation) -> Result<SessionReply, ServiceError> {
+        let workers = self.workers()?;
+        let mut pages = Vec::new();
+        for index in 0..workers.count() {
+            let live = self.ready(Chosen::Number(index)).await?;
+            let (answer, _) = self.ask(&live, operation.clone(), Vec::new()).await?;
+            pages.push(SessionReply::from(answer).page()?);
+        }
+        let page = merged(pages, |id, index| workers.home(&self.tenant, id) == index);
+        Ok(SessionAnswer::Page(page).into())
+    }
+
+    async fn ask(
+        &self,
+        live: &Live,
+        operation: SessionOperation,
+        bytes: Vec<u8>,
+    ) -> Result<(SessionAnswer, Vec<u8>), ServiceError> {
+        live.peer.call(&ToWorker::Session { tenant: self.tenant.clone(), operation }, bytes).await
+    }
+
+    async fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
+        let SessionCall { mut operation, bytes, mut room } = call;
+        let Some(id) = operation.home().cloned() else { return self.list(operation).await };
+        let home = self.home(&id)?;
+        if let SessionOperation::ChangeFiles { operation: FileOperation::ReplaceBy { session }, .. } = &operation
+            && self.home(session)? != home
+        {
+            return Err(ServiceError::Invalid(format!("sessions `{id}` and `{session}` belong to different workers")));
+        }
+        let live = self.ready(Chosen::Number(home)).await?;
+        if let SessionOperation::Files { id, operation: FileOperation::Read { path, max_bytes } } = &mut operation {
+            // The size is known before the content is in memory.
+            let stat = FileOperation::Stat { path: path.clone() };
+            let (answer, _) =
+                self.ask(&live, SessionOperation::Files { id: id.clone(), operation: stat }, Vec::new()).await?;
+            let entry = SessionReply::from(answer).files()?.0.entry()?;
+            if entry.size_bytes > *max_bytes {
+                return Ok(SessionAnswer::Files(FileAnswer::TooLarge { size_bytes: entry.size_bytes }).into());
+            }
+            room.reserve(entry.size_bytes)?;
+            *max_bytes = entry.size_bytes;
+        }
+        let fork = if let SessionOperation::Fork { fork, .. } = &operation { Some(fork.clone()) } else { None };
+        let (answer, bytes) = self.ask(&live, operation, bytes).await?;
+        if let Some(fork) = fork.filter(|fork| self.home(fork).is_ok_and(|other| other != home)) {
+            // The fork's own worker loads it from the store.
+            self.ask(&live, SessionOperation::Hibernate { target: (&fork).into() }, Vec::new()).await?;
+        }
+        Ok(SessionReply { answer, bytes })
+    }
+}
+
+#[async_trait]
+impl Executor for WorkerProcesses {
+    fn name_of_fork(&self, of: &SessionId) -> SessionId {
+        // The fork is in the memory of its original's worker.
+        let home = self.home(of).ok();
+        let names = std::iter::repeat_with(SessionId::random).take(NAMES);
+        names.into_iter().find(|name| self.home(name).ok() == home).unwrap_or_else(SessionId::random)
+    }
+
+    fn run(self: Arc<Self>, job: Job, done: Completion) {
+        let chosen = match self.choose(&job.work) {
+            Ok(chosen) => chosen,
+            Err(error) => return done(Err(error)),
+        };
+        if let Some(live) = self.service.workers().and_then(|workers| workers.choose(chosen)) {
+            return self.run_on(live, job, done);
+        }
+        tokio::spawn(async move {
+            match self.ready(chosen).await {
+                Ok(live) => self.run_on(live, job, done),
+                Err(error) => done(Err(error)),
+            }
+        });
+    }
+
+    async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
+        let live = self.ready(Chosen::Any).await?;
+        let Passed { live, call, bytes } = self.pass(live, Work::Fresh(Box::new(fresh)), None)?;
+        let _job = live.ends(call.execution);
+        Ok(live.peer.call(&ToWorker::Validate(call), bytes).await?.0)
+    }
+
+    async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
+        self.perform(call).await
+    }
+
+    fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError> {
+        let Job { work, cancel, on_output, .. } = job;
+        let runtime = Handle::current();
+        let live = runtime.block_on(self.ready(self.choose(&work)?))?;
+        let Passed { live, call, bytes } = self.pass(live, work, on_output)?;
+        let started = StartedThere {
+            runtime,
+            execution: call.execution,
+            wants_files: call.wants_files,
+            has_ended: Arc::default(),
+            _hook: cancel.on_cancel({
+                let (live, execution, runtime) = (Arc::clone(&live), call.execution, Handle::current());
+                move || live.tell(&runtime, ToWorker::Cancel { execution })
+            }),
+            live,
+        };
+        let begin = ToWorker::Start(call);
+        started.runtime.block_on(started.live.peer.call::<()>(&begin, bytes))?;
+        started.watch();
+        Ok(Box::new(started))
+    }
+}
+
+fn finished(reply: RunReply, there: Option<LeftThere>) -> Finished {
+    let mut finished = Finished::here(reply.execution, reply.generation);
+    if let Some(there) = there {
+        finished.files = LeftFiles::There(Box::new(there));
+    }
+    finished
+}
+
+/// Merges the lists of several workers of the same store. Each session is as its own worker sees it, for which
+/// `is_home` returns `true`. The result ends where the shortest list ends: the lists were made one after the other, and
+/// sessions may have changed meanwhile.
+fn merged(pages: Vec<SessionPage>, is_home: impl Fn(&SessionId, usize) -> bool) -> SessionPage {
+    let mut all = SessionPage::default();
+    for (index, page) in pages.into_iter().enumerate() {
+        all.sessions.extend(page.sessions.into_iter().filter(|session| is_home(&session.id, index)));
+        // All workers see the same damaged sessions.
+        all.damaged = page.damaged;
+        all.next = all.next.into_iter().chain(page.next).min();
+    }
+    all.sessions.sort_by(|one, other| one.id.cmp(&other.id));
+    if let Some(next) = &all.next {
+        all.sessions.retain(|session| session.id <= *next);
+        all.damaged.retain(|id| id <= next);
+    }
+    all
+}
+
+/// The files that an execution has left in a worker, until this is dropped.
+struct LeftThere {
+    live: Arc<Live>,
+    execution: u64,
+    runtime: Handle,
+}
+
+impl fmt::Debug for LeftThere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeftThere").field("execution", &self.execution).finish_non_exhaustive()
+    }
+}
+
+impl LeftThere {
+    fn new(live: &Arc<Live>, execution: u64) -> Self {
+        Self { live: Arc::clone(live), execution, runtime: Handle::current() }
+    }
+}
+
+impl FilesThere for LeftThere {
+    fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, ServiceError> {
+        let ask = ToWorker::ListLeft { execution: self.execution, pattern: pattern.to_owned() };
+        Ok(self.runtime.block_on(self.live.peer.call::<EntriesReply>(&ask, Vec::new()))?.0)
+    }
+
+    fn read(&self, path: &str, size_bytes: u64) -> Result<Vec<u8>, ServiceError> {
+        let ask = ToWorker::ReadLeft { execution: self.execution, path: path.to_owned() };
+        let ((), bytes) = self.runtime.block_on(self.live.peer.call(&ask, Vec::new()))?;
+        // The files of an execution do not change.
+        if u64::try_from(bytes.len()) == Ok(size_bytes) { Ok(bytes) } else { Err(ServiceError::WorkerDied) }
+    }
+}
+
+impl Drop for LeftThere {
+    fn drop(&mut self) {
+        self.live.tell(&self.runtime, ToWorker::Forget { execution: self.execution });
+    }
+}
+
+/// An execution in a worker whose tool calls the client answers.
+struct StartedThere {
+    live: Arc<Live>,
+    execution: u64,
+    wants_files: bool,
+    has_ended: Arc<AtomicBool>,
+    runtime: Handle,
+    _hook: OnCancel,
+}
+
+impl StartedThere {
+    /// Notes the end of the execution.
+    fn watch(&self) {
+        let (live, execution, has_ended) = (Arc::clone(&self.live), self.execution, Arc::clone(&self.has_ended));
+        self.runtime.spawn(async move {
+            // An error means that the worker is gone, and the execution with it.
+            let _ = live.peer.call::<()>(&ToWorker::AwaitEnd { execution }, Vec::new()).await;
+            has_ended.store(true, Ordering::Release);
+        });
+    }
+}
+
+impl SteppedExecution for StartedThere {
+    fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError> {
+        let answers = answers.into_iter().map(Into::into).collect();
+        let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+        let ask = ToWorker::Advance { execution: self.execution, answers, wait_ms };
+        let (step, _) = self.runtime.block_on(self.live.peer.call::<StepReply>(&ask, Vec::new()))?;
+        Ok(match step {
+            StepReply::NeedsTools(calls) => Advanced::NeedsTools(calls),
+            StepReply::Running => Advanced::Running,
+            StepReply::Done(result) => {
+                let there = self.wants_files.then(|| LeftThere::new(&self.live, self.execution));
+                let result = result.map(|reply| finished(reply, there)).map_err(ServiceError::from);
+                Advanced::Done(Box::new(result))
+            }
+        })
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for StartedThere {
+    fn drop(&mut self) {
+        self.live.end(self.execution);
+        self.live.tell(&self.runtime, ToWorker::Abandon { execution: self.execution });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use glovebox::{Language, Timestamp};
+
+    use super::*;
+    use crate::SessionSummary;
+
+    fn page(sessions: &str, bytes: u64, next: Option<&str>) -> SessionPage {
+        let id = |id: &str| SessionId::new(id).unwrap();
+        let summary = |name: &str| SessionSummary {
+            id: id(name),
+            language: Language::Python,
+            runtime: "python".into(),
+            version: None,
+            created_at: Timestamp::from_unix_ms(0),
+            updated_at: Timestamp::from_unix_ms(0),
+            executions: 0,
+            generation: "0".into(),
+            files: None,
+            bytes,
+            live: None,
+        };
+        SessionPage {
+            sessions: sessions.split(' ').map(summary).collect(),
+            damaged: vec![id("b"), id("z")],
+            next: next.map(id),
+        }
+    }
+
+    fn names(page: &SessionPage) -> (Vec<&str>, Vec<&str>, Option<&str>) {
+        let sessions = page.sessions.iter().map(|session| session.id.as_str()).collect();
+        (sessions, page.damaged.iter().map(SessionId::as_str).collect(), page.next.as_ref().map(SessionId::as_str))
+    }
+
+    #[test]
+    fn lists_each_session_as_its_worker_sees_it() {
+        let merged =
+            merged(vec![page("b a", 0, None), page("a b", 1, None)], |id, index| (id.as_str() == "a") == (index == 0));
+        let seen: Vec<_> = merged.sessions.iter().map(|session| (session.id.as_str(), session.bytes)).collect();
+        assert_eq!(seen, [("a", 0), ("b", 1)]);
+    }
+
+    #[test]
+    fn ends_a_list_where_the_shortest_ends() {
+        let all = |one, other| merged(vec![one, other], |id, index| (id.as_str() < "c") == (index == 0));
+        let until_c = (vec!["a", "c"], vec!["b"], Some("c"));
+        assert_eq!(names(&all(page("a c", 0, Some("c")), page("a c", 0, Some("c")))), until_c);
+        assert_eq!(names(&all(page("a c d", 0, Some("d")), page("a c", 0, Some("c")))), until_c);
+        assert_eq!(names(&all(page("a c", 0, Some("c")), page("a c d", 0, None))), until_c);
+        assert_eq!(names(&all(page("a c", 0, None), page("a c", 0, None))), (vec!["a", "c"], vec!["b", "z"], None));
+    }
+}

@@ -1,0 +1,508 @@
+//! Calls between the server and a worker process, in both directions over one socket.
+//!
+//! A frame has a header of 17 bytes, a part in JSON, and a part of plain bytes: the kind of the frame (1 byte), the
+//! number of the call (8), and the lengths of both parts (4 each), in little-endian order. Each side numbers its own
+//! calls.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt, io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use glovebox::{CancelToken, OnCancel};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, BufReader},
+    net::{UnixStream, unix::OwnedWriteHalf},
+    sync::{Notify, oneshot, watch},
+};
+
+use super::protocol::RelayedError;
+use crate::ServiceError;
+
+const CALL: u8 = 0;
+const REPLY: u8 = 1;
+const CANCEL: u8 = 2;
+
+const HEADER_BYTES: usize = 17;
+/// Maximum length of a part in bytes. Parts are read as they arrive, so a length alone takes no memory.
+const MAX_PART_BYTES: u32 = 1 << 30;
+/// Maximum number of calls that the other side may have in progress.
+const MAX_CALLS: usize = 16_384;
+
+/// A part in JSON, and the bytes that go with it.
+#[derive(Default)]
+pub(super) struct Message {
+    pub(super) json: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Message {
+    pub(super) fn new(value: &impl Serialize, bytes: Vec<u8>) -> Self {
+        // The types of the protocol can always be serialized.
+        Self { json: serde_json::to_vec(value).unwrap_or_default(), bytes }
+    }
+
+    /// Parses a reply.
+    pub(super) fn result<T: DeserializeOwned>(self) -> Result<(T, Vec<u8>), ServiceError> {
+        let result = serde_json::from_slice::<Result<T, RelayedError>>(&self.json).map_err(|error| {
+            tracing::error!(target: "glovebox", %error, "a process has sent a malformed reply");
+            ServiceError::WorkerDied
+        })?;
+        Ok((result?, self.bytes))
+    }
+}
+
+struct Frame {
+    kind: u8,
+    number: u64,
+    message: Message,
+}
+
+/// Answers the calls of the other side.
+pub(super) trait Answering: Send + Sync + 'static {
+    /// Begins to answer a call, without blocking. Called in the context of a Tokio runtime. `cancel` is cancelled when
+    /// the other side asks for the end of the call, or is gone.
+    fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply);
+}
+
+/// The reply to a call, which must be sent.
+pub(super) struct Reply {
+    peer: Peer,
+    calls: Calls,
+    number: u64,
+}
+
+impl Reply {
+    pub(super) fn send(self, message: Message) {
+        self.calls.end(self.number);
+        self.peer.send(Frame { kind: REPLY, number: self.number, message });
+    }
+}
+
+/// The other side of the socket, or nobody if it has closed the socket. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Peer(Arc<PeerState>);
+
+struct PeerState {
+    output: Mutex<Output>,
+    /// Notified when there is output that the socket did not take at once, or when the exchange ends.
+    has_output: Notify,
+    waiting: Mutex<Waiting>,
+    next: AtomicU64,
+    is_gone: watch::Sender<bool>,
+}
+
+/// Frames for the other side.
+struct Output {
+    /// `None` after the last frame.
+    socket: Option<Arc<OwnedWriteHalf>>,
+    /// Parts that the socket did not take at once, and the number of bytes that it took of each. Their number is not
+    /// limited: a frame belongs to a call, whose number is limited.
+    rest: VecDeque<(Vec<u8>, usize)>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    calls: HashMap<u64, WaitingCall>,
+    is_gone: bool,
+}
+
+/// A call to the other side in progress.
+struct WaitingCall {
+    then: Box<dyn FnOnce(Result<Message, ServiceError>) + Send>,
+    /// Cancels the call.
+    _hook: Option<OnCancel>,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("in_progress", &self.in_progress()).finish_non_exhaustive()
+    }
+}
+
+impl Peer {
+    /// Begins to exchange frames. Called in the context of a Tokio runtime.
+    pub(super) fn start(stream: UnixStream, answering: Arc<dyn Answering>) -> Self {
+        let (read, write) = stream.into_split();
+        let peer = Self(Arc::new(PeerState {
+            output: Mutex::new(Output { socket: Some(Arc::new(write)), rest: VecDeque::new() }),
+            has_output: Notify::new(),
+            waiting: Mutex::default(),
+            next: AtomicU64::new(0),
+            is_gone: watch::Sender::new(false),
+        }));
+        let (reading, writing) = (peer.clone(), peer.clone());
+        tokio::spawn(async move {
+            if let Err(error) = writing.write_rest().await {
+                tracing::debug!(target: "glovebox", %error, "cannot write to a process");
+            }
+            writing.close();
+        });
+        tokio::spawn(async move {
+            let calls = Calls::default();
+            if let Err(error) = reading.read_frames(read, &answering, &calls).await
+                && error.kind() != io::ErrorKind::UnexpectedEof
+            {
+                tracing::error!(target: "glovebox", %error, "cannot read from a process");
+            }
+            calls.0.all.cancel();
+            reading.gone();
+        });
+        peer
+    }
+
+    /// Calls the other side. Dropping the future cancels the call.
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+    ) -> Result<(T, Vec<u8>), ServiceError> {
+        let cancel = CancelToken::new();
+        let _guard = CancelOnDrop(cancel.clone());
+        self.call_until(request, bytes, &cancel).await
+    }
+
+    /// Calls the other side, and waits for its reply even after `cancel` was cancelled. The call is then about to end.
+    pub(super) async fn call_until<T: DeserializeOwned>(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+        cancel: &CancelToken,
+    ) -> Result<(T, Vec<u8>), ServiceError> {
+        self.call_raw(request, bytes, cancel).await?.result()
+    }
+
+    /// Like [`call_until`](Self::call_until), but leaves the reply to be parsed.
+    async fn call_raw(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+        cancel: &CancelToken,
+    ) -> Result<Message, ServiceError> {
+        let (sender, receiver) = oneshot::channel();
+        self.call_then(request, bytes, cancel, move |reply| {
+            let _ = sender.send(reply);
+        });
+        receiver.await.unwrap_or(Err(ServiceError::WorkerDied))
+    }
+
+    /// Calls the other side. `then` gets the reply, and must not block.
+    pub(super) fn call_then(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+        cancel: &CancelToken,
+        then: impl FnOnce(Result<Message, ServiceError>) + Send + 'static,
+    ) {
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut waiting = self.waiting();
+            if waiting.is_gone {
+                drop(waiting);
+                return then(Err(ServiceError::NoWorker));
+            }
+            waiting.calls.insert(number, WaitingCall { then: Box::new(then), _hook: None });
+        }
+        self.send(Frame { kind: CALL, number, message: Message::new(request, bytes) });
+        let canceller = self.clone();
+        let hook = cancel.on_cancel(move || {
+            canceller.send(Frame { kind: CANCEL, number, message: Message::default() });
+        });
+        // The reply may be here already.
+        if let Some(call) = self.waiting().calls.get_mut(&number) {
+            call._hook = Some(hook);
+        }
+    }
+
+    /// Ends the exchange after the frames that are already sent. The other side sees the end of the stream.
+    pub(super) fn close(&self) {
+        self.output().socket = None;
+        self.0.has_output.notify_one();
+    }
+
+    /// Number of calls to the other side in progress.
+    pub(super) fn in_progress(&self) -> usize {
+        self.waiting().calls.len()
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        *self.0.is_gone.borrow()
+    }
+
+    /// Waits until the other side has closed the socket.
+    pub(super) async fn wait_gone(&self) {
+        let _ = self.0.is_gone.subscribe().wait_for(|gone| *gone).await;
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.0.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a frame. What the socket does not take at once is sent later.
+    fn send(&self, frame: Frame) {
+        let Some(header) = frame.header() else {
+            tracing::error!(target: "glovebox", "a message to a process is too long");
+            return self.close();
+        };
+        let mut output = self.output();
+        let Some(socket) = output.socket.clone() else { return };
+        let parts = [header, frame.message.json, frame.message.bytes];
+        let slices = parts.each_ref().map(|part| io::IoSlice::new(part));
+        // An error is met again by the task that sends the rest.
+        let mut taken = if output.rest.is_empty() { socket.try_write_vectored(&slices).unwrap_or(0) } else { 0 };
+        for part in parts {
+            let done = taken.min(part.len());
+            taken -= done;
+            if done < part.len() {
+                output.rest.push_back((part, done));
+            }
+        }
+        if !output.rest.is_empty() {
+            drop(output);
+            self.0.has_output.notify_one();
+        }
+    }
+
+    /// Writes what the socket did not take at once, until the exchange ends.
+    async fn write_rest(&self) -> io::Result<()> {
+        let Some(socket) = self.output().socket.clone() else { return Ok(()) };
+        loop {
+            self.0.has_output.notified().await;
+            while !self.write_some(&socket)? {
+                socket.writable().await?;
+            }
+            if self.output().socket.is_none() {
+                // Dropping the last handle shuts the socket down for writing.
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes until the socket takes no more. Returns `true` if nothing is left. Frames that are sent meanwhile are
+    /// appended, so that their order is kept.
+    fn write_some(&self, socket: &OwnedWriteHalf) -> io::Result<bool> {
+        let mut output = self.output();
+        while let Some((part, done)) = output.rest.front_mut() {
+            match socket.try_write(part.get(*done..).unwrap_or_default()) {
+                Ok(written) => *done += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            if *done >= part.len() {
+                output.rest.pop_front();
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ends all calls.
+    fn gone(&self) {
+        self.close();
+        let mut waiting = self.waiting();
+        waiting.is_gone = true;
+        let calls = std::mem::take(&mut waiting.calls);
+        drop(waiting);
+        calls.into_values().for_each(|call| (call.then)(Err(ServiceError::WorkerDied)));
+        self.0.is_gone.send_replace(true);
+    }
+
+    async fn read_frames(
+        &self,
+        read: impl AsyncRead + Unpin,
+        answering: &Arc<dyn Answering>,
+        calls: &Calls,
+    ) -> io::Result<()> {
+        let mut read = BufReader::new(read);
+        loop {
+            let Frame { kind, number, message } = read_frame(&mut read).await?;
+            match kind {
+                CALL => {
+                    let cancel = calls.begin(number)?;
+                    let reply = Reply { peer: self.clone(), calls: calls.clone(), number };
+                    Arc::clone(answering).answer(message, cancel, reply);
+                }
+                CANCEL => calls.cancel(number),
+                REPLY => {
+                    let call = self.waiting().calls.remove(&number);
+                    if let Some(call) = call {
+                        (call.then)(Ok(message));
+                    }
+                }
+                kind => return Err(io::Error::other(format!("{kind} is not a kind of frame"))),
+            }
+        }
+    }
+}
+
+impl Frame {
+    /// `None` if a part is too long.
+    fn header(&self) -> Option<Vec<u8>> {
+        let length = |part: &[u8]| u32::try_from(part.len()).ok().filter(|length| *length <= MAX_PART_BYTES);
+        let (json, bytes) = (length(&self.message.json)?, length(&self.message.bytes)?);
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        header.push(self.kind);
+        header.extend_from_slice(&self.number.to_le_bytes());
+        header.extend_from_slice(&json.to_le_bytes());
+        header.extend_from_slice(&bytes.to_le_bytes());
+        Some(header)
+    }
+}
+
+/// Cancels a token on drop.
+struct CancelOnDrop(CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// The calls of the other side in progress.
+#[derive(Clone, Default)]
+struct Calls(Arc<CallsInProgress>);
+
+#[derive(Default)]
+struct CallsInProgress {
+    tokens: Mutex<HashMap<u64, CancelToken>>,
+    /// The parent of all tokens.
+    all: CancelToken,
+}
+
+impl Calls {
+    fn begin(&self, number: u64) -> io::Result<CancelToken> {
+        let mut tokens = self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        if tokens.len() >= MAX_CALLS {
+            return Err(io::Error::other(format!("more than {MAX_CALLS} calls are in progress")));
+        }
+        let token = self.0.all.child();
+        tokens.insert(number, token.clone());
+        Ok(token)
+    }
+
+    fn cancel(&self, number: u64) {
+        let token = self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned();
+        if let Some(token) = token {
+            token.cancel();
+        }
+    }
+
+    fn end(&self, number: u64) {
+        self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+}
+
+async fn read_frame(read: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
+    let mut header = [0; HEADER_BYTES];
+    read.read_exact(&mut header).await?;
+    let [kind, rest @ ..] = header;
+    let (number, lengths) = rest.split_first_chunk::<8>().ok_or(io::ErrorKind::InvalidData)?;
+    let (json, bytes) = lengths.split_first_chunk::<4>().ok_or(io::ErrorKind::InvalidData)?;
+    let bytes = bytes.first_chunk::<4>().ok_or(io::ErrorKind::InvalidData)?;
+    let json = read_part(read, u32::from_le_bytes(*json)).await?;
+    let bytes = read_part(read, u32::from_le_bytes(*bytes)).await?;
+    Ok(Frame { kind, number: u64::from_le_bytes(*number), message: Message { json, bytes } })
+}
+
+async fn read_part(read: &mut (impl AsyncRead + Unpin), length: u32) -> io::Result<Vec<u8>> {
+    if length > MAX_PART_BYTES {
+        return Err(io::Error::other(format!("a frame has a part of {length} bytes; at most {MAX_PART_BYTES}")));
+    }
+    let mut part = Vec::new();
+    if read.take(length.into()).read_to_end(&mut part).await? < usize::try_from(length).unwrap_or(usize::MAX) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Answers a number with its double, and waits for the cancellation of 0.
+    struct Double;
+
+    impl Answering for Double {
+        fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply) {
+            tokio::spawn(async move {
+                let number: u64 = serde_json::from_slice(&call.json).unwrap();
+                if number == 0 {
+                    glovebox_requests::cancelled(&cancel).await;
+                }
+                reply.send(Message::new(&Ok::<_, RelayedError>(number * 2), call.bytes));
+            });
+        }
+    }
+
+    fn pair() -> (Peer, Peer) {
+        let (one, two) = UnixStream::pair().unwrap();
+        (Peer::start(one, Arc::new(Double)), Peer::start(two, Arc::new(Double)))
+    }
+
+    #[tokio::test]
+    async fn both_sides_call_each_other() {
+        let (one, two) = pair();
+        let long = vec![7; 3 << 20];
+        let (here, there) =
+            tokio::join!(one.call::<u64>(&3_u64, long.clone()), two.call::<u64>(&4_u64, b"bytes".to_vec()));
+        assert_eq!(here.unwrap(), (6, long));
+        assert_eq!(there.unwrap(), (8, b"bytes".to_vec()));
+        assert_eq!((one.in_progress(), two.in_progress()), (0, 0));
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_call_returns_its_reply() {
+        let (one, _two) = pair();
+        let cancel = CancelToken::new();
+        let other = cancel.clone();
+        let call = one.call_until::<u64>(&0_u64, Vec::new(), &cancel);
+        let (reply, ()) = tokio::join!(call, async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            other.cancel();
+        });
+        assert_eq!(reply.unwrap().0, 0);
+    }
+
+    #[tokio::test]
+    async fn calls_fail_when_the_other_side_is_gone() {
+        let (one, two) = pair();
+        let call = one.call::<u64>(&0_u64, Vec::new());
+        let (reply, ()) = tokio::join!(call, async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            two.close();
+        });
+        assert!(matches!(reply, Err(ServiceError::WorkerDied)));
+        one.wait_gone().await;
+        assert!(one.is_gone());
+        assert!(matches!(one.call::<u64>(&1_u64, Vec::new()).await, Err(ServiceError::NoWorker)));
+    }
+
+    #[tokio::test]
+    async fn refuses_malformed_frames() {
+        for (header, is_allowed) in [
+            ([&[CALL][..], &[0; 8], &1_u32.to_le_bytes(), &0_u32.to_le_bytes(), b"1"].concat(), true),
+            ([&[9][..], &[0; 8], &1_u32.to_le_bytes(), &0_u32.to_le_bytes(), b"1"].concat(), false),
+            ([&[CALL][..], &[0; 8], &(MAX_PART_BYTES + 1).to_le_bytes(), &0_u32.to_le_bytes()].concat(), false),
+            ([&[CALL][..], &[0; 8], &0_u32.to_le_bytes(), &u32::MAX.to_le_bytes()].concat(), false),
+        ] {
+            let (one, mut raw) = UnixStream::pair().unwrap();
+            let peer = Peer::start(one, Arc::new(Double));
+            tokio::io::AsyncWriteExt::write_all(&mut raw, &header).await.unwrap();
+            match is_allowed {
+                true => drop(read_frame(&mut raw).await.unwrap()),
+                false => peer.wait_gone().await,
+            }
+            assert_eq!(peer.is_gone(), !is_allowed);
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! Answers the calls of workers: the server calls tools, sends requests and writes to stores on their behalf.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use glovebox::{CancelToken, NetworkRelay, Policy, RelayedCall, Stream, Tool, ToolError, ToolErrorKind};
+use glovebox_sessions::{
+    PageRequest, SessionLock, SessionStore, StoreError, StoredEntry, StoredPage, StoredRecord, block_on,
+};
+use serde_json::{Map, Value};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::{
+    peer::{Answering, Message, Reply},
+    protocol::{
+        CallPart, EntryPart, FailurePart, RelayedError, StoreFailure, StoreOperation, StoreReply, ToServer, ToolReply,
+    },
+    slot::Live,
+};
+use crate::{OnOutput, Service, ServiceError, grant::narrowed};
+
+/// Maximum number of tools that run at once for one worker. The engine of a worker has a limit of its own.
+const MAX_TOOLS: usize = 1_024;
+/// Stack of the thread of a tool in bytes.
+const STACK_BYTES: usize = 2 << 20;
+/// Maximum number of networks with changed policies that are held for a tenant, more than it can use at once.
+const MAX_NETWORKS: usize = 256;
+
+/// What a script in a worker uses of this process.
+pub(super) struct JobHere {
+    tools: HashMap<String, Tool>,
+    on_output: Mutex<Option<OnOutput>>,
+    memory_bytes: u64,
+}
+
+impl JobHere {
+    pub(super) fn new(tools: Vec<Tool>, on_output: Option<OnOutput>, memory_bytes: u64) -> Self {
+        let tools = tools.into_iter().map(|tool| (tool.name().to_owned(), tool)).collect();
+        Self { tools, on_output: Mutex::new(on_output), memory_bytes }
+    }
+}
+
+/// The tenants whose work may be passed to workers, by name.
+#[derive(Default)]
+pub(crate) struct Relays(Mutex<HashMap<String, Arc<TenantRelay>>>);
+
+impl Relays {
+    pub(super) fn add(&self, tenant: &str, relay: TenantRelay) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(tenant.to_owned(), Arc::new(relay));
+    }
+
+    fn find(&self, tenant: &str) -> Result<Arc<TenantRelay>, ServiceError> {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(tenant).cloned();
+        found.ok_or_else(|| ServiceError::Invalid("a worker named an unknown tenant".to_owned()))
+    }
+}
+
+/// The network and the store of a tenant.
+pub(super) struct TenantRelay {
+    policy: Policy,
+    store: Arc<dyn SessionStore>,
+    /// Open networks by the changes to the policy, oldest first.
+    networks: Mutex<VecDeque<(Map<String, Value>, Arc<NetworkRelay>)>>,
+}
+
+impl TenantRelay {
+    pub(super) fn new(policy: Policy, store: Arc<dyn SessionStore>) -> Self {
+        Self { policy, store, networks: Mutex::default() }
+    }
+
+    /// Returns the network of the tenant's policy with changes. Reads secrets.
+    fn network(&self, changes: Map<String, Value>) -> Result<Arc<NetworkRelay>, ServiceError> {
+        let mut networks = self.networks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, open)) = networks.iter().find(|(other, _)| *other == changes) {
+            return Ok(Arc::clone(open));
+        }
+        // The worker has checked the changes already, and is not trusted.
+        let policy = narrowed(&self.policy, &changes)?;
+        let opened = NetworkRelay::open(&policy).map_err(glovebox::BuildError::from)?;
+        let opened = Arc::new(opened);
+        if networks.len() == MAX_NETWORKS {
+            // The tenant's own policy has no changes, and stays.
+            let oldest = networks.iter().position(|(changes, _)| !changes.is_empty());
+            networks.remove(oldest.unwrap_or_default());
+        }
+        networks.push_back((changes, Arc::clone(&opened)));
+        Ok(opened)
+    }
+}
+
+/// The server's side of the socket to a worker.
+pub(super) struct ServerSide {
+    service: Service,
+    live: Weak<Live>,
+    tools: Arc<Semaphore>,
+    locks: Arc<Locks>,
+}
+
+/// Locks of sessions that a worker holds. They are released with the worker.
+#[derive(Default)]
+struct Locks {
+    held: Mutex<HashMap<u64, (String, Arc<SessionLock>)>>,
+    next: AtomicU64,
+}
+
+impl ServerSide {
+    pub(super) fn new(service: &Service, live: Weak<Live>) -> Self {
+        Self { service: service.clone(), live, tools: Arc::new(Semaphore::new(MAX_TOOLS)), locks: Arc::default() }
+    }
+}
+
+impl Answering for ServerSide {
+    fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply) {
+        tokio::spawn(async move {
+            let bytes = call.bytes;
+            let asked = serde_json::from_slice::<ToServer>(&call.json);
+            let answered = match (asked, self.live.upgrade()) {
+                (Ok(asked), Some(live)) => self.carry_out(&live, asked, bytes, cancel).await,
+                (Ok(_), None) => Err(ServiceError::Draining),
+                (Err(error), _) => Err(ServiceError::Invalid(error.to_string())),
+            };
+            let failed = |error| Message::new(&Err::<(), _>(RelayedError::from(&error)), Vec::new());
+            reply.send(answered.unwrap_or_else(failed));
+        });
+    }
+}
+
+fn reply(value: &impl serde::Serialize, bytes: Vec<u8>) -> Message {
+    Message::new(&Ok::<_, RelayedError>(value), bytes)
+}
+
+impl ServerSide {
+    async fn carry_out(
+        &self,
+        live: &Arc<Live>,
+        asked: ToServer,
+        bytes: Vec<u8>,
+        cancel: CancelToken,
+    ) -> Result<Message, ServiceError> {
+        match asked {
+            ToServer::Ready { confinement } => live.ready(confinement),
+            ToServer::Sessions { count, bytes } => {
+                *live.sessions.lock().unwrap_or_else(PoisonError::into_inner) = (count, bytes);
+            }
+            ToServer::Output { execution, is_stderr } => {
+                let job = live.job(execution);
+                let stream = if is_stderr { Stream::Stderr } else { Stream::Stdout };
+                let pass = move || {
+                    let Some(job) = job else { return };
+                    if let Some(on_output) = &mut *job.on_output.lock().unwrap_or_else(PoisonError::into_inner) {
+                        on_output(stream, &bytes);
+                    }
+                };
+                Service::blocking(pass).await?;
+            }
+            ToServer::Tool { execution, name, call } => {
+                let (job, text) = (live.job(execution), text(bytes)?);
+                let run = move || match job.as_ref().and_then(|job| Some((job, job.tools.get(&name)?))) {
+                    Some((job, tool)) => tool.answer(relayed(call, cancel, job.memory_bytes), text),
+                    None => Err(ToolError::new("the execution has ended")),
+                };
+                return self.call(run).await;
+            }
+            ToServer::OpenNetwork { tenant, changes } => {
+                let relay = self.service.relays().find(&tenant)?;
+                let network = Service::blocking(move || relay.network(changes)).await??;
+                return Ok(reply(network.environment(), Vec::new()));
+            }
+            ToServer::Fetch { tenant, changes, call } => {
+                let (relay, text) = (self.service.relays().find(&tenant)?, text(bytes)?);
+                let run = move || {
+                    let network = relay.network(changes).map_err(|error| ToolError::new(error.public()))?;
+                    network.fetch(relayed(call, cancel, u64::MAX), text)
+                };
+                return self.call(run).await;
+            }
+            ToServer::Store { tenant, operation } => {
+                let (relay, locks) = (self.service.relays().find(&tenant)?, Arc::clone(&self.locks));
+                let work = move || {
+                    let (answer, bytes) = locks
+                        .perform(&tenant, &*relay.store, operation, &bytes)
+                        .unwrap_or_else(|error| (StoreReply::Failed(error.into()), Vec::new()));
+                    reply(&answer, bytes)
+                };
+                return Service::blocking(work).await;
+            }
+        }
+        Ok(reply(&(), Vec::new()))
+    }
+
+    /// Runs a tool on a thread of its own, because it may block for long.
+    async fn call(
+        &self,
+        run: impl FnOnce() -> Result<String, ToolError> + Send + 'static,
+    ) -> Result<Message, ServiceError> {
+        let (sender, receiver) = oneshot::channel();
+        let begun = match Arc::clone(&self.tools).try_acquire_owned() {
+            Ok(permit) => thread::Builder::new().name("tool".into()).stack_size(STACK_BYTES).spawn(move || {
+                let _permit = permit;
+                let _ = sender.send(run());
+            }),
+            Err(_) => Err(io::ErrorKind::QuotaExceeded.into()),
+        };
+        let limit =
+            |_| ToolError::of(ToolErrorKind::Limit, "the server runs the maximum number of tools; try again later");
+        let answered = match begun.map_err(limit) {
+            // The sender is dropped without a result if the tool panics.
+            Ok(_) => receiver.await.unwrap_or_else(|_| Err(ToolError::new("the tool panicked"))),
+            Err(error) => Err(error),
+        };
+        Ok(match answered {
+            Ok(result) => reply(&ToolReply::Done, result.into_bytes()),
+            Err(error) => reply(&ToolReply::Failed(FailurePart::from(error)), Vec::new()),
+        })
+    }
+}
+
+fn text(bytes: Vec<u8>) -> Result<String, ServiceError> {
+    String::from_utf8(bytes).map_err(|error| ServiceError::Invalid(error.to_string()))
+}
+
+fn relayed(call: CallPart, cancel: CancelToken, memory_bytes: u64) -> RelayedCall {
+    let CallPart { index, session, time_ms } = call;
+    // A longer time than this is as good as none.
+    let time = Duration::from_millis(time_ms).min(Duration::from_secs(24 * 60 * 60));
+    RelayedCall { index, session_id: session, cancel, deadline: Instant::now() + time, memory_bytes }
+}
+
+impl Locks {
+    /// Carries out an operation of a store. Called on a thread that may block.
+    fn perform(
+        &self,
+        tenant: &str,
+        store: &dyn SessionStore,
+        operation: StoreOperation,
+        bytes: &[u8],
+    ) -> Result<(StoreReply, Vec<u8>), StoreError> {
+        let answer = match operation {
+            StoreOperation::TryLock { id } => {
+                let lock = block_on(store.try_lock(&id))?;
+                StoreReply::Locked(lock.map(|lock| self.add(tenant, lock)))
+            }
+            StoreOperation::Unlock { lock } => {
+                self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(&lock);
+                StoreReply::Done
+            }
+            StoreOperation::Put { lock, expected, record } => {
+                StoreReply::Put(block_on(store.put(&*self.find(tenant, lock)?, &expected, &record, bytes))?)
+            }
+            StoreOperation::Get { id } => {
+                let Some(found) = block_on(store.get(&id))? else { return Ok((StoreReply::Found(None), Vec::new())) };
+                let stored = StoredRecord::new(found.record, found.version);
+                return Ok((StoreReply::Found(Some(stored)), found.state));
+            }
+            StoreOperation::Record { id } => StoreReply::Found(block_on(store.record(&id))?),
+            StoreOperation::List { after, limit } => {
+                let mut page = PageRequest::new(limit).map_err(|error| StoreError::Other(Box::new(error)))?;
+                if let Some(after) = after {
+                    page = page.after(after);
+                }
+                let StoredPage { entries, next, .. } = block_on(store.list(&page))?;
+                StoreReply::Page { entries: entries.into_iter().map(EntryPart::from).collect(), next }
+            }
+            StoreOperation::Count { most } => StoreReply::Count(block_on(store.count(most))?),
+            StoreOperation::Remove { lock, expected } => {
+                StoreReply::Removed(block_on(store.remove(&*self.find(tenant, lock)?, &expected))?)
+            }
+        };
+        Ok((answer, Vec::new()))
+    }
+
+    fn add(&self, tenant: &str, lock: SessionLock) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let held = (tenant.to_owned(), Arc::new(lock));
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(number, held);
+        number
+    }
+
+    fn find(&self, tenant: &str, lock: u64) -> Result<Arc<SessionLock>, StoreError> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = held.get(&lock).filter(|(of, _)| of == tenant).map(|(_, lock)| Arc::clone(lock));
+        found.ok_or_else(|| StoreError::Other("a worker named a lock that it does not hold".into()))
+    }
+}
+
+impl From<StoredEntry> for EntryPart {
+    fn from(entry: StoredEntry) -> Self {
+        let found = match (entry.record, entry.version) {
+            (Some(record), Some(version)) => Ok(StoredRecord::new(record, version)),
+            _ => Err(entry.damage.unwrap_or_default()),
+        };
+        Self { id: entry.id, stored_bytes: entry.stored_bytes, stored_at: entry.stored_at, found }
+    }
+}
+
+impl From<EntryPart> for StoredEntry {
+    fn from(EntryPart { id, stored_bytes, stored_at, found }: EntryPart) -> Self {
+        Self::new(id, stored_bytes, stored_at, found)
+    }
+}
+
+impl From<StoreError> for StoreFailure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Fenced { id } => Self::Fenced(id),
+            StoreError::Damaged { id, path, reason } => Self::Damaged { id, path, reason },
+            StoreError::TooLarge { id, bytes, most } => Self::TooLarge { id, bytes, most },
+            StoreError::Full { id, bytes, most } => Self::Full { id, bytes, most },
+            other => Self::Other(glovebox::with_causes(&other)),
+        }
+    }
+}
+
+impl From<StoreFailure> for StoreError {
+    fn from(failure: StoreFailure) -> Self {
+        match failure {
+            StoreFailure::Fenced(id) => Self::Fenced { id },
+            StoreFailure::Damaged { id, path, reason } => Self::Damaged { id, path, reason },
+            StoreFailure::TooLarge { id, bytes, most } => Self::TooLarge { id, bytes, most },
+            StoreFailure::Full { id, bytes, most } => Self::Full { id, bytes, most },
+            StoreFailure::Other(message) => Self::Other(message.into()),
+        }
+    }
+}
