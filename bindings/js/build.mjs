@@ -32,7 +32,7 @@ async function providers() {
   if (process.argv.length > 2) return process.argv.slice(2);
   const names = await readdir(made).catch(() => []);
   const found = names.filter((name) => name.startsWith('glovebox') && name.endsWith('.wasm')).map((name) => join(made, name));
-  if (found.length === 0) throw new Error('there is no provider: guest-shims/component/build makes them');
+  if (found.length === 0) throw new Error(`no provider in \`${made}\`; run guest-shims/component/build`);
   return found;
 }
 

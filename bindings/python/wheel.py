@@ -97,8 +97,8 @@ def main() -> None:
     parser.add_argument("module", type=Path, nargs="?", metavar="MODULE")
     parser.add_argument("--tag", help="the platform's tag, such as manylinux_2_28_x86_64 [default: this machine's, linux_…]")
     parser.add_argument("--bundle", type=Path, default=SOURCE / BUNDLE, help="the interpreters [default: those of `build`]")
-    parser.add_argument("--notices", type=Path, help="the licences of what is inside, for dist-info/licenses")
-    parser.add_argument("--sbom", type=Path, help="the bill of materials, for dist-info/sboms")
+    parser.add_argument("--notices", type=Path, help="third-party licences to copy into dist-info/licenses")
+    parser.add_argument("--sbom", type=Path, help="bill of materials to copy into dist-info/sboms")
     parser.add_argument("--no-strip", action="store_true", help="the module has no symbols; `strip` is not needed")
     given = parser.parse_args()
 

@@ -42,9 +42,9 @@ class Check:
         """Returns the file of a product. Skips the step if there is none."""
         found = sorted(self.files.glob(pattern))
         if len(found) > 1:
-            raise Failed(f"there are several: {', '.join(each.name for each in found)}; make them anew with `dist/build`")
+            raise Failed(f"found several files: {', '.join(each.name for each in found)}; rebuild with `dist/build`")
         if not found:
-            raise Skipped(f"not there; `dist/build --only {product}` makes it")
+            raise Skipped(f"not built; run `dist/build --only {product}`")
         return found[0]
 
     @property
@@ -55,14 +55,14 @@ class Check:
 def same(what: str, found: str, expected: str) -> None:
     """Compares an output with the expected output."""
     if found.strip() != expected.strip():
-        raise Failed(f"{what} printed\n{textwrap.indent(found.strip(), '    ')}\n  and not\n{textwrap.indent(expected.strip(), '    ')}")
+        raise Failed(f"{what} printed\n{textwrap.indent(found.strip(), '    ')}\n  instead of\n{textwrap.indent(expected.strip(), '    ')}")
 
 
 def block(page: str, heading: str, language: str) -> str:
     """Returns the first block of code in a section."""
     found = re.search(rf"^## {re.escape(heading)}\n.*?^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     if not found:
-        raise Failed(f"the README has no {language} under `{heading}`")
+        raise Failed(f"README.md has no `{language}` block under `{heading}`")
     return found[1]
 
 
@@ -80,10 +80,10 @@ def transcript(text: str) -> list[tuple[str, str]]:
 def checksums(check: Check) -> str:
     """Checks the files against their checksums."""
     if not (check.files / SUMS).is_file():
-        raise Failed(f"{SUMS} is missing: was the directory made by `dist/build`?")
+        raise Failed(f"`{SUMS}` is missing; make the directory with `dist/build`")
     if wrong := archives.wrong_sums(check.files):
         raise Failed("\n".join(wrong))
-    return f"{len(list(check.files.iterdir())) - 1} files are as {SUMS} says"
+    return f"{len(list(check.files.iterdir())) - 1} files match {SUMS}"
 
 
 def tree(release: Release) -> set[tuple[str, str]]:
@@ -104,16 +104,16 @@ def bill(check: Check) -> str:
     """Checks that the bill of materials is valid and lists every crate, interpreter and package."""
     text = check.one("*.cdx.json", "sbom").read_text()
     if wrong := sbom.invalid(text):
-        raise Failed(f"it is not valid CycloneDX: {wrong}")
+        raise Failed(f"the bill of materials is not valid CycloneDX: {wrong}")
     components = json.loads(text)["components"]
     listed = {(each["name"], each["version"]) for each in components}
     said = f"valid CycloneDX 1.6, {len(listed)} components"
     if not shutil.which("cargo"):
-        return f"{said}; not compared with `cargo tree`, since there is no cargo"
+        return f"{said}; not compared with `cargo tree`: cargo is not installed"
     crates = tree(check.release)
     if missing := sorted(crates - listed):
-        raise Failed(f"it lacks crates of `cargo tree`: {', '.join(' '.join(each) for each in missing)}")
-    return f"{said}, among them all {len(crates)} crates of `cargo tree`"
+        raise Failed(f"the bill of materials does not list these crates of `cargo tree`: {', '.join(' '.join(each) for each in missing)}")
+    return f"{said}, including all {len(crates)} crates of `cargo tree`"
 
 
 def isolation(check: Check) -> str:
@@ -121,12 +121,12 @@ def isolation(check: Check) -> str:
     connect = "import socket; socket.create_connection(('192.0.2.1', 80), 5)"
     said = check.room.run("python3", "-c", f"try:\n {connect}\nexcept OSError as error: print(error)\nelse: print('connected')").strip()
     if "unreachable" not in said:
-        raise Failed(f"there is a network: {said}")
+        raise Failed(f"the environment has a network: {said}")
     found = check.room.run("sh", "-c", "for each in cargo rustc rustup cc gcc clang ld; do command -v $each; done; true")
     if found:
-        raise Failed(f"there are compilers: {found.strip()}")
+        raise Failed(f"the environment has compilers: {found.strip()}")
     if check.room.run("ls", ROOT):
-        raise Failed(f"{ROOT} can be seen")
+        raise Failed(f"the checkout `{ROOT}` is visible")
     return f"{said}; no Rust, no compiler, no checkout, an empty home"
 
 
@@ -140,7 +140,7 @@ def wheel(check: Check) -> str:
     inside = {each.name for each in site.glob("glovebox_sandbox-*.dist-info/*/*")}
     wanted = {"LICENSE", NOTICES, check.release.sbom.name}
     if not wanted <= inside:
-        raise Failed(f"dist-info lacks {', '.join(sorted(wanted - inside))}")
+        raise Failed(f"dist-info does not contain {', '.join(sorted(wanted - inside))}")
     return f"pip installed {file.name}"
 
 
@@ -150,7 +150,7 @@ def quick_start(check: Check) -> str:
     script = check.room.work / "quickstart.py"
     script.write_text(block((ROOT / "README.md").read_text(), "From Python", "python"))
     same("README's Python", check.room.run(check.venv / "bin" / "python", script), PYTHON_QUICK_START)
-    return "README's Python prints what it is to print"
+    return "README's Python example prints the expected output"
 
 
 def require_wheel(check: Check) -> None:
@@ -179,7 +179,7 @@ def uvx(check: Check) -> str:
     here = TARGET / "tools" / "uv" / "bin" / "uv"
     found = here if here.is_file() else shutil.which("uv")
     if not found:
-        raise Skipped(f"there is no uv; install it with: pip install --target target/tools/uv {' '.join(tools.pins()['tools']['uv'])}")
+        raise Skipped(f"uv is not installed; run: pip install --target target/tools/uv {' '.join(tools.pins()['tools']['uv'])}")
     uv = shutil.copy(found, check.room.base / "uv")
     offline = ("--offline", "--no-index", "--find-links", file.parent, "--no-python-downloads", "--python", check.room.bin / "python3")
     return hello(check.room, uv, "tool", "run", *offline, "--from", "glovebox-sandbox", "glovebox")
@@ -197,7 +197,7 @@ def command(check: Check) -> str:
     directory = unpack(check.one("glovebox-*-linux-*.tar.gz", "command"), check.room.base)
     for name in ("LICENSE", NOTICES, "README.md", "service/glovebox.service", "service/server.toml", "service/Containerfile"):
         if not (directory / name).is_file():
-            raise Failed(f"the archive lacks {name}")
+            raise Failed(f"the archive does not contain `{name}`")
     bundle = directory / "interpreters.zip"
     said = hello(check.room, directory / "glovebox", "--bundle", bundle, home="command")
     return f"{said}; {shell(check, directory, bundle)}"
@@ -212,17 +212,17 @@ def shell(check: Check, directory: Path, bundle: Path) -> str:
     for line, expected in commands:
         same(f"`{line}`", room.run("sh", "-c", line, home="command", check=False, settings={"GLOVEBOX_BUNDLE": str(bundle)}), expected)
     if (room.work / "data" / "report.txt").read_text() != "done":
-        raise Failed("`--workspace ./data --commit on-success` has not left the script's file")
-    return f"README's {len(commands)} commands print what they are to print"
+        raise Failed("`--workspace ./data --commit on-success` did not write `data/report.txt`")
+    return f"README's {len(commands)} commands print the expected output"
 
 
 def npm(check: Check) -> str:
     """Installs the npm packages without a registry, and runs their quick start."""
     tarballs = sorted(check.files.glob("*.tgz"))
     if not tarballs:
-        raise Skipped("not there; `dist/build --only npm` makes them")
+        raise Skipped("not built; run `dist/build --only npm`")
     if not (check.room.bin / "npm").exists():
-        raise Skipped("there is no npm; install Node.js")
+        raise Skipped("npm is not installed; install Node.js")
     project = check.room.work / "npm"
     project.mkdir()
     (project / "package.json").write_text('{"private": true, "type": "module"}\n')
@@ -236,7 +236,7 @@ def npm(check: Check) -> str:
     example.write_text((ROOT / "bindings" / "js" / "examples" / "quickstart.ts").read_text())
     printed = room.run("node", "--disable-warning=ExperimentalWarning", example, cwd=project)
     same("the quick start", printed, NODE_QUICK_START)
-    return f"npm installed {', '.join(each.name for each in tarballs)}; the quick start prints what it is to print"
+    return f"npm installed {', '.join(each.name for each in tarballs)}; the quick start prints the expected output"
 
 
 def providers(check: Check) -> str:
@@ -247,7 +247,7 @@ def providers(check: Check) -> str:
     require_wheel(check)
     library = TARGET / "tools" / "wasmtime-py"
     if not (library / "wasmtime").is_dir():
-        raise Skipped("unpacked, but there is no wasmtime-py; install it with: tests/programs/build wasmtime-py")
+        raise Skipped("unpacked, but wasmtime-py is not installed; run: tests/programs/build wasmtime-py")
     copy = shutil.copytree(library, check.room.base / "wasmtime-py")
     script = shutil.copy(ROOT / "bindings" / "python" / "examples" / "component.py", check.room.work)
     printed = check.room.run(check.venv / "bin" / "python", script, cwd=directory, settings={"PYTHONPATH": str(copy)})
@@ -257,7 +257,7 @@ def providers(check: Check) -> str:
 
 def rust(check: Check) -> str:
     """Builds README's Rust example."""
-    raise Skipped("needs Rust, which is not there; `cargo test` compiles and runs it")
+    raise Skipped("the clean environment has no Rust; `cargo test` compiles and runs the example")
 
 
 STEPS = {

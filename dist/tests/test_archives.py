@@ -21,7 +21,7 @@ class Archives(unittest.TestCase):
     def archive(self, name: str, files: dict[str, Path | bytes], epoch: int = 1_700_000_000) -> bytes:
         return archives.tar_gz(self.directory / name, "top", files, epoch, frozenset({"run"})).read_bytes()
 
-    def test_neither_order_nor_time_nor_mode_nor_name_makes_a_difference(self) -> None:
+    def test_archive_ignores_order_time_mode_and_owner(self) -> None:
         file = self.directory / "file"
         file.write_bytes(b"contents")
         first = self.archive("first", {"run": file, "a": b"1"})
@@ -29,12 +29,12 @@ class Archives(unittest.TestCase):
         file.chmod(0o600)
         self.assertEqual(first, self.archive("second", {"a": b"1", "run": file}))
 
-    def test_contents_and_epoch_make_a_difference(self) -> None:
+    def test_archive_depends_on_contents_and_epoch(self) -> None:
         first = self.archive("first", {"a": b"1"})
         self.assertNotEqual(first, self.archive("second", {"a": b"2"}))
         self.assertNotEqual(first, self.archive("third", {"a": b"1"}, 1_700_000_001))
 
-    def test_entries_are_nobody_s_and_programs_can_be_run(self) -> None:
+    def test_entries_have_no_owner_and_programs_are_executable(self) -> None:
         self.archive("first", {"run": b"#!", "a/b": b"1"})
         with tarfile.open(self.directory / "first") as archive:
             entries = archive.getmembers()
@@ -53,7 +53,7 @@ class Archives(unittest.TestCase):
         found = archives.wrong_sums(self.directory)
         self.assertEqual(found, ["b: is listed and missing", "d: is not listed", "a: has another checksum"])
 
-    def test_only_what_was_listed_is_removed(self) -> None:
+    def test_only_listed_files_are_removed(self) -> None:
         (self.directory / "old").write_text("old")
         archives.write_sums(self.directory)
         (self.directory / "mine").write_text("mine")

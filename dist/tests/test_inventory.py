@@ -35,7 +35,7 @@ def part(name: str, licence: str = "MIT", texts: tuple[str, ...] = ("text",), **
 
 
 class Crates(unittest.TestCase):
-    def test_edges_decide_what_is_inside(self) -> None:
+    def test_dependency_edges_determine_the_inventory(self) -> None:
         edges: dict[str, list[tuple[str, str | None]]] = {
             "glovebox-cli": [("linked", None), ("builds", "build"), ("tests-only", "dev")],
             "linked": [("deep", None)],
@@ -46,7 +46,7 @@ class Crates(unittest.TestCase):
         found = inventory.reachable(graph(edges))
         self.assertEqual(found, {"glovebox-cli": True, "linked": True, "deep": True, "builds": False, "helper": False})
 
-    def test_a_forgotten_text_is_taken_from_the_same_licence_or_is_an_error(self) -> None:
+    def test_missing_licence_text_uses_the_same_licence_or_fails(self) -> None:
         licence = "Apache-2.0 WITH LLVM-exception"
         whole, forgot = part("whole", licence), part("forgot", licence, ())
         self.assertEqual(inventory.with_standard_texts([forgot, whole])[0].texts, ("text",))
@@ -54,7 +54,7 @@ class Crates(unittest.TestCase):
         with self.assertRaisesRegex(ReleaseError, "licence's text of `alone` is missing: put it in dist/licences/alone.txt"):
             inventory.with_standard_texts([part("other"), part("alone", texts=())])
 
-    def test_a_text_that_no_crate_of_a_repository_has_stands_in_a_directory_of_ours(self) -> None:
+    def test_licence_text_missing_upstream_is_kept_locally(self) -> None:
         forgot = part("napi-sys", texts=(), homepage="https://github.com/napi-rs/napi-rs.git")
         (found,) = inventory.with_standard_texts([forgot])
         self.assertIn("Permission is hereby granted", found.texts[0])
@@ -84,26 +84,26 @@ class Bundle(unittest.TestCase):
         self.assertEqual((found.kind, found.version, found.sha256), ("interpreter", runtime["version"], runtime["sha256"]))
         self.assertIn("Fabrice Bellard", found.texts[0])
 
-    def test_what_no_manifest_has_is_an_error(self) -> None:
+    def test_interpreter_unknown_to_the_manifest_is_an_error(self) -> None:
         with self.assertRaisesRegex(ReleaseError, "holds `other.wasm`, which neither"):
             inventory.bundled(self.bundle(["other.wasm"]))
 
 
 class Npm(unittest.TestCase):
-    def test_what_the_page_has_inside_comes_with_its_licence(self) -> None:
+    def test_bundled_page_packages_have_licences(self) -> None:
         web = ROOT / "bindings" / "web" / "package-lock.json"
         found = {each.name: each for each in inventory.npm(web, ROOT / "host" / "server" / "assets" / "page" / "licences.txt")}
         self.assertTrue(found["@codemirror/view"].is_inside)
         self.assertIn("Permission is hereby granted", found["@codemirror/view"].texts[0])
         self.assertFalse(found["esbuild"].is_inside)
 
-    def test_what_is_inside_without_a_licence_is_an_error(self) -> None:
+    def test_bundled_package_without_a_licence_is_an_error(self) -> None:
         with self.assertRaisesRegex(ReleaseError, "goes into ours"):
             inventory.npm(ROOT / "bindings" / "web" / "package-lock.json")
 
 
 class Notices(unittest.TestCase):
-    def test_each_text_stands_once_with_those_that_it_is_of(self) -> None:
+    def test_each_licence_text_appears_once_with_its_packages(self) -> None:
         parts = [part("a"), part("b", texts=("text\r\n",)), part("ours", is_ours=True), part("c", texts=("other",))]
         text = notices.notices(parts, "0.1.0")
         self.assertEqual(text.count("\ntext\n"), 1)
@@ -111,13 +111,13 @@ class Notices(unittest.TestCase):
         self.assertNotIn("ours 1.0.0", text)
         self.assertIn("crate c 1.0.0: MIT", text)
 
-    def test_what_only_builds_is_not_inside(self) -> None:
+    def test_build_dependencies_are_excluded(self) -> None:
         self.assertNotIn("builder", notices.notices([part("builder", is_inside=False)], "0.1.0"))
 
 
 @unittest.skipUnless((TARGET / "tools" / "cyclonedx" / "pin").is_file(), "needs target/tools/cyclonedx: dist/build installs it")
 class Bill(unittest.TestCase):
-    def test_it_is_valid_and_says_what_the_parts_say(self) -> None:
+    def test_sbom_is_valid_and_lists_the_parts(self) -> None:
         parts = [
             part("a", "MIT OR Apache-2.0", sha256="0" * 64, needs=("pkg:cargo/b@1.0.0",), is_ours=True),
             part("b", is_inside=False, homepage="https://example.org/b"),
@@ -133,7 +133,7 @@ class Bill(unittest.TestCase):
         self.assertEqual(bill["metadata"]["timestamp"], "2023-11-14T22:13:20+00:00")
         self.assertIsNone(sbom.invalid(text))
 
-    def test_what_is_not_as_the_schema_says_is_found(self) -> None:
+    def test_sbom_schema_violations_are_found(self) -> None:
         bill = json.loads(sbom.sbom([part("a", is_ours=True)], "0.1.0", EPOCH))
         bill["components"][0]["scope"] = "sometimes"
         self.assertIn("sometimes", sbom.invalid(json.dumps(bill)) or "")

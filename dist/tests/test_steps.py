@@ -35,18 +35,18 @@ class Pages(unittest.TestCase):
         text = steps.block(PAGE, "Two", "console")
         self.assertEqual(steps.transcript(text), [("a | b", "1\n2\n"), ("c", ""), ("d; echo $?", "124\n")])
 
-    def test_a_section_that_is_gone_is_a_failure(self) -> None:
-        with self.assertRaisesRegex(room.Failed, "no console under `Three`"):
+    def test_missing_section_is_a_failure(self) -> None:
+        with self.assertRaisesRegex(room.Failed, "no `console` block under `Three`"):
             steps.block(PAGE, "Three", "console")
 
-    def test_what_was_printed_must_be_the_same(self) -> None:
+    def test_printed_output_must_match(self) -> None:
         steps.same("it", "1\n", "1")
         with self.assertRaisesRegex(room.Failed, "it printed"):
             steps.same("it", "1", "2")
 
 
 class Products(unittest.TestCase):
-    def test_each_provider_has_a_closed_one(self) -> None:
+    def test_each_provider_has_a_closed_variant(self) -> None:
         self.assertEqual(len(products.PROVIDERS), 6)
         names = {each.removesuffix("-closed") for each in products.PROVIDERS}
         self.assertEqual(names, {"glovebox", "glovebox-python", "glovebox-javascript"})

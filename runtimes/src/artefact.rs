@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_digest_is_refused() {
+    fn invalid_digest_text_is_rejected() {
         let long = "a".repeat(65);
         let wide = "é".repeat(32);
         for text in ["", "abc", EMPTY.get(1..).unwrap(), &long, &wide, &EMPTY.replace('e', "g")] {

@@ -22,7 +22,7 @@ const LOG_TAIL_BYTES: u64 = 8 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
-    #[error("none of {0} works")]
+    #[error("no working command found; tried {0}")]
     NoneWorks(String),
     #[error("cannot run `{program}`: {source}", program = escaped(.program))]
     Spawn { program: String, source: io::Error },
@@ -30,7 +30,7 @@ pub(crate) enum CommandError {
     Failed { program: String, reason: String },
     #[error("`{program}` was stopped after {} s", timeout.as_secs(), program = escaped(.program))]
     TimedOut { program: String, timeout: Duration },
-    #[error("`{program}` was stopped after it had written {bytes} bytes", program = escaped(.program))]
+    #[error("`{program}` was stopped: it wrote too much data ({bytes} bytes)", program = escaped(.program))]
     TooBig { program: String, bytes: u64 },
     #[error("cancelled")]
     Cancelled,
@@ -162,7 +162,7 @@ impl Download {
 
     fn command(&self) -> Result<Command, CommandError> {
         let mut words = self.words.iter();
-        let program = words.next().ok_or_else(|| CommandError::NoneWorks("no command".to_owned()))?;
+        let program = words.next().ok_or_else(|| CommandError::NoneWorks("an empty command".to_owned()))?;
         let mut command = Command::new(program);
         command.args(words);
         Ok(command)

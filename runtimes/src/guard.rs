@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contains_a_guarded_directory_is_it_or_lies_in_it_is_found_by_any_name() {
+    fn guard_detects_overlap_under_any_name() {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path();
         let ours = top.join("a/ours");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_yet_is_guarded_by_what_is_above_it() {
+    fn missing_directory_is_guarded_by_its_parent() {
         let dir = tempfile::tempdir().unwrap();
         let (top, ours) = (dir.path(), dir.path().join("a/b/ours"));
         fs::create_dir_all(top.join("beside")).unwrap();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_in_a_guarded_one_is_known_by_itself() {
+    fn known_child_of_a_guarded_directory_is_guarded() {
         let dir = tempfile::tempdir().unwrap();
         let ours = dir.path().join("ours");
         fs::create_dir_all(ours.join("in")).unwrap();

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_archive_or_leaves_it_is_refused() {
+    fn invalid_archives_and_outside_paths_are_rejected() {
         unpack(&library(&[]), "a/other.zip").unwrap_err();
         unpack(&library(&[]), "b.pyc").unwrap_err();
         let error = unpack(&library(&[("../x", b"1")]), "a/data.zip").unwrap_err().to_string();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_have_as_much_as_is_left_and_no_more() {
+    fn file_size_is_limited_by_the_remaining_bytes() {
         assert_eq!(read(&mut &b"1234"[..], 4).unwrap(), b"1234");
         read(&mut &b"12345"[..], 4).unwrap_err();
     }

@@ -302,6 +302,6 @@ pub enum ManifestError {
         known: String,
     },
     /// The language is unknown.
-    #[error("there is no language `{name}`; use `python` or `javascript`", name = escaped(.0))]
+    #[error("unknown language `{name}`; use `python` or `javascript`", name = escaped(.0))]
     UnknownLanguage(String),
 }

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_reach_a_command_line_or_a_path_is_checked() {
+    fn package_fields_for_commands_and_paths_are_checked() {
         let entry = |field: &str, value: &str| {
             let mut fields = vec![
                 ("name", "six"),

@@ -285,9 +285,9 @@ pub(crate) enum NpmError {
     Unreadable(#[from] io::Error),
     #[error("the package has no file `{name}`", name = escaped(.0))]
     NoFile(String),
-    #[error("`{file}` has {bytes} bytes, more than it can have with a module of {expected}", file = escaped(.file))]
+    #[error("`{file}` is {bytes} bytes, too large for a module of {expected} bytes", file = escaped(.file))]
     TooLong { file: String, bytes: u64, expected: u64 },
-    #[error("`{name}` has no module in it: no `Buffer.from('…', 'base64')` that can be decoded", name = escaped(.0))]
+    #[error("`{name}` contains no module: no decodable `Buffer.from('…', 'base64')` found", name = escaped(.0))]
     NoModule(String),
     #[error("wrong length: expected {expected} bytes, got {got}")]
     Length { expected: u64, got: u64 },
@@ -406,7 +406,7 @@ mod tests {
     use super::{decode_base64, embedded};
 
     #[test]
-    fn base64_is_decoded_as_the_standard_has_it() {
+    fn base64_is_decoded_as_in_the_rfc() {
         let vectors =
             [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg==", "foob"), ("Zm9vYmFy", "foobar")];
         for (text, bytes) in vectors {

@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_archive_is_refused() {
+    fn invalid_wheel_archive_is_rejected() {
         for bytes in [&b""[..], b"PK", b"#!/bin/sh\n", &[0; 4096]] {
             assert!(matches!(wheel_files(bytes, Compiled::Refused), Err(WheelFault::Unreadable(_))));
         }
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_never_leads_out() {
+    fn wheel_paths_cannot_lead_out() {
         for path in ["../a.py", "/a.py", "a/../b.py", "a//b.py", "./a.py", "a\\b.py", "c:a.py", "a\n.py", "\u{1b}[2J"] {
             assert!(matches!(refused(&[(path, b"")]), WheelFault::Path(_)), "{path}");
         }
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_is_taken_twice() {
+    fn duplicate_wheel_paths_are_rejected() {
         assert_eq!(refused(&[("a", b""), ("a/b.py", b"")]), WheelFault::Twice("a/b.py".into()));
         assert_eq!(refused(&[("c.py", b""), ("x.data/purelib/c.py", b"")]), WheelFault::Twice("c.py".into()));
         // The archive reader shows only one of two entries with the same name.
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_archive_of_much_is_refused_while_it_is_unpacked() {
+    fn wheel_bomb_is_rejected_while_unpacking() {
         let half = vec![0; 16 << 20];
         let fits = zipped(&[("a.py", &half), ("b.py", &half)]);
         assert!(fits.len() < 100_000);
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_files_is_bounded() {
+    fn number_of_wheel_files_is_limited() {
         let names: Vec<String> = (0..=MAX_WHEEL_FILES).map(|n| format!("{n}.py")).collect();
         let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
         assert_eq!(wheel_files(&zipped(&files[1..]), Compiled::Refused).unwrap().len(), MAX_WHEEL_FILES);

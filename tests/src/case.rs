@@ -456,7 +456,7 @@ mod tests {
 
     /// Every kind of step, and every kind of outcome.
     #[test]
-    fn the_smoke_set_touches_all_that_the_cases_touch() {
+    fn smoke_set_covers_all_features_of_the_cases() {
         let (smoke, others): (Vec<Case>, Vec<Case>) =
             load_cases(&cases_dir()).unwrap().into_iter().partition(|case| case.smoke);
         let touched = touched_by(&smoke);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_used_once() {
+    fn block_names_are_unique() {
         let twice = "```python script.py\n```\n\n```python script.py\n```\n";
         assert_eq!(error(twice), "x.md:6: duplicate block `script.py`: the first is in line 3");
     }

@@ -22,7 +22,7 @@ mod tests {
     use super::lost_citations;
 
     #[test]
-    fn only_missing_files_and_functions_are_lost() {
+    fn only_missing_files_and_functions_are_reported() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         assert_eq!(lost_citations("`src/citations.rs`, `src/citations.rs::lost_citations` and `x`", root), [""; 0]);
         let lost = lost_citations("`src/none.rs` and `src/citations.rs::none`", root);

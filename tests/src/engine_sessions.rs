@@ -34,12 +34,15 @@ impl EngineSessions {
 
     fn act(&mut self, step: &Step) -> Result<StepResult, Box<dyn Error>> {
         if let Action::Resume { label } = &step.action {
-            let bytes = self.hibernated.get(label).ok_or("nothing was hibernated under this name")?;
+            let bytes = self.hibernated.get(label);
+            let bytes = bytes.ok_or_else(|| format!("unknown label `{label}`; hibernate a session under it first"))?;
             let session = self.sandbox.resume(bytes, ResumeOptions::default())?;
             self.sessions.insert(step.session.clone(), session);
             return self.done(step);
         }
-        let session = self.sessions.get(&step.session).ok_or("there is no session of this name")?;
+        let session = self.sessions.get(&step.session);
+        let session =
+            session.ok_or_else(|| format!("unknown session `{}`; open it in an earlier step", step.session))?;
         match &step.action {
             Action::Run { source, request } => {
                 let execution: Execution = session.run(engine_steps::request(source, request))?;
@@ -63,7 +66,9 @@ impl EngineSessions {
             }
             Action::Undo { to: None } => drop(session.undo()?),
             Action::Undo { to: Some(label) } => {
-                session.undo_to(*self.checkpoints.get(label).ok_or("there is no checkpoint of this name")?)?;
+                let id = self.checkpoints.get(label);
+                let id = id.ok_or_else(|| format!("unknown checkpoint `{label}`; take it in an earlier step"))?;
+                session.undo_to(*id)?;
             }
             Action::Hibernate { label } => {
                 self.hibernated.insert(label.clone(), session.hibernate(&HibernateOptions::default())?);

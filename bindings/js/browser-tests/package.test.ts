@@ -37,7 +37,7 @@ for (const [which, page] of Object.entries(pages)) {
     assert.deepEqual(seen, [['component', 'javascript', 'completed', '42\n', 5], ['component', 'python', 'completed', '42\n', 5]]);
   });
 
-  test(`${which}: an endless script holds up nobody and ends when its time is over`, async () => {
+  test(`${which}: an endless script blocks nothing and ends at its deadline`, async () => {
     const { outcome, tookMs, pauseMs, next } = await page.run(async () => {
       const { createSandbox } = await import('glovebox-sandbox');
       const box = await createSandbox({ language: 'javascript', timeout: 1_000 });
@@ -62,7 +62,7 @@ for (const [which, page] of Object.entries(pages)) {
     assert.equal(next, '2\n');
   });
 
-  test(`${which}: what scripts show can be shown in the page`, async () => {
+  test(`${which}: displays of scripts can be shown in the page`, async () => {
     const { forms, size, html } = await page.run(async () => {
       const { createSandbox } = await import('glovebox-sandbox');
       const box = await createSandbox({ language: 'python' });
@@ -82,7 +82,7 @@ for (const [which, page] of Object.entries(pages)) {
   });
 }
 
-test('with shared memory: what is cancelled is interrupted, and its session lives on', async () => {
+test('with shared memory: a cancelled script is interrupted, and its session lives on', async () => {
   const seen = await isolated.run(async () => {
     const { createSandbox } = await import('glovebox-sandbox');
     const box = await createSandbox({ language: 'python', timeout: 60_000 });
@@ -110,7 +110,7 @@ test('with shared memory: tools answer with promises', async () => {
   assert.equal(said, 'Glovebox\n');
 });
 
-test('without shared memory: whoever cancels terminates the worker, and the sandbox goes on in another', async () => {
+test('without shared memory: cancellation terminates the worker, and the sandbox continues in another', async () => {
   const seen = await plain.run(async () => {
     const { createSandbox, SessionLostError, TerminatedError } = await import('glovebox-sandbox');
     const box = await createSandbox({ language: 'javascript', timeout: 60_000 });

@@ -100,13 +100,13 @@ const BUNDLERS: Record<string, () => Promise<void>> = {
 };
 
 for (const [name, build] of Object.entries(BUNDLERS)) {
-  test(`${name}: scripts run in a worker, in both languages, and an endless one is ended`, async () => {
+  test(`${name}: scripts run in a worker, in both languages, and an endless script is stopped`, async () => {
     await build();
     assert.deepEqual(await inPage(`${url}/${name}/index.html`), EXPECTED);
   });
 }
 
-test("Vite's development server, which is to leave the package as it is", async () => {
+test("Vite's development server leaves the package unchanged", async () => {
   // The configuration in docs/bundle-javascript.md.
   const { default: config } = await import('./vite.config.mjs');
   const server = await vite.createServer({ ...config, root, configFile: false, logLevel: 'error', server: { ...config.server, port: 0, host: '127.0.0.1' } });

@@ -60,7 +60,7 @@ function wasm(name: (file: string) => string, files: string[]): esbuild.Plugin {
 const running: ChildProcess[] = [];
 after(() => running.forEach((child) => child.kill()));
 
-test('workerd: scripts run, tools answer at once, fuel holds, and sessions go from one request to another', async () => {
+test('workerd: scripts run, tools answer at once, fuel is limited, and sessions continue across requests', async () => {
   const main = "import { respond } from './checks.js';\nexport default { fetch: respond };\n";
   await writeFile(join(root, 'worker.js'), main);
   const files: string[] = [];
@@ -98,7 +98,7 @@ const config :Workerd.Config = (
   for (let turn = 0; turn < 2; turn += 1) assert.deepEqual(await (await fetch(`http://127.0.0.1:${port}`)).json(), SEEN);
 });
 
-test("Vercel's edge runtime: the same", async () => {
+test("Vercel's edge runtime: scripts run as in workerd", async () => {
   await writeFile(join(root, 'edge.js'), "import { respond } from './checks.js';\naddEventListener('fetch', (event) => event.respondWith(respond()));\n");
   // Next.js turns the modules into global variables.
   const files: string[] = [];

@@ -55,7 +55,7 @@ test('JavaScript runs, with tools and files, and a long result is shortened', as
   assert.match(String(long), /^.{50}\n\[\d+ characters left out\]\n.{50}$/);
 });
 
-test('input that is no code does not reach the sandbox', async () => {
+test('invalid input does not reach the sandbox', async () => {
   await using run_code = codeTool();
   const scripted = model([undefined as unknown as string]);
   let asked = false;
@@ -70,7 +70,7 @@ test('input that is no code does not reach the sandbox', async () => {
   assert.match(String((part as { error?: unknown } | undefined)?.error), /code must be a string/);
 });
 
-test('a text that is streamed has the result', async () => {
+test('streamed text contains the result', async () => {
   await using run_code = codeTool({ language: 'javascript' });
   let turn = 0;
   const streaming = new MockLanguageModelV4({
@@ -87,7 +87,7 @@ test('a text that is streamed has the result', async () => {
   assert.deepEqual((await steps)[0]?.toolResults.map(({ output }) => output), ['42']);
 });
 
-test('a conversation that is aborted ends its script', async () => {
+test('aborting a conversation ends its script', async () => {
   await using run_code = codeTool();
   const begun = performance.now();
   const abortSignal = AbortSignal.timeout(500);

@@ -50,7 +50,7 @@ test('a model writes code that calls the tools', async () => {
   assert.deepEqual([output?.result, output?.logs], [[4, 6], ['asked 2']]);
 });
 
-test('what is wrong is in the result', async () => {
+test('errors are in the result', async () => {
   await using executor = new GloveboxExecutor({ limits: { fuel: 100_000_000 } });
   const fns = {
     fail: async () => {
@@ -79,7 +79,7 @@ test('providers have namespaces, preludes and connectors', async () => {
   assert.deepEqual(result, ['rows of t', 41, 'send {"to":"a"}', 'undefined']);
 });
 
-test('executions at once have functions of their own', async () => {
+test('concurrent executions have separate functions', async () => {
   await using executor = new GloveboxExecutor();
   const of = (n: number) => executor.execute('async () => codemode.which()', { which: async () => n });
   assert.deepEqual((await Promise.all([0, 1, 2, 3].map(of))).map(({ result }) => result), [0, 1, 2, 3]);

@@ -7,7 +7,7 @@ import type { StartWorker } from './component/messages.ts';
 import { errorOf } from './errors.ts';
 import { type ComponentOptions, type SandboxOptions, checked } from './options.ts';
 import { Sandbox } from './sandbox.ts';
-import { answer, answerNow } from './tools.ts';
+import { type Answer, answer, answerNow } from './tools.ts';
 
 /** The differences between Node.js and the Web. */
 export interface Platform {
@@ -39,11 +39,11 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
   const host: Host = {
     answer: (index, parameters, signal) => {
       const tool = tools[index];
-      return tool ? answer(tool, parameters, signal) : Promise.resolve([false, 'there is no such tool'] as const);
+      return tool ? answer(tool, parameters, signal) : Promise.resolve(unknownTool(index));
     },
     answerNow: (index, parameters) => {
       const tool = tools[index];
-      return tool ? answerNow(tool, parameters) : ([false, 'there is no such tool'] as const);
+      return tool ? answerNow(tool, parameters) : unknownTool(index);
     },
     progress: (text) => progress?.(text),
   };
@@ -100,6 +100,10 @@ async function openPlatform(platform: Platform, language: string, policy: Policy
     return openInWorker({ parts, language, policy, host, start, terminateAfterMs: options.terminateAfterMs });
   }
   return direct(await openComponent({ provider: await providerOfParts(parts), language, policy, answer: answerTool }));
+}
+
+function unknownTool(index: number): Answer {
+  return [false, `unknown tool number \`${index}\`; call a registered tool`];
 }
 
 function fileUrl(files: Record<string, () => string>, file: string): string {

@@ -7,7 +7,7 @@ import { sandbox, ways } from './backends.ts';
 for (const way of ways) {
   const of = (name: string, run: () => Promise<void>): void => void test(`${way}: ${name}`, run);
 
-  of('a script runs, and so does the next one after each ending', async () => {
+  of('the next script runs after any outcome', async () => {
     const box = await sandbox(way, { limits: { fuel: 50_000_000 } });
     for (const [source, kind, text, exitCode] of [
       ['console.log(1)', 'completed', 'completed', 0],
@@ -31,7 +31,7 @@ for (const way of ways) {
     assert.deepEqual([box.language, box.runtimeName, box.version], ['python', 'python-3.12', '3.12.0']);
   });
 
-  of('what a script shows comes in all its forms', async () => {
+  of('displays have all their forms', async () => {
     const box = await sandbox(way, { limits: { displayBytes: 70 } });
     const shows = "display(1); display({ 'text/html': '<b>é</b>', 'image/png': new Uint8Array([137, 80, 78, 71]) }, { raw: true });";
     const run = await box.execute(shows);
@@ -48,7 +48,7 @@ for (const way of ways) {
     assert.deepEqual((await session.execute('1')).displays, []);
   });
 
-  of('an outcome becomes an error where that is asked for', async () => {
+  of('an outcome becomes an error on request', async () => {
     const box = await sandbox(way);
     assert.equal((await box.execute('1')).throwForOutcome().ok, true);
     const run = await box.execute('throw new RangeError("far")');
@@ -61,7 +61,7 @@ for (const way of ways) {
     assert.equal((await box.execute(source, { stdin: 'in', context: { n: 3 } })).stdout, 'in 3 one Oslo\n');
   });
 
-  of('listeners hear what is written, each stream for itself', async () => {
+  of('listeners receive each output stream separately', async () => {
     const box = await sandbox(way);
     const heard: string[] = [];
     const options = { onStdout: (text: string) => void heard.push(`out ${text}`), onStderr: (text: string) => void heard.push(`err ${text}`) };
@@ -75,7 +75,7 @@ for (const way of ways) {
     await assert.rejects(failing, /full/);
   });
 
-  of('files are there before and after', async () => {
+  of('files are passed in and returned', async () => {
     const box = await sandbox(way, { files: { 'in/a.txt': 'one', 'b.bin': Uint8Array.of(1, 2) } });
     const source = 'const fs = require("fs"); fs.writeFileSync("out.txt", fs.readFileSync("in/a.txt", "utf8") + "!")';
     const run = (await box.execute(source)).throwForOutcome();
@@ -86,13 +86,13 @@ for (const way of ways) {
     await assert.rejects(run.files.read('absent'), FilesError);
   });
 
-  of('a parser tells where', async () => {
+  of('validation reports positions', async () => {
     const box = await sandbox(way);
     assert.deepEqual(await box.validate('let x = 1'), []);
     assert.equal((await box.validate('\nlet = ='))[0]?.line, 2);
   });
 
-  of('a session keeps what scripts did', async () => {
+  of('a session keeps variables and files', async () => {
     const box = await sandbox(way);
     await using session = await box.session({ context: { doc: 'a long text' } });
     assert.deepEqual((await session.execute('var words = context.doc.split(" "); words')).value, ['a', 'long', 'text']);
@@ -116,7 +116,7 @@ for (const way of ways) {
     await child.close();
   });
 
-  of('checkpoints are come back to, and hibernated sessions resumed', async () => {
+  of('checkpoints are restored, and hibernated sessions resumed', async () => {
     const box = await sandbox(way, { checkpoints: 'never' });
     const session = await box.session();
     await session.execute('var n = 1');
@@ -135,7 +135,7 @@ for (const way of ways) {
     assert.deepEqual([info.id, info.language, info.ended], [session.id, 'javascript', undefined]);
   });
 
-  of('a session that ended says so', async () => {
+  of('an ended session reports it', async () => {
     const box = await sandbox(way);
     const session = await box.session();
     await session.close();
@@ -144,7 +144,7 @@ for (const way of ways) {
     await assert.rejects(session.execute('1'), SessionError);
   });
 
-  of('what is asked of a session at once is done in order', async () => {
+  of('concurrent calls of a session run in order', async () => {
     const session = await (await sandbox(way)).session();
     const runs = await Promise.all(['var s = "a"', 's += "b"', 's += "c"', 's'].map((source) => session.execute(source)));
     assert.equal(runs.at(-1)?.value, 'abc');
@@ -220,7 +220,7 @@ for (const way of ways) {
     assert.deepEqual(await session.variables.get('pair'), ['😀', '\\ud800', '\\\\ud800']);
   });
 
-  of('whatever a tool throws or returns, the script has an answer', async () => {
+  of('any result or exception of a tool answers the script', async () => {
     const tools = {
       number: () => { throw 5; },
       hostile: () => { throw { toString() { throw new Error('no'); } }; },
@@ -239,12 +239,12 @@ for (const way of ways) {
     for (const each of [surrogate, circular, big]) assert.match(each ?? '', / returned a value that JSON cannot represent: /);
   });
 
-  of('what cannot be is refused when the sandbox is made', async () => {
+  of('invalid options are rejected when the sandbox is created', async () => {
     await assert.rejects(sandbox(way, { limits: { fuel: 0 } }), (error) => error instanceof PolicyError && /fuel/.test(error.message));
     await assert.rejects((await sandbox(way, { limits: { sourceBytes: 7 } })).execute('x'.repeat(8)), PolicyError);
   });
 
-  of('every limit is taken as a number and as a bigint', async () => {
+  of('every limit accepts a number and a bigint', async () => {
     for (const as of [Number, BigInt]) {
       const few = { openFiles: as(100), sessionCount: as(100), toolCallsAtOnce: as(10) };
       const box = await sandbox(way, { limits: { ...few, timeoutMs: as(1000), stdoutBytes: as(100) } });
@@ -252,7 +252,7 @@ for (const way of ways) {
     }
   });
 
-  of('a sandbox that was closed says so', async () => {
+  of('a closed sandbox reports it', async () => {
     const box = await sandbox(way);
     await box.close();
     await box.close();
@@ -262,7 +262,7 @@ for (const way of ways) {
   // On the caller's own thread, nothing else can run to cancel a script.
   if (way === 'direct') continue;
 
-  of('the caller goes on while a script runs', async () => {
+  of('the caller is not blocked while a script runs', async () => {
     const box = await sandbox(way, { timeout: 400 });
     let count = 0;
     const timer = setInterval(() => (count += 1), 10);
@@ -286,7 +286,7 @@ for (const way of ways) {
     assert.equal((await box.execute('print(1)')).stdout, '1\n');
   });
 
-  of('cancel() interrupts what runs, and a script may clean up', async () => {
+  of('cancel() interrupts a script, which may clean up', async () => {
     const box = await sandbox(way, { language: 'python' });
     const session = await box.session();
     await session.execute('n = 1');
@@ -296,7 +296,7 @@ for (const way of ways) {
     assert.equal(await session.variables.get('n'), 1);
   });
 
-  of('tools may be asynchronous, and are told when nobody waits any longer', async () => {
+  of('tools may be asynchronous, and are aborted with their call', async () => {
     let told: () => void = () => undefined;
     const aborted = new Promise<void>((resolve) => (told = resolve));
     const box = await sandbox(way, {

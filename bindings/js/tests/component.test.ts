@@ -43,7 +43,7 @@ async function using(given: SandboxOptions, use: (box: Awaited<ReturnType<typeof
   }
 }
 
-test('URLs are tried in their order, and what has been changed is not run', { skip }, async () => {
+test('URLs are tried in order, and changed bytes are not run', { skip }, async () => {
   const indexURL = [`${base}/absent`, `${base}/spoilt/`, `${base}/glovebox-javascript/`];
   await using({ indexURL }, async (box) => {
     assert.equal((await box.execute('console.log(1)')).stdout, '1\n');
@@ -56,7 +56,7 @@ test('URLs are tried in their order, and what has been changed is not run', { sk
   });
 });
 
-test('hashes of the caller hold, of any kind, or none do', { skip }, async () => {
+test('integrity hashes of any kind are checked', { skip }, async () => {
   const componentUrls = new URL(`${base}/glovebox-javascript`);
   const own = INTEGRITY['glovebox-javascript'] ?? {};
   await assert.rejects(createSandbox({ ...options, componentUrls, integrity: { ...own, 'component.core.wasm': `sha512-${'a'.repeat(86)}==` } }), /expected sha512-/);
@@ -66,7 +66,7 @@ test('hashes of the caller hold, of any kind, or none do', { skip }, async () =>
   await assert.rejects(createSandbox({ ...options, indexURL: 'nowhere' }), /indexURL must be a whole URL/);
 });
 
-test('what only the engine has says what to do instead', { skip }, async () => {
+test('options of the engine alone have a hint', { skip }, async () => {
   for (const [given, said] of [
     [{ workspace: '/tmp' }, /^workspace: .*backend: "native"/],
     [{ mounts: { '/in': '/tmp' } }, /^mounts/],
@@ -84,7 +84,7 @@ test('what only the engine has says what to do instead', { skip }, async () => {
 /** A component without a clock, which ignores interruptions. */
 const closed = { indexURL: new URL('glovebox-javascript-closed', providers), integrity: false, terminateAfterMs: 200 } as const;
 
-test('a script that heeds no interruption is ended with its worker, and the sandbox goes on in another', { skip }, async () => {
+test('a script that ignores interruption ends with its worker, and the sandbox continues in another', { skip }, async () => {
   await using(closed, async (box) => {
     const [session, other] = [await box.session(), await box.session()];
     await other.execute('var n = 1');
@@ -100,14 +100,14 @@ test('a script that heeds no interruption is ended with its worker, and the sand
   });
 });
 
-test('closing ends what runs', { skip }, async () => {
+test('closing ends running scripts', { skip }, async () => {
   const box = await createSandbox(options);
   const running = assert.rejects(box.execute('for (;;);'), SessionLostError);
   setTimeout(() => void box.close(), 200);
   await running;
 });
 
-test('what is cancelled before it begins does not begin', { skip }, async () => {
+test('a script cancelled in advance does not begin', { skip }, async () => {
   await using({}, async (box) => {
     const first = box.execute('for (;;);');
     const second = box.execute('console.log(1)');
@@ -124,7 +124,7 @@ test("on the caller's own thread a tool must answer at once", { skip }, async ()
   });
 });
 
-test('the entry for browsers runs in direct mode where there is no worker', { skip }, async () => {
+test('the entry for browsers runs in direct mode without workers', { skip }, async () => {
   // Node.js has no global `Worker`, and its `fetch` reads no files.
   const { createSandbox: create } = await import('../src/index.ts');
   await assert.rejects(create({ ...options, worker: true, indexURL: `${base}/glovebox-javascript` }), UnsupportedError);
@@ -133,7 +133,7 @@ test('the entry for browsers runs in direct mode where there is no worker', { sk
   assert.deepEqual([box.backend, (await box.execute('console.log(1)')).stdout], ['component', '1\n']);
 });
 
-test('a component that is compiled already is taken as it is, and held to its form', { skip }, async () => {
+test('a precompiled component is used, and its form is checked', { skip }, async () => {
   const component = await import(new URL('glovebox-javascript/component.js', providers).href);
   const names = Object.keys(INTEGRITY['glovebox-javascript'] ?? {}).filter((name) => name.endsWith('.wasm'));
   const bytes = async (name: string) => WebAssembly.compile(await readFile(new URL(`glovebox-javascript/${name}`, providers)));

@@ -5,7 +5,7 @@ import { InstanceLostError, type Provider, SandboxError, createSandbox, loadProv
 
 const NAME = 'glovebox-javascript-closed';
 
-test('a script runs, and so does the next one after each ending', async () => {
+test('the next script runs after any outcome', async () => {
   const sandbox = await createSandbox(NAME);
   for (const [source, tag] of [
     ['console.log(1)', 'completed'],
@@ -30,7 +30,7 @@ test('a script costs the same every time', async () => {
   assert.equal(costs.size, 1, [...costs].join());
 });
 
-test('what the provider refuses is an error of its own class', async () => {
+test('each provider error has its class', async () => {
   const sandbox = await createSandbox(NAME);
   await assert.rejects(sandbox.execute('1', { runtime: 'cobol' }), (error) => {
     assert.ok(error instanceof SandboxError);
@@ -41,7 +41,7 @@ test('what the provider refuses is an error of its own class', async () => {
   await assert.rejects(sandbox.execute({ source: 'x'.repeat(8) }, { policy: { limits: { sourceBytes: 7n } } }), /8 bytes, of at most 7/);
 });
 
-test('a request brings files and a variable with it', async () => {
+test('a request has files and a context', async () => {
   const sandbox = await createSandbox(NAME);
   const source = 'print(std.loadFile("a/b"), context[1])';
   const files = [{ path: 'a/b', bytes: new TextEncoder().encode('one') }];
@@ -50,7 +50,7 @@ test('a request brings files and a variable with it', async () => {
   assert.deepEqual(execution.filesCreated, []);
 });
 
-test('guidance says what to change', async () => {
+test('guidance suggests changes', async () => {
   const sandbox = await createSandbox(NAME);
   const { guidance } = await sandbox.execute("require('paht')");
   assert.equal(guidance.fuel.status, 'efficient');
@@ -58,13 +58,13 @@ test('guidance says what to change', async () => {
   assert.deepEqual(guidance.advice[0]?.correction, { line: 1, text: "require('path')" });
 });
 
-test('a parser tells where', async () => {
+test('validation reports positions', async () => {
   const sandbox = await createSandbox(NAME);
   assert.deepEqual(await sandbox.validate('let x = 1'), []);
   assert.equal((await sandbox.validate('let = ='))[0]?.line, 1);
 });
 
-test('a session keeps what scripts did, with files and variables', async () => {
+test('a session keeps variables and files', async () => {
   const sandbox = await createSandbox(NAME);
   await using session = await sandbox.open({ context: { city: 'Oslo' } });
   assert.equal((await session.execute('context.city')).value?.json, '"Oslo"');
@@ -92,7 +92,7 @@ test('a session keeps what scripts did, with files and variables', async () => {
   await assert.rejects(resumed.info(), /session-ended/);
 });
 
-test('an argument of another type loses nothing', async () => {
+test('a mistyped argument keeps the session', async () => {
   const sandbox = await createSandbox(NAME);
   const session = await sandbox.open();
   await session.execute('var x = 1');
@@ -148,7 +148,7 @@ test('a trap ends the sessions of its instance, and the next call has a new one'
   assert.equal((await session.execute('1 + 1')).value?.json, '2');
 });
 
-test('where the stack overflows in earnest the sandbox says which sessions are lost and goes on', () => {
+test('after a host stack overflow the sandbox names the lost sessions and continues', () => {
   const program = new URL('fixtures/small-stack.ts', import.meta.url).pathname;
   const printed = execFileSync(process.execPath, ['--stack-size=150', program], { encoding: 'utf8' });
   const trapped = "the sandbox's instance has trapped, and the";
@@ -161,7 +161,7 @@ test('where the stack overflows in earnest the sandbox says which sessions are l
   ]);
 });
 
-test('tools answer scripts where the provider has tools', { skip: !(await exists('glovebox-javascript')) && !process.env['CI'] }, async () => {
+test('scripts call tools if the provider has tools', { skip: !(await exists('glovebox-javascript')) && !process.env['CI'] }, async () => {
   const sandbox = await createSandbox('glovebox-javascript', {
     tools: [
       {
@@ -186,7 +186,7 @@ test('tools answer scripts where the provider has tools', { skip: !(await exists
   assert.equal((await sandbox.execute('1')).outcome.tag, 'completed');
 });
 
-test('time is limited where the provider has a clock', { skip: !(await exists('glovebox-javascript')) && !process.env['CI'] }, async () => {
+test('time is limited if the provider has a clock', { skip: !(await exists('glovebox-javascript')) && !process.env['CI'] }, async () => {
   const sandbox = await createSandbox('glovebox-javascript');
   const { outcome } = await sandbox.execute('for (;;);', { policy: { limits: { timeoutMs: 100n, fuel: 1_000_000_000_000n } } });
   assert.ok(outcome.tag === 'exhausted' && outcome.val.resource === 'time', JSON.stringify(outcome.tag));

@@ -24,7 +24,7 @@ function at(socket: string): void {
   process.env['GLOVEBOX_DAEMON_SOCKET'] = socket;
 }
 
-test('auto takes a daemon that answers, and else this process', { skip }, async () => {
+test('auto prefers a daemon that answers', { skip }, async () => {
   at(somewhere);
   await using taken = await createSandbox({ language: 'javascript', backend: 'auto' });
   assert.equal(taken.backend, 'daemon');
@@ -43,7 +43,7 @@ test('auto takes a daemon that answers, and else this process', { skip }, async 
   assert.equal(still.backend, 'native', 'what is no socket is no daemon');
 });
 
-test('it is looked for in one place', () => {
+test('the daemon has one socket path', () => {
   delete process.env['GLOVEBOX_DAEMON_SOCKET'];
   assert.equal(place(), join(homedir(), '.rlm', 'daemon.sock'));
   assert.equal(place('win32'), '\\\\.\\pipe\\rlm-daemon');
@@ -58,7 +58,7 @@ function moment(): { comes: () => void; promise: Promise<void> } {
   return { comes, promise };
 }
 
-test('cancelling, closing and what a daemon cannot do are as elsewhere', { skip }, async () => {
+test('cancelling, closing and unsupported options behave as in other backends', { skip }, async () => {
   at(somewhere);
   const [called, abandoned] = [moment(), moment()];
   const wait = (_: unknown, { signal }: { signal: AbortSignal }): Promise<unknown> => {
@@ -100,7 +100,7 @@ test('llm_query and rlm_query ask the program, through the daemon', { skip }, as
   assert.deepEqual([await session.variables.get('n'), await session.variables.get('absent')], [7, undefined]);
 });
 
-test('a daemon that is killed is an error, and auto goes on without it', { skip }, async () => {
+test('a killed daemon is an error, and auto continues without it', { skip }, async () => {
   const other = await startDaemon();
   const box = await createSandbox({ language: 'javascript', backend: 'auto' });
   const run = box.execute('for (;;);');
@@ -112,7 +112,7 @@ test('a daemon that is killed is an error, and auto goes on without it', { skip 
   await other.stop();
 });
 
-test('an ordinary Python is taken only by name and flag, and has no walls', async () => {
+test('an unsandboxed Python needs a name and a flag, and has host access', async () => {
   at(nowhere);
   for (const backend of ['auto', 'wasm', 'component', 'daemon', undefined] as const) {
     const wrong = createSandbox({ ...(backend && { backend }), unsafeNative: true });

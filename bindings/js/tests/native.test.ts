@@ -24,7 +24,7 @@ async function program(text: string, environment: Record<string, string> = {}): 
   return stdout;
 }
 
-test('a hundred executions at once, whose tools execute in turn, come to their end', async () => {
+test('a hundred concurrent executions with nested executions finish', async () => {
   const inner = await createSandbox({ language: 'javascript', backend: 'native' });
   const box = await createSandbox({
     language: 'javascript',
@@ -36,7 +36,7 @@ test('a hundred executions at once, whose tools execute in turn, come to their e
   assert.deepEqual(runs.map(({ stdout }) => Number(stdout)), Array.from({ length: 100 }, (_, n) => n * 2));
 });
 
-test('output comes while the script runs', async () => {
+test('output is streamed while the script runs', async () => {
   const heard: string[] = [];
   const later = () => new Promise<number>((resolve) => setTimeout(() => resolve(heard.length), 100));
   const box = await createSandbox({ language: 'javascript', backend: 'native', tools: { heard: later } });
@@ -44,7 +44,7 @@ test('output comes while the script runs', async () => {
   assert.equal(run.stdout, 'a\n1\n');
 });
 
-test('host directories are read and written as far as the policy says', async () => {
+test('host directories are accessible as the policy allows', async () => {
   const [data, given] = [await mkdtemp(join(directory, 'data-')), await mkdtemp(join(directory, 'given-'))];
   await writeFile(join(given, 'in.txt'), 'given');
   const mounts = { '/in': { host: given, readOnly: true } };
@@ -56,7 +56,7 @@ test('host directories are read and written as far as the policy says', async ()
   assert.equal((await box.execute('open("/in/new", "w")')).outcome.type, 'OSError');
 });
 
-test('what cannot be brought to the host is an error that has the run', async () => {
+test('a failed commit is an error with the run', async () => {
   const data = await mkdtemp(join(directory, 'conflict-'));
   let wrote: () => Promise<void> = async () => undefined;
   const box = await createSandbox({ backend: 'native', workspace: data, tools: { meanwhile: () => wrote() } });
@@ -66,16 +66,16 @@ test('what cannot be brought to the host is an error that has the run', async ()
   await assert.rejects(failing, (error) => error instanceof CommitError && error.run.stdout === '1\n');
 });
 
-test('a name that is no runtime is an error that names those there are', async () => {
+test('an unknown runtime error lists the runtimes', async () => {
   await assert.rejects(createSandbox({ language: 'cobol', backend: 'native' }), (error) => error instanceof PolicyError && /cobol.*python/.test(error.message));
 });
 
-test('a schema that is none, and a name that scripts could not call, are refused', async () => {
+test('invalid schemas and tool names are rejected', async () => {
   await assert.rejects(createSandbox({ backend: 'native', tools: [{ name: 'p', schema: { type: 'nothing' }, execute: () => 1 }] }), /`p`/);
   await assert.rejects(createSandbox({ backend: 'native', tools: [{ name: 'no name', execute: () => 1 }] }), /no name/);
 });
 
-test('without metering time ends a script', async () => {
+test('the deadline ends an unmetered script', async () => {
   const box = await createSandbox({ language: 'javascript', backend: 'native', metering: 'none', limits: { fuel: 1000, timeoutMs: 300 } });
   const run = await box.execute('for (let i = 0; i < 1e5; i++) {}');
   assert.deepEqual([run.ok, run.fuelConsumed], [true, 0]);
@@ -87,14 +87,14 @@ test('TypeScript runs', async () => {
   assert.equal((await box.execute('const n: number = 6; console.log(n * 7)', { name: 'a.ts' })).stdout, '42\n');
 });
 
-test('a process ends by itself when nothing is executed any longer, and not before', async () => {
+test('a process exits after its last execution, and not before', async () => {
   const text = `const box = await createSandbox({ language: 'javascript', backend: 'native', tools: { a: () => 1 } });
     const session = await box.session();
     session.execute('for (const end = Date.now() + 300; Date.now() < end;); console.log(await tools.a({}))').then((run) => console.log(run.stdout));`;
   assert.equal(await program(text), '1\n\n');
 });
 
-test('two processes at once on a first start do no harm', async () => {
+test('two processes can start concurrently for the first time', async () => {
   const environment = { GLOVEBOX_CACHE_DIR: join(directory, 'cache'), XDG_DATA_HOME: join(directory, 'share') };
   const text = `const box = await createSandbox({ language: 'javascript', backend: 'native', packages: false, progress: () => undefined });
     console.log((await box.execute('console.log(6 * 7)')).stdout);`;
@@ -102,7 +102,7 @@ test('two processes at once on a first start do no harm', async () => {
   assert.deepEqual(printed, ['42\n\n', '42\n\n', '42\n\n']);
 });
 
-test('a seed and a clock make the same of the same', async () => {
+test('a seed and a clock make runs equal', async () => {
   const options = { language: 'javascript', backend: 'native', seed: 1, clockNs: 1_700_000_000_123_456_789n } as const;
   const source = 'console.log(Math.random(), Date.now())';
   const [one, two] = [await createSandbox(options), await createSandbox(options)];
@@ -112,7 +112,7 @@ test('a seed and a clock make the same of the same', async () => {
   assert.match(runs[0]?.stdout ?? '', / 1700000000123\n$/);
 });
 
-test('where the native module is missing, native says so and auto takes the component', async () => {
+test('without the native module, native fails and auto uses the component', async () => {
   const environment = { GLOVEBOX_NATIVE_MODULE: join(directory, 'absent.node') };
   const text = `const refused = await createSandbox({ backend: 'native' }).catch((error) => error);
     console.log(refused.name, /use backend: "component"/.test(refused.message));
@@ -122,7 +122,7 @@ test('where the native module is missing, native says so and auto takes the comp
   assert.equal(await program(text, environment), `UnavailableError true\n${isNew ? 'component' : 'UnavailableError'}\n`);
 });
 
-test('a network reaches what it names and nothing else', async () => {
+test('the network reaches only named addresses', async () => {
   const server = createServer((request, response) => response.end(request.headers.authorization ?? 'none'));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   process.env['GLOVEBOX_TEST_SECRET'] = 'the-real-one';

@@ -21,7 +21,7 @@ class Suite(Where, Case):
     def asynchronous(self, **options: Any) -> AsyncSandbox:
         return AsyncSandbox(self.language, **self.options(**options))
 
-    async def test_scripts_run_while_the_loop_goes_on(self) -> None:
+    async def test_scripts_do_not_block_the_event_loop(self) -> None:
         async with self.asynchronous(limits=Limits(timeout_ms=300)) as box:
             ticks = 0
 
@@ -39,7 +39,7 @@ class Suite(Where, Case):
             self.assertEqual({run.stdout for run in runs}, {"42\n"})
             self.assertEqual(len(await box.validate(self.script("syntax"))), 1)
 
-    async def test_a_session_keeps_what_scripts_did(self) -> None:
+    async def test_session_keeps_variables_and_files(self) -> None:
         async with self.asynchronous() as box:
             async with box.session(context={"city": "Oslo"}) as session:
                 self.assertEqual((await session.execute(self.script("context"))).stdout, "Oslo\n")
@@ -80,7 +80,7 @@ class Suite(Where, Case):
             self.assertEqual((await box.execute(self.script("tool"))).stdout, "42\n")
         self.assertEqual(loops, [asyncio.get_running_loop()])
 
-    async def test_a_task_that_is_cancelled_cancels_its_execution(self) -> None:
+    async def test_cancelling_a_task_cancels_its_execution(self) -> None:
         async with self.asynchronous(limits=Limits(timeout_ms=3000)) as box:
             task = asyncio.create_task(box.execute(self.script("endless")))
             await asyncio.sleep(0.2)
@@ -105,7 +105,7 @@ class NativePython(Suite, unittest.IsolatedAsyncioTestCase):
             runs = await asyncio.gather(*(box.execute("tools.meet()") for _ in range(4)))
             self.assertEqual({run.outcome.kind for run in runs}, {"completed"})
 
-    async def test_a_tool_that_nobody_waits_for_is_cancelled(self) -> None:
+    async def test_abandoned_tool_is_cancelled(self) -> None:
         ended = asyncio.Event()
 
         async def forever() -> None:

@@ -33,7 +33,7 @@ class Sandboxed(unittest.TestCase):
     def setUp(self) -> None:
         self.sandbox = Sandbox(CLOSED)
 
-    def test_a_script_runs_and_so_does_the_next_one_after_each_ending(self) -> None:
+    def test_next_script_runs_after_any_outcome(self) -> None:
         for source, tag in [
             ("console.log(1)", "completed"),
             ("throw new TypeError('no')", "raised"),
@@ -46,7 +46,7 @@ class Sandboxed(unittest.TestCase):
                 after = self.sandbox.execute("console.log('still here')")
                 self.assertEqual(after.stdout.bytes, b"still here\n")
 
-    def test_outcomes_are_of_their_own_classes(self) -> None:
+    def test_each_outcome_has_its_class(self) -> None:
         raised = self.sandbox.execute("throw new TypeError('no')").outcome
         assert isinstance(raised, OutcomeRaised)
         self.assertEqual((raised.value.type_name, raised.value.message), ("TypeError", "no"))
@@ -54,7 +54,7 @@ class Sandboxed(unittest.TestCase):
         assert isinstance(exhausted, OutcomeExhausted)
         self.assertEqual((exhausted.value.resource, exhausted.value.used), ("fuel", 50_000_000))
 
-    def test_what_the_provider_refuses_is_an_error_of_its_own_class(self) -> None:
+    def test_each_provider_error_has_its_class(self) -> None:
         with self.assertRaises(RefusedError) as refused:
             self.sandbox.execute("1", runtime="cobol")
         self.assertEqual(refused.exception.tag, "unknown-runtime")
@@ -65,22 +65,22 @@ class Sandboxed(unittest.TestCase):
         assert isinstance(large.exception.failure, SandboxErrorSourceTooLarge)
         self.assertEqual((large.exception.failure.value.bytes, large.exception.failure.value.limit), (8, 7))
 
-    def test_a_request_brings_files_and_a_variable_with_it(self) -> None:
+    def test_request_has_files_and_context(self) -> None:
         files = [InputFile(path="a/b", bytes=b"one")]
         request = Request(source='print(std.loadFile("a/b"), context[1])', files=files, context='[0, "two"]')
         execution = self.sandbox.execute(request)
         self.assertEqual((execution.stdout.bytes, execution.files_created), (b"one two\n", []))
 
-    def test_guidance_says_what_to_change(self) -> None:
+    def test_guidance_suggests_changes(self) -> None:
         guidance = self.sandbox.execute("require('paht')").guidance
         self.assertEqual((guidance.fuel.status, [advice.kind for advice in guidance.advice]), ("efficient", ["module"]))
         self.assertEqual(guidance.advice[0].correction, Correction(line=1, text="require('path')"))
 
-    def test_a_parser_tells_where(self) -> None:
+    def test_validation_reports_positions(self) -> None:
         self.assertEqual(self.sandbox.validate("let x = 1"), [])
         self.assertEqual(self.sandbox.validate("let = =")[0].line, 1)
 
-    def test_a_session_keeps_what_scripts_did(self) -> None:
+    def test_session_keeps_variables_and_files(self) -> None:
         with self.sandbox.open(context={"city": "Oslo"}) as session:
             value = session.execute("context.city").value
             self.assertEqual(value and value.json, '"Oslo"')
@@ -108,7 +108,7 @@ class Sandboxed(unittest.TestCase):
             with self.assertRaisesRegex(RefusedError, "session-ended"):
                 resumed.info()
 
-    def test_a_value_of_another_type_loses_nothing(self) -> None:
+    def test_mistyped_argument_keeps_the_session(self) -> None:
         session = self.sandbox.open()
         session.execute("var x = 1")
         wrong: Any = 1
@@ -116,14 +116,14 @@ class Sandboxed(unittest.TestCase):
             self.sandbox.execute(Request(source=wrong))
         self.assertEqual(self.json(session.get_variable("x")), "1")
 
-    def test_text_that_cannot_be_passed_on_loses_nothing(self) -> None:
+    def test_invalid_text_keeps_the_session(self) -> None:
         session = self.sandbox.open()
         session.execute("var x = 1")
         with self.assertRaises(UnicodeEncodeError):
             self.sandbox.execute("'\ud800'")
         self.assertEqual(self.json(session.get_variable("x")), "1")
 
-    def test_a_trap_ends_the_sessions_and_the_next_call_has_a_new_instance(self) -> None:
+    def test_trap_ends_sessions_and_the_next_call_gets_an_instance(self) -> None:
         # No script is known to make an instance trap with the promised stack, so this one gets a smaller stack.
         with mock.patch.object(implementation, "_STACK_BYTES", 128 << 10):
             sandbox = Sandbox(PROVIDERS / "glovebox-javascript-closed.wasm")

@@ -34,7 +34,7 @@ def nowhere(test: unittest.TestCase) -> Path:
 
 
 class Choosing(unittest.TestCase):
-    def test_auto_takes_a_daemon_that_answers_and_else_this_process(self) -> None:
+    def test_auto_prefers_a_daemon_that_answers(self) -> None:
         use_daemon()
         with Sandbox("javascript", backend="auto") as box:
             self.assertEqual((box.backend, box.execute("console.log(6 * 7)").stdout), ("daemon", "42\n"))
@@ -51,7 +51,7 @@ class Choosing(unittest.TestCase):
         with Sandbox("javascript", backend="auto") as box:
             self.assertEqual(box.backend, "native")
 
-    def test_one_that_does_not_answer_counts_as_none(self) -> None:
+    def test_unresponsive_daemon_counts_as_absent(self) -> None:
         import socket
 
         path = nowhere(self)
@@ -61,7 +61,7 @@ class Choosing(unittest.TestCase):
             with Sandbox("javascript", backend="auto") as box:
                 self.assertEqual(box.backend, "native")
 
-    def test_what_a_daemon_cannot_do_is_named_with_what_to_do(self) -> None:
+    def test_options_unsupported_by_a_daemon_have_a_hint(self) -> None:
         use_daemon()
         with self.assertRaisesRegex(UnsupportedError, 'workspace: .* backend="native"'):
             Sandbox(backend="daemon", workspace=".")
@@ -74,7 +74,7 @@ class Choosing(unittest.TestCase):
 
 
 class Running(unittest.TestCase):
-    def test_scripts_ask_the_program_through_the_daemon(self) -> None:
+    def test_tools_are_called_through_the_daemon(self) -> None:
         use_daemon()
 
         def llm_query(prompt: str) -> str:
@@ -107,7 +107,7 @@ class Running(unittest.TestCase):
                 thread.join()
             self.assertEqual(runs, ["completed"] * 4)
 
-    def test_what_is_forgotten_is_disconnected_and_its_sessions_end(self) -> None:
+    def test_collected_sandbox_disconnects_and_ends_its_sessions(self) -> None:
         use_daemon()
         watch = connect(lambda *_: (False, ""))
         before = watch.call("ping", {})["connections"]
@@ -141,7 +141,7 @@ class Running(unittest.TestCase):
 
 
 class Unsafe(unittest.TestCase):
-    def test_an_ordinary_python_is_taken_only_by_name_and_flag(self) -> None:
+    def test_unsandboxed_python_needs_a_name_and_a_flag(self) -> None:
         nowhere(self)
         for backend in ("auto", "wasm", "component", "daemon", None):
             with self.subTest(backend), self.assertRaisesRegex(TypeError, "without a sandbox"):
@@ -152,14 +152,14 @@ class Unsafe(unittest.TestCase):
         with self.assertRaises(UnsupportedError):
             Sandbox("javascript", backend="native", unsafe_native=True)
 
-    def test_it_is_looked_whether_there_is_a_python(self) -> None:
+    def test_missing_python_is_detected(self) -> None:
         path = _unsafe_native.python()
         version = _unsafe_native._version(path)
         assert version is not None
         self.assertGreaterEqual(version, (3, 8))
         self.assertIsNone(_unsafe_native._version("/absent/python"))
 
-    def test_it_runs_scripts_and_has_no_walls(self) -> None:
+    def test_unsandboxed_python_runs_scripts_with_host_access(self) -> None:
         def llm_query(prompt: str) -> str:
             return f"{prompt}!"
 
@@ -185,7 +185,7 @@ class Unsafe(unittest.TestCase):
             box.execute(f"open({str(marker)!r}, 'w').close()").raise_for_outcome()
             self.assertTrue(marker.exists(), "it is no sandbox")
 
-    def test_its_limits_hold_in_the_background_of_a_shell(self) -> None:
+    def test_limits_apply_in_a_background_job(self) -> None:
         # As in a background process of a shell.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
@@ -197,7 +197,7 @@ class Unsafe(unittest.TestCase):
 
 
 class Asynchronous(unittest.IsolatedAsyncioTestCase):
-    async def test_a_tool_of_the_loop_answers_a_daemon(self) -> None:
+    async def test_event_loop_tool_answers_a_daemon(self) -> None:
         use_daemon()
 
         async def slow(text: str) -> str:

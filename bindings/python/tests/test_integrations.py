@@ -22,7 +22,7 @@ FRAMEWORKS = {
 
 
 class Missing(unittest.TestCase):
-    def test_a_framework_that_is_missing_is_named(self) -> None:
+    def test_missing_framework_is_named(self) -> None:
         for module, (package, named) in FRAMEWORKS.items():
             # `None` hides the module, even if it is installed.
             absent = {package: None, f"{package}.core": None}
@@ -30,14 +30,14 @@ class Missing(unittest.TestCase):
                 with self.assertRaisesRegex(ImportError, f"pip install --upgrade {named}$"):
                     importlib.import_module(f"glovebox_sandbox.integrations.{module}")
 
-    def test_nothing_is_imported_that_was_not_asked_for(self) -> None:
+    def test_frameworks_are_imported_lazily(self) -> None:
         tops = [package for package, _ in FRAMEWORKS.values()]
         code = f"import sys, glovebox_sandbox.integrations; sys.exit(any(name in sys.modules for name in {tops!r}))"
         subprocess.run([sys.executable, "-c", code], check=True)
 
 
 class Reports(unittest.TestCase):
-    def test_the_middle_of_a_long_text_is_left_out(self) -> None:
+    def test_long_text_loses_its_middle(self) -> None:
         self.assertEqual(shorten("abc", 3), "abc")
         self.assertEqual(shorten("abcdefgh", 4), "ab\n[4 characters left out]\ngh")
         self.assertEqual(shorten("abcdefgh", 5), "ab\n[4 characters left out]\ngh")

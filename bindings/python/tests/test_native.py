@@ -29,7 +29,7 @@ def program(text: str, **environment: str) -> subprocess.Popen[str]:
 
 
 class Threads(unittest.TestCase):
-    def test_python_goes_on_while_a_guest_runs(self) -> None:
+    def test_python_threads_continue_while_a_guest_runs(self) -> None:
         box = Sandbox(limits=Limits(timeout_ms=500))
         count = 0
         ended = threading.Event()
@@ -48,7 +48,7 @@ class Threads(unittest.TestCase):
         self.assertEqual(run.outcome.resource, "time")
         self.assertGreater(count, 5)
 
-    def test_a_tool_may_use_the_sandbox_that_it_is_a_tool_of(self) -> None:
+    def test_tool_can_use_its_own_sandbox(self) -> None:
         boxes: list[Sandbox] = []
 
         def nested(source: str) -> str:
@@ -65,13 +65,13 @@ class Threads(unittest.TestCase):
             with self.assertRaisesRegex(PolicyError, said):
                 Sandbox(tools=[tool])
 
-    def test_a_name_that_is_no_runtime_is_an_error_that_names_those_there_are(self) -> None:
+    def test_unknown_runtime_error_lists_the_runtimes(self) -> None:
         with self.assertRaisesRegex(PolicyError, "cobol.*python"):
             Sandbox("cobol")
 
 
 class Images(unittest.TestCase):
-    def test_an_image_that_the_command_has_built_is_a_sandbox(self) -> None:
+    def test_image_built_by_the_command_is_usable(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             setup = Path(directory, "setup.js")
             setup.write_text("var rules = [1, 2]")
@@ -134,11 +134,11 @@ except KeyboardInterrupt:
             with self.subTest(call):
                 self.assertEqual(self.interrupted(call), ["interrupted again"])
 
-    def test_a_handler_that_raises_nothing_leaves_a_run_that_was_cancelled(self) -> None:
+    def test_signal_handler_without_exception_returns_a_cancelled_run(self) -> None:
         handler = "signal.signal(signal.SIGINT, lambda *_: print('handled', flush=True))"
         self.assertEqual(self.interrupted("box.execute('while True: pass')", handler), ["handled", "cancelled"])
 
-    def test_what_was_told_of_signals_before_still_is(self) -> None:
+    def test_wakeup_fd_of_signals_is_restored(self) -> None:
         text = """
 import signal, socket
 from glovebox_sandbox import Limits, Sandbox
@@ -158,7 +158,7 @@ print(mine.recv(1) == bytes([signal.SIGALRM]), signal.set_wakeup_fd(-1) == other
 
 
 class Processes(unittest.TestCase):
-    def test_a_child_of_a_fork_makes_its_own(self) -> None:
+    def test_forked_child_creates_its_own_engine(self) -> None:
         text = """
 import os
 from glovebox_sandbox import Sandbox, UnavailableError
@@ -182,7 +182,7 @@ print(os.waitpid(child, 0)[1], box.execute("console.log(2)").stdout)
         self.assertEqual(out, "1\n0 2\n\n", err)
 
     @unittest.skipUnless(_native_backend.bundle() or os.environ.get("CI"), "needs the package's interpreters: bindings/python/build --dev")
-    def test_two_processes_start_at_once_from_nothing_and_without_a_network(self) -> None:
+    def test_two_processes_start_concurrently_without_a_network(self) -> None:
         text = """
 from glovebox_sandbox import Sandbox
 box = Sandbox("javascript")
@@ -205,7 +205,7 @@ print(box.execute("const x: number = 42; console.log(x)", name="x.ts").stdout, e
             with program(text, **first) as process:
                 self.assertEqual(process.communicate(timeout=60), ("42\n", ""))
 
-    def test_what_is_not_to_be_had_says_what_to_do(self) -> None:
+    def test_unavailable_features_have_a_hint(self) -> None:
         text = """
 from glovebox_sandbox import Sandbox, UnavailableError
 try:
@@ -232,7 +232,7 @@ except UnavailableError as error:
         self.assertEqual(command("run", "-e", "raise SystemExit(3)").returncode, 3)
         self.assertEqual(command("nonsense").returncode, 2)
 
-    def test_an_engine_that_cannot_be_set_up_is_unavailable(self) -> None:
+    def test_failed_engine_setup_is_unavailable(self) -> None:
         with self.assertRaisesRegex(UnavailableError, "/dev/null"):
             Engine("/dev/null/cache", None, None, True)
 

@@ -54,7 +54,7 @@ def fail() -> None:
 
 
 class Suite(Where, Case):
-    def test_what_a_script_shows_comes_in_all_its_forms(self) -> None:
+    def test_displays_have_all_their_forms(self) -> None:
         with self.sandbox(limits=Limits(display_bytes=70)) as box:
             run = box.execute(self.script("show"))
             self.assertEqual([list(shown) for shown in run.displays], [["text/plain"], ["text/html", "image/png"]])
@@ -74,7 +74,7 @@ class Suite(Where, Case):
             self.assertEqual((result.is_result, result.html), (True, "<i>"))
             self.assertEqual(session.execute(self.script("answer")).displays, [])
 
-    def test_a_script_runs_and_the_run_says_what_it_did(self) -> None:
+    def test_run_reports_what_the_script_did(self) -> None:
         with self.sandbox() as box:
             run = box.execute(self.script("answer"))
         self.assertTrue(run.ok)
@@ -90,7 +90,7 @@ class Suite(Where, Case):
         with self.assertRaisesRegex(SessionError, "the sandbox was closed"):
             box.execute("1")
 
-    def test_whatever_a_script_does_is_an_outcome_and_the_next_one_runs(self) -> None:
+    def test_each_script_ending_is_an_outcome(self) -> None:
         box = self.sandbox(limits=Limits(fuel=300_000_000))
         raised = box.execute(self.script("raise"), name="x.src").outcome
         self.assertEqual((raised.kind, raised.type, raised.message, raised.exit_code), ("raised", "TypeError", "no", 1))
@@ -115,13 +115,13 @@ class Suite(Where, Case):
         self.assertEqual((outcome.kind, outcome.exit_code), ("cancelled", 130))
         self.assertLess(time.monotonic() - begun, 20)
 
-    def test_only_who_asks_for_it_gets_an_exception_of_a_script(self) -> None:
+    def test_script_exceptions_are_raised_on_request(self) -> None:
         run = self.sandbox().execute(self.script("raise"))
         with self.assertRaisesRegex(ScriptError, "TypeError: no") as raised:
             run.raise_for_outcome()
         self.assertIs(raised.exception.run, run)
 
-    def test_a_call_brings_input_and_a_variable(self) -> None:
+    def test_call_has_input_and_context(self) -> None:
         box = self.sandbox(env={"K": "v"}, args=["one", "two"])
         for stdin in ("höre\n", "höre\n".encode()):
             self.assertEqual(box.execute(self.script("stdin"), stdin=stdin).stdout, "höre\n")
@@ -129,7 +129,7 @@ class Suite(Where, Case):
         printed = box.execute(self.script("print_args")).stdout
         self.assertEqual(printed.replace('"', "'").replace("[ ", "[").replace(" ]", "]"), "['one', 'two'] v\n")
 
-    def test_files_go_in_and_come_out(self) -> None:
+    def test_files_are_passed_in_and_returned(self) -> None:
         box = self.sandbox(files={"in.csv": "a,b\n", "d/e.bin": b"\0\1"})
         run = box.execute(self.script("write"))
         self.assertEqual((run.files_created, run.files_modified, run.files_deleted), (["out.csv"], ["in.csv"], []))
@@ -142,7 +142,7 @@ class Suite(Where, Case):
         # An execution leaves nothing for the next.
         self.assertEqual(box.execute(self.script("read")).stdout, "a,b\n\n")
 
-    def test_output_is_told_to_whoever_listens(self) -> None:
+    def test_output_is_passed_to_listeners(self) -> None:
         box = self.sandbox()
         out: list[str] = []
         err: list[str] = []
@@ -157,12 +157,12 @@ class Suite(Where, Case):
             box.execute(self.script("streams"), on_stdout=stop)
         self.assertEqual(box.execute(self.script("answer")).stdout, "42\n")
 
-    def test_output_over_its_limit_is_cut_at_a_character(self) -> None:
+    def test_output_is_truncated_at_a_character(self) -> None:
         run = self.sandbox(limits=Limits(stdout_bytes=1001)).execute(self.script("streams"))
         self.assertEqual((run.stdout, len(run.stdout_bytes), run.stdout_truncated), ("ö" * 500, 1001, True))
         self.assertFalse(run.stderr_truncated)
 
-    def test_a_session_keeps_what_scripts_did(self) -> None:
+    def test_session_keeps_variables_and_files(self) -> None:
         box = self.sandbox(files={"in.csv": "begin"})
         with box.session(context={"city": "Oslo"}) as session:
             self.assertEqual(session.execute(self.script("context")).stdout, "Oslo\n")
@@ -227,7 +227,7 @@ class Suite(Where, Case):
         with self.assertRaises(SessionError):
             box.resume(b"nothing")
 
-    def test_a_session_is_rolled_back_from_what_had_to_be_unwound(self) -> None:
+    def test_unwound_session_is_rolled_back(self) -> None:
         with self.sandbox(limits=Limits(fuel=300_000_000, fuel_reserve=0), checkpoints="always").session() as session:
             session.execute(self.script("let"))
             run = session.execute(self.script("increase") + "\n" + self.script("endless"))
@@ -251,20 +251,20 @@ class Suite(Where, Case):
         with box.session() as session:
             self.assertEqual(session.execute(self.script("tool")).stdout, "42\n")
 
-    def test_a_parser_tells_where_it_fails(self) -> None:
+    def test_validation_reports_the_failing_position(self) -> None:
         box = self.sandbox()
         self.assertEqual(box.validate(self.script("answer")), [])
         found = box.validate(self.script("syntax"))
         self.assertEqual((found[0].line, len(found)), (1, 1))
         self.assertIn("SyntaxError", found[0].message)
 
-    def test_guidance_says_what_to_change(self) -> None:
+    def test_guidance_suggests_changes(self) -> None:
         guidance = self.sandbox().execute(self.script("missing")).guidance
         self.assertEqual((guidance.fuel.status, [each.kind for each in guidance.advice]), ("efficient", ["module"]))
         correction = guidance.advice[0].correction
         self.assertIn("json" if self.language == "python" else "path", correction.text if correction else "")
 
-    def test_seed_and_clock_make_runs_equal_and_without_them_they_differ(self) -> None:
+    def test_seed_and_clock_make_runs_equal(self) -> None:
         def runs(**options: Any) -> set[tuple[str, int]]:
             sandboxes = [self.sandbox(**options) for _ in range(2)]
             return {(run.stdout, run.fuel_consumed) for run in (box.execute(self.script("random")) for box in sandboxes)}
@@ -273,7 +273,7 @@ class Suite(Where, Case):
         self.assertEqual(len({out for out, _ in runs(seed=7, clock_ns=0) | runs(seed=8, clock_ns=0)}), 2)
         self.assertEqual(len({out for out, _ in runs()}), 2)
 
-    def test_what_cannot_be_is_refused_before_anything_runs(self) -> None:
+    def test_invalid_options_are_rejected_before_running(self) -> None:
         for limits, said in [(Limits(fuel=0), "fuel"), (Limits(memory_bytes=1), "memory.bytes")]:
             with self.assertRaisesRegex(PolicyError, said):
                 self.sandbox(limits=limits).execute("1")
@@ -350,7 +350,7 @@ class Suite(Where, Case):
             with self.subTest(said), self.assertRaisesRegex(ValueError, said):
                 call()
 
-    def test_a_host_directory_or_a_clear_word_that_there_is_none(self) -> None:
+    def test_host_directory_or_a_clear_error(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             workspace, mounted = Path(directory, "data"), Path(directory, "in")
             workspace.mkdir()
@@ -383,13 +383,13 @@ class Suite(Where, Case):
 
 
 class NativePython(Suite, unittest.TestCase):
-    def test_packages_are_there_unless_they_are_not_wanted(self) -> None:
+    def test_packages_are_available_unless_disabled(self) -> None:
         source = "import tabulate; print(tabulate.tabulate([[1]], tablefmt='plain'))"
         self.assertEqual(self.sandbox().execute(source).stdout, "1\n")
         without = self.sandbox(packages=False).execute(source)
         self.assertEqual(without.outcome.type, "ModuleNotFoundError")
 
-    def test_a_network_reaches_what_it_names_and_nothing_else(self) -> None:
+    def test_network_reaches_only_named_addresses(self) -> None:
         class Answer(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 self.send_response(200)
@@ -419,7 +419,7 @@ class NativePython(Suite, unittest.TestCase):
 class NativeJavaScript(Suite, unittest.TestCase):
     language = "javascript"
 
-    def test_types_are_taken_out_of_typescript(self) -> None:
+    def test_typescript_types_are_removed(self) -> None:
         run = self.sandbox().execute("const x: number = 42; console.log(x)", name="a.ts")
         self.assertEqual(run.stdout, "42\n")
 
@@ -437,7 +437,7 @@ class ComponentJavaScript(Suite, unittest.TestCase):
     backend = "component"
     language = "javascript"
 
-    def test_what_it_has_not_is_named_with_what_to_do(self) -> None:
+    def test_unsupported_options_have_a_hint(self) -> None:
         with self.assertRaisesRegex(UnsupportedError, 'packages: .* backend="native"'):
             self.sandbox(packages=True)
         with self.assertRaisesRegex(UnsupportedError, 'network: .* backend="native"'):
@@ -452,7 +452,7 @@ class ComponentJavaScript(Suite, unittest.TestCase):
 
         with self.assertRaisesRegex(UnsupportedError, "tools: .* provider="):
             Sandbox("javascript", **options)
-        with self.assertRaisesRegex(UnavailableError, "there is no provider .* provider="):
+        with self.assertRaisesRegex(UnavailableError, "provider `absent.wasm` does not exist; .* provider="):
             Sandbox("javascript", backend="component", provider="absent.wasm")
 
 

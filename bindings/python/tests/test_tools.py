@@ -28,7 +28,7 @@ class Custom:
 
 
 class Schemas(unittest.TestCase):
-    def test_hints_are_a_schema(self) -> None:
+    def test_type_hints_become_a_schema(self) -> None:
         def search(
             query: Annotated[str, "What to look for."],
             limit: int = 10,
@@ -61,7 +61,7 @@ class Schemas(unittest.TestCase):
             },
         )
 
-    def test_each_form_of_hint(self) -> None:
+    def test_each_kind_of_type_hint(self) -> None:
         for hint, expected in [
             (Any, {}),
             (bool, {"type": "boolean"}),
@@ -95,7 +95,7 @@ class Schemas(unittest.TestCase):
         form = {"type": "object", "properties": {"x": integer, "y": integer}, "required": ["x", "y"]}
         self.assertEqual(Tool(point).schema["properties"]["value"], form)
 
-    def test_what_has_no_form_is_named(self) -> None:
+    def test_unsupported_type_hint_is_named(self) -> None:
         def custom(value: Custom) -> None: ...
 
         def colour(value: Colour) -> None: ...
@@ -117,7 +117,7 @@ class Schemas(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "function must be callable, not int"):
             Tool(1)  # type: ignore[arg-type]
 
-    def test_an_object_that_can_be_called_is_a_function(self) -> None:
+    def test_callable_object_is_a_tool(self) -> None:
         class Counter:
             """Counts."""
 

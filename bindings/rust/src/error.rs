@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_what_it_is_about() {
+    fn errors_display_their_kind_and_text() {
         let all = [
             (SandboxError::InvalidPolicy("`limits.fuel` is 0".into()), "invalid-policy: `limits.fuel` is 0"),
             (
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_learns_the_kind_of_error() {
+    fn io_errors_map_to_kinds() {
         let kinds = [
             (FileError::NotFound, io::ErrorKind::NotFound),
             (FileError::Exists, io::ErrorKind::AlreadyExists),

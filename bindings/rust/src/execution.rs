@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn output_says_what_is_missing() {
+    fn output_reports_dropped_bytes() {
         let output = |retained_bytes, total_bytes| Output { bytes: b"ab\xff".to_vec(), retained_bytes, total_bytes };
         assert_eq!(output(3, 3).text(), "ab\u{fffd}");
         assert_eq!((output(3, 3).is_truncated(), output(3, 3).has_more()), (false, false));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_that_was_cut_in_two_is_no_text() {
+    fn truncated_character_is_left_out_of_text() {
         let text = |bytes: &[u8], retained_bytes, total_bytes| {
             Output { bytes: bytes.to_vec(), retained_bytes, total_bytes }.text().into_owned()
         };
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_contract() {
+    fn names_match_the_contract() {
         let contract = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../wit/types.wit")).unwrap();
         for (of, case, name) in ALL {
             assert_eq!(*name, kebab(case), "{of}");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_what_is_shown() {
+    fn display_prints_the_contract_name() {
         assert_eq!(
             format!("{} {:>6} {}", TrapKind::BadCall, FileKind::File, ToolError::Failed),
             "bad-call   file failed"

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_make_the_whole() {
+    fn chunked_reads_return_all_bytes() {
         let bytes: Vec<u8> = (0..=255).collect();
         for most in [1, 7, 255, 256, 1000] {
             assert_eq!(Pieces::new(from(&bytes, most)).into_vec().unwrap(), bytes);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_at_the_end_is_read_too() {
+    fn reader_returns_bytes_appended_later() {
         let written = std::cell::RefCell::new(vec![1_u8, 2]);
         let mut reader = Pieces::new(|offset, _| {
             Ok(written.borrow().iter().copied().skip(usize::try_from(offset).unwrap()).collect())

@@ -287,14 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn setters_set_what_they_are_named_after() {
+    fn setters_change_their_own_field() {
         Limits::try_setters();
         Policy::try_setters();
         SessionPolicy::try_setters();
     }
 
     #[test]
-    fn arguments_and_variables_add_up() {
+    fn arguments_and_variables_accumulate() {
         let policy = Policy::default().arg("a").arg("b").env("K", "v").env("L", "w").reproducible(5, 6);
         assert_eq!(policy.args, Some(vec!["a".into(), "b".into()]));
         assert_eq!(policy.env, Some(vec![("K".into(), "v".into()), ("L".into(), "w".into())]));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_nothing_that_was_not_set() {
+    fn unset_request_fields_stay_empty() {
         let request = Request::from("1");
         assert_eq!((request.name, request.kind, request.stdin, request.deadline_ms), (None, None, None, None));
         let request = Request::new("1").name("a.py").stdin("in").deadline(Duration::from_secs(1));

@@ -77,7 +77,9 @@ impl Started {
     /// # Errors
     /// As [`step`](Self::step).
     pub fn finish(&self) -> Result<Execution, Error> {
-        self.finish_with(|call| Err(format!("nobody answers `{}`", call.name).into()))
+        self.finish_with(|call| {
+            Err(format!("no handler for tool `{}`; use `finish_with` to answer its calls", call.name).into())
+        })
     }
 
     /// Returns the script's output so far, from `offset` on, at most `len` bytes and at most 16,777,216; empty at the

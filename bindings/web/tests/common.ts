@@ -37,7 +37,7 @@ export function commonTests({ name, site, browser }: Form): void {
     return opened;
   };
 
-  test(`${name}: scripts run in Python and JavaScript, and what they use is shown`, async () => {
+  test(`${name}: scripts run in Python and JavaScript, and their usage is shown`, async () => {
     const { page: it, done } = await page();
     assert.equal(await run(it, 'print(6 * 7)'), 'Completed');
     assert.equal(await output(it), '42');
@@ -52,7 +52,7 @@ export function commonTests({ name, site, browser }: Form): void {
     await done();
   });
 
-  test(`${name}: an exception, an exit, a limit of one's own, standard input`, async () => {
+  test(`${name}: an exception, an exit, a custom limit, standard input`, async () => {
     const { page: it, done } = await page();
     assert.equal(await run(it, '1 / 0'), 'ZeroDivisionError');
     assert.match(await output(it), /ZeroDivisionError: division by zero/);
@@ -107,7 +107,7 @@ export function commonTests({ name, site, browser }: Form): void {
     await done();
   });
 
-  test(`${name}: files go up, are read and written by scripts, come down, and are deleted`, async () => {
+  test(`${name}: files are uploaded, used by scripts, downloaded and deleted`, async () => {
     const { page: it, done } = await page();
     const directory = await mkdtemp(join(tmpdir(), 'glovebox-files-'));
     await writeFile(join(directory, 'numbers.txt'), '1\n2\n39\n');
@@ -132,7 +132,7 @@ export function commonTests({ name, site, browser }: Form): void {
     await done();
   });
 
-  test(`${name}: sessions remember, fork, go back, and are shown as a tree`, async () => {
+  test(`${name}: sessions keep state, fork, undo, and are shown as a tree`, async () => {
     const { page: it, done } = await page();
     await closeAll(it);
     await it.locator('#session-new').click();
@@ -167,7 +167,7 @@ export function commonTests({ name, site, browser }: Form): void {
     await done();
   });
 
-  test(`${name}: all of it by the keyboard`, async () => {
+  test(`${name}: everything works with the keyboard`, async () => {
     const { page: it, done } = await page();
     await closeAll(it);
     await it.locator('body').press('F6');
@@ -231,7 +231,7 @@ export function commonTests({ name, site, browser }: Form): void {
     await done();
   });
 
-  test(`${name}: light and dark, wide and narrow, and no barrier`, async () => {
+  test(`${name}: light and dark, wide and narrow layouts are accessible`, async () => {
     for (const colorScheme of ['light', 'dark'] as const) {
       for (const [width, height] of [[1280, 860], [390, 844]] as const) {
         const { page: it, done } = await page({ colorScheme, width, height });
@@ -306,7 +306,7 @@ raise type(bad, (Exception,), {})(bad)`;
     await it.context().close();
   });
 
-  test(`${name}: colours of terminals are shown, and all other sequences left out`, async () => {
+  test(`${name}: terminal colours are shown, and other sequences dropped`, async () => {
     const { page: it, done } = await page();
     await run(it, String.raw`print('a\x1b[31mred\x1b[0m \x1b]0;title\x07b\x1b[2Jc\x1b[38;5;9md\x1b[1me\x1b[m\x00\x08f')`);
     assert.equal(await output(it), 'ared bcdef');
@@ -314,7 +314,7 @@ raise type(bad, (Exception,), {})(bad)`;
     await done();
   });
 
-  test(`${name}: long output is capped, and can be had as a whole`, async () => {
+  test(`${name}: long output is truncated, and available in full`, async () => {
     const { page: it, done } = await page();
     assert.equal(await run(it, "for n in range(60000): print(n, 'x' * 20)"), 'Completed');
     assert.match(await output(it), /further characters not shown/);

@@ -17,7 +17,7 @@ after(async () => {
 
 commonTests({ name: 'server', site: () => server, browser: () => browser });
 
-test('output comes while the script runs', async () => {
+test('output is streamed while the script runs', async () => {
   const { page, done } = await open(browser, server.url);
   await ready(page);
   await write(page, "import time\nprint('first')\ntime.sleep(1.5)\nprint('second')");
@@ -30,7 +30,7 @@ test('output comes while the script runs', async () => {
   await done();
 });
 
-test('TypeScript runs, and examples bring their files along', async () => {
+test('TypeScript runs, and examples include their files', async () => {
   const { page, done } = await open(browser, server.url);
   await ready(page);
   await choose(page, 'typescript');
@@ -50,7 +50,7 @@ test('TypeScript runs, and examples bring their files along', async () => {
   await done();
 });
 
-test('the address that the server prints lets in; the token is in this tab alone, and no longer in the address', async (t) => {
+test('the printed address grants access; the token stays in the tab and leaves the address', async (t) => {
   const own = await Server.start([], null);
   t.after(() => own.close());
   const printed = own.said.map((line) => /the page: (\S+)/.exec(line)?.[1]).find(Boolean);
@@ -86,7 +86,7 @@ test('without a token, and with a wrong one, the page asks for it', async () => 
   await done();
 });
 
-test('refusals are shown as what they say: too many, unknown, too large', async (t) => {
+test('problems are shown: too many, unknown, too large', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-config-'));
   const config = join(directory, 'server.toml');
   const sha256 = createHash('sha256').update('few-executions').digest('hex');
@@ -114,7 +114,7 @@ test('refusals are shown as what they say: too many, unknown, too large', async 
   await done();
 });
 
-test('a server that goes away is waited for', async (t) => {
+test('the page waits for a lost server', async (t) => {
   const own = await Server.start();
   t.after(() => own.close());
   const { page, done } = await open(browser, own.url);
@@ -131,7 +131,7 @@ test('a server that goes away is waited for', async (t) => {
   await done();
 });
 
-test('a script that its reader leaves is stopped', async () => {
+test('the stop button ends a script of a session', async () => {
   const { page, done } = await open(browser, server.url);
   await ready(page);
   await page.locator('#session-new').click();
@@ -149,7 +149,7 @@ test('a script that its reader leaves is stopped', async () => {
   await done();
 });
 
-test('a list of sessions that comes late takes none away', async () => {
+test('a late list of sessions removes none', async () => {
   const { page, done } = await open(browser, server.url);
   await ready(page);
   await page.locator('#session-new').click();
@@ -188,7 +188,7 @@ test('a list of sessions that comes late takes none away', async () => {
   await done();
 });
 
-test('no other page has it in a frame', async () => {
+test('other pages cannot frame the page', async () => {
   const { page } = await open(browser, `http://${server.address}/page/licences.txt`);
   const blocked = page.waitForEvent('console', (message) => message.text().includes('frame-ancestors'));
   await page.evaluate((url) => document.body.append(Object.assign(document.createElement('iframe'), { src: url })), server.url);

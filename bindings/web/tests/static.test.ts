@@ -18,7 +18,7 @@ after(async () => {
 commonTests({ name: 'playground', site: () => isolated, browser: () => browser });
 commonTests({ name: 'plain-playground', site: () => plain, browser: () => browser });
 
-test('with shared memory a session outlives a script that was stopped', async () => {
+test('with shared memory a session outlives a stopped script', async () => {
   const { page, done } = await open(browser, isolated.url);
   await ready(page);
   assert.equal(await page.evaluate(() => crossOriginIsolated), true);
@@ -36,7 +36,7 @@ test('with shared memory a session outlives a script that was stopped', async ()
   await done();
 });
 
-test('without shared memory what is stopped takes its session along, and the page says so', async () => {
+test('without shared memory stopping a script ends its session, and the page says so', async () => {
   const { page, done } = await open(browser, plain.url);
   await ready(page);
   await page.locator('#session-new').click();

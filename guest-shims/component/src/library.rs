@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_packed_comes_out_again() {
+    fn unpacking_returns_the_packed_bytes() {
         assert_eq!(unpack(), glovebox_interpreters::library());
     }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_archive_and_the_files_behind_it_are_read_from_the_segment() {
+    fn segment_contains_the_archive_and_its_files() {
         let bytes: Arc<dyn LibraryBytes> = Arc::new(Segment(b"libraryone-twothree"));
         let library = described(&[("data/a", 3), ("data/b", 4), ("data/c/d", 5)]);
         let LibraryMount { directory, source } = mount(3, library, &bytes).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_segment_can_hold_is_refused() {
+    fn oversized_segment_is_rejected() {
         let bytes: Arc<dyn LibraryBytes> = Arc::new(Segment(b""));
         assert!(mount(3, described(&[("data/a", u32::MAX - 7)]), &bytes).is_some());
         assert!(mount(3, described(&[("data/a", u32::MAX - 6)]), &bytes).is_none());

@@ -323,7 +323,7 @@ mod tests {
     use super::{ImageRun, ImageRuns};
 
     #[test]
-    fn lengths_are_read_by_turns() {
+    fn image_runs_are_built_from_lengths() {
         let runs = ImageRuns::new(&[100, 3, 40, 7]).unwrap();
         let (one, other) =
             (ImageRun { start: 100, length: 3, offset: 0 }, ImageRun { start: 143, length: 7, offset: 3 });
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_are_no_image_are_refused() {
+    fn invalid_image_lengths_are_rejected() {
         assert_eq!(ImageRuns::new(&[]), Some(ImageRuns::default()));
         assert_eq!(ImageRuns::new(&[1]), None);
         assert!(ImageRuns::new(&[u32::MAX - 1, 1]).is_some());

@@ -125,7 +125,7 @@ impl Started {
             Stage::Done(executed) => Ok(Files::new(executed.files.clone())),
             Stage::Failed(error) => Err(error.clone()),
             Stage::Waiting(_) => {
-                let text = "`continue` has not said `done`: the execution may still change its files";
+                let text = "the execution may still change its files; call `continue` until it returns `done`";
                 Err(SandboxError::SessionBusy(text.into()))
             }
         }

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_has_its_outcome() {
+    fn each_driver_answer_has_its_outcome() {
         let limits = Limits { timeout_ms: 100, memory_bytes: 50, ..Limits::default() };
         let spent = spent(&limits);
         let time = |used| exhausted(Resource::Time, 100, used);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_asked_to_stop_and_did_is_taken_at_its_word() {
+    fn guest_that_heeds_a_soft_stop_reports_its_limit() {
         let limits = Limits { timeout_ms: 100, ..Limits::default() };
         let spent = spent(&limits);
         for (asked, outcome, fuel) in [
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_what_ran_out_only_where_some_was_refused() {
+    fn out_of_memory_requires_a_refused_growth() {
         let limits = Limits { memory_bytes: 50, ..Limits::default() };
         let out = exhausted(Resource::Memory, 50, 60);
         for (refused, trapped, is_out) in [
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_does_not_fit_is_an_error() {
+    fn mismatched_driver_is_an_error() {
         let limits = Limits::default();
         let spent = spent(&limits);
         let unfit = || Err(DriverError::Anchor("a".into()));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_about_a_variable_says_what_stopped_it() {
+    fn variable_answer_reports_the_limit_that_stopped_it() {
         let limits = Limits::default();
         let spent = spent(&limits);
         assert!(matches!(spent.answer(Ok(Ok(7))), (Ok(7), GuestState::Alive)));
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parser_that_met_a_limit_says_so_of_the_source() {
+    fn parser_limit_is_reported_for_the_source() {
         let limits = Limits::default();
         let said = spent(&limits).diagnose(Err(MachineError::Stopped(Stop::OutOfFuel).into())).unwrap();
         let [diagnostic] = &said[..] else { panic!("{said:?}") };

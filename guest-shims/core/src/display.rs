@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_are_read_in_order_and_a_type_once() {
+    fn display_forms_keep_order_and_drop_duplicates() {
         let forms: [(&str, &[u8]); 3] = [("Text/Plain", b"a"), ("image/png", b"\x89PNG"), ("text/plain", b"b")];
         let Displays { retained, dropped } = shown(vec![message(b'D', &forms), message(b'R', &forms[..1])]);
         let [one, two] = &retained[..] else { panic!("{retained:?}") };
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_driver_writes_is_dropped() {
+    fn malformed_displays_are_dropped() {
         let whole = message(b'D', &[("text/plain", b"a")]);
         for end in 0..whole.len() {
             assert_eq!(shown(vec![whole[..end].to_vec()]).dropped, 1, "{end}");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn media_types_and_forms_have_bounds() {
+    fn media_types_and_forms_are_limited() {
         let of = |length: usize| format!("a/{}", "b".repeat(length - 2));
         assert_eq!(shown(vec![message(b'D', &[(&of(127), b"")])]).dropped, 0);
         assert_eq!(shown(vec![message(b'D', &[(&of(128), b"")])]).dropped, 1);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_told_from_bytes() {
+    fn text_forms_are_distinguished_from_bytes() {
         for text in
             ["text/html", "image/svg+xml", "application/json", "application/vnd.vega.v5+json", "application/javascript"]
         {

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_change_by_their_entries_and_nothing_else_does() {
+    fn grant_tables_are_merged_by_entry() {
         let changed = |changes: Value| {
             let mut policy = json!({ "limits": { "fuel": 1, "files": 2 }, "env": { "A": "b" } });
             let Value::Object(changes) = changes else { panic!("{changes} is no object") };
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_is_held_to_the_grant() {
+    fn each_limit_is_capped_by_the_grant() {
         let granted = Limits::default();
         let beyond = |asked: &Limits| {
             let (clock, entropy) = (&Clock::Fixed(0), &Entropy::Seeded(0));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_clock_and_randomness_are_held_to_the_grant() {
+    fn host_clock_and_entropy_require_a_grant() {
         let limits = Limits::default();
         let key = |granted: (Clock, Entropy), asked: (Clock, Entropy)| {
             let granted = GrantParts { limits: &limits, clock: &granted.0, entropy: &granted.1 };

@@ -229,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_repeated_has_one_value() {
+    fn repeated_json_keys_keep_one_value() {
         let exact = |text: &str| exact_text(text, &serde_json::from_str(text).unwrap());
         assert_eq!(exact(r#"{"path":"a","path":"b"}"#), r#"{"path":"b"}"#);
         assert_eq!(exact(r#"[{"z":1,"a":{"a":2,"\u0061":3}}]"#), r#"[{"a":{"a":3},"z":1}]"#);
     }
 
     #[test]
-    fn what_is_json_is_what_values_can_be_made_of() {
+    fn json_check_agrees_with_the_parser() {
         let texts = [
             "null",
             "true",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_has_a_bound() {
+    fn json_nesting_is_limited() {
         let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(check_json(&deep(126)).is_ok(), "under");
         assert!(check_json(&deep(127)).is_ok(), "at");
@@ -294,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn a_repr_is_cut_at_its_limit() {
+    fn repr_is_truncated_at_its_limit() {
         for (length, held) in [(65_535, 65_535), (65_536, 65_536), (65_537, 65_536)] {
             assert_eq!(converted(&"é".repeat(length), None).repr.chars().count(), held);
         }
     }
 
     #[test]
-    fn text_that_is_no_json_is_none() {
+    fn value_without_valid_json_is_none() {
         for text in ["", "{", "nan", "[1,]", "1 2", &"[".repeat(1000)] {
             assert_eq!(converted("", Some(text)).json, None, "{text}");
         }
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn as_json_it_says_null_only_where_the_value_is_null() {
+    fn null_json_means_the_value_is_null() {
         let json = |value: GuestValue| serde_json::to_string(&value).unwrap();
         assert_eq!(json(converted("None", Some("null"))), r#"{"repr":"None","json":null}"#);
         assert_eq!(json(converted("<object>", None)), r#"{"repr":"<object>"}"#);

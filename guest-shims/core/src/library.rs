@@ -37,7 +37,7 @@ impl LibraryFiles for Vec<(String, Vec<u8>)> {
 #[derive(Debug)]
 pub struct Library<F>(pub F);
 
-enum Found<'a> {
+enum FoundEntry<'a> {
     File(usize, &'a [u8]),
     Directory,
 }
@@ -47,19 +47,19 @@ fn start_of(files: &[(String, Vec<u8>)], prefix: &str) -> usize {
     files.partition_point(|(name, _)| name.as_str() < prefix)
 }
 
-fn find<'a>(files: &'a [(String, Vec<u8>)], path: &str) -> Option<Found<'a>> {
+fn find<'a>(files: &'a [(String, Vec<u8>)], path: &str) -> Option<FoundEntry<'a>> {
     if let Ok(at) = files.binary_search_by(|(name, _)| name.as_str().cmp(path)) {
-        return files.get(at).map(|(_, bytes)| Found::File(at, bytes));
+        return files.get(at).map(|(_, bytes)| FoundEntry::File(at, bytes));
     }
     let prefix = format!("{path}/");
     let below = files.get(start_of(files, &prefix)).is_some_and(|(name, _)| name.starts_with(&prefix));
-    below.then_some(Found::Directory)
+    below.then_some(FoundEntry::Directory)
 }
 
 fn stat_of(files: &[(String, Vec<u8>)], path: &str) -> Option<SourceStat> {
     Some(match find(files, path)? {
-        Found::Directory => directory(),
-        Found::File(at, bytes) => SourceStat {
+        FoundEntry::Directory => directory(),
+        FoundEntry::File(at, bytes) => SourceStat {
             kind: FileKind::File,
             size_bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
             modified_ns: BOOT_REALTIME_NS,
@@ -102,7 +102,7 @@ impl<F: LibraryFiles> MountSource for Library<F> {
     }
 
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
-        let Some(Found::File(_, bytes)) = find(self.0.files()?, path) else {
+        let Some(FoundEntry::File(_, bytes)) = find(self.0.files()?, path) else {
             return Err(SourceError::new(format!("the library has no file `{path}`")));
         };
         let rest = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_an_error() {
+    fn missing_library_path_is_an_error() {
         let library = library();
         assert_eq!(library.stat("su"), Ok(None));
         assert_eq!(library.stat("a.js/b"), Ok(None));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_begin_alike_are_told_apart() {
+    fn names_with_a_common_prefix_are_distinguished() {
         let names = ["a-b.js", "a.js", "a/b.js", "a/c.js", "a/d/e.js", "a0.js", "ab/c.js"];
         let library = Library(Two(names.map(|name| (name.to_owned(), Vec::new())).to_vec()));
         let list = |dir: &str, limit| {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_has_one_file_and_nothing_else() {
+    fn library_directory_contains_only_the_archive() {
         let LibraryMount { directory, source } = mounted(None, &[]);
         assert_eq!(directory, "/usr/local/lib");
         assert_eq!(names(&*source, ""), ["python.zip"]);
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_from_anywhere_and_ends_where_it_ends() {
+    fn archive_is_readable_at_any_offset() {
         let source = mounted(None, &[]).source;
         for (offset, expected) in [(0, &b"libr"[..]), (4, b"ary"), (7, b""), (u64::MAX, b"")] {
             let mut into = [0; 4];
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_lie_beside_it() {
+    fn other_files_are_listed_beside_the_archive() {
         let source = with_data();
         assert_eq!(names(&*source, ""), ["python", "python.zip"]);
         assert_eq!(names(&*source, "python"), ["a"]);
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_cannot_be_had_are_an_error_where_somebody_looks_for_them() {
+    fn unavailable_library_files_fail_on_lookup() {
         let held = MemoryLibrary { archive: b"library".to_vec(), beside: Err(SourceError::new("damaged")) };
         let source = LibraryMount::new("/lib/python.zip", 7, Some("python/a/data"), held).source;
         source.stat("python/a/data/one").unwrap_err();

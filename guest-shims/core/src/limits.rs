@@ -284,7 +284,7 @@ pub enum RequestError {
         most: u64,
     },
     /// The script's name contains a NUL byte or is too long. Holds the beginning of the name.
-    #[error("the script's name `{name}` cannot be used; it must be at most 4096 bytes without NUL", name = escaped(.0))]
+    #[error("invalid script name `{name}`; use at most 4096 bytes without NUL", name = escaped(.0))]
     Name(String),
 }
 
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_time_comes_before_fuel() {
+    fn default_deadline_precedes_the_fuel_limit() {
         // The highest rate measured in scripts of every kind, rounded up.
         const MAX_PER_MS: u64 = 30_000_000;
         let Limits { fuel, timeout_ms, .. } = Limits::default();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reserve_is_never_more_than_a_tenth() {
+    fn reserve_is_at_most_a_tenth() {
         let limits = Limits { fuel_reserve: 10, timeout_ms: 1_000, timeout_reserve_ms: 100, ..Limits::default() };
         for (fuel, reserve) in [(99, 9), (100, 10), (1_000, 10)] {
             assert_eq!(limits.fuel_reserve_of(fuel), reserve, "{fuel}");
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_has_bounds() {
+    fn request_fields_are_limited() {
         let limits = Limits { source_bytes: 2, stdin_bytes: 3, ..Limits::default() };
         for (source, fits) in [("", true), ("12", true), ("123", false)] {
             assert_eq!(check_request(&limits, source, "", b"").is_ok(), fits, "{source}");

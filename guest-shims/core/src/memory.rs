@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_calls_of_tools_share_one_limit() {
+    fn linear_memory_and_tool_calls_share_one_limit() {
         let tools = Arc::new(Account::default());
         let mut limiter = limiter(100);
         limiter.set_host_bytes(30);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_session_memory_and_files_share_what_sessions_may_hold() {
+    fn session_memory_and_files_share_the_session_limit() {
         let limits = Limits { session_total_bytes: 100, ..Limits::default() };
         let ledger = SessionLedger::default();
         let (mut place, other) = (ledger.enter(&limits, 50).unwrap(), ledger.enter(&limits, 10).unwrap());
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_counts_as_little_however_large_it_is() {
+    fn large_image_counts_a_fixed_amount() {
         const MIB: u64 = 1 << 20;
         let mut limiter = MemoryLimiter::new(MemoryLimit::of_image(10 * MIB, 60 * MIB), 0);
         limiter.free_all();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_image_counts_as_it_is() {
+    fn small_image_counts_its_size() {
         let limit = MemoryLimit::of_image(100, 10);
         assert_eq!((limit.counted(10), limit.counted(11), limit.counted(0)), (10, 11, 0));
         let limit = MemoryLimit::of_image(100, IMAGE_BYTES + 1);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_has_a_maximum_of_its_own() {
+    fn each_memory_has_its_own_maximum() {
         let mut limiter = limiter(100);
         assert!(!limiter.grow(0, 51, Some(50)), "over");
         assert!(limiter.grow(0, 50, Some(50)), "at");

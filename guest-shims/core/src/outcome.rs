@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scripts_message_does_not_flood_the_log() {
+    fn script_message_in_the_log_is_truncated() {
         for (length, held) in [(199, 199), (200, 200), (201, 200)] {
             let message = "é".repeat(length);
             let raised = RaisedOutcome { type_name: "E".into(), message, traceback: String::new(), line: None };
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_has_its_name_and_nothing_else_has_a_line() {
+    fn only_limits_have_a_line_with_their_name() {
         let said = |outcome: &Outcome| name_limit(outcome, &mut captured("", 0), 1_000);
         for (resource, name) in
             [(Resource::Fuel, "OutOfFuel: "), (Resource::Time, "TimedOut: "), (Resource::Memory, "OutOfMemory: ")]
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_a_line_of_its_own() {
+    fn limit_line_starts_on_a_new_line() {
         for (written, added) in [("", LINE.to_owned()), ("a\n", LINE.to_owned()), ("a", format!("\n{LINE}"))] {
             let (stderr, told) = ended(written, written.len(), 1_000);
             let whole = format!("{written}{added}");
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_within_the_limit_of_the_stream() {
+    fn limit_line_fits_the_output_limit() {
         let written = "é".repeat(50);
         let whole = format!("{written}\n{LINE}");
         for max in [whole.len(), whole.len() + 1] {
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_before_is_counted_still() {
+    fn limit_line_keeps_the_count_of_dropped_bytes() {
         let (stderr, told) = ended("0123456789", 1_000, 60);
         assert_eq!(stderr.bytes, format!("0123456789\n{LINE}").as_bytes());
         assert_eq!((stderr.total_bytes, told.len()), (1_001 + LINE.len() as u64, 1 + LINE.len()));

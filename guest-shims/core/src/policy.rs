@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_to_a_guest_is_refused() {
+    fn arguments_and_environment_with_nul_are_rejected() {
         assert!(check(&["a b".into()], &[("K", "a=b")]).is_ok());
         assert!(matches!(check(&["a".into(), "\0".into()], &[]), Err(PolicyError::Arg { index: 1 })));
         for env in [("", "v"), ("a=b", "v"), ("a\0", "v"), ("a", "\0")] {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_cannot_be_is_refused() {
+    fn invalid_session_policy_is_rejected() {
         let (limits, env) = (&Limits::default(), &BTreeMap::new());
         for (checkpoints, checkpoints_retained, fits) in
             [(Checkpoints::Every(0), 1, false), (Checkpoints::Every(1), 1, true), (Checkpoints::Auto, 0, false)]

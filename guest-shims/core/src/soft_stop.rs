@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn fuel_is_asked_for_when_less_than_the_reserve_is_left() {
+    fn soft_stop_starts_below_the_fuel_reserve() {
         for (left, asked) in [(1001, None), (1000, None), (999, Some(Interrupt::Fuel))] {
             let (mut soft, mut memory) = (armed(), [0; 16]);
             soft.look(left, Duration::MAX, &mut memory[..]);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_asked_for_when_less_than_the_reserve_is_left() {
+    fn soft_stop_starts_below_the_time_reserve() {
         for (left, asked) in [(101, None), (100, None), (99, Some(Interrupt::Time))] {
             let (mut soft, mut memory) = (armed(), [0; 16]);
             soft.look(u64::MAX, Duration::from_millis(left), &mut memory[..]);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_is_asked_once() {
+    fn soft_stop_is_requested_once() {
         let (mut soft, mut memory) = (armed(), [0; 16]);
         soft.look(0, Duration::MAX, &mut memory[..]);
         memory.fill(0);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_cannot_be_asked_has_no_grace() {
+    fn guest_without_soft_stop_gets_no_grace() {
         let now = Duration::from_secs(7);
         let mut memory = [0; 16];
         let unarmed = SoftStop::new(1000, RESERVE);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_stays_unread_until_the_guest_has_changed_it() {
+    fn soft_stop_word_counts_as_unread_until_changed() {
         let (mut soft, mut memory) = (armed(), [0; 16]);
         assert!(!soft.is_unread(&memory[..]), "it was not asked");
         soft.look(0, Duration::MAX, &mut memory[..]);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_whose_fuel_does_not_move_is_nudged() {
+    fn guest_with_constant_fuel_is_nudged() {
         let (mut soft, mut memory) = (armed(), [0; 16]);
         soft.tick(5_000, &mut memory[..]);
         soft.tick(4_000, &mut memory[..]);
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn words_outside_memory_are_not_written() {
+    fn soft_stop_words_outside_memory_are_not_written() {
         let mut soft = SoftStop::new(1000, RESERVE);
         soft.arm(InterruptWords {
             fuel: vec![Poke::word(13, 7), Poke::word(u32::MAX, 7)],

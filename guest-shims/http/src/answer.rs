@@ -51,18 +51,18 @@ pub(crate) struct ExecutionAnswer {
     guidance: Guidance,
     metadata: Metadata,
     #[serde(flatten)]
-    returned: Returned,
+    returned: ReturnedFiles,
 }
 
 /// The requested files by path, in base64.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Returned {
+pub(crate) struct ReturnedFiles {
     files: BTreeMap<String, String>,
     /// Number of files omitted because the answer already has 32 MiB of files.
     files_left_out: usize,
 }
 
-impl Returned {
+impl ReturnedFiles {
     /// Collects the files that match one of the patterns.
     pub(crate) fn of(files: &Files, patterns: &[String]) -> Result<Self, Problem> {
         let (mut returned, mut bytes) = (Self::default(), 0_u64);
@@ -98,7 +98,7 @@ pub(crate) fn finish(started: &Started) -> Result<Execution, Problem> {
 }
 
 impl ExecutionAnswer {
-    pub(crate) fn new(started: &Started, execution: Execution, returned: Returned) -> Self {
+    pub(crate) fn new(started: &Started, execution: Execution, returned: ReturnedFiles) -> Self {
         let outcome = outcome(execution.outcome);
         let stdout = whole(execution.stdout, |from, len| started.read_output(OutputStream::Stdout, from, len));
         let stderr = whole(execution.stderr, |from, len| started.read_output(OutputStream::Stderr, from, len));
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_that_fits_no_list_is_read_in_pieces() {
+    fn large_output_is_read_in_chunks() {
         let all: Vec<u8> = (0..=u8::MAX).cycle().take(1_000).collect();
         let first = glovebox_guest::Output { bytes: all[..100].to_vec(), retained_bytes: 1_000, total_bytes: 2_000 };
         let output = whole(first, |from, _| {
@@ -285,13 +285,13 @@ mod tests {
     }
 
     #[test]
-    fn output_that_is_not_there_is_not_waited_for() {
+    fn missing_output_is_not_awaited() {
         let first = glovebox_guest::Output { bytes: vec![1], retained_bytes: 2, total_bytes: 2 };
         assert_eq!(whole(first, |_, _| Vec::new()).bytes, [1]);
     }
 
     #[test]
-    fn a_display_has_texts_as_they_are_and_others_in_base64() {
+    fn display_encodes_binary_forms_in_base64() {
         let form = |media_type: &str, data: &[u8]| Form { media_type: media_type.into(), data: data.to_vec() };
         let forms = vec![form("text/html", b"<b>"), form("image/png", b"\x89PNG")];
         let display = DisplayAnswer::from(Display { forms, is_result: true });

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_errors_name_is_its_kind_and_not_in_its_detail() {
+    fn errors_map_to_problem_kinds_and_details() {
         let of = |error: Error| {
             let Problem { kind, status, detail, .. } = error.into();
             (status, kind, detail)

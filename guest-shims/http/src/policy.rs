@@ -252,7 +252,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_request_narrows_its_policy_and_keeps_what_it_does_not_name() {
+    fn request_policy_overrides_only_named_fields() {
         let policy = asked_for(json!({
             "limits": { "fuel": 1_000_000_000_u64, "timeout_ms": 10 }, "entropy": { "seeded": 7 }, "args": ["a"],
             "env": { "A": "b" }, "session": { "checkpoints_retained": 1 }, "inject_setup": false,
@@ -266,7 +266,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_grant_or_not_there_is_named() {
+    fn unknown_or_ungranted_policy_keys_are_named() {
         for (policy, said) in [
             (
                 json!({ "limits": { "fuel": 1_000_000_001_u64 } }),
@@ -295,7 +295,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_the_provider_is_told_is_what_was_asked_for() {
+    fn provider_receives_the_requested_policy() {
         let policy = asked_for(json!({
             "limits": { "stdout_bytes": 7 }, "auto_persist_globals": true, "args": ["a"], "env": { "A": "b" },
             "session": { "checkpoints": { "every": 3 }, "on_unwind": "end" },
@@ -324,7 +324,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn without_any_there_are_defaults_and_no_sessions() {
+    fn defaults_apply_without_settings() {
         for environment in [&[][..], &[(SESSION_KEY, ""), (TOKEN, ""), (POLICY, ""), (BODY_BYTES, "")]] {
             let settings = read(environment).unwrap();
             assert_eq!(settings.policy, provided_policy());
@@ -337,7 +337,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_set_holds() {
+    fn settings_take_effect() {
         let key = BASE64_STANDARD.encode([7; 32]);
         let settings = read(&[
             (SESSION_KEY, &format!("{key}\n")),
@@ -352,7 +352,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named_and_a_key_is_never_repeated() {
+    fn invalid_settings_are_named_without_the_key() {
         let short = BASE64_STANDARD.encode([7; 31]);
         for (name, value, said) in [
             (SESSION_KEY, short.as_str(), "31 bytes"),

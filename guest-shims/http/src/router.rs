@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn each_path_has_its_method() {
+    fn each_route_accepts_its_method_only() {
         let settings = settings(&[]);
         assert_eq!(asked(&settings, "POST", "/echo", &[]), (200, "hello".into()));
         assert_eq!(asked(&settings, "GET", "/healthz", &[]), (200, "ok\n".into()));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_as_large_as_it_may_be() {
+    fn body_size_is_limited() {
         let status = |most: &str, length: &str| {
             asked(&settings(&[(policy::BODY_BYTES, most)]), "POST", "/echo", &[("content-length", length)]).0
         };
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_by_the_token_but_to_ask_for_health() {
+    fn only_health_needs_no_token() {
         let settings = settings(&[(policy::TOKEN, "secret")]);
         assert_eq!(asked(&settings, "GET", "/healthz", &[]).0, 200);
         assert_eq!(asked(&settings, "POST", "/echo", &[]).0, 401);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_setting_is_said_to_whoever_asks_for_anything() {
+    fn invalid_setting_is_reported_on_every_route() {
         let settings = settings(&[(policy::BODY_BYTES, "much")]);
         for path in ["/healthz", "/echo"] {
             let (status, body) = asked(&settings, "GET", path, &[]);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_token_lets_in_where_there_is_one() {
+    fn configured_token_is_required() {
         let token = Token::new("secret");
         let status = |headers| check_token(Some(&token), &request(headers)).map_err(|problem| problem.status);
         assert_eq!(status(&[("authorization", "Bearer secret")]), Ok(()));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_origin_is_refused() {
+    fn cross_origin_requests_are_rejected() {
         let status = |origin| check_origin(&request(&[("origin", origin)])).map_err(|problem| problem.status);
         assert_eq!(status("http://box.example:8080"), Ok(()));
         assert_eq!(status("https://BOX.example:8080"), Ok(()));

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    answer::{ExecutionAnswer, Returned, finish},
+    answer::{ExecutionAnswer, ReturnedFiles, finish},
     http::{Answer, Problem},
     policy::{self, Settings},
     wire::{self, ExecuteBody, Fresh, InSession, Open, OpenBody},
@@ -25,7 +25,8 @@ pub(crate) fn execute(settings: &Settings, body: &[u8]) -> Result<Answer, Proble
     let Fresh { runtime, policy, request, patterns } = wire::json::<ExecuteBody>(body)?.fresh()?;
     let started = sandbox(settings, runtime, &policy)?.start(request, &[])?;
     let execution = finish(&started)?;
-    let returned = if patterns.is_empty() { Returned::default() } else { Returned::of(&started.files()?, &patterns)? };
+    let returned =
+        if patterns.is_empty() { ReturnedFiles::default() } else { ReturnedFiles::of(&started.files()?, &patterns)? };
     Answer::json(200, &ExecutionAnswer::new(&started, execution, returned))
 }
 
@@ -108,8 +109,8 @@ pub(crate) fn execute_in_session(settings: &Settings, body: &[u8]) -> Result<Ans
     let started = session.start(request)?;
     let execution = finish(&started)?;
     let returned = match session.files() {
-        Ok(files) if !patterns.is_empty() => Returned::of(&files, &patterns)?,
-        Ok(_) | Err(Error::SessionEnded(_)) => Returned::default(),
+        Ok(files) if !patterns.is_empty() => ReturnedFiles::of(&files, &patterns)?,
+        Ok(_) | Err(Error::SessionEnded(_)) => ReturnedFiles::default(),
         Err(error) => return Err(error.into()),
     };
     let session_ended = session.info().ended;

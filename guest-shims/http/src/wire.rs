@@ -254,7 +254,7 @@ impl<'de> Visitor<'de> for BytesVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Bytes, A::Error> {
-        let wrong = || A::Error::custom("bytes that are no string are an object with `base64` alone");
+        let wrong = || A::Error::custom("bytes must be a string, or an object with `base64` as its only key");
         let (name, text) = map.next_entry::<String, String>()?.ok_or_else(wrong)?;
         if name != "base64" || map.next_key::<String>()?.is_some() {
             return Err(wrong());
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_what_the_body_says() {
+    fn body_becomes_the_script_request() {
         let Fresh { runtime, policy, request, patterns } = fresh(&json!({
             "source": "1", "language": "javascript", "kind": "module", "name": "a", "stdin": { "base64": "/w==" },
             "context": { "b": 1, "a": [1.0] }, "files": { "f": "text" }, "deadline_ms": 5, "policy": { "args": [] },
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_no_longer_than_they_may_be() {
+    fn list_lengths_are_limited() {
         let files = |count: usize| json!({ "source": "1", "files": (0..count).map(|n| (n.to_string(), "")).collect::<BTreeMap<_, _>>() });
         assert_eq!(fresh(&files(10_000)).unwrap().request.files.map(|files| files.len()), Some(10_000));
         assert!(fresh(&files(10_001)).unwrap_err().contains("at most 10000 entries"));
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_has_a_size() {
+    fn state_size_is_limited() {
         let state = |bytes: usize| {
             let body = json!({ "source": "1", "state": BASE64_STANDARD.encode(vec![0; bytes]) });
             execute(&body).unwrap().in_session(1_000).map(|it| it.state.len()).map_err(|problem| problem.status)
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_sessions_is_refused_in_one() {
+    fn session_requests_reject_other_fields() {
         for name in ["language", "runtime", "files", "policy", "context"] {
             let value = match name {
                 "language" => json!("python"),

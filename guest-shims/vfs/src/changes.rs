@@ -50,8 +50,8 @@ pub(crate) struct Node {
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
-impl From<&Was> for Node {
-    fn from(was: &Was) -> Self {
+impl From<&PreviousTarget> for Node {
+    fn from(was: &PreviousTarget) -> Self {
         Self { inode: was.inode, kind: was.kind, base: was.base.clone() }
     }
 }
@@ -209,14 +209,14 @@ impl Vfs {
 
 /// The previous target of a name.
 #[derive(Clone, Debug)]
-pub(crate) struct Was {
+pub(crate) struct PreviousTarget {
     pub(crate) inode: InodeId,
     pub(crate) kind: FileKind,
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
 /// The changed names of one directory with their previous targets; `None` for a new name.
-pub(crate) type ChangedNames = BTreeMap<Name, Option<Was>>;
+pub(crate) type ChangedNames = BTreeMap<Name, Option<PreviousTarget>>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
@@ -266,7 +266,13 @@ impl Journal {
     /// Records that a name is about to refer to `new` instead of `was`. A name that returns to its old value is
     /// forgotten, so that repeated creation and removal does not grow the journal. The recorded value is returned in
     /// this case.
-    pub(crate) fn record(&mut self, dir: InodeId, name: &Name, was: Option<Was>, new: Option<InodeId>) -> Option<Was> {
+    pub(crate) fn record(
+        &mut self,
+        dir: InodeId,
+        name: &Name,
+        was: Option<PreviousTarget>,
+        new: Option<InodeId>,
+    ) -> Option<PreviousTarget> {
         let mut restored = None;
         let names = self.dirs.entry(dir).or_default();
         if let Some(first) = names.get(name) {

@@ -242,7 +242,7 @@ mod tests {
     use super::escapes;
 
     #[test]
-    fn a_target_that_may_leave_the_root_is_noticed() {
+    fn links_that_may_leave_the_root_are_detected() {
         for (path, target, expected) in [
             ("a", "b", false),
             ("a", "../b", true),

@@ -178,7 +178,7 @@ mod tests {
     use super::{Damaged, Decoder, Encoder};
 
     #[test]
-    fn numbers_of_every_length_come_back() {
+    fn numbers_of_every_length_round_trip() {
         for value in (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit, (1 << bit) + 1]).chain([u64::MAX]) {
             let mut encoder = Encoder::new();
             encoder.number(value);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_way_to_write_a_number() {
+    fn non_canonical_numbers_are_rejected() {
         for bytes in [&[0x80, 0][..], &[0xFF, 0x80, 0], &[0x80; 10], &[0xFF; 11], &[0x80], &[]] {
             assert!(Decoder::new(bytes).number().is_err(), "{bytes:?}");
         }

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    changes::Was,
-    inode::{Body, FileKind, Inode, InodeId, Link, Listed, Name, RootId},
+    changes::PreviousTarget,
+    inode::{Body, FileKind, Inode, InodeId, Link, ListingState, Name, RootId},
     limits::{VfsError, entry_charge, workspace_charge},
     mount::SourceStat,
     resolve::ResolvedPath,
@@ -35,8 +35,8 @@ impl Vfs {
     /// Returns the target of a name in a directory. Asks the source if the directory is mounted.
     pub(crate) fn child(&mut self, dir: InodeId, name: &str) -> Result<Option<InodeId>, VfsError> {
         match &self.inode(dir)?.body {
-            Body::Directory { listed: Listed::TooLarge, .. } => return self.look_up(dir, name),
-            Body::Directory { listed: Listed::NotYet, .. } => match self.ensure_listed(dir) {
+            Body::Directory { listed: ListingState::TooLarge, .. } => return self.look_up(dir, name),
+            Body::Directory { listed: ListingState::NotYet, .. } => match self.ensure_listed(dir) {
                 Err(VfsError::MountTooLarge) => return self.look_up(dir, name),
                 result => result?,
             },
@@ -106,9 +106,11 @@ impl Vfs {
         let now_ns = self.now_ns;
         let old = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?.get(name).cloned();
         let was = match &old {
-            Some(entry) => {
-                Some(Was { inode: entry.inode, kind: self.inode(entry.inode)?.kind(), base: entry.base.clone() })
-            }
+            Some(entry) => Some(PreviousTarget {
+                inode: entry.inode,
+                kind: self.inode(entry.inode)?.kind(),
+                base: entry.base.clone(),
+            }),
             None => None,
         };
 
@@ -154,7 +156,7 @@ impl Vfs {
     }
 
     /// Records a change in both journals.
-    fn record(&mut self, root: RootId, dir: InodeId, name: &Name, was: Option<Was>, new: Option<InodeId>) {
+    fn record(&mut self, root: RootId, dir: InodeId, name: &Name, was: Option<PreviousTarget>, new: Option<InodeId>) {
         let state = Arc::make_mut(&mut self.state);
         let Some(root) = root_mut(state, root) else {
             return;

@@ -142,7 +142,7 @@ mod tests {
     use super::{Untrusted, escaped, escaped_text};
 
     #[test]
-    fn an_ordinary_name_is_itself() {
+    fn ordinary_names_are_not_escaped() {
         for name in [
             "a.txt",
             "My Documents/it's \"x\" (1) [2] {3} 50% #&;$!~.csv",
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_write_a_line_or_hide_is_seen() {
+    fn control_and_invisible_characters_are_escaped() {
         for (name, expected) in [
             ("a\nb\rc\td", r"a\nb\rc\td"),
             ("\u{0}\u{1b}[31m\u{7f}\u{85}\u{9b}", r"\u{0}\u{1b}[31m\u{7f}\u{85}\u{9b}"),
@@ -197,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn untrusted_text_is_escaped_however_it_is_written() {
+    fn escaping_covers_every_way_of_formatting() {
         let text = Untrusted::from("a\nerror: `b`\u{85}");
         assert_eq!(text.to_string(), r"a\nerror: `b`\u{85}");
         assert_eq!(format!("{text:?}"), r#""a\nerror: `b`\u{85}""#);
     }
 
     #[test]
-    fn no_control_and_no_end_of_a_line_is_left_of_any_character() {
+    fn no_control_character_or_line_end_remains() {
         for c in (0..=u32::from(char::MAX)).filter_map(char::from_u32) {
             let text = escaped(c.encode_utf8(&mut [0; 4])).to_string();
             assert!(!text.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')), "{text:?}");

@@ -4,7 +4,7 @@ use crate::{
     entries::{DirEntry, FIRST_PLACE},
     inode::{Body, FileKind, InodeId, RootId, Stat},
     limits::{FileError, VfsError, data_charge},
-    resolve::{End, Follow},
+    resolve::{Follow, PathEnd},
     vfs::Vfs,
 };
 
@@ -61,7 +61,7 @@ impl Vfs {
         let path = relative(path);
         self.check_path(path)?;
         self.make_parents(top, path)?;
-        let place = self.resolve(top, path, End::Target)?;
+        let place = self.resolve(top, path, PathEnd::Target)?;
         let new = u64::try_from(data.len()).unwrap_or(u64::MAX);
         let old = match place.found {
             Some(found) => match self.file(found)? {
@@ -140,7 +140,7 @@ impl Vfs {
 
     fn remove_whole(&mut self, root: RootId, path: &str) -> Result<(), VfsError> {
         let top = self.root(root)?.dir;
-        let place = self.resolve(top, relative(path), End::Name)?;
+        let place = self.resolve(top, relative(path), PathEnd::Name)?;
         let name = place.name.ok_or(VfsError::Invalid)?;
         let found = place.found.ok_or(VfsError::NotFound)?;
         if place.slash && self.inode(found)?.kind() != FileKind::Directory {

@@ -87,13 +87,13 @@ pub(crate) struct Inode {
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     File { size_bytes: u64, content: Content },
-    Directory { entries: Arc<Entries>, listed: Listed },
+    Directory { entries: Arc<Entries>, listed: ListingState },
     Symlink(Arc<str>),
 }
 
 /// The extent to which a directory's entries are loaded from the source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Listed {
+pub(crate) enum ListingState {
     /// All entries are loaded.
     Whole,
     /// The directory has not been listed. Some entries of a restored directory may be loaded.
@@ -118,7 +118,7 @@ impl Body {
     }
 
     pub(crate) fn empty_directory() -> Self {
-        Self::Directory { entries: Arc::default(), listed: Listed::Whole }
+        Self::Directory { entries: Arc::default(), listed: ListingState::Whole }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     entries::{DirEntry, Entries, FIRST_PLACE},
-    inode::{Body, Content, FileKind, Inode, InodeId, Link, Listed, Name, RootId, SourcePath, join},
+    inode::{Body, Content, FileKind, Inode, InodeId, Link, ListingState, Name, RootId, SourcePath, join},
     limits::{INODE_BYTES, VfsError, entry_charge, length},
     mount::{MountSource, SourceEntry, SourceStat},
     vfs::Vfs,
@@ -97,7 +97,7 @@ impl Vfs {
     pub(crate) fn ensure_listed(&mut self, dir: InodeId) -> Result<(), VfsError> {
         if matches!(
             self.inode(dir)?.body,
-            Body::Directory { listed: Listed::Whole, .. } | Body::File { .. } | Body::Symlink(_)
+            Body::Directory { listed: ListingState::Whole, .. } | Body::File { .. } | Body::Symlink(_)
         ) {
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Vfs {
         if result == Err(VfsError::MountTooLarge)
             && let Body::Directory { listed, .. } = &mut self.inode_mut(dir)?.body
         {
-            *listed = Listed::TooLarge;
+            *listed = ListingState::TooLarge;
         }
         result
     }
@@ -230,7 +230,7 @@ impl Vfs {
         if let Some(charge) = &mut inode.mount_charge {
             *charge = charge.saturating_add(path_charge);
         }
-        inode.body = Body::Directory { entries: Arc::new(made), listed: Listed::Whole };
+        inode.body = Body::Directory { entries: Arc::new(made), listed: ListingState::Whole };
         Ok(())
     }
 
@@ -254,7 +254,7 @@ impl Vfs {
         let mut charge = INODE_BYTES;
         let body = match entry.stat.kind {
             FileKind::File => Body::File { size_bytes: entry.stat.size_bytes, content: Content::Mounted },
-            FileKind::Directory => Body::Directory { entries: Arc::default(), listed: Listed::NotYet },
+            FileKind::Directory => Body::Directory { entries: Arc::default(), listed: ListingState::NotYet },
             FileKind::Symlink => {
                 let target = source.read_link(&join(dir, name)).ok()?;
                 charge = charge.saturating_add(length(&target));

@@ -6,7 +6,7 @@ use crate::{
     entries::Position,
     inode::{Body, FileKind, InodeId, Name},
     limits::{MAX_LINKS, VfsError, entry_charge},
-    resolve::{End, Follow, ResolvedPath},
+    resolve::{Follow, PathEnd, ResolvedPath},
     vfs::Vfs,
 };
 
@@ -50,7 +50,7 @@ impl Vfs {
         if options.create && options.directory {
             return Err(VfsError::Invalid);
         }
-        let end = if options.create && options.exclusive { End::Name } else { options.follow.into() };
+        let end = if options.create && options.exclusive { PathEnd::Name } else { options.follow.into() };
         let place = self.resolve(at, path, end)?;
         let created = place.found.is_none();
         let inode = match place.found {
@@ -91,7 +91,7 @@ impl Vfs {
     /// The errors of [`lookup`](Self::lookup); [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
     /// [`VfsError::NoSpace`]; [`VfsError::NameTooLong`] if the directory would be nested too deep.
     pub fn create_dir(&mut self, at: InodeId, path: &[u8]) -> Result<InodeId, VfsError> {
-        let place = self.resolve(at, path, End::Name)?;
+        let place = self.resolve(at, path, PathEnd::Name)?;
         if place.found.is_some() {
             return Err(VfsError::AlreadyExists);
         }
@@ -104,7 +104,7 @@ impl Vfs {
     /// The errors of [`lookup`](Self::lookup); [`VfsError::NotEmpty`], [`VfsError::NotADirectory`],
     /// [`VfsError::ReadOnly`]; [`VfsError::Invalid`] for a path that ends in `.`.
     pub fn remove_dir(&mut self, at: InodeId, path: &[u8]) -> Result<(), VfsError> {
-        let place = self.resolve(at, path, End::Name)?;
+        let place = self.resolve(at, path, PathEnd::Name)?;
         let Some(name) = &place.name else {
             return Err(if place.dot_dot { VfsError::NotEmpty } else { VfsError::Invalid });
         };
@@ -122,7 +122,7 @@ impl Vfs {
     /// # Errors
     /// The errors of [`lookup`](Self::lookup); [`VfsError::IsADirectory`], [`VfsError::ReadOnly`].
     pub fn unlink(&mut self, at: InodeId, path: &[u8]) -> Result<(), VfsError> {
-        let place = self.resolve(at, path, End::Name)?;
+        let place = self.resolve(at, path, PathEnd::Name)?;
         let name = place.name.as_ref().ok_or(VfsError::IsADirectory)?;
         let found = place.found.ok_or(VfsError::NotFound)?;
         if self.inode(found)?.kind() == FileKind::Directory {
@@ -150,7 +150,7 @@ impl Vfs {
         to: &[u8],
     ) -> Result<(), VfsError> {
         let source = self.lookup(from_at, from, follow)?;
-        let place = self.resolve(to_at, to, End::Name)?;
+        let place = self.resolve(to_at, to, PathEnd::Name)?;
         let inode = self.inode(source)?;
         let (root, kind, links) = (inode.root, inode.kind(), inode.links.len());
         if kind == FileKind::Directory {
@@ -189,7 +189,7 @@ impl Vfs {
         if target.starts_with('/') {
             return Err(VfsError::NotCapable);
         }
-        let place = self.resolve(at, path, End::Name)?;
+        let place = self.resolve(at, path, PathEnd::Name)?;
         if place.found.is_some() {
             return Err(VfsError::AlreadyExists);
         }
@@ -232,8 +232,8 @@ impl Vfs {
     /// [`VfsError::NotEmpty`] for a target that may not be replaced; [`VfsError::ReadOnly`], [`VfsError::NoSpace`];
     /// [`VfsError::NameTooLong`] if an entry would be too deep; [`VfsError::Io`] and [`VfsError::MountTooLarge`].
     pub fn rename(&mut self, from_at: InodeId, from: &[u8], to_at: InodeId, to: &[u8]) -> Result<(), VfsError> {
-        let old = self.resolve(from_at, from, End::Name)?;
-        let new = self.resolve(to_at, to, End::Name)?;
+        let old = self.resolve(from_at, from, PathEnd::Name)?;
+        let new = self.resolve(to_at, to, PathEnd::Name)?;
         if self.inode(old.dir)?.root != self.inode(new.dir)?.root {
             return Err(VfsError::CrossRoot);
         }

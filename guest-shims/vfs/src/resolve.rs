@@ -20,7 +20,7 @@ pub enum Follow {
 
 /// The kind of target that an operation needs at the end of a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum End {
+pub(crate) enum PathEnd {
     /// The target, through symlinks.
     Target,
     /// The target, or a symlink itself unless a slash follows it.
@@ -29,7 +29,7 @@ pub(crate) enum End {
     Name,
 }
 
-impl From<Follow> for End {
+impl From<Follow> for PathEnd {
     fn from(follow: Follow) -> Self {
         match follow {
             Follow::Yes => Self::Target,
@@ -112,7 +112,7 @@ impl Vfs {
         std::str::from_utf8(path).map_err(|_| VfsError::IllegalBytes)
     }
 
-    pub(crate) fn resolve(&mut self, at: InodeId, path: &[u8], end: End) -> Result<ResolvedPath, VfsError> {
+    pub(crate) fn resolve(&mut self, at: InodeId, path: &[u8], end: PathEnd) -> Result<ResolvedPath, VfsError> {
         let path = self.check_path(path)?;
         if path.is_empty() {
             return Err(VfsError::NotFound);
@@ -162,9 +162,9 @@ impl Vfs {
             if let Some(found) = found {
                 if let Body::Symlink(target) = &self.inode(found)?.body {
                     let follow = match end {
-                        End::Target => true,
-                        End::Node => !last || slash,
-                        End::Name => !last,
+                        PathEnd::Target => true,
+                        PathEnd::Node => !last || slash,
+                        PathEnd::Name => !last,
                     };
                     if follow {
                         let target = target.clone();

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::{
     changes::Journal,
-    inode::{Body, FileKind, Inode, InodeId, Listed, RootId, SourcePath, Table, Times},
+    inode::{Body, FileKind, Inode, InodeId, ListingState, RootId, SourcePath, Table, Times},
     limits::{Usage, VfsError, VfsLimits, workspace_charge},
     mount::{MountCache, MountSource, SourceError},
 };
@@ -120,7 +120,7 @@ impl Vfs {
         if stat.kind != FileKind::Directory {
             return Err(VfsError::NotADirectory);
         }
-        let body = Body::Directory { entries: Arc::default(), listed: Listed::NotYet };
+        let body = Body::Directory { entries: Arc::default(), listed: ListingState::NotYet };
         let id = self.push_root(access, Some(source), body);
         let dir = self.root(id)?.dir;
         let inode = self.inode_mut(dir)?;

@@ -7,7 +7,7 @@ use crate::{
     device::Device,
     host::{Call, CallFailure},
     memory::read_path,
-    mounts::{self, Above},
+    mounts::{self, TargetAboveMounts},
     prices,
     table::{Descriptor, FdTarget},
 };
@@ -138,7 +138,7 @@ impl Wasi {
         }
         if let Some(outer) = self.outer_of(at) {
             return match self.resolve(host, &outer, &path) {
-                Ok(Above::Mounted { root, path }) => self.mounted(root, path, outside),
+                Ok(TargetAboveMounts::Mounted { root, path }) => self.mounted(root, path, outside),
                 // The file system then returns the error itself.
                 Ok(_) | Err(CallFailure::Errno(_)) => Ok(GuestPath::Real(RealPath { at, path, below: outer, outside })),
                 Err(failure) => Err(failure),
@@ -160,9 +160,9 @@ impl Wasi {
 
     /// Resolves a path among the mounts. An inner mount is hidden while the outer mount has its own entry at the same
     /// path.
-    fn resolve<H: Host>(&mut self, host: &mut H, at: &str, path: &str) -> Call<Above> {
+    fn resolve<H: Host>(&mut self, host: &mut H, at: &str, path: &str) -> Call<TargetAboveMounts> {
         let found = mounts::resolve(&self.mounts, at, path)?;
-        let Above::Mounted { root, .. } = &found else { return Ok(found) };
+        let TargetAboveMounts::Mounted { root, .. } = &found else { return Ok(found) };
         let Some(inner) = self.mounts.iter().find(|mount| mount.root == *root) else { return Ok(found) };
         let inner = inner.path.clone();
         let Some((outer, name)) = mounts::outer_of(&self.mounts, &inner) else { return Ok(found) };
@@ -197,12 +197,12 @@ impl Wasi {
         self.table.get(fd).ok().filter(|descriptor| descriptor.preopen.is_none()).ok_or(Errno::NoEnt)
     }
 
-    fn found(&self, found: Above, outside: Errno) -> Call<GuestPath> {
+    fn found(&self, found: TargetAboveMounts, outside: Errno) -> Call<GuestPath> {
         match found {
-            Above::Virtual { path } => Ok(GuestPath::Virtual { path }),
-            Above::Device(device) => Ok(GuestPath::Device(device)),
-            Above::Descriptor(fd) => Ok(GuestPath::Descriptor(fd)),
-            Above::Mounted { root, path } => self.mounted(root, path, outside),
+            TargetAboveMounts::Virtual { path } => Ok(GuestPath::Virtual { path }),
+            TargetAboveMounts::Device(device) => Ok(GuestPath::Device(device)),
+            TargetAboveMounts::Descriptor(fd) => Ok(GuestPath::Descriptor(fd)),
+            TargetAboveMounts::Mounted { root, path } => self.mounted(root, path, outside),
         }
     }
 

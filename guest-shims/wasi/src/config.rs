@@ -109,7 +109,7 @@ pub enum WasiError {
     #[error("the file system has no root for `{name}`; add the root to the same file system first", name = escaped(.0))]
     UnknownRoot(String),
     /// A preopen of the image has no mount.
-    #[error("the image was made with `{name}` preopened; mount something there", name = escaped(.0))]
+    #[error("the image expects a mount at `{name}`; mount a directory there", name = escaped(.0))]
     PreopenWithoutMount(String),
     /// There are more mounts than descriptors.
     #[error("no descriptor is left to preopen `{name}`; raise the limit on open files", name = escaped(.0))]

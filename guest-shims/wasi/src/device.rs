@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_that_of_the_standard() {
+    fn scrypt_matches_the_rfc() {
         // RFC 7914, section 12.
         let request = request([10, 8, 16, 64, 8], b"passwordNaCl");
         let derivation = Derivation::read(&request).unwrap();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn more_work_than_the_maximum_is_refused_and_so_is_what_is_no_request() {
+    fn excessive_and_malformed_scrypt_requests_are_rejected() {
         let read = |numbers| Derivation::read(&request(numbers, b"")).map(|derivation| derivation.blocks);
         assert_eq!(read([16, 8, 1, 1, 0]), Ok(MAX_SCRYPT_BLOCKS));
         for over in [[16, 8, 2, 1, 0], [16, 9, 1, 1, 0], [17, 8, 1, 1, 0], [63, 1, 1, 1, 0], [64, 1, 1, 1, 0]] {

@@ -28,7 +28,7 @@ impl Mount {
 
 /// The target of a path above the mounts.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Above {
+pub(crate) enum TargetAboveMounts {
     /// Inside a mount: its root, and the path from there.
     Mounted {
         root: RootId,
@@ -55,7 +55,7 @@ pub(crate) fn is_mountable(path: &str) -> bool {
 /// The directories above the mounts contain no links, so the resolution is lexical up to a mount. From there the file
 /// system resolves the path, and refuses to leave the mount. Outside every mount the result is `ENOTCAPABLE`, which the
 /// caller translates for its call.
-pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, Errno> {
+pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<TargetAboveMounts, Errno> {
     if path.starts_with('/') {
         return Err(Errno::NotCapable);
     }
@@ -85,8 +85,8 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
             name => {
                 here.push('/');
                 here.push_str(name);
-                let found = Device::at(&here).map(Above::Device);
-                if let Some(found) = found.or_else(|| descriptor_at(&here).map(Above::Descriptor)) {
+                let found = Device::at(&here).map(TargetAboveMounts::Device);
+                if let Some(found) = found.or_else(|| descriptor_at(&here).map(TargetAboveMounts::Descriptor)) {
                     // A device has no entries, and a slash after it would require a directory.
                     let named = rest.is_empty() && !path.ends_with('/');
                     return if named { Ok(found) } else { Err(Errno::NotDir) };
@@ -103,22 +103,24 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<Above, E
         }
     }
     Ok(match mounted {
-        Some((root, "")) => Above::Mounted { root, path: ".".to_owned() },
+        Some((root, "")) => TargetAboveMounts::Mounted { root, path: ".".to_owned() },
         // More slashes may follow the mount's own name, but a path from the mount must not begin with a slash.
         Some((root, rest)) => {
             let rest = rest.trim_start_matches('/');
-            Above::Mounted { root, path: if rest.is_empty() { "." } else { rest }.to_owned() }
+            TargetAboveMounts::Mounted { root, path: if rest.is_empty() { "." } else { rest }.to_owned() }
         }
-        None if here.is_empty() => Above::Virtual { path: "/".to_owned() },
-        None if is_above_a_mount(mounts, &here) => Above::Virtual { path: here },
+        None if here.is_empty() => TargetAboveMounts::Virtual { path: "/".to_owned() },
+        None if is_above_a_mount(mounts, &here) => TargetAboveMounts::Virtual { path: here },
         // The directories above the devices exist only for the devices.
         None => return Err(Errno::NotCapable),
     })
 }
 
 /// Returns the device or descriptor at `path`, relative to `/`.
-pub(crate) fn special(path: &str) -> Option<Above> {
-    resolve(&[], "/", path).ok().filter(|found| matches!(found, Above::Device(_) | Above::Descriptor(_)))
+pub(crate) fn special(path: &str) -> Option<TargetAboveMounts> {
+    resolve(&[], "/", path)
+        .ok()
+        .filter(|found| matches!(found, TargetAboveMounts::Device(_) | TargetAboveMounts::Descriptor(_)))
 }
 
 /// Returns the names in a virtual directory, each with the root mounted there, if any.

@@ -53,7 +53,7 @@ pub enum RestoreError {
     Version(u8),
     /// The paths of the mounts, or their order, differ from the saved ones.
     #[error(
-        "the state was saved with mounts at {saved}, and here they are at {present}; mount the same paths in the same order",
+        "the state was saved with mounts at {saved}, but the mounts are now at {present}; mount the same paths in the same order",
         saved = escaped_text(.saved), present = escaped_text(.present)
     )]
     OtherMounts {
@@ -64,14 +64,12 @@ pub enum RestoreError {
     },
     /// A mounted path has another kind of root.
     #[error(
-        "{0} was a directory of the host when the state was saved and is in memory here, or the other way round; give it the \
-         same workspace and mounts"
+        "{0} was a host directory when the state was saved and is in memory now, or vice versa; use the same workspace and \
+         mounts"
     )]
     OtherMountKind(String),
     /// The image preopens other directories.
-    #[error(
-        "the state was saved by a guest with other preopened directories; restore it with the image that it came from"
-    )]
+    #[error("the state was saved by a guest with other preopened directories; restore it with the same image")]
     OtherPreopens,
     /// The saved descriptors exceed the limit on open files. Holds their number.
     #[error("{0} descriptors are open; raise the limit on open files")]

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_the_place_of_a_subcommand_is_run() {
+    fn file_as_first_argument_is_run() {
         for words in ["x.py", "./run", "dir/x", "-", "x.py --fuel 5", "-v x.py y.js", "--log x.py x.py", "Cargo.toml"] {
             assert!(matches!(read(words), Ok(Command::Run(_))), "{words}");
         }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_after_a_file_are_its_arguments_only_without_run() {
+    fn arguments_after_a_file_belong_to_the_script() {
         for (words, files, args) in [
             ("a.py", 1, vec![]),
             ("a.py x y", 1, vec!["x", "y"]),
@@ -167,7 +167,7 @@ mod tests {
 
     #[cfg(feature = "full")]
     #[test]
-    fn what_is_neither_a_subcommand_nor_a_file_is_named() {
+    fn unknown_subcommand_is_named() {
         for (words, said) in [
             ("validat x.py", "a similar subcommand exists: 'validate'"),
             ("sesion list", "a similar subcommand exists: 'session'"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_contradicts_itself_nowhere() {
+    fn command_line_definition_is_consistent() {
         super::Cli::command().debug_assert();
     }
 }

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endings_are_ours_whatever_the_media_type_says() {
+    fn file_extensions_come_from_a_fixed_list() {
         for (media_type, expected) in [
             ("image/png", "png"),
             ("text/x-python", "txt"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_reaches_the_terminal_in_its_own_way() {
+    fn images_use_the_terminals_protocol() {
         assert_eq!(Pictures::Iterm.sequence(b"abc"), "\x1b]1337;File=inline=1;size=3:YWJj\x07");
         assert_eq!(Pictures::Kitty.sequence(b"abc"), "\x1b_Gf=100,a=T,m=0;YWJj\x1b\\");
         let long = Pictures::Kitty.sequence(&[0; 4_000]);

@@ -99,7 +99,7 @@ mod tests {
     use super::{NotCreated, create, replace};
 
     #[test]
-    fn a_file_is_created_whole_or_left_as_it_is() {
+    fn file_is_created_atomically() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.gbx");
         create(&path, b"first").unwrap();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_whole_and_is_its_users_alone() {
+    fn replaced_file_is_private_and_complete() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.gbx");
         fs::write(&path, "an older and longer one").unwrap();
@@ -126,7 +126,7 @@ mod tests {
 
     #[cfg(feature = "full")]
     #[test]
-    fn a_file_that_is_replaced_alike_keeps_its_rights() {
+    fn replacement_can_keep_the_file_mode() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.json");
         for mode in [0o600, 0o640, 0o400] {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_leaves_nothing_behind() {
+    fn failed_write_leaves_no_files() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("taken");
         fs::create_dir_all(path.join("full")).unwrap();

@@ -64,7 +64,7 @@ mod tests {
     use super::visible;
 
     #[test]
-    fn no_failure_looks_like_success_to_the_shell() {
+    fn every_failure_has_a_nonzero_exit_code() {
         for (code, seen) in [(0, 0), (1, 1), (-1, -1), (255, 255), (256, 255), (257, 257), (512, 255), (i32::MIN, 255)]
         {
             assert_eq!(visible(code), seen, "{code}");

@@ -204,7 +204,7 @@ mod tests {
     use super::TerminalText;
 
     #[test]
-    fn no_piece_of_output_controls_a_terminal() {
+    fn output_chunks_cannot_control_a_terminal() {
         let output = "50%\r60%\n\x1b[2J\u{9b}1A\u{202e}\u{2028} é€😀".as_bytes();
         let shown = "50%\r60%\n\\u{1b}[2J\\u{9b}1A\\u{202e}\\u{2028} é€😀\\xf0\\x9f";
         for size in 1..=output.len() {

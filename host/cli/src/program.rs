@@ -270,7 +270,7 @@ mod tests {
     use super::Program;
 
     #[test]
-    fn a_command_is_split_into_words_and_nothing_is_expanded() {
+    fn commands_are_split_without_expansion() {
         let words = |command| Program::parse(command).map(|program| program.words);
         let expected = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(words("python3 add.py"), expected(&["python3", "add.py"]));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_refused_before_anything_runs() {
+    fn missing_program_is_rejected_before_running() {
         for command in ["/no/such/program", "no-such-program-anywhere", "/etc/passwd", "/tmp"] {
             assert!(Program::parse(command).unwrap().tool("x", 100).is_err(), "{command}");
         }

@@ -213,7 +213,7 @@ mod tests {
     use super::{bounded, text};
 
     #[test]
-    fn an_endless_input_is_refused_just_over_the_limit() {
+    fn endless_input_is_rejected_above_the_limit() {
         assert_eq!(bounded("x", &b"abc"[..], 4, "--f").unwrap(), b"abc");
         assert_eq!(bounded("x", &b"abcd"[..], 4, "--f").unwrap(), b"abcd");
         assert!(bounded("x", &b"abcde"[..], 4, "--f").is_err());

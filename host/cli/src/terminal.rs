@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_as_long_as_a_screen_or_two() {
+    fn long_text_is_truncated() {
         let text = lines(&format!("a\n{}", "b\n".repeat(200)));
         assert_eq!((text.lines().count(), text.lines().last()), (101, Some("    … and 101 more lines")));
         assert!(lines(&"x".repeat(10 << 20)).len() < 2_000);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn no_cell_of_a_table_writes_a_row() {
+    fn table_cells_cannot_start_a_row() {
         let rows = [["a".into(), "b".into()], ["x\n1  forged\u{2028}".into(), "\u{202e}y".into()]];
         let text = table([Align::Left; 2], &rows);
         assert_eq!(text.lines().count(), 2, "{text}");
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_any_kind_do_not_drive_the_terminal() {
+    fn arbitrary_bytes_cannot_control_the_terminal() {
         let mut out = Vec::new();
         write_printable(&mut out, b"a\x1b]0;t\x07\tb\n\xff\xc2\x9bc\xc3\r\n\xc3\xa9\x7f").unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "a\\u{1b}]0;t\\u{7}\tb\n\\xff\\u{9b}c\\xc3\\r\n\u{e9}\\u{7f}");
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_the_largest_unit_that_fits() {
+    fn durations_use_the_largest_fitting_unit() {
         for (seconds, text) in [
             (0, "just now"),
             (59, "just now"),

@@ -96,7 +96,7 @@ fn json_has_exactly_the_names_of_the_contract() {
 }
 
 #[test]
-fn json_tells_of_a_limit_and_the_exit_code_is_still_the_guests() {
+fn json_reports_a_limit_beside_the_exit_code() {
     let (value, code) = json(&["run", "--json", "--fuel", "20000000", "-e", "while True: pass"]);
     assert_eq!(code, Some(137));
     assert_eq!(value["outcome"]["kind"], "exhausted");
@@ -105,14 +105,14 @@ fn json_tells_of_a_limit_and_the_exit_code_is_still_the_guests() {
 }
 
 #[test]
-fn memory_out_is_137_and_names_its_flag() {
+fn out_of_memory_exits_with_137_and_names_the_flag() {
     let output = output(&["run", "--memory-bytes", "64MiB", "-e", "x = bytearray(1 << 30)"]);
     assert_eq!(output.status.code(), Some(137), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("raise it with --memory-bytes N"), "{}", text(&output.stderr));
 }
 
 #[test]
-fn every_byte_passes_unchanged() {
+fn output_bytes_are_unchanged() {
     let output = output(&[
         "run",
         "-e",
@@ -133,7 +133,7 @@ fn output_arrives_while_the_script_still_runs() {
 }
 
 #[test]
-fn ctrl_c_stops_a_guest_that_waits_and_one_that_works() {
+fn ctrl_c_stops_waiting_and_computing_guests() {
     for code in ["import time; print('up', flush=True); time.sleep(90)", "print('up', flush=True)\nwhile True: pass"] {
         let (mut child, _out) = started(&["run", "--timeout-ms", "100000", "--fuel", "1000000000000", "-e", code]);
         let begin = Instant::now();
@@ -146,7 +146,7 @@ fn ctrl_c_stops_a_guest_that_waits_and_one_that_works() {
 }
 
 #[test]
-fn ctrl_c_stops_the_scripts_that_would_come_next() {
+fn ctrl_c_skips_the_remaining_scripts() {
     let dir = tempfile::tempdir().unwrap();
     let first = dir.path().join("first.py");
     let second = dir.path().join("second.py");
@@ -160,7 +160,7 @@ fn ctrl_c_stops_the_scripts_that_would_come_next() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_an_endless_script_quietly() {
+fn closed_output_pipe_ends_an_endless_script() {
     let (mut child, out) = started(&[
         "run",
         "--timeout-ms",
@@ -178,7 +178,7 @@ fn a_reader_that_goes_away_ends_an_endless_script_quietly() {
 }
 
 #[test]
-fn a_standard_input_that_never_ends_is_waited_for_by_who_reads_it_alone() {
+fn open_standard_input_blocks_only_its_readers() {
     for (language, code) in [("python", "print('up')"), ("javascript", "console.log('up')")] {
         let mut child = prepared(&["run", "-l", language, "-e", code]).stdin(Stdio::piped()).spawn().unwrap();
         let _open = child.stdin.take();
@@ -209,7 +209,7 @@ fn every_script_of_a_run_reads_the_same_standard_input() {
 }
 
 #[test]
-fn log_lines_as_json_are_json_a_line() {
+fn json_log_has_one_object_a_line() {
     let ran = output(&["run", "--log-format", "json", "-v", "-e", "print(1)"]);
     assert_eq!(text(&ran.stdout), "1\n");
     let lines: Vec<Value> = text(&ran.stderr).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -225,7 +225,7 @@ fn log_lines_as_json_are_json_a_line() {
 }
 
 #[test]
-fn standard_input_is_the_scripts_or_the_script() {
+fn standard_input_is_data_or_the_script() {
     for (args, input, expected) in [
         (&["run", "--stdin", "-", "-e", "print(input()[::-1])"][..], "abc\n", "cba\n"),
         (&["run", "-e", "print(input()[::-1])"], "abc\n", "cba\n"),
@@ -240,7 +240,7 @@ fn standard_input_is_the_scripts_or_the_script() {
 }
 
 #[test]
-fn a_seed_makes_output_and_fuel_the_same_to_the_unit() {
+fn seed_makes_output_and_fuel_reproducible() {
     for (language, code) in [
         ("python", "import random, time, os; print(random.random(), time.time(), os.urandom(4))"),
         ("javascript", "console.log(Math.random(), Date.now())"),
@@ -279,7 +279,7 @@ fn a_read_only_mount_is_read_and_not_written() {
 }
 
 #[test]
-fn many_at_once_do_not_disturb_each_other() {
+fn concurrent_commands_are_independent() {
     let children: Vec<_> =
         (0..8).map(|n| prepared(&["run", "-e", &format!("print({n} * 111)")]).spawn().unwrap()).collect();
     for (n, child) in children.into_iter().enumerate() {
@@ -300,7 +300,7 @@ fn the_readmes_first_command_runs_both_examples() {
 
 /// Files and arguments with line ends in their names, each named by a command in an error.
 #[test]
-fn no_name_of_an_argument_forges_a_line() {
+fn argument_names_cannot_forge_lines() {
     let dir = tempfile::tempdir().unwrap();
     let hostile = |end: &str| format!("{}/a\nerror: forged\u{202e}{end}", dir.path().display());
     let (wheel, wat, policy) = (hostile("-1.0-py3-none-any.whl"), hostile(".wat"), hostile(".toml"));
@@ -333,7 +333,7 @@ fn no_name_of_an_argument_forges_a_line() {
 }
 
 #[test]
-fn words_after_a_file_are_the_scripts_arguments() {
+fn words_after_a_file_are_script_arguments() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, source: &str| {
         let path = dir.path().join(name);
@@ -349,7 +349,7 @@ fn words_after_a_file_are_the_scripts_arguments() {
 }
 
 #[test]
-fn a_servers_store_and_key_are_not_those_of_the_shells_sessions() {
+fn server_store_and_key_differ_from_shell_sessions() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("server.toml");
     fs::write(&config, "fleet = \"restate://127.0.0.1\"\n").unwrap();
@@ -367,7 +367,7 @@ fn a_servers_store_and_key_are_not_those_of_the_shells_sessions() {
 }
 
 #[test]
-fn a_name_with_line_ends_writes_no_line_of_an_error() {
+fn names_with_line_ends_cannot_forge_error_lines() {
     let dir = tempfile::tempdir().unwrap();
     let script = r#"
 import os

@@ -76,7 +76,7 @@ fn check(task: &Path, is_blessing: bool) -> String {
 }
 
 #[test]
-fn every_task_prints_what_is_shown() {
+fn examples_print_the_shown_output() {
     let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(["runtimes", "prepare"]).output().unwrap();
     assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
     let is_blessing = env::var_os("BLESS").is_some_and(|value| value == "1");
@@ -85,7 +85,7 @@ fn every_task_prints_what_is_shown() {
 }
 
 #[test]
-fn the_list_has_every_task() {
+fn list_contains_every_example() {
     let list = fs::read_to_string(examples().join(PAGE)).unwrap();
     let mut listed: Vec<_> =
         list.split("](").skip(1).filter_map(|rest| Some(examples().join(rest.split_once("/README.md)")?.0))).collect();

@@ -86,7 +86,7 @@ fn scripts_call_the_tools_of_a_component() {
 }
 
 #[test]
-fn ctrl_c_stops_a_script_of_the_applications() {
+fn ctrl_c_stops_a_script_of_an_application() {
     let dir = agent("[1for _ in iter(int,1)]");
     let agent = path(&dir, "agent.wasm");
     let mut child = host(&["--timeout-ms", "3600000", "--fuel", "1000000000000000", &agent]).spawn().unwrap();
@@ -99,7 +99,7 @@ fn ctrl_c_stops_a_script_of_the_applications() {
 }
 
 #[test]
-fn its_arguments_input_and_environment_are_what_it_is_given() {
+fn application_gets_its_arguments_input_and_environment() {
     let probe = fixture("probe.wat");
     let probe = probe.to_str().unwrap();
     let invoke = |call: &str, flags: &[&str], after: &[&str]| {
@@ -119,7 +119,7 @@ fn its_arguments_input_and_environment_are_what_it_is_given() {
 }
 
 #[test]
-fn a_directory_is_there_as_far_as_it_is_granted() {
+fn directories_are_accessible_as_granted() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "a").unwrap();
     let (probe, host) = (fixture("probe.wat"), dir.path().display().to_string());
@@ -147,7 +147,7 @@ fn ctrl_c_ends_a_wait() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_holds_up_no_limit() {
+fn unread_output_does_not_delay_limits() {
     let probe = fixture("probe.wat");
     let mut child = host(&["--app-timeout-ms", "50", "--invoke", "spam()", probe.to_str().unwrap()]).spawn().unwrap();
     assert_eq!(wait(&mut child), 124);
@@ -169,7 +169,7 @@ fn children(pid: u32) -> Vec<u32> {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_compiler_does_not_outlive_the_command_that_is_killed() {
+fn compiler_exits_with_its_killed_parent() {
     let dir = tempfile::tempdir().unwrap();
     let (file, cache) = (path(&dir, "app.wat"), path(&dir, "cache"));
     fs::write(&file, component(&slow())).unwrap();
@@ -202,7 +202,7 @@ fn a_compiler_does_not_outlive_the_command_that_is_killed() {
 }
 
 #[test]
-fn a_text_is_parsed_within_the_limits_of_compiling() {
+fn text_format_is_parsed_within_compile_limits() {
     let dir = tempfile::tempdir().unwrap();
     let file = path(&dir, "large.wat");
     fs::write(&file, format!("(component (core module {}))", "(func)".repeat(1 << 20))).unwrap();
@@ -213,7 +213,7 @@ fn a_text_is_parsed_within_the_limits_of_compiling() {
 }
 
 #[test]
-fn a_text_that_is_too_long_is_refused_for_that() {
+fn oversized_text_format_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let file = path(&dir, "long.wat");
     for (bytes, words) in [
@@ -254,7 +254,7 @@ fn slow() -> String {
 }
 
 #[test]
-fn compiling_is_ended_where_it_takes_too_long() {
+fn compilation_time_is_limited() {
     let begin = Instant::now();
     let ran = compiled(&slow(), &["--compile-timeout-ms", "200"]);
     let said = text(&ran.stderr);
@@ -267,7 +267,7 @@ fn compiling_is_ended_where_it_takes_too_long() {
 }
 
 #[test]
-fn compiling_is_ended_where_it_takes_too_much_memory() {
+fn compilation_memory_is_limited() {
     let ran = compiled(&slow(), &["--compile-memory-bytes", "256MiB"]);
     let said = text(&ran.stderr);
     assert_eq!(ran.status.code(), Some(125), "{said}");
@@ -277,7 +277,7 @@ fn compiling_is_ended_where_it_takes_too_much_memory() {
 }
 
 #[test]
-fn what_the_compiler_refuses_or_panics_at_is_said_in_its_words() {
+fn compiler_errors_and_panics_are_reported_verbatim() {
     let said = text(&compiled("(func (result i32))", &[]).stderr);
     assert!(said.contains("cannot compile the component") && said.contains("type mismatch"), "{said}");
     let globals = "(global funcref (ref.func $g))".repeat(200_000);

@@ -103,7 +103,7 @@ fn holding(home: &Home) -> Child {
 }
 
 #[test]
-fn a_session_that_another_process_has_is_refused_or_waited_for() {
+fn session_in_another_process_is_busy_or_awaited() {
     let home = Home::new();
     let mut holder = holding(&home);
     let refused = home.refused(&["run", "--session", "s", "--no-wait", "-e", "x"]);
@@ -127,7 +127,7 @@ fn a_session_that_another_process_has_is_refused_or_waited_for() {
 }
 
 #[test]
-fn ctrl_c_ends_the_waiting_for_a_session() {
+fn ctrl_c_ends_a_wait_for_a_session() {
     let home = Home::new();
     let mut holder = holding(&home);
     let mut waiting = home.glovebox(&["run", "--session", "s", "-e", "x"]).spawn().unwrap();
@@ -140,7 +140,7 @@ fn ctrl_c_ends_the_waiting_for_a_session() {
 }
 
 #[test]
-fn a_process_that_is_killed_leaves_the_session_as_it_was_saved() {
+fn killed_process_leaves_the_saved_session() {
     let home = Home::new();
     home.said(&["run", "--session", "s", "-e", "x = [1]"]);
     let (mut child, _out) = home.started(&[
@@ -168,7 +168,7 @@ fn json_has_the_value_and_the_session() {
 }
 
 #[test]
-fn what_is_sealed_with_a_key_is_taken_with_that_key_alone() {
+fn sealed_session_requires_its_key() {
     let home = Home::new();
     let path = |name: &str| home.0.path().join(name).to_str().unwrap().to_owned();
     let (key, other, short, exported) = (path("key"), path("other"), path("short"), path("s.glovebox"));
@@ -204,7 +204,7 @@ fn what_is_sealed_with_a_key_is_taken_with_that_key_alone() {
 }
 
 #[test]
-fn a_store_is_ours_alone_and_one_that_is_not_is_refused() {
+fn store_accessible_to_others_is_rejected() {
     let home = Home::new();
     home.said(&["run", "--session", "s", "-e", "1"]);
     let sessions = home.0.path().join("glovebox/sessions");
@@ -221,7 +221,7 @@ fn a_store_is_ours_alone_and_one_that_is_not_is_refused() {
 }
 
 #[test]
-fn without_a_place_for_state_the_way_out_is_named() {
+fn missing_state_directory_error_names_the_option() {
     let home = Home::new();
     for state in [None, Some("relative/is/ignored")] {
         let mut command = home.glovebox(&["session", "list"]);
@@ -258,7 +258,7 @@ fn a_damaged_session_is_listed_and_can_be_deleted() {
 }
 
 #[test]
-fn ctrl_c_ends_a_repl_that_nobody_sits_at() {
+fn ctrl_c_ends_a_repl_without_a_terminal() {
     let home = Home::new();
     let mut child = home
         .glovebox(&["repl", "--timeout-ms", "100000", "--fuel", "1000000000000"])
@@ -278,7 +278,7 @@ fn ctrl_c_ends_a_repl_that_nobody_sits_at() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_a_repl_quietly() {
+fn closed_output_pipe_ends_a_repl() {
     let home = Home::new();
     let flags = ["repl", "--timeout-ms", "100000", "--fuel", "1000000000000", "--stdout-bytes", "1000000000"];
     let mut child = home.glovebox(&flags).stdin(Stdio::piped()).spawn().unwrap();
@@ -293,7 +293,7 @@ fn a_reader_that_goes_away_ends_a_repl_quietly() {
 }
 
 #[test]
-fn at_a_terminal_lines_are_edited_stopped_cleared_and_remembered() {
+fn terminal_lines_are_edited_and_kept_in_history() {
     let home = Home::new();
     // Without colours, the editor draws each prompt once, so steps match the next prompt.
     let (shown, code) = home.at_terminal(
@@ -344,7 +344,7 @@ fn at_a_terminal_lines_are_edited_stopped_cleared_and_remembered() {
 }
 
 #[test]
-fn at_a_terminal_names_are_completed_without_running_code() {
+fn terminal_completion_runs_no_code() {
     let home = Home::new();
     let (shown, code) = home.at_terminal(
         &[("NO_COLOR", "1")],
@@ -373,7 +373,7 @@ fn at_a_terminal_names_are_completed_without_running_code() {
 }
 
 #[test]
-fn at_a_terminal_javascript_completes_and_has_the_last_value() {
+fn terminal_javascript_completes_and_keeps_the_last_value() {
     let home = Home::new();
     let (shown, code) = home.at_terminal(
         &[("NO_COLOR", "1")],
@@ -405,7 +405,7 @@ fn at_a_terminal_javascript_completes_and_has_the_last_value() {
 }
 
 #[test]
-fn at_a_terminal_inputs_and_errors_have_colours() {
+fn terminal_inputs_and_errors_are_coloured() {
     let home = Home::new();
     let steps = [(">>> ", "if 1: 'a' + 2\r\r"), ("TypeError", ""), ("\x1b[32m>>> ", "\x04")];
     let (shown, code) = home.at_terminal(&[], &["repl"], &steps);
@@ -418,7 +418,7 @@ fn at_a_terminal_inputs_and_errors_have_colours() {
 }
 
 #[test]
-fn a_value_does_not_drive_the_terminal() {
+fn values_cannot_control_the_terminal() {
     let home = Home::new();
     let typed = "type('E', (), {'__repr__': lambda self: '\\x1b[2J!'})()\r";
     let steps = [(">>> ", typed), ("u{1b}[2J!", ""), (">>> ", "\x04")];
@@ -429,7 +429,7 @@ fn a_value_does_not_drive_the_terminal() {
 }
 
 #[test]
-fn a_script_does_not_drive_the_terminal_unless_it_is_let() {
+fn scripts_control_the_terminal_only_if_allowed() {
     let home = Home::new();
     let script = r"import sys; print('\x1b[2J\u202e\x9bA|50%\r60%'); print('\x1b]0;t\x07', file=sys.stderr)";
     let (shown, code) = home.at_terminal(&[], &["run", "-e", script], &[]);

@@ -19,13 +19,13 @@ use std::{
 
 /// A command and its expected output.
 #[derive(Debug, Default)]
-struct Step {
+struct TranscriptStep {
     command: String,
     lines: Vec<String>,
 }
 
-fn steps(text: &str) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
+fn steps(text: &str) -> Vec<TranscriptStep> {
+    let mut steps: Vec<TranscriptStep> = Vec::new();
     let mut inside = false;
     for line in text.lines() {
         if !inside {
@@ -33,7 +33,7 @@ fn steps(text: &str) -> Vec<Step> {
         } else if line == "```" {
             inside = false;
         } else if let Some(command) = line.strip_prefix("$ ") {
-            steps.push(Step { command: command.into(), ..Step::default() });
+            steps.push(TranscriptStep { command: command.into(), ..TranscriptStep::default() });
         } else {
             steps.last_mut().unwrap_or_else(|| panic!("`{line}` belongs to no command")).lines.push(line.into());
         }
@@ -59,7 +59,7 @@ fn matches(pattern: &str, line: &str) -> bool {
     }
 }
 
-fn run(step: &Step, directory: &Path, state: &Path) -> Vec<String> {
+fn run(step: &TranscriptStep, directory: &Path, state: &Path) -> Vec<String> {
     let binary = Path::new(env!("CARGO_BIN_EXE_glovebox")).parent().unwrap();
     let mut path = OsString::from(binary);
     path.push(":");
@@ -121,7 +121,7 @@ fn prepare() {
 }
 
 #[test]
-fn what_the_transcripts_show_is_what_happens() {
+fn transcripts_match_the_command() {
     let mut transcripts: Vec<_> = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -136,7 +136,7 @@ fn what_the_transcripts_show_is_what_happens() {
 
 /// The tour of sessions in its documentation page is a transcript, too: the text under its heading, up to the next one.
 #[test]
-fn the_tour_of_sessions_is_what_happens() {
+fn session_tour_matches_the_command() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sessions.md")).unwrap();
     let (_, tour) = page.split_once("\n## Sessions in ten commands\n").unwrap();
     let tour = tour.split_once("\n## ").unwrap().0;
@@ -150,7 +150,7 @@ fn the_tour_of_sessions_is_what_happens() {
 }
 
 #[test]
-fn a_wrong_transcript_does_not_pass() {
+fn wrong_transcript_fails() {
     assert!(matches("a[..]c", "abc") && matches("[..]", "") && matches("a[..]", "a") && matches("[..]b[..]b", "ab.b"));
     assert!(!matches("a[..]c", "abd") && !matches("ab", "abc") && !matches("[..]b", "bc"));
     let steps = steps("```console\n$ a\n? 3\nb\n\nc\n\n$ d\n```\n$ e\n");

@@ -203,7 +203,7 @@ mod tests {
     use super::Directory;
 
     #[test]
-    fn a_directory_is_its_host_path_its_name_and_whether_it_can_change() {
+    fn directory_grant_has_path_name_and_mode() {
         let table = [
             ("data", "data", "data", false),
             ("/a/b:ro", "/a/b", "/a/b", true),

@@ -297,7 +297,7 @@ pub enum InvokeError {
         exports: Vec<Export>,
     },
     /// Several functions have this name.
-    #[error("`{function}` could be any of {}", list(candidates), function = escaped(.function))]
+    #[error("`{function}` is ambiguous; use one of {}", list(candidates), function = escaped(.function))]
     Ambiguous {
         /// Requested function.
         function: String,
@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_an_application_ends_has_its_own_reading() {
+    fn each_ending_of_an_application_has_an_outcome() {
         let limits = AppLimits { fuel: 7, memory_bytes: 5, timeout_ms: 3, ..AppLimits::default() };
         let read = |error, refused| classify(&error, &limits, refused);
         let memory = AppOutcome::Exhausted { resource: Resource::Memory, limit: 5, used: 6 };
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_are_those_of_scripts() {
+    fn application_exit_codes_match_scripts() {
         let exhausted = |resource| AppOutcome::Exhausted { resource, limit: 1, used: 2 };
         let table = [
             (AppOutcome::Returned, 0),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn long_words_are_cut_within_no_character() {
+    fn long_text_is_truncated_between_characters() {
         let error = wasmtime::Error::msg("é".repeat(1000));
         let AppOutcome::Trapped { words } = classify(&error, &AppLimits::default(), None) else { panic!("a trap") };
         assert!(words.len() <= WORDS_BYTES + 3 && words.ends_with('…'));

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_not_taken_back() {
+    fn failed_growth_is_not_deducted() {
         let mut limiter = limiter();
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         limiter.memory_grow_failed(wasmtime::Error::msg("beyond what its type allows")).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_type_does_not_allow_counts_for_nothing() {
+    fn growth_over_the_type_maximum_is_not_counted() {
         let mut limiter = limiter();
         assert!(limiter.memory_growing(0, 60, Some(60)).unwrap());
         assert!(!limiter.memory_growing(60, 61, Some(60)).unwrap());
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_have_a_sum_of_their_own_and_count_as_memory() {
+    fn tables_have_a_limit_and_count_as_memory() {
         let mut limiter = limiter();
         assert!(limiter.table_growing(0, 10, None).unwrap());
         assert!(!limiter.table_growing(0, 1, None).unwrap());

@@ -153,7 +153,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn a_report_ends_the_wait_and_a_panic_is_not_waited_for() {
+    fn watch_ends_on_a_report_or_panic() {
         let watch = Watch::new();
         watch.running().report(7);
         assert!(matches!(watch.wait(Instant::now() + LONG, LONG, || panic!("nothing to cut")), Watched::Reported(7)));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_or_stopped_is_cut_until_it_ends() {
+    fn late_work_is_interrupted_until_it_ends() {
         for (deadline, why) in [(Duration::ZERO, Why::Time), (LONG, Why::Cancelled)] {
             let watch = Watch::new();
             let (running, cuts) = (watch.running(), Arc::new(Barrier::new(2)));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_given_up() {
+    fn uninterruptible_work_is_abandoned() {
         let watch = Watch::<()>::new();
         let _running = watch.running();
         let watched = watch.wait(Instant::now(), Duration::ZERO, || {});

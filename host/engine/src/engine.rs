@@ -237,15 +237,15 @@ impl EngineInner {
 
 /// Returns a digest over Wasmtime's version, the CPU it compiles for and the settings that change compiled code.
 pub(crate) fn compile_digest(wasmtime: &wasmtime::Engine) -> Digest {
-    let mut collected = Collect(Vec::new());
+    let mut collected = HashedBytes(Vec::new());
     wasmtime.precompile_compatibility_hash().hash(&mut collected);
     Digest::of(&collected.0)
 }
 
 /// Collects the bytes that a type feeds to a hasher, to pass them to SHA-256.
-struct Collect(Vec<u8>);
+struct HashedBytes(Vec<u8>);
 
-impl Hasher for Collect {
+impl Hasher for HashedBytes {
     fn finish(&self) -> u64 {
         0
     }

@@ -68,7 +68,7 @@ pub enum RuntimeError {
     #[error(transparent)]
     Image(#[from] OwnImageError),
     /// The engine has no directory for the user's own images.
-    #[error("this engine has no directory for your own images; set `EngineConfig::own_images`")]
+    #[error("no directory for custom images is configured; set `EngineConfig::own_images`")]
     NoImages,
     /// The setup code of an image failed. Nothing was stored.
     #[error("the setup of `{name}` failed:\n{reason}", name = escaped(.name), reason = lines(.reason))]
@@ -167,7 +167,7 @@ pub enum ExecuteError {
         most: u64,
     },
     /// A script's name contains a NUL byte or is too long.
-    #[error("the script's name `{name}` cannot be used; it must be at most 4096 bytes without NUL", name = escaped(.0))]
+    #[error("invalid script name `{name}`; use at most 4096 bytes without NUL", name = escaped(.0))]
     Name(String),
     /// No instance could be created: the pool is full, or the system is out of memory.
     #[error("cannot create an instance: {reason}")]
@@ -227,13 +227,13 @@ pub enum ExecuteError {
     #[error("a fork cannot use a shared workspace: it has a copy of its session's files")]
     ForkWorkspace,
     /// The id is not valid for a session.
-    #[error("`{id}` cannot be a session's id; use 1 to 64 letters, digits, `.`, `_` or `-`, and no `.` in front", id = escaped(.id))]
+    #[error("`{id}` is not a valid session id; use 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`", id = escaped(.id))]
     SessionId {
         /// Start of the requested id.
         id: String,
     },
     /// The checkpoint does not exist in the session.
-    #[error("session `{id}` has no checkpoint to go back to{}", wanted.map_or(String::new(), |id| format!(" with the id {}", id.0)), id = escaped(.id))]
+    #[error("session `{id}` has no checkpoint{}", wanted.map_or_else(|| " to undo to; take one before the change".to_owned(), |id| format!(" with the id `{}`; use the id of a retained checkpoint", id.0)), id = escaped(.id))]
     NoCheckpoint {
         /// Id of the session.
         id: String,

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn no_character_drives_a_terminal_and_the_value_is_the_same() {
+    fn escaped_json_is_terminal_safe_and_equal() {
         let all: String = (0..=u32::from(char::MAX)).filter_map(char::from_u32).collect();
         let value = serde_json::json!({ "k\u{9b}": [all, "\u{e0041}", 1] });
         let text = written(&value);

@@ -225,7 +225,7 @@ mod tests {
     use crate::{Checkpoints, OnUnwind};
 
     #[test]
-    fn what_a_policy_says_of_sessions_survives_its_file_and_impossible_things_are_refused() {
+    fn session_policy_round_trips_and_is_checked() {
         for (checkpoints, max, fits) in [
             (Checkpoints::Auto, 8, true),
             (Checkpoints::Never, 1, true),

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_reads_as_it_was_written_and_others_are_refused() {
+    fn fleet_names_round_trip_or_are_rejected() {
         for text in ["notes", "team-a!notes", &format!("{}!{}", "s".repeat(64), "i".repeat(64))] {
             assert_eq!(text.parse::<FleetName>().unwrap().to_string(), text);
         }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_spread_over_all_services_and_stay_where_they_are() {
+    fn names_map_stably_over_all_services() {
         let services: std::collections::BTreeSet<String> =
             (0..4_000).map(|n| format!("team!s{n}").parse::<FleetName>().unwrap().service()).collect();
         assert_eq!(services.len(), 256);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_names_both_ports_and_reads_as_it_was_written() {
+    fn fleet_url_with_both_ports_round_trips() {
         for (text, ingress, admin) in [
             ("restate://engine", "http://engine:8080", "http://engine:9070"),
             ("restate://127.0.0.1:18080?admin=19070", "http://127.0.0.1:18080", "http://127.0.0.1:19070"),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused_with_what_is_wrong_and_what_to_write() {
+    fn invalid_fleet_url_error_has_a_correction() {
         let long = format!("restate://{}", "a".repeat(FleetUrl::MAX_BYTES));
         for (text, said) in [
             ("http://engine", "its scheme is not"),

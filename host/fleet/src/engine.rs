@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_of_any_name_stands_in_the_configuration_as_it_is() {
+    fn directory_names_are_escaped_in_the_configuration() {
         let text = config_text(1, 2, 3, Path::new("/a \"b\"\\c"));
         assert!(text.contains(r#"base-dir = "/a \"b\"\\c""#), "{text}");
     }

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_says_only_what_differs_and_unknown_names_are_refused() {
+    fn fleet_request_omits_defaults_and_rejects_unknown_keys() {
         let request: ExecuteRequest = serde_json::from_str(r#"{"source":"1","open":{}}"#).unwrap();
         assert!(request.open.is_some() && request.stdin.is_empty() && request.kind == SourceKind::Detect);
         let text = serde_json::to_string(&ExecuteRequest { stdin: b"\xff".to_vec(), ..ExecuteRequest::default() });

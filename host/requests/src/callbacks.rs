@@ -47,7 +47,7 @@ pub struct CallbacksConfig {
 #[non_exhaustive]
 pub enum CallbacksError {
     /// The secret is invalid.
-    #[error("the secret of callbacks must be `whsec_` followed by 24 to 64 bytes in base64")]
+    #[error("invalid callback secret; use `whsec_` followed by 24 to 64 bytes in base64")]
     Secret,
     /// The HTTP client could not be created.
     #[error("cannot create the HTTP client for callbacks")]
@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_taken_where_a_pattern_has_it_and_nowhere_else() {
+    fn callback_address_must_match_a_pattern() {
         let patterns = ["https://tools.example.com/box/*", "http://127.0.0.1:9000/one", "https://*.example.org/*"];
         let patterns = UrlPatterns::new(&patterns.map(str::to_owned)).unwrap();
         for (address, expected) in [
@@ -367,14 +367,14 @@ mod tests {
 
     /// The example in the Standard Webhooks specification.
     #[test]
-    fn a_signature_is_that_of_the_specification() {
+    fn signature_matches_standard_webhooks() {
         let signer = Signer::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
         let signature = signer.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, br#"{"test": 2432232314}"#);
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
     }
 
     #[test]
-    fn a_secret_is_long_enough_and_base64() {
+    fn callback_secret_must_be_long_base64() {
         let secret = |bytes: usize| format!("whsec_{}\n", BASE64_STANDARD.encode(vec![7; bytes]));
         for (text, expected) in [
             (secret(24), true),

@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for BytesVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Bytes, A::Error> {
-        let wrong = || A::Error::custom("bytes that are no string are an object with `base64` alone");
+        let wrong = || A::Error::custom("bytes must be a string, or an object with `base64` as its only key");
         let (name, text) = map.next_entry::<String, String>()?.ok_or_else(wrong)?;
         if name != "base64" || map.next_key::<String>()?.is_some() {
             return Err(wrong());

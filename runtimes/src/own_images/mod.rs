@@ -348,7 +348,7 @@ fn invalid(problem: String) -> io::Error {
 pub enum OwnImageError {
     /// The name is invalid for an image.
     #[error(
-        "`{name}` cannot be an image's name; use 1 to 64 letters, digits, `.`, `-`, `_`, `+` or `!`, a letter or digit first",
+        "`{name}` is not a valid image name; use 1 to 64 letters, digits, `.`, `-`, `_`, `+` or `!`, starting with a letter or digit",
         name = escaped(.0)
     )]
     Name(String),

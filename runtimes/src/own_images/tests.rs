@@ -55,7 +55,7 @@ fn an_image_is_stored_found_listed_replaced_and_removed() {
 }
 
 #[test]
-fn the_digest_is_of_what_determines_the_image_and_of_nothing_else() {
+fn digest_covers_only_the_images_inputs() {
     let plain = image("a", "x = 1", &[("f", b"1")]);
     let digest = |image: &OwnImage| image.definition().digest();
     assert_eq!(digest(&plain), digest(&image("b", "x = 1", &[("f", b"1")])), "its name");
@@ -81,7 +81,7 @@ fn the_digest_is_of_what_determines_the_image_and_of_nothing_else() {
 }
 
 #[test]
-fn an_exported_image_is_the_same_bytes_and_the_same_image() {
+fn exported_image_round_trips() {
     let (dir, own) = stored();
     own.store(&image("a", "x = 1", &[("f", b"1")])).unwrap();
     let path = dir.path().join("out.tar");
@@ -97,11 +97,11 @@ fn an_exported_image_is_the_same_bytes_and_the_same_image() {
     assert_eq!(imported.definition().digest(), own.find("a").unwrap().unwrap().definition().digest());
     own.store(&imported).unwrap();
     assert_eq!(own.names().unwrap(), ["a", "b"]);
-    assert!(problem(OwnImage::import(&path, &[]).unwrap().named("-b")).contains("`-b` cannot be an image's name"));
+    assert!(problem(OwnImage::import(&path, &[]).unwrap().named("-b")).contains("`-b` is not a valid image name"));
 }
 
 #[test]
-fn a_file_that_is_no_image_or_damaged_is_refused_and_can_be_removed() {
+fn damaged_image_file_is_rejected_and_removable() {
     let (dir, own) = stored();
     own.store(&image("a", "x = 1", &[("f", b"12345678")])).unwrap();
     let path = own.path_of("a");
@@ -148,7 +148,7 @@ fn archived(definition: &str, entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
+fn image_archive_is_limited_and_cannot_lead_out() {
     use tar::EntryType::{Link, Regular, Symlink};
     let sound = define("a", Vec::new(), &inputs(&[("f", b"1")]));
     let json = serde_json::to_value(&sound).unwrap();
@@ -180,7 +180,7 @@ fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
             "more than 268435456",
         ),
         ("more than it has", changed("/files/0/size_bytes", 2.into()), one, "does not match its definition"),
-        ("a name to escape", changed("/name", "../a".into()), one, "cannot be an image's name"),
+        ("a name to escape", changed("/name", "../a".into()), one, "is not a valid image name"),
         ("endless time", changed("/timeout_ms", u64::MAX.into()), one, "from 1 to 3600000 ms"),
         ("no time", changed("/timeout_ms", 0.into()), one, "from 1 to 3600000 ms"),
         ("all memory", changed("/memory_bytes", (1u64 << 40).into()), one, "are not between 134217728 and 4294967296"),
@@ -200,7 +200,7 @@ fn an_archive_takes_no_more_memory_than_its_limits_allow_and_leads_nowhere() {
 
 /// Zeros, which a sparse file stores for free. They are not a wheel, but each entry has the right digest.
 #[test]
-fn an_import_reads_no_wheel_after_one_that_is_wrong() {
+fn import_stops_at_the_first_invalid_wheel() {
     struct Counted<R> {
         reader: R,
         bytes_read: std::rc::Rc<std::cell::Cell<u64>>,
@@ -230,7 +230,7 @@ fn an_import_reads_no_wheel_after_one_that_is_wrong() {
 }
 
 #[test]
-fn a_definition_is_held_to_its_limits() {
+fn image_definition_is_limited() {
     let with = |steps: Vec<SetupStep>, files: &[(&str, &[u8])]| define("a", steps, &inputs(files)).check();
     let code = |bytes: usize| vec![SetupStep { preload: Vec::new(), code: " ".repeat(bytes) }];
     let preload = |count: usize| vec![SetupStep { preload: vec!["m".into(); count], code: String::new() }];
@@ -276,7 +276,7 @@ fn wheel(name: &str, module: &str) -> (String, Vec<u8>) {
 }
 
 #[test]
-fn wheels_are_checked_as_packages_are_and_come_with_the_image() {
+fn image_wheels_are_checked_and_included() {
     let (dir, own) = stored();
     let with = |wheels: Vec<(String, Vec<u8>)>, taken: &[(String, String)]| {
         let inputs = ImageInputs { wheels, files: Vec::new() };

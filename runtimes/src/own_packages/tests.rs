@@ -45,7 +45,7 @@ fn a_package_is_added_listed_replaced_and_removed() {
 }
 
 #[test]
-fn a_file_name_says_what_the_wheel_is_for() {
+fn wheel_file_name_gives_its_platform() {
     let (_dir, own) = own();
     let bytes = wheel("a", "1", &["a.py"]);
     for name in [
@@ -67,7 +67,7 @@ fn a_file_name_says_what_the_wheel_is_for() {
 }
 
 #[test]
-fn metadata_is_the_wheels_own() {
+fn metadata_comes_from_the_wheel() {
     let (_dir, own) = own();
     for bytes in [wheel("b", "1", &["a.py"]), wheel("a", "2", &["a.py"]), wheel("a", "1", &["a.txt"])] {
         let error = own.add("a-1-py3-none-any.whl", &bytes, &[]).unwrap_err();
@@ -78,7 +78,7 @@ fn metadata_is_the_wheels_own() {
 }
 
 #[test]
-fn no_module_is_there_twice() {
+fn duplicate_modules_are_rejected() {
     let (_dir, own) = own();
     own.add("b-1-py3-none-any.whl", &wheel("b", "1", &["shared.py"]), &[]).unwrap();
     let taken = [("six".to_owned(), "the bundled `six`".to_owned())];
@@ -135,7 +135,7 @@ fn put_unchecked(own: &OwnPackages, (file, bytes): &(String, Vec<u8>)) {
 }
 
 #[test]
-fn what_all_take_unpacked_is_bounded() {
+fn total_unpacked_size_is_limited() {
     let (_dir, own) = own();
     let each = usize::try_from(MAX_OWN_PACKAGES_BYTES / 4).unwrap();
     for name in ["a", "b", "c"] {
@@ -162,7 +162,7 @@ fn what_all_take_unpacked_is_bounded() {
 }
 
 #[test]
-fn how_many_files_all_have_is_bounded() {
+fn total_number_of_files_is_limited() {
     let (_dir, own) = own();
     let each = MAX_OWN_PACKAGES_FILES / 4;
     for name in ["a", "b", "c"] {
@@ -178,7 +178,7 @@ fn how_many_files_all_have_is_bounded() {
 }
 
 #[test]
-fn a_wheel_that_claims_less_than_it_has_is_held_to_what_it_has() {
+fn understated_wheel_size_is_detected() {
     let (_dir, own) = own();
     let each = usize::try_from(MAX_WHEEL_BYTES).unwrap();
     for name in ["a", "b", "c", "d", "e"] {
@@ -198,7 +198,7 @@ fn a_wheel_that_claims_less_than_it_has_is_held_to_what_it_has() {
 }
 
 #[test]
-fn a_list_unpacks_metadata_alone_and_no_more_of_it_than_a_megabyte() {
+fn listing_unpacks_at_most_a_megabyte_of_metadata() {
     let (_dir, own) = own();
     let (file, mut bytes) = large("a", 1_000_000, 0);
     // Damaged contents of a module do not affect the list.

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_framed_function_takes_and_gives_back_its_frame_around_the_old_one() {
+    fn framed_function_wraps_the_original() {
         let before = functions(&wat::parse_str(MODULE).unwrap());
         let bytes = framed("f").unwrap();
         Validator::new().validate_all(&bytes).unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_function_of_the_module_is_refused_by_name() {
+    fn framing_an_unknown_function_names_it() {
         assert!(framed("absent").unwrap_err().contains("`absent`"));
         assert!(framed("other").unwrap_err().contains("is imported"));
     }

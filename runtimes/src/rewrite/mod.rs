@@ -30,7 +30,7 @@ pub enum RewriteError {
     #[error("this is not a valid WebAssembly module: {0}")]
     Malformed(#[from] BinaryReaderError),
     /// The bytes are a component instead of a core module.
-    #[error("this is a WebAssembly component, not a core module; an interpreter has to be a core module")]
+    #[error("this is a WebAssembly component, not a core module; use an interpreter built as a core module")]
     Component,
     /// A saved memory image cannot represent the module's state.
     #[error("this module cannot be prepared: {name}; it can still run as a plain command", name = escaped_text(.0))]

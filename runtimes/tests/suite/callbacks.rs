@@ -71,7 +71,7 @@ const MODULE: &str = r#"(module
     (elem (i32.const 1) $f $g))"#;
 
 #[test]
-fn a_callback_gets_a_slot_of_its_own() {
+fn each_callback_has_its_table_slot() {
     let module = wasm(MODULE);
     let before = code(&module);
     let bytes = rewrite::with_exports(&module, &asking_for(&["__b", "__a"])).unwrap().bytes;
@@ -125,7 +125,7 @@ fn a_callback_outlives_the_image() {
 }
 
 #[test]
-fn sections_that_a_module_lacks_are_made() {
+fn missing_sections_are_created() {
     let bytes =
         rewrite::with_exports(&wasm("(module (table 0 funcref) (memory 1))"), &asking_for(&["__a"])).unwrap().bytes;
     Validator::new().validate_all(&bytes).unwrap();
@@ -134,7 +134,7 @@ fn sections_that_a_module_lacks_are_made() {
 }
 
 #[test]
-fn asking_for_none_changes_nothing() {
+fn no_callbacks_leave_the_module_unchanged() {
     let module = wasm(MODULE);
     assert_eq!(code(&rewrite::with_exports(&module, &ExportList::default()).unwrap().bytes), code(&module));
 }

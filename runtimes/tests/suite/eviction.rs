@@ -43,7 +43,7 @@ fn names(evicted: &Evicted) -> String {
 }
 
 #[test]
-fn what_was_used_longest_ago_makes_room_for_the_rest() {
+fn least_recently_used_entries_are_evicted() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let [_, b, c] = [("a", 1), ("b", 2), ("c", 3)].map(|(label, hours)| store(&world, label, hours));
@@ -66,7 +66,7 @@ fn what_was_used_longest_ago_makes_room_for_the_rest() {
 }
 
 #[test]
-fn what_was_not_used_for_long_goes_whatever_there_is_room_for() {
+fn unused_entries_expire_by_age() {
     let world = World::new("");
     let runtimes = world.runtimes();
     for (label, hours) in [("a", 1), ("b", 2), ("c", 3)] {
@@ -85,7 +85,7 @@ fn what_was_not_used_for_long_goes_whatever_there_is_room_for() {
 }
 
 #[test]
-fn only_what_was_asked_for_goes() {
+fn eviction_is_limited_to_the_requested_kind() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let key = named("a");
@@ -122,7 +122,7 @@ fn child_uses_an_image() {
 }
 
 #[test]
-fn what_another_process_uses_stays_until_that_is_over_however_it_ends() {
+fn entries_of_other_processes_stay_until_they_end() {
     let world = World::new("");
     let runtimes = world.runtimes();
     store(&world, "a", 1000);
@@ -143,7 +143,7 @@ fn what_another_process_uses_stays_until_that_is_over_however_it_ends() {
 }
 
 #[test]
-fn what_is_being_made_stays() {
+fn entries_under_construction_are_kept() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let key = store(&world, "a", 1000);
@@ -155,7 +155,7 @@ fn what_is_being_made_stays() {
 }
 
 #[test]
-fn what_killed_processes_and_other_versions_left_goes_too() {
+fn files_of_killed_processes_and_old_versions_are_evicted() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let key = store(&world, "a", 0);
@@ -175,7 +175,7 @@ fn what_killed_processes_and_other_versions_left_goes_too() {
 }
 
 #[test]
-fn building_and_evicting_at_once_never_fails_and_never_changes_what_is_open() {
+fn concurrent_build_and_eviction_never_fail() {
     let world = World::new("");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -244,7 +244,7 @@ fn a_directory_that_others_can_write_is_refused() {
 }
 
 #[test]
-fn a_link_in_the_place_of_the_cache_is_refused_with_and_without_slash() {
+fn link_instead_of_the_cache_is_rejected() {
     let world = World::new("");
     world.cache();
     symlink(world.path("cache"), world.path("link")).unwrap();
@@ -297,7 +297,7 @@ fn a_file_that_others_can_write_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn a_link_or_pipe_in_the_place_of_a_file_is_refused() {
+fn link_or_pipe_instead_of_a_file_is_rejected() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let entry = runtimes.manifest().find("fake").unwrap();
@@ -329,7 +329,7 @@ fn a_file_of_another_user_is_refused() {
 }
 
 #[test]
-fn who_waits_for_a_lock_can_be_told_to_give_up() {
+fn waiting_for_a_lock_can_be_cancelled() {
     struct Impatient;
     impl Progress for Impatient {
         fn cancelled(&self) -> bool {

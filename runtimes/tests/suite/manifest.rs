@@ -43,7 +43,7 @@ exports.globals = { __stack_pointer = 0 }
 "#;
 
 #[test]
-fn the_builtin_manifest_pins_what_the_documents_say() {
+fn builtin_manifest_matches_the_documents() {
     let manifest = Manifest::builtin().unwrap();
     let pins = [
         (
@@ -123,7 +123,7 @@ fn an_image_is_a_runtime_with_the_files_of_another() {
 }
 
 #[test]
-fn a_library_is_held_to_its_paths() {
+fn library_paths_are_checked() {
     let library = r#"
 library = { file = "lib.zip", guest_path = "/usr/lib/x.zip", sha256 = "a7b8f7cbd4799ac8c81223cbc47f8cea503adac934a04826778b66e5a5e9b847", size_bytes = 9, unpacked = { archive = "a.zip", directory = "x/a" } }
 "#;
@@ -145,7 +145,7 @@ library = { file = "lib.zip", guest_path = "/usr/lib/x.zip", sha256 = "a7b8f7cbd
 }
 
 #[test]
-fn a_good_manifest_is_read() {
+fn valid_manifest_is_parsed() {
     let manifest = Manifest::parse(GOOD).unwrap();
     assert_eq!(manifest.find("cpython").unwrap().name, "python");
     assert!(manifest.default_for(Language::JavaScript).is_none());
@@ -306,7 +306,7 @@ fn runtimes(world: &World) -> Runtimes {
 }
 
 #[test]
-fn scripts_run_on_the_last_that_was_added_or_on_the_default() {
+fn last_added_runtime_is_the_default() {
     let world = World::with_wheels();
     let runtimes = runtimes(&world);
     let entry = |name: &str| runtimes.manifest().find(name).unwrap();
@@ -326,7 +326,7 @@ fn scripts_run_on_the_last_that_was_added_or_on_the_default() {
 }
 
 #[test]
-fn a_library_comes_with_its_binary_is_checked_like_it_and_goes_with_it() {
+fn library_is_fetched_checked_and_removed_with_its_binary() {
     let world = World::with_wheels();
     world.wheel_of("first", &[("a/fake.wasm", &pinned()), ("a/lib.zip", LIBRARY)]);
     let runtimes = runtimes(&world);

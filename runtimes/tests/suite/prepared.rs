@@ -20,7 +20,7 @@ use crate::{
 };
 
 #[test]
-fn what_is_stored_is_found_again() {
+fn stored_image_is_found() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let store = runtimes.prepared();
@@ -38,7 +38,7 @@ fn what_is_stored_is_found_again() {
 }
 
 #[test]
-fn nothing_is_shared_by_different_parts() {
+fn different_keys_share_no_image() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let store = runtimes.prepared();
@@ -77,7 +77,7 @@ fn nothing_is_shared_by_different_parts() {
 }
 
 #[test]
-fn a_half_written_image_is_none_and_a_shortened_one_is_refused() {
+fn partial_image_is_ignored_and_truncated_image_rejected() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let store = runtimes.prepared();
@@ -117,7 +117,7 @@ fn a_half_written_image_is_none_and_a_shortened_one_is_refused() {
 }
 
 #[test]
-fn a_changed_byte_is_found_when_asked_for() {
+fn verification_detects_a_changed_byte() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let store = runtimes.prepared();
@@ -140,7 +140,7 @@ fn rewrite(path: &Path, bytes: &[u8]) {
 }
 
 #[test]
-fn a_changed_image_is_noticed_when_it_is_opened_though_size_and_time_are_as_before() {
+fn changed_image_with_old_size_and_time_is_detected() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let store = runtimes.prepared();
@@ -162,7 +162,7 @@ fn a_changed_image_is_noticed_when_it_is_opened_though_size_and_time_are_as_befo
 }
 
 #[test]
-fn an_image_that_is_what_it_was_is_sealed_anew() {
+fn unchanged_image_is_resealed() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let store = runtimes.prepared();
@@ -200,7 +200,7 @@ fn an_image_that_is_what_it_was_is_sealed_anew() {
 }
 
 #[test]
-fn code_that_comes_with_a_record_of_its_own_is_not_taken() {
+fn code_with_a_forged_record_is_not_loaded() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let store = runtimes.prepared();
@@ -225,7 +225,7 @@ fn code_that_comes_with_a_record_of_its_own_is_not_taken() {
 }
 
 #[test]
-fn what_was_made_before_there_were_seals_is_taken_and_what_came_later_is_not() {
+fn unsealed_image_is_accepted_only_if_older_than_the_seals() {
     let world = World::new("");
     let open = |seals: &str| {
         Runtimes::new(manifest(&pinned()), CacheDir::open_sealed(world.path("cache"), world.path(seals)).unwrap())
@@ -245,7 +245,7 @@ fn what_was_made_before_there_were_seals_is_taken_and_what_came_later_is_not() {
 }
 
 #[test]
-fn preparing_again_replaces_and_leaves_open_files_alone() {
+fn preparing_again_keeps_open_files_intact() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let store = runtimes.prepared();
@@ -263,7 +263,7 @@ fn preparing_again_replaces_and_leaves_open_files_alone() {
 }
 
 #[test]
-fn many_at_once_build_once() {
+fn concurrent_builds_run_once() {
     let world = World::new("");
     let built = AtomicU32::new(0);
     std::thread::scope(|scope| {
@@ -283,7 +283,7 @@ fn many_at_once_build_once() {
 }
 
 #[test]
-fn building_and_removing_at_once_never_fails() {
+fn concurrent_build_and_removal_never_fail() {
     let world = World::new("");
     std::thread::scope(|scope| {
         for thread in 0..4u8 {
@@ -305,7 +305,7 @@ fn building_and_removing_at_once_never_fails() {
 }
 
 #[test]
-fn a_build_that_fails_stores_nothing_and_can_be_tried_again() {
+fn failed_build_stores_nothing_and_can_be_retried() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let store = runtimes.prepared();
@@ -370,7 +370,7 @@ fn child_writes_until_killed() {
 }
 
 #[test]
-fn killed_at_any_point_leaves_nothing_usable_or_everything() {
+fn killed_build_leaves_a_complete_image_or_none() {
     let world = World::with_wheels();
     world.wheel("first", "a/fake.wasm", &pinned());
     let runtimes = world.runtimes();

@@ -112,7 +112,7 @@ fn exports_are_added_and_every_mutable_global_is_reachable() {
 }
 
 #[test]
-fn a_function_is_exported_by_its_index_where_its_name_does_not_tell() {
+fn function_with_an_ambiguous_name_is_exported_by_index() {
     let module = wasm(MODULE);
     let with = |index| {
         let indices = BTreeMap::from([("twice".to_owned(), index)]);
@@ -125,7 +125,7 @@ fn a_function_is_exported_by_its_index_where_its_name_does_not_tell() {
 }
 
 #[test]
-fn an_export_the_binary_does_not_have_is_refused_by_name() {
+fn missing_export_is_rejected_by_name() {
     let module = wasm(MODULE);
     let error = |wanted| rewrite::with_exports(&module, &wanted).unwrap_err().to_string();
     assert!(error(list(&["absent"], &[], &[])).contains("`absent`"));
@@ -137,7 +137,7 @@ fn an_export_the_binary_does_not_have_is_refused_by_name() {
 }
 
 #[test]
-fn a_name_that_two_functions_have_is_refused() {
+fn ambiguous_function_name_is_rejected() {
     let mut module = wasm("(module (func) (func))");
     let mut names = wasm_encoder::NameSection::new();
     let mut functions = wasm_encoder::NameMap::new();
@@ -153,7 +153,7 @@ fn a_name_that_two_functions_have_is_refused() {
 }
 
 #[test]
-fn sections_a_module_lacks_are_put_where_they_belong() {
+fn missing_sections_are_inserted_in_order() {
     let module =
         wasm("(module (memory 1) (tag) (global (mut i32) (i32.const 0)) (func $f) (start $f) (elem declare func $f))");
     let bootable = rewrite::with_exports(&module, &list(&["f"], &[], &[])).unwrap();
@@ -168,7 +168,7 @@ fn sections_a_module_lacks_are_put_where_they_belong() {
 }
 
 #[test]
-fn the_image_becomes_the_initial_state() {
+fn memory_image_becomes_the_initial_state() {
     let bootable = rewrite::with_exports(&wasm(MODULE), &ExportList::default()).unwrap();
     let mut memory = vec![0; 3 * PAGE];
     memory[0] = 1;
@@ -230,7 +230,7 @@ fn a_global_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn state_beside_memory_and_globals_is_refused_not_lost() {
+fn state_outside_memory_and_globals_is_rejected() {
     let cases = [
         ("(module (memory 1) (data \"x\"))", "passive"),
         (
@@ -263,7 +263,7 @@ fn state_beside_memory_and_globals_is_refused_not_lost() {
 }
 
 #[test]
-fn a_data_count_stays_in_step() {
+fn data_count_section_is_updated() {
     // LLVM writes a data count even if no instruction needs it.
     let mut module = wasm_encoder::Module::new();
     let mut memories = wasm_encoder::MemorySection::new();
@@ -288,7 +288,7 @@ fn a_data_count_stays_in_step() {
 }
 
 #[test]
-fn a_memory_full_of_holes_stays_within_the_segment_limit() {
+fn sparse_memory_stays_within_the_segment_limit() {
     // Writes every other block of 64 MiB. A segment for each would be 8,192; a 4 GiB memory would exceed 100,000.
     let module = wasm("(module (memory 1024))");
     let mut memory = vec![0; 1024 * PAGE];
@@ -303,7 +303,7 @@ fn a_memory_full_of_holes_stays_within_the_segment_limit() {
 }
 
 #[test]
-fn strip_removes_custom_sections_and_nothing_else() {
+fn strip_removes_only_custom_sections() {
     let module = wasm(MODULE);
     let stripped = rewrite::strip(&module).unwrap();
     assert!(stripped.len() < module.len());
@@ -315,7 +315,7 @@ fn strip_removes_custom_sections_and_nothing_else() {
 
 /// Restoring memory and globals resets an instance of a module for which the function returns `true`.
 #[test]
-fn what_code_changes_beside_memory_and_globals_is_seen() {
+fn code_that_changes_other_state_is_detected() {
     let module = |before: &str, code: &str| {
         wasm(&format!(
             "(module {before} (memory 1) (table 2 funcref) (global $g (mut i32) (i32.const 0)) (elem $e func $f) (data $d \"d\")
@@ -368,7 +368,7 @@ const SPLIT_MODULE: &str = r#"(module
     (data (i32.const 70000) "there"))"#;
 
 #[test]
-fn the_code_imports_the_memory_and_is_otherwise_what_it_was() {
+fn split_code_imports_the_memory_and_is_unchanged() {
     let module = wasm(SPLIT_MODULE);
     let apart = rewrite::apart(&module).unwrap();
     let (before, code) = (rewrite::inspect(&module).unwrap(), rewrite::inspect(&apart.code).unwrap());
@@ -381,7 +381,7 @@ fn the_code_imports_the_memory_and_is_otherwise_what_it_was() {
 }
 
 #[test]
-fn the_memory_is_a_module_with_the_data_and_nothing_else() {
+fn split_memory_module_contains_only_data() {
     let module = wasm(SPLIT_MODULE);
     let apart = rewrite::apart(&module).unwrap();
     let memory = rewrite::inspect(&apart.memory).unwrap();
@@ -396,7 +396,7 @@ fn the_memory_is_a_module_with_the_data_and_nothing_else() {
 }
 
 #[test]
-fn a_saved_memory_takes_the_place_of_the_first() {
+fn saved_memory_replaces_the_initial_memory() {
     let module = wasm(SPLIT_MODULE);
     for pages in [2, 3, 4] {
         let mut saved = vec![0; pages * PAGE];
@@ -412,7 +412,7 @@ fn a_saved_memory_takes_the_place_of_the_first() {
 }
 
 #[test]
-fn a_module_with_further_state_is_refused_and_a_damaged_one_too() {
+fn modules_with_other_state_or_damage_are_rejected() {
     for (text, why) in [
         ("(module)", "exactly one memory"),
         ("(module (memory 1) (memory 1))", "exactly one memory"),

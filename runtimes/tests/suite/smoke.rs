@@ -148,7 +148,7 @@ fn damaged_modules_give_errors_or_valid_modules() {
 }
 
 #[test]
-fn a_module_that_claims_much_is_refused_quickly() {
+fn module_with_excessive_sizes_is_rejected_quickly() {
     // Sections that claim four billion items in a few bytes.
     for section in [1u8, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13] {
         let mut module = b"\0asm\x01\0\0\0".to_vec();
@@ -278,7 +278,7 @@ const IMPORTS_OF_JAVASCRIPT: [&str; 23] = [
 ];
 
 #[test]
-fn the_binaries_of_javascript_import_no_socket_and_nothing_but_wasi() {
+fn javascript_binaries_import_only_wasi_without_sockets() {
     for name in ["javascript", "javascript-0.11"] {
         let Some(binary) = load(name) else { continue };
         let mut count = 0;

@@ -109,7 +109,7 @@ fn fetched_once_verified_and_then_offline() {
 }
 
 #[test]
-fn a_file_placed_by_hand_is_held_to_its_pin() {
+fn manually_placed_file_is_verified() {
     let world = world();
     let runtimes = runtimes(&world);
     let tool = tool(&runtimes);
@@ -128,7 +128,7 @@ fn a_file_placed_by_hand_is_held_to_its_pin() {
 }
 
 #[test]
-fn what_is_not_the_pinned_module_never_gets_a_name() {
+fn unpinned_module_is_never_stored() {
     let (mut other, longer) = (module(), [module(), vec![0]].concat());
     other[100] ^= 1;
     let glue = |bytes: usize| format!("{}{}", " ".repeat(bytes), script(&module()));
@@ -138,10 +138,10 @@ fn what_is_not_the_pinned_module_never_gets_a_name() {
     for (file, content, said) in [
         (FILE, script(&other), "wrong checksum"),
         (FILE, script(&longer), "wrong length: expected 4008 bytes, got 4009"),
-        (FILE, "Buffer.from('AA=A', 'base64')".to_owned(), "has no module in it"),
-        (FILE, "module.exports = {}".to_owned(), "has no module in it"),
+        (FILE, "Buffer.from('AA=A', 'base64')".to_owned(), "contains no module"),
+        (FILE, "module.exports = {}".to_owned(), "contains no module"),
         ("package/other.js", script(&module()), "has no file `package/tool.js`"),
-        (FILE, glue(over), "more than it can have"),
+        (FILE, glue(over), "too large for a module"),
     ] {
         let world = world();
         pack(&world, file, content.as_bytes());
@@ -157,7 +157,7 @@ fn what_is_not_the_pinned_module_never_gets_a_name() {
 }
 
 #[test]
-fn a_broken_package_or_none_is_an_error_that_says_what_to_do() {
+fn broken_or_missing_package_error_has_a_hint() {
     let world = world();
     let runtimes = runtimes(&world);
     let tool = tool(&runtimes);

@@ -204,20 +204,20 @@ mod tests {
     use crate::guest::Module;
 
     #[test]
-    fn components_come_in_the_order_in_which_they_can_be_called() {
+    fn call_graph_components_are_in_call_order() {
         // 0 → 1 → 2 → 1, 2 → 3, 4 → 4
         let found = components(&[vec![1], vec![2], vec![1, 3], vec![], vec![4]]);
         assert_eq!(found, [vec![3], vec![1, 2], vec![0], vec![4]]);
     }
 
     #[test]
-    fn a_long_chain_needs_no_stack() {
+    fn long_call_chain_needs_no_recursion() {
         let chain: Vec<Vec<usize>> = (0..200_000).map(|at| vec![(at + 1) % 200_000]).collect();
         assert_eq!(components(&chain).len(), 1);
     }
 
     #[test]
-    fn what_can_repeat_is_counted_and_the_rest_is_added_up_once() {
+    fn cycles_are_counted_and_acyclic_calls_summed() {
         let text = r#"(module
             (type $leaf (func (param i32)))
             (import "wasi_snapshot_preview1" "fd_close" (func (param i32) (result i32)))

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn long_zeros_are_left_out_and_short_ones_are_not() {
+    fn only_long_runs_of_zeros_are_omitted() {
         for zeros in [GAP_BYTES - 1, GAP_BYTES, GAP_BYTES + 1] {
             let between = vec![0; zeros as usize];
             let image = image(&[(100, &[&[0, 0, 7][..], &between, &[8, 9], &[0; 4]].concat())]);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_side_by_side_are_one_run() {
+    fn adjacent_segments_are_merged() {
         let near = image(&[(0, &[1]), (1, &[2]), (2 + GAP_BYTES - 1, &[3])]);
         assert_eq!(near.runs, [(0, 2 + GAP_BYTES)]);
         let far = image(&[(0, &[1]), (1, &[2]), (2 + GAP_BYTES, &[3])]);

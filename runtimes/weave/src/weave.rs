@@ -92,7 +92,7 @@ impl Default for WeaveOptions {
 #[non_exhaustive]
 pub enum WeaveError {
     /// The bytes are not a valid module, or use a WebAssembly feature that weaving does not support.
-    #[error("`{module}` is not a WebAssembly module that can be woven: {source}", module = escaped(.module))]
+    #[error("`{module}` is not a supported WebAssembly module: {source}", module = escaped(.module))]
     Invalid {
         /// The guest's name, or `the shim`.
         module: String,
@@ -100,7 +100,7 @@ pub enum WeaveError {
         source: wasmparser::Error,
     },
     /// The module uses something that a woven module cannot do.
-    #[error("`{module}` cannot be woven: {what}", module = escaped(.module))]
+    #[error("cannot weave `{module}`: {what}", module = escaped(.module))]
     Unsupported {
         /// The guest's name, or `the shim`.
         module: String,
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_imports_what_the_adapter_does_but_the_sandbox() {
+    fn combined_component_imports_all_but_the_sandbox() {
         let whole = composed(PROVIDER, &adapter(&[ENVIRONMENT, SANDBOX].concat())).unwrap();
         let (imports, exports) = names(&whole).unwrap();
         assert_eq!(imports, ["wasi:cli/environment@0.2.12"]);
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn mismatched_imports_are_named() {
         let whole = adapter(SANDBOX);
         let importing = PROVIDER.replacen("(component", "(component (import \"wasi:x/y@0.1.0\" (instance))", 1);
         let other = SANDBOX.replace("u32", "u64");

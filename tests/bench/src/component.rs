@@ -93,7 +93,7 @@ mod tests {
     use super::{component, literal};
 
     #[test]
-    fn the_component_can_be_made_of_any_name_and_source() {
+    fn bench_component_accepts_any_name_and_source() {
         for (runtime, source) in [("python-3.12", "print(1)"), ("javascript-0.11", "console.log(\"é\\n\")")] {
             assert!(component(runtime, source).unwrap().starts_with(b"\0asm"));
         }

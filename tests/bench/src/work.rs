@@ -46,7 +46,7 @@ mod tests {
     use super::took;
 
     #[test]
-    fn a_time_is_read_as_the_script_prints_it() {
+    fn printed_times_are_parsed() {
         assert_eq!(took("1.5\n").unwrap().as_micros(), 1500);
         assert!(took("soon\n").unwrap_err().to_string().contains("`soon`"));
         took("-1\n").unwrap_err();

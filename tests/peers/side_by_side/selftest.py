@@ -42,7 +42,7 @@ def report(*entries: Entry) -> table.Report:
 
 
 class Runs(unittest.TestCase):
-    def test_a_right_contestant_has_all_figures(self) -> None:
+    def test_correct_contestant_has_all_figures(self) -> None:
         entry = measured(fake("right"))
         self.assertEqual(entry.problems(), [])
         for name, cell in entry.cells.items():
@@ -50,7 +50,7 @@ class Runs(unittest.TestCase):
             self.assertGreater(cell.least_ms(), 0, name)
             self.assertGreaterEqual(cell.median_ms(), cell.least_ms(), name)
 
-    def test_what_a_contestant_lacks_is_not_asked_for(self) -> None:
+    def test_missing_features_of_a_contestant_are_not_measured(self) -> None:
         entry = measured(fake("forgets", frozenset({"hibernate", "resume"})))
         self.assertEqual(entry.problems(), [])
         self.assertEqual(table.cell_text(entry.cells["resume"]), "no")
@@ -177,13 +177,13 @@ class Parts(unittest.TestCase):
             with self.assertRaisesRegex(Unavailable, "bindings/python/build --dev"):
                 prepare("glovebox", Places(Path(root), sys.executable, None))
 
-    def test_a_python_that_is_none(self) -> None:
+    def test_missing_python(self) -> None:
         for program in ("true", "no-such-python"):
             with self.assertRaisesRegex(UsageError, f"`{program}` is not a Python of 3.11 or later"):
                 find_python(program)
         self.assertEqual(Path(find_python(sys.executable)).resolve(), Path(sys.executable).resolve())
 
-    def test_a_python_that_is_too_old_for_one(self) -> None:
+    def test_python_too_old_for_a_contestant(self) -> None:
         with tempfile.TemporaryDirectory() as root:
             with self.assertRaisesRegex(Unavailable, r"^needs Python 3\.12 or later, and true is not: name another with --python$"):
                 prepare("eryx", Places(Path(root), "true", None))

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_found_where_it_is_and_nowhere_else() {
+    fn search_finds_exact_occurrences() {
         // Reversed at run time, so that the word is in no file of this program.
         let word: String = "drow-terces-a".chars().rev().collect();
         let mut held = vec![0_u8; 3 << 20];
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_behind_its_own_beginning_is_found() {
+    fn search_handles_self_overlapping_prefixes() {
         assert!(contains(b"xxaab", b"aab") && contains(b"xxaab", b"xaa") && !contains(b"xxaab", b"abb"));
     }
 }

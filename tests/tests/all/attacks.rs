@@ -38,7 +38,7 @@ fn hard_links_do_not_multiply_what_a_commit_writes() {
 }
 
 #[test]
-fn a_renamed_host_file_or_directory_is_not_copied_beyond_the_quota() {
+fn renamed_host_entries_are_not_copied_beyond_the_quota() {
     let dir = TempDir::new().unwrap();
     fs::File::create(dir.path().join("big")).unwrap().set_len(9 << 20).unwrap();
     let error = in_dir(&dir).execute("import os\nos.rename('big', 'other')").unwrap_err();
@@ -57,7 +57,7 @@ fn a_renamed_host_file_or_directory_is_not_copied_beyond_the_quota() {
 }
 
 #[test]
-fn a_guest_that_left_by_os_exit_is_not_entered_again_because_its_commit_failed() {
+fn guest_after_os_exit_and_failed_commit_is_not_reentered() {
     let dir = TempDir::new().unwrap();
     let session = in_dir(&dir).session().unwrap();
     let source = "import os\nopen('.glovebox-commit-x', 'w').close()\nos._exit(0)";
@@ -70,7 +70,7 @@ fn a_guest_that_left_by_os_exit_is_not_entered_again_because_its_commit_failed()
 }
 
 #[test]
-fn a_session_goes_on_after_a_commit_that_failed() {
+fn session_continues_after_a_failed_commit() {
     let dir = TempDir::new().unwrap();
     let session = in_dir(&dir).session().unwrap();
     session.execute("open('.glovebox-commit-x', 'w').close()\nimport sys\nsys.exit(0)").unwrap_err();
@@ -80,7 +80,7 @@ fn a_session_goes_on_after_a_commit_that_failed() {
 }
 
 #[test]
-fn a_guest_whose_output_callback_panicked_is_not_entered_again() {
+fn guest_with_a_panicked_output_callback_is_not_reentered() {
     let session = sandbox(Language::Python, |_| {}).session().unwrap();
     let request = Request::new("x = 1\nprint(1, flush=True)").on_output(|_, _| panic!("the embedder's mistake"));
     assert!(catch_unwind(AssertUnwindSafe(|| session.run(request))).is_err());
@@ -89,7 +89,7 @@ fn a_guest_whose_output_callback_panicked_is_not_entered_again() {
 }
 
 #[test]
-fn one_call_that_fills_a_hundred_megabytes_ends_at_the_deadline() {
+fn large_memory_fill_ends_at_the_deadline() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("random.wasm");
     let text = r#"(module
@@ -108,7 +108,7 @@ fn one_call_that_fills_a_hundred_megabytes_ends_at_the_deadline() {
 }
 
 #[test]
-fn no_byte_of_one_execution_is_seen_by_the_next() {
+fn executions_see_no_bytes_of_earlier_ones() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("scan.wasm");
     // Exits with 9 unless memory is all zero, and leaves none of it zero.

@@ -64,7 +64,7 @@ fn cancelled_by_itself(language: Language, source: &str, after: Duration) -> Exe
 }
 
 #[test]
-fn an_execution_is_cancelled_when_its_time_is_over() {
+fn execution_is_cancelled_at_its_deadline() {
     for (language, source) in LOOPS.into_iter().chain(SLEEPS) {
         let execution = cancelled_by_itself(language, source, Duration::from_millis(100));
         assert_eq!(execution.outcome, Outcome::Cancelled, "{source}");
@@ -73,7 +73,7 @@ fn an_execution_is_cancelled_when_its_time_is_over() {
 }
 
 #[test]
-fn a_script_sees_the_exception_when_its_time_is_over() {
+fn script_sees_the_timeout_exception() {
     let source = "
 try:
     print('on', flush=True)
@@ -100,7 +100,7 @@ except BaseException as error:
 }
 
 #[test]
-fn a_time_that_is_not_over_cancels_nothing() {
+fn unreached_deadline_cancels_nothing() {
     for after in [Duration::from_secs(3600), Duration::MAX] {
         let execution = cancelled_by_itself(Language::JavaScript, "console.log(1)", after);
         assert_eq!((short(&execution.outcome), execution.stdout.text()), ("completed".into(), "1\n".into()));
@@ -108,20 +108,20 @@ fn a_time_that_is_not_over_cancels_nothing() {
 }
 
 #[test]
-fn no_time_at_all_lets_nothing_run() {
+fn zero_deadline_runs_nothing() {
     let execution = cancelled_by_itself(Language::JavaScript, "console.log(1)", Duration::ZERO);
     assert_eq!((execution.outcome, execution.stdout.text()), (Outcome::Cancelled, String::new()));
 }
 
 #[test]
-fn a_time_limit_that_is_over_first_is_what_the_outcome_says() {
+fn outcome_names_the_first_time_limit() {
     let sandbox = sandbox(Language::Python, |policy| policy.limits.timeout_ms = 200);
     let request = Request::new("while True: pass").cancel_after(Duration::from_secs(3600));
     assert_eq!(short(&sandbox.run(request).unwrap().outcome), "exhausted time");
 }
 
 #[test]
-fn waiting_for_a_session_is_on_the_time() {
+fn waiting_for_a_session_counts_against_the_deadline() {
     let sandbox = sandbox(Language::Python, |policy| policy.limits.timeout_ms = 60_000);
     let session = sandbox.session().unwrap();
     let (begun, wait) = mpsc::channel();
@@ -142,7 +142,7 @@ fn waiting_for_a_session_is_on_the_time() {
 }
 
 #[test]
-fn a_token_stops_what_its_children_were_given_to() {
+fn parent_token_cancels_child_executions() {
     let sandbox = sandbox(Language::Python, |policy| policy.limits.timeout_ms = 60_000);
     let all = CancelToken::new();
     let (one, two) = (all.child(), all.child());
@@ -157,7 +157,7 @@ fn a_token_stops_what_its_children_were_given_to() {
 }
 
 #[test]
-fn a_token_that_is_cancelled_already_lets_nothing_run() {
+fn cancelled_token_runs_nothing() {
     let token = CancelToken::new();
     token.cancel();
     for (language, source) in
@@ -193,7 +193,7 @@ fn cancelling_one_execution_leaves_the_others_alone() {
 }
 
 #[test]
-fn a_session_that_was_cancelled_says_so() {
+fn cancelled_session_reports_it() {
     let sandbox = sandbox(Language::Python, |policy| {
         policy.limits.timeout_reserve_ms = 0;
         policy.session.on_unwind = OnUnwind::End;
@@ -209,7 +209,7 @@ fn a_session_that_was_cancelled_says_so() {
 }
 
 #[test]
-fn a_listener_hears_a_printed_line_as_one_piece() {
+fn listener_receives_a_line_in_one_chunk() {
     let scripts = [
         (
             Language::Python,
@@ -237,7 +237,7 @@ fn a_listener_hears_a_printed_line_as_one_piece() {
 }
 
 #[test]
-fn output_is_heard_while_the_guest_runs() {
+fn listener_receives_output_while_running() {
     let scripts = [
         (
             Language::Python,
@@ -263,7 +263,7 @@ fn output_is_heard_while_the_guest_runs() {
 }
 
 #[test]
-fn a_listener_hears_no_more_than_the_limit() {
+fn listener_output_is_limited() {
     for (language, source) in
         [(Language::Python, "print('x' * 5000)"), (Language::JavaScript, "console.log('x'.repeat(5000))")]
     {
@@ -277,7 +277,7 @@ fn a_listener_hears_no_more_than_the_limit() {
 }
 
 #[test]
-fn a_listener_hears_which_limit_ended_the_script() {
+fn listener_receives_the_limit_line() {
     for (language, source) in [
         (Language::Python, "import sys\nsys.stderr.write('mine')\nsys.stderr.flush()\nwhile True: pass"),
         (Language::JavaScript, "std.err.puts('mine'); std.err.flush(); for (;;);"),

@@ -130,7 +130,7 @@ fn check(name: &str, sandbox: &Sandbox) -> usize {
 }
 
 #[test]
-fn every_row_about_python_is_so() {
+fn python_capability_rows_hold() {
     assert!(check("python.md", &sandbox_of("python-3.15-data")) >= 90);
 }
 
@@ -139,7 +139,7 @@ const OTHERWISE: &str = "| script | in Python 3.12 |";
 
 /// All rows also hold in the Python of providers, except those in one table.
 #[test]
-fn every_row_about_python_is_so_in_the_other_one_or_says_otherwise() {
+fn python_capability_rows_hold_in_the_other_runtime() {
     let held = fs::read_to_string(path("python.md")).unwrap();
     let (before, rest) = held.split_once(&format!("{OTHERWISE}\n|---|---|\n")).unwrap();
     let (listed, after) = rest.split_at(rest.find("\n\n").map_or(rest.len(), |end| end + 1));
@@ -162,7 +162,7 @@ fn every_row_about_python_is_so_in_the_other_one_or_says_otherwise() {
 }
 
 #[test]
-fn every_row_about_javascript_is_so() {
+fn javascript_capability_rows_hold() {
     assert!(check("javascript.md", &sandbox_of("javascript")) >= 50);
 }
 
@@ -199,7 +199,7 @@ fn every_package_is_on_the_page_with_its_version() {
 }
 
 #[test]
-fn every_function_of_sandbox_utils_is_on_the_page_with_its_parameters() {
+fn page_lists_sandbox_utils_functions_with_parameters() {
     let script = "import inspect, sandbox_utils as u\nfor name in u.__all__: print(f'`{name}{inspect.signature(getattr(u, name))}`')";
     let listed = sandbox_of("python-3.15-data").execute(script).unwrap().stdout.text();
     let page = fs::read_to_string(path("python.md")).unwrap();

@@ -47,7 +47,7 @@ fn undoing_takes_the_last_execution_back_once() {
 }
 
 #[test]
-fn every_checkpoint_that_was_asked_for_can_be_gone_back_to() {
+fn every_requested_checkpoint_can_be_restored() {
     for language in LANGUAGES {
         let session = sandbox(language, |_| {}).session().unwrap();
         let ids: Vec<CheckpointId> = (0..4)
@@ -73,7 +73,7 @@ fn every_checkpoint_that_was_asked_for_can_be_gone_back_to() {
 }
 
 #[test]
-fn step_by_step_undoing_goes_through_what_was_asked_for() {
+fn stepwise_undo_passes_requested_checkpoints() {
     let session = sandbox(Language::JavaScript, |_| {}).session().unwrap();
     for number in 0..3 {
         session.checkpoint().unwrap();
@@ -87,7 +87,7 @@ fn step_by_step_undoing_goes_through_what_was_asked_for() {
 }
 
 #[test]
-fn a_checkpoint_of_an_unchanged_session_is_the_same_one() {
+fn checkpoint_of_an_unchanged_session_is_reused() {
     let session = sandbox(Language::JavaScript, |_| {}).session().unwrap();
     set(&session, 1);
     let first = session.checkpoint().unwrap();
@@ -97,7 +97,7 @@ fn a_checkpoint_of_an_unchanged_session_is_the_same_one() {
 }
 
 #[test]
-fn so_many_checkpoints_are_retained_and_no_more() {
+fn number_of_retained_checkpoints_is_limited() {
     for (asked_for, retained) in [(2, 2), (3, 3), (4, 3)] {
         let session =
             sandbox(Language::JavaScript, |policy| policy.session.checkpoints_retained = 3).session().unwrap();
@@ -115,7 +115,7 @@ fn so_many_checkpoints_are_retained_and_no_more() {
 }
 
 #[test]
-fn forks_and_their_session_do_not_see_each_other() {
+fn forks_are_isolated_from_their_session() {
     for language in LANGUAGES {
         let session = sandbox(language, |_| {}).session().unwrap();
         set(&session, 1);
@@ -155,7 +155,7 @@ fn draws(sandbox: &Sandbox, source: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_two_sessions_draw_the_same_random_numbers() {
+fn sessions_draw_different_random_numbers() {
     for (language, source) in DRAW {
         for edit in [fixed as fn(&mut glovebox::Policy), |_| {}] {
             let drawn = draws(&sandbox(language, edit), source);
@@ -166,7 +166,7 @@ fn no_two_sessions_draw_the_same_random_numbers() {
 }
 
 #[test]
-fn seeded_sessions_draw_the_same_every_time_and_again_after_undoing() {
+fn seeded_random_numbers_repeat_and_survive_undo() {
     for (language, source) in DRAW {
         let sandbox = sandbox(language, fixed);
         assert_eq!(draws(&sandbox, source), draws(&sandbox, source));
@@ -183,7 +183,7 @@ fn seeded_sessions_draw_the_same_every_time_and_again_after_undoing() {
 }
 
 #[test]
-fn unseeded_sessions_draw_anew_after_undoing() {
+fn unseeded_random_numbers_differ_after_undo() {
     for (language, source) in DRAW {
         let session = sandbox(language, |_| {}).session().unwrap();
         draw(&session, source);
@@ -194,7 +194,7 @@ fn unseeded_sessions_draw_anew_after_undoing() {
 }
 
 #[test]
-fn closing_ends_it_for_every_handle_and_frees_its_place() {
+fn closing_ends_all_handles_and_frees_the_slot() {
     for language in LANGUAGES {
         let engine = lone_engine(None);
         let sandbox = sandbox_on(&engine, language, |policy| policy.limits.session_count = 1);
@@ -219,7 +219,7 @@ fn closing_ends_it_for_every_handle_and_frees_its_place() {
 }
 
 #[test]
-fn checkpoints_count_for_what_sessions_hold() {
+fn checkpoints_count_as_session_bytes() {
     let engine = lone_engine(None);
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_total_bytes = 12 << 20);
     let session = sandbox.session().unwrap();
@@ -264,7 +264,7 @@ fn variables_are_read_and_set_from_outside() {
 }
 
 #[test]
-fn a_value_may_be_as_long_as_standard_input() {
+fn value_size_is_limited_like_standard_input() {
     for (length, fits) in [(999, true), (1_000, true), (1_001, false)] {
         let session = sandbox(Language::JavaScript, |policy| policy.limits.stdin_bytes = 1_000).session().unwrap();
         // The quotation marks add two bytes.
@@ -292,7 +292,7 @@ fn a_session_is_opened_with_a_context_and_an_id() {
 }
 
 #[test]
-fn values_are_of_sessions_only() {
+fn values_belong_to_sessions_only() {
     for language in LANGUAGES {
         let sandbox = sandbox(language, |_| {});
         assert_eq!(sandbox.execute("1 + 1").unwrap().value, None);

@@ -12,7 +12,7 @@ fn read_again(execution: &Execution) -> (Value, Execution) {
 }
 
 #[test]
-fn whatever_a_script_did_is_read_as_it_was_written() {
+fn execution_json_round_trips() {
     let mut policy = Policy::default();
     policy.limits.stdout_bytes = 10;
     policy.limits.timeout_ms = 2_000;
@@ -47,7 +47,7 @@ fn whatever_a_script_did_is_read_as_it_was_written() {
 }
 
 #[test]
-fn values_of_sessions_are_read_too() {
+fn session_values_round_trip() {
     let sandbox = Sandbox::builder(engine()).language(Language::JavaScript).build().unwrap();
     let session = sandbox.open_session(SessionOptions::default()).unwrap();
     for source in ["[1, 2.5, 'a', null]", "null", "undefined", "() => 1", "12345678901234567890n", "({a: {b: 1e300}})"]
@@ -57,7 +57,7 @@ fn values_of_sessions_are_read_too() {
 }
 
 #[test]
-fn what_is_none_is_refused() {
+fn malformed_execution_json_is_rejected() {
     let sandbox = Sandbox::builder(engine()).language(Language::Python).build().unwrap();
     let json = serde_json::to_value(sandbox.run(Request::new("display('x')")).unwrap()).unwrap();
     for (name, value) in [

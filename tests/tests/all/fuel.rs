@@ -34,7 +34,7 @@ fn twenty(sandbox: &Sandbox, source: &str) -> BTreeSet<u64> {
 }
 
 #[test]
-fn the_same_script_costs_the_same_fuel_to_the_unit() {
+fn same_script_costs_exactly_the_same_fuel() {
     for (language, source) in SCRIPTS {
         let mut seen = twenty(&sandbox(language, fixed), source);
         // A new engine without a pool.
@@ -52,7 +52,7 @@ fn the_same_script_costs_the_same_fuel_to_the_unit() {
 }
 
 #[test]
-fn the_same_script_gives_the_same_output_under_fixed_clock_and_seeded_entropy() {
+fn output_repeats_under_fixed_clock_and_seeded_entropy() {
     for (language, source) in SCRIPTS {
         let sandbox = sandbox(language, fixed);
         let seen: BTreeSet<_> = (0..5)
@@ -64,7 +64,7 @@ fn the_same_script_gives_the_same_output_under_fixed_clock_and_seeded_entropy() 
 }
 
 #[test]
-fn random_numbers_differ_between_fresh_runs_under_the_hosts_entropy() {
+fn host_entropy_differs_between_fresh_runs() {
     let scripts = [
         (Language::Python, "import random, os, uuid\nprint(random.random(), os.urandom(8), uuid.uuid4())"),
         (Language::JavaScript, "console.log(Math.random())"),
@@ -77,7 +77,7 @@ fn random_numbers_differ_between_fresh_runs_under_the_hosts_entropy() {
 }
 
 #[test]
-fn the_boot_is_not_on_the_scripts_bill() {
+fn boot_costs_the_script_no_fuel() {
     for (language, source) in [(Language::Python, "pass"), (Language::JavaScript, "")] {
         let fuel = sandbox(language, fixed).execute(source).unwrap().fuel_consumed;
         assert!(fuel < 2_000_000, "{language}: {fuel}");
@@ -99,7 +99,7 @@ fn fuel_grows_with_the_work() {
 }
 
 #[test]
-fn the_budget_is_exact() {
+fn fuel_budget_is_exact() {
     for (language, source) in [
         (Language::Python, "print(sum(range(100)))"),
         (Language::JavaScript, "console.log([...Array(100).keys()].reduce((a, b) => a + b))"),
@@ -126,7 +126,7 @@ fn the_budget_is_exact() {
 }
 
 #[test]
-fn the_first_call_costs_what_the_second_costs() {
+fn first_and_second_call_cost_the_same() {
     let scripts = [
         (Language::Python, "print(1)"),
         (Language::Python, "raise ValueError('x')"),

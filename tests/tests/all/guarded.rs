@@ -20,7 +20,7 @@ fn refused(edit: impl FnOnce(&mut Policy)) -> MountError {
 }
 
 #[test]
-fn a_workspace_that_contains_the_cache_or_lies_in_it_is_refused() {
+fn workspace_overlapping_the_cache_is_rejected() {
     let cache = engine().cache_dir().to_path_buf();
     let above = cache.parent().unwrap().to_path_buf();
     for (host, expected) in [
@@ -44,7 +44,7 @@ fn a_workspace_that_contains_the_cache_or_lies_in_it_is_refused() {
 }
 
 #[test]
-fn a_store_that_is_opened_later_stops_what_could_reach_it() {
+fn store_opened_later_blocks_overlapping_mounts() {
     let dir = TempDir::new().unwrap();
     let sandbox = sandbox(Language::JavaScript, |policy| policy.workspace = Some(dir.path().to_path_buf()));
     assert_eq!(short(&sandbox.execute("1").unwrap().outcome), "completed");

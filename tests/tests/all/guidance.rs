@@ -231,7 +231,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_is_what_is_said() {
+fn guidance_page_matches_the_texts() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(PAGE);
     let made = page();
     if Goldens::blessing() {
@@ -243,7 +243,7 @@ fn the_page_is_what_is_said() {
 }
 
 #[test]
-fn the_modules_that_are_proposed_are_there() {
+fn proposed_modules_exist() {
     let names: Vec<&str> = guidance::modules(Language::Python).collect();
     let source = "import sys\nfor name in sys.stdin.read().split():\n    __import__(name)";
     let ran = sandbox(Language::Python, fixed).run(Request::new(source).stdin(names.join(" ").as_bytes())).unwrap();
@@ -267,7 +267,7 @@ fn the_modules_that_are_proposed_are_there() {
 }
 
 #[test]
-fn the_modules_that_are_advised_instead_of_missing_ones_are_there() {
+fn modules_advised_as_replacements_exist() {
     let mut policy = Policy::default();
     (policy.limits.timeout_ms, policy.limits.fuel) = (300_000, 100_000_000_000);
     let with_data = Sandbox::builder(engine()).runtime("python-3.15-data").policy(policy).build().unwrap();
@@ -281,7 +281,7 @@ fn the_modules_that_are_advised_instead_of_missing_ones_are_there() {
 }
 
 #[test]
-fn the_modules_of_node_that_are_there_are_all_proposed() {
+fn available_node_modules_are_all_proposed() {
     let source = "for (const name of require('module').builtinModules) {\n    require(name);\n    await import(name);\n    console.log(name);\n}";
     let ran = sandbox(Language::JavaScript, fixed).execute(source).unwrap();
     assert!(ran.is_success(), "{}", ran.stderr.text());
@@ -293,7 +293,7 @@ fn the_modules_of_node_that_are_there_are_all_proposed() {
 }
 
 #[test]
-fn every_package_is_proposed_and_is_there() {
+fn every_package_is_proposed_and_importable() {
     let list = glovebox::PackageList::builtin().unwrap();
     let mut names: Vec<&str> =
         list.packages().iter().flat_map(|package| &package.imports).map(String::as_str).collect();
@@ -307,7 +307,7 @@ fn every_package_is_proposed_and_is_there() {
 }
 
 #[test]
-fn every_module_of_the_standard_library_that_is_not_on_its_way_out_is_proposed() {
+fn current_standard_library_modules_are_proposed() {
     let source = "import sys, warnings\nwarnings.simplefilter('error')\nsys.stdout = None\nfound = []\n\
         for name in sorted(sys.stdlib_module_names):\n    try:\n        __import__(name)\n        found.append(name)\n    \
         except Exception:\n        pass\nsys.stdout = sys.__stdout__\nprint(*[n for n in found if n[0] != '_'])";

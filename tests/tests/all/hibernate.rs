@@ -62,7 +62,7 @@ const LIFE: [(Language, &str, &str, &str); 2] = [
 ];
 
 #[test]
-fn everything_lives_on() {
+fn session_state_survives_hibernation() {
     for (language, set, show, shown) in LIFE {
         let sandbox = sandbox(language, |_| {});
         let session = sandbox.session().unwrap();
@@ -94,7 +94,7 @@ fn resume_for_the_test_of_another_process() {
 }
 
 #[test]
-fn another_process_goes_on() {
+fn another_process_resumes_the_session() {
     let dir = tempfile::tempdir().unwrap();
     for (language, set, _, shown) in LIFE {
         let session = sandbox(language, |_| {}).session().unwrap();
@@ -138,7 +138,7 @@ const RANDOM: [(Language, &str); 2] = [
 ];
 
 #[test]
-fn random_numbers_are_new_ones() {
+fn resumed_session_draws_new_random_numbers() {
     for (language, draw) in RANDOM {
         let sandbox = sandbox(language, |_| {});
         let session = sandbox.session().unwrap();
@@ -153,7 +153,7 @@ fn random_numbers_are_new_ones() {
 }
 
 #[test]
-fn seeded_random_numbers_continue_and_forks_have_their_own() {
+fn seeded_random_numbers_continue_and_forks_differ() {
     for (language, draw) in RANDOM {
         let sandbox = sandbox(language, |policy| policy.entropy = Entropy::Seeded(7));
         let session = sandbox.session().unwrap();
@@ -172,7 +172,7 @@ fn seeded_random_numbers_continue_and_forks_have_their_own() {
 }
 
 #[test]
-fn the_policy_decides_whether_random_numbers_can_be_foretold() {
+fn resumed_entropy_follows_the_policy() {
     for (language, draw) in RANDOM {
         let seeded = sandbox(language, |policy| policy.entropy = Entropy::Seeded(7));
         let host = sandbox(language, |_| {});
@@ -189,7 +189,7 @@ fn the_policy_decides_whether_random_numbers_can_be_foretold() {
 }
 
 #[test]
-fn the_monotonic_clock_never_runs_back() {
+fn monotonic_clock_never_decreases() {
     let cases = [
         (Language::Python, "import time; print(time.monotonic_ns())"),
         (Language::JavaScript, "console.log(Math.floor(performance.now() * 1e6))"),
@@ -207,7 +207,7 @@ fn the_monotonic_clock_never_runs_back() {
 }
 
 #[test]
-fn limits_are_the_receiving_policys() {
+fn limits_come_from_the_receiving_policy() {
     for (language, _, _, _) in LIFE {
         let session = sandbox(language, |_| {}).session().unwrap();
         let (grow, write) = match language {
@@ -244,7 +244,7 @@ fn limits_are_the_receiving_policys() {
 }
 
 #[test]
-fn a_shared_workspaces_files_come_along_as_a_copy() {
+fn shared_workspace_files_are_copied() {
     let [python, javascript] = [Language::Python, Language::JavaScript].map(|language| sandbox(language, |_| {}));
     let shared = SharedWorkspace::new(&python).unwrap();
     let open = |sandbox: &Sandbox| sandbox.open_session(SessionOptions::default().workspace(&shared)).unwrap();
@@ -261,7 +261,7 @@ fn a_shared_workspaces_files_come_along_as_a_copy() {
 }
 
 #[test]
-fn what_was_not_committed_to_a_host_directory_still_is() {
+fn uncommitted_changes_survive_and_are_committed_later() {
     let host = tempfile::tempdir().unwrap();
     std::fs::write(host.path().join("old"), "old").unwrap();
     std::fs::write(host.path().join("other"), "other").unwrap();
@@ -285,7 +285,7 @@ fn what_was_not_committed_to_a_host_directory_still_is() {
 }
 
 #[test]
-fn other_mounts_are_refused_by_name() {
+fn resume_with_other_mounts_names_them() {
     let host = tempfile::tempdir().unwrap();
     let mounted = sandbox(Language::JavaScript, |policy| {
         policy.mounts = vec![format!("{}:/data:ro", host.path().display()).parse().unwrap()];
@@ -299,7 +299,7 @@ fn other_mounts_are_refused_by_name() {
 }
 
 #[test]
-fn another_image_is_refused_by_name() {
+fn resume_with_another_image_names_it() {
     let python = sandbox(Language::Python, |_| {});
     let javascript = sandbox(Language::JavaScript, |_| {});
     let saved = bytes(&python.session().unwrap());
@@ -315,7 +315,7 @@ fn another_image_is_refused_by_name() {
 }
 
 #[test]
-fn a_key_keeps_strangers_out() {
+fn session_key_is_required_to_resume() {
     let sandbox = sandbox(Language::JavaScript, |_| {});
     let session = sandbox.session().unwrap();
     run(&session, "var x = 42");
@@ -331,7 +331,7 @@ fn a_key_keeps_strangers_out() {
 }
 
 #[test]
-fn an_ended_session_has_no_bytes() {
+fn ended_session_cannot_be_hibernated() {
     let session = sandbox(Language::Python, |_| {}).session().unwrap();
     session.execute("import os; os._exit(3)").unwrap();
     let error = session.hibernate(&HibernateOptions::default()).unwrap_err();
@@ -339,7 +339,7 @@ fn an_ended_session_has_no_bytes() {
 }
 
 #[test]
-fn a_guest_whose_memory_was_forged_is_a_guest_like_any_other() {
+fn guest_with_forged_memory_stays_contained() {
     // Any page may have any content: a script could have changed its own interpreter like this.
     for (language, set, show, _) in LIFE {
         let sandbox = sandbox(language, |policy| policy.limits.timeout_ms = 2_000);

@@ -69,7 +69,7 @@ fn graph(crates: &BTreeMap<String, Crate>) -> String {
 }
 
 #[test]
-fn the_graph_of_crates_is_that_of_the_manifests() {
+fn crate_graph_matches_the_manifests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let page = fs::read_to_string(root.join(PAGE)).unwrap();
     let (before, rest) = page.split_once("```mermaid\n").unwrap();

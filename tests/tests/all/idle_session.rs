@@ -62,16 +62,16 @@ fn many(test: &str, language: Language, source: &str, max_bytes: u64) {
 }
 
 #[test]
-fn many_idle_python_sessions_hold_little_and_leave_nothing() {
+fn many_idle_python_sessions_are_small_and_leak_nothing() {
     let source = "x = [1, 2, 3]; print(x)";
-    many("idle_session::many_idle_python_sessions_hold_little_and_leave_nothing", Language::Python, source, 3 << 20);
+    many("idle_session::many_idle_python_sessions_are_small_and_leak_nothing", Language::Python, source, 3 << 20);
 }
 
 #[test]
-fn many_idle_javascript_sessions_hold_little_and_leave_nothing() {
+fn many_idle_javascript_sessions_are_small_and_leak_nothing() {
     let source = "var x = [1, 2, 3]; console.log(x)";
     many(
-        "idle_session::many_idle_javascript_sessions_hold_little_and_leave_nothing",
+        "idle_session::many_idle_javascript_sessions_are_small_and_leak_nothing",
         Language::JavaScript,
         source,
         1 << 20,
@@ -79,11 +79,11 @@ fn many_idle_javascript_sessions_hold_little_and_leave_nothing() {
 }
 
 #[test]
-fn an_idle_python_session_holds_little() {
-    idle("idle_session::an_idle_python_session_holds_little", Language::Python, "print(1)", 3 << 20);
+fn idle_python_session_is_small() {
+    idle("idle_session::idle_python_session_is_small", Language::Python, "print(1)", 3 << 20);
 }
 
 #[test]
-fn an_idle_javascript_session_holds_little() {
-    idle("idle_session::an_idle_javascript_session_holds_little", Language::JavaScript, "console.log(1)", 1 << 19);
+fn idle_javascript_session_is_small() {
+    idle("idle_session::idle_javascript_session_is_small", Language::JavaScript, "console.log(1)", 1 << 19);
 }

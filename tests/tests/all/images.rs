@@ -79,7 +79,7 @@ fn sales(name: &str) -> ImageBuilder {
 }
 
 #[test]
-fn what_a_python_setup_leaves_is_in_every_execution_and_in_sessions() {
+fn python_setup_state_is_in_every_execution() {
     let images = Images::new();
     let built = sales("test-sales").build(&images.0).unwrap();
     assert_eq!(built.image.setup_output.as_deref(), Some("read 3\n"));
@@ -119,7 +119,7 @@ fn what_a_python_setup_leaves_is_in_every_execution_and_in_sessions() {
 }
 
 #[test]
-fn the_same_inputs_make_the_same_image_and_others_another() {
+fn image_is_determined_by_its_inputs() {
     let images = Images::new();
     let sha256 = |builder: ImageBuilder| builder.build(&images.0).unwrap().prepared.image_sha256;
     let javascript = |name: &str, code: &str| ImageBuilder::new(name, "javascript").file("f", "1").setup(code);
@@ -133,7 +133,7 @@ fn the_same_inputs_make_the_same_image_and_others_another() {
 }
 
 #[test]
-fn what_a_javascript_setup_leaves_is_in_every_execution_and_may_be_declared_anew() {
+fn javascript_setup_state_is_in_every_execution() {
     let images = Images::new();
     let module =
         "import { twice } from './lib/twice.mjs'; globalThis.twice = twice; globalThis.os = await import('os');";
@@ -165,7 +165,7 @@ fn what_a_javascript_setup_leaves_is_in_every_execution_and_may_be_declared_anew
 }
 
 #[test]
-fn an_image_of_an_image_has_what_both_setups_left() {
+fn image_of_an_image_contains_both_setups() {
     let images = Images::new();
     let base = ImageBuilder::new("test-base", "javascript").file("a", "1").setup("var a = std.loadFile('a')");
     base.build(&images.0).unwrap();
@@ -191,7 +191,7 @@ fn refused(images: &Images, builder: ImageBuilder) -> String {
 }
 
 #[test]
-fn a_setup_that_fails_or_meets_a_limit_leaves_nothing_and_what_was_there_stays() {
+fn failed_setup_keeps_the_previous_image() {
     let images = Images::new();
     let named = |from: &str, code: &str| ImageBuilder::new("test-held", from).setup(code);
     named("javascript", "var a = 1").build(&images.0).unwrap();
@@ -219,7 +219,7 @@ fn a_setup_that_fails_or_meets_a_limit_leaves_nothing_and_what_was_there_stays()
         (named("javascript", ""), "image `test-held` already exists"),
         (ImageBuilder::new("python-3.15", "javascript"), "`python-3.15` is a runtime of Glovebox"),
         (ImageBuilder::new("quickjs", "javascript"), "is a runtime of Glovebox"),
-        (ImageBuilder::new("../x", "javascript"), "cannot be an image's name"),
+        (ImageBuilder::new("../x", "javascript"), "is not a valid image name"),
     ] {
         let said = refused(&images, builder);
         assert!(said.contains(says), "{says}: {said}");
@@ -233,7 +233,7 @@ fn a_setup_that_fails_or_meets_a_limit_leaves_nothing_and_what_was_there_stays()
 }
 
 #[test]
-fn a_python_setup_meets_its_limits_as_well() {
+fn python_setup_is_limited() {
     let images = Images::new();
     let python = |code: &str| ImageBuilder::new("test-limits", PORTABLE_PYTHON).setup(code);
     for (builder, says) in [
@@ -263,7 +263,7 @@ fn wheel(module: &str) -> Vec<u8> {
 }
 
 #[test]
-fn wheels_are_importable_in_the_setup_and_afterwards_beside_other_packages() {
+fn image_wheels_are_importable_in_setup_and_scripts() {
     let images = Images::new();
     let build =
         |name: &str| ImageBuilder::new(name, PORTABLE_PYTHON).wheel("tool-1-py3-none-any.whl", wheel("n = [7]"));
@@ -288,7 +288,7 @@ fn wheels_are_importable_in_the_setup_and_afterwards_beside_other_packages() {
 }
 
 #[test]
-fn an_engine_without_a_directory_has_no_images_and_says_so() {
+fn engine_without_an_image_directory_reports_it() {
     let engine = glovebox_tests::lone_engine(None);
     let error = ImageBuilder::new("test-none", "javascript").build(&engine).unwrap_err();
     assert!(matches!(error, RuntimeError::NoImages), "{error}");
@@ -310,7 +310,7 @@ fn a_damaged_image_is_listed_refused_and_removed() {
 
 /// numpy's own generator is part of the image.
 #[test]
-fn what_numpy_draws_differs_from_execution_to_execution() {
+fn numpy_random_numbers_differ_between_executions() {
     for runtime in tested_runtimes().iter().filter(|runtime| runtime.name == "python-3.15-data") {
         let sandbox = Sandbox::builder(glovebox_tests::engine()).runtime(&runtime.name).build().unwrap();
         let draw = || {
@@ -327,7 +327,7 @@ fn what_numpy_draws_differs_from_execution_to_execution() {
 }
 
 #[test]
-fn damaged_code_of_an_image_is_named_removed_and_made_again() {
+fn damaged_image_code_is_reported_and_rebuilt() {
     let images = Images::new();
     let built = ImageBuilder::new("harmed", "javascript").setup("globalThis.x = 1").build(&images.0).unwrap();
     images.0.verify("harmed").unwrap();

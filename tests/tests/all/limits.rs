@@ -7,7 +7,7 @@ use glovebox::{Language, Limits, Policy, Request, Sandbox};
 use glovebox_tests::{engine, lone_engine, sandbox, sandbox_on, short, spare_bytes};
 
 #[test]
-fn sessions_are_counted_and_given_back() {
+fn session_count_is_limited_and_released() {
     // A separate engine, because sessions are counted per engine.
     let engine = lone_engine(None);
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_count = 2);
@@ -22,7 +22,7 @@ fn sessions_are_counted_and_given_back() {
 }
 
 #[test]
-fn sessions_bytes_are_counted() {
+fn session_bytes_are_limited() {
     let engine = lone_engine(None);
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_total_bytes = 10 << 20);
     let large = sandbox.session().unwrap();
@@ -92,7 +92,7 @@ fn many_sessions_together_stay_within_their_limit() {
 }
 
 #[test]
-fn memory_used_is_what_a_script_allocates_and_the_interpreter_beside_it() {
+fn reported_memory_includes_script_and_interpreter() {
     let scripts = [
         (Language::Python, "", "data = bytearray(10_000_000)", 10_000_000),
         (Language::JavaScript, "", "const data = new Uint8Array(5_000_000).fill(1)", 5_000_000),
@@ -112,7 +112,7 @@ fn memory_used_is_what_a_script_allocates_and_the_interpreter_beside_it() {
 }
 
 #[test]
-fn a_megabyte_of_input_arrives_whole() {
+fn megabyte_of_input_is_read() {
     let input = "0123456789abcde\n".repeat(1 << 16);
     let scripts = [
         (Language::Python, "import sys\nd = sys.stdin.read()\nprint(len(d), d[-16:], end='')"),
@@ -125,7 +125,7 @@ fn a_megabyte_of_input_arrives_whole() {
 }
 
 #[test]
-fn source_is_limited_at_its_very_size() {
+fn source_size_limit_is_exact() {
     for (language, line) in [(Language::Python, "x = 1\n"), (Language::JavaScript, "x = 1\n")] {
         let most = 1_200;
         let sandbox = sandbox(language, |policy| policy.limits.source_bytes = most);
@@ -145,7 +145,7 @@ fn source_is_limited_at_its_very_size() {
 }
 
 #[test]
-fn a_memory_limit_without_room_for_the_interpreter_is_an_error_that_says_so() {
+fn memory_limit_below_the_interpreter_is_an_error() {
     let mut limits = Limits::default();
     limits.memory_bytes = 1 << 20;
     let error = Sandbox::builder(engine()).language(Language::Python).limits(limits).build().unwrap_err().to_string();

@@ -48,7 +48,7 @@ fn text(path: &str) -> String {
 }
 
 #[test]
-fn spins_has_what_spin_knows() {
+fn spin_manifest_uses_known_keys() {
     let Spin { spin_manifest_version, application, trigger, component } =
         toml::from_str(&text("dist/hosts/spin.toml")).unwrap();
     assert_eq!(spin_manifest_version, 2);
@@ -73,7 +73,7 @@ fn is_built(source: &str) {
 }
 
 #[test]
-fn wasmclouds_name_what_is_built_and_what_is_exported() {
+fn wasmcloud_manifests_name_built_and_exported_items() {
     // `.ci/full` checks the fields with wadm's own types.
     let wadm = text("dist/hosts/wadm.yaml");
     let image = wadm.lines().find_map(|line| line.trim().strip_prefix("image: file://")).unwrap();

@@ -39,7 +39,7 @@ fn shown(error: &dyn Error) {
 }
 
 #[test]
-fn no_error_of_a_mount_shows_a_name_as_it_is() {
+fn mount_errors_escape_names() {
     let source = VfsError::Io;
     let errors = [
         MountError::Missing { path: path() },
@@ -71,7 +71,7 @@ fn no_error_of_a_mount_shows_a_name_as_it_is() {
 }
 
 #[test]
-fn no_error_of_the_engine_shows_a_name_as_it_is() {
+fn engine_errors_escape_names() {
     let errors: Vec<Box<dyn Error>> = vec![
         Box::new(FilesError::Workspace(FileError::Path { path: name(), reason: "x" })),
         Box::new(FilesError::Workspace(FileError::Pattern { pattern: name(), reason: "x".into() })),
@@ -110,7 +110,7 @@ fn no_error_of_the_engine_shows_a_name_as_it_is() {
 }
 
 #[test]
-fn no_error_of_the_cache_shows_a_name_as_it_is() {
+fn cache_errors_escape_names() {
     let errors: Vec<Box<dyn Error>> = vec![
         Box::new(CacheError::Symlink { path: path() }),
         Box::new(CacheError::Owner { path: path(), owner: 1, user: 2 }),
@@ -141,7 +141,7 @@ fn no_error_of_the_cache_shows_a_name_as_it_is() {
 }
 
 #[test]
-fn no_error_of_an_application_shows_a_name_as_it_is() {
+fn application_errors_escape_names() {
     let (exports, x) = (Vec::new, || "x".to_owned());
     let errors: Vec<Box<dyn Error>> = vec![
         Box::new(LoadError::Read { path: path(), source: io_error() }),

@@ -108,7 +108,7 @@ fn answer(stream: &mut TcpStream, heard: &Mutex<Vec<String>>, barrier: Option<&B
 }
 
 #[test]
-fn fetch_is_as_elsewhere() {
+fn fetch_behaves_as_in_node() {
     let server = Server::new();
     let printed = server.output(
         Language::JavaScript,
@@ -150,7 +150,7 @@ fn requests_of_one_script_run_beside_each_other() {
 }
 
 #[test]
-fn a_fetch_can_be_given_up() {
+fn fetch_can_be_aborted() {
     let server = Server::new();
     let begun = Instant::now();
     let printed = server.output(
@@ -224,7 +224,7 @@ InvalidHeader
 ";
 
 #[test]
-fn urllib_http_client_and_requests_are_as_elsewhere_in_each_python() {
+fn python_http_clients_behave_as_in_cpython() {
     let server = Server::new();
     for name in ["python-3.12", "python-3.15"] {
         let sandbox = Sandbox::builder(engine()).runtime(name).policy(server.policy()).build().unwrap();
@@ -239,7 +239,7 @@ fn urllib_http_client_and_requests_are_as_elsewhere_in_each_python() {
 }
 
 #[test]
-fn without_a_policy_the_network_is_off_and_scripts_learn_who_turns_it_on() {
+fn network_is_off_by_default_with_a_hint() {
     for (language, source) in [
         (Language::JavaScript, "await fetch('https://example.com/')"),
         (Language::Python, "import urllib.request; urllib.request.urlopen('https://example.com/')"),
@@ -257,7 +257,7 @@ fn without_a_policy_the_network_is_off_and_scripts_learn_who_turns_it_on() {
 }
 
 #[test]
-fn requests_are_calls_of_tools_that_are_written_down_without_secrets() {
+fn requests_are_recorded_as_tool_calls_without_secrets() {
     let server = Server::new();
     // The only environment variable that a test has without setting one.
     let (name, secret) = ("CARGO_MANIFEST_DIR", env!("CARGO_MANIFEST_DIR"));
@@ -305,7 +305,7 @@ fn requests_are_calls_of_tools_that_are_written_down_without_secrets() {
 }
 
 #[test]
-fn an_execution_has_so_many_requests_and_the_next_one_as_many_again() {
+fn request_limit_applies_per_execution() {
     let server = Server::new();
     let sandbox = server.sandbox(Language::JavaScript, |policy| policy.network.request_count = 2);
     let source = "for (let i = 0; i < COUNT; i++) await fetch(BASE)";
@@ -320,7 +320,7 @@ fn an_execution_has_so_many_requests_and_the_next_one_as_many_again() {
 }
 
 #[test]
-fn bodies_may_be_larger_than_what_tools_take() {
+fn bodies_may_exceed_the_tool_limit() {
     let server = Server::new();
     let sandbox = server.sandbox(Language::Python, |policy| {
         policy.limits.tool_bytes = 1_000;
@@ -337,7 +337,7 @@ fn bodies_may_be_larger_than_what_tools_take() {
 }
 
 #[test]
-fn a_script_that_waits_for_a_response_can_be_cancelled_and_meets_its_time_limit() {
+fn wait_for_a_response_ends_on_cancel_or_deadline() {
     let server = Server::new();
     for language in &Language::ALL {
         let source = match language {
@@ -362,7 +362,7 @@ fn a_script_that_waits_for_a_response_can_be_cancelled_and_meets_its_time_limit(
 }
 
 #[test]
-fn what_was_recorded_answers_the_same_requests_again_and_no_others() {
+fn recording_answers_only_identical_requests() {
     let server = Server::new();
     let source = "import requests\nfor n in 1, 2, 1: print(requests.post(BASE, data=str(n)).json()['body'])\ntry: requests.get(BASE[:16])\n\
                   except requests.ConnectionError as error: print(error)";

@@ -12,7 +12,7 @@ const FILES: [(Language, &str); 2] =
     [(Language::Python, ".globals_py.json"), (Language::JavaScript, ".globals_js.json")];
 
 #[test]
-fn the_file_goes_back_to_the_host_as_its_commit_says_and_is_none_of_the_scripts() {
+fn globals_file_is_committed_but_not_a_script_change() {
     for (language, name) in FILES {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join(name);
@@ -61,7 +61,7 @@ fn a_cancelled_script_leaves_the_file_as_it_was() {
 }
 
 #[test]
-fn what_cannot_keep_globals_refuses_such_a_policy() {
+fn unsupported_runtime_rejects_persistent_globals() {
     let mut policy = Policy::default();
     policy.auto_persist_globals = true;
     let plain = Sandbox::builder(engine()).language(Language::Python).policy(policy.clone()).prepared(false).build();
@@ -71,7 +71,7 @@ fn what_cannot_keep_globals_refuses_such_a_policy() {
 }
 
 #[test]
-fn a_session_under_such_a_policy_keeps_its_globals_and_leaves_the_files_alone() {
+fn session_keeps_globals_without_writing_the_file() {
     for (language, name) in FILES {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join(name), r#"{"a":7}"#).unwrap();

@@ -24,7 +24,7 @@ fn waiting(sandbox: &Sandbox) -> usize {
 }
 
 #[test]
-fn one_that_ended_well_waits_for_the_next_script_and_is_as_its_image() {
+fn completed_instance_is_restored_and_reused() {
     for language in Language::ALL {
         let sandbox = sandbox_on(&pooled(8), language, fixed);
         assert_eq!(waiting(&sandbox), 0);
@@ -40,7 +40,7 @@ fn one_that_ended_well_waits_for_the_next_script_and_is_as_its_image() {
 }
 
 #[test]
-fn what_a_script_raised_or_exited_with_is_gone_too() {
+fn instance_is_reused_after_an_exception_or_exit() {
     let sandbox = sandbox_on(&pooled(8), Language::Python, fixed);
     for source in ["import builtins; builtins.print = None; 1 / 0", "import json; json.loads = 1; raise SystemExit(3)"]
     {
@@ -51,7 +51,7 @@ fn what_a_script_raised_or_exited_with_is_gone_too() {
 }
 
 #[test]
-fn one_that_validated_a_script_waits_too() {
+fn instance_is_reused_after_validation() {
     for language in Language::ALL {
         let sandbox = sandbox_on(&pooled(8), language, fixed);
         let first = sandbox.execute(print_one(language)).unwrap();
@@ -65,7 +65,7 @@ fn one_that_validated_a_script_waits_too() {
 }
 
 #[test]
-fn one_that_was_unwound_left_or_grew_is_dropped() {
+fn unwound_exited_or_grown_instance_is_dropped() {
     let limits = |policy: &mut Policy| {
         fixed(policy);
         policy.limits.fuel = 200_000_000;
@@ -87,7 +87,7 @@ fn one_that_was_unwound_left_or_grew_is_dropped() {
 
 /// The bound is in pages: 2 MiB. An instance with more private pages costs more to restore than to create.
 #[test]
-fn one_with_many_pages_of_its_own_is_dropped() {
+fn instance_with_many_private_pages_is_dropped() {
     let sandbox = sandbox_on(&pooled(8), Language::JavaScript, |policy| policy.limits.memory_bytes = 512 << 20);
     sandbox.execute("console.log(1)").unwrap();
     assert_eq!(waiting(&sandbox), 1);
@@ -102,7 +102,7 @@ fn one_with_many_pages_of_its_own_is_dropped() {
 }
 
 #[test]
-fn a_limit_that_the_image_alone_is_over_is_the_same_error_as_in_a_new_one() {
+fn limit_below_the_image_fails_as_in_a_new_instance() {
     let engine = pooled(8);
     sandbox_on(&engine, Language::Python, fixed).execute("1").unwrap();
     let limited = |engine: &Engine, memory_bytes: u64| {
@@ -125,7 +125,7 @@ fn a_limit_that_the_image_alone_is_over_is_the_same_error_as_in_a_new_one() {
 }
 
 #[test]
-fn those_that_wait_make_room_when_the_pool_is_full() {
+fn oldest_instances_are_dropped_when_the_pool_is_full() {
     let engine = pooled(1);
     let sandboxes = Language::ALL.map(|language| sandbox_on(&engine, language, fixed));
     // Repeats more often than the pool has slots in addition to those of the images.
@@ -145,7 +145,7 @@ fn those_that_wait_make_room_when_the_pool_is_full() {
 }
 
 #[test]
-fn without_a_pool_none_waits() {
+fn no_instances_are_kept_without_a_pool() {
     let sandbox = sandbox_on(&lone_engine(None), Language::JavaScript, fixed);
     sandbox.execute("console.log(1)").unwrap();
     assert_eq!(waiting(&sandbox), 0);
@@ -153,7 +153,7 @@ fn without_a_pool_none_waits() {
 
 /// Scripts that change the interpreter's own foundations. The next script must start from the image in each case.
 #[test]
-fn what_scripts_do_to_the_interpreter_itself_is_gone() {
+fn changes_to_the_interpreter_do_not_persist() {
     let python = [
         "d = __import__('traceback').walk_stack.__globals__\nfor value in list(d.values()):\n    if type(value) in (list, dict) and value is not d: value.clear()",
         "d = __import__('traceback').walk_stack.__globals__\nd.update(run=None, failed=None, out=None, source='x' * 99)",
@@ -202,7 +202,7 @@ fn what_scripts_do_to_the_interpreter_itself_is_gone() {
 }
 
 #[test]
-fn there_are_as_many_sessions_as_places_in_every_runtime() {
+fn each_runtime_allows_as_many_sessions_as_pool_slots() {
     // More sessions than the loaded images have spare slots.
     const COUNT: usize = 20;
     let engine = pooled(u32::try_from(COUNT).unwrap());

@@ -19,17 +19,17 @@ fn made() -> String {
 }
 
 #[test]
-fn the_reference_page_is_what_the_contract_says() {
+fn reference_page_matches_the_contract() {
     hold_file("docs/reference.md", &made());
 }
 
 #[test]
-fn the_types_in_python_are_those_of_the_contract() {
+fn python_types_match_the_contract() {
     hold_file("bindings/python/src/glovebox_sandbox/types.py", &python_types::module(&root().join("wit")));
 }
 
 #[test]
-fn links_on_the_reference_page_lead_somewhere() {
+fn reference_page_links_are_valid() {
     let page = made();
     let headings: Vec<String> = page
         .lines()

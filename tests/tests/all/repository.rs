@@ -28,7 +28,7 @@ fn no_binary_of_a_runtime_can_be_committed() {
 }
 
 #[test]
-fn the_page_on_runtimes_names_each_with_version_checksum_licence_and_source() {
+fn runtimes_page_lists_all_runtime_details() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/runtimes.md")).unwrap();
     let manifest = glovebox_runtimes::Manifest::builtin().unwrap();
     let (images, runtimes): (Vec<_>, Vec<_>) = manifest.runtimes().iter().partition(|entry| entry.image.is_some());
@@ -70,7 +70,7 @@ fn the_packages_of_javascript_are_pure_and_small() {
 }
 
 #[test]
-fn the_boundaries_are_tested_in_both_languages() {
+fn boundary_tests_exist_in_both_languages() {
     /// Name prefixes of cases about a sandbox's restrictions.
     const BOUNDARIES: [&str; 10] = [
         "deep-",

@@ -32,7 +32,7 @@ fn prints(language: Language, what: &str) -> String {
 }
 
 #[test]
-fn a_script_finds_its_context_and_the_next_one_does_not() {
+fn context_is_set_for_one_script_only() {
     let context = json!({ "city": "Oslo", "sizes": [1, 2.5, null], "__proto__": { "x": 1 } });
     for language in LANGUAGES {
         let sandbox = sandbox(language, |_| ());
@@ -56,7 +56,7 @@ fn a_script_finds_its_context_and_the_next_one_does_not() {
 }
 
 #[test]
-fn a_context_is_as_long_as_standard_input_may_be() {
+fn context_size_is_limited_like_standard_input() {
     for language in LANGUAGES {
         let sandbox = sandbox(language, |policy| policy.limits.stdin_bytes = 100);
         for (length, fits) in [(99, true), (100, true), (101, false)] {
@@ -72,7 +72,7 @@ fn a_context_is_as_long_as_standard_input_may_be() {
 }
 
 #[test]
-fn standard_input_is_read_once_when_the_script_reads_it() {
+fn standard_input_is_read_lazily_once() {
     for language in LANGUAGES {
         let sandbox = sandbox(language, |policy| policy.limits.stdin_bytes = 5);
         let asked = Arc::new(AtomicU32::new(0));
@@ -102,7 +102,7 @@ fn standard_input_is_read_once_when_the_script_reads_it() {
 }
 
 #[test]
-fn who_waits_for_standard_input_can_be_stopped() {
+fn wait_for_standard_input_can_be_cancelled() {
     for language in LANGUAGES {
         let sandbox = sandbox(language, |policy| policy.limits.timeout_ms = 500);
         let (never, end) = mpsc::channel::<()>();

@@ -65,7 +65,7 @@ fn lost(execution: &glovebox::Execution) -> Option<u64> {
 }
 
 #[test]
-fn an_unwound_session_is_what_it_was_before_and_its_output_stays() {
+fn unwound_session_is_restored_and_output_kept() {
     for scripts in BOTH {
         let session = unwinding(scripts.language, |_| {}).session().unwrap();
         assert_eq!(lost(&session.execute(&(scripts.set)(1)).unwrap()), None);
@@ -82,7 +82,7 @@ fn an_unwound_session_is_what_it_was_before_and_its_output_stays() {
 }
 
 #[test]
-fn a_cancelled_guest_goes_back_too() {
+fn cancelled_guest_is_rolled_back() {
     for scripts in BOTH {
         let session = unwinding(scripts.language, |policy| policy.limits.fuel = 10_000_000_000).session().unwrap();
         session.execute(&(scripts.set)(1)).unwrap();
@@ -97,7 +97,7 @@ fn a_cancelled_guest_goes_back_too() {
 }
 
 #[test]
-fn a_guest_that_trapped_goes_back_too() {
+fn trapped_guest_is_rolled_back() {
     let session = unwinding(Language::Python, |policy| policy.limits.fuel = 10_000_000_000).session().unwrap();
     session.execute("x = 1").unwrap();
     // A tuple's hash is computed by recursion over its items, which CPython does not count.
@@ -109,7 +109,7 @@ fn a_guest_that_trapped_goes_back_too() {
 }
 
 #[test]
-fn an_execution_that_is_not_entered_leaves_the_session_alone() {
+fn rejected_execution_leaves_the_session_unchanged() {
     for scripts in BOTH {
         let session = unwinding(scripts.language, |_| {}).session().unwrap();
         session.execute(&(scripts.set)(1)).unwrap();
@@ -124,7 +124,7 @@ fn an_execution_that_is_not_entered_leaves_the_session_alone() {
 }
 
 #[test]
-fn with_a_checkpoint_every_so_often_the_executions_since_are_lost_and_counted() {
+fn sparse_checkpoints_count_lost_executions() {
     for scripts in BOTH {
         let session =
             unwinding(scripts.language, |policy| policy.session.checkpoints = Checkpoints::Every(3)).session().unwrap();
@@ -142,7 +142,7 @@ fn with_a_checkpoint_every_so_often_the_executions_since_are_lost_and_counted() 
 }
 
 #[test]
-fn without_checkpoints_it_ends_unless_one_was_asked_for() {
+fn unwound_session_ends_without_any_checkpoint() {
     for scripts in BOTH {
         let sandbox = unwinding(scripts.language, |policy| policy.session.checkpoints = Checkpoints::Never);
         let session = sandbox.session().unwrap();
@@ -161,7 +161,7 @@ fn without_checkpoints_it_ends_unless_one_was_asked_for() {
 }
 
 #[test]
-fn a_listener_that_panics_sets_the_session_back() {
+fn panicking_listener_rolls_the_session_back() {
     for scripts in BOTH {
         let session = unwinding(scripts.language, |_| {}).session().unwrap();
         session.execute(&(scripts.set)(1)).unwrap();
@@ -176,7 +176,7 @@ fn a_listener_that_panics_sets_the_session_back() {
 }
 
 #[test]
-fn a_session_that_finds_no_instance_waits_for_one() {
+fn rolled_back_session_waits_for_an_instance() {
     let mut config = engine_config();
     config.pool.as_mut().unwrap().instance_count = 3;
     let sandbox = sandbox_on(&Engine::new(config).unwrap(), Language::Python, hard);
@@ -201,7 +201,7 @@ fn a_session_that_finds_no_instance_waits_for_one() {
 }
 
 #[test]
-fn under_the_other_policy_it_ends() {
+fn unwound_session_ends_under_the_end_policy() {
     for scripts in BOTH {
         let session = unwinding(scripts.language, |policy| policy.session.on_unwind = OnUnwind::End).session().unwrap();
         session.execute(&(scripts.set)(1)).unwrap();
@@ -212,7 +212,7 @@ fn under_the_other_policy_it_ends() {
 }
 
 #[test]
-fn a_script_that_leaves_for_good_ends_the_session() {
+fn script_exit_ends_the_session() {
     let session = unwinding(Language::Python, |_| {}).session().unwrap();
     session.execute("x = 1").unwrap();
     assert_eq!(short(&session.execute("import os; os._exit(3)").unwrap().outcome), "exited 3");
@@ -221,7 +221,7 @@ fn a_script_that_leaves_for_good_ends_the_session() {
 }
 
 #[test]
-fn open_files_go_on_where_the_checkpoint_has_them() {
+fn rollback_restores_open_files() {
     let session = unwinding(Language::Python, |_| {}).session().unwrap();
     session.execute("f = open('log', 'w')\nf.write('a')").unwrap();
     assert_eq!(short(&session.execute("f.write('b'); f.flush()\nwhile True: pass").unwrap().outcome), "exhausted fuel");
@@ -234,7 +234,7 @@ fn open_files_go_on_where_the_checkpoint_has_them() {
 }
 
 #[test]
-fn what_was_committed_to_the_host_stays_and_the_session_knows_it() {
+fn committed_changes_survive_rollback() {
     for scripts in BOTH {
         let dir = TempDir::new().unwrap();
         let on_host = || fs::read_to_string(dir.path().join("file")).unwrap();
@@ -253,7 +253,7 @@ fn what_was_committed_to_the_host_stays_and_the_session_knows_it() {
 }
 
 #[test]
-fn a_change_that_comes_back_is_committed_over_what_the_session_itself_committed_since() {
+fn restored_change_overwrites_own_later_commit() {
     let fail = "raise ValueError";
     for (before, pending, since, wanted) in [
         // The contents of the file in each state: on the host, after a failed script, after the commit, at the end.
@@ -303,7 +303,7 @@ fn a_change_that_comes_back_is_committed_over_what_the_session_itself_committed_
 }
 
 #[test]
-fn a_change_that_comes_back_is_no_right_to_what_others_wrote_since() {
+fn restored_change_conflicts_with_foreign_writes() {
     let dir = TempDir::new().unwrap();
     let session = unwinding(Language::Python, |policy| {
         policy.workspace = Some(dir.path().into());
@@ -320,7 +320,7 @@ fn a_change_that_comes_back_is_no_right_to_what_others_wrote_since() {
 }
 
 #[test]
-fn what_was_not_committed_goes_back() {
+fn uncommitted_changes_are_rolled_back() {
     for (commit, wanted) in [(Commit::OnSuccess, Some("1")), (Commit::Never, None)] {
         for scripts in BOTH {
             let dir = TempDir::new().unwrap();
@@ -339,7 +339,7 @@ fn what_was_not_committed_goes_back() {
 }
 
 #[test]
-fn a_variable_whose_look_never_ends_sets_the_session_back() {
+fn endless_variable_read_rolls_the_session_back() {
     let session = unwinding(Language::Python, |policy| policy.limits.timeout_ms = 60_000).session().unwrap();
     session.execute("class Slow:\n    def __repr__(self):\n        global x\n        x = 2\n        while True: pass\nslow = Slow()\nx = 1").unwrap();
     let error = session.get_variable("slow").unwrap_err();
@@ -351,7 +351,7 @@ fn a_variable_whose_look_never_ends_sets_the_session_back() {
 }
 
 #[test]
-fn clocks_never_go_back() {
+fn clocks_never_decrease_after_rollback() {
     let session = unwinding(Language::Python, |_| {}).session().unwrap();
     session.execute("import time; t = time.monotonic()").unwrap();
     std::thread::sleep(Duration::from_millis(20));
@@ -362,7 +362,7 @@ fn clocks_never_go_back() {
 }
 
 #[test]
-fn a_large_session_goes_back_whole() {
+fn large_session_is_rolled_back() {
     let session = unwinding(Language::Python, |policy| {
         policy.limits.fuel = 2_000_000_000;
         policy.limits.memory_bytes = 512 << 20;
@@ -380,7 +380,7 @@ fn a_large_session_goes_back_whole() {
 }
 
 #[test]
-fn a_session_that_has_filled_its_memory_with_files_can_still_be_made_again() {
+fn session_full_of_files_is_rolled_back() {
     let python = sandbox(Language::Python, |policy| {
         policy.limits.timeout_reserve_ms = 0;
         policy.limits.fuel_reserve = 0;

@@ -11,7 +11,7 @@ fn lost_paths(text: &str, root: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_promise_names_tests_that_are_there() {
+fn every_promise_names_existing_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let page = fs::read_to_string(root.join("SECURITY.md")).unwrap();
     let (_, promises) = page.split_once("\n## Promises\n").unwrap();

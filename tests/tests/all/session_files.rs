@@ -32,7 +32,7 @@ fn session(language: Language) -> Session {
 }
 
 #[test]
-fn what_is_written_on_one_side_is_seen_on_the_other() {
+fn files_are_shared_between_host_and_guest() {
     for language in LANGUAGES {
         let session = session(language);
         session.files().write("data/in.txt", "from outside", IfExists::Fail).unwrap();
@@ -47,7 +47,7 @@ fn what_is_written_on_one_side_is_seen_on_the_other() {
 }
 
 #[test]
-fn what_is_changed_from_outside_is_not_reported_as_the_scripts() {
+fn host_changes_are_not_reported_as_the_scripts() {
     for language in LANGUAGES {
         let session = session(language);
         session.execute(&put(language, "theirs", "1")).unwrap();
@@ -62,7 +62,7 @@ fn what_is_changed_from_outside_is_not_reported_as_the_scripts() {
 }
 
 #[test]
-fn looking_at_files_does_not_stand_in_the_way_of_undoing() {
+fn reading_files_does_not_affect_undo() {
     for language in LANGUAGES {
         let session = session(language);
         session.execute(&put(language, "f", "1")).unwrap();
@@ -77,7 +77,7 @@ fn looking_at_files_does_not_stand_in_the_way_of_undoing() {
 }
 
 #[test]
-fn changes_from_outside_are_undone_with_the_rest() {
+fn host_changes_are_undone() {
     for language in LANGUAGES {
         let session = session(language);
         session.files().write("f", "before", IfExists::Fail).unwrap();
@@ -93,7 +93,7 @@ fn changes_from_outside_are_undone_with_the_rest() {
 }
 
 #[test]
-fn a_fork_has_files_of_its_own() {
+fn fork_has_separate_files() {
     for language in LANGUAGES {
         let one = session(language);
         one.files().write("f", "shared", IfExists::Fail).unwrap();
@@ -141,7 +141,7 @@ fn an_ended_session_has_no_files() {
 }
 
 #[test]
-fn files_wait_for_the_execution_that_is_under_way() {
+fn file_access_waits_for_the_running_execution() {
     let session = session(Language::Python);
     let script = "\
 f = open('f', 'w'); f.write('half'); f.flush(); print('half written', flush=True)
@@ -160,7 +160,7 @@ f.write(' and half'); f.close()";
 }
 
 #[test]
-fn the_guests_quota_is_ours_too() {
+fn host_writes_respect_the_guest_quota() {
     for language in LANGUAGES {
         let session = sandbox(language, |policy| policy.limits.workspace_bytes = 64 << 10).session().unwrap();
         let error = session.files().write("big", vec![0; 65 << 10], IfExists::Fail).unwrap_err();
@@ -178,7 +178,7 @@ fn the_guests_quota_is_ours_too() {
 }
 
 #[test]
-fn an_open_descriptor_goes_on_after_changes_from_outside() {
+fn open_descriptor_survives_host_changes() {
     let session = session(Language::Python);
     session.execute("f = open('log', 'w'); f.write('a'); f.flush()").unwrap();
     session.files().delete("log").unwrap();
@@ -231,7 +231,7 @@ for i in range(300):
 }
 
 #[test]
-fn a_change_reaches_the_host_directory_that_the_workspace_stands_for() {
+fn host_changes_are_committed_to_the_workspace() {
     for (commit, reaches) in [(Commit::OnSuccess, true), (Commit::Always, true), (Commit::Never, false)] {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("there"), "host").unwrap();
@@ -253,7 +253,7 @@ fn a_change_reaches_the_host_directory_that_the_workspace_stands_for() {
 }
 
 #[test]
-fn listing_never_shows_another_session() {
+fn listing_shows_only_its_session() {
     let sandbox = sandbox(Language::Python, |_| {});
     let (one, two) = (sandbox.session().unwrap(), sandbox.session().unwrap());
     one.files().write("secret", "1", IfExists::Fail).unwrap();
@@ -272,7 +272,7 @@ fn listing_never_shows_another_session() {
 }
 
 #[test]
-fn times_are_those_of_the_policys_clock() {
+fn file_times_use_the_policy_clock() {
     let session = sandbox(Language::Python, fixed).session().unwrap();
     session.files().write("f", "", IfExists::Fail).unwrap();
     assert_eq!(session.files().stat("f").unwrap().modified_ns, 1_700_000_000_000_000_000);
@@ -284,7 +284,7 @@ fn times_are_those_of_the_policys_clock() {
 }
 
 #[test]
-fn a_shared_workspace_is_seen_from_outside_and_by_all_its_sessions() {
+fn shared_workspace_is_visible_to_host_and_sessions() {
     let (python, javascript) = (sandbox(Language::Python, |_| {}), sandbox(Language::JavaScript, |_| {}));
     let shared = SharedWorkspace::new(&python).unwrap();
     shared.files().write("first", "before anybody", IfExists::Fail).unwrap();

@@ -60,7 +60,7 @@ fn every_thread_gets_its_own_output() {
 
 /// Executions, forks, undos, files, variables and hibernation from many threads: each is atomic.
 #[test]
-fn everything_at_once_is_still_one_at_a_time() {
+fn concurrent_operations_of_a_session_are_serialized() {
     for language in Language::ALL {
         let sandbox = sandbox(language, |policy| {
             policy.limits.fuel = 50_000_000;

@@ -12,7 +12,7 @@ const SET: [(Language, &str, &str); 2] =
     [(Language::Python, "x = 41", "print(x + 1)"), (Language::JavaScript, "var x = 41", "console.log(x + 1)")];
 
 #[test]
-fn sessions_of_one_sandbox_keep_to_themselves() {
+fn sessions_of_one_sandbox_are_isolated() {
     for (language, set, show) in SET {
         let sandbox = sandbox(language, |_| {});
         let (one, two) = (sandbox.session().unwrap(), sandbox.session().unwrap());
@@ -28,7 +28,7 @@ fn sessions_of_one_sandbox_keep_to_themselves() {
 }
 
 #[test]
-fn after_a_limit_the_session_says_so_and_another_can_be_opened() {
+fn session_reports_its_limit_and_another_can_open() {
     let scripts = [(Language::Python, "import time; time.sleep(60)"), (Language::JavaScript, "os.sleep(60000)")];
     for (language, source) in scripts {
         let sandbox = sandbox(language, |policy| {
@@ -46,7 +46,7 @@ fn after_a_limit_the_session_says_so_and_another_can_be_opened() {
 }
 
 #[test]
-fn memory_that_runs_out_in_a_session_is_an_outcome_and_leaves_it_alive() {
+fn out_of_memory_keeps_the_session_alive() {
     let scripts = [
         (Language::Python, "x = 7\ny = 'a' * 10**9", "print(x)"),
         (Language::JavaScript, "var x = 7; new Uint8Array(1e9)", "console.log(x)"),
@@ -73,7 +73,7 @@ fn each_execution_of_a_session_has_the_whole_budget() {
 }
 
 #[test]
-fn a_listener_that_panics_harms_nobody_else() {
+fn panicking_listener_affects_only_its_execution() {
     for (language, set, show) in SET {
         let sandbox = sandbox(language, |_| {});
         let session = sandbox.session().unwrap();
@@ -89,7 +89,7 @@ fn a_listener_that_panics_harms_nobody_else() {
 }
 
 #[test]
-fn validating_leaves_sessions_alone() {
+fn validation_leaves_sessions_unchanged() {
     for (language, set, show) in SET {
         let sandbox = sandbox(language, |_| {});
         let session = sandbox.session().unwrap();
@@ -114,7 +114,7 @@ fn a_session_outlives_the_engine_and_the_sandbox_it_came_from() {
 }
 
 #[test]
-fn what_exit_handlers_write_reaches_the_host() {
+fn exit_handler_output_reaches_the_host() {
     let dir = tempfile::TempDir::new().unwrap();
     let session =
         sandbox(Language::Python, |policy| policy.workspace = Some(dir.path().to_path_buf())).session().unwrap();

@@ -40,7 +40,7 @@ fn ok(session: &Session, source: &str) -> String {
 }
 
 #[test]
-fn each_sees_at_once_what_the_other_has_written() {
+fn sessions_see_each_others_writes_at_once() {
     let (_, python, javascript) = pair(|_| {});
     ok(&python, "open('a', 'w').write('from Python')");
     assert_eq!(ok(&javascript, "console.log(std.loadFile('a'))"), "from Python\n");
@@ -51,7 +51,7 @@ fn each_sees_at_once_what_the_other_has_written() {
 }
 
 #[test]
-fn only_what_the_execution_itself_did_is_reported_as_its_own() {
+fn execution_reports_only_its_own_changes() {
     let (_, python, javascript) = pair(|_| {});
     ok(&python, "open('a', 'w').write('1')");
     let execution = javascript.execute("std.open('b', 'w').close()").unwrap();
@@ -59,7 +59,7 @@ fn only_what_the_execution_itself_did_is_reported_as_its_own() {
 }
 
 #[test]
-fn an_open_file_goes_on_while_others_execute() {
+fn open_file_is_usable_while_others_execute() {
     let (_, python, javascript) = pair(|_| {});
     ok(&python, "f = open('log', 'w+')\nf.write('a')\nf.flush()");
     ok(&javascript, "{ let f = std.open('log', 'a'); f.puts('b'); f.close() }");
@@ -69,7 +69,7 @@ fn an_open_file_goes_on_while_others_execute() {
 }
 
 #[test]
-fn what_a_session_had_open_is_given_back_when_it_is_gone() {
+fn closed_session_releases_its_open_files() {
     let (workspace, python, javascript) = pair(|policy| policy.limits.workspace_bytes = 4 << 20);
     let fill = "f = open('big', 'wb+')\nf.write(bytes(3 << 20))\nf.flush()\nimport os\nos.remove('big')";
     let write = "{ let f = std.open('mine', 'w'); f.puts('x'.repeat(2 << 20)); f.flush(); f.close(); }";
@@ -94,7 +94,7 @@ fn what_a_session_had_open_is_given_back_when_it_is_gone() {
 }
 
 #[test]
-fn a_rollback_undoes_the_unwound_execution_and_nothing_of_the_others() {
+fn rollback_keeps_changes_of_other_sessions() {
     let (_, python, javascript) = pair(|_| {});
     ok(&python, "x = 1\nopen('mine', 'w').write('1')");
     ok(&javascript, "{ let f = std.open('theirs', 'w'); f.puts('1'); f.close() }");
@@ -106,7 +106,7 @@ fn a_rollback_undoes_the_unwound_execution_and_nothing_of_the_others() {
 }
 
 #[test]
-fn an_older_checkpoint_comes_with_the_files_of_now() {
+fn older_checkpoint_keeps_the_current_files() {
     let (_, python, javascript) = pair(|policy| policy.session.checkpoints = glovebox::Checkpoints::Never);
     ok(&python, "x = 1\nf = open('log', 'w')\nf.write('a')\nf.flush()");
     let id = python.checkpoint().unwrap();
@@ -125,7 +125,7 @@ fn an_older_checkpoint_comes_with_the_files_of_now() {
 }
 
 #[test]
-fn a_fork_has_a_copy_of_its_own() {
+fn fork_of_a_shared_workspace_gets_a_copy() {
     let (workspace, python, javascript) = pair(|_| {});
     ok(&python, "open('a', 'w').write('1')\nf = open('a')");
     let fork = python.fork().unwrap();
@@ -138,7 +138,7 @@ fn a_fork_has_a_copy_of_its_own() {
 }
 
 #[test]
-fn a_sandbox_that_sees_other_directories_is_refused() {
+fn sandbox_with_other_mounts_is_rejected() {
     let [python, _] = sandboxes(|_| {});
     let [other, _] = sandboxes(|policy| policy.commit = Commit::Never);
     let workspace = SharedWorkspace::new(&python).unwrap();
@@ -163,7 +163,7 @@ fn executions_exclude_each_other() {
 }
 
 #[test]
-fn what_a_script_did_before_it_left_for_good_stays() {
+fn changes_before_a_script_exit_stay() {
     let (_, python, javascript) = pair(|_| {});
     let left =
         python.execute("import os\nfd = os.open('a', os.O_CREAT | os.O_WRONLY)\nos.write(fd, b'1')\nos._exit(0)");
@@ -173,7 +173,7 @@ fn what_a_script_did_before_it_left_for_good_stays() {
 }
 
 #[test]
-fn looking_at_the_files_commits_nothing() {
+fn reading_files_commits_nothing() {
     let dir = TempDir::new().unwrap();
     let python = sandbox(Language::Python, |policy| {
         policy.workspace = Some(dir.path().into());
@@ -190,7 +190,7 @@ fn looking_at_the_files_commits_nothing() {
 }
 
 #[test]
-fn who_is_refused_is_told_which_of_the_two_is_busy() {
+fn busy_error_names_session_or_workspace() {
     let (_workspace, python, javascript) = pair(|_| {});
     let (sender, errors) = std::sync::mpsc::channel();
     let (one, other) = (python.clone(), javascript.clone());

@@ -64,7 +64,7 @@ fn assert_last_word(execution: &Execution, source: &str) {
 }
 
 #[test]
-fn at_its_fuel_reserve_a_script_gets_a_last_word_and_its_session_lives_on() {
+fn fuel_reserve_lets_a_script_clean_up() {
     for (language, source) in LOOPS {
         let session = sandbox(language, little_fuel).session().unwrap();
         let execution = session.execute(source).unwrap();
@@ -78,7 +78,7 @@ fn at_its_fuel_reserve_a_script_gets_a_last_word_and_its_session_lives_on() {
 }
 
 #[test]
-fn at_its_time_reserve_a_script_gets_a_last_word() {
+fn time_reserve_lets_a_script_clean_up() {
     for (language, source) in LOOPS.into_iter().chain(SLEEPS) {
         let execution = sandbox(language, little_time).execute(source).unwrap();
         assert_last_word(&execution, source);
@@ -91,7 +91,7 @@ fn at_its_time_reserve_a_script_gets_a_last_word() {
 }
 
 #[test]
-fn a_cancelled_script_gets_a_last_word() {
+fn cancelled_script_can_clean_up() {
     for (language, source) in LOOPS.into_iter().chain(SLEEPS) {
         let execution = cancelled(&sandbox(language, much), source);
         assert_last_word(&execution, source);
@@ -101,7 +101,7 @@ fn a_cancelled_script_gets_a_last_word() {
 }
 
 #[test]
-fn a_wait_for_a_tool_ends_with_a_last_word() {
+fn wait_for_a_tool_can_clean_up() {
     let patient = Tool::new("patient", "Waits.").handler(|call, _| {
         let _ = call.cancel.wait_timeout(Duration::from_secs(60));
         Ok(json!("late"))
@@ -163,7 +163,7 @@ except Exception:
 }
 
 #[test]
-fn javascript_cannot_catch_it() {
+fn javascript_cannot_catch_a_soft_stop() {
     let source = "try { for (;;) {} } catch (error) { console.log('caught') } finally { console.log('finally') }";
     let execution = sandbox(Language::JavaScript, little_fuel).execute(source).unwrap();
     assert_last_word(&execution, source);
@@ -171,7 +171,7 @@ fn javascript_cannot_catch_it() {
 }
 
 #[test]
-fn a_script_that_does_not_heed_is_unwound() {
+fn script_that_ignores_a_soft_stop_is_unwound() {
     let source = "
 while True:
     try:
@@ -193,7 +193,7 @@ while True:
 }
 
 #[test]
-fn without_a_reserve_nobody_is_asked() {
+fn no_soft_stop_without_a_reserve() {
     for (language, source) in LOOPS {
         let none = |policy: &mut Policy| {
             policy.limits.fuel_reserve = 0;
@@ -225,7 +225,7 @@ fn without_a_reserve_nobody_is_asked() {
 }
 
 #[test]
-fn where_executions_are_repeatable_fuel_alone_decides() {
+fn repeatable_executions_stop_by_fuel_alone() {
     for (language, source) in LOOPS {
         let sandbox = sandbox(language, |policy| {
             little_fuel(policy);
@@ -239,7 +239,7 @@ fn where_executions_are_repeatable_fuel_alone_decides() {
 }
 
 #[test]
-fn a_script_that_was_not_asked_cannot_pretend_that_it_was() {
+fn script_cannot_fake_a_soft_stop() {
     let source = "
 import sys
 try:
@@ -256,7 +256,7 @@ except KeyboardInterrupt as error:
 }
 
 #[test]
-fn what_was_not_noticed_does_not_disturb_the_next_execution() {
+fn unnoticed_soft_stop_does_not_affect_the_next_execution() {
     // Output that is still buffered at the end reaches the listener after the script's last instruction.
     for (language, source, next) in [
         (Language::Python, "print('over', end='')", "n = 0\nfor i in range(1000):\n    n += i\nprint(n)"),

@@ -41,7 +41,7 @@ fn a_session_may_move_between_threads() {
 }
 
 #[test]
-fn many_threads_run_many_guests_each_its_own() {
+fn threads_run_independent_guests() {
     let python = sandbox(Language::Python, |_| {});
     let javascript = sandbox(Language::JavaScript, |_| {});
     thread::scope(|scope| {
@@ -69,7 +69,7 @@ fn many_threads_run_many_guests_each_its_own() {
 }
 
 #[test]
-fn sessions_in_many_threads_keep_to_themselves() {
+fn sessions_in_threads_are_isolated() {
     let sandbox = sandbox(Language::Python, |_| {});
     thread::scope(|scope| {
         for worker in 0..6 {
@@ -88,7 +88,7 @@ fn sessions_in_many_threads_keep_to_themselves() {
 }
 
 #[test]
-fn one_guest_at_its_limit_does_not_hold_up_another() {
+fn guest_at_its_limit_does_not_delay_others() {
     let slow = sandbox(Language::Python, |policy| {
         policy.limits.timeout_ms = 1_500;
         policy.limits.fuel = 1_000_000_000_000;

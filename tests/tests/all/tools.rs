@@ -100,7 +100,7 @@ fn javascript_calls_a_tool() {
 }
 
 #[test]
-fn several_run_at_once() {
+fn several_tool_calls_run_at_once() {
     // No call returns before all ten are running.
     let all = Barrier::new(10);
     let meet = Tool::new("meet", "Waits for the others.").handler(move |_, arguments| {
@@ -116,7 +116,7 @@ print(sorted(read()['id'] for _ in range(10)))";
 }
 
 #[test]
-fn a_guest_that_will_wait_only_so_long_hears_when_that_is_over() {
+fn guest_timeout_is_reported() {
     let body = "
 send({'id': 1, 'name': 'nap', 'arguments': {'ms': 300}})
 send({'wait': 20})
@@ -181,7 +181,7 @@ fn calls_cost_the_same_fuel_every_time() {
 }
 
 #[test]
-fn calls_without_end_end_at_the_fuel_limit() {
+fn endless_calls_end_at_the_fuel_limit() {
     let body = "i = 0\nwhile True:\n    i += 1\n    send({'id': i, 'name': 'echo'})";
     let execution = python(&[echo()], |policy| policy.limits.fuel = 500_000_000).execute(&script(body)).unwrap();
     assert_eq!(short(&execution.outcome), "exhausted fuel");
@@ -189,7 +189,7 @@ fn calls_without_end_end_at_the_fuel_limit() {
 }
 
 #[test]
-fn what_tools_hold_is_under_the_memory_limit() {
+fn tool_bytes_count_against_the_memory_limit() {
     const MOST: u64 = 112 << 20;
     let long = Tool::new("long", "").handler(|_, _| Ok(json!("x".repeat(8 << 20))));
     let sandbox = python(&[long, echo()], |policy| {
@@ -233,7 +233,7 @@ print(read())";
 }
 
 #[test]
-fn a_message_over_the_limit_is_refused_by_the_device() {
+fn oversized_tool_message_is_rejected_by_the_device() {
     let body = "
 try:
     send({'id': 1, 'name': 'echo', 'arguments': {'a': 'x' * 10_000}})
@@ -255,13 +255,13 @@ fn a_sandbox_without_tools_has_an_empty_list() {
 }
 
 #[test]
-fn a_bad_tool_is_an_error_when_the_sandbox_is_built() {
+fn invalid_tool_fails_when_the_sandbox_is_built() {
     let error = Sandbox::builder(engine()).tool(echo()).tool(echo()).build().unwrap_err();
     assert!(error.to_string().contains("`echo`"), "{error}");
 }
 
 #[test]
-fn handlers_may_run_sandboxes_of_their_own() {
+fn handlers_can_run_other_sandboxes() {
     let inner = python(&[echo()], |_| {});
     let nested = Tool::new("nested", "Runs a script.").handler(move |_, arguments| {
         let source = arguments["source"].as_str().unwrap_or_default();

@@ -31,7 +31,7 @@ fn hold<'scope>(scope: &'scope thread::Scope<'scope, '_>, session: &'scope Sessi
 }
 
 #[test]
-fn whoever_comes_first_is_served_first() {
+fn waiting_callers_are_served_in_order() {
     let session = sandbox(Language::Python, |policy| policy.limits.timeout_ms = 60_000).session().unwrap();
     session.execute("order = []").unwrap();
     let cancel = CancelToken::new();
@@ -49,7 +49,7 @@ fn whoever_comes_first_is_served_first() {
 }
 
 #[test]
-fn a_busy_session_refuses_whoever_does_not_want_to_wait() {
+fn busy_session_rejects_callers_without_wait() {
     for language in LANGUAGES {
         let session = sandbox(language, |policy| policy.limits.timeout_reserve_ms = 0).session().unwrap();
         let refused = |source| session.run(Request::new(source).if_busy(IfBusy::Refuse));
@@ -87,7 +87,7 @@ fn waiting_can_be_cancelled_and_runs_nothing() {
 }
 
 #[test]
-fn waiting_ends_when_an_execution_would() {
+fn wait_ends_at_the_execution_deadline() {
     let session = sandbox(Language::JavaScript, |policy| {
         policy.limits.timeout_ms = 3_000;
         policy.limits.timeout_reserve_ms = 0;
@@ -138,7 +138,7 @@ fn a_fork_waits_for_the_execution_and_sees_all_of_it() {
 }
 
 #[test]
-fn closing_waits_for_those_that_came_before_and_ends_it_for_those_after() {
+fn closing_waits_for_earlier_callers_and_rejects_later() {
     let session = sandbox(Language::JavaScript, |policy| policy.limits.timeout_reserve_ms = 0).session().unwrap();
     let cancel = CancelToken::new();
     thread::scope(|scope| {

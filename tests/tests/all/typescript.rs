@@ -26,7 +26,7 @@ fn nested(open: &str, inside: &str, close: &str, count: usize) -> String {
 }
 
 #[test]
-fn hostile_sources_end_in_outcomes_and_the_host_goes_on() {
+fn hostile_typescript_ends_in_outcomes() {
     let sandbox = sandbox(|limits| {
         limits.source_bytes = 16 * MIB;
         limits.fuel = 3_000_000_000;
@@ -113,7 +113,7 @@ fn a_caller_with_a_small_stack_can_run_deep_types() {
 }
 
 #[test]
-fn removing_types_is_on_the_scripts_fuel() {
+fn type_removal_costs_the_scripts_fuel() {
     let source = "interface A { b: string; c?: number }\nconst a: A = { b: 'x' };\nconsole.log(a.b as string)";
     let plain = "                                      \nconst a    = { b: 'x' };\nconsole.log(a.b          )";
     let roomy = sandbox(|_| ());
@@ -140,7 +140,7 @@ fn removing_types_is_on_the_scripts_fuel() {
 }
 
 #[test]
-fn removing_types_is_on_the_scripts_memory_and_a_smaller_script_still_runs() {
+fn type_removal_counts_against_the_memory_limit() {
     let sandbox = sandbox(|limits| limits.memory_bytes = 16 * MIB);
     let large = "let a: A<B> = (c as D)!;\n".repeat(20_000);
     let execution = run(&sandbox, &large);
@@ -155,7 +155,7 @@ fn removing_types_is_on_the_scripts_memory_and_a_smaller_script_still_runs() {
 }
 
 #[test]
-fn the_source_is_bounded_as_it_is() {
+fn source_limit_applies_before_type_removal() {
     let source = "let a: 1";
     for (source_bytes, runs) in [(9, true), (8, true), (7, false)] {
         let sandbox = sandbox(|limits| limits.source_bytes = source_bytes);
@@ -164,7 +164,7 @@ fn the_source_is_bounded_as_it_is() {
 }
 
 #[test]
-fn what_is_cancelled_loses_no_types() {
+fn cancellation_prevents_type_removal() {
     let (sandbox, cancel) = (sandbox(|_| ()), CancelToken::new());
     cancel.cancel();
     let execution = sandbox.run(Request::new("let a: 1").name("x.ts").cancel(&cancel)).unwrap();
@@ -172,7 +172,7 @@ fn what_is_cancelled_loses_no_types() {
 }
 
 #[test]
-fn what_is_wrong_is_printed_as_far_as_there_is_room_and_to_the_listener() {
+fn type_errors_are_printed_within_the_output_limit() {
     for (stderr_bytes, held) in [(200, 81), (81, 81), (80, 80), (0, 0)] {
         let sandbox = sandbox(|limits| limits.stderr_bytes = stderr_bytes);
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -188,7 +188,7 @@ fn what_is_wrong_is_printed_as_far_as_there_is_room_and_to_the_listener() {
 }
 
 #[test]
-fn a_session_goes_on_after_types_that_could_not_be_removed() {
+fn session_continues_after_failed_type_removal() {
     let session = sandbox(|limits| limits.memory_bytes = 16 * MIB).session().unwrap();
     let run = |source: &str| session.run(Request::new(source).name("x.ts")).unwrap();
     assert!(run("let held: number = 1").is_success());

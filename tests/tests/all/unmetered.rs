@@ -36,7 +36,7 @@ fn outcome_of(execution: &Execution) -> Option<Resource> {
 }
 
 #[test]
-fn a_script_does_the_same_and_its_result_says_that_nothing_was_counted() {
+fn unmetered_script_behaves_alike_and_reports_no_fuel() {
     for language in LANGUAGES {
         let source = in_language(
             language,
@@ -62,7 +62,7 @@ fn a_script_does_the_same_and_its_result_says_that_nothing_was_counted() {
 }
 
 #[test]
-fn time_ends_a_loop_softly_and_then_by_force() {
+fn deadline_ends_an_unmetered_loop() {
     for language in LANGUAGES {
         let limited = |source| unmetered(language, |policy| policy.limits.timeout_ms = 1_000).execute(source).unwrap();
         let asked = limited(in_language(language, "while True: pass", "for (;;) {}"));
@@ -77,7 +77,7 @@ fn time_ends_a_loop_softly_and_then_by_force() {
 }
 
 #[test]
-fn work_of_the_host_is_ended_by_time() {
+fn deadline_ends_host_work() {
     let source = "import os\nwhile True: os.urandom(1 << 20)";
     let execution = unmetered(Language::Python, |policy| policy.limits.timeout_ms = 1_000).execute(source).unwrap();
     assert_eq!(outcome_of(&execution), Some(Resource::Time), "{:?}", execution.outcome);
@@ -119,7 +119,7 @@ fn a_loop_is_cancelled() {
 }
 
 #[test]
-fn a_session_moves_between_both() {
+fn session_moves_between_metered_and_unmetered() {
     for language in LANGUAGES {
         let (plain, counted) = (unmetered(language, |_| ()), sandbox(language, |_| ()));
         let session = plain.session().unwrap();
@@ -146,7 +146,7 @@ fn types_are_removed_without_fuel() {
 }
 
 #[test]
-fn components_have_quotas_of_fuel_and_cannot_do_without() {
+fn components_require_metering() {
     let mut policy = Policy::default();
     policy.metering = Metering::None;
     let error = SandboxHost::builder(engine()).policy(policy).build().unwrap_err();
@@ -154,7 +154,7 @@ fn components_have_quotas_of_fuel_and_cannot_do_without() {
 }
 
 #[test]
-fn a_policy_says_it_in_words() {
+fn policy_file_selects_metering() {
     assert_eq!(Policy::from_toml("metering = \"none\"").unwrap().metering, Metering::None);
     assert_eq!(Policy::from_toml("").unwrap().metering, Metering::Fuel);
     assert!(Policy::default().to_toml().contains("metering = \"fuel\""));

@@ -7,7 +7,7 @@ use glovebox_tests::sandbox;
 const SCRIPTS: usize = 6_000;
 
 #[test]
-fn the_last_statement_is_what_the_syntax_tree_says() {
+fn last_statement_agrees_with_the_syntax_tree() {
     let python = sandbox(Language::Python, |policy| {
         policy.args = vec![SCRIPTS.to_string()];
         policy.limits.fuel = 1_000_000_000_000;

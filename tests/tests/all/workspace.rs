@@ -43,7 +43,7 @@ fn both_languages_see_one_workspace() {
 }
 
 #[test]
-fn links_of_the_host_do_not_lead_out() {
+fn host_links_do_not_leave_the_workspace() {
     let secret = TempDir::new().unwrap();
     fs::write(secret.path().join("secret"), "tenant b").unwrap();
     let dir = TempDir::new().unwrap();
@@ -57,7 +57,7 @@ fn links_of_the_host_do_not_lead_out() {
 }
 
 #[test]
-fn links_that_a_guest_makes_do_not_lead_out_for_the_next() {
+fn guest_links_do_not_lead_out_later() {
     let dir = TempDir::new().unwrap();
     let sandbox = in_dir(Language::Python, dir.path());
     let make = "import os\nfor i, t in enumerate(['/etc/passwd', '../../../../etc/passwd', '..']):\n    try: os.symlink(t, f'l{i}')\n    except OSError: pass";
@@ -69,7 +69,7 @@ fn links_that_a_guest_makes_do_not_lead_out_for_the_next() {
 }
 
 #[test]
-fn javascript_takes_links_for_links() {
+fn javascript_reports_links_as_links() {
     let dir = TempDir::new().unwrap();
     fs::create_dir_all(dir.path().join("real/below")).unwrap();
     fs::write(dir.path().join("real/below/held"), "held").unwrap();
@@ -124,7 +124,7 @@ fn commit_decides_what_reaches_the_host() {
 }
 
 #[test]
-fn a_run_that_is_cut_off_leaves_no_half_file() {
+fn interrupted_run_leaves_no_partial_file() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("f"), "whole").unwrap();
     let sandbox = sandbox(Language::Python, |policy| {
@@ -145,7 +145,7 @@ fn a_run_that_is_cut_off_leaves_no_half_file() {
 }
 
 #[test]
-fn a_read_only_mount_is_read_and_nothing_else() {
+fn read_only_mount_cannot_be_written() {
     let data = TempDir::new().unwrap();
     fs::write(data.path().join("in.txt"), "input").unwrap();
     let sandbox = sandbox(Language::Python, |policy| {
@@ -180,7 +180,7 @@ fn a_mount_larger_than_the_memory_limit_can_be_read() {
 }
 
 #[test]
-fn two_workspaces_do_not_see_each_other() {
+fn workspaces_are_isolated() {
     let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let first = in_dir(Language::JavaScript, one.path()).execute("std.open('mine', 'w').puts('one')").unwrap();
     assert_eq!(first.outcome, Outcome::Completed);

@@ -33,7 +33,7 @@ export function toolsImport(tools: readonly Tool[]): Imports {
       listTools: () => described,
       call: (name: string, parameters: string): string => {
         const tool = byName.get(name);
-        if (!tool) throw failure('unknown', `there is no tool \`${name}\``);
+        if (!tool) throw failure('unknown', `unknown tool \`${name}\`; call a registered tool`);
         if (tool.answer) {
           const [isOk, text] = tool.answer(parameters);
           if (!isOk) throw failure('failed', text);

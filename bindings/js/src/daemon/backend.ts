@@ -43,7 +43,7 @@ export function refuseRemote(policy: Policy): void {
 export function answersOf(policy: Policy, host: Host): Answers {
   return async (method, parameters, signal) => {
     const index = method === 'tool' ? policy.tools.findIndex(({ name }) => name === parameters.name) : -1;
-    if (index < 0) return [false, `there is no tool \`${parameters.name ?? method}\``] as const;
+    if (index < 0) return [false, `unknown tool \`${parameters.name ?? method}\`; call a registered tool`] as const;
     return host.answer(index, JSON.stringify(parameters.arguments ?? {}), signal);
   };
 }

@@ -33,8 +33,8 @@ def open_backend(name: str, policy: Policy, wait: tools.Await, provider: str | N
     path = Path(provider) if provider else PROVIDERS / f"glovebox-{name}.wasm"
     if not path.is_file():
         raise UnavailableError(
-            f"there is no provider `{path}`; pass provider=…. `guest-shims/component/build` makes providers, and docs/embed-anywhere.md "
-            "lists them"
+            f"provider `{path}` does not exist; pass provider=… (see docs/embed-anywhere.md), or build it with "
+            "`guest-shims/component/build`"
         )
     answers = _Answers(policy, wait)
     with _errors():
@@ -69,7 +69,7 @@ def _Answers(policy: Policy, wait: tools.Await) -> Any:
         def answer(self, name: str, arguments: str) -> str | types.CallFailure:
             tool = next((tool for tool in policy.tools if tool.name == name), None)
             if tool is None:
-                return types.CallFailure(kind="unknown", message=f"there is no tool `{name}`")
+                return types.CallFailure(kind="unknown", message=f"unknown tool `{name}`; call a registered tool")
             is_ok, text = tools.answer(tool, wait, arguments, _Never())
             return text if is_ok else types.CallFailure(kind="failed", message=text)
 

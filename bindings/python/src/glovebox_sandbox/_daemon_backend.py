@@ -124,7 +124,7 @@ def answering(policy: Policy, wait: tools.Await) -> Any:
         called = params.get("name") if method == "tool" else None
         tool = next((tool for tool in policy.tools if tool.name == called), None)
         if tool is None:
-            return False, f"there is no tool `{called or method}`"
+            return False, f"unknown tool `{called or method}`; call a registered tool"
         return tools.answer(tool, wait, json.dumps(params.get("arguments") or {}), token)
 
     return answer

@@ -70,7 +70,7 @@ class NamedSessions:
         name, *arguments = line[1:].split() or [""]
         known = {usage.split()[0][1:]: (usage, do) for usage, (do, _) in self._magics().items()}
         if name not in known:
-            raise MagicError(f"there is no magic `%{name}`; there are:\n{self.usage()}")
+            raise MagicError(f"unknown magic `%{name}`; use one of:\n{self.usage()}")
         usage, do = known[name]
         if len(arguments) != len(usage.split()) - 1:
             raise MagicError(f"usage: {usage}")

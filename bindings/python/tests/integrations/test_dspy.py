@@ -85,7 +85,7 @@ class Protocol(unittest.TestCase):
         with self.assertRaisesRegex(CodeInterpreterError, "not a name"):
             interpreter.execute("1")
 
-    def test_a_tool_that_fails_or_is_async(self) -> None:
+    def test_failing_and_async_tools(self) -> None:
         async def later(text: str) -> str:
             await asyncio.sleep(0.01)
             return text.upper()
@@ -99,7 +99,7 @@ class Protocol(unittest.TestCase):
             interpreter.execute("fail()")
         self.assertEqual(interpreter.execute("try:\n    fail()\nexcept Exception:\n    got = 1\ngot"), 1)
 
-    def test_tools_have_the_callers_settings(self) -> None:
+    def test_tools_see_the_callers_settings(self) -> None:
         lm = DummyLM([{"answer": "x"}])
         interpreter = self.make({"model": lambda: dspy.settings.lm is lm})
         with dspy.context(lm=lm):
@@ -116,7 +116,7 @@ class Protocol(unittest.TestCase):
             interpreter.execute("import sys; sys.exit(3)")
         self.assertEqual(interpreter.execute("kept"), 1)
 
-    def test_a_script_that_was_stopped_has_changed_nothing(self) -> None:
+    def test_stopped_script_changes_nothing(self) -> None:
         interpreter = GloveboxInterpreter(limits=Limits(fuel=1_000_000_000, fuel_reserve=0))
         self.addCleanup(interpreter.shutdown)
         interpreter.tools["one"] = lambda: 1
@@ -133,7 +133,7 @@ class Protocol(unittest.TestCase):
         with self.assertRaisesRegex(CodeInterpreterError, "has ended"):
             interpreter.execute("1")
 
-    def test_shutdown_is_for_good(self) -> None:
+    def test_shutdown_is_final(self) -> None:
         for use in (GloveboxInterpreter.start, lambda interpreter: interpreter.execute("1")):
             interpreter = self.make()
             interpreter.execute("1")
@@ -191,7 +191,7 @@ class Modules(unittest.TestCase):
         with dspy.context(lm=DummyLM(steps), interpreter_factory=GloveboxInterpreter):
             self.assertEqual(dspy.RLM("text -> count: int")(text="four").count, 4)
 
-    def test_rlm_tells_the_model_of_the_interpreter(self) -> None:
+    def test_rlm_describes_the_interpreter_to_the_model(self) -> None:
         rlm = dspy.RLM("text -> count: int", interpreter_factory=GloveboxInterpreter)
         self.assertIn(GloveboxInterpreter.execution_instructions, rlm.generate_action.signature.instructions)
 
@@ -227,7 +227,7 @@ class Modules(unittest.TestCase):
 
 
 class Conformance(unittest.TestCase):
-    def test_the_public_checks_of_interpreters(self) -> None:
+    def test_public_interpreter_checks_pass(self) -> None:
         try:
             checks = importlib.import_module("dspy_interpreters.checks")
         except ImportError:

@@ -61,7 +61,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         )
         self.assertEqual((artifact.inline_data.data, artifact.inline_data.mime_type), (b"a,b", "text/csv"))
 
-    async def test_each_script_alone_and_failures(self) -> None:
+    async def test_stateless_scripts_and_failures(self) -> None:
         results, _, _ = await self.results(
             GloveboxCodeExecutor(limits=LIMITS), "x = 1\nprint('x' in globals())", "print(x)", "print('after')"
         )

@@ -46,18 +46,18 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         state = await self.agent("x = 40\nprint('set')", "x + 2").ainvoke({"messages": [("user", "go")]})
         self.assertEqual(told(state), [("success", "set"), ("success", "42")])
 
-    def test_each_script_alone(self) -> None:
+    def test_stateless_scripts(self) -> None:
         state = self.agent("x = 40", "'x' in globals()", keep=False).invoke({"messages": [("user", "go")]})
         self.assertEqual(told(state), [("success", "(no output)"), ("success", "False")])
 
-    def test_failures_are_told(self) -> None:
+    def test_failures_are_reported(self) -> None:
         state = self.agent("print('before')\n1 / 0", "while True: pass", "7").invoke({"messages": [("user", "go")]})
         (first, text), (second, stopped), third = told(state)
         self.assertEqual((first, second, third), ("error", "error", ("success", "7")))
         self.assertRegex(text, "(?s)^before\n.*ZeroDivisionError")
         self.assertIn("out of fuel", stopped)
 
-    def test_what_the_model_is_told_of_it(self) -> None:
+    def test_tool_description_for_the_model(self) -> None:
         tool = run_code_tool(limits=LIMITS, language="javascript")
         self.assertEqual((tool.name, list(tool.args)), ("run_javascript", ["code"]))
         self.assertIn("JavaScript", tool.description)

@@ -82,7 +82,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual((await execute("x = 1\nopen('a.txt').read()"))["value"], "'there'")
                 self.assertEqual((await execute("x"))["value"], expected)
 
-    async def test_several_at_once(self) -> None:
+    async def test_concurrent_scripts(self) -> None:
         async def add(a: int, b: int) -> int:
             await asyncio.sleep(0.01)
             return a + b
@@ -91,7 +91,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         results = await asyncio.gather(*(execute(f"x = {n}\nadd(x, 1)") for n in range(8)))
         self.assertEqual([result["value"] for result in results], [str(n + 1) for n in range(8)])
 
-    async def test_a_task_that_is_cancelled_ends_its_script(self) -> None:
+    async def test_cancelled_task_ends_its_script(self) -> None:
         execute = code_execute_fn()
         await execute("1")
         task = asyncio.create_task(execute("import time\nprint('on')\nwhile True: time.sleep(0.01)"))
@@ -101,7 +101,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
             await asyncio.wait_for(task, 10)
         self.assertEqual((await execute("2"))["value"], "2")
 
-    async def test_texts_are_cut(self) -> None:
+    async def test_texts_are_truncated(self) -> None:
         execute = code_execute_fn(max_characters=100, limits=LIMITS)
         text = (await execute("print('a' * 500 + 'b' * 500)"))["stdout"]
         self.assertLess(len(text), 200)

@@ -54,18 +54,18 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((model.tool.name, list(model.tool.params_json_schema["properties"])), ("run_python", ["code"]))
         self.assertIn("stay between calls", model.tool.description)
 
-    async def test_each_script_alone(self) -> None:
+    async def test_stateless_scripts(self) -> None:
         model = await self.ask("x = 40", "'x' in globals()", keep=False, files={"f": "in"}, name="python")
         self.assertEqual(model.told, ["(no output)", "False"])
         self.assertEqual(model.tool.name, "python")
 
-    async def test_failures_are_told(self) -> None:
+    async def test_failures_are_reported(self) -> None:
         model = await self.ask("print('before')\n1 / 0", "while True: pass", "7")
         self.assertRegex(model.told[0], "(?s)^The script failed.\nbefore\n.*ZeroDivisionError")
         self.assertIn("out of fuel", model.told[1])
         self.assertEqual(model.told[2], "7")
 
-    async def test_what_the_sandbox_refuses_does_not_end_the_agent(self) -> None:
+    async def test_sandbox_errors_do_not_end_the_agent(self) -> None:
         model = await self.ask("#" * 2_000_000, "7")
         self.assertIn("error", model.told[0])
         self.assertEqual(model.told[1], "7")

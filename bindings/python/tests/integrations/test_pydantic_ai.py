@@ -39,12 +39,12 @@ class Agents(unittest.TestCase):
         self.assertEqual((tool.name, list(tool.parameters_json_schema["properties"])), ("run_python", ["code"]))
         self.assertIn("stay between calls", tool.description)
 
-    def test_each_script_alone(self) -> None:
+    def test_stateless_scripts(self) -> None:
         told, tool = self.ask("x = 40", "'x' in globals()", keep=False, name="python", description="Runs it.")
         self.assertEqual([part.content for part in told], ["(no output)", "False"])
         self.assertEqual((tool.name, tool.description), ("python", "Runs it."))
 
-    def test_failures_are_told_however_many(self) -> None:
+    def test_repeated_failures_are_reported(self) -> None:
         told, _ = self.ask("print('before')\n1 / 0", "x = (", "while True: pass", "7")
         for part, text in zip(told, ["ZeroDivisionError", "never closed", "out of fuel"]):
             self.assertEqual(part.outcome, "failed")
@@ -63,7 +63,7 @@ class Agents(unittest.TestCase):
 
 
 class Tools(unittest.IsolatedAsyncioTestCase):
-    async def test_scripts_alone_run_at_once(self) -> None:
+    async def test_stateless_scripts_run_concurrently(self) -> None:
         tool = run_code_tool(limits=LIMITS, keep=False)
         results = await asyncio.gather(*(tool.function(f"x = {n}\nx * 2") for n in range(8)))
         self.assertEqual(results, [str(n * 2) for n in range(8)])

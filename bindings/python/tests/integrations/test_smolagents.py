@@ -54,7 +54,7 @@ class Agents(unittest.TestCase):
         self.assertIn("asking", model.told[1])
         self.assertIn("[700000, 10000000]", model.told[2])
 
-    def test_the_model_is_told_of_failures_and_goes_on(self) -> None:
+    def test_model_sees_failures_and_continues(self) -> None:
         answer, model = self.run_agent(
             "print('before')\nkept = 1\npopulation('Atlantis')",
             "while True: pass",
@@ -64,7 +64,7 @@ class Agents(unittest.TestCase):
         self.assertIn("Atlantis", model.told[1])
         self.assertIn("out of fuel", model.told[2])
 
-    def test_nothing_of_the_host_is_there(self) -> None:
+    def test_scripts_see_nothing_of_the_host(self) -> None:
         answer, _ = self.run_agent(
             "import os\ntry:\n    open('/etc/passwd')\nexcept OSError as error:\n    final_answer(type(error).__name__)"
         )
@@ -95,7 +95,7 @@ class Executors(unittest.TestCase):
             self.executor("print('until here')\n1 / 0")
         self.assertEqual(self.executor.state["_print_outputs"], "until here\n")
 
-    def test_a_value_without_a_form_in_json_is_refused_by_name(self) -> None:
+    def test_value_without_json_form_is_rejected_by_name(self) -> None:
         with self.assertRaisesRegex(TypeError, r"variables\['x'\]"):
             self.executor.send_variables({"x": object()})
         self.executor.send_tools({"same": lambda value: value})
@@ -103,7 +103,7 @@ class Executors(unittest.TestCase):
         with self.assertRaisesRegex(InterpreterError, "type object cannot be given to a function of the host"):
             self.executor("same(object())")
 
-    def test_a_session_that_was_ended_is_replaced(self) -> None:
+    def test_ended_session_is_replaced(self) -> None:
         self.executor.send_variables({"given": 5})
         with self.assertRaisesRegex(InterpreterError, "exited with 3"):
             self.executor("import os; mine = 1; os._exit(3)")

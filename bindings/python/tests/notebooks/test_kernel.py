@@ -130,7 +130,7 @@ class KernelCase(unittest.TestCase):
 
 
 class Cells(KernelCase):
-    def test_a_cell_has_its_output_and_its_value_and_leaves_its_names(self) -> None:
+    def test_cell_has_output_and_value_and_keeps_names(self) -> None:
         ran = self.cell("import sys\nprint('out')\nprint('bad', file=sys.stderr)\nx = [1, 'two', None]\nx")
         self.assertEqual((ran.stdout, ran.stderr), ("out\n", "bad\n"))
         self.assertEqual((ran.text, ran.reply["status"], ran.error), ("[1, 'two', None]", "ok", None))
@@ -141,17 +141,17 @@ class Cells(KernelCase):
         self.assertEqual(self.value("y"), "3")
         self.assertEqual(self.value("object"), "<class 'object'>")
 
-    def test_output_comes_while_the_cell_runs(self) -> None:
+    def test_output_is_streamed_while_the_cell_runs(self) -> None:
         ran = self.cell("import time\nprint('first', flush=True)\ntime.sleep(1.5)\nprint('second')")
         self.assertEqual(ran.stdout, "first\nsecond\n")
         self.assertGreater(ran.streams[-1] - ran.streams[0], 1.0)
 
-    def test_much_output_comes_whole_and_in_few_messages(self) -> None:
+    def test_large_output_is_complete_in_few_messages(self) -> None:
         ran = self.cell("for i in range(20_000): print(i)")
         self.assertEqual(ran.stdout, "".join(f"{i}\n" for i in range(20_000)))
         self.assertLess(len(ran.streams), 200)
 
-    def test_what_raises_is_an_error_with_its_traceback_said_once(self) -> None:
+    def test_exception_is_an_error_with_one_traceback(self) -> None:
         ran = self.cell("x = 1\nprint('before')\ndef f():\n    return x / 0\nf()")
         assert ran.error is not None
         self.assertEqual((ran.error["ename"], ran.error["evalue"]), ("ZeroDivisionError", "division by zero"))
@@ -168,26 +168,26 @@ class Cells(KernelCase):
         assert ran.error is not None
         self.assertIn("  line 1: import json", ran.error["traceback"])
 
-    def test_nobody_can_be_asked_for_input(self) -> None:
+    def test_input_is_unavailable(self) -> None:
         ran = self.cell("input()", allow_stdin=True)
         assert ran.error is not None
         self.assertEqual(ran.error["ename"], "EOFError")
-        self.assertIn("nobody to ask", "\n".join(ran.error["traceback"]))
+        self.assertIn("no user can answer", "\n".join(ran.error["traceback"]))
 
-    def test_exiting_is_an_error_unless_it_is_with_0(self) -> None:
+    def test_exit_with_nonzero_code_is_an_error(self) -> None:
         self.assertIsNone(self.cell("raise SystemExit").error)
         ran = self.cell("x = 5\nimport sys\nsys.exit(3)")
         assert ran.error is not None
         self.assertEqual((ran.error["ename"], ran.error["evalue"]), ("Exited", "exited with 3"))
         self.assertEqual(self.value("x"), "5")
 
-    def test_an_interpreter_that_ends_is_said_and_replaced(self) -> None:
+    def test_ended_interpreter_is_reported_and_replaced(self) -> None:
         ran = self.cell("x = 5\nimport os\nos._exit(3)")
         assert ran.error is not None
         self.assertIn("the next cell begins a new one", ran.error["traceback"][-1])
         self.assertEqual(self.value("'x' in globals()"), "False")
 
-    def test_silent_cells_say_nothing_and_are_not_counted(self) -> None:
+    def test_silent_cells_have_no_output_and_are_not_counted(self) -> None:
         before = self.cell("1").reply["execution_count"]
         ran = self.cell("x = 3\nprint('quiet')\nx", silent=True)
         self.assertEqual((ran.stdout, ran.result, ran.reply["status"]), ("", None, "ok"))
@@ -198,7 +198,7 @@ class Cells(KernelCase):
         self.assertEqual(self.cell("x", store_history=False).text, "3")
         self.assertEqual(self.cell("x").reply["execution_count"], before + 2)
 
-    def test_a_frontends_expressions_are_evaluated_and_change_nothing(self) -> None:
+    def test_user_expressions_are_evaluated_without_side_effects(self) -> None:
         asked = {"sum": "x + 1", "pop": "l.pop()", "nothing": "None", "wrong": "absent"}
         ran = self.cell("x = 1\nl = [1, 2]", user_expressions=asked)
         given = ran.reply["user_expressions"]
@@ -208,20 +208,20 @@ class Cells(KernelCase):
         self.assertEqual((given["wrong"]["status"], given["wrong"]["ename"]), ("error", "NameError"))
         self.assertEqual(self.value("l"), "[1, 2]")
 
-    def test_cells_behind_one_that_fails_are_not_run_unless_asked_for(self) -> None:
+    def test_cells_after_a_failure_run_only_if_requested(self) -> None:
         for stop, status in ((True, "aborted"), (False, "ok")):
             first = self.client.execute("import time\ntime.sleep(0.5)\n1 / 0", stop_on_error=stop)
             second = self.client.execute("'ran'")
             self.assertEqual(self.collect(first).reply["status"], "error")
             self.assertEqual(self.collect(second).reply["status"], status)
 
-    def test_the_kernel_says_what_it_is(self) -> None:
+    def test_kernel_info(self) -> None:
         info = self.ask(self.client.kernel_info())
         self.assertEqual((info["implementation"], info["language_info"]["name"]), ("glovebox", "python"))
         self.assertRegex(info["language_info"]["version"], r"^3\.\d+")
         self.assertEqual(info["supported_features"], [])
 
-    def test_nothing_of_the_kernels_process_is_in_reach(self) -> None:
+    def test_cells_cannot_reach_the_kernel_process(self) -> None:
         self.assertEqual(self.value("import sys; sys.platform"), "'wasi'")
         ran = self.cell("open('/etc/passwd')")
         self.assertEqual(ran.error and ran.error["ename"], "PermissionError")
@@ -249,30 +249,30 @@ class Interrupts(KernelCase):
         self.assertEqual(ran.stderr, "")
         self.assertEqual(self.value("before + n"), "8")
 
-    def test_so_is_one_that_sleeps(self) -> None:
+    def test_sleeping_cell_is_interrupted(self) -> None:
         self.interrupted("n = 1\nprint('begun', flush=True)\nimport time\ntime.sleep(60)", self.manager.interrupt_kernel)
         self.assertEqual(self.value("n"), "1")
 
-    def test_a_cell_that_no_exception_reaches_is_stopped_and_undone(self) -> None:
+    def test_cell_that_ignores_interrupts_is_stopped_and_undone(self) -> None:
         self.value("n = 0")
         # A loop within the interpreter itself, which executes no code of the script.
         ran = self.interrupted("n = 1\nprint('begun', flush=True)\nsum(iter(int, 1))", self.manager.interrupt_kernel)
         self.assertIn("the session was rolled back", "\n".join(ran.error["traceback"] if ran.error else []))
         self.assertEqual(self.value("n"), "0")
 
-    def test_a_signal_interrupts_too(self) -> None:
+    def test_signal_interrupts_a_cell(self) -> None:
         process = self.manager.provisioner.process
         self.interrupted(self.ENDLESS, lambda: process.send_signal(signal.SIGINT))
         self.assertEqual(self.value("n"), "1")
 
-    def test_an_interrupt_while_nothing_runs_does_nothing(self) -> None:
+    def test_interrupt_without_a_running_cell_is_ignored(self) -> None:
         self.manager.interrupt_kernel()
         self.manager.provisioner.process.send_signal(signal.SIGINT)
         # The kernel acknowledges neither interrupt.
         time.sleep(1)
         self.assertEqual(self.value("6 * 7"), "42")
 
-    def test_a_restart_begins_a_new_session_even_where_a_cell_does_not_end(self) -> None:
+    def test_restart_begins_a_new_session_during_an_endless_cell(self) -> None:
         id = self.client.execute(self.ENDLESS)
         self.wait_for_output(id, "begun")
         begun = time.monotonic()
@@ -293,7 +293,7 @@ class Interrupts(KernelCase):
 class Limited(KernelCase):
     kernel_name = "short"
 
-    def test_a_cell_that_takes_too_long_is_an_error(self) -> None:
+    def test_cell_over_the_time_limit_is_an_error(self) -> None:
         ran = self.cell("x = 1\nwhile True: pass")
         assert ran.error is not None
         self.assertEqual(ran.error["ename"], "TimedOut")
@@ -302,7 +302,7 @@ class Limited(KernelCase):
         self.assertEqual(ran.stderr, "")
         self.assertEqual(self.value("x"), "1")
 
-    def test_without_a_directory_nothing_is_saved(self) -> None:
+    def test_nothing_is_saved_without_a_directory(self) -> None:
         ran = self.cell("%save a")
         self.assertIn("--saves DIR", ran.error["evalue"] if ran.error else "")
 
@@ -319,7 +319,7 @@ class Typing(KernelCase):
         self.assertEqual((reply["status"], reply["cursor_end"]), ("ok", len(code)))
         return [code[: reply["cursor_start"]] + match for match in reply["matches"]]
 
-    def test_whether_a_cell_is_complete(self) -> None:
+    def test_completeness_of_cells(self) -> None:
         for code, expected in [
             ("x = 1", ("complete", None)),
             ("%undo", ("complete", None)),
@@ -357,7 +357,7 @@ class Typing(KernelCase):
         self.cell("%undo")
         self.assertEqual(self.value("kept"), "1")
 
-    def test_what_never_ends_or_lies_is_no_completion(self) -> None:
+    def test_endless_and_forged_completions_are_dropped(self) -> None:
         self.value(
             "class Slow:\n    def __dir__(self):\n        while True: pass\n"
             "class Liar:\n    def __dir__(self): return ['x' * 10, 5]\nslow, liar = Slow(), Liar()"
@@ -386,13 +386,13 @@ class Magics(KernelCase):
         self.assertIsNone(ran.error, code)
         return ran.stdout
 
-    def test_undo_takes_a_cell_back(self) -> None:
+    def test_undo_reverts_a_cell(self) -> None:
         self.value("x = 1\nopen('a.txt', 'w').write('one')")
         self.value("x = 2\nopen('a.txt', 'w').write('two')")
         self.assertEqual(self.say("%undo"), "`main` is as it was after 1 execution\n")
         self.assertEqual(self.value("x, open('a.txt').read()"), "(1, 'one')")
 
-    def test_forks_go_their_own_ways(self) -> None:
+    def test_forks_are_independent(self) -> None:
         self.value("x = 1")
         self.say("%fork other")
         self.value("x = 2")
@@ -418,7 +418,7 @@ class Magics(KernelCase):
                     ran = self.cell(f"{magic} {file}")
                     self.assertEqual(ran.error and ran.error["ename"], "UsageError", f"{magic} {file}")
 
-    def test_a_magic_that_is_wrong_says_what_is_right_and_the_cell_is_not_run(self) -> None:
+    def test_wrong_magic_shows_usage_and_does_not_run_the_cell(self) -> None:
         ran = self.cell("%undoo\nprint('ran')")
         assert ran.error is not None
         self.assertEqual((ran.error["ename"], ran.stdout), ("UsageError", ""))
@@ -434,7 +434,7 @@ class Magics(KernelCase):
 class JavaScript(KernelCase):
     kernel_name = "glovebox-javascript"
 
-    def test_a_cell_is_javascript(self) -> None:
+    def test_javascript_cell(self) -> None:
         ran = self.cell("let x = 40; const add = (n) => n + x; console.log('out'); add(2)")
         self.assertEqual((ran.stdout, ran.text), ("out\n", "42"))
         self.assertEqual(self.value("x"), "40")
@@ -442,7 +442,7 @@ class JavaScript(KernelCase):
         assert ran.error is not None
         self.assertEqual((ran.error["ename"], ran.error["evalue"], ran.stderr), ("TypeError", "no", ""))
 
-    def test_it_is_interrupted(self) -> None:
+    def test_javascript_cell_is_interrupted(self) -> None:
         id = self.client.execute("console.log('begun'); for (;;);")
         self.wait_for_output(id, "begun")
         self.manager.interrupt_kernel()
@@ -450,7 +450,7 @@ class JavaScript(KernelCase):
         self.assertEqual(ran.error and ran.error["ename"], "KeyboardInterrupt")
         self.assertEqual(self.value("1 + 1"), "2")
 
-    def test_it_is_completed(self) -> None:
+    def test_javascript_names_are_completed(self) -> None:
         self.value("var value_one = { alpha: 1, beta: 2 }; let local = { gamma: 3 }")
         for code, expected in [("value_", ["value_one"]), ("value_one.a", ["alpha"]), ("local.", "gamma"), ("Math.cbr", ["cbrt"])]:
             reply = self.ask(self.client.complete(code, len(code)))
@@ -485,7 +485,7 @@ class Notebooks(unittest.TestCase):
         self.assertEqual([cell.execution_count for cell in done.cells], [1, 2, 3])
         self.assertEqual(done.metadata.language_info.name, "python")
 
-    def test_a_cell_that_fails_ends_it_unless_that_is_allowed(self) -> None:
+    def test_failing_cell_ends_the_notebook_unless_allowed(self) -> None:
         with self.assertRaisesRegex(CellExecutionError, "division by zero"):
             self.run_notebook(self.notebook("1 / 0", "'after'"))
         done = self.run_notebook(self.notebook("1 / 0", "'after'"), allow_errors=True)
@@ -493,7 +493,7 @@ class Notebooks(unittest.TestCase):
         self.assertEqual(done.cells[1].outputs[0].data["text/plain"], "'after'")
 
 
-    def test_what_a_cell_shows_is_in_the_notebook_in_its_order_and_its_value_in_its_best_form(self) -> None:
+    def test_displays_keep_order_and_values_use_the_best_form(self) -> None:
         table = "class Table:\n    def _repr_html_(self): return '<table></table>'\n    def _repr_png_(self): return b'\\x89PNG'"
         done = self.run_notebook(
             self.notebook(
@@ -538,7 +538,7 @@ class Notebooks(unittest.TestCase):
 
 
 class Installing(unittest.TestCase):
-    def test_what_cannot_be_is_said_and_nothing_is_installed(self) -> None:
+    def test_invalid_options_are_reported_and_nothing_is_installed(self) -> None:
         for arguments, said in [
             (("--runtime", "cobol"), "cobol"),
             (("--language", "javascript", "--runtime", "python"), "is of python, not javascript"),

@@ -50,7 +50,7 @@ class Magic(unittest.TestCase):
         self.assertEqual(self.cell("", "import sys; print('bad', file=sys.stderr)"), ("", "bad\n"))
         self.assertEqual(self.cell("", "import sys; sys.platform"), ("'wasi'\n", ""))
 
-    def test_sessions_go_on_by_their_names_and_fresh_ones_do_not(self) -> None:
+    def test_named_sessions_continue_and_fresh_ones_do_not(self) -> None:
         self.cell("", "x = 1")
         self.cell("--session other", "x = 2")
         self.assertEqual(self.cell("", "x")[0], "1\n")
@@ -60,11 +60,11 @@ class Magic(unittest.TestCase):
         self.cell("", "x = 3")
         self.assertEqual(self.shell.user_ns["x"], "mine")
 
-    def test_the_other_language_has_sessions_of_its_own(self) -> None:
+    def test_each_language_has_separate_sessions(self) -> None:
         self.assertEqual(self.cell("--language javascript", "var x = 40; x + 2")[0], "42\n")
         self.assertEqual(self.cell("--language javascript", "[x, 'a']")[0], "[ 40, 'a' ]\n")
 
-    def test_what_did_not_complete_is_said_once_with_guidance(self) -> None:
+    def test_incomplete_cell_is_reported_once_with_guidance(self) -> None:
         out, err = self.cell("", "print('before')\nimport jsno")
         self.assertEqual(out, "before\n")
         self.assertEqual(err.count("Traceback"), 1)
@@ -73,7 +73,7 @@ class Magic(unittest.TestCase):
         out, err = self.cell("", "import sys; sys.exit(3)")
         self.assertEqual((out, err), ("", "glovebox: exited with 3\n"))
 
-    def test_time_is_limited_and_the_session_goes_on(self) -> None:
+    def test_time_is_limited_and_the_session_continues(self) -> None:
         self.cell("", "x = 1")
         begun = time.monotonic()
         _, err = self.cell("--timeout-ms 300", "while True: pass")
@@ -81,7 +81,7 @@ class Magic(unittest.TestCase):
         self.assertIn("glovebox: cancelled", err)
         self.assertEqual(self.cell("", "x")[0], "1\n")
 
-    def test_a_run_can_be_had(self) -> None:
+    def test_run_is_returned(self) -> None:
         self.assertEqual(self.cell("--out done", "open('a.txt', 'w').write('a')\n[1, 2]")[0], "[1, 2]\n")
         run = self.shell.user_ns["done"]
         self.assertIsInstance(run, Run)
@@ -89,7 +89,7 @@ class Magic(unittest.TestCase):
         self.cell("--out done", "1 / 0")
         self.assertEqual(self.shell.user_ns["done"].outcome.type, "ZeroDivisionError")
 
-    def test_an_interpreter_that_ended_is_replaced(self) -> None:
+    def test_ended_interpreter_is_replaced(self) -> None:
         self.cell("", "x = 1\nimport os\nos._exit(1)")
         self.assertEqual(self.cell("", "'x' in globals()")[0], "False\n")
 
@@ -109,7 +109,7 @@ class Magic(unittest.TestCase):
             self.assertEqual(out, "")
             self.assertNotIn("Traceback", err)
 
-    def test_a_language_that_is_none_is_an_error_that_names_those_there_are(self) -> None:
+    def test_unknown_language_error_lists_the_languages(self) -> None:
         out, err = self.cell("--language cobol", "1")
         self.assertRegex(out + err, "cobol.*python")
 
@@ -123,19 +123,19 @@ class Magic(unittest.TestCase):
         self.assertIn("KeyboardInterrupt", out + err)
         self.assertEqual(self.cell("", "x")[0], "1\n")
 
-    def test_unloading_ends_it(self) -> None:
+    def test_unloading_ends_the_sessions(self) -> None:
         self.shell.run_cell("%unload_ext glovebox_sandbox.notebook")
         self.assertIn("glovebox", self.cell("", "1")[1])
         self.shell.run_cell("%load_ext glovebox_sandbox.notebook")
         self.assertEqual(self.cell("", "1")[0], "1\n")
 
-    def test_its_help_has_the_options(self) -> None:
+    def test_magic_help_lists_the_options(self) -> None:
         magic = self.shell.find_cell_magic("glovebox")
         self.assertIn("--timeout-ms N", magic.__doc__)
 
 
 class Importing(unittest.TestCase):
-    def test_the_package_itself_imports_neither(self) -> None:
+    def test_package_imports_neither_ipython_nor_ipykernel(self) -> None:
         text = "import sys, glovebox_sandbox, glovebox_sandbox.notebook; print('IPython' in sys.modules, 'ipykernel' in sys.modules)"
         ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
         self.assertEqual(ran.stdout, "False False\n")

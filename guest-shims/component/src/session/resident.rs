@@ -357,8 +357,11 @@ impl From<SessionError<'_>> for SandboxError {
                 Self::SessionEnded(format!("session `{id}` has ended: {reason}; open another one"))
             }
             SessionFailure::NoCheckpoint(wanted) => {
-                let wanted = wanted.map_or_else(String::new, |id| format!(" with the id {}", id.0));
-                Self::NoCheckpoint(format!("session `{id}` has no checkpoint to go back to{wanted}"))
+                let wanted = wanted.map_or_else(
+                    || " to undo to; take one before the change".to_owned(),
+                    |id| format!(" with the id `{}`; use the id of a retained checkpoint", id.0),
+                );
+                Self::NoCheckpoint(format!("session `{id}` has no checkpoint{wanted}"))
             }
             SessionFailure::Variable { name, reason } => refused_variable(name, Refusal::Guest(reason)),
             SessionFailure::Mismatch(what) => {

@@ -68,7 +68,7 @@ fn says(session: &Session, source: &str) -> String {
 }
 
 #[test]
-fn a_session_keeps_what_its_scripts_did() {
+fn session_keeps_variables_and_files() {
     let space = Space::new();
     let session = space.open();
     let first = run(&session, "set 5000 7\nwrite a.txt");
@@ -80,7 +80,7 @@ fn a_session_keeps_what_its_scripts_did() {
 }
 
 #[test]
-fn nothing_of_a_large_session_is_there_for_a_small_one_or_past_its_end() {
+fn large_session_leaves_no_data_to_a_small_one() {
     let space = Space::new();
     let (large, small) = (space.open(), space.open());
     run(&small, "set 5000 1");
@@ -102,7 +102,7 @@ fn nothing_of_a_large_session_is_there_for_a_small_one_or_past_its_end() {
 }
 
 #[test]
-fn who_goes_on_with_a_session_copies_nothing() {
+fn continuing_the_current_session_copies_no_memory() {
     let space = Space::new();
     let session = space.open_with(checkpoints(types::Checkpoints::Never, types::OnUnwind::RollBack)).unwrap();
     run(&session, "set 5000 1");
@@ -118,7 +118,7 @@ fn who_goes_on_with_a_session_copies_nothing() {
 }
 
 #[test]
-fn guests_of_two_runtimes_do_not_put_each_other_away() {
+fn guest_of_another_runtime_leaves_the_session_resident() {
     let space = Space::new();
     let session = space.open();
     run(&session, "set 5000 1");
@@ -130,7 +130,7 @@ fn guests_of_two_runtimes_do_not_put_each_other_away() {
 }
 
 #[test]
-fn a_session_that_is_unwound_goes_back_to_before_the_execution() {
+fn unwound_session_is_rolled_back() {
     let space = Space::new();
     let session = space.open();
     run(&session, "set 5000 1\nwrite held");
@@ -147,7 +147,7 @@ fn a_session_that_is_unwound_goes_back_to_before_the_execution() {
 }
 
 #[test]
-fn a_session_without_a_checkpoint_ends_when_it_is_unwound() {
+fn unwound_session_without_checkpoint_ends() {
     let space = Space::new();
     for policy in [
         checkpoints(types::Checkpoints::Never, types::OnUnwind::RollBack),
@@ -169,7 +169,7 @@ fn a_session_without_a_checkpoint_ends_when_it_is_unwound() {
 }
 
 #[test]
-fn a_guest_that_leaves_ends_its_session() {
+fn guest_exit_ends_the_session() {
     let session = Space::new().open();
     assert_eq!(run(&session, "leave 3").outcome, Outcome::Exited(3));
     assert_eq!(session.info().ended.as_deref(), Some("exited with 3"));
@@ -179,7 +179,7 @@ fn a_guest_that_leaves_ends_its_session() {
 }
 
 #[test]
-fn undoing_takes_back_one_execution_after_the_other_and_named_states() {
+fn undo_restores_previous_and_named_checkpoints() {
     let space = Space::new();
     let session = space.open();
     assert!(matches!(session.undo(), Err(SandboxError::NoCheckpoint(_))));
@@ -200,7 +200,7 @@ fn undoing_takes_back_one_execution_after_the_other_and_named_states() {
 }
 
 #[test]
-fn what_is_changed_within_the_image_is_saved_and_taken_back() {
+fn changes_to_image_pages_are_saved_and_undone() {
     let space = Space::new();
     let session = space.open();
     let (within, beside) = (IMAGE_AT + 1, IMAGE_AT + 99);
@@ -219,7 +219,7 @@ fn what_is_changed_within_the_image_is_saved_and_taken_back() {
 }
 
 #[test]
-fn what_the_host_does_to_files_is_undone_like_an_execution() {
+fn undo_reverts_file_changes_of_the_host() {
     let session = Space::new().open();
     session.write_file("a/b.txt", b"1", types::IfExists::Fail).unwrap();
     session.rename_file("a/b.txt", "c.txt", types::IfExists::Fail).unwrap();
@@ -239,7 +239,7 @@ fn what_the_host_does_to_files_is_undone_like_an_execution() {
 }
 
 #[test]
-fn a_fork_goes_its_own_way_with_numbers_of_its_own() {
+fn fork_is_independent_and_draws_other_random_numbers() {
     let space = Space::new();
     let session = space.open();
     run(&session, "set 5000 1");
@@ -257,7 +257,7 @@ fn a_fork_goes_its_own_way_with_numbers_of_its_own() {
 }
 
 #[test]
-fn bytes_are_resumed_with_everything_and_only_what_fits_is() {
+fn resume_restores_everything_and_rejects_mismatches() {
     let space = Space::new();
     let session = space.open();
     run(&session, "grow 2\nset 150000 7\nwrite a.txt\nwrite b.txt");
@@ -288,7 +288,7 @@ fn bytes_are_resumed_with_everything_and_only_what_fits_is() {
 }
 
 #[test]
-fn sessions_and_what_they_hold_are_counted() {
+fn session_count_and_bytes_are_limited() {
     let space = Space::new();
     let policy = || limits(|limits| limits.session_count = Some(2));
     let first = space.open_with(policy()).unwrap();
@@ -310,7 +310,7 @@ fn sessions_and_what_they_hold_are_counted() {
 }
 
 #[test]
-fn sessions_cannot_grow_beyond_what_all_may_hold() {
+fn session_growth_respects_the_common_limit() {
     let space = Space::new();
     let total = || limits(|limits| limits.session_total_bytes = Some(5 * 65_536));
     let (first, second) = (space.open_with(total()).unwrap(), space.open_with(total()).unwrap());
@@ -345,7 +345,7 @@ fn while_an_execution_is_started_the_session_is_busy() {
 }
 
 #[test]
-fn variables_have_names_and_json() {
+fn variables_require_valid_names_and_json() {
     let space = Space::new();
     let session = space.open();
     run(&session, "set 5000 7");
@@ -362,7 +362,7 @@ fn variables_have_names_and_json() {
 }
 
 #[test]
-fn a_session_whose_guest_left_a_global_changed_is_dropped() {
+fn session_with_changed_globals_is_discarded() {
     let space = Space::new();
     let session = space.open();
     run(&session, "set 5000 1");
@@ -373,7 +373,7 @@ fn a_session_whose_guest_left_a_global_changed_is_dropped() {
 }
 
 #[test]
-fn a_request_in_a_session_has_neither_files_nor_context() {
+fn session_request_rejects_files_and_context() {
     let (_, world) = closed_world();
     let sandbox = sandbox_in(&world, no_policy()).unwrap();
     let options = SessionOptions { context: None, tools: None };

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_packs_is_unpacked_here_and_the_other_way_round() {
+    fn zstd_frames_are_compatible_with_the_engine() {
         for bytes in samples() {
             let ours = packed(&bytes);
             assert!(unpacked(&ours).unwrap() == (bytes.clone(), &[][..]), "{}", bytes.len());
@@ -122,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_frame_is_left() {
+    fn bytes_after_a_frame_are_not_consumed() {
         let more = [&*packed(b"one"), b"two"].concat();
         assert_eq!(unpacked(&more).unwrap(), (b"one".to_vec(), &b"two"[..]));
     }
 
     #[test]
-    fn a_window_larger_than_ours_is_refused() {
+    fn oversized_zstd_window_is_rejected() {
         for (log, fits) in [(20, true), (21, false), (27, false)] {
             let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
             encoder.window_log(log).unwrap();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_claims_much_is_refused() {
+    fn frame_with_excessive_claimed_size_is_rejected() {
         let single = |size: u32| [&0xFD2F_B528_u32.to_le_bytes()[..], &[0b1010_0000], &size.to_le_bytes()].concat();
         for (size, fits) in [((1 << 20) - 1, true), (1 << 20, true), ((1 << 20) + 1, false), (u32::MAX, false)] {
             assert_eq!(check_header(&single(size)).is_ok(), fits, "{size}");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_frames_are_errors_and_nothing_breaks() {
+    fn damaged_frames_are_errors() {
         let mut state = 20_261_122_u64;
         let mut below = |most: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

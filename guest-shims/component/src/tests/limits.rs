@@ -20,7 +20,7 @@ fn memory_grows_up_to_its_limit() {
 }
 
 #[test]
-fn a_refusal_is_what_an_exception_or_an_abort_is_about() {
+fn refused_memory_growth_explains_exception_or_abort() {
     let (_, sandbox) = closed(with_pages(20));
     for end in ["raise", "abort"] {
         let execution = execute(&sandbox, &format!("grow 1000\n{end}"));
@@ -33,14 +33,14 @@ fn a_refusal_is_what_an_exception_or_an_abort_is_about() {
 }
 
 #[test]
-fn a_size_that_no_memory_has_is_refused() {
+fn impossible_memory_size_is_rejected() {
     let (_, sandbox) = closed(limits(|limits| limits.memory_bytes = Some(4 << 30)));
     let execution = execute(&sandbox, "grow 65536\ngrow 4294967295\ngrow 3\ngrow 0");
     assert_eq!(printed(&execution), "-1\n-1\n1\n4\n");
 }
 
 #[test]
-fn what_the_host_refuses_the_guest_does_not_get() {
+fn memory_growth_refused_by_the_host_fails() {
     let (fake, sandbox) = closed(no_policy());
     fake.max_pages.set(3);
     assert_eq!(printed(&execute(&sandbox, "grow 2\ngrow 1\ngrow 0")), "1\n-1\n3\n");
@@ -49,7 +49,7 @@ fn what_the_host_refuses_the_guest_does_not_get() {
 }
 
 #[test]
-fn memory_that_is_there_already_is_grown_into() {
+fn growth_reuses_memory_that_already_exists() {
     let (fake, sandbox) = closed(no_policy());
     execute(&sandbox, "grow 9");
     assert_eq!(fake.real_memory(0).len(), 10 * 65_536);
@@ -60,7 +60,7 @@ fn memory_that_is_there_already_is_grown_into() {
 }
 
 #[test]
-fn calls_reach_no_further_than_the_guest_is_told() {
+fn memory_access_ends_at_the_reported_size() {
     let (_, sandbox) = closed(no_policy());
     execute(&sandbox, "grow 9");
     let mut guest = sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx()).unwrap();
@@ -101,7 +101,7 @@ fn exhausted(limit: u64) -> Outcome {
 }
 
 #[test]
-fn fuel_is_out_when_all_of_it_is_used() {
+fn execution_ends_when_all_fuel_is_used() {
     let (_, sandbox) = closed(limits(|limits| limits.fuel = Some(100)));
     for (fuel, outcome, consumed) in [
         (99, Outcome::Completed, 99),
@@ -117,7 +117,7 @@ fn fuel_is_out_when_all_of_it_is_used() {
 }
 
 #[test]
-fn slices_of_fuel_make_no_difference() {
+fn fuel_slices_do_not_change_the_cost() {
     let asked = |fuel| limits(|limits| limits.fuel = Some(fuel));
     for (burn, limit) in [
         (1_999_999, 9_000_000),
@@ -140,14 +140,14 @@ fn slices_of_fuel_make_no_difference() {
 }
 
 #[test]
-fn waking_up_is_on_no_bill() {
+fn waking_a_guest_costs_no_fuel() {
     let (_, sandbox) = closed(limits(|limits| limits.fuel = Some(1)));
     let execution = execute(&sandbox, "");
     assert_eq!((execution.outcome, execution.fuel_consumed), (Outcome::Completed, 0));
 }
 
 #[test]
-fn a_script_has_a_last_word_where_nothing_is_repeatable() {
+fn soft_stop_is_offered_without_repeatability() {
     let (_, world) = closed_world();
     let world = World { clocks: Some(FakeClocks::new(Duration::from_nanos(1))), ..world };
     let policy = limits(|limits| (limits.fuel, limits.fuel_reserve) = (Some(1_000_000), Some(50_000)));
@@ -160,7 +160,7 @@ fn a_script_has_a_last_word_where_nothing_is_repeatable() {
 }
 
 #[test]
-fn one_that_is_asked_at_its_reserve_has_all_of_it_left() {
+fn soft_stop_leaves_the_whole_fuel_reserve() {
     let (_, world) = closed_world();
     let world = World { clocks: Some(FakeClocks::new(Duration::from_nanos(1))), ..world };
     let policy = limits(|limits| (limits.fuel, limits.fuel_reserve) = (Some(1_000_000), Some(50_000)));
@@ -192,7 +192,7 @@ fn is_out_of_time(outcome: &Outcome) -> bool {
 }
 
 #[test]
-fn one_that_works_on_is_stopped_when_its_time_is_over() {
+fn deadline_stops_a_computing_guest() {
     let sandbox = open(Duration::from_millis(1), short());
     let execution = execute(&sandbox, "spin");
     assert!(is_out_of_time(&execution.outcome), "{:?}", execution.outcome);
@@ -205,7 +205,7 @@ fn one_that_works_on_is_stopped_when_its_time_is_over() {
 }
 
 #[test]
-fn one_that_makes_a_call_now_and_then_is_stopped_when_its_time_is_over() {
+fn deadline_stops_a_guest_that_makes_calls() {
     // Each call is charged, though not enough for a check of the clock, and the work between calls is less than a
     // slice.
     let source = "burn 1900000\nprint on\n".repeat(300);
@@ -215,7 +215,7 @@ fn one_that_makes_a_call_now_and_then_is_stopped_when_its_time_is_over() {
 }
 
 #[test]
-fn one_that_sleeps_is_woken_when_its_time_is_over() {
+fn deadline_wakes_a_sleeping_guest() {
     let sandbox = open(Duration::from_nanos(1), short());
     for (sleep, in_time) in [(89_000_000, true), (91_000_000, false), (u64::MAX, false)] {
         let execution = execute(&sandbox, &format!("sleep {sleep}"));

@@ -7,7 +7,7 @@ fn refusal(policy: Policy) -> SandboxError {
 }
 
 #[test]
-fn what_a_provider_has_not_is_unsupported() {
+fn missing_provider_features_are_unsupported() {
     let host_clock = || Policy { clock: Some(Clock::Host), ..no_policy() };
     let host_entropy = Policy { entropy: Some(Entropy::Host), ..no_policy() };
     assert!(matches!(refusal(host_clock()), SandboxError::Unsupported(text) if text.starts_with("`clock`")));
@@ -18,7 +18,7 @@ fn what_a_provider_has_not_is_unsupported() {
 }
 
 #[test]
-fn limits_are_told_by_the_contracts_names() {
+fn limit_errors_use_the_contract_names() {
     let policy = limits(|limits| limits.fuel = Some(0));
     let SandboxError::InvalidPolicy(text) = refusal(policy) else { panic!() };
     assert_eq!(text, "`limits.fuel` is 0; it must be between 1 and 9223372036854775807");
@@ -28,7 +28,7 @@ fn limits_are_told_by_the_contracts_names() {
 }
 
 #[test]
-fn sessions_are_bounded_by_what_the_shims_memory_can_hold() {
+fn sessions_are_limited_by_the_shims_memory() {
     let (_, world) = closed_world();
     let bytes = |asked| {
         let policy = limits(|limits| limits.session_total_bytes = asked);
@@ -41,7 +41,7 @@ fn sessions_are_bounded_by_what_the_shims_memory_can_hold() {
 }
 
 #[test]
-fn variables_and_arguments_are_those_that_can_be() {
+fn invalid_variables_and_arguments_are_rejected() {
     let env = |env: &[(&str, &str)]| Policy {
         env: Some(env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()),
         ..no_policy()
@@ -56,7 +56,7 @@ fn variables_and_arguments_are_those_that_can_be() {
 }
 
 #[test]
-fn the_default_is_spelled_out_and_can_be_asked_for() {
+fn default_policy_is_complete_and_accepted() {
     let (_, world) = closed_world();
     let spelled = Policy::from(world.default_policy());
     assert_eq!((spelled.clock, spelled.entropy), (Some(Clock::Fixed(0)), Some(Entropy::Seeded(0))));
@@ -68,7 +68,7 @@ fn the_default_is_spelled_out_and_can_be_asked_for() {
 }
 
 #[test]
-fn an_image_that_does_not_fit_is_told_of() {
+fn mismatched_image_is_reported() {
     let mut large = runtime(0);
     Rc::get_mut(&mut large).unwrap().memory_pages = 17;
     let (_, world) = closed_world();
@@ -80,7 +80,7 @@ fn an_image_that_does_not_fit_is_told_of() {
 }
 
 #[test]
-fn requests_have_bounds() {
+fn request_sizes_are_limited() {
     let (_, sandbox) = closed(limits(|limits| (limits.source_bytes, limits.stdin_bytes) = (Some(2), Some(3))));
     let SandboxError::SourceTooLarge(size) = sandbox.task(request("123")).unwrap_err() else { panic!() };
     assert_eq!((size.bytes, size.limit), (3, 2));
@@ -92,7 +92,7 @@ fn requests_have_bounds() {
 }
 
 #[test]
-fn a_description_that_says_nothing_sensible_is_told_of() {
+fn invalid_image_description_is_reported() {
     let guest = |language: &str, driver: &str| {
         let text = format!(
             r#"{{"name":"n","aliases":[],"language":"{language}","driver":"{driver}","version":"1","image_sha256":"",

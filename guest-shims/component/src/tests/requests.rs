@@ -26,7 +26,7 @@ fn refused(sandbox: &Sandbox, request: types::Request) -> SandboxError {
 }
 
 #[test]
-fn files_are_there_before_the_script_and_are_not_its_own() {
+fn request_files_precede_the_script_and_are_not_changes() {
     let (_, sandbox) = closed(no_policy());
     let task = sandbox.task(with_files("write new", &[("a/b", "1"), ("twice", "no"), ("twice", "2")])).unwrap();
     let executed = sandbox.execute(&task).unwrap();
@@ -63,7 +63,7 @@ fn context_is_json_within_its_limit_and_set_before_the_script() {
 }
 
 #[test]
-fn guidance_says_what_a_limit_means() {
+fn guidance_explains_the_limit() {
     let (_, sandbox) = closed(limits(|limits| limits.fuel = Some(10_000)));
     let guidance = execute(&sandbox, "spin").guidance;
     assert_eq!(
@@ -77,7 +77,7 @@ fn guidance_says_what_a_limit_means() {
 }
 
 #[test]
-fn validation_needs_the_source_alone() {
+fn validation_requires_only_the_source() {
     let (_, sandbox) = closed(no_policy());
     let request = types::Request { stdin: Some(b"x".to_vec()), deadline_ms: Some(0), ..with_context("{") };
     let task = sandbox.task(types::Request { source: "print 1".into(), ..request }.for_validation()).unwrap();
@@ -85,7 +85,7 @@ fn validation_needs_the_source_alone() {
 }
 
 #[test]
-fn nothing_of_one_guest_is_there_for_the_next() {
+fn guests_leave_no_data_to_the_next() {
     let (fake, sandbox) = closed(no_policy());
     let seeded = {
         sandbox.guest(Vec::new(), &[], sandbox.one_shot_ctx()).unwrap();
@@ -106,7 +106,7 @@ fn nothing_of_one_guest_is_there_for_the_next() {
 }
 
 #[test]
-fn files_are_gone_with_their_execution() {
+fn files_are_dropped_with_their_execution() {
     let (_, sandbox) = closed(no_policy());
     let execution = execute(&sandbox, "write a.txt");
     assert_eq!((execution.files_created, execution.outcome), (vec!["a.txt".to_owned()], Outcome::Completed));
@@ -116,7 +116,7 @@ fn files_are_gone_with_their_execution() {
 }
 
 #[test]
-fn seeded_numbers_are_the_same_each_time_and_differ_by_seed() {
+fn seeded_random_numbers_depend_on_the_seed_only() {
     let (fake, world) = closed_world();
     let numbers = |seed| {
         let policy = types::Policy { entropy: Some(types::Entropy::Seeded(seed)), ..no_policy() };
@@ -130,7 +130,7 @@ fn seeded_numbers_are_the_same_each_time_and_differ_by_seed() {
 }
 
 #[test]
-fn a_call_of_nobodys_is_answered_with_the_end() {
+fn entry_points_without_an_execution_unwind() {
     use crate::entered;
     assert_eq!(entered::refuel(), 1);
     assert_eq!(entered::grow(1), -1);
@@ -151,7 +151,7 @@ fn done(step: Result<Step, SandboxError>) -> types::Execution {
 }
 
 #[test]
-fn it_runs_when_it_is_first_gone_on_with() {
+fn started_execution_runs_on_the_first_continue() {
     let mut started = started("print one\nwrite f");
     assert!(!started.is_over());
     assert_eq!(started.read_output(OutputStream::Stdout, 0, 10), b"");
@@ -169,7 +169,7 @@ fn it_runs_when_it_is_first_gone_on_with() {
 }
 
 #[test]
-fn one_that_is_cancelled_before_does_nothing() {
+fn execution_cancelled_before_start_does_nothing() {
     let mut started = started("print one");
     started.cancel();
     let execution = done(started.go_on(&[]));
@@ -177,7 +177,7 @@ fn one_that_is_cancelled_before_does_nothing() {
 }
 
 #[test]
-fn cancelling_afterwards_changes_nothing() {
+fn cancelling_a_finished_execution_has_no_effect() {
     let mut started = started("print one");
     let execution = done(started.go_on(&[]));
     started.cancel();
@@ -185,7 +185,7 @@ fn cancelling_afterwards_changes_nothing() {
 }
 
 #[test]
-fn an_answer_to_no_call_is_refused() {
+fn answer_to_an_unknown_call_is_rejected() {
     let mut started = started("print one");
     let answer = ToolAnswer { id: 0, answer: Ok("1".into()) };
     for _ in 0..2 {

@@ -55,7 +55,7 @@ fn call(id: u64, name: &str, arguments: &str) -> String {
 }
 
 #[test]
-fn a_call_is_answered_and_written_down() {
+fn tool_call_is_answered_and_recorded() {
     let (host, sandbox) = sandbox(no_policy());
     let execution = execute(&sandbox, &(call(7, "echo", r#"{"x":1}"#) + "reply\nreply"));
     assert_eq!(printed(&execution), "{\"id\":7,\"ok\":{\"x\":1}}\nnone\n");
@@ -67,7 +67,7 @@ fn a_call_is_answered_and_written_down() {
 }
 
 #[test]
-fn every_way_to_fail_has_its_kind() {
+fn each_tool_failure_has_its_kind() {
     let (host, sandbox) = sandbox(limits(|limits| limits.tool_bytes = Some(99)));
     let large = format!("{{\"x\":\"{}\"}}", "y".repeat(92));
     for (name, arguments, kind, called) in [
@@ -91,7 +91,7 @@ fn every_way_to_fail_has_its_kind() {
 }
 
 #[test]
-fn a_result_may_have_so_many_bytes() {
+fn tool_result_size_is_limited() {
     for (most, fits) in [(99, false), (100, true), (101, true)] {
         let (_, sandbox) = sandbox(limits(|limits| limits.tool_bytes = Some(most)));
         let execution = execute(&sandbox, &(call(1, "large", "{}") + "reply"));
@@ -100,7 +100,7 @@ fn a_result_may_have_so_many_bytes() {
 }
 
 #[test]
-fn there_are_so_many_calls() {
+fn number_of_tool_calls_is_limited() {
     for (most, answered) in [(2, 2), (3, 3), (4, 3)] {
         let (host, sandbox) = sandbox(limits(|limits| limits.tool_calls = Some(most)));
         let execution = execute(&sandbox, &(call(1, "echo", r#"{"x":1}"#) + "reply\n").repeat(3));
@@ -109,7 +109,7 @@ fn there_are_so_many_calls() {
 }
 
 #[test]
-fn one_that_does_not_read_runs_out_of_turns() {
+fn calls_wait_until_replies_are_read() {
     let (host, sandbox) = sandbox(limits(|limits| limits.tool_calls_at_once = Some(2)));
     let calls: String = (1..=4).map(|id| call(id, "echo", &format!("{{\"x\":{id}}}"))).collect();
     let execution = execute(&sandbox, &calls);
@@ -127,7 +127,7 @@ fn one_that_does_not_read_runs_out_of_turns() {
 }
 
 #[test]
-fn the_catalogue_names_the_tools() {
+fn catalogue_lists_the_tools() {
     let (_, sandbox) = sandbox(no_policy());
     let execution = execute(&sandbox, "send {\"list\":true}\nreply\nsend {\"wait\":5}\nreply\nsend what\nreply");
     let lines: Vec<_> = printed(&execution).lines().collect();
@@ -139,7 +139,7 @@ fn the_catalogue_names_the_tools() {
 }
 
 #[test]
-fn messages_and_calls_cost_fuel_where_there_are_no_tools_too() {
+fn messages_cost_fuel_even_without_tools() {
     let (_, with_tools) = sandbox(no_policy());
     let (_, without) = closed(no_policy());
     let script = call(1, "echo", r#"{"x":1}"#) + "send {\"wait\":null}";
@@ -151,7 +151,7 @@ fn messages_and_calls_cost_fuel_where_there_are_no_tools_too() {
 }
 
 #[test]
-fn a_call_that_took_too_long_has_failed() {
+fn tool_call_over_its_timeout_fails() {
     for (timeout_ms, in_time) in [(49, false), (50, true), (51, true)] {
         let clocks = FakeClocks::new(Duration::ZERO);
         let (_, world) = closed_world();
@@ -170,7 +170,7 @@ fn a_call_that_took_too_long_has_failed() {
 }
 
 #[test]
-fn calls_are_held_within_the_memory_limit() {
+fn pending_calls_count_against_the_memory_limit() {
     let (_, sandbox) = sandbox(limits(|limits| limits.memory_bytes = Some(1 << 20)));
     let large = format!("{{\"x\":[{}0]}}", "{},".repeat(1_500));
     let execution = execute(&sandbox, &(call(1, "fail", &large) + "reply\nprint on"));
@@ -180,7 +180,7 @@ fn calls_are_held_within_the_memory_limit() {
 }
 
 #[test]
-fn tools_that_cannot_be_are_told_of() {
+fn invalid_tools_are_reported() {
     let many: Vec<_> = (0..=1024).map(|index| tool(&format!("t{index}"), None)).collect();
     assert!(checked(&many[..1024]).is_ok());
     assert!(checked(&many).unwrap_err().contains("1025"));
@@ -188,7 +188,7 @@ fn tools_that_cannot_be_are_told_of() {
         (vec![tool("a", None), tool("a", None)], "twice"),
         (vec![tool("a b", None)], "invalid name"),
         (vec![tool("a", Some("{"))], "is not JSON"),
-        (vec![tool("a", Some("[]"))], "schema cannot be used"),
+        (vec![tool("a", Some("[]"))], "invalid schema"),
         (vec![tool("a", Some(&format!("[{}0]", "{},".repeat(50_000))))], "would take"),
         (vec![Tool { description: "x".repeat(1 << 20), ..tool("a", None) }], "together"),
     ] {

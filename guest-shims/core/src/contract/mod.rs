@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_within_what_there_is_and_what_one_call_returns() {
+    fn slice_stays_within_data_and_call_limit() {
         let bytes = b"0123456789";
         for (offset, len, expected) in
             [(0, 4, "0123"), (8, 4, "89"), (10, 1, ""), (11, 1, ""), (3, 0, ""), (3, u64::MAX, "3456789")]
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_has_a_name_that_some_language_allows() {
+    fn variable_name_must_be_valid_in_some_language() {
         for name in ["x", "_", "$", "a1", "größe", &"x".repeat(4_096)] {
             assert_eq!(check_variable_name(name), Ok(()), "{name}");
         }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_json_or_it_is_named() {
+    fn invalid_json_is_reported_by_name() {
         assert_eq!(check_json("context", " [1, {\"a\": null}] "), Ok(()));
         let InvalidArgument(text) = check_json("context", "{").unwrap_err();
         assert!(text.starts_with("`context` is not JSON: "), "{text}");

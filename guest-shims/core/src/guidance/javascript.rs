@@ -11,26 +11,28 @@ use crate::Language;
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
         &["document", "window", "navigator", "location", "history", "localStorage", "sessionStorage", "HTMLElement"],
-        "There is no browser and no page: work with text and files, and print the result.",
+        "The sandbox has no browser and no page. Use text and files, and print the result.",
     ),
     (
         &["alert", "confirm", "prompt"],
-        "There is nobody to ask: print with `console.log`, and take values from the script or from files.",
+        "No user can answer. Print with `console.log`, and take values from the script or from files.",
     ),
-    (&["Deno", "Bun"], "This is neither Deno nor Bun: use `fs`, `path` and what else there is of Node."),
-    (&["Intl"], "Write numbers by `toFixed` and dates by `toISOString`, or do that part in Python."),
-    (&["WebAssembly"], "Do it in JavaScript: there is no other code to run."),
+    (
+        &["Deno", "Bun"],
+        "The runtime is neither Deno nor Bun. Use the available modules of Node, such as `fs` and `path`.",
+    ),
+    (&["Intl"], "Format numbers with `toFixed` and dates with `toISOString`, or do that part in Python."),
+    (&["WebAssembly"], "Use JavaScript: scripts cannot run WebAssembly."),
 ];
 
-const WHOLE_FILES: &str =
-    "Read files whole, `fs.readFileSync(file, 'utf8')`, and write them by `fs.writeFileSync` and `fs.appendFileSync`.";
+const WHOLE_FILES: &str = "Read whole files with `fs.readFileSync(file, 'utf8')`, and write them with `fs.writeFileSync` and `fs.appendFileSync`.";
 
 /// Modules of Node and others that do not exist here, with replacements.
 const INSTEAD: &[(&[&str], &str)] = &[
     (&["stream", "stream/promises", "through2"], WHOLE_FILES),
     (
         &["readline", "readline/promises", "readline-sync", "line-reader"],
-        "`readLines(file)` has the lines of a file; standard input is `fs.readFileSync(0, 'utf8').split('\\n')`.",
+        "Use `readLines(file)` for the lines of a file, and `fs.readFileSync(0, 'utf8').split('\\n')` for standard input.",
     ),
     (
         &["zlib", "archiver", "adm-zip", "jszip", "tar", "pako"],
@@ -39,26 +41,26 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["sqlite", "sqlite3", "better-sqlite3"], "Do that part in Python, which has `sqlite3`."),
     (
         &["papaparse", "csv", "csv-parse", "csv-parser", "csv-stringify", "fast-csv", "csvtojson"],
-        "`requireVendor('csv-simple')` has `parse` and `stringify`.",
+        "Use `parse` and `stringify` from `requireVendor('csv-simple')`.",
     ),
     (
         &["lodash", "underscore", "ramda"],
-        "`requireVendor('sandbox-utils')` has `groupBy`, `sortBy`, `unique`, `chunk`; `json-utils` has `get`, `set`, `merge`, `clone`.",
+        "Use `groupBy`, `sortBy`, `unique` and `chunk` from `requireVendor('sandbox-utils')`, or `get`, `set`, `merge` and `clone` from `requireVendor('json-utils')`.",
     ),
     (
         &["slugify", "change-case", "pluralize"],
-        "`requireVendor('string-utils')` has `slugify`, `camelCase`, `snakeCase`, `kebabCase` and others.",
+        "Use `slugify`, `camelCase`, `snakeCase`, `kebabCase` and others from `requireVendor('string-utils')`.",
     ),
     (
         &["fs-extra", "graceful-fs", "glob", "fast-glob", "rimraf", "mkdirp"],
-        "`fs` has `mkdirSync` and `rmSync` with `recursive`, `cpSync` and `globSync`.",
+        "Use `mkdirSync` and `rmSync` with `recursive`, `cpSync` and `globSync` from `fs`.",
     ),
-    (&["uuid", "nanoid"], "`crypto.randomUUID()` makes one."),
-    (&["moment", "dayjs", "date-fns", "luxon"], "Use `Date`: its texts and its arithmetic are there, in UTC."),
+    (&["uuid", "nanoid"], "Use `crypto.randomUUID()`."),
+    (&["moment", "dayjs", "date-fns", "luxon"], "Use `Date`, which parses, formats and calculates in UTC."),
     (&["chalk", "colors", "kleur"], "Print plain text."),
-    (&["dotenv"], "`process.env` has what the policy sets."),
-    (&["minimist", "yargs", "commander"], "`process.argv.slice(2)` has the arguments."),
-    (&["jest", "mocha", "chai", "test", "vitest"], "`assert` is there: a script that throws has failed."),
+    (&["dotenv"], "Use `process.env`, which has the variables of the policy."),
+    (&["minimist", "yargs", "commander"], "Use `process.argv.slice(2)` for the arguments."),
+    (&["jest", "mocha", "chai", "test", "vitest"], "Use `assert`: a script that throws has failed."),
 ];
 
 /// Returns advice for an exception; `None` if its own message is enough.
@@ -94,7 +96,7 @@ fn reference(failure: &UncaughtException<'_>) -> Option<Advice> {
     match name {
         "XMLHttpRequest" | "WebSocket" | "EventSource" => Some(Advice::new(
             AdviceKind::Network,
-            format!("There is no {}: the sandbox has `fetch`, where its policy has a network.", quoted(name)),
+            format!("{} is not available. Use `fetch`, if the sandbox's policy allows a network.", quoted(name)),
             &limits::STEPS,
         )),
         "Worker" | "SharedWorker" => Some(threads()),
@@ -111,12 +113,12 @@ fn reference(failure: &UncaughtException<'_>) -> Option<Advice> {
         }
         _ => {
             let (_, instead) = ELSEWHERE.iter().find(|(names, _)| names.contains(&name))?;
-            Some(Advice::new(AdviceKind::Environment, format!("There is no {} here.", quoted(name)), &[instead]))
+            Some(Advice::new(AdviceKind::Environment, format!("{} is not available.", quoted(name)), &[instead]))
         }
     }
 }
 
-const LOOKS_LIKE_PYTHON: &str = "This looks like Python: run it as that, or write it in JavaScript.";
+const LOOKS_LIKE_PYTHON: &str = "This looks like Python: run it as Python, or rewrite it in JavaScript.";
 
 const PYTHON_FUNCTIONS: [&str; 16] = [
     "dict",
@@ -150,16 +152,16 @@ fn file(failure: &UncaughtException<'_>) -> Option<Advice> {
 
 /// Advises on a vendored package that does not exist.
 fn vendored(name: &str) -> Advice {
-    let missing = format!("There is no vendored package {} here.", quoted(name));
+    let missing = format!("There is no vendored package {}.", quoted(name));
     if names::of(Language::JavaScript).any(|module| module == name) {
-        let step = format!("`require('{name}')` has it: it is a module of the interpreter's.");
+        let step = format!("Use `require('{name}')`: it is a module of the interpreter.");
         return Advice::new(AdviceKind::Module, missing, &[&step]);
     }
     if let Some((_, instead)) = INSTEAD.iter().find(|(names, _)| names.contains(&name)) {
         return Advice::new(AdviceKind::Module, missing, &[instead]);
     }
     let there = names::VENDORED.map(|name| format!("`{name}`")).join(", ");
-    let there = format!("There are {there}; write what else you need in the script.");
+    let there = format!("There are {there}. Write any other code that you need in the script.");
     let mut advice = Advice::new(AdviceKind::Module, missing, &[&there]);
     if let Some(near) = nearest(name, names::VENDORED) {
         advice.steps.insert(0, format!("Did you mean `requireVendor('{near}')`?"));
@@ -170,31 +172,31 @@ fn vendored(name: &str) -> Advice {
 fn threads() -> Advice {
     Advice::new(
         AdviceKind::Threads,
-        "There are no threads in the sandbox, and no workers.",
-        &["Do one thing after the other; `async` functions and promises work."],
+        "The sandbox has no threads and no workers.",
+        &["Do the work sequentially; `async` functions and promises work."],
     )
 }
 
 fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
     let bare = name.strip_prefix("node:").unwrap_or(name);
-    let missing = format!("There is no module {} here.", quoted(name));
+    let missing = format!("Module {} was not found.", quoted(name));
     match bare {
         "http" | "https" | "http2" | "net" | "tls" | "dgram" | "dns" | "axios" | "node-fetch" | "got" | "undici"
         | "ws" | "superagent" => {
             return Advice::new(
                 AdviceKind::Network,
-                format!("{missing} There is `fetch`, where the sandbox's policy has a network."),
+                format!("{missing} Use `fetch`, if the sandbox's policy allows a network."),
                 &limits::STEPS,
             );
         }
         "child_process" | "cluster" | "execa" | "shelljs" => {
             return Advice::new(
                 AdviceKind::Subprocess,
-                format!("{missing} Nor are there other processes, or a shell."),
-                &["Do it in JavaScript, with files in `/app`.", "Have the host offer a tool for it, and call that."],
+                format!("{missing} The sandbox has no other processes and no shell."),
+                &["Use JavaScript, with files in `/app`.", "Ask the operator for a tool that does it, and call it."],
             );
         }
-        "worker_threads" => return Advice { summary: format!("{missing} Nor are there threads."), ..threads() },
+        "worker_threads" => return Advice { summary: format!("{missing} The sandbox has no threads."), ..threads() },
         _ => {}
     }
     // The interpreter names imports without their leading `./`.
@@ -204,8 +206,8 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
             AdviceKind::Module,
             missing,
             &[
-                "Name it relative to the script, with its extension: `./name.js`.",
-                "Write the file first: each execution without a session begins with what it is given.",
+                "Use a path relative to the script, with the extension: `./name.js`.",
+                "Write the file first: without a session, each execution starts with only the files that its caller provides.",
             ],
         );
     }
@@ -216,8 +218,8 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
         AdviceKind::Module,
         missing,
         &[
-            "Write what you need of it in the script: packages are not installed here.",
-            "Put modules of your own into `/app`, and load them as `./name.js`.",
+            "Write the code that you need in the script: scripts cannot install packages.",
+            "Put your own modules into `/app`, and load them as `./name.js`.",
         ],
     );
     if let Some(near) = nearest(bare, names::of(Language::JavaScript)) {
@@ -236,8 +238,9 @@ fn export(failure: &UncaughtException<'_>) -> Option<Advice> {
     if is_stream(name) {
         return Some(no_stream(name));
     }
-    let look = format!("`console.log(Object.keys(require({})))` shows what it has.", quoted(module).replace('`', "'"));
-    Some(Advice::new(AdviceKind::Module, format!("{} has no {} here.", quoted(module), quoted(name)), &[&look]))
+    let look =
+        format!("List its exports with `console.log(Object.keys(require({})))`.", quoted(module).replace('`', "'"));
+    Some(Advice::new(AdviceKind::Module, format!("{} has no export {}.", quoted(module), quoted(name)), &[&look]))
 }
 
 fn is_stream(name: &str) -> bool {
@@ -247,8 +250,8 @@ fn is_stream(name: &str) -> bool {
 fn no_stream(name: &str) -> Advice {
     Advice::new(
         AdviceKind::Module,
-        format!("`fs` has no {} here: files are in memory.", quoted(name)),
-        &[WHOLE_FILES, "`readLines(file)` has the lines of a file."],
+        format!("`fs` has no {}: files are in memory.", quoted(name)),
+        &[WHOLE_FILES, "Use `readLines(file)` for the lines of a file."],
     )
 }
 
@@ -278,15 +281,15 @@ fn directory_entries(failure: &UncaughtException<'_>) -> Option<Advice> {
     let name = call.trim_end_matches('(');
     Some(Advice::new(
         AdviceKind::Environment,
-        format!("`{name}` gives an array of two: what was asked for, and the error's number."),
-        &[&format!("Take it apart: `const [result, error] = {name}(…)`.")],
+        format!("`{name}` returns an array of two values: the result and the error number."),
+        &[&format!("Destructure the array: `const [result, error] = {name}(…)`.")],
     ))
 }
 
 fn syntax(failure: &UncaughtException<'_>) -> Advice {
     let advice = |steps: &[&str]| Advice::new(AdviceKind::Syntax, "The script is not valid JavaScript.", steps);
     if is_fenced(failure.source) {
-        return advice(&["Send the code alone, without the ``` lines around it."]);
+        return advice(&["Send only the code, without the ``` lines around it."]);
     }
     let is_comprehension = |line: &str| failure.message().ends_with("'for'") && line.contains(" in ");
     if failure.line().is_some_and(|line| is_comprehension(line) || looks_like_python(line)) {
@@ -302,11 +305,9 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
         };
     }
     let step = match failure.message() {
-        "Unexpected end of input" => "Close what is open: a brace, a bracket or a parenthesis is missing at the end.",
-        message if message.contains("string") => {
-            "Close the string; one that goes over several lines is between backquotes."
-        }
-        _ => "Look at the line that the message names, and at the one before it.",
+        "Unexpected end of input" => "Add the brace, bracket or parenthesis that is missing at the end.",
+        message if message.contains("string") => "Close the string. Use backquotes for a string of several lines.",
+        _ => "Check the line that the message names, and the line before it.",
     };
     advice(&[step, "`validate` checks a script without running it."])
 }
@@ -341,38 +342,34 @@ fn looks_like_python(line: &str) -> bool {
 const MAKES_CODE: &[(&str, &str, &str)] = &[
     (
         "TypeScript enum is",
-        "An `enum` makes code, and types are only taken out here.",
+        "An `enum` generates code, and Glovebox only removes types.",
         "Write `const Color = { Red: 0, Green: 1 } as const;` and `type Color = (typeof Color)[keyof typeof Color];`.",
     ),
     (
         "TypeScript namespace declaration is",
-        "A `namespace` with values makes code, and types are only taken out here.",
-        "Put them into an object, `const Name = { … };`, or declare them without the namespace around them.",
+        "A `namespace` with values generates code, and Glovebox only removes types.",
+        "Put the values into an object, `const Name = { … };`, or declare them without the namespace.",
     ),
     (
         "TypeScript parameter property is",
-        "A parameter that is a property makes code, and types are only taken out here.",
+        "A parameter property generates code, and Glovebox only removes types.",
         "Declare the property in the class, and set it in the constructor: `x: number; constructor(x: number) { this.x = x; }`.",
     ),
     (
         "TypeScript import equals declaration is",
-        "`import … =` makes code, and types are only taken out here.",
+        "`import … =` generates code, and Glovebox only removes types.",
         "Write `const name = require('…');` or `import name from '…';`.",
     ),
     (
         "TypeScript export assignment is",
-        "`export =` makes code, and types are only taken out here.",
+        "`export =` generates code, and Glovebox only removes types.",
         "Write `export default …;`.",
     ),
-    (
-        "The angle-bracket syntax for type assertions",
-        "`<Type>value` cannot be told from other syntax.",
-        "Write `value as Type`.",
-    ),
+    ("The angle-bracket syntax for type assertions", "`<Type>value` is ambiguous.", "Write `value as Type`."),
     (
         "the script is nested too deeply for its types",
-        "Its brackets or operators are nested too deeply for its types to be taken out.",
-        "Put what is inside into variables and functions of their own, or data into a file.",
+        "The script's brackets or operators are nested too deeply to remove its types.",
+        "Move the inner parts into separate variables and functions, or data into a file.",
     ),
 ];
 
@@ -382,8 +379,8 @@ pub(super) fn typescript_advice(failure: &UncaughtException<'_>) -> Option<Advic
     if is_in_module(failure) {
         return Some(Advice::new(
             AdviceKind::TypescriptSyntax,
-            "Types are taken out of the script, and not of the modules that it loads.",
-            &["Write the module in JavaScript, as `.js` or `.mjs`, or put what is in it into the script."],
+            "Types are removed from the script, but not from the modules that it loads.",
+            &["Write the module in JavaScript, as `.js` or `.mjs`, or move its code into the script."],
         ));
     }
     let (_, summary, step) = MAKES_CODE.iter().find(|(beginning, _, _)| message.starts_with(beginning))?;

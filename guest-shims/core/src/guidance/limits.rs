@@ -9,10 +9,10 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
         Outcome::Exhausted { resource: Resource::Fuel, limit, .. } => {
             let advice = Advice::new(
                 AdviceKind::Fuel,
-                format!("The script used all of its fuel, {limit} units, before it came to its end."),
+                format!("The script used all of its fuel, {limit} units, before it finished."),
                 &[
-                    "Look for a loop that does not end.",
-                    "Do less in one execution: a part of the data, or one step of several in a session.",
+                    "Check for an endless loop.",
+                    "Do less work in one execution: process part of the data, or split the work into several executions of a session.",
                 ],
             );
             Some(or_raised(advice, facts, "fuel"))
@@ -22,8 +22,8 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
                 AdviceKind::Time,
                 format!("The script took longer than {limit} ms."),
                 &[
-                    "Leave out waiting: `sleep`, `setTimeout` and tools that answer late count too.",
-                    "Do less in one execution, or look for a loop that does not end.",
+                    "Remove waits: `sleep`, `setTimeout` and slow tools count as well.",
+                    "Do less work in one execution, or check for an endless loop.",
                 ],
             );
             Some(or_raised(advice, facts, "timeout_ms"))
@@ -55,20 +55,17 @@ pub(super) fn is_parser_stack(message: &str) -> bool {
 /// Adds the step of raising the limit, if the limit can be raised.
 fn or_raised(mut advice: Advice, facts: &Facts<'_>, limit: &str) -> Advice {
     let raised = facts.limits.raised(limit, 200);
-    advice.steps.extend(raised.map(|raised| format!("If it needs that much, raise `limits.{limit}` to {raised}.")));
+    advice.steps.extend(raised.map(|raised| format!("If the script needs more, raise `limits.{limit}` to {raised}.")));
     advice
 }
 
 fn memory(facts: &Facts<'_>) -> Advice {
     let advice = Advice::new(
         AdviceKind::Memory,
-        format!(
-            "The script wanted more memory than `limits.memory_bytes` allows, {} bytes.",
-            facts.limits.memory_bytes
-        ),
+        format!("The script exceeded its memory limit of {} bytes (`limits.memory_bytes`).", facts.limits.memory_bytes),
         &[
-            "Work through the data in parts instead of holding all of it: read line by line, write results as they come.",
-            "Keep no copies: files in `/app` count as well.",
+            "Process the data in parts: read line by line, and write each result immediately.",
+            "Avoid copies of the data: files in `/app` count as well.",
         ],
     );
     or_raised(advice, facts, "memory_bytes")
@@ -77,11 +74,8 @@ fn memory(facts: &Facts<'_>) -> Advice {
 fn call_depth() -> Advice {
     Advice::new(
         AdviceKind::CallDepth,
-        "Calls went deeper than the interpreter allows.",
-        &[
-            "Look for a function that calls itself without end.",
-            "Turn the recursion into a loop with a list as its stack.",
-        ],
+        "The calls are nested deeper than the interpreter allows.",
+        &["Check for endless recursion.", "Replace the recursion with a loop that keeps its own stack in a list."],
     )
 }
 
@@ -94,7 +88,7 @@ pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
     let (stream, total, limit, name) = streams.into_iter().find(|(_, total, limit, _)| total > limit)?;
     let advice = Advice::new(
         AdviceKind::Output,
-        format!("{stream} was cut off: {total} bytes were written, and the first {limit} are retained."),
+        format!("{stream} was truncated: the script wrote {total} bytes, and the first {limit} are retained."),
         &["Print a summary, and write the rest to a file in `/app`."],
     );
     Some(or_raised(advice, facts, name))
@@ -121,17 +115,17 @@ pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
     if is_windows {
         return Some(Advice::new(
             AdviceKind::Path,
-            format!("{named} is a path of Windows, and here it is just a name."),
-            &["Put the file into the workspace, and name it relative to `/app`, with `/` between the parts."],
+            format!("{named} is a Windows path, which has no special meaning here."),
+            &["Put the file into the workspace, and use a path relative to `/app`, with `/` between the parts."],
         ));
     }
     if !is_in_workspace(path) {
         return Some(Advice::new(
             AdviceKind::Path,
-            format!("{named} is outside of the workspace: scripts reach `/app` and what the policy mounts."),
+            format!("{named} is outside the workspace: scripts can access `/app` and mounted directories."),
             &[
-                "Use a path relative to `/app`, which is the working directory; `tempfile` works there too.",
-                "Put files of the host into the workspace, or have the policy mount their directory.",
+                "Use a path relative to `/app`, the working directory. `tempfile` works there too.",
+                "To read a file of the host, put it into the workspace, or ask the operator to mount its directory.",
             ],
         ));
     }
@@ -140,8 +134,8 @@ pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
             AdviceKind::Path,
             format!("There is no file {named} in the workspace."),
             &[
-                "List what is there before opening it: each execution without a session begins with what it is given.",
-                "Write the file first, in the same execution or in the same session.",
+                "List the directory before you open a file. Without a session, each execution starts with only the files that its caller provides.",
+                "Write the file first, in the same execution or session.",
             ],
         );
         let within = path.strip_prefix(WORKSPACE).map_or(path, |rest| rest.trim_start_matches('/'));
@@ -153,7 +147,7 @@ pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
             let directory = quoted(directory);
             advice
                 .steps
-                .push(format!("To write it, make the directory {directory} first, if it is missing: `{make}`."));
+                .push(format!("To write the file, first create the directory {directory} if it is missing: `{make}`."));
         }
         advice
     })
@@ -162,8 +156,8 @@ pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
 /// Advice for a sandbox without a network.
 pub(super) const STEPS: [&str; 3] = [
     "Put the data into the workspace, and read it from `/app`.",
-    "Have the host offer a tool that fetches, and call that.",
-    "Have the operator allow the address: `[network] allow = [\"https://api.example.com/*\"]` in the policy, or `--allow-net`. Scripts then reach it with `fetch`, `urllib.request` and `requests`.",
+    "Ask the operator for a tool that fetches the data, and call it.",
+    "Ask the operator to allow the address, with `[network] allow = [\"https://api.example.com/*\"]` in the policy or with `--allow-net`. Scripts can then use `fetch`, `urllib.request` and `requests`.",
 ];
 
 const OFF: &str = "the network is off in this sandbox";
@@ -183,16 +177,16 @@ pub(super) fn advice(message: &str) -> Option<Advice> {
         return of(
             format!("The sandbox's policy does not allow this request to {}.", quoted(origin)),
             &[
-                "Ask one of the addresses that the message names: scheme, host, port and path all count.",
-                "Have the operator add the address to `network.allow` of the policy, or with `--allow-net`.",
+                "Request one of the addresses that the message names. Scheme, host, port and path must all match.",
+                "Ask the operator to add the address to `network.allow` in the policy, or to pass `--allow-net`.",
             ],
         );
     }
     if NOT_PUBLIC.iter().any(|text| message.contains(text)) && message.contains("network.allow_private") {
         return of(
-            "The address is not a public one, which the sandbox's policy does not allow.".to_owned(),
+            "The address is not public, and the sandbox's policy does not allow it.".to_owned(),
             &[
-                "Have the operator add its range to `network.allow_private` of the policy, or with `--allow-private-net`, if scripts are meant to reach it.",
+                "If scripts may access it, ask the operator to add its range to `network.allow_private` in the policy, or to pass `--allow-private-net`.",
             ],
         );
     }

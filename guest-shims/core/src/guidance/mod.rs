@@ -286,5 +286,7 @@ fn causes(facts: &Facts<'_>) -> Vec<String> {
         }
     };
     let endless = (1u64..).zip(facts.source.lines()).filter(|(_, line)| is_endless(line)).take(MAX_LOOPS);
-    endless.map(|(number, _)| format!("the loop at line {number} ends only where its body ends it")).collect()
+    endless
+        .map(|(number, _)| format!("the loop at line {number} has no exit condition; only its body can end it"))
+        .collect()
 }

@@ -67,7 +67,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn the_nearest_is_not_too_far() {
+    fn nearest_name_is_within_the_distance_limit() {
         let names = ["json", "os", "random", "statistics"];
         for (name, found) in [
             ("jsno", Some("json")),

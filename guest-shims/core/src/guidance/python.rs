@@ -14,23 +14,23 @@ const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (
         &["numpy", "scipy"],
         AdviceKind::Module,
-        "Use lists with `math`, `statistics`, `itertools` and `array`: numbers by the million are within the limits.",
+        "Use lists with `math`, `statistics`, `itertools` and `array`. The limits allow millions of numbers.",
     ),
     (
         &["pandas", "polars", "pyarrow", "duckdb"],
         AdviceKind::Module,
-        "Use `csv` and dictionaries, `openpyxl` for workbooks, or `sqlite3` with a database in memory for joins and groups.",
+        "Use `csv` and dictionaries, `openpyxl` for workbooks, or an in-memory `sqlite3` database for joins and groups.",
     ),
     (
         &["bs4", "lxml", "html5lib"],
         AdviceKind::Module,
         "Use `html.parser` for HTML and `xml.etree.ElementTree` for XML.",
     ),
-    (&["yaml", "ruamel"], AdviceKind::Module, "Use `yaml_load` and `yaml_dump` of `sandbox_utils`, or `json`."),
+    (&["yaml", "ruamel"], AdviceKind::Module, "Use `yaml_load` and `yaml_dump` from `sandbox_utils`, or `json`."),
     (
         &["matplotlib", "seaborn", "plotly", "PIL", "cv2", "imageio"],
         AdviceKind::Module,
-        "Write the picture as SVG text, or give the numbers back as a table.",
+        "Write the picture as SVG text, or print the numbers as a table.",
     ),
     (
         &["sklearn", "torch", "tensorflow", "keras", "xgboost", "transformers"],
@@ -43,7 +43,7 @@ const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
         AdviceKind::Module,
         "Use `openpyxl` to read and `xlsxwriter` or `openpyxl` to write.",
     ),
-    (&["docx"], AdviceKind::Module, "Use `mammoth` to read such a document as HTML or text."),
+    (&["docx"], AdviceKind::Module, "Use `mammoth` to read the document as HTML or text."),
     (&["pypdf", "fitz", "pdfplumber", "pdfminer"], AdviceKind::Module, "Use `PyPDF2`."),
     (
         &["odf", "ezodf"],
@@ -61,27 +61,27 @@ const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (
         &["tqdm", "rich", "colorama", "termcolor"],
         AdviceKind::Module,
-        "Print plain text: nobody watches it being written.",
+        "Print plain text: the output is not shown on a terminal.",
     ),
     (
         &["ctypes", "cffi", "_ctypes", "mmap"],
         AdviceKind::Module,
-        "There is no native code to call; write it in Python.",
+        "Scripts cannot call native code. Write that part in Python.",
     ),
     (
         &["tkinter", "turtle", "curses", "_curses", "readline", "termios", "tty", "pty", "webbrowser"],
         AdviceKind::Module,
-        "There is no screen and nobody to ask: take input from files or standard input, and print.",
+        "The sandbox has no screen and no user. Read input from files or standard input, and print the result.",
     ),
     (
         &["fcntl", "pwd", "grp", "resource", "syslog", "winreg", "msvcrt"],
         AdviceKind::Module,
-        "There is no operating system beneath the script; files in `/app` are all there is.",
+        "The sandbox has no operating system services. Use files in `/app`.",
     ),
     (
         &["pip", "ensurepip", "venv", "setuptools"],
         AdviceKind::Module,
-        "Packages cannot be installed as a script runs; write what you need, or have the operator add it (`glovebox packages add`).",
+        "Scripts cannot install packages. Write the code that you need, or ask the operator to add the package (`glovebox packages add`).",
     ),
     (&["lzma", "_lzma"], AdviceKind::Module, "Use `zlib`, `gzip` or `bz2`."),
 ];
@@ -107,20 +107,17 @@ const IN_DATA_RUNTIME: &[&str] = &[
 
 /// Replacements in an interpreter that has the packages of [`IN_DATA_RUNTIME`].
 const INSTEAD_WITH_DATA: &[(&[&str], &str)] = &[
-    (
-        &["polars", "pyarrow", "duckdb", "dask", "modin", "vaex"],
-        "Use `pandas`, or `sqlite3` with a database in memory.",
-    ),
+    (&["polars", "pyarrow", "duckdb", "dask", "modin", "vaex"], "Use `pandas`, or an in-memory `sqlite3` database."),
     (
         &["plotly", "altair", "bokeh", "pygal"],
-        "Use `matplotlib` or `seaborn`: figures that are open at the end are shown.",
+        "Use `matplotlib` or `seaborn`. Figures that are still open at the end are shown.",
     ),
     (&["cv2", "imageio", "skimage", "wand"], "Use `PIL` (Pillow), `numpy` and `scipy.ndimage`."),
     (
         &["torch", "tensorflow", "keras", "xgboost", "lightgbm", "catboost", "transformers", "jax"],
         "Use `sklearn` (scikit-learn), which has trees, boosting, linear models and small neural networks, or `numpy`.",
     ),
-    (&["numba", "cupy"], "Use `numpy` with operations on whole arrays."),
+    (&["numba", "cupy"], "Use `numpy` with vectorized operations."),
     (&["fitz", "pdfplumber", "pdfminer"], "Use `pypdf`."),
     (&["rich", "colorama", "termcolor"], "Print plain text, or use `tqdm` for progress."),
     (&["ruamel"], "Use `yaml`."),
@@ -136,7 +133,7 @@ pub(super) fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'sta
     })
 }
 
-const DATA_RUNTIME: &str = "Have the operator add the runtime that has it (`glovebox runtimes add python-3.15-data`), and run the script as it is.";
+const DATA_RUNTIME: &str = "Ask the operator to add the runtime that has it (`glovebox runtimes add python-3.15-data`), and run the script unchanged.";
 
 /// Returns advice for an exception; `None` if its own message is enough.
 pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
@@ -147,16 +144,16 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
         "SyntaxError" | "IndentationError" | "TabError" => Some(syntax(failure)),
         "MemoryError" if limits::is_parser_stack(failure.message()) => Some(Advice::new(
             AdviceKind::Syntax,
-            "The text is nested too deeply for Python's parser. More memory does not help.",
+            "The source is nested too deeply for Python's parser. More memory does not help.",
             &[
-                "Break the expression up: give its parts names, or make it in a loop.",
+                "Split the expression: assign its parts to variables, or build it in a loop.",
                 "Read data with `json.loads` instead of as Python source.",
             ],
         )),
         "ImportError" if failure.message().contains("'pyarrow', 'fastparquet'") => Some(Advice::new(
             AdviceKind::Module,
-            "Nothing here reads or writes Parquet, and no package can be installed as a script runs.",
-            &["Use `to_csv`, `to_json`, `to_excel` or `to_sql` with `sqlite3`, and the readers of the same names."],
+            "No package for Parquet is available, and scripts cannot install packages.",
+            &["Use `to_csv`, `to_json`, `to_excel`, or `to_sql` with `sqlite3`, and the matching `read_…` functions."],
         )),
         "ModuleNotFoundError" => Some(module(failure, failure.within("No module named '", "'")?)),
         "PermissionError" | "FileNotFoundError" => path(failure),
@@ -192,12 +189,12 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
         return threads();
     }
     let top = name.split('.').next().unwrap_or(name);
-    let missing = format!("There is no module {} here.", quoted(name));
+    let missing = format!("Module {} was not found.", quoted(name));
     if top == "IPython" {
         return Advice::new(
             AdviceKind::Module,
             missing,
-            &["Leave the import out: `display` is there without it, and shows tables, figures and text."],
+            &["Remove the import: `display` needs none, and shows tables, figures and text."],
         );
     }
     if failure.has_data_packages
@@ -209,11 +206,11 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
     if let Some((_, kind, instead)) = INSTEAD.iter().find(|(names, ..)| names.contains(&name)) {
         return match kind {
             AdviceKind::Network => Advice {
-                summary: format!("{missing} There is `requests`, where the sandbox's policy has a network."),
+                summary: format!("{missing} Use `requests`, if the sandbox's policy allows a network."),
                 ..network()
             },
             AdviceKind::Subprocess => {
-                Advice { summary: format!("{missing} Nor are there other processes."), ..subprocess() }
+                Advice { summary: format!("{missing} The sandbox has no other processes."), ..subprocess() }
             }
             _ if !failure.has_data_packages && IN_DATA_RUNTIME.contains(&name) => {
                 Advice::new(*kind, missing, &[instead, DATA_RUNTIME])
@@ -224,10 +221,10 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
     if names::packages().any(|package| package == name) {
         return Advice::new(
             AdviceKind::Module,
-            format!("{missing} It is one of the packages that this sandbox does without."),
+            format!("{missing} It is a package, and this sandbox runs without packages."),
             &[
-                "Use the standard library, or write what you need of it in the script.",
-                "Have the operator run it with packages (`inject_setup`), where the host has them.",
+                "Use the standard library, or write the code that you need in the script.",
+                "Ask the operator to run it with packages (`inject_setup`).",
             ],
         );
     }
@@ -236,8 +233,8 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
         AdviceKind::Module,
         missing,
         &[
-            "Use the standard library or a package that is there, or write what you need of it in the script.",
-            "Put modules of your own into `/app`.",
+            "Use the standard library or an available package, or write the code that you need in the script.",
+            "Put your own modules into `/app`.",
         ],
     );
     if let Some(near) = near {
@@ -259,8 +256,8 @@ fn attribute(failure: &UncaughtException<'_>) -> Option<Advice> {
         }
         ("signal", "alarm" | "setitimer") => Some(Advice::new(
             AdviceKind::Time,
-            "There are no timers that interrupt a script.",
-            &["Look at `time.monotonic()` within the loop.", "Set `limits.timeout_ms` for all of the execution."],
+            "Timers cannot interrupt a script.",
+            &["Check `time.monotonic()` in the loop.", "Set `limits.timeout_ms` to limit the whole execution."],
         )),
         _ => None,
     }
@@ -269,7 +266,7 @@ fn attribute(failure: &UncaughtException<'_>) -> Option<Advice> {
 fn network() -> Advice {
     Advice::new(
         AdviceKind::Network,
-        "There are no sockets in the sandbox, and no network unless its policy has one.",
+        "The sandbox has no sockets, and no network unless its policy allows one.",
         &limits::STEPS,
     )
 }
@@ -277,10 +274,10 @@ fn network() -> Advice {
 fn subprocess() -> Advice {
     Advice::new(
         AdviceKind::Subprocess,
-        "There are no other processes in the sandbox, and no shell.",
+        "The sandbox has no other processes and no shell.",
         &[
-            "Do it in Python: `pathlib`, `shutil` and `glob` for files, `re` and `textwrap` for text, `zipfile` and `tarfile` for archives.",
-            "Have the host offer a tool for it, and call that.",
+            "Use Python: `pathlib`, `shutil` and `glob` for files, `re` and `textwrap` for text, `zipfile` and `tarfile` for archives.",
+            "Ask the operator for a tool that does it, and call it.",
         ],
     )
 }
@@ -288,16 +285,16 @@ fn subprocess() -> Advice {
 fn threads() -> Advice {
     Advice::new(
         AdviceKind::Threads,
-        "There are no threads in the sandbox.",
-        &["Do one thing after the other in a plain loop.", "For code that waits use `asyncio`: it needs no threads."],
+        "The sandbox has no threads.",
+        &["Do the work sequentially, in a loop.", "Use `asyncio` for code that waits: it needs no threads."],
     )
 }
 
 fn input() -> Advice {
     Advice::new(
         AdviceKind::Input,
-        "There is no more standard input, and nobody to ask.",
-        &["Put the values into the script, or into a file in `/app`.", "Give the execution its standard input."],
+        "Standard input is at its end, and no user can answer.",
+        &["Put the values into the script, or into a file in `/app`.", "Pass standard input to the execution."],
     )
 }
 
@@ -331,7 +328,7 @@ fn name(failure: &UncaughtException<'_>) -> Option<Advice> {
             Advice::new(
                 AdviceKind::Syntax,
                 format!("{} is JavaScript: in Python it is `{value}`.", quoted(name)),
-                &[&format!("Write `{value}`; text that is JSON is read by `json.loads`.")],
+                &[&format!("Write `{value}`, or parse JSON text with `json.loads`.")],
             )
             .with(failure.with_word(name, value)),
         );
@@ -343,16 +340,16 @@ fn name(failure: &UncaughtException<'_>) -> Option<Advice> {
     })
 }
 
-const LOOKS_LIKE_JAVASCRIPT: &str = "This looks like JavaScript: run it as that, or write it in Python.";
+const LOOKS_LIKE_JAVASCRIPT: &str = "This looks like JavaScript: run it as JavaScript, or rewrite it in Python.";
 
 fn syntax(failure: &UncaughtException<'_>) -> Advice {
     let line = failure.line();
     let advice = |steps: &[&str]| Advice::new(AdviceKind::Syntax, "The script is not valid Python.", steps);
     if is_fenced(failure.source) {
-        return advice(&["Send the code alone, without the ``` lines around it."]);
+        return advice(&["Send only the code, without the ``` lines around it."]);
     }
     if let Some(step) = line.and_then(notebook_command) {
-        return Advice::new(AdviceKind::Syntax, "This is a command of notebooks (IPython), not Python.", &[step]);
+        return Advice::new(AdviceKind::Syntax, "This is a notebook command (IPython), not Python.", &[step]);
     }
     if line.is_some_and(looks_like_javascript) {
         return advice(&[LOOKS_LIKE_JAVASCRIPT]);
@@ -360,8 +357,8 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
     if failure.message().starts_with("'await'") || failure.message().starts_with("'async ") {
         return Advice::new(
             AdviceKind::Syntax,
-            "`await` stands in a function that is not `async`.",
-            &["Make it `async def`, and await it where it is called, or call it with `asyncio.run`."],
+            "`await` is used in a function that is not `async`.",
+            &["Declare the function with `async def`, and await its calls, or run it with `asyncio.run`."],
         );
     }
     let message = failure.message();
@@ -372,13 +369,13 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
     });
     let step = match message {
         _ if message.starts_with("Missing parentheses") => "`print` is a function: `print(x)`.",
-        _ if message.starts_with("expected ':'") => "End the head of a block with a colon.",
+        _ if message.starts_with("expected ':'") => "End the first line of the block with a colon.",
         _ if message.starts_with("unterminated") => {
-            "Close the string; one that goes over several lines has three quotes."
+            "Close the string. Use triple quotes for a string of several lines."
         }
-        _ if message.contains("was never closed") => "Close what is open, at the line that the message names.",
-        _ if message.contains("indent") => "Indent all lines of a block by the same, four spaces each level.",
-        _ => "Look at the line that the message names, and at the one before it.",
+        _ if message.contains("was never closed") => "Close the bracket that the message names.",
+        _ if message.contains("indent") => "Indent all lines of a block equally, with four spaces per level.",
+        _ => "Check the line that the message names, and the line before it.",
     };
     let check = "`validate` checks a script without running it.";
     advice(&[step, check]).with(correction)
@@ -432,16 +429,16 @@ fn notebook_command(line: &str) -> Option<&'static str> {
         let first = words.next().unwrap_or_default();
         if matches!(first, "pip" | "pip3" | "conda" | "mamba" | "uv" | "apt" | "apt-get") {
             return Some(
-                "Leave the line out: packages are not installed as a script runs. The operator adds them with `glovebox packages add`.",
+                "Remove the line: scripts cannot install packages. Ask the operator to add them with `glovebox packages add`.",
             );
         }
         if command.starts_with('=') {
             return None;
         }
         let instead = if line.starts_with('%') {
-            "Leave the line out: figures and tables are shown without it, and `time` measures."
+            "Remove the line: figures and tables are shown without it. Use the module `time` to measure."
         } else {
-            "Leave the line out, and do it in Python: there is no shell. `pathlib` and `shutil` work with files."
+            "Replace the line with Python: there is no shell. Use `pathlib` and `shutil` for files."
         };
         return Some(instead);
     }

@@ -169,11 +169,7 @@ pub struct SessionKey([u8; Self::MAX_BYTES]);
 
 /// A key of an invalid length.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a session key cannot have {bytes} bytes; give {} to {} random ones",
-    SessionKey::BYTES_LEAST,
-    SessionKey::MAX_BYTES
-)]
+#[error("the session key has {bytes} bytes; use {} to {} random bytes", SessionKey::BYTES_LEAST, SessionKey::MAX_BYTES)]
 pub struct KeyError {
     /// The length of the given bytes.
     pub bytes: usize,

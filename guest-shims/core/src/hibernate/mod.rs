@@ -204,7 +204,7 @@ pub enum ResumeError<S = Infallible> {
     KeyMissing,
     /// The bytes were changed, or sealed with another key or for another session.
     #[error(
-        "the hibernated session is not authentic: it was changed, or sealed with another key or under another name; nothing of it was used"
+        "the hibernated session is not authentic: it was changed, or sealed with another key or under another name; nothing was restored"
     )]
     NotAuthentic,
     /// The bytes belong to another image.

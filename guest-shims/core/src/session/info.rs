@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_plain_name() {
+    fn session_id_must_be_a_plain_name() {
         for (id, fits) in [
             ("a", true),
             ("A-b_c.9", true),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn automatic_checkpoints_get_rarer_as_they_get_larger() {
+    fn large_checkpoints_are_taken_less_often() {
         let policy = SessionPolicy { checkpoint_auto_bytes: 100, ..SessionPolicy::default() };
         for (bytes, interval) in [(0, 1), (99, 1), (100, 1), (101, 2), (200, 2), (201, 3), (10_000, 100)] {
             assert_eq!(policy.interval(bytes), Some(interval), "{bytes}");

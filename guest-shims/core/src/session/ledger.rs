@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_counted_as_they_come_and_go() {
+    fn ledger_counts_open_sessions() {
         let ledger = SessionLedger::default();
         let limits = Limits { session_count: 2, ..Limits::default() };
         let first = ledger.enter(&limits, 0).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_they_hold_together_has_a_maximum() {
+    fn total_session_bytes_are_limited() {
         let ledger = SessionLedger::default();
         let limits = bytes(100);
         let mut one = ledger.enter(&limits, 60).unwrap();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_is_refused_over_the_limit_and_given_back() {
+    fn reservation_over_the_limit_is_rejected_and_released() {
         let ledger = SessionLedger::default();
         let limits = bytes(100);
         let (one, other) = (ledger.enter(&limits, 50).unwrap(), ledger.enter(&limits, 0).unwrap());
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn many_threads_never_reserve_more_than_there_is() {
+    fn concurrent_reservations_stay_within_the_limit() {
         let ledger = SessionLedger::default();
         let limits = bytes(10_000);
         let taken = std::thread::scope(|scope| {

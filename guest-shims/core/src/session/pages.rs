@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_from_the_image_is_found_and_shared_where_it_is_as_before() {
+    fn unchanged_pages_are_shared_with_the_last_checkpoint() {
         let image = vec![[1; PAGE_BYTES]; 4];
         let mut sample = Sample { memory: [&image[..], &[[0; PAGE_BYTES]; 2]].concat(), image };
         assert_eq!(Pages::of(&mut sample, 0..6, Pages::default()), Pages::default());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_beyond_the_memory_are_refused_and_numbers_ascend() {
+    fn pages_must_ascend_within_the_memory() {
         let page = Arc::new([7; PAGE_BYTES]);
         let mut pages = Pages::default();
         assert!(pages.fit(0));

@@ -70,7 +70,7 @@ impl<B: SessionBackend> SessionState<B> {
         // A later rollback can only return to a checkpoint in the history, and `to` is none.
         let is_unchanged = to.is_none();
         let Some(saved) = to.or_else(|| self.history.last().cloned()) else {
-            self.end(format!("{why}; there is no checkpoint to go back to"));
+            self.end(format!("{why}, and the session has no checkpoint to restore"));
             return Ok(None);
         };
         match self.guest_of(&saved) {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn no_fork_draws_what_another_does() {
+    fn forks_draw_different_random_numbers() {
         let mut state = saved(Entropy::Seeded(7));
         let mut keys = vec![state.entropy_key];
         for forks in 1..4 {
@@ -254,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_random_numbers_have_no_key() {
+    fn host_entropy_has_no_key() {
         let fork = Checkpoint { forks: 1, ..saved(Entropy::Host) }.forked();
         assert_eq!((fork.entropy_key, fork.wasi.entropy_position()), (None, None));
     }
 
     #[test]
-    fn seeded_random_numbers_go_on_where_they_were() {
+    fn seeded_random_numbers_continue_after_restore() {
         let mut state = saved(Entropy::Seeded(7));
         state.wasi.set_entropy_position(12);
         let mut wasi = boot_wasi(Vec::new(), Vec::new(), None, Vec::new()).unwrap();

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, fmt, ops::Deref, sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::{
-    Account, Answer, Begun, Checked, Failure, Held, Message, NO_ROOM, Reply, Size, Tally, ToolRecord, Toolset,
+    Account, Answer, Checked, Failure, Held, Message, NO_ROOM, Reply, Size, StartedCall, Tally, ToolRecord, Toolset,
     answered, hold_answer, not_understood, timeout, weight,
 };
 use crate::{Limits, Watch};
@@ -290,7 +290,7 @@ impl<R: ToolRunner> ToolCalls<R> {
             self.unread.push_back(Reply::NotUnderstood("a call with this `id` has not been answered yet"));
             return;
         }
-        let Begun { index, bytes } = match self.tally.begin(&name, &text, self.watch.elapsed()) {
+        let StartedCall { index, bytes } = match self.tally.begin(&name, &text, self.watch.elapsed()) {
             Ok(begun) => begun,
             Err(failure) => return self.answer(id, Err(failure)),
         };

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read() {
+    fn tool_messages_are_parsed() {
         assert_eq!(parse(r#"{"list":true}"#), Ok(Message::List));
         assert_eq!(parse(r#"{"wait":null}"#), Ok(Message::Wait(None)));
         assert_eq!(parse(r#"{"wait":0}"#), Ok(Message::Wait(Some(Duration::ZERO))));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_of_arguments_is_as_the_guest_wrote_it() {
+    fn arguments_keep_the_guests_text() {
         let text = |message: &str| match parse(message) {
             Ok(Message::Call { text, .. }) => text,
             other => panic!("{other:?}"),
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn malformed_tool_messages_are_rejected() {
         let wrong = [
             "",
             "null",
@@ -370,14 +370,14 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_those_that_javascript_can_hold() {
+    fn message_ids_must_be_safe_integers() {
         assert!(parse(r#"{"id":9007199254740990,"name":"a"}"#).is_ok(), "under");
         assert!(parse(r#"{"id":9007199254740991,"name":"a"}"#).is_ok(), "at");
         assert!(parse(r#"{"id":9007199254740992,"name":"a"}"#).is_err(), "over");
     }
 
     #[test]
-    fn deep_nesting_is_refused_before_it_reaches_a_stack() {
+    fn deeply_nested_messages_are_rejected_before_recursion() {
         let deep = |levels: usize| {
             format!(r#"{{"id":1,"name":"a","arguments":{}{}}}"#, "[".repeat(levels), "]".repeat(levels))
         };
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_weighs_more_than_what_it_becomes() {
+    fn estimated_size_covers_the_parsed_message() {
         // The worst cases: objects of one entry, empty strings, small numbers, empty lists.
         for (unit, real) in [(r#"{"":0}"#, 632 + 32), (r#""""#, 32), ("0", 32), ("[]", 32), ("[0]", 32 + 4 * 32)] {
             let text = format!("[{}]", vec![unit; 1000].join(","));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn text_inside_strings_weighs_its_length() {
+    fn strings_are_estimated_by_their_length() {
         let plain = weight(br#"{"a":"xxxxxxxx"}"#);
         assert_eq!(weight(br#"{"a":"{[,{[,{["}"#), plain);
         assert_eq!(weight(br#"{"a":"\"{\"{\""}"#), plain);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_are_recorded_up_to_their_limit_and_calls_beyond() {
+    fn call_records_drop_contents_over_their_limit() {
         let now = Duration::from_secs(1);
         let mut records = Records::new(10);
         let first = records.begin("a", "12345".into(), now);
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn as_json_a_record_has_its_names_and_values() {
+    fn call_record_serializes_all_fields() {
         let begun = Duration::from_millis(100);
         let mut records = Records::new(100);
         let first = records.begin("a", "{\"x\":1}".into(), begun);

@@ -24,7 +24,7 @@ mod validator;
 
 use message::Message;
 use reply::{Reply, answered, not_understood, timeout};
-use tally::{Begun, NO_ROOM, Size, Tally};
+use tally::{NO_ROOM, Size, StartedCall, Tally};
 
 pub use calls::{Done, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRunner, Turn};
 pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_FOREIGN_PATTERN_BYTES, Toolset};

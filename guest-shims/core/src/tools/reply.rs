@@ -183,7 +183,10 @@ impl<'de> Deserialize<'de> for ToolErrorKind {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
         let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        found.ok_or_else(|| D::Error::custom(format!("`{}` is no kind of a tool's failure", escaped(&name))))
+        found.ok_or_else(|| {
+            let known = Self::ALL.map(Self::name).join("`, `");
+            D::Error::custom(format!("unknown kind of tool failure `{}`; use one of `{known}`", escaped(&name)))
+        })
     }
 }
 
@@ -232,7 +235,7 @@ pub enum ToolDefinitionError {
     #[error("tool `{name}` is registered twice; give one of them another name", name = escaped(.0))]
     Duplicate(String),
     /// The schema is invalid or unsupported.
-    #[error("tool `{name}`: its schema cannot be used: {reason}", name = escaped(.name))]
+    #[error("tool `{name}` has an invalid schema: {reason}", name = escaped(.name))]
     Schema {
         /// The name of the tool.
         name: String,
@@ -259,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_has_a_maximum() {
+    fn tool_reply_size_has_a_maximum() {
         for (length, fits) in [(3, true), (4, true), (5, false)] {
             let result = within("x".repeat(length), 4);
             assert_eq!(result.is_ok(), fits, "{length}");
@@ -268,13 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_json() {
+    fn tool_reply_must_be_json() {
         assert_eq!(json_text("[1]".into()), Ok("[1]".into()));
         assert_eq!(json_text("1]".into()).unwrap_err().kind, ToolErrorKind::Failed);
     }
 
     #[test]
-    fn an_answer_without_room_says_so_and_is_held_all_the_same() {
+    fn reply_without_room_becomes_a_limit_error() {
         let account = Arc::new(Account::default());
         for (room, fits) in [(259, false), (260, true), (261, true)] {
             account.set_room(room);

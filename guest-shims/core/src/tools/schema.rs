@@ -84,7 +84,8 @@ impl Costs {
                 return Ok(());
             }
         }
-        let message = "the arguments nest too deep, or are too many, to be held to the tool's schema";
+        let message =
+            "the arguments are too deep or too large to check against the tool's schema; send fewer or flatter values";
         Err(Failure::new(ToolErrorKind::InvalidArguments, message))
     }
 }
@@ -120,7 +121,7 @@ impl<'a> Graph<'a> {
         }
         let index = self.found.len();
         if index == MAX_SCHEMAS {
-            return Err(format!("it consists of more than {MAX_SCHEMAS} schemas"));
+            return Err(format!("it contains more than {MAX_SCHEMAS} schemas"));
         }
         self.found.push(schema);
         self.index.insert(ptr::from_ref(schema), index);

@@ -29,7 +29,7 @@ pub(super) struct Tally {
 
 /// A counted and recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Begun {
+pub(super) struct StartedCall {
     /// The position of the call in the execution.
     pub(super) index: usize,
     /// The size of its arguments as JSON text, in bytes.
@@ -77,7 +77,7 @@ impl Tally {
     }
 
     /// Counts a call and records it as unfinished, or refuses it beyond the limit.
-    pub(super) fn begin(&mut self, name: &str, arguments: &str, now: Duration) -> Result<Begun, Failure> {
+    pub(super) fn begin(&mut self, name: &str, arguments: &str, now: Duration) -> Result<StartedCall, Failure> {
         if self.counted >= self.max_calls {
             self.refused += 1;
             let message = format!("an execution may call tools {} times (`limits.tool_calls`)", self.max_calls);
@@ -85,7 +85,7 @@ impl Tally {
         }
         self.counted += 1;
         let bytes = arguments.len() as u64;
-        Ok(Begun { index: self.records.begin(name, arguments.to_owned(), now), bytes })
+        Ok(StartedCall { index: self.records.begin(name, arguments.to_owned(), now), bytes })
     }
 
     /// Decides whether a call is allowed. `tool` is the tool found under its name, if any.
@@ -228,11 +228,11 @@ mod tests {
     }
 
     #[test]
-    fn calls_have_a_maximum() {
+    fn tool_call_count_has_a_maximum() {
         let mut tally = tally(|limits| limits.tool_calls = 2);
         let arguments = "{}";
         for index in 0..2 {
-            assert_eq!(tally.begin("a", arguments, Duration::ZERO), Ok(Begun { index, bytes: 2 }), "at");
+            assert_eq!(tally.begin("a", arguments, Duration::ZERO), Ok(StartedCall { index, bytes: 2 }), "at");
         }
         assert_eq!(tally.begin("a", arguments, Duration::ZERO).unwrap_err().kind, ToolErrorKind::Limit, "over");
         assert_eq!((tally.refused(), tally.take().len()), (1, 2));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_held_to_their_limit_and_are_an_object() {
+    fn arguments_must_be_an_object_within_the_limit() {
         let tally = tally(|limits| limits.tool_bytes = 10);
         let object = json!({});
         let kind = |tool, arguments, bytes| {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_has_a_bound() {
+    fn held_bytes_are_limited() {
         let account = Arc::new(Account::default());
         account.set_room(100);
         let first = account.hold(99).unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn room_shrinks_only_to_what_is_held() {
+    fn room_never_shrinks_below_the_held_bytes() {
         let account = Arc::new(Account::default());
         account.set_room(100);
         let _held = account.hold(50).unwrap();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn two_that_take_at_once_never_have_more_than_there_is() {
+    fn concurrent_takes_stay_within_the_limit() {
         for _ in 0..2_000 {
             let account = Arc::new(Account::default());
             account.set_room(100);

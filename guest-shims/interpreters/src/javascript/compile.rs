@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_source_with_the_word_in_it_costs_more_than_one_try() {
+    fn only_await_and_import_add_grammars() {
         assert_eq!(detected("console.log(1)", "<sandbox>"), [Grammar::Script]);
         assert_eq!(detected("await f()", "<sandbox>"), [Grammar::AsyncScript, Grammar::Script]);
         assert_eq!(detected("import 'std'", "<sandbox>"), [Grammar::Script, Grammar::Module]);

@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_import_is_found_as_the_source_names_it() {
+    fn imports_are_located_by_their_specifier() {
         let at = |line, column| Position { line, column };
         let source = "import a from 'fs';\nimport b from './b.mjs';\n\nimport \"pad\"";
         assert_eq!(import_of(source, "b.mjs"), Some(("./b.mjs", at(2, 15))));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_found_by_their_names_between_quotes() {
+    fn quoted_module_names_are_found() {
         assert_eq!(
             named_modules("import a from 'fs'; import \"node:path\"; import('x'); const y = 'fs'"),
             ["fs", "node:path"]

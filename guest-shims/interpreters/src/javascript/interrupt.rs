@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_has_a_word_of_its_own_that_is_not_zero() {
+    fn each_interrupt_kind_has_its_nonzero_word() {
         let anchors = Anchors([("interrupt".to_owned(), 8), ("interrupt_counter".to_owned(), 16)].into());
         let mut words: Vec<u32> = Vec::new();
         for kind in [Interrupt::Fuel, Interrupt::Time, Interrupt::Cancelled] {

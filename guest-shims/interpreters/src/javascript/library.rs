@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_runs_is_left() {
+    fn minified_source_contains_only_code() {
         assert_eq!(squeezed("// a\n\n  x = 'http://y';\n\t// b\nz();"), "x = 'http://y';\nz();\n");
     }
 

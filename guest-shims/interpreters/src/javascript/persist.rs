@@ -3,7 +3,7 @@
 use super::{guest::JsValue, state::Booted, variables::is_identifier};
 use crate::{
     DriverError, Machine, Value,
-    persist::{GlobalJson, Globals, JAVASCRIPT_STATE_FILE, Next},
+    persist::{GlobalJson, Globals, JAVASCRIPT_STATE_FILE, NextGlobal},
 };
 
 /// The largest small integer of the interpreter.
@@ -78,18 +78,18 @@ impl Globals for Booted<'_> {
         Ok(is_whole && done.is_some())
     }
 
-    fn next(&mut self, max_bytes: u64) -> Result<Next, DriverError> {
+    fn next(&mut self, max_bytes: u64) -> Result<NextGlobal, DriverError> {
         let lexicals = self.lexicals()?;
-        let Some(name) = self.ask_settled(self.at.next_global, &[lexicals])? else { return Ok(Next::Unreadable) };
+        let Some(name) = self.ask_settled(self.at.next_global, &[lexicals])? else { return Ok(NextGlobal::Unreadable) };
         if name.is_undefined() {
-            return Ok(Next::End);
+            return Ok(NextGlobal::End);
         }
-        let Some(text) = self.guest.text(name)? else { return Ok(Next::Unreadable) };
+        let Some(text) = self.guest.text(name)? else { return Ok(NextGlobal::Unreadable) };
         // With room for the leading sign.
         let most = u32::try_from(max_bytes).unwrap_or(u32::MAX).saturating_add(1);
         let json = self.read_global(name, &text, most)?;
         self.guest.free(name)?;
-        Ok(json.map_or(Next::Unreadable, |json| Next::Global(text, json)))
+        Ok(json.map_or(NextGlobal::Unreadable, |json| NextGlobal::Global(text, json)))
     }
 
     fn print_error(&mut self, line: &str) -> Result<(), DriverError> {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sign_says_what_follows() {
+    fn sign_encodes_what_follows() {
         assert_eq!(decode("=[\"é\"]"), Some(GlobalJson::Text("[\"é\"]".to_owned())));
         assert_eq!(decode("!why"), Some(GlobalJson::Refused("why".to_owned())));
         assert_eq!(decode("-"), Some(GlobalJson::NotState));

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_names_its_file_exactly() {
+    fn frame_names_its_exact_file() {
         let at = |line, column| Some(Position { line, column });
         assert_eq!(position_in("    at f (<sandbox>:3:14)", "<sandbox>"), at(3, 14));
         assert_eq!(position_in("    at <sandbox>:1:5", "<sandbox>"), at(1, 5));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_behind_wide_characters_counts_them_once() {
+    fn wide_characters_count_as_one_column() {
         let column = |source, line, column| Position { line, column }.in_characters(source).column;
         assert_eq!(column("\"é😀\" + ;", 1, 12), 8);
         assert_eq!(column("a\u{2029} é b", 2, 5), 4);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_that_of_the_innermost_frame_in_the_users_file() {
+    fn error_line_is_the_innermost_user_frame() {
         let facts = Facts {
             stack: "    at parse (native)\n    at f (a.js:7:2)\n    at <eval> (a.js:9:1)\n".to_owned(),
             ..Facts::default()

@@ -643,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_elsewhere_is_no_import() {
+    fn import_as_another_word_is_ignored() {
         for source in [
             "import('x')",
             "a.import; ({ import: 1 })",
@@ -660,7 +660,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_before_an_import_is_read_as_the_language_does() {
+    fn slash_before_import_follows_the_grammar() {
         for source in [
             "const r = /[/'\"`]/;\nimport a from 'x'",
             "const q = (1 + 2) / 3, s = '/';\nimport a from 'x'",

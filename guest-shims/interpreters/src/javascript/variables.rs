@@ -182,7 +182,7 @@ impl Booted<'_> {
 
 fn invalid_name(name: &str) -> Raised {
     let shown: String = name.chars().take(100).collect();
-    let message = format!("'{shown}' is no name that a variable can have");
+    let message = format!("`{shown}` is not a valid variable name; use an identifier, not a reserved word");
     Raised { type_name: "SyntaxError".to_owned(), traceback: format!("SyntaxError: {message}"), message, line: None }
 }
 
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_what_a_script_could_declare() {
+    fn variable_name_must_be_declarable() {
         for name in ["x", "_", "$", "π", "a1", "naïve", "async", "of", "undefined", "名前"] {
             assert!(is_identifier(name), "{name}");
         }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_that_a_number_may_not_hold_are_noticed() {
+    fn unsafe_integers_are_detected() {
         assert!(!has_long_number("[123456789012345, 1]"));
         assert!(has_long_number("[1, -1234567890123456]"));
         assert!(!has_long_number("{}"));

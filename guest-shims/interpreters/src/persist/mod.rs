@@ -44,7 +44,7 @@ pub(crate) enum GlobalJson {
 
 /// The next one of a guest's globals.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextGlobal {
     /// A global with its name.
     Global(String, GlobalJson),
     /// No globals are left.
@@ -65,7 +65,7 @@ pub(crate) trait Globals {
     fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError>;
 
     /// Returns the script's globals, one after the other.
-    fn next(&mut self, max_bytes: u64) -> Result<Next, DriverError>;
+    fn next(&mut self, max_bytes: u64) -> Result<NextGlobal, DriverError>;
 
     /// Prints a line to the guest's standard error.
     fn print_error(&mut self, line: &str) -> Result<(), DriverError>;
@@ -119,9 +119,9 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
     let mut state = StoredGlobals::new(max_bytes);
     loop {
         let (name, global) = match globals.next(max_bytes)? {
-            Next::Global(name, global) => (name, global),
-            Next::End => break,
-            Next::Unreadable => return report_not_stored(globals, "the interpreter cannot tell them"),
+            NextGlobal::Global(name, global) => (name, global),
+            NextGlobal::End => break,
+            NextGlobal::Unreadable => return report_not_stored(globals, "the interpreter cannot tell them"),
         };
         let left_out = match global {
             GlobalJson::Text(text) => state.add(name, text),

@@ -12,7 +12,7 @@ fn state(max_bytes: u64, globals: &[(&str, &str)]) -> (StoredGlobals, Vec<String
 }
 
 #[test]
-fn only_a_json_object_is_taken() {
+fn saved_globals_must_be_a_json_object() {
     for text in ["{}", " {\"a\":1}\n", "{\"__proto__\":{}}", "{\"a\":\"\\ud800\"}"] {
         assert_eq!(text_of(&file(text.as_bytes()), 100), Ok(Some(text)));
     }
@@ -39,7 +39,7 @@ fn only_a_json_object_is_taken() {
 }
 
 #[test]
-fn a_file_is_one_level_deeper_than_its_values_and_brackets_in_strings_are_none() {
+fn globals_nesting_ignores_brackets_in_strings() {
     let nested = |depth: usize| format!("{{\"a\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
     assert!(text_of(&file(nested(MAX_DEPTH).as_bytes()), 1_000).is_ok());
     assert!(text_of(&file(nested(MAX_DEPTH + 1).as_bytes()), 1_000).is_err());
@@ -50,7 +50,7 @@ fn a_file_is_one_level_deeper_than_its_values_and_brackets_in_strings_are_none()
 }
 
 #[test]
-fn globals_are_written_by_name_and_counted_to_the_byte() {
+fn globals_are_sorted_and_sized_exactly() {
     let globals = [("b", "[1, 2, 3]"), ("é\"", "2"), ("_state", "{}")];
     let text = "{\"_state\":{},\"b\":[1, 2, 3],\"é\\\"\":2}";
     let bytes = u64::try_from(text.len()).unwrap();
@@ -64,7 +64,7 @@ fn globals_are_written_by_name_and_counted_to_the_byte() {
 }
 
 #[test]
-fn the_largest_are_left_out_whatever_their_order_and_no_others() {
+fn largest_globals_are_left_out_first() {
     let sizes = [3, 40, 7, 7, 1, 90, 12];
     let texts: Vec<String> = sizes.iter().map(|size| "1".repeat(*size)).collect();
     let names = ["a", "b", "c", "d", "e", "f", "g"];
@@ -88,7 +88,7 @@ fn the_largest_are_left_out_whatever_their_order_and_no_others() {
 }
 
 #[test]
-fn there_is_no_state_where_only_an_empty_one_is() {
+fn empty_globals_count_as_no_state() {
     assert!(state(100, &[]).0.is_empty());
     assert!(state(100, &[("_state", "{}")]).0.is_empty());
     assert!(!state(100, &[("_state", "{\"a\":1}")]).0.is_empty());
@@ -96,7 +96,7 @@ fn there_is_no_state_where_only_an_empty_one_is() {
 }
 
 #[test]
-fn a_guests_words_stay_within_their_line() {
+fn guest_text_stays_on_one_line() {
     assert_eq!(Shown("a\nb\u{1b}[31m\u{2028}é\r\0").to_string(), r"a\nb\u{1b}[31m\u{2028}é\r\u{0}");
     assert_eq!(Shown(&"é".repeat(1_000)).to_string().chars().count(), SHOWN_CHARS);
 }

@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_are_names_and_numbers() {
+    fn boot_notes_contain_names_and_numbers() {
         let notes = notes(b"run 17\nstate 1 2 3\n\nodd x 4\n");
         assert_eq!(notes.get("run"), Some(&vec![17]));
         assert_eq!(notes.get("state"), Some(&vec![1, 2, 3]));

@@ -7,7 +7,7 @@
 use super::wire::{decode_global, framed};
 use crate::{
     Anchors, Callee, DriverError, Machine, MachineError, Value,
-    persist::{Globals, Next, PYTHON_STATE_FILE},
+    persist::{Globals, NextGlobal, PYTHON_STATE_FILE},
 };
 
 /// `PyObject`: `ob_refcnt`, `ob_type`; then `PyVarObject`'s `ob_size`.
@@ -310,9 +310,9 @@ impl Globals for Interpreter<'_> {
         Ok(self.send(&request)? && self.call("restore_globals")?.is_none())
     }
 
-    fn next(&mut self, max_bytes: u64) -> Result<Next, DriverError> {
+    fn next(&mut self, max_bytes: u64) -> Result<NextGlobal, DriverError> {
         let bytes = u32::try_from(max_bytes).unwrap_or(u32::MAX);
-        self.call_for("next_global", bytes)?.map_or(Ok(Next::End), |reply| decode_global(&reply))
+        self.call_for("next_global", bytes)?.map_or(Ok(NextGlobal::End), |reply| decode_global(&reply))
     }
 
     fn print_error(&mut self, line: &str) -> Result<(), DriverError> {

@@ -206,7 +206,7 @@ fn a_variable_is_one_call_with_its_name_in_the_buffer() {
 }
 
 #[test]
-fn a_variable_for_which_there_is_no_memory_is_a_memory_error() {
+fn variable_without_memory_is_a_memory_error() {
     let mut liar = Liar::new();
     liar.reply(2, b"R");
     let raised = Python::command().set_variable(&mut liar, &anchors(), "x", &"1".repeat(256)).unwrap().unwrap_err();
@@ -218,7 +218,7 @@ fn a_variable_for_which_there_is_no_memory_is_a_memory_error() {
 }
 
 #[test]
-fn what_a_script_was_given_is_taken_back_before_the_next() {
+fn script_inputs_are_removed_before_the_next_script() {
     let mut liar = Liar::new();
     let args = ["x".to_owned()];
     let given = Script { args: &args, ..script("1") };
@@ -237,7 +237,7 @@ fn left_open_files_are_flushed() {
 }
 
 #[test]
-fn a_returned_reference_is_given_back_unless_it_is_the_last_or_immortal() {
+fn returned_references_are_released() {
     let reply = [b"X".as_slice(), &framed(["3"])].concat();
     for (before, after) in
         [(2, 1), (1, 1), (0, 0), (0x3fff_ffff, 0x3fff_ffff), (u32::MAX, u32::MAX), (0x3fff_fffe, 0x3fff_fffd)]
@@ -250,7 +250,7 @@ fn a_returned_reference_is_given_back_unless_it_is_the_last_or_immortal() {
 }
 
 #[test]
-fn no_report_is_an_error() {
+fn missing_report_is_an_error() {
     let mut liar = Liar::new();
     liar.returns = vec![0];
     assert!(matches!(execute(&mut liar, ""), Err(DriverError::Report(_))));
@@ -303,7 +303,7 @@ fn a_buffer_that_points_outside_memory_is_an_error() {
 }
 
 #[test]
-fn a_reseeded_generator_draws_anew_and_is_never_all_zero() {
+fn reseeded_generator_state_is_new_and_nonzero() {
     let mut liar = Liar::new();
     Python::command().reseed(&mut liar, &anchors()).unwrap();
     assert_eq!(liar.get(GENERATOR - 4), 624);
@@ -312,7 +312,7 @@ fn a_reseeded_generator_draws_anew_and_is_never_all_zero() {
 }
 
 #[test]
-fn numpys_generator_is_found_by_its_words_and_reseeded_as_well() {
+fn numpy_generator_is_reseeded() {
     const NUMPY: u32 = 0x4000;
     let sample = [11, 22, 33, 44, 55, 66, 77, 88];
     let mut liar = Liar::new();
@@ -341,7 +341,7 @@ fn numpys_generator_is_found_by_its_words_and_reseeded_as_well() {
 }
 
 #[test]
-fn an_interrupt_is_its_reason_and_then_what_a_signal_sets() {
+fn interrupt_writes_its_reason_before_the_signal_flags() {
     for (interrupt, reason) in [(Interrupt::Fuel, 1), (Interrupt::Time, 2), (Interrupt::Cancelled, 3)] {
         let pokes = Python::command().interrupt(&anchors(), interrupt).unwrap();
         let words = [(WORDS, reason), (HANDLER, 1), (WORDS + 4, 1), (WORDS + 8, 1), (WORDS + 12, 1)];
@@ -352,7 +352,7 @@ fn an_interrupt_is_its_reason_and_then_what_a_signal_sets() {
 }
 
 #[test]
-fn an_interrupt_that_came_too_late_is_taken_back_before_the_next_script() {
+fn late_interrupt_is_cleared_before_the_next_script() {
     let mut liar = Liar::new();
     liar.put(HANDLER, 1);
     execute(&mut liar, "").unwrap();
@@ -361,7 +361,7 @@ fn an_interrupt_that_came_too_late_is_taken_back_before_the_next_script() {
 }
 
 #[test]
-fn a_handler_of_the_script_s_own_is_taken_back_and_not_called() {
+fn script_signal_handler_is_reset_and_not_called() {
     // The handler is only replaced. It stays until Python itself replaces it, which counts its references.
     let mut liar = Liar::new();
     liar.put(HANDLER + 4, 0x50);
@@ -407,7 +407,7 @@ fn random_memory_and_random_results_never_panic() {
 }
 
 #[test]
-fn the_indentation_that_all_lines_share_is_removed() {
+fn common_indentation_is_removed() {
     for (source, expected, columns) in [
         ("", "", 0),
         ("x = 1\n", "x = 1\n", 0),
@@ -426,7 +426,7 @@ fn the_indentation_that_all_lines_share_is_removed() {
 }
 
 #[test]
-fn what_was_compiled_is_taken_apart() {
+fn compiled_code_is_parsed() {
     let framed = |parts: &[&[u8]]| {
         let length = |part: &[u8]| u32::try_from(part.len()).unwrap().to_le_bytes();
         parts.iter().flat_map(|part| [&length(part)[..], part].concat()).collect::<Vec<u8>>()
@@ -439,6 +439,6 @@ fn what_was_compiled_is_taken_apart() {
 }
 
 #[test]
-fn packages_of_our_own_are_sorted() {
+fn bundled_packages_are_sorted() {
     assert!(EMBEDDED_PACKAGES.is_sorted_by_key(|(path, _)| *path));
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Diagnostic, DriverError, GuestValue, Raised, Report,
-    persist::{GlobalJson, Next},
+    persist::{GlobalJson, NextGlobal},
 };
 
 /// The name of a script without a file (see [`Script::name`](crate::Script::name)). Such a script takes the driver's
@@ -44,10 +44,10 @@ pub(super) fn decode_variable(reply: &[u8]) -> Result<Result<Option<GuestValue>,
 }
 
 /// Decodes the reply of `next_global`.
-pub(super) fn decode_global(reply: &[u8]) -> Result<Next, DriverError> {
+pub(super) fn decode_global(reply: &[u8]) -> Result<NextGlobal, DriverError> {
     let Some((kind, mut rest)) = reply.split_first() else { return Err(unusable("a global of unknown kind")) };
     if *kind == b'E' {
-        return Ok(Next::Unreadable);
+        return Ok(NextGlobal::Unreadable);
     }
     let name = field(&mut rest)?;
     let global = match kind {
@@ -56,7 +56,7 @@ pub(super) fn decode_global(reply: &[u8]) -> Result<Next, DriverError> {
         b'L' => GlobalJson::TooLong,
         _ => return Err(unusable("a global of unknown kind")),
     };
-    Ok(Next::Global(name, global))
+    Ok(NextGlobal::Global(name, global))
 }
 
 fn raised(rest: &mut &[u8]) -> Result<Raised, DriverError> {
@@ -149,12 +149,12 @@ mod tests {
             (b"L", None, GlobalJson::TooLong),
         ] {
             let whole = [kind.as_slice(), &framed(["x"].into_iter().chain(more))].concat();
-            assert_eq!(decode_global(&whole).unwrap(), Next::Global("x".to_owned(), global));
+            assert_eq!(decode_global(&whole).unwrap(), NextGlobal::Global("x".to_owned(), global));
             for end in 0..whole.len() {
                 assert!(decode_global(whole.get(..end).unwrap()).is_err(), "{end}");
             }
         }
-        assert_eq!(decode_global(b"E").unwrap(), Next::Unreadable);
+        assert_eq!(decode_global(b"E").unwrap(), NextGlobal::Unreadable);
         assert!(decode_global(b"Q\x01\0\0\0x").is_err());
     }
 

@@ -7,11 +7,11 @@ use super::{
     WITHOUT_CHANGED, WRITTEN, tree::Tree,
 };
 use crate::{
-    changes::{ChangedNames, Journal, Was, charge},
+    changes::{ChangedNames, Journal, PreviousTarget, charge},
     encoding::{Damaged, Decoder},
     entries::{Entries, FIRST_PLACE},
     files::Chunks,
-    inode::{Body, Content, FileKind, Inode, InodeId, Link, Listed, Name, RootId, SourcePath, Table, Times},
+    inode::{Body, Content, FileKind, Inode, InodeId, Link, ListingState, Name, RootId, SourcePath, Table, Times},
     limits::{INODE_BYTES, MAX_FILE_BYTES, Usage, data_charge, entry_charge, length, workspace_charge},
     mount::{FileIdentity, SourceStat},
     vfs::{Access, Root, Vfs, VfsState},
@@ -50,7 +50,7 @@ impl Vfs {
             *count = count.saturating_add(1);
         }
         let usage = Tree { read: &mut read, vfs: self, open: &references, usage }.assemble()?;
-        let Read { table, roots, .. } = read;
+        let DecodedState { table, roots, .. } = read;
         self.state = Arc::new(VfsState { table, roots, open: references, usage });
         self.cache = Arc::default();
         self.now_ns = now_ns;
@@ -114,7 +114,7 @@ impl<'b> Reader<'_, 'b> {
                         let inode = InodeId(below(self.from.number()?, next)?);
                         let base = self.base()?;
                         self.usage.tombstone_bytes = self.usage.tombstone_bytes.saturating_add(charge(name));
-                        Some(Was { inode, kind, base: base.map(Arc::new) })
+                        Some(PreviousTarget { inode, kind, base: base.map(Arc::new) })
                     }
                 };
                 // Checked before storing, because nothing else bounds their number.
@@ -129,8 +129,8 @@ impl<'b> Reader<'_, 'b> {
         Ok(Journal::of(dirs))
     }
 
-    fn inodes(&mut self, roots: Vec<Root>, next: u64) -> Result<Read, RestoreError> {
-        let mut read = Read { table: Table::default(), roots, names: Vec::new() };
+    fn inodes(&mut self, roots: Vec<Root>, next: u64) -> Result<DecodedState, RestoreError> {
+        let mut read = DecodedState { table: Table::default(), roots, names: Vec::new() };
         let mut last = 0;
         loop {
             let by = self.from.number()?;
@@ -146,7 +146,7 @@ impl<'b> Reader<'_, 'b> {
         Ok(read)
     }
 
-    fn inode(&mut self, read: &mut Read, id: InodeId, next: u64) -> Result<Inode, RestoreError> {
+    fn inode(&mut self, read: &mut DecodedState, id: InodeId, next: u64) -> Result<Inode, RestoreError> {
         let flags = self.from.byte()?;
         let number = self.from.number()?;
         let at = usize::try_from(number).unwrap_or(usize::MAX);
@@ -177,7 +177,7 @@ impl<'b> Reader<'_, 'b> {
             GONE if mounted => Body::File { size_bytes: file_size(self.from.number()?)?, content: Content::Gone },
             DIRECTORY => {
                 let entries = self.entries(&mut read.names, (id, mounted), &journal, next)?;
-                Body::Directory { entries: Arc::new(entries), listed: Listed::Whole }
+                Body::Directory { entries: Arc::new(entries), listed: ListingState::Whole }
             }
             SYMLINK => self.symlink(charged_to_mount)?,
             _ => return Err(Damaged("an inode has an unknown type").into()),
@@ -325,7 +325,7 @@ fn file_size(size_bytes: u64) -> Result<u64, Damaged> {
 }
 
 /// The decoded state, before its consistency is checked.
-pub(super) struct Read {
+pub(super) struct DecodedState {
     pub(super) table: Table,
     pub(super) roots: Vec<Root>,
     /// All names: the inode, the index of this name among the inode's names, and the name.

@@ -7,20 +7,20 @@ use std::{
 
 use super::{
     RestoreError,
-    decode::{Read, check_usage},
+    decode::{DecodedState, check_usage},
 };
 use crate::{
     changes::Journal,
     encoding::Damaged,
     entries::Position,
-    inode::{Body, Content, FileKind, Inode, InodeId, Listed, SourcePath},
+    inode::{Body, Content, FileKind, Inode, InodeId, ListingState, SourcePath},
     limits::{MAX_LINKS, Usage, VfsLimits, length},
     vfs::{Access, Root, Vfs},
 };
 
 /// Decoded state that is being assembled into a file system.
 pub(super) struct Tree<'a> {
-    pub(super) read: &'a mut Read,
+    pub(super) read: &'a mut DecodedState,
     pub(super) vfs: &'a Vfs,
     pub(super) open: &'a BTreeMap<InodeId, u64>,
     pub(super) usage: Usage,
@@ -152,7 +152,7 @@ impl Tree<'_> {
         let inode = self.read.table.get_mut(dir).ok_or(NOTHING)?;
         inode.source = Some(Arc::new(source));
         if let Body::Directory { listed, .. } = &mut inode.body {
-            *listed = Listed::NotYet;
+            *listed = ListingState::NotYet;
         }
         if let Some(charge) = &mut inode.mount_charge {
             *charge = charge.saturating_add(path_bytes);

@@ -16,7 +16,7 @@ fn expect(vfs: &Vfs, root: RootId, created: &[&str], modified: &[&str], deleted:
 }
 
 #[test]
-fn each_list_holds_what_it_says() {
+fn change_lists_contain_their_kind() {
     let (mut vfs, root, top) = fresh();
     for path in ["d/a", "d/b", "d/c", "x"] {
         vfs.write_file(root, path, b"1").unwrap();
@@ -34,7 +34,7 @@ fn each_list_holds_what_it_says() {
 }
 
 #[test]
-fn what_comes_and_goes_is_not_reported() {
+fn files_created_and_deleted_are_not_reported() {
     let (mut vfs, root, top) = fresh();
     vfs.mark();
     vfs.write_file(root, "d/e/f", b"x").unwrap();
@@ -44,7 +44,7 @@ fn what_comes_and_goes_is_not_reported() {
 }
 
 #[test]
-fn deleted_and_made_again_is_modified() {
+fn file_deleted_and_recreated_is_modified() {
     let (mut vfs, root, top) = fresh();
     vfs.write_file(root, "f", b"same").unwrap();
     vfs.write_file(root, "g", b"old").unwrap();
@@ -58,7 +58,7 @@ fn deleted_and_made_again_is_modified() {
 }
 
 #[test]
-fn an_edit_that_restores_the_time_and_length_is_seen() {
+fn edit_that_restores_time_and_length_is_reported() {
     let (mut vfs, root, _) = fresh();
     vfs.set_now_ns(5);
     vfs.write_file(root, "f", b"one").unwrap();
@@ -113,7 +113,7 @@ fn directories_that_swap_names_modify_what_both_have() {
 }
 
 #[test]
-fn a_file_moved_out_of_and_back_into_a_new_directory_is_unchanged() {
+fn file_moved_out_and_back_is_unchanged() {
     let (mut vfs, root, top) = fresh();
     vfs.write_file(root, "d/f", b"1").unwrap();
     vfs.mark();
@@ -168,7 +168,7 @@ fn a_removed_file_that_is_still_written_is_only_deleted() {
 }
 
 #[test]
-fn roots_are_told_apart() {
+fn changes_are_reported_per_root() {
     let (mut vfs, root, _) = fresh();
     let other = vfs.add_root(Access::ReadWrite);
     vfs.write_file(root, "a", b"1").unwrap();
@@ -235,7 +235,7 @@ fn forking_a_large_tree_is_cheap() {
 }
 
 #[test]
-fn it_may_cross_threads() {
+fn file_system_may_cross_threads() {
     fn check<T: Send + Sync + Clone + 'static>() {}
     check::<Vfs>();
     let (mut vfs, root, top) = fresh();
@@ -259,7 +259,7 @@ fn it_may_cross_threads() {
 }
 
 #[test]
-fn what_a_guest_stores_does_not_reach_a_log() {
+fn debug_output_contains_no_guest_data() {
     let (mut vfs, root, _) = fresh();
     vfs.write_file(root, "name-of-a-file", b"its secret").unwrap();
     let logged = format!("{vfs:?}");
@@ -288,7 +288,7 @@ fn commit(host: &FakeHost, vfs: &mut Vfs, root: RootId) -> usize {
 }
 
 #[test]
-fn looking_around_plans_nothing() {
+fn reading_plans_no_commit() {
     let (host, mut vfs, root, _) = sample();
     vfs.read_file(root, "d/a", 9).unwrap();
     vfs.list(root, "").unwrap();
@@ -296,7 +296,7 @@ fn looking_around_plans_nothing() {
 }
 
 #[test]
-fn the_host_becomes_what_the_guest_sees() {
+fn commit_makes_the_host_match_the_guest() {
     let (host, mut vfs, root, top) = sample();
     vfs.rename(top, b"d", top, b"g").unwrap();
     vfs.unlink(top, b"f").unwrap();
@@ -323,7 +323,7 @@ fn the_host_becomes_what_the_guest_sees() {
 }
 
 #[test]
-fn a_file_changed_meanwhile_is_told_by_its_base() {
+fn commit_plan_contains_the_base_of_a_changed_file() {
     let (host, mut vfs, root, top) = sample();
     vfs.write_file(root, "f", b"mine").unwrap();
     vfs.unlink(top, b"d/a").unwrap();
@@ -383,7 +383,7 @@ fn hard_links_are_committed_as_files() {
 }
 
 #[test]
-fn a_link_that_would_be_a_trap_on_the_host_is_marked() {
+fn link_that_leads_out_on_the_host_is_marked() {
     let (_, mut vfs, root, top) = sample();
     vfs.symlink(b"../../etc/passwd", top, b"d/trap").unwrap();
     vfs.symlink(b"../f", top, b"d/fine").unwrap();

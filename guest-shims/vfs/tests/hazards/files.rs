@@ -5,7 +5,7 @@ use glovebox_vfs::{Access, FileKind, InodeId, Vfs, VfsError, VfsLimits};
 use crate::{fresh, touch, with_limits};
 
 #[test]
-fn a_gap_reads_as_zeros_and_a_cut_does_not_come_back() {
+fn gaps_and_truncated_ranges_read_as_zeros() {
     let (mut vfs, root, top) = fresh();
     let file = touch(&mut vfs, top, "f").unwrap();
     vfs.write_at(file, 10_000, b"end").unwrap();
@@ -46,7 +46,7 @@ fn absurd_offsets_are_refused_without_harm() {
 }
 
 #[test]
-fn a_terabyte_of_nothing_is_refused() {
+fn terabyte_of_zeros_is_rejected() {
     let (mut vfs, _, top) = fresh();
     let file = touch(&mut vfs, top, "f").unwrap();
     let used = vfs.bytes_used();
@@ -58,7 +58,7 @@ fn a_terabyte_of_nothing_is_refused() {
 }
 
 #[test]
-fn a_removed_file_lives_and_counts_until_it_is_closed() {
+fn removed_file_counts_until_it_is_closed() {
     let (mut vfs, root, top) = with_limits(VfsLimits { bytes: 100_000, ..VfsLimits::default() });
     vfs.write_file(root, "f", &[1; 80_000]).unwrap();
     let file = vfs.file_stat(root, "f").unwrap().inode;
@@ -80,7 +80,7 @@ fn a_removed_file_lives_and_counts_until_it_is_closed() {
 }
 
 #[test]
-fn times_are_the_callers() {
+fn times_come_from_the_caller() {
     let (mut vfs, _, top) = fresh();
     vfs.set_now_ns(100);
     let file = touch(&mut vfs, top, "f").unwrap();
@@ -114,7 +114,7 @@ fn the_same_operations_give_the_same_numbers() {
 }
 
 #[test]
-fn paths_of_the_embedder_stay_inside_too() {
+fn embedder_paths_stay_inside() {
     let (mut vfs, root, top) = fresh();
     vfs.symlink(b"../x", top, b"l").unwrap();
     for path in ["..", "/..", "../x", "a/../../x", "l"] {
@@ -126,7 +126,7 @@ fn paths_of_the_embedder_stay_inside_too() {
 }
 
 #[test]
-fn the_root_is_not_removed_by_a_careless_path() {
+fn root_cannot_be_removed() {
     let (mut vfs, root, _) = fresh();
     vfs.write_file(root, "d/f", b"x").unwrap();
     for path in ["", "/", ".", "/.", "d/..", "./"] {
@@ -148,7 +148,7 @@ fn removing_a_symlink_leaves_its_target() {
 }
 
 #[test]
-fn a_write_that_does_not_fit_leaves_the_old_file() {
+fn failed_write_keeps_the_old_file() {
     let (mut vfs, root, _) = with_limits(VfsLimits { bytes: 20_000, ..VfsLimits::default() });
     vfs.write_file(root, "f", b"old").unwrap();
     let refused = vfs.write_file(root, "f", &[0; 30_000]).unwrap_err();
@@ -163,7 +163,7 @@ fn a_write_that_does_not_fit_leaves_the_old_file() {
 }
 
 #[test]
-fn reading_more_than_wanted_is_refused() {
+fn read_over_the_requested_maximum_is_rejected() {
     let (mut vfs, root, _) = fresh();
     vfs.write_file(root, "f", &[7; 10]).unwrap();
     assert!(vfs.read_file(root, "f", 9).is_err());
@@ -185,7 +185,7 @@ fn listing_is_sorted_and_complete() {
 }
 
 #[test]
-fn an_unknown_root_is_an_error_and_no_panic() {
+fn unknown_root_is_an_error() {
     let (mut other, _, _) = fresh();
     let unknown = other.add_root(Access::ReadWrite);
     let (mut vfs, root, _) = fresh();
@@ -302,7 +302,7 @@ fn replacing_between_pages_shows_the_name_once() {
 }
 
 #[test]
-fn made_up_cookies_do_no_harm() {
+fn forged_cookies_are_harmless() {
     let (mut vfs, _, top) = fresh();
     let file = touch(&mut vfs, top, "f").unwrap();
     for cookie in [1, 2, 3, 4, 1 << 32, u64::MAX, u64::MAX - 1, 0xffff_ffff, 1 << 63] {

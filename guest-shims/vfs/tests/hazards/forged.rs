@@ -136,7 +136,7 @@ fn over_a_source() -> Forgery {
 }
 
 #[test]
-fn bytes_made_by_hand_are_taken_if_they_are_sound() {
+fn sound_handmade_bytes_are_accepted() {
     let vfs = plain().dir(1, &[("d", 2, 0), ("f", 3, 1)]).dir(2, &[("g", 3, 0)]).file(3, 5_000, 1, &[7; 904]);
     let mut vfs = vfs.restore(&[]).unwrap();
     let root = vfs.root_of(vfs.inode_numbered(1).unwrap()).unwrap();
@@ -151,7 +151,7 @@ fn bytes_made_by_hand_are_taken_if_they_are_sound() {
 }
 
 #[test]
-fn no_directory_is_in_a_circle_or_in_two_places() {
+fn directory_cycles_and_aliases_are_rejected() {
     plain()
         .dir(1, &[])
         .dir(2, &[("b", 3, 0)])
@@ -164,7 +164,7 @@ fn no_directory_is_in_a_circle_or_in_two_places() {
 }
 
 #[test]
-fn names_are_names_and_there_once() {
+fn invalid_and_duplicate_names_are_rejected() {
     for name in ["", ".", "..", "a/b", "/", "a\0b"] {
         plain().dir(1, &[(name, 2, 0)]).empty_file(2, PRIVATE).must_be_damaged(&[], "a name is invalid");
         Forgery::new(false, &[(1, &[(name, FILE_WAS, 9)])]).dir(1, &[]).must_be_damaged(&[], "a name is invalid");
@@ -182,7 +182,7 @@ fn names_are_names_and_there_once() {
 }
 
 #[test]
-fn nothing_is_there_without_a_name_or_a_handle() {
+fn unreachable_inodes_are_rejected() {
     let nameless = || plain().dir(1, &[]).empty_file(2, PRIVATE);
     nameless().must_be_damaged(&[], "an inode has no name and is not open");
     assert!(nameless().restore(&[2, 2]).is_ok());
@@ -196,7 +196,7 @@ fn nothing_is_there_without_a_name_or_a_handle() {
 }
 
 #[test]
-fn contents_lie_within_their_files_and_are_something() {
+fn contents_must_be_nonempty_and_within_their_files() {
     let one = |size, chunk, content: &[u8]| plain().dir(1, &[("f", 2, 0)]).file(2, size, chunk, content);
     assert!(one(5_000, 0, &[1; 4_096]).restore(&[]).is_ok());
     one(4_096, 1, &[]).must_be_damaged(&[], "a chunk is empty or lies past the end of its file");
@@ -214,7 +214,7 @@ fn contents_lie_within_their_files_and_are_something() {
 }
 
 #[test]
-fn what_only_a_source_can_have_is_not_had_without_one() {
+fn source_data_without_a_source_is_rejected() {
     let one = |flags, size, text| plain().dir(1, &[("f", 2, 0)]).text(2, flags, size, text);
     one(MOUNTED, Some(1), "f").must_be_damaged(&[], "an inode has an unknown type");
     one(GONE, Some(1), "").must_be_damaged(&[], "an inode has an unknown type");
@@ -238,7 +238,7 @@ fn what_only_a_source_can_have_is_not_had_without_one() {
 }
 
 #[test]
-fn a_journal_tells_of_a_tree() {
+fn journal_must_describe_a_tree() {
     let journal = |journal: Journal<'_>| Forgery::new(true, journal).dir(1, &[]);
     journal(&[(1, &[("a", 0, 0)])]).must_be_damaged(&[], "a journal records an unchanged name");
     journal(&[(1, &[])]).must_be_damaged(&[], "a journal has an empty directory");
@@ -263,7 +263,7 @@ fn a_journal_tells_of_a_tree() {
 }
 
 #[test]
-fn names_of_a_journal_are_charged_once() {
+fn journal_names_are_charged_once() {
     let journal = || Forgery::new(false, &[(1, &[("made", 0, 0)])]).dir(1, &[("made", 2, 0)]).empty_file(2, PRIVATE);
     let used = journal().restore(&[]).unwrap().bytes_used();
     assert_eq!(used, 512 + 260);
@@ -274,7 +274,7 @@ fn names_of_a_journal_are_charged_once() {
 }
 
 #[test]
-fn no_deep_or_long_tree_costs_more_than_its_bytes() {
+fn deep_and_wide_trees_cost_their_bytes_only() {
     // A chain of directories, in the current tree and in the old one.
     let chain = |count: u64| {
         let name = "n".repeat(200);
@@ -295,7 +295,7 @@ fn no_deep_or_long_tree_costs_more_than_its_bytes() {
 }
 
 #[test]
-fn what_is_cut_off_or_too_long_is_refused() {
+fn truncated_and_trailing_bytes_are_rejected() {
     let (mut vfs, root, _) = fresh();
     vfs.write_file(root, "dir/file", b"content").unwrap();
     let saved = vfs.save(&none());

@@ -18,7 +18,7 @@ fn hard_links_share_the_content_and_are_counted() {
 }
 
 #[test]
-fn a_link_is_refused_where_it_makes_no_sense() {
+fn invalid_hard_links_are_rejected() {
     let (mut vfs, _, top) = fresh();
     vfs.create_dir(top, b"d").unwrap();
     touch(&mut vfs, top, "f").unwrap();
@@ -54,7 +54,7 @@ fn names_of_one_file_under_at_and_over_the_limit() {
 }
 
 #[test]
-fn symlinks_stay_as_given_unless_absolute() {
+fn relative_symlinks_are_stored_verbatim() {
     let (mut vfs, _, top) = fresh();
     vfs.symlink(b"../..//odd/./x/", top, b"l").unwrap();
     assert_eq!(&*vfs.read_link(top, b"l").unwrap(), "../..//odd/./x/");
@@ -75,7 +75,7 @@ fn symlinks_stay_as_given_unless_absolute() {
 }
 
 #[test]
-fn removal_meets_the_right_kind_only() {
+fn removal_checks_the_file_kind() {
     let (mut vfs, _, top) = fresh();
     vfs.create_dir(top, b"d").unwrap();
     vfs.create_dir(top, b"d/e").unwrap();
@@ -112,7 +112,7 @@ fn a_directory_does_not_move_into_itself() {
 }
 
 #[test]
-fn only_like_replaces_like() {
+fn rename_replaces_only_the_same_kind() {
     let (mut vfs, root, top) = fresh();
     for dir in [&b"empty"[..], b"full", b"dir"] {
         vfs.create_dir(top, dir).unwrap();
@@ -139,7 +139,7 @@ fn only_like_replaces_like() {
 }
 
 #[test]
-fn two_names_of_one_file_stay() {
+fn rename_between_names_of_one_file_keeps_both() {
     let (mut vfs, root, top) = fresh();
     vfs.write_file(root, "a", b"1").unwrap();
     vfs.link(top, b"a", Follow::No, top, b"b").unwrap();
@@ -148,7 +148,7 @@ fn two_names_of_one_file_stay() {
 }
 
 #[test]
-fn nothing_moves_between_roots() {
+fn rename_between_roots_is_rejected() {
     let (mut vfs, _, top) = fresh();
     let other = vfs.add_root(Access::ReadWrite);
     let other = vfs.root_dir(other).unwrap();
@@ -158,7 +158,7 @@ fn nothing_moves_between_roots() {
 }
 
 #[test]
-fn a_removed_directory_takes_nothing_in() {
+fn removed_directory_accepts_no_entries() {
     let (mut vfs, _, top) = fresh();
     let dir = vfs.create_dir(top, b"d").unwrap();
     vfs.retain(dir).unwrap();
@@ -177,7 +177,7 @@ fn a_removed_directory_takes_nothing_in() {
 }
 
 #[test]
-fn a_rename_cannot_nest_deeper_than_making_directories_can() {
+fn rename_respects_the_depth_limit() {
     let (mut vfs, _, top) = with_limits(VfsLimits { depth: 4, ..VfsLimits::default() });
     for dir in [&b"a"[..], b"a/b", b"a/b/c", b"x", b"x/y"] {
         vfs.create_dir(top, dir).unwrap();

@@ -30,7 +30,7 @@ fn sample() -> Arc<FakeHost> {
 }
 
 #[test]
-fn nothing_is_listed_or_read_before_it_is_touched() {
+fn mounts_are_read_lazily() {
     let host = sample();
     let (mut vfs, root, top) = mounted(&host, Access::ReadOnly, VfsLimits::default());
     assert_eq!(host.lists.load(Relaxed), 0);
@@ -46,7 +46,7 @@ fn nothing_is_listed_or_read_before_it_is_touched() {
 }
 
 #[test]
-fn a_large_file_costs_the_cache_and_no_more() {
+fn large_host_file_costs_only_the_cache() {
     let host = Arc::new(FakeHost::default());
     let content: Vec<u8> = (0..20_000_000_u32).map(|n| (n / 7 % 256) as u8).collect();
     host.file("big", &content);
@@ -81,7 +81,7 @@ fn a_large_file_costs_the_cache_and_no_more() {
 }
 
 #[test]
-fn the_cache_gives_way_to_files() {
+fn cache_shrinks_for_files() {
     let host = Arc::new(FakeHost::default());
     host.file("big", &[1; 500_000]);
     let (mut vfs, root, _) = mounted(&host, Access::ReadOnly, VfsLimits::default());
@@ -177,7 +177,7 @@ fn crowded(mount_entries: u64) -> (Arc<FakeHost>, Vfs, RootId, InodeId) {
 }
 
 #[test]
-fn names_in_a_directory_that_is_too_large_to_list_are_looked_up() {
+fn names_in_an_unlistable_directory_are_looked_up() {
     for (mount_entries, lists) in [(10, false), (11, true), (12, true)] {
         let (host, mut vfs, root, top) = crowded(mount_entries);
         for n in 0..10 {
@@ -196,7 +196,7 @@ fn names_in_a_directory_that_is_too_large_to_list_are_looked_up() {
 }
 
 #[test]
-fn as_many_names_again_can_be_looked_up_under_at_and_over() {
+fn lookups_in_unlistable_directories_are_limited() {
     // `d` itself counts as one entry, so twice the limit leaves room for one name less.
     for (mount_entries, most) in [(1, 1), (2, 3), (5, 9), (6, 10)] {
         let (_, mut vfs, _, top) = crowded(mount_entries);
@@ -218,7 +218,7 @@ fn as_many_names_again_can_be_looked_up_under_at_and_over() {
 }
 
 #[test]
-fn what_a_guest_does_in_a_directory_that_is_too_large_to_list_is_committed() {
+fn changes_in_an_unlistable_directory_are_committed() {
     let (host, mut vfs, root, top) = crowded(9);
     vfs.write_file(root, "d/1", b"changed").unwrap();
     vfs.write_file(root, "d/new", b"made").unwrap();
@@ -252,7 +252,7 @@ fn what_a_guest_does_in_a_directory_that_is_too_large_to_list_is_committed() {
 }
 
 #[test]
-fn a_failing_source_makes_nothing_absent_in_a_directory_that_is_too_large() {
+fn failing_lookups_do_not_make_names_absent() {
     let (host, mut vfs, _, top) = crowded(5);
     vfs.lookup(top, b"d/1", Follow::No).unwrap();
     host.broken.store(1, Relaxed);
@@ -266,7 +266,7 @@ fn a_failing_source_makes_nothing_absent_in_a_directory_that_is_too_large() {
 }
 
 #[test]
-fn a_failing_source_is_an_io_error_and_is_asked_again() {
+fn failing_source_is_an_io_error_and_retried() {
     let host = sample();
     let (mut vfs, root, top) = mounted(&host, Access::ReadWrite, VfsLimits::default());
     host.broken.store(1, Relaxed);
@@ -285,7 +285,7 @@ fn a_failing_source_is_an_io_error_and_is_asked_again() {
 }
 
 #[test]
-fn a_file_that_shrank_meanwhile_is_an_error_and_not_half_a_file() {
+fn read_of_a_shrunken_host_file_fails() {
     let host = sample();
     let (mut vfs, root, top) = mounted(&host, Access::ReadWrite, VfsLimits::default());
     let file = vfs.lookup(top, b"d/a", Follow::No).unwrap();
@@ -297,7 +297,7 @@ fn a_file_that_shrank_meanwhile_is_an_error_and_not_half_a_file() {
 }
 
 #[test]
-fn names_that_could_confuse_are_not_shown() {
+fn invalid_and_duplicate_host_names_are_hidden() {
     struct Odd;
     impl glovebox_vfs::MountSource for Odd {
         fn list(&self, _: &str, _: usize) -> Result<Vec<glovebox_vfs::SourceEntry>, glovebox_vfs::SourceError> {
@@ -362,7 +362,7 @@ fn a_removed_mounted_file_is_readable_while_open() {
 }
 
 #[test]
-fn what_is_not_a_directory_is_not_mounted() {
+fn only_directories_are_mounted() {
     let host = sample();
     host.broken.store(1, Relaxed);
     let mut vfs = Vfs::new(VfsLimits::default());
@@ -403,7 +403,7 @@ fn why(names: &[u8], bytes: u64, available_bytes: u64) -> RestoreError {
 }
 
 #[test]
-fn a_journal_is_not_read_beyond_what_its_names_may_cost() {
+fn journal_names_are_limited_while_reading() {
     // A decoder that continues reaches the end.
     let read = RestoreError::Damaged(Damaged("it ends too early"));
     // Each created name is charged its length and 256 bytes, each removed name its length and 160 bytes.

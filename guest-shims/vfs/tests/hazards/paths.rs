@@ -52,7 +52,7 @@ fn an_absolute_symlink_of_a_host_does_not_reach_the_host() {
 }
 
 #[test]
-fn malformed_paths_are_told_apart() {
+fn malformed_paths_have_distinct_errors() {
     let (mut vfs, _, top) = fresh();
     touch(&mut vfs, top, "f").unwrap();
     for (path, expected) in [
@@ -89,7 +89,7 @@ fn name_and_path_lengths_under_at_and_over() {
 }
 
 #[test]
-fn a_path_cannot_be_made_too_long_in_steps() {
+fn path_length_limit_holds_over_renames() {
     let (mut vfs, _, top) = with_limits(VfsLimits { path_bytes: 20, ..VfsLimits::default() });
     let dir = vfs.create_dir(top, b"123456789").unwrap();
     touch(&mut vfs, dir, "1234567890").unwrap();
@@ -117,7 +117,7 @@ fn symlink_hops_under_at_and_over() {
 }
 
 #[test]
-fn symlink_loops_and_bombs_end() {
+fn symlink_loops_and_bombs_are_errors() {
     let (mut vfs, _, top) = fresh();
     vfs.symlink(b"loop", top, b"loop").unwrap();
     vfs.symlink(b"b", top, b"a").unwrap();
@@ -161,7 +161,7 @@ fn a_final_symlink_is_followed_or_refused_as_asked() {
 }
 
 #[test]
-fn open_flags_meet_what_is_there() {
+fn open_flags_match_existing_entries() {
     let (mut vfs, root, top) = fresh();
     vfs.create_dir(top, b"d").unwrap();
     touch(&mut vfs, top, "f").unwrap();

@@ -30,7 +30,7 @@ fn bytes_under_at_over_and_usable_after() {
 }
 
 #[test]
-fn one_byte_costs_a_chunk_and_many_small_files_are_bounded() {
+fn small_files_are_charged_whole_chunks() {
     let (mut vfs, root, _) = with_limits(VfsLimits { bytes: 1 << 20, ..VfsLimits::default() });
     let mut count = 0_u64;
     while vfs.write_file(root, &format!("f{count}"), b"x").is_ok() {
@@ -41,7 +41,7 @@ fn one_byte_costs_a_chunk_and_many_small_files_are_bounded() {
 }
 
 #[test]
-fn names_alone_are_bounded() {
+fn bytes_of_names_are_limited() {
     let (mut vfs, _, top) = with_limits(VfsLimits { bytes: 1 << 20, inodes: u64::MAX, ..VfsLimits::default() });
     let mut count = 0;
     let refused = loop {
@@ -79,7 +79,7 @@ fn inodes_under_at_over_and_usable_after() {
 }
 
 #[test]
-fn an_open_but_removed_inode_counts() {
+fn removed_open_inode_counts() {
     let (mut vfs, _, top) = with_limits(VfsLimits { inodes: 1, ..VfsLimits::default() });
     let file = touch(&mut vfs, top, "a").unwrap();
     vfs.retain(file).unwrap();
@@ -90,7 +90,7 @@ fn an_open_but_removed_inode_counts() {
 }
 
 #[test]
-fn making_and_removing_for_ever_uses_nothing_up() {
+fn repeated_creation_and_removal_leaks_no_quota() {
     let (mut vfs, root, top) = with_limits(VfsLimits { bytes: 40_000, inodes: 20, ..VfsLimits::default() });
     vfs.write_file(root, "held/old", b"x").unwrap();
     vfs.mark();
@@ -109,7 +109,7 @@ fn making_and_removing_for_ever_uses_nothing_up() {
 }
 
 #[test]
-fn removing_works_at_a_full_quota_and_is_remembered_within_it() {
+fn removal_works_at_a_full_quota() {
     let (mut vfs, root, top) = with_limits(VfsLimits { bytes: 200_000, ..VfsLimits::default() });
     let mut count = 0;
     while touch(&mut vfs, top, &format!("{count:0>200}")).is_ok() {
@@ -203,7 +203,7 @@ fn deep_trees_are_walked_removed_and_dropped_without_recursion() {
 }
 
 #[test]
-fn quotas_hold_over_all_roots_together() {
+fn quotas_cover_all_roots() {
     let mut vfs = Vfs::new(VfsLimits { bytes: 50_000, ..VfsLimits::default() });
     let roots = [(); 3].map(|()| vfs.add_root(Access::ReadWrite));
     vfs.write_file(roots[0], "f", &[0; 20_000]).unwrap();

@@ -43,7 +43,7 @@ fn holes_are_neither_saved_nor_filled() {
 }
 
 #[test]
-fn equal_contents_are_equal_bytes_however_they_came_about() {
+fn equal_trees_serialize_to_equal_bytes() {
     let (mut one, root, top) = fresh();
     one.write_file(root, "file", &[7; 10_000]).unwrap();
     let (mut other, ..) = fresh();
@@ -58,7 +58,7 @@ fn equal_contents_are_equal_bytes_however_they_came_about() {
 }
 
 #[test]
-fn a_listing_under_way_goes_on() {
+fn directory_listing_continues_after_restore() {
     let (mut vfs, root, top) = fresh();
     for name in ["a", "b", "c", "d"] {
         touch(&mut vfs, top, name).unwrap();
@@ -74,7 +74,7 @@ fn a_listing_under_way_goes_on() {
 }
 
 #[test]
-fn of_a_mount_only_what_differs_is_saved() {
+fn only_changes_to_a_mount_are_saved() {
     let host = Arc::new(FakeHost::default());
     host.dir("big");
     for number in 0..2_000 {
@@ -112,7 +112,7 @@ fn of_a_mount_only_what_differs_is_saved() {
 }
 
 #[test]
-fn what_was_committed_is_the_sources_to_tell() {
+fn committed_files_are_read_from_the_source() {
     let host = Arc::new(FakeHost::default());
     host.file("f", b"old");
     let (mut vfs, root, _) = mounted(&host, Access::ReadWrite);
@@ -157,7 +157,7 @@ fn a_renamed_directory_of_a_mount_is_read_from_its_old_place() {
 }
 
 #[test]
-fn changes_to_a_mount_that_is_read_only_now_are_refused() {
+fn changes_to_a_now_read_only_mount_are_rejected() {
     let host = Arc::new(FakeHost::default());
     host.file("f", b"old");
     let change: [fn(&mut Vfs, RootId); 3] = [
@@ -178,7 +178,7 @@ fn changes_to_a_mount_that_is_read_only_now_are_refused() {
 }
 
 #[test]
-fn other_roots_are_refused() {
+fn restore_with_other_roots_is_rejected() {
     let host = Arc::new(FakeHost::default());
     let (plain, ..) = fresh();
     let (with_source, ..) = mounted(&host, Access::ReadWrite);
@@ -198,7 +198,7 @@ fn other_roots_are_refused() {
 }
 
 #[test]
-fn another_version_is_refused_by_number() {
+fn unknown_format_version_is_rejected() {
     let (vfs, ..) = fresh();
     let mut saved = vfs.save(&none());
     saved[0] = 3;
@@ -206,7 +206,7 @@ fn another_version_is_refused_by_number() {
 }
 
 #[test]
-fn what_the_version_before_saved_is_restored_without_times_of_change() {
+fn previous_format_restores_without_change_times() {
     let host = Arc::new(FakeHost::default());
     host.file("gone", b"1");
     let (mut vfs, root, _) = mounted(&host, Access::ReadWrite);
@@ -242,7 +242,7 @@ fn limit(name: &'static str, needed: u64, set: fn(&mut VfsLimits, u64), make: fn
 }
 
 #[test]
-fn every_limit_holds_under_at_and_over() {
+fn restore_limits_under_at_and_over() {
     // An inode with its name, and three chunks.
     limit(
         "bytes",
@@ -339,7 +339,7 @@ fn entries_of_mounts_are_limited_under_at_and_over() {
 }
 
 #[test]
-fn a_quota_full_of_deletions_does_not_lose_the_session() {
+fn session_with_a_quota_of_deletions_is_restored() {
     let host = Arc::new(FakeHost::default());
     for number in 0..1_000 {
         host.file(&format!("{number:0>200}"), b"");

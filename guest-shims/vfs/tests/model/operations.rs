@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::{
     forged::{check, read_all},
-    reference::{End, Kind, Reference},
+    reference::{Kind, PathEnd, Reference},
     runner,
     support::{FakeHost, HostNode},
 };
@@ -171,7 +171,7 @@ impl World {
                 assert_eq!(found, self.model.rename(&from, &to));
             }
             Op::Link(from, follow, to) => {
-                let (follow, end) = if follow { (Follow::Yes, End::Target) } else { (Follow::No, End::Node) };
+                let (follow, end) = if follow { (Follow::Yes, PathEnd::Target) } else { (Follow::No, PathEnd::Node) };
                 let found = self.vfs.link(top, from.as_bytes(), follow, top, to.as_bytes());
                 assert_eq!(found, self.model.link(&from, end, &to));
             }
@@ -364,9 +364,9 @@ fn tree() -> impl Strategy<Value = Vec<(String, HostNode)>> {
 }
 
 #[test]
-fn a_path_never_leaves_its_directory_and_leads_where_it_says() {
+fn paths_stay_inside_and_resolve_as_the_model() {
     let strategy = (tree(), prop::collection::vec((path_with_dots(), any::<bool>()), 20));
-    let test = "a_path_never_leaves_its_directory_and_leads_where_it_says";
+    let test = "paths_stay_inside_and_resolve_as_the_model";
     runner(test)
         .run(&strategy, |(nodes, paths)| {
             let host = Arc::new(FakeHost::default());
@@ -387,7 +387,8 @@ fn a_path_never_leaves_its_directory_and_leads_where_it_says() {
             for base in &bases {
                 let dir = if base.is_empty() { top } else { vfs.lookup(top, base.as_bytes(), Follow::No).unwrap() };
                 for (path, follow) in &paths {
-                    let (follow, end) = if *follow { (Follow::Yes, End::Target) } else { (Follow::No, End::Node) };
+                    let (follow, end) =
+                        if *follow { (Follow::Yes, PathEnd::Target) } else { (Follow::No, PathEnd::Node) };
                     let found = vfs.lookup(dir, path.as_bytes(), follow).map(|inode| vfs.path_of(inode).unwrap());
                     let expected = model.lookup(base, path, end);
                     prop_assert_eq!(&found, &expected, "`{}` beneath `{}`", path, base);

@@ -14,7 +14,7 @@ pub(crate) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum End {
+pub(crate) enum PathEnd {
     Target,
     Node,
     Name,
@@ -62,7 +62,7 @@ impl Reference {
 
     /// Resolves by rewriting: the first symlink in the path is replaced by its target in the text, and the walk
     /// restarts.
-    pub(crate) fn resolve(&self, base: &str, path: &str, end: End) -> Result<Where, VfsError> {
+    pub(crate) fn resolve(&self, base: &str, path: &str, end: PathEnd) -> Result<Where, VfsError> {
         if path.is_empty() {
             return Err(VfsError::NotFound);
         }
@@ -90,7 +90,7 @@ impl Reference {
                     continue;
                 }
                 let full = join(&at, part);
-                let follow = !last || end == End::Target || (end == End::Node && slash);
+                let follow = !last || end == PathEnd::Target || (end == PathEnd::Node && slash);
                 match self.kind(&full) {
                     Some(Kind::Link) if follow => {
                         hops += 1;
@@ -170,7 +170,7 @@ impl Reference {
     }
 
     pub(crate) fn mkdir(&mut self, path: &str) -> Result<(), VfsError> {
-        let place = self.resolve("", path, End::Name)?;
+        let place = self.resolve("", path, PathEnd::Name)?;
         if self.kind(&place.path).is_some() {
             return Err(VfsError::AlreadyExists);
         }
@@ -179,7 +179,7 @@ impl Reference {
     }
 
     pub(crate) fn rmdir(&mut self, path: &str) -> Result<(), VfsError> {
-        let place = self.resolve("", path, End::Name)?;
+        let place = self.resolve("", path, PathEnd::Name)?;
         if !place.named {
             return Err(if place.dot_dot { VfsError::NotEmpty } else { VfsError::Invalid });
         }
@@ -195,7 +195,7 @@ impl Reference {
     }
 
     pub(crate) fn unlink(&mut self, path: &str) -> Result<(), VfsError> {
-        let place = self.resolve("", path, End::Name)?;
+        let place = self.resolve("", path, PathEnd::Name)?;
         match self.kind(&place.path) {
             None => Err(VfsError::NotFound),
             Some(Kind::Dir) => Err(VfsError::IsADirectory),
@@ -208,7 +208,7 @@ impl Reference {
     }
 
     pub(crate) fn remove(&mut self, path: &str) -> Result<(), VfsError> {
-        let place = self.resolve("", path, End::Name)?;
+        let place = self.resolve("", path, PathEnd::Name)?;
         let kind = self.kind(&place.path).ok_or(VfsError::NotFound)?;
         if !place.named {
             return Err(VfsError::Invalid);
@@ -222,8 +222,8 @@ impl Reference {
     }
 
     pub(crate) fn rename(&mut self, from: &str, to: &str) -> Result<(), VfsError> {
-        let old = self.resolve("", from, End::Name)?;
-        let new = self.resolve("", to, End::Name)?;
+        let old = self.resolve("", from, PathEnd::Name)?;
+        let new = self.resolve("", to, PathEnd::Name)?;
         if !old.named || !new.named {
             return Err(VfsError::Invalid);
         }
@@ -260,9 +260,9 @@ impl Reference {
         Ok(())
     }
 
-    pub(crate) fn link(&mut self, from: &str, end: End, to: &str) -> Result<(), VfsError> {
+    pub(crate) fn link(&mut self, from: &str, end: PathEnd, to: &str) -> Result<(), VfsError> {
         let source = self.lookup("", from, end)?;
-        let place = self.resolve("", to, End::Name)?;
+        let place = self.resolve("", to, PathEnd::Name)?;
         if self.kind(&source) == Some(Kind::Dir) {
             return Err(VfsError::NotPermitted);
         }
@@ -277,7 +277,7 @@ impl Reference {
     }
 
     pub(crate) fn symlink(&mut self, target: &str, path: &str) -> Result<(), VfsError> {
-        let place = self.resolve("", path, End::Name)?;
+        let place = self.resolve("", path, PathEnd::Name)?;
         if self.kind(&place.path).is_some() {
             return Err(VfsError::AlreadyExists);
         }
@@ -288,7 +288,7 @@ impl Reference {
         Ok(())
     }
 
-    pub(crate) fn lookup(&self, base: &str, path: &str, end: End) -> Result<String, VfsError> {
+    pub(crate) fn lookup(&self, base: &str, path: &str, end: PathEnd) -> Result<String, VfsError> {
         let place = self.resolve(base, path, end)?;
         match self.kind(&place.path) {
             None => Err(VfsError::NotFound),
@@ -303,9 +303,9 @@ impl Reference {
             return Err(VfsError::Invalid);
         }
         let end = match (options.create && options.exclusive, options.follow) {
-            (true, _) => End::Name,
-            (false, glovebox_vfs::Follow::Yes) => End::Target,
-            (false, glovebox_vfs::Follow::No) => End::Node,
+            (true, _) => PathEnd::Name,
+            (false, glovebox_vfs::Follow::Yes) => PathEnd::Target,
+            (false, glovebox_vfs::Follow::No) => PathEnd::Node,
         };
         let place = self.resolve("", path, end)?;
         let kind = self.kind(&place.path);

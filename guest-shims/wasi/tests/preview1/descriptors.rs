@@ -50,7 +50,7 @@ fn flags_can_be_set_and_unknown_ones_are_invalid() {
 }
 
 #[test]
-fn the_rights_that_are_reported_can_be_asked_for_again() {
+fn reported_rights_can_be_requested() {
     let mut guest = Guest::with(VfsLimits::default(), |config| config.root_preopen = true);
     guest.make_dir("dir").unwrap();
     guest.file("file", b"abc");
@@ -89,7 +89,7 @@ fn rights_can_be_given_up_but_not_gained() {
 }
 
 #[test]
-fn a_directory_opened_with_fewer_rights_passes_on_no_more() {
+fn directory_rights_bound_the_rights_of_its_files() {
     let mut guest = Guest::new();
     guest.make_dir("dir").unwrap();
     let len = guest.path("dir");
@@ -124,7 +124,7 @@ fn a_missing_right_is_refused_by_each_call_that_needs_it() {
 }
 
 #[test]
-fn a_closed_descriptor_is_gone_and_its_number_used_again() {
+fn closed_descriptor_number_is_reused() {
     let mut guest = Guest::new();
     let fd = guest.open("file", CREAT).unwrap();
     call!(guest, fd_close(fd)).unwrap();
@@ -145,7 +145,7 @@ fn a_guest_cannot_close_or_cripple_a_preopen() {
 }
 
 #[test]
-fn renumbering_moves_and_closes_what_was_there() {
+fn renumbering_moves_and_closes_the_target() {
     let mut guest = Guest::new();
     let from = guest.open("from", CREAT).unwrap();
     let to = guest.open("to", CREAT).unwrap();
@@ -188,7 +188,7 @@ fn seeking_counts_from_start_position_and_end() {
 }
 
 #[test]
-fn synchronizing_succeeds_on_whatever_is_open() {
+fn sync_succeeds_on_every_open_descriptor() {
     let mut guest = Guest::new();
     let fd = guest.open("file", CREAT).unwrap();
     for fd in [1, APP, fd] {
@@ -200,7 +200,7 @@ fn synchronizing_succeeds_on_whatever_is_open() {
 }
 
 #[test]
-fn advice_is_taken_and_nonsense_is_not() {
+fn fd_advise_accepts_only_valid_advice() {
     let mut guest = Guest::new();
     let fd = guest.open("file", CREAT).unwrap();
     for advice in 0..6 {
@@ -260,7 +260,7 @@ fn sizes_can_be_set_both_ways() {
 }
 
 #[test]
-fn times_can_be_given_taken_now_or_left_alone() {
+fn times_can_be_set_explicitly_or_to_now() {
     let mut guest = Guest::new();
     guest.wasi.set_clock(glovebox_wasi::Clock::Host);
     let fd = guest.open("file", CREAT | TRUNC).unwrap();
@@ -294,7 +294,7 @@ fn again(guest: &mut Guest, fd: u32, rights: u64) -> Result<u32, Errno> {
 }
 
 #[test]
-fn a_file_is_opened_once_more_where_its_position_is() {
+fn fd_device_reopens_a_file_at_its_position() {
     let mut guest = guest();
     let fd = guest.open("a", CREAT).unwrap();
     guest.write(fd, b"ab").unwrap();
@@ -314,7 +314,7 @@ fn guest_inodes() -> u64 {
 }
 
 #[test]
-fn it_has_no_right_that_the_other_one_lacks() {
+fn reopened_descriptor_gains_no_rights() {
     let mut guest = guest();
     guest.file("a", b"abc");
     let fd = guest.open_to_read("a").unwrap();
@@ -325,7 +325,7 @@ fn it_has_no_right_that_the_other_one_lacks() {
 }
 
 #[test]
-fn streams_and_directories_have_names_too() {
+fn fd_device_names_streams_and_directories() {
     let mut guest = guest();
     let out = guest.open_at(ROOT, "dev/stdout", CREAT | TRUNC, ALL_RIGHTS & !READ, 0).unwrap();
     assert_eq!(guest.write(out, b"hello"), Ok(5));
@@ -341,7 +341,7 @@ fn streams_and_directories_have_names_too() {
 }
 
 #[test]
-fn what_is_not_open_and_what_names_nothing_is_not_there() {
+fn fd_device_rejects_closed_and_invalid_numbers() {
     let mut guest = guest();
     guest.file("a", b"abc");
     for name in
@@ -362,7 +362,7 @@ fn what_is_not_open_and_what_names_nothing_is_not_there() {
 }
 
 #[test]
-fn descriptors_are_counted_however_they_are_opened() {
+fn reopened_descriptors_count_against_the_limit() {
     let mut guest = guest();
     let mut opened = 0;
     let failed = loop {
@@ -376,7 +376,7 @@ fn descriptors_are_counted_however_they_are_opened() {
 }
 
 #[test]
-fn the_space_device_says_what_is_left() {
+fn space_device_reports_free_bytes() {
     let mut guest = guest();
     let path = SPACE_DEVICE.strip_prefix('/').unwrap();
     let fd = guest.open_at(ROOT, path, 0, READ, 0).unwrap();
@@ -399,7 +399,7 @@ fn scrypt_request(log_n: u32, password: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn the_scrypt_device_has_a_limit_on_a_request_and_its_work_is_paid_before() {
+fn scrypt_device_limits_and_prepays_requests() {
     let mut guest = guest();
     let fd = guest.open_at(ROOT, SCRYPT_DEVICE.strip_prefix('/').unwrap(), 0, ALL_RIGHTS, 0).unwrap();
     // The guest's memory is smaller than such a request, so the pieces overlap.

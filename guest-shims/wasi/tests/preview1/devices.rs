@@ -22,7 +22,7 @@ fn open(guest: &mut Guest) -> u32 {
 }
 
 #[test]
-fn reads_are_at_the_end_and_writes_are_swallowed() {
+fn null_device_reads_eof_and_discards_writes() {
     let mut guest = guest();
     let held = guest.wasi.host_bytes();
     for (oflags, flags) in [(0, 0), (CREAT, 0), (TRUNC, 0), (CREAT | TRUNC, APPEND)] {
@@ -43,7 +43,7 @@ fn reads_are_at_the_end_and_writes_are_swallowed() {
 }
 
 #[test]
-fn two_gigabytes_are_swallowed_unread_and_unheld() {
+fn null_device_discards_two_gigabytes_unread() {
     let mut guest = guest();
     let fd = open(&mut guest);
     let count = guest.iovs(&[(0, 1 << 20); 1024]);
@@ -57,7 +57,7 @@ fn two_gigabytes_are_swallowed_unread_and_unheld() {
 }
 
 #[test]
-fn it_stays_at_its_beginning_wherever_it_is_moved() {
+fn null_device_seeks_stay_at_zero() {
     let mut guest = guest();
     let fd = open(&mut guest);
     for (offset, whence) in [(0, 0), (5, 0), (-7, 1), (i64::MAX, 2)] {
@@ -76,7 +76,7 @@ fn it_stays_at_its_beginning_wherever_it_is_moved() {
 }
 
 #[test]
-fn it_is_a_character_device_and_no_terminal() {
+fn device_is_a_character_device_but_not_a_terminal() {
     let mut guest = guest();
     let (kind, inode, size) = guest.stat(ROOT, DEVICE).unwrap();
     assert_eq!((kind, size), (2, 0));
@@ -98,7 +98,7 @@ fn it_is_a_character_device_and_no_terminal() {
 }
 
 #[test]
-fn it_is_found_by_its_path_and_by_no_other() {
+fn device_is_found_by_its_path_only() {
     let mut guest = guest();
     for path in ["./dev/null", "dev//null", "app/../dev/./null"] {
         // A path that leads out of a mount is refused, even if it leads back in.
@@ -119,7 +119,7 @@ fn it_is_found_by_its_path_and_by_no_other() {
 }
 
 #[test]
-fn its_name_can_be_neither_taken_nor_removed_nor_moved() {
+fn device_name_cannot_be_replaced_removed_or_moved() {
     let mut guest = Guest::with(VfsLimits::default(), |config| config.root_preopen = true);
     guest.file("file", b"");
     let (device, file) = (guest.path(DEVICE), guest.other_path("file"));
@@ -145,7 +145,7 @@ fn its_name_can_be_neither_taken_nor_removed_nor_moved() {
 }
 
 #[test]
-fn no_mount_hides_it() {
+fn mounts_do_not_hide_the_device() {
     let mut vfs = glovebox_vfs::Vfs::new(VfsLimits::default());
     let root = vfs.add_root(Access::ReadWrite);
     vfs.write_file(root, DEVICE, b"false").unwrap();
@@ -158,7 +158,7 @@ fn no_mount_hides_it() {
 }
 
 #[test]
-fn a_descriptor_of_it_is_forked_and_put_down_like_any() {
+fn device_descriptor_survives_fork_and_restore() {
     let mut guest = guest();
     let fd = open(&mut guest);
     let reader = guest.open_at(ROOT, DEVICE, 0, 1 << 1, 0).unwrap();
@@ -187,7 +187,7 @@ fn shown(guest: &mut Guest) -> Shown {
 }
 
 #[test]
-fn a_write_is_a_display_and_there_is_nothing_to_read() {
+fn display_device_records_each_write() {
     let (mut guest, fd) = with_limits(WasiLimits::default());
     assert_eq!(guest.write(fd, b"one"), Ok(3));
     assert_eq!(guest.write(fd, b""), Ok(0), "no display");
@@ -205,7 +205,7 @@ fn a_write_is_a_display_and_there_is_nothing_to_read() {
 }
 
 #[test]
-fn what_does_not_fit_is_dropped_with_all_after_it() {
+fn displays_after_an_oversized_one_are_dropped() {
     let (mut guest, fd) = with_limits(WasiLimits { display_bytes: 10, ..WasiLimits::default() });
     for (writes, held, dropped) in
         [(&[4, 5][..], 2, 0), (&[4, 6], 2, 0), (&[4, 7], 1, 1), (&[11, 1, 1], 0, 3), (&[10, 1], 1, 1)]
@@ -219,7 +219,7 @@ fn what_does_not_fit_is_dropped_with_all_after_it() {
 }
 
 #[test]
-fn no_more_are_retained_than_their_number() {
+fn number_of_retained_displays_is_limited() {
     for (count, dropped) in [(MAX_DISPLAYS - 1, 0), (MAX_DISPLAYS, 0), (MAX_DISPLAYS + 1, 1)] {
         let (mut guest, fd) = with_limits(WasiLimits::default());
         for _ in 0..count {
@@ -231,7 +231,7 @@ fn no_more_are_retained_than_their_number() {
 }
 
 #[test]
-fn they_count_as_memory_and_are_paid_for() {
+fn displays_count_as_memory_and_cost_fuel() {
     let (mut guest, fd) = with_limits(WasiLimits::default());
     let (held, room) = (guest.wasi.host_bytes(), guest.wasi.room_bytes());
     let fuel = guest.host.fuel;

@@ -3,7 +3,7 @@ use glovebox_wasi::{Entropy, Errno, Wasi, wasi_preview1_functions};
 use crate::support::{APP, CREAT, FakeHost, Guest, OUT, STAT, call};
 
 #[test]
-fn a_fork_shares_the_past_and_nothing_else() {
+fn fork_shares_only_past_state() {
     let mut parent = Guest::new();
     parent.wasi.set_stdin(b"abcdef".to_vec());
     parent.wasi.set_entropy(Entropy::seeded(1));
@@ -50,7 +50,7 @@ fn the_state_moves_between_threads() {
 }
 
 #[test]
-fn debug_output_shows_none_of_the_guests_data() {
+fn wasi_debug_output_contains_no_guest_data() {
     let mut guest = Guest::new();
     guest.wasi.set_stdin(b"secret".to_vec());
     guest.wasi.set_env([("TOKEN".to_owned(), "secret".to_owned())]).unwrap();
@@ -75,7 +75,7 @@ macro_rules! count {
 wasi_preview1_functions!(count);
 
 #[test]
-fn the_list_names_each_of_the_46_functions_once_and_fits_imports() {
+fn function_list_has_each_of_the_46_functions_once() {
     let mut names = NAMES.to_vec();
     names.sort_unstable();
     names.dedup();
@@ -90,7 +90,7 @@ fn the_list_names_each_of_the_46_functions_once_and_fits_imports() {
 }
 
 #[test]
-fn what_the_embedder_does_is_not_on_the_guests_bill() {
+fn embedder_operations_cost_no_fuel() {
     let price = |prepare: fn(&mut Guest)| {
         let mut guest = Guest::new();
         guest.file("file", b"abc");

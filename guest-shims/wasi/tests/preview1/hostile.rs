@@ -164,7 +164,7 @@ pub(crate) fn refill(guest: &mut Guest) {
 }
 
 #[test]
-fn random_calls_neither_panic_nor_hold_nor_work_for_free() {
+fn random_calls_are_bounded_and_cost_fuel() {
     for seed in 1..=20_u64 {
         println!("seed {seed}");
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -199,7 +199,7 @@ fn random_calls_neither_panic_nor_hold_nor_work_for_free() {
 }
 
 #[test]
-fn random_calls_get_somewhere() {
+fn random_calls_include_successes() {
     let mut random = Random(7);
     let mut guest = hostile_guest();
     let mut succeeded = vec![0_u32; FUNCTIONS.len()];
@@ -227,7 +227,7 @@ fn random_calls_get_somewhere() {
 }
 
 #[test]
-fn a_guest_without_fuel_gets_nothing_done() {
+fn calls_without_fuel_have_no_effect() {
     for (name, function) in FUNCTIONS {
         let mut guest = hostile_guest();
         guest.host.fuel = 0;
@@ -289,7 +289,7 @@ fn open_files_under_at_and_over_their_limit_and_usable_after() {
 }
 
 #[test]
-fn opening_and_closing_for_ever_holds_nothing() {
+fn repeated_open_and_close_leaks_nothing() {
     let mut guest = Guest::new();
     guest.file("file", b"abc");
     let before = guest.wasi.host_bytes();
@@ -321,7 +321,7 @@ fn inodes_under_at_and_over_their_limit() {
 }
 
 #[test]
-fn a_terabyte_of_nothing_is_refused() {
+fn terabyte_of_zeros_is_rejected() {
     let mut guest = Guest::new();
     let fd = guest.open("sparse", CREAT).unwrap();
     assert!(call!(guest, fd_filestat_set_size(fd, 1 << 40)).is_err());
@@ -331,7 +331,7 @@ fn a_terabyte_of_nothing_is_refused() {
 }
 
 #[test]
-fn what_the_host_holds_is_told() {
+fn held_bytes_are_reported() {
     let mut guest = Guest::new();
     let empty = guest.wasi.host_bytes();
     guest.wasi.set_stdin(vec![0; 1_000]);
@@ -348,7 +348,7 @@ fn what_the_host_holds_is_told() {
 }
 
 #[test]
-fn limits_set_later_hold_from_then_on() {
+fn changed_limits_apply_immediately() {
     let mut guest = Guest::new();
     guest.wasi.set_limits(WasiLimits { stdout_bytes: 2, open_files: 4, ..WasiLimits::default() });
     guest.write(1, b"abc").unwrap();

@@ -20,7 +20,7 @@ fn guest() -> Guest {
 }
 
 #[test]
-fn the_root_is_one_more_preopen() {
+fn root_mount_is_an_additional_preopen() {
     let mut guest = guest();
     call!(guest, fd_prestat_get(ROOT, OUT)).unwrap();
     assert_eq!(guest.u32_at(OUT + 4), 1);
@@ -31,7 +31,7 @@ fn the_root_is_one_more_preopen() {
 }
 
 #[test]
-fn mounts_that_came_later_are_reached_through_the_root() {
+fn later_mounts_are_reached_through_the_root() {
     let mut guest = guest();
     for (path, content) in
         [("data/file", "/data"), ("deep/down/file", "/deep/down"), ("./deep/../deep/down/./file", "/deep/down")]
@@ -65,7 +65,7 @@ fn directories_above_the_mounts_are_listed_and_walked() {
 }
 
 #[test]
-fn outside_the_mounts_there_is_nothing_and_the_attempt_is_recorded() {
+fn paths_outside_the_mounts_are_denied_and_recorded() {
     let mut guest = guest();
     for path in ["etc/passwd", "..", "../etc/passwd", "app/../etc/passwd", "data/../data/file", "/etc/passwd", "tmp"] {
         assert_eq!(guest.open_at(ROOT, path, CREAT, ALL_RIGHTS, 0), Err(Errno::Acces), "{path}");
@@ -97,7 +97,7 @@ fn directories_above_the_mounts_cannot_be_changed() {
 }
 
 #[test]
-fn nothing_is_renamed_or_linked_from_one_mount_into_another() {
+fn rename_and_link_across_mounts_are_rejected() {
     let mut guest = guest();
     let (from, to) = (guest.path("data/file"), guest.other_path("app/file"));
     assert_eq!(call!(guest, path_rename(ROOT, PATH, from, ROOT, OTHER_PATH, to)), Err(Errno::Xdev));
@@ -105,7 +105,7 @@ fn nothing_is_renamed_or_linked_from_one_mount_into_another() {
 }
 
 #[test]
-fn the_innermost_mount_is_meant() {
+fn innermost_mount_wins() {
     let mut vfs = Vfs::new(VfsLimits::default());
     let (root, inner) = (vfs.add_root(Access::ReadWrite), vfs.add_root(Access::ReadWrite));
     vfs.write_file(root, "a/file", b"outer").unwrap();
@@ -122,7 +122,7 @@ fn the_innermost_mount_is_meant() {
 }
 
 #[test]
-fn an_image_gets_a_new_file_system_and_keeps_its_preopens() {
+fn image_keeps_preopens_over_a_new_file_system() {
     let mut guest = guest();
     let old = guest.open("old", CREAT).unwrap();
     call!(guest, fd_renumber(old, 2)).unwrap();
@@ -147,7 +147,7 @@ fn an_image_gets_a_new_file_system_and_keeps_its_preopens() {
 }
 
 #[test]
-fn mounts_that_make_no_sense_are_refused() {
+fn invalid_mounts_are_rejected() {
     let mut vfs = Vfs::new(VfsLimits::default());
     let app = vfs.add_root(Access::ReadWrite);
     let foreign = {
@@ -226,7 +226,7 @@ fn slow(breaks_at: u64) -> (Guest, u32) {
 }
 
 #[test]
-fn a_mounted_file_is_read_whole_however_it_arrives() {
+fn mounted_file_is_complete_despite_short_reads() {
     let (mut guest, fd) = slow(u64::MAX);
     let expected: Vec<u8> = (0..SLOW_BYTES).map(|at| u8::try_from(at % 251).unwrap()).collect();
     assert_eq!(guest.read(fd, 300_000).unwrap(), expected);
@@ -235,14 +235,14 @@ fn a_mounted_file_is_read_whole_however_it_arrives() {
 }
 
 #[test]
-fn a_mount_that_fails_half_way_delivers_what_came_and_then_the_error() {
+fn failing_mount_returns_partial_data_then_the_error() {
     let (mut guest, fd) = slow(131_072);
     assert_eq!(guest.read(fd, 300_000).unwrap().len(), 131_072);
     assert_eq!(guest.read(fd, 300_000), Err(Errno::Io));
 }
 
 #[test]
-fn a_mounts_cache_makes_room_instead_of_breaking_the_memory_limit() {
+fn mount_cache_shrinks_at_the_memory_limit() {
     let (mut guest, fd) = slow(u64::MAX);
     let limit = guest.wasi.limits().memory_bytes;
     guest.wasi.set_linear_memory_bytes(limit - guest.wasi.host_bytes() - 70_000);
@@ -262,7 +262,7 @@ fn nested() -> Guest {
 }
 
 #[test]
-fn a_mount_in_a_mount_is_reached_from_it_and_from_above() {
+fn nested_mount_is_reached_from_both_levels() {
     let mut guest = nested();
     let app = guest.open_at(ROOT, "app", DIRECTORY, READ, 0).unwrap();
     for (at, path) in [
@@ -287,7 +287,7 @@ fn a_mount_in_a_mount_is_reached_from_it_and_from_above() {
 }
 
 #[test]
-fn a_mount_in_a_mount_leads_no_further_out_than_any() {
+fn nested_mount_does_not_lead_out() {
     let mut guest = nested();
     for path in ["lib/../../etc/passwd", "lib/dir/../../x", "lib/../..", "/app/lib/dir/file", "../lib/dir/file"] {
         assert_eq!(guest.open_at(APP, path, 0, READ, 0), Err(Errno::Acces), "{path}");
@@ -299,7 +299,7 @@ fn a_mount_in_a_mount_leads_no_further_out_than_any() {
 }
 
 #[test]
-fn what_the_outer_mount_has_of_its_own_hides_the_inner() {
+fn entry_of_the_outer_mount_hides_the_inner_mount() {
     let mut guest = nested();
     let app = guest.wasi.mount_root("/app").unwrap();
     guest.wasi.vfs_mut().write_file(app, "lib/own", b"own").unwrap();

@@ -75,7 +75,7 @@ fn flags_that_do_not_exist_are_invalid() {
 }
 
 #[test]
-fn paths_that_are_no_text_too_long_or_elsewhere_are_refused() {
+fn invalid_long_and_outside_paths_are_rejected() {
     let mut guest = Guest::new();
     guest.put(PATH, b"a\xFFb");
     assert_eq!(call!(guest, path_create_directory(APP, PATH, 3)), Err(Errno::Ilseq));
@@ -96,7 +96,7 @@ fn paths_that_are_no_text_too_long_or_elsewhere_are_refused() {
 }
 
 #[test]
-fn every_path_call_wants_a_directory_that_is_open() {
+fn path_calls_require_an_open_directory() {
     let mut guest = Guest::new();
     let file = guest.open("file", CREAT).unwrap();
     let len = guest.path("x");
@@ -219,7 +219,7 @@ fn no_path_leaves_the_workspace_and_each_attempt_is_recorded() {
 }
 
 #[test]
-fn a_link_that_points_outside_leads_nowhere() {
+fn link_that_points_outside_is_not_followed() {
     let mut guest = Guest::new();
     symlink(&mut guest, "../../etc/passwd", "link").unwrap();
     assert_eq!(guest.open_to_read("link"), Err(Errno::Acces));
@@ -230,7 +230,7 @@ fn a_link_that_points_outside_leads_nowhere() {
 }
 
 #[test]
-fn looking_outside_finds_nothing_and_using_it_is_refused() {
+fn outside_paths_are_missing_and_not_permitted() {
     let mut guest = Guest::new();
     guest.file("file", b"");
     let outside = guest.path("../x");
@@ -271,7 +271,7 @@ fn a_directory_that_the_guest_opened_is_a_capability() {
 }
 
 #[test]
-fn a_read_only_mount_stays_as_it_is() {
+fn read_only_mount_rejects_changes() {
     let mut guest = Guest::new();
     guest.file("file", b"abc");
     guest.make_dir("dir").unwrap();
@@ -294,7 +294,7 @@ fn a_read_only_mount_stays_as_it_is() {
 }
 
 #[test]
-fn every_entry_is_listed_once_whatever_the_buffer() {
+fn readdir_lists_each_entry_once_for_any_buffer() {
     let mut guest = Guest::new();
     let mut expected: Vec<String> = (0..300).map(|i| format!("file-{i:03}")).collect();
     for name in &expected {
@@ -332,7 +332,7 @@ fn entries_carry_inode_type_and_cookie() {
 }
 
 #[test]
-fn the_last_entry_is_cut_where_the_buffer_ends() {
+fn readdir_truncates_the_last_entry() {
     let mut guest = Guest::new();
     for buf_len in 0..60 {
         call!(guest, fd_readdir(APP, DATA, buf_len, 0, OUT)).unwrap();
@@ -342,7 +342,7 @@ fn the_last_entry_is_cut_where_the_buffer_ends() {
 }
 
 #[test]
-fn entries_removed_while_listing_do_no_harm() {
+fn readdir_tolerates_removed_entries() {
     let mut guest = Guest::new();
     for i in 0..100 {
         guest.file(&format!("f{i}"), b"");
@@ -367,7 +367,7 @@ fn entries_removed_while_listing_do_no_harm() {
 }
 
 #[test]
-fn only_directories_are_listed_and_only_into_memory() {
+fn readdir_requires_a_directory_and_valid_memory() {
     let mut guest = Guest::new();
     let file = guest.open("file", CREAT).unwrap();
     assert_eq!(call!(guest, fd_readdir(file, DATA, 100, 0, OUT)), Err(Errno::NotDir));

@@ -4,7 +4,7 @@ use glovebox_wasi::{Errno, SecurityEvent, Stop};
 use crate::support::{ALL_RIGHTS, APP, APPEND, CREAT, DATA, Guest, IOVS, OUT, TRUNC, call};
 
 #[test]
-fn what_is_written_is_read_in_pieces_of_any_cut() {
+fn written_data_is_read_with_any_iovecs() {
     let mut guest = Guest::new();
     guest.put(DATA, b"hello, world");
     let fd = guest.open("file", CREAT).unwrap();
@@ -48,7 +48,7 @@ fn positional_transfers_leave_the_position_alone() {
 }
 
 #[test]
-fn appending_goes_to_the_end_as_it_is_then() {
+fn append_writes_to_the_current_end() {
     let mut guest = Guest::new();
     guest.file("file", b"abc");
     let log = guest.open_at(APP, "file", 0, ALL_RIGHTS, APPEND).unwrap();
@@ -76,7 +76,7 @@ fn writing_past_the_end_leaves_zeros() {
 }
 
 #[test]
-fn a_file_that_was_removed_works_until_it_is_closed() {
+fn removed_file_is_usable_until_it_is_closed() {
     let mut guest = Guest::new();
     let before = guest.wasi.vfs().bytes_used();
     let fd = guest.open("file", CREAT).unwrap();
@@ -93,7 +93,7 @@ fn a_file_that_was_removed_works_until_it_is_closed() {
 }
 
 #[test]
-fn a_file_is_not_opened_for_more_than_was_asked() {
+fn file_opens_with_requested_rights_only() {
     let mut guest = Guest::new();
     guest.file("file", b"abc");
     let reader = guest.open_to_read("file").unwrap();
@@ -165,7 +165,7 @@ fn lengths_that_add_up_to_more_than_a_c_size_are_invalid() {
 }
 
 #[test]
-fn a_workspace_that_fills_up_takes_what_fits_then_refuses_then_works_again() {
+fn full_workspace_writes_partially_then_recovers() {
     let limits = VfsLimits { bytes: 200_000, ..VfsLimits::default() };
     let mut guest = Guest::with(limits, |_| ());
     let fd = guest.open("file", CREAT).unwrap();
@@ -196,7 +196,7 @@ fn the_memory_limit_counts_files_beside_linear_memory() {
 }
 
 #[test]
-fn reading_costs_what_there_is_to_read_not_what_was_asked() {
+fn read_cost_depends_on_available_bytes() {
     let mut guest = Guest::new();
     guest.file("file", &[1; 100]);
     let fd = guest.open_to_read("file").unwrap();
@@ -209,7 +209,7 @@ fn reading_costs_what_there_is_to_read_not_what_was_asked() {
 }
 
 #[test]
-fn a_write_that_cannot_be_paid_for_is_not_done() {
+fn unpaid_write_has_no_effect() {
     let mut guest = Guest::new();
     let fd = guest.open("file", CREAT | TRUNC).unwrap();
     let count = guest.iovs(&[(DATA, 600_000)]);

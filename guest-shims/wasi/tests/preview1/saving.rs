@@ -53,7 +53,7 @@ fn refused(saved: &[u8], to: &mut Guest) -> RestoreError {
 }
 
 #[test]
-fn what_a_guest_has_open_goes_on_where_it_stood() {
+fn restore_keeps_open_files_and_positions() {
     let mut guest = guest();
     guest.make_dir("dir").unwrap();
     guest.file("dir/file", b"0123456789");
@@ -97,7 +97,7 @@ fn what_a_guest_has_open_goes_on_where_it_stood() {
 }
 
 #[test]
-fn input_clock_and_generator_go_on() {
+fn restore_continues_input_clock_and_generator() {
     for clock in [Clock::Host, Clock::Fixed { realtime_ns: 1_000, monotonic_ns: 50 }] {
         let mut before = guest_with(|config| {
             config.clock = clock;
@@ -137,7 +137,7 @@ fn input_clock_and_generator_go_on() {
 }
 
 #[test]
-fn the_monotonic_clock_never_goes_back_when_its_source_is_another() {
+fn monotonic_clock_never_decreases_after_restore() {
     for from in [Clock::Host, Clock::Fixed { realtime_ns: 0, monotonic_ns: 9_000 }] {
         for to in [Clock::Host, Clock::Fixed { realtime_ns: 0, monotonic_ns: 3 }] {
             let mut before = guest_with(|config| config.clock = from);
@@ -152,7 +152,7 @@ fn the_monotonic_clock_never_goes_back_when_its_source_is_another() {
 }
 
 #[test]
-fn what_belongs_to_an_execution_or_to_the_embedder_is_not_saved() {
+fn execution_and_embedder_state_is_not_saved() {
     let mut guest = guest();
     let bare = guest.wasi.save();
     guest.write(1, b"output").unwrap();
@@ -167,7 +167,7 @@ fn what_belongs_to_an_execution_or_to_the_embedder_is_not_saved() {
 }
 
 #[test]
-fn other_mounts_and_other_preopens_are_refused_by_name() {
+fn restore_names_mismatched_mounts_and_preopens() {
     let saved = guest().wasi.save();
     let make = |paths: &[&str], preopened: usize| {
         let mut config = config(Vfs::new(VfsLimits::default()), paths);
@@ -196,7 +196,7 @@ fn other_mounts_and_other_preopens_are_refused_by_name() {
 }
 
 #[test]
-fn another_version_is_refused_by_number() {
+fn unknown_format_version_is_rejected() {
     let mut saved = guest().wasi.save();
     saved[0] = 9;
     assert_eq!(refused(&saved, &mut guest()), RestoreError::Version(9));
@@ -241,7 +241,7 @@ fn the_common_limit_on_memory_holds_under_at_and_over() {
 }
 
 #[test]
-fn a_file_open_for_writing_is_not_taken_up_read_only() {
+fn file_open_for_writing_needs_a_writable_mount() {
     let mut saved = guest();
     let fd = saved.open_at(ROOT, "data/file", CREAT, ALL_RIGHTS, 0).unwrap();
     let writing = saved.wasi.save();
@@ -257,7 +257,7 @@ fn a_file_open_for_writing_is_not_taken_up_read_only() {
 }
 
 #[test]
-fn a_rollback_in_a_workspace_that_went_on_keeps_what_is_still_there() {
+fn rollback_keeps_files_that_still_exist() {
     let mut guest = guest();
     guest.file("stays", b"stays");
     let stays = guest.open("stays", 0).unwrap();
@@ -331,7 +331,7 @@ fn fork_host(guest: &Guest) -> Guest {
 }
 
 #[test]
-fn a_guest_cannot_tell_that_it_was_put_down() {
+fn guest_cannot_observe_save_and_restore() {
     for seed in 1..=30_u64 {
         println!("seed {seed}");
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -355,7 +355,7 @@ fn a_guest_cannot_tell_that_it_was_put_down() {
 }
 
 #[test]
-fn bytes_that_nobody_saved_end_in_an_error_or_in_a_sound_state() {
+fn forged_state_is_an_error_or_sound() {
     let (mut accepted, mut tried) = (0, 0);
     for seed in 1..=20_u64 {
         println!("seed {seed}");
@@ -409,7 +409,7 @@ fn mounts(count: u64, paths: &[String]) -> Vec<u8> {
 }
 
 #[test]
-fn of_other_mounts_no_more_is_read_than_is_shown() {
+fn mismatched_mounts_are_read_only_as_far_as_shown() {
     let restore = |saved: &[u8]| hostile_guest().wasi.restore(saved).unwrap_err();
     let damaged = RestoreError::Damaged(Damaged("it ends too early"));
     let paths: Vec<String> = (0..8).map(|number| format!("/{number}")).collect();

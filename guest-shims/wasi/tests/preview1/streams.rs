@@ -10,7 +10,7 @@ fn with_limits(limits: WasiLimits) -> Guest {
 }
 
 #[test]
-fn standard_input_is_read_to_its_end_and_stays_there() {
+fn standard_input_stays_at_its_end() {
     let mut guest = Guest::new();
     guest.wasi.set_stdin(b"hello".to_vec());
     assert_eq!(guest.read(0, 3).unwrap(), b"hel");
@@ -43,7 +43,7 @@ fn streams_refuse_the_wrong_direction_and_positions() {
 }
 
 #[test]
-fn the_c_library_takes_no_stream_for_a_terminal() {
+fn streams_are_not_terminals() {
     let mut guest = Guest::new();
     for fd in 0..3 {
         call!(guest, fd_fdstat_get(fd, STAT)).unwrap();
@@ -110,7 +110,7 @@ fn a_log_of_two_gigabytes_is_not_held() {
 }
 
 #[test]
-fn output_that_memory_has_no_room_for_is_dropped_not_held() {
+fn output_over_the_memory_limit_is_dropped() {
     let mut guest = with_limits(WasiLimits { memory_bytes: 5_000_000, ..WasiLimits::default() });
     guest.wasi.set_linear_memory_bytes(5_000_000 - 1_000 - guest.wasi.host_bytes());
     assert_eq!(guest.write(1, &[b'x'; 900]), Ok(900));
@@ -124,7 +124,7 @@ fn output_that_memory_has_no_room_for_is_dropped_not_held() {
 }
 
 #[test]
-fn no_character_is_cut_in_two() {
+fn output_is_truncated_between_characters() {
     for (bytes, whole) in [
         (&b"abc"[..], &b"abc"[..]),
         (b"", b""),
@@ -148,7 +148,7 @@ fn no_character_is_cut_in_two() {
 }
 
 #[test]
-fn a_closed_stream_is_not_the_next_file_and_returns_with_the_next_execution() {
+fn closed_stream_number_is_reserved_until_reset() {
     let mut guest = Guest::new();
     call!(guest, fd_close(1)).unwrap();
     assert_eq!(guest.write(1, b"x"), Err(Errno::Badf));
@@ -168,7 +168,7 @@ fn a_closed_stream_is_not_the_next_file_and_returns_with_the_next_execution() {
 }
 
 #[test]
-fn a_guest_parks_only_when_allowed_and_only_at_the_question_for_standard_input() {
+fn guest_parks_only_at_standard_input() {
     let mut guest = Guest::new();
     guest.write(2, PARK_FRAME).unwrap();
     assert_eq!(call!(guest, fd_fdstat_get(0, STAT)), Ok(()));
@@ -228,7 +228,7 @@ fn poll(guest: &mut Guest, subscriptions: &[Vec<u8>]) -> Result<Vec<Event>, Errn
 }
 
 #[test]
-fn a_sleep_under_a_fixed_clock_is_over_at_once_and_moves_it() {
+fn sleep_under_a_fixed_clock_advances_it() {
     let mut guest = Guest::new();
     guest.wasi.set_clock(Clock::Fixed { realtime_ns: 1_000, monotonic_ns: 50 });
     assert_eq!(poll(&mut guest, &[clock(7, 1, 300, 0)]), Ok(vec![(7, 0, 0, 0, 0)]));
@@ -253,7 +253,7 @@ fn a_sleep_costs_the_same_under_both_clocks() {
 }
 
 #[test]
-fn under_the_host_clock_the_host_waits_and_may_end_it() {
+fn host_waits_and_may_interrupt_under_the_host_clock() {
     let mut guest = Guest::new();
     guest.wasi.set_clock(Clock::Host);
     poll(&mut guest, &[clock(1, 1, 5_000, 0)]).unwrap();
@@ -264,7 +264,7 @@ fn under_the_host_clock_the_host_waits_and_may_end_it() {
 }
 
 #[test]
-fn absolute_times_count_from_their_own_clock() {
+fn absolute_timeouts_use_their_own_clock() {
     let mut guest = Guest::new();
     guest.wasi.set_clock(Clock::Fixed { realtime_ns: 1_000, monotonic_ns: 50 });
     poll(&mut guest, &[clock(1, 1, 80, 1)]).unwrap();
@@ -276,7 +276,7 @@ fn absolute_times_count_from_their_own_clock() {
 }
 
 #[test]
-fn the_earliest_clock_ends_the_wait_and_the_later_ones_do_not_happen() {
+fn earliest_clock_subscription_ends_the_wait() {
     let mut guest = Guest::new();
     let subscriptions = [clock(1, 1, 500, 0), clock(2, 1, 100, 0), clock(3, 0, 100, 0), clock(4, 1, 101, 0)];
     let happened: Vec<u64> = poll(&mut guest, &subscriptions).unwrap().iter().map(|event| event.0).collect();
@@ -284,7 +284,7 @@ fn the_earliest_clock_ends_the_wait_and_the_later_ones_do_not_happen() {
 }
 
 #[test]
-fn descriptors_are_ready_and_nobody_waits_for_the_clock() {
+fn ready_descriptors_end_the_wait_at_once() {
     let mut guest = Guest::new();
     guest.wasi.set_stdin(b"abc".to_vec());
     guest.file("file", b"12345");
@@ -305,7 +305,7 @@ fn descriptors_are_ready_and_nobody_waits_for_the_clock() {
 }
 
 #[test]
-fn errors_of_a_subscription_come_as_its_event() {
+fn subscription_errors_are_returned_as_events() {
     let mut guest = Guest::new();
     let badf = Errno::Badf.code();
     let events = poll(
@@ -329,7 +329,7 @@ fn subscriptions_under_at_and_over_their_limit() {
 }
 
 #[test]
-fn addresses_are_checked_before_anybody_waits() {
+fn poll_checks_addresses_before_waiting() {
     let mut guest = Guest::new();
     guest.put(SUBSCRIPTIONS, &clock(0, 1, 1_000, 0));
     let end = u32::try_from(guest.host.memory.len()).unwrap();

@@ -30,7 +30,7 @@ fn frame(reply: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_write_is_a_message_and_replies_come_as_frames() {
+fn tool_device_exchanges_messages_and_frames() {
     let mut guest = guest();
     let fd = open(&mut guest);
     assert_eq!(guest.write(fd, b"one"), Ok(3));
@@ -48,7 +48,7 @@ fn a_write_is_a_message_and_replies_come_as_frames() {
 }
 
 #[test]
-fn a_reply_is_read_in_pieces_of_any_size_by_whichever_descriptor() {
+fn reply_is_readable_in_pieces_by_any_descriptor() {
     let mut guest = guest();
     let (fd, other) = (open(&mut guest), open(&mut guest));
     guest.host.replies.extend([Some(b"a reply".to_vec()), Some(b"b".to_vec())]);
@@ -63,7 +63,7 @@ fn a_reply_is_read_in_pieces_of_any_size_by_whichever_descriptor() {
 }
 
 #[test]
-fn reading_and_writing_nothing_does_not_bother_the_host() {
+fn empty_reads_and_writes_skip_the_host() {
     let mut guest = guest();
     let fd = open(&mut guest);
     guest.host.replies.push_back(Some(b"held".to_vec()));
@@ -83,7 +83,7 @@ fn a_message_under_at_and_over_its_limit() {
 }
 
 #[test]
-fn two_gigabytes_in_one_message_are_refused_unread_and_unheld() {
+fn two_gigabyte_message_is_rejected_unread() {
     let mut guest = guest();
     let fd = open(&mut guest);
     let count = guest.iovs(&vec![(0, 1 << 20); 1024]);
@@ -96,7 +96,7 @@ fn two_gigabytes_in_one_message_are_refused_unread_and_unheld() {
 }
 
 #[test]
-fn what_memory_has_no_room_for_is_refused() {
+fn message_over_the_memory_limit_is_rejected() {
     let mut guest = guest();
     let fd = open(&mut guest);
     let room = |guest: &mut Guest, bytes: u64| {
@@ -114,7 +114,7 @@ fn what_memory_has_no_room_for_is_refused() {
 }
 
 #[test]
-fn what_is_left_of_a_reply_does_not_reach_the_next_script() {
+fn unread_reply_is_dropped_before_the_next_script() {
     let mut guest = guest();
     let fd = open(&mut guest);
     guest.host.replies.extend([Some(b"of the last script".to_vec()), Some(b"of this one".to_vec())]);
@@ -126,7 +126,7 @@ fn what_is_left_of_a_reply_does_not_reach_the_next_script() {
 }
 
 #[test]
-fn both_ways_are_paid_for_before_the_host_acts() {
+fn messages_and_replies_are_prepaid() {
     let mut guest = guest();
     let fd = open(&mut guest);
     let spent = |guest: &mut Guest, work: &mut dyn FnMut(&mut Guest)| {
@@ -164,7 +164,7 @@ fn the_host_can_end_the_guest_from_either_side() {
 }
 
 #[test]
-fn it_is_a_character_device_and_no_terminal() {
+fn device_is_a_character_device_but_not_a_terminal() {
     let mut guest = guest();
     assert_eq!(guest.stat(ROOT, DEVICE).unwrap().0, 2);
     let fd = open(&mut guest);
@@ -181,7 +181,7 @@ fn it_is_a_character_device_and_no_terminal() {
 }
 
 #[test]
-fn it_cannot_be_positioned_listed_resized_or_aged() {
+fn tool_device_rejects_file_operations() {
     let mut guest = guest();
     let fd = open(&mut guest);
     let count = guest.iovs(&[(DATA, 1)]);
@@ -203,7 +203,7 @@ fn it_cannot_be_positioned_listed_resized_or_aged() {
 }
 
 #[test]
-fn it_opens_as_a_device_does() {
+fn tool_device_accepts_device_open_flags() {
     let mut guest = guest();
     for (oflags, answer) in [
         (0, None),
@@ -225,7 +225,7 @@ fn it_opens_as_a_device_does() {
 }
 
 #[test]
-fn it_is_found_by_its_path_and_by_no_other() {
+fn device_is_found_by_its_path_only() {
     let mut guest = guest();
     for path in ["./dev/glovebox/tools", "dev//glovebox/./tools", "dev/../dev/glovebox/tools", "app/.././x/../dev"] {
         let answer = guest.open_at(ROOT, path, 0, READ, 0);
@@ -244,7 +244,7 @@ fn it_is_found_by_its_path_and_by_no_other() {
 }
 
 #[test]
-fn its_name_can_be_neither_taken_nor_removed_nor_moved() {
+fn device_name_cannot_be_replaced_removed_or_moved() {
     let mut guest = guest();
     guest.file("file", b"");
     let (device, file) = (guest.path(DEVICE), guest.other_path("file"));
@@ -262,7 +262,7 @@ fn its_name_can_be_neither_taken_nor_removed_nor_moved() {
 }
 
 #[test]
-fn a_descriptor_of_it_moves_closes_and_is_forked_like_any() {
+fn tool_descriptor_is_renumbered_closed_and_forked() {
     let mut guest = guest();
     let fd = open(&mut guest);
     let file = guest.open("file", CREAT).unwrap();
@@ -278,7 +278,7 @@ fn a_descriptor_of_it_moves_closes_and_is_forked_like_any() {
 }
 
 #[test]
-fn descriptors_of_it_are_limited_like_any() {
+fn tool_descriptors_count_against_the_limit() {
     let mut guest = with_limits(WasiLimits { open_files: 6, ..WasiLimits::default() });
     let fd = open(&mut guest);
     assert_eq!(guest.open_at(ROOT, DEVICE, 0, READ, 0), Err(Errno::Mfile));
@@ -287,7 +287,7 @@ fn descriptors_of_it_are_limited_like_any() {
 }
 
 #[test]
-fn no_mount_hides_it_and_none_can_be_put_there() {
+fn mounts_cannot_cover_the_tool_device() {
     let mut guest = guest();
     for path in ["/dev", "/dev/glovebox", "/"] {
         let root = guest.wasi.vfs_mut().add_root(Access::ReadWrite);
@@ -306,7 +306,7 @@ fn no_mount_hides_it_and_none_can_be_put_there() {
 }
 
 #[test]
-fn it_is_there_when_the_root_is_a_mount_itself() {
+fn tool_device_exists_under_a_root_mount() {
     let mut vfs = glovebox_vfs::Vfs::new(VfsLimits::default());
     let root = vfs.add_root(Access::ReadWrite);
     vfs.write_file(root, "dev/glovebox/tools", b"false").unwrap();
@@ -319,7 +319,7 @@ fn it_is_there_when_the_root_is_a_mount_itself() {
 }
 
 #[test]
-fn it_is_always_ready() {
+fn tool_device_is_always_ready() {
     let mut guest = guest();
     let fd = open(&mut guest);
     guest.host.replies.push_back(Some(b"abc".to_vec()));

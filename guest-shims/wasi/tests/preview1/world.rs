@@ -43,7 +43,7 @@ fn the_environment_arrives_as_name_equals_value() {
 }
 
 #[test]
-fn strings_that_would_be_cut_or_read_as_something_else_are_refused() {
+fn ambiguous_arguments_and_variables_are_rejected() {
     let mut guest = Guest::new();
     assert_eq!(guest.wasi.set_args(["a\0b".to_owned()]), Err(StringError::Nul("a\0b".to_owned())));
     for name in ["", "A=B"] {
@@ -108,7 +108,7 @@ fn a_resumed_instance_continues_its_monotonic_clock() {
 }
 
 #[test]
-fn seeded_bytes_repeat_and_a_fork_goes_on_where_it_stands() {
+fn seeded_bytes_repeat_and_continue_in_a_fork() {
     let mut guest = Guest::new();
     guest.wasi.set_entropy(Entropy::seeded(42));
     call!(guest, random_get(DATA, 100)).unwrap();
@@ -144,7 +144,7 @@ fn the_generator_is_chacha20_as_published() {
 }
 
 #[test]
-fn host_entropy_is_asked_of_the_host() {
+fn host_entropy_comes_from_the_host() {
     let mut guest = Guest::new();
     guest.wasi.set_entropy(Entropy::Host);
     call!(guest, random_get(DATA, 3)).unwrap();
@@ -153,7 +153,7 @@ fn host_entropy_is_asked_of_the_host() {
 }
 
 #[test]
-fn a_loop_of_random_bytes_is_not_free() {
+fn random_bytes_cost_fuel() {
     let mut guest = Guest::new();
     guest.host.fuel = 100_000;
     let stopped = guest.wasi.random_get(&mut guest.host, 0, 1 << 20);
@@ -172,7 +172,7 @@ fn exiting_unwinds_with_the_code() {
 }
 
 #[test]
-fn there_are_no_signals() {
+fn raising_signals_is_unsupported() {
     let mut guest = Guest::new();
     assert_eq!(call!(guest, proc_raise(6)), Err(Errno::NotSup));
     assert_eq!(call!(guest, proc_raise(31)), Err(Errno::Inval));
@@ -186,7 +186,7 @@ fn yielding_succeeds_and_costs() {
 }
 
 #[test]
-fn there_are_no_sockets() {
+fn sockets_are_unsupported() {
     let mut guest = Guest::new();
     for (fd, expected) in [(0, Errno::NotSock), (3, Errno::NotSock), (9, Errno::Badf)] {
         assert_eq!(call!(guest, sock_accept(fd, 0, OUT)), Err(expected));

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_reaches_its_limit() {
+    fn each_flag_sets_its_limit() {
         let flags = ["--app-fuel", "--app-memory-bytes", "--app-timeout-ms", "--app-open-handles", "--max-sessions"];
         let flags = flags.into_iter().chain(["--max-executions", "--max-fuel", "--max-started", "--max-held-bytes"]);
         let line: Vec<String> = flags
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_is_given_or_passed_on_by_name() {
+    fn environment_variable_has_a_value_or_is_inherited() {
         assert_eq!(variable("A=b=c").unwrap(), ("A".into(), "b=c".into()));
         assert_eq!(variable("A=").unwrap(), ("A".into(), String::new()));
         assert_eq!(variable("PATH").unwrap().1, std::env::var("PATH").unwrap());

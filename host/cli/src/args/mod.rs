@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_take_underscores_and_nothing_else() {
+    fn counts_accept_underscores_only() {
         assert_eq!(count("5_000"), Ok(5_000));
         assert_eq!(count("18446744073709551615"), Ok(u64::MAX));
         for wrong in ["", "_", "-1", "1.5", "1e9", "0x10", "18446744073709551616", "5 000", "+5"] {

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_has_a_flag_of_its_name_and_the_help_states_its_default() {
+    fn every_limit_has_a_flag_with_its_default_in_the_help() {
         let limits = serde_json::to_value(Limits::default()).unwrap();
         let command = Line::command();
         for (name, default) in limits.as_object().unwrap() {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_override_the_file_and_what_they_do_not_name_stays() {
+    fn flags_override_only_their_keys_of_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("p.toml");
         std::fs::write(
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_and_an_impossible_value_are_named_with_the_file() {
+    fn invalid_policy_entries_name_key_and_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("p.toml");
         for (text, name) in [
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn the_setup_is_injected_unless_the_flag_or_the_file_says_otherwise() {
+    fn setup_is_injected_by_default() {
         assert!(parse(&[]).resolve().unwrap().inject_setup);
         assert!(!parse(&["--no-inject-setup"]).resolve().unwrap().inject_setup);
         let dir = tempfile::tempdir().unwrap();
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_are_read_as_people_write_them() {
+    fn clock_accepts_common_time_formats() {
         assert_eq!(clock("fixed:2020-01-01T00:00:00Z"), Ok(Clock::Fixed(SEEDED_CLOCK_NS)));
         for wrong in
             ["", "fixed", "fixed:", "fixed:yesterday", "2020-01-01T00:00:00Z", "fixed:-5", "fixed:9999-01-01T00:00:00Z"]
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_policy_file_is_refused_and_not_read_to_its_end() {
+    fn endless_policy_file_is_rejected() {
         let error = format!("{:?}", super::read(std::path::Path::new("/dev/zero")).unwrap_err());
         assert!(error.contains("longer than 524288 bytes"), "{error}");
     }

@@ -180,7 +180,7 @@ mod tests {
     use super::{ContextArgs, LanguageArg};
 
     #[test]
-    fn a_language_has_a_name_and_a_short_one() {
+    fn languages_have_long_and_short_names() {
         for (text, language) in [
             ("python", LanguageArg::Plain(Language::Python)),
             ("js", LanguageArg::Plain(Language::JavaScript)),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_is_json_or_a_file_with_json() {
+    fn context_is_inline_json_or_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
         std::fs::write(path("c.json"), "{\"a\": [1]}\n").unwrap();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_file_is_as_long_as_standard_input_may_be() {
+    fn context_file_size_is_limited_like_standard_input() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.json");
         let mut policy = Policy::default();

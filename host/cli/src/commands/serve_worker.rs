@@ -67,7 +67,7 @@ const VARIABLES: [&str; 11] = [
 
 /// Configuration that a worker receives.
 #[derive(Debug, Deserialize, Serialize)]
-struct Orders {
+struct WorkerConfig {
     config: ServerConfig,
     /// Name of a tenant in addition to those of the configuration.
     own: Option<String>,
@@ -111,7 +111,7 @@ fn start_with(
     config.sessions.live_count = config.sessions.live_count.div_ceil(count);
     let absolute = |path: &Path| std::path::absolute(path).context("a path cannot be made absolute");
     let root = root.map(|root| if is_url(root) { Ok(root.to_owned()) } else { absolute(root) }).transpose()?;
-    let orders = Orders { config, own, root, has_parts, cache: absolute(host.engine.cache_dir())? };
+    let orders = WorkerConfig { config, own, root, has_parts, cache: absolute(host.engine.cache_dir())? };
     let mut args: Vec<OsString> = vec!["--cache-dir".into(), orders.cache.clone().into()];
     let mut flag = |name: &str, value: OsString| args.extend([name.into(), value]);
     if let Some(bundle) = &global.bundle {
@@ -138,7 +138,7 @@ fn start_with(
     WorkersConfig::new(count, command, &orders).context("cannot encode the configuration of workers")
 }
 
-impl Orders {
+impl WorkerConfig {
     /// The directory of the sessions, if they are in one.
     fn dir(&self) -> Option<&Path> {
         self.root.as_deref().filter(|root| !is_url(root))
@@ -161,7 +161,7 @@ impl Orders {
 }
 
 pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
-    let orders: Orders = orders()?;
+    let orders: WorkerConfig = orders()?;
     let config = &orders.config;
     // Reads the files that are not accessible after confinement.
     let key = config.key_file.as_deref().map(read_key).transpose()?;
@@ -204,7 +204,7 @@ pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
 }
 
 /// Returns the host files and system limits that the worker needs.
-fn reach(global: &GlobalArgs, orders: &Orders) -> Reach {
+fn reach(global: &GlobalArgs, orders: &WorkerConfig) -> Reach {
     let (config, cache) = (&orders.config, &orders.cache);
     let mut reach = Reach::default();
     // Loading takes file locks. Only the server writes compiled code.

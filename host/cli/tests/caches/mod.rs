@@ -25,7 +25,7 @@ fn cache_with_binaries() -> tempfile::TempDir {
 }
 
 #[test]
-fn the_cache_is_pruned_but_for_what_is_in_use() {
+fn pruning_keeps_cache_entries_in_use() {
     let cache = cache_with_binaries();
     let dir = cache.path().to_str().unwrap();
     // The runtime's code, and an image of it.
@@ -73,7 +73,7 @@ fn the_cache_is_pruned_but_for_what_is_in_use() {
 }
 
 #[test]
-fn a_cache_that_others_can_write_to_is_refused_and_doctor_says_so() {
+fn cache_writable_by_others_is_rejected_and_diagnosed() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let path = dir.path().to_str().unwrap();
@@ -100,14 +100,14 @@ fn an_unprepared_interpreter_gives_the_same_output() {
 }
 
 #[test]
-fn doctor_finds_nothing_wrong_here() {
+fn doctor_reports_no_problem() {
     let (value, code) = json(&["doctor", "--json"]);
     assert_eq!(code, Some(0), "{value:#}");
     assert_eq!(value["ok"], true);
 }
 
 #[test]
-fn preparing_twice_gives_the_same_image_and_removing_leaves_nothing() {
+fn preparation_is_reproducible_and_removable() {
     let cache = cache_with_binaries();
     let dir = cache.path().to_str().unwrap();
     let (first, _) = json(&["runtimes", "prepare", "javascript", "--json", "--cache-dir", dir]);
@@ -145,7 +145,7 @@ fn a_damaged_binary_is_named_by_doctor_and_never_prepared() {
 }
 
 #[test]
-fn ctrl_c_ends_a_preparation_at_once_and_the_next_one_succeeds() {
+fn ctrl_c_cancels_a_preparation() {
     let cache = cache_with_binaries();
     let dir = cache.path().to_str().unwrap();
     let mut child = prepared(&["runtimes", "prepare", "javascript", "--cache-dir", dir]).spawn().unwrap();
@@ -157,7 +157,7 @@ fn ctrl_c_ends_a_preparation_at_once_and_the_next_one_succeeds() {
 }
 
 #[test]
-fn a_workspace_that_reaches_the_cache_or_the_state_is_refused() {
+fn workspace_over_cache_or_state_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let (cache, state) = (dir.path().join("a/cache"), dir.path().join("b/state"));
     fs::create_dir_all(cache.join("prepared")).unwrap();

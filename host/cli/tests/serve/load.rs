@@ -95,7 +95,7 @@ fn a_thousand_sessions_take_bounded_memory() {
 }
 
 #[test]
-fn clients_that_are_slow_or_gone_hold_nobody_up() {
+fn slow_and_disconnected_clients_block_nobody() {
     let server = Server::start_on(tempfile::tempdir().unwrap(), "[admission]\nrunning = 2\n", &[]);
     // Clients that request more than they ever read.
     let long = python("print('x' * 900_000)").to_string();
@@ -124,7 +124,7 @@ fn clients_that_are_slow_or_gone_hold_nobody_up() {
 }
 
 #[test]
-fn a_flood_is_refused_and_over_when_it_is_over() {
+fn server_recovers_from_a_flood() {
     let config = "[admission]\nrunning = 2\nwaiting = 4\nwait_ms = 500\n";
     let server = Server::start_on(tempfile::tempdir().unwrap(), config, &[]);
     let body = python("sum(range(100_000))").to_string();
@@ -193,11 +193,11 @@ fn kill_under_load(flags: &[&str], rounds: u32) {
 }
 
 #[test]
-fn a_server_that_is_killed_under_load_loses_nothing_that_it_answered() {
+fn killed_server_keeps_acknowledged_sessions() {
     kill_under_load(&["--in-process"], if is_full() { 8 } else { 2 });
 }
 
 #[test]
-fn nor_does_one_with_workers() {
+fn killed_server_with_workers_keeps_acknowledged_sessions() {
     kill_under_load(&["--workers", "2"], if is_full() { 8 } else { 1 });
 }

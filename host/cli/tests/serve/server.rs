@@ -240,7 +240,7 @@ fn has(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 #[test]
-fn a_request_its_wait_its_execution_and_the_store_are_spans_without_secrets() {
+fn traces_contain_request_spans_without_secrets() {
     for workers in [["--in-process"].as_slice(), &["--workers", "1"]] {
         let (address, taken) = collector();
         let endpoint = format!("http://{address}");
@@ -274,7 +274,7 @@ fn a_request_its_wait_its_execution_and_the_store_are_spans_without_secrets() {
 }
 
 #[test]
-fn a_collector_that_is_down_or_never_answers_holds_nobody_up() {
+fn unavailable_trace_collector_blocks_nobody() {
     let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let down = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
     for address in [silent.local_addr().unwrap(), down] {

@@ -24,7 +24,7 @@ fn in_session(server: &Server, id: &str, source: &str) -> Answer {
 }
 
 #[test]
-fn scripts_and_sessions_are_in_workers_that_the_system_confines() {
+fn scripts_and_sessions_run_in_confined_workers() {
     let server = Server::start(&["--workers", "3"]);
     let info = server.get("/v1/info").ok();
     assert_eq!((&info["workers"]["count"], &info["workers"]["ready"]), (&json!(3), &json!(3)));
@@ -90,7 +90,7 @@ fn scripts_and_sessions_are_in_workers_that_the_system_confines() {
 }
 
 #[test]
-fn a_killed_worker_costs_what_it_ran_and_nothing_that_was_answered() {
+fn killed_worker_loses_only_running_executions() {
     let server = Server::start(&["--workers", "2"]);
     let ids: Vec<String> = (0..8).map(|n| format!("s{n}")).collect();
     for id in &ids {
@@ -138,7 +138,7 @@ fn a_killed_worker_costs_what_it_ran_and_nothing_that_was_answered() {
 }
 
 #[test]
-fn output_and_cancelling_go_through() {
+fn workers_forward_output_and_cancellation() {
     let server = Server::start(&["--workers", "1"]);
     let source = "import time\nfor n in range(3000):\n    print(n, flush=True)\n    time.sleep(0.003)";
     let mut stream =
@@ -171,7 +171,7 @@ fn output_and_cancelling_go_through() {
 }
 
 #[test]
-fn the_queue_and_quotas_are_the_servers() {
+fn queue_and_quotas_stay_in_the_server() {
     let config = "[admission]\nrunning = 1\nwaiting = 1\n";
     let server = Server::start_on(tempfile::tempdir().unwrap(), config, &["--workers", "2"]);
     let slow = python("import time; time.sleep(1)").to_string();
@@ -184,7 +184,7 @@ fn the_queue_and_quotas_are_the_servers() {
 }
 
 #[test]
-fn workers_end_with_their_server_and_save_their_sessions() {
+fn workers_save_sessions_and_end_with_the_server() {
     let server = Server::start(&["--workers", "2"]);
     server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
     assert_eq!(in_session(&server, "s", "x = 5").status, 200);
@@ -202,7 +202,7 @@ fn workers_end_with_their_server_and_save_their_sessions() {
 }
 
 #[test]
-fn a_worker_is_not_started_by_hand_nor_are_there_too_many() {
+fn worker_count_and_manual_start_are_checked() {
     let run = |args: &[&str]| {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_glovebox")).args(args).output().unwrap();
         (output.status.code(), support::text(&output.stderr))
@@ -214,7 +214,7 @@ fn a_worker_is_not_started_by_hand_nor_are_there_too_many() {
 }
 
 #[test]
-fn what_is_done_with_sessions_is_in_the_servers_audit_log() {
+fn session_operations_of_workers_are_audited() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("audit.jsonl");
     let config = format!("[audit]\nfile = {:?}\n", log.to_str().unwrap());

@@ -19,7 +19,7 @@ fn is_alive(process: &str) -> bool {
 }
 
 #[test]
-fn a_tool_is_killed_with_all_that_it_has_started_when_nobody_waits_for_it() {
+fn abandoned_tool_is_killed_with_its_children() {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("tool.sh");
     let started = dir.path().join("started");
@@ -59,7 +59,7 @@ fn a_tool_is_killed_with_all_that_it_has_started_when_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_tool_that_leaves_a_process_behind_with_its_output_answers_all_the_same() {
+fn tool_with_a_background_process_still_answers() {
     let begin = Instant::now();
     let ran = output(&["run", "--tool", "t=sh -c 'setsid sleep 20 & echo 7'", "-e", "print(tools.t())"]);
     assert_eq!(text(&ran.stdout), "7\n", "{}", text(&ran.stderr));
@@ -67,7 +67,7 @@ fn a_tool_that_leaves_a_process_behind_with_its_output_answers_all_the_same() {
 }
 
 #[test]
-fn a_tool_that_does_not_read_its_input_or_gets_much_of_it_answers() {
+fn tool_with_unread_or_large_input_answers() {
     let code = "print(tools.t(text='x' * 900000))";
     assert_eq!(text(&output(&["run", "--tool", "t=echo 1", "-e", code]).stdout), "1\n");
     assert_eq!(text(&output(&["run", "--tool", "t=wc -c", "-e", code]).stdout), "900011\n");

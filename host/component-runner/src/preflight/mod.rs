@@ -57,7 +57,7 @@ const MAX_TABLE_ELEMENTS: u64 = 4_000_000;
 /// Why a component is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    #[error("it consists of more than {} modules and components", MAX_PARTS)]
+    #[error("it contains more than {} modules and components", MAX_PARTS)]
     Parts,
     #[error("a section may nest more than {} types", MAX_TYPES)]
     Types,
@@ -65,11 +65,11 @@ pub(crate) enum Refusal {
     Instances,
     #[error("its instances have more than {MAX_CANONICAL} lifted, lowered and built-in functions")]
     Canonical,
-    #[error("its instances consist of more than {MAX_ITEMS} items")]
+    #[error("its instances have more than {MAX_ITEMS} items")]
     Items,
     #[error("the tables of its modules have more than {MAX_TABLE_ELEMENTS} initial elements")]
     TableElements,
-    #[error("it instantiates a module or a component that it imports")]
+    #[error("it instantiates an imported module or component; embed the module or component instead")]
     Imported,
     /// The component is malformed, with Wasmtime's message where available.
     #[error("{0}")]

@@ -17,7 +17,7 @@ fn repeat(count: u64, each: impl Fn(u64) -> String) -> String {
 }
 
 #[test]
-fn instances_are_counted_in_each_instance_under_at_and_over_the_limit() {
+fn nested_instances_under_at_and_over_the_limit() {
     // `$c` counts 99 with its 98 instances; 100 times that, plus the outermost component, is 9,901.
     let inner = repeat(98, |_| "(core instance (instantiate $m))".into());
     let text = |more: u64| {
@@ -46,7 +46,7 @@ fn doubling(levels: u64) -> String {
 }
 
 #[test]
-fn components_that_instantiate_each_other_twice_are_counted_as_often() {
+fn repeated_instantiation_is_counted_each_time() {
     assert!(checked(&doubling(10)).is_ok());
     for levels in [13, 26, 64] {
         assert_eq!(checked(&doubling(levels)), Err(Refusal::Instances), "{levels}");
@@ -55,7 +55,7 @@ fn components_that_instantiate_each_other_twice_are_counted_as_often() {
 }
 
 #[test]
-fn what_is_handed_on_is_counted_where_it_is_instantiated() {
+fn passed_modules_count_where_instantiated() {
     let module = "(core module $m)";
     let twice = "(instance (instantiate $x)) (instance (instantiate $x))";
     // Passed as an argument.
@@ -105,7 +105,7 @@ fn what_is_handed_on_is_counted_where_it_is_instantiated() {
 }
 
 #[test]
-fn what_the_host_would_have_to_give_is_not_instantiated() {
+fn instantiating_an_import_is_rejected() {
     assert_eq!(checked("(import \"c\" (component $c)) (instance (instantiate $c))"), Err(Refusal::Imported));
     assert_eq!(checked("(import \"m\" (core module $m)) (core instance (instantiate $m))"), Err(Refusal::Imported));
     let within = "(import \"i\" (instance $i (export \"m\" (core module))))
@@ -117,7 +117,7 @@ fn what_the_host_would_have_to_give_is_not_instantiated() {
 }
 
 #[test]
-fn functions_are_counted_in_each_instance_under_at_and_over_the_limit() {
+fn functions_per_instance_under_at_and_over_the_limit() {
     let text = |count: u64| {
         let inner = repeat(100, |_| "(core func (canon resource.drop $r))".into());
         let more = repeat(count % 100, |_| "(core func (canon resource.drop $r))".into());
@@ -130,7 +130,7 @@ fn functions_are_counted_in_each_instance_under_at_and_over_the_limit() {
 }
 
 #[test]
-fn what_is_copied_is_counted_as_often_as_it_is_copied() {
+fn copies_are_counted_each_time() {
     const FUNCTION: &str = "(core module $m (func (export \"f\"))) (core instance $i (instantiate $m))
                             (func $f (canon lift (core func $i \"f\"))) (instance $b0 (export \"f\" (func $f)))";
     // Instances that consist of the previous instance twice.
@@ -166,7 +166,7 @@ fn what_is_copied_is_counted_as_often_as_it_is_copied() {
 }
 
 #[test]
-fn elements_that_tables_begin_with_are_counted_under_at_and_over_the_limit() {
+fn initial_table_elements_under_at_and_over_the_limit() {
     let text = |more: u64| {
         let tables = "(core module (table 1000000 funcref) (table 1000000 1000000 externref))".to_owned();
         format!("{tables} (component {tables} (core module (table i64 {more} funcref)))")
@@ -186,7 +186,7 @@ fn elements_that_tables_begin_with_are_counted_under_at_and_over_the_limit() {
 }
 
 #[test]
-fn items_of_definitions_are_counted_though_nobody_instantiates_them() {
+fn items_of_unused_definitions_are_counted() {
     // A type section in a nested component. Its first type counts together with the component itself.
     let types = |count: u64| {
         let mut types = vec![];
@@ -215,7 +215,7 @@ fn items_of_definitions_are_counted_though_nobody_instantiates_them() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused_without_a_panic() {
+fn inconsistent_components_are_rejected() {
     let whole = wat::parse_str(format!("(component {})", doubling(3))).unwrap();
     assert!(check(&whole).is_ok());
     let mut malformed = 0;
@@ -254,7 +254,7 @@ fn wasmtime_bytes(component: &[u8]) -> u64 {
 }
 
 #[test]
-fn an_instance_takes_no_more_than_is_said() {
+fn instance_size_estimate_is_an_upper_bound() {
     let of = |module: &str| format!("(core module $m {module}) (core instance (instantiate $m))");
     let with = |given: &str, module: &str| {
         format!(
@@ -383,7 +383,7 @@ fn types_within_types_are_counted_under_at_and_over_the_limit() {
 }
 
 #[test]
-fn what_is_cut_off_is_left_to_wasmtime() {
+fn truncated_sections_are_left_to_wasmtime() {
     let whole = component(&[section(COMPONENT, &component(&[section(CORE_MODULE, &MODULE)])), section(TYPE, &[0])]);
     for len in 0..=whole.len() {
         assert_eq!(check_headers(&whole[..len]), Ok(()), "{len} bytes");

@@ -29,7 +29,7 @@ const NO_ENTRY: &str = "-21";
 const NOT_PERMITTED: &str = "-32";
 
 #[test]
-fn by_default_there_is_nothing() {
+fn no_grants_by_default() {
     let nothing = AppConfig::default();
     for none in ["variables()", "arguments()", "directories()"] {
         assert_eq!(value(none, &nothing), "0", "{none}");
@@ -39,7 +39,7 @@ fn by_default_there_is_nothing() {
 }
 
 #[test]
-fn what_is_granted_is_there_and_no_more() {
+fn only_granted_resources_are_available() {
     let buffer = OutputBuffer::new(10);
     let granted = config(|config| {
         config.args = vec!["app".into(), "x".into()];
@@ -106,7 +106,7 @@ fn a_directory_is_read_and_written_within_itself() {
 }
 
 #[test]
-fn nothing_leads_out_of_a_directory() {
+fn granted_directory_cannot_be_left() {
     let (outer, inner) = files();
     let granted = config(|config| directory(config, &inner, false));
     for path in ["../secret", "absolute", "relative", "up/secret", "within/../../secret", "/etc/passwd", "../inner/a"] {
@@ -144,7 +144,7 @@ fn a_directory_that_is_not_there_is_named() {
 }
 
 #[test]
-fn it_ends_itself_as_it_likes() {
+fn application_chooses_its_exit_code() {
     assert_eq!(call("exit(ok)", &AppConfig::default()).outcome, AppOutcome::Exited { code: 0 });
     assert_eq!(call("exit(err)", &AppConfig::default()).outcome, AppOutcome::Exited { code: 1 });
 }
@@ -158,7 +158,7 @@ fn run(script: &str, host: &SandboxHost, config: &AppConfig) -> Ended {
 }
 
 #[test]
-fn a_command_executes_a_script_and_says_what_it_used() {
+fn command_reports_the_usage_of_its_script() {
     let host = SandboxHost::builder(&prepared()).build().unwrap();
     let buffer = OutputBuffer::new(100);
     let ended = run("print(1)", &host, &config(|config| config.stdout = Output::Buffer(buffer.clone())));
@@ -170,7 +170,7 @@ fn a_command_executes_a_script_and_says_what_it_used() {
 }
 
 #[test]
-fn a_quota_is_told_to_it() {
+fn application_learns_of_its_quota() {
     let mut quotas = Quotas::default();
     quotas.executions = 0;
     let host = SandboxHost::builder(&prepared()).quotas(quotas).build().unwrap();
@@ -199,7 +199,7 @@ fn endless(config: &AppConfig, then: impl FnOnce()) -> Ended {
 }
 
 #[test]
-fn cancelling_it_ends_the_script_that_it_waits_for() {
+fn cancelling_an_application_ends_its_script() {
     let config = AppConfig::default();
     let begin = Instant::now();
     let ended = endless(&config, || config.cancel.cancel());
@@ -209,7 +209,7 @@ fn cancelling_it_ends_the_script_that_it_waits_for() {
 }
 
 #[test]
-fn its_time_is_over_for_its_scripts_as_well() {
+fn application_deadline_covers_its_scripts() {
     // The application observes a cancelled execution, and may return before its own code is stopped.
     let ended = endless(&config(|config| config.limits.timeout_ms = 5_000), || ());
     assert!(matches!(ended.outcome, AppOutcome::Exhausted { limit: 5_000, .. }), "{:?}", ended.outcome);

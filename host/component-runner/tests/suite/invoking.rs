@@ -90,11 +90,11 @@ fn a_function_of_an_interface_has_a_long_name_and_shorter_ones() {
     }
     assert_eq!(invoke("second.get()").unwrap().1.as_deref(), Some("2"));
     let error = invoke("get()").unwrap_err();
-    assert_eq!(error.to_string(), "`get` could be any of `a:b/first@1.2.3.get`, `a:b/second@1.2.3.get`");
+    assert_eq!(error.to_string(), "`get` is ambiguous; use one of `a:b/first@1.2.3.get`, `a:b/second@1.2.3.get`");
 }
 
 #[test]
-fn what_cannot_be_called_is_told_with_what_can() {
+fn uncallable_function_error_lists_the_callable() {
     for (call, beginning) in [
         ("get", "`get` is not a call; write it as"),
         ("", "`` is not a call"),
@@ -146,7 +146,7 @@ fn a_signature_that_would_be_long_is_cut() {
 }
 
 #[test]
-fn files_that_are_no_component_say_what_they_are() {
+fn file_format_of_a_non_component_is_named() {
     let world = world();
     let load = |bytes: &[u8]| world.applications.load_bytes("x.wasm", bytes).unwrap_err();
     for bytes in [&b""[..], b"\0as", b"\0asm", b"#!/bin/sh", b"\0asm\x0d\0\x07\0"] {
@@ -180,7 +180,7 @@ fn an_import_that_nothing_provides_is_named() {
 }
 
 #[test]
-fn what_is_no_command_tells_what_it_exports() {
+fn missing_command_error_lists_the_exports() {
     let (world, application) = probe();
     assert!(!application.is_command());
     let Err(RunError::NotACommand { exports, .. }) = application.run(&world.host, &AppConfig::default()) else {
@@ -241,7 +241,7 @@ fn run(script: &str, config: AppConfig) -> (String, Vec<ToolOutcome>) {
 }
 
 #[test]
-fn a_script_calls_them_and_sees_how_each_call_went() {
+fn scripts_call_tools_and_see_each_result() {
     let script = "
 def ask(name, **arguments):
     try:
@@ -276,7 +276,7 @@ ask('echo', n=2)
 }
 
 #[test]
-fn a_call_that_goes_on_is_stopped_by_its_own_limits_and_by_the_scripts() {
+fn long_call_ends_at_its_own_and_the_script_limits() {
     let script = "
 try:
     tools.spin()
@@ -291,7 +291,7 @@ print(tools.count())
 }
 
 #[test]
-fn calls_at_once_do_not_disturb_each_other() {
+fn concurrent_calls_are_independent() {
     let script = "
 import asyncio
 async def main():
@@ -304,7 +304,7 @@ asyncio.run(main())
 }
 
 #[test]
-fn what_lists_no_tools_that_can_be_is_refused() {
+fn provider_with_invalid_tools_is_rejected() {
     let world = world();
     let load = |bytes: &[u8], config| ToolsComponent::load_bytes(&world.applications, "tools", bytes, config);
     assert!(matches!(load(&component("(component)"), limits()), Err(LoadError::NoTools { .. })));

@@ -15,7 +15,7 @@ fn exhausted(outcome: &AppOutcome) -> Resource {
 }
 
 #[test]
-fn fuel_is_enough_at_what_is_needed_and_not_below() {
+fn fuel_limit_is_exact() {
     let run = |fuel| call("burn(1000)", &config(|config| config.limits.fuel = fuel));
     let used = run(1_000_000).fuel_consumed;
     assert!((3_000..20_000).contains(&used), "{used}");
@@ -41,7 +41,7 @@ fn at_start() -> u64 {
 }
 
 #[test]
-fn memory_is_that_of_all_memories_together() {
+fn all_memories_share_one_limit() {
     // Each of the two memories grows by one page.
     let at = at_start() + (2 << 16);
     for (memory_bytes, grown) in [(at + 1, "2"), (at, "2"), (at - 1, "1"), (at_start(), "0")] {
@@ -53,7 +53,7 @@ fn memory_is_that_of_all_memories_together() {
 }
 
 #[test]
-fn whoever_aborts_for_want_of_memory_is_out_of_memory() {
+fn abort_after_refused_growth_is_out_of_memory() {
     let limit = at_start() + (2 << 16);
     let grants = config(|config| config.limits.memory_bytes = limit);
     assert_eq!(call("want(2)", &grants).outcome, AppOutcome::Returned);
@@ -114,7 +114,7 @@ fn time_bounds_work_and_waits() {
 }
 
 #[test]
-fn what_wasi_holds_has_a_limit() {
+fn host_bytes_of_wasi_are_limited() {
     let grants = |most| config(|config| config.limits.wasi_handles = most);
     assert_eq!(call("timers(10)", &grants(21)).outcome, AppOutcome::Returned, "a timer is two entries");
     assert_eq!(call("timers(10)", &grants(20)).outcome, AppOutcome::Returned);
@@ -130,7 +130,7 @@ fn handles_have_a_limit() {
 }
 
 #[test]
-fn what_it_hands_over_has_a_limit() {
+fn bytes_passed_to_the_host_are_limited() {
     let grants = config(|config| config.limits.lift_bytes = 1000);
     for bytes in [999, 1000] {
         assert_eq!(value(&format!("text({bytes})"), &grants).len(), bytes + 2, "two quotation marks");
@@ -162,13 +162,13 @@ fn a_million_timers_are_a_trap() {
 }
 
 #[test]
-fn a_read_of_everything_gives_what_there_is() {
+fn oversized_read_returns_the_available_bytes() {
     let input = config(|config| config.stdin = Input::Bytes(vec![1; 100_000]));
     assert_eq!(value(&format!("read-input({})", u64::MAX), &input), "100000");
 }
 
 #[test]
-fn zeroes_without_end_are_refused() {
+fn endless_zeroes_are_rejected() {
     for stdout in [Output::Discard, Output::Buffer(glovebox_component_runner::OutputBuffer::new(1 << 40))] {
         let limits = config(|config| config.stdout = stdout);
         assert_eq!(value("write-zeroes(1)", &limits), "0");
@@ -181,7 +181,7 @@ fn zeroes_without_end_are_refused() {
 const LONG: Duration = Duration::from_secs(300);
 
 #[test]
-fn its_own_work_and_its_waits_are_cut_short() {
+fn cancellation_interrupts_work_and_waits() {
     for endless in ["spin()", "sleep(3600000000000)"] {
         let (world, application) = probe();
         let config = AppConfig::default();
@@ -200,7 +200,7 @@ fn its_own_work_and_its_waits_are_cut_short() {
 }
 
 #[test]
-fn one_that_was_cancelled_before_does_not_begin() {
+fn application_cancelled_before_start_does_not_run() {
     let (world, application) = probe();
     let config = AppConfig::default();
     config.cancel.cancel();
@@ -209,7 +209,7 @@ fn one_that_was_cancelled_before_does_not_begin() {
 }
 
 #[test]
-fn others_of_the_same_engine_go_on() {
+fn other_applications_of_the_engine_continue() {
     let (world, application) = probe();
     let other = application.clone();
     let (host, config) = (world.host.clone(), config(|config| config.limits.timeout_ms = 30));
@@ -276,7 +276,7 @@ fn elements_of_tables_count_as_memory() {
 }
 
 #[test]
-fn what_instances_take_is_refused_while_nothing_is_allocated() {
+fn instance_limits_are_checked_before_allocation() {
     // 900 instances with 100,000 elements each would be 1.4 GB.
     let text = format!(
         "(core module $m (func $f) (elem func {})) {}",
@@ -289,7 +289,7 @@ fn what_instances_take_is_refused_while_nothing_is_allocated() {
 }
 
 #[test]
-fn a_growth_that_its_type_does_not_allow_counts_for_nothing() {
+fn growth_beyond_the_type_maximum_counts_for_nothing() {
     let bytes = component(
         "(component (core module $m (table $t 0 100 funcref)
            (func $grow (param i32) (drop (table.grow $t (ref.null func) (local.get 0))))
@@ -309,7 +309,7 @@ fn a_growth_that_its_type_does_not_allow_counts_for_nothing() {
 }
 
 #[test]
-fn what_multiplies_is_refused_before_it_is_read() {
+fn multiplying_components_are_rejected_before_parsing() {
     let double = |levels: usize| {
         let level = |n: usize| {
             format!(
@@ -333,7 +333,7 @@ fn what_multiplies_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn what_the_compiler_panics_at_is_an_error() {
+fn compiler_panic_is_an_error() {
     // Cranelift limits the number of memory kinds that a function accesses, and each global is one.
     let globals = "(global funcref (ref.func $f))".repeat(200_000);
     let bytes = application(&format!("(core module (func $f) {globals})"));

@@ -240,7 +240,7 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
 }
 
 /// The lent sandbox, and the result of the work or the payload of its panic.
-type End<R> = (SandboxCtx, thread::Result<R>);
+type ThreadOutput<R> = (SandboxCtx, thread::Result<R>);
 
 /// State shared by the thread and its caller.
 struct Shared<R>(Mutex<CallOnThread<R>>);
@@ -250,7 +250,7 @@ struct CallOnThread<R> {
     begins: Option<SandboxCtx>,
     /// Woken at the end of the work.
     waker: Option<Waker>,
-    end: Option<End<R>>,
+    end: Option<ThreadOutput<R>>,
     /// The caller dropped the future.
     is_given_up: bool,
 }
@@ -295,7 +295,7 @@ struct ThreadCall<R> {
 }
 
 impl<R> Future for ThreadCall<R> {
-    type Output = End<R>;
+    type Output = ThreadOutput<R>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.shared.state();

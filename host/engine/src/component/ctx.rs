@@ -290,13 +290,13 @@ pub enum HostError {
     Policy(#[from] PolicyError),
     /// The policy has host directories. Scripts of components get none: files are passed through `session.write-file`
     /// and `files`.
-    #[error("a component's policy cannot have `{key}`: its scripts get no host directories; leave it out")]
+    #[error("`{key}` is not supported in a component's policy: its scripts get no host directories; remove it")]
     HostDirectory {
         /// Key of the policy with the host directory.
         key: &'static str,
     },
     /// The policy disables fuel metering, which the quota of fuel needs.
-    #[error("a component's policy cannot have `metering = \"none\"`: its quota of fuel would not hold; leave it out")]
+    #[error("`metering = \"none\"` is not supported in a component's policy: the fuel quota needs metering; remove it")]
     Unmetered,
     /// A tool cannot be registered.
     #[error(transparent)]

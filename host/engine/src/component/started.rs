@@ -54,7 +54,7 @@ impl SandboxCtx {
         tools: Vec<Tool>,
     ) -> Result<Resource<Stepped>, SandboxFailure> {
         let (handle, started) = (self.meter.take(QuotaUse::Handle)?, self.meter.take(QuotaUse::Started)?);
-        let left = Left::new(self.output_share(&sandbox)?);
+        let left = RetainedResults::new(self.output_share(&sandbox)?);
         let (meter, there) = (Arc::clone(&self.meter), Arc::clone(&left));
         let budget = Budget::empty();
         let bill = self.meter.execution(fuel_of_an_execution(&sandbox, &request), &budget)?;
@@ -65,8 +65,8 @@ impl SandboxCtx {
             execution.session_id = None;
             let files = execution.take_files();
             *there.files() = match meter.take(QuotaUse::Bytes(files.held_bytes())) {
-                Ok(share) => LeftFiles::Held { files, _share: share },
-                Err(error) => LeftFiles::TooLarge(error),
+                Ok(share) => RetainedFiles::Held { files, _share: share },
+                Err(error) => RetainedFiles::TooLarge(error),
             };
             there.finish(execution);
         })?;
@@ -83,7 +83,7 @@ impl SandboxCtx {
         let (stepping, running) = resource.step()?;
         let (handle, started) = (self.meter.take(QuotaUse::Handle)?, self.meter.take(QuotaUse::Started)?);
         let sandbox = resource.session().sandbox();
-        let left = Left::new(self.output_share(sandbox)?);
+        let left = RetainedResults::new(self.output_share(sandbox)?);
         let there = Arc::clone(&left);
         let keeper = resource.keeper().clone();
         let bill = self.meter.execution(fuel_of_a_call(sandbox), &keeper.budget)?;
@@ -144,13 +144,13 @@ impl HostStarted for SandboxCtx {
             return Err(SandboxError::Unsupported(text.into()).into());
         }
         if !stepped.is_done {
-            let text = "`continue` has not said `done`: the execution may still change its files";
+            let text = "the execution may still change its files; call `continue` until it returns `done`";
             return Err(SandboxError::SessionBusy(text.into()).into());
         }
         let files = match &*stepped.left.files() {
-            LeftFiles::Held { files, .. } => files.clone(),
-            LeftFiles::TooLarge(error) => return Err(error.clone().into()),
-            LeftFiles::None => {
+            RetainedFiles::Held { files, .. } => files.clone(),
+            RetainedFiles::TooLarge(error) => return Err(error.clone().into()),
+            RetainedFiles::None => {
                 let text = "the execution could not be carried out, and left no files";
                 return Err(SandboxError::Unavailable(text.into()).into());
             }
@@ -185,7 +185,7 @@ impl From<stepping::ToolRequest> for ToolRequest {
 #[derive(Debug)]
 pub struct Stepped {
     pub(super) started: Started,
-    pub(super) left: Arc<Left>,
+    pub(super) left: Arc<RetainedResults>,
     /// In a session: keeps the session busy until the component has seen the end.
     pub(super) stepping: Option<Stepping>,
     is_in_session: bool,
@@ -194,28 +194,28 @@ pub struct Stepped {
 
 /// The results of a started execution that the host holds.
 #[derive(Debug)]
-pub(super) struct Left {
+pub(super) struct RetainedResults {
     /// The share for the output, and for the whole result after the end.
     share: Mutex<Share>,
-    files: Mutex<LeftFiles>,
+    files: Mutex<RetainedFiles>,
     /// Set if the result exceeded the quota and was dropped.
     pub(super) over_quota: OnceLock<OverQuota>,
 }
 
 /// The files of an execution outside a session.
 #[derive(Debug)]
-pub(super) enum LeftFiles {
+pub(super) enum RetainedFiles {
     None,
     Held { files: Files, _share: Share },
     TooLarge(OverQuota),
 }
 
-impl Left {
+impl RetainedResults {
     pub(super) fn new(share: Share) -> Arc<Self> {
-        Arc::new(Self { share: Mutex::new(share), files: Mutex::new(LeftFiles::None), over_quota: OnceLock::new() })
+        Arc::new(Self { share: Mutex::new(share), files: Mutex::new(RetainedFiles::None), over_quota: OnceLock::new() })
     }
 
-    pub(super) fn files(&self) -> MutexGuard<'_, LeftFiles> {
+    pub(super) fn files(&self) -> MutexGuard<'_, RetainedFiles> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_is_gone_is_forgotten_and_keeps_its_parent() {
+    fn dropped_child_token_is_removed_from_its_parent() {
         let root = CancelToken::new();
         let children: Vec<_> = (0..3).map(|_| root.child()).collect();
         assert_eq!(root.0.state().children.len(), 3);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_is_called_on_cancellation_at_once_after_it_and_never_once_taken_back() {
+    fn cancellation_hook_runs_unless_removed() {
         let (token, calls) = (CancelToken::new(), Arc::new(AtomicUsize::new(0)));
         let count = |calls: &Arc<AtomicUsize>| {
             let (token, calls) = (token.clone(), Arc::clone(calls));

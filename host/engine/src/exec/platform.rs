@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn invalid_timestamps_are_rejected() {
         for text in [
             "",
             "2026-11-22",

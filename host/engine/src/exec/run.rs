@@ -16,7 +16,7 @@ use crate::{
     },
     files::workspace::{Committed, Roots},
     guest::Guest,
-    mount::commit::OwnCommits,
+    mount::commit::SessionCommits,
     sandbox::Sandbox,
     tools::{PendingCalls, ThreadRunner, Toolbox},
 };
@@ -275,7 +275,7 @@ impl<'a> PreparedRequest<'a> {
         guest: &mut Guest,
         roots: &Roots,
         last: bool,
-        own: Option<&mut OwnCommits>,
+        own: Option<&mut SessionCommits>,
     ) -> Result<Executed, ExecuteError> {
         let inner = &self.sandbox.0;
         let (runtime, limits) = (&*inner.runtime, &inner.policy.limits);

@@ -385,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_what_there_is_of_it() {
+    fn output_part_is_limited_to_available_bytes() {
         for (offset, len, expected) in [
             (0, 4, "abcd"),
             (0, 6, "abcdef"),
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_apart_and_gone_once_it_is_closed() {
+    fn streams_are_separate_and_dropped_on_close() {
         let transcript = Transcript::default();
         transcript.add(Stream::Stdout, b"out");
         transcript.add(Stream::Stderr, b"err");

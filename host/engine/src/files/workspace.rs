@@ -12,7 +12,7 @@ use glovebox_wasi::Wasi;
 
 use crate::{
     BuildError, Commit, ExecuteError, Policy,
-    mount::{DEFAULT_LOCK_WAIT, HostDirectory, MountError, commit::OwnCommits},
+    mount::{DEFAULT_LOCK_WAIT, HostDirectory, MountError, commit::SessionCommits},
 };
 
 /// A host directory at a guest path.
@@ -182,7 +182,7 @@ impl Workspace {
         vfs: &mut Vfs,
         roots: &Roots,
         succeeded: bool,
-        mut own: Option<&mut OwnCommits>,
+        mut own: Option<&mut SessionCommits>,
     ) -> Committed {
         let mut committed = Committed::default();
         match self.commit {
@@ -230,7 +230,7 @@ fn commit_within_limits(
     directory: &HostDirectory,
     vfs: &mut Vfs,
     root: RootId,
-    own: Option<&mut OwnCommits>,
+    own: Option<&mut SessionCommits>,
 ) -> Result<bool, MountError> {
     let plan = vfs.commit_plan(root);
     let plan = match &own {

@@ -79,7 +79,7 @@ fn typed(function: Func, store: &Store<GuestStoreData>) -> Option<Box<dyn Call>>
     macro_rules! one_of {
         ($(($($param:ty),*))*) => {
             match kinds.as_slice() {
-                $([$(<$param as Word>::KIND),*] => with_params::<($($param,)*)>(function, store, result),)*
+                $([$(<$param as IntegerParam>::KIND),*] => with_params::<($($param,)*)>(function, store, result),)*
                 _ => None,
             }
         };
@@ -127,13 +127,13 @@ impl IntegerWidth {
 }
 
 /// The type of a single parameter.
-trait Word: WasmTy + Sized + 'static {
+trait IntegerParam: WasmTy + Sized + 'static {
     const KIND: IntegerWidth;
 
     fn from_value(value: Value) -> Option<Self>;
 }
 
-impl Word for u32 {
+impl IntegerParam for u32 {
     const KIND: IntegerWidth = IntegerWidth::I32;
 
     fn from_value(value: Value) -> Option<Self> {
@@ -141,7 +141,7 @@ impl Word for u32 {
     }
 }
 
-impl Word for u64 {
+impl IntegerParam for u64 {
     const KIND: IntegerWidth = IntegerWidth::I64;
 
     fn from_value(value: Value) -> Option<Self> {
@@ -156,7 +156,7 @@ trait Params: WasmParams + Sized + 'static {
 
 macro_rules! params {
     ($($param:ident)*) => {
-        impl<$($param: Word),*> Params for ($($param,)*) {
+        impl<$($param: IntegerParam),*> Params for ($($param,)*) {
             fn from_values(values: &[Value]) -> Option<Self> {
                 #[allow(non_snake_case, reason = "a value has its type's name here")]
                 let [$($param),*] = values else { return None };

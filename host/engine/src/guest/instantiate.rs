@@ -14,7 +14,7 @@ use crate::{
     exec::platform::{EnginePlatform, ExecutionCtx},
     guest::{
         machine::GuestMachine,
-        recycled::{Ended, GuestStoreData, Unwound, classify, fuel_left},
+        recycled::{EarlyEnd, GuestStoreData, Unwound, classify, fuel_left},
     },
     load::runtime::Runtime,
 };
@@ -43,9 +43,9 @@ pub(crate) fn instantiate(
         // the system.
         let reason = format!("{error:#}");
         match classify(error) {
-            Ended::Stopped(stop) => failed_start(format!("was stopped: {stop:?}")),
-            Ended::Trapped(TrapKind::Other) => ExecuteError::Instantiate { reason },
-            Ended::Trapped(kind) => failed_start(format!("trapped: {kind:?}")),
+            EarlyEnd::Stopped(stop) => failed_start(format!("was stopped: {stop:?}")),
+            EarlyEnd::Trapped(TrapKind::Other) => ExecuteError::Instantiate { reason },
+            EarlyEnd::Trapped(kind) => failed_start(format!("trapped: {kind:?}")),
         }
     })?;
     GuestMachine::new(store, instance).ok_or_else(|| ExecuteError::Instantiate {

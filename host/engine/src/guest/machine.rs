@@ -16,7 +16,7 @@ use crate::{
         function::Function,
         instantiate::with_wasi,
         private_pages::PrivatePages,
-        recycled::{Ended, GuestStoreData, classify},
+        recycled::{EarlyEnd, GuestStoreData, classify},
     },
 };
 
@@ -193,8 +193,8 @@ impl Machine for GuestMachine {
         let returned =
             function.call(&mut self.store, args).ok_or_else(|| MachineError::Missing(format!("{callee:?}")))?;
         returned.map_err(|error| match classify(error) {
-            Ended::Stopped(stop) => MachineError::Stopped(stop),
-            Ended::Trapped(kind) => {
+            EarlyEnd::Stopped(stop) => MachineError::Stopped(stop),
+            EarlyEnd::Trapped(kind) => {
                 self.store.data_mut().host.trapped = Some(kind);
                 MachineError::Stopped(Stop::Trap(format!("{kind:?}")))
             }
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_take_and_return_the_numbers_of_their_types() {
+    fn functions_accept_and_return_their_types() {
         let mut machine = machine(
             r#"(module (memory (export "memory") 1)
                 (func (export "nothing"))
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_function_that_a_guest_has_put_into_its_table_is_called() {
+    fn replaced_table_function_is_called() {
         let mut machine = machine(
             r#"(module (memory (export "memory") 1) (table (export "__table") 2 funcref) (elem (i32.const 0) $one $two)
                 (func $one (result i32) (i32.const 1))
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_names_many_functions_has_few_of_them_held() {
+    fn function_cache_is_bounded() {
         let count = MAX_CALLED + 1;
         let functions: String = (0..count).map(|at| format!("(func $f{at} (result i32) (i32.const {at}))")).collect();
         let names: String = (0..count).map(|at| format!(" $f{at}")).collect();

@@ -30,12 +30,12 @@ pub(crate) struct PrivatePages {
     /// Length of the memory at the last `look`. Memory beyond it may include private pages that the last guest in the
     /// slot left.
     len: usize,
-    since: Since,
+    since: WritesSinceLook,
 }
 
 /// Writes to the memory since the last `look`.
 #[derive(Debug, Default)]
-enum Since {
+enum WritesSinceLook {
     /// There was no `look` yet, or several threads have written.
     #[default]
     Unknown,
@@ -50,9 +50,11 @@ impl PrivatePages {
     pub(crate) fn before_write(&mut self) {
         let thread = thread::current().id();
         match self.since {
-            Since::Idle => self.since = faults().map_or(Since::Unknown, |count| Since::Written(thread, count)),
-            Since::Written(writer, _) if writer != thread => self.since = Since::Unknown,
-            Since::Written(..) | Since::Unknown => {}
+            WritesSinceLook::Idle => {
+                self.since = faults().map_or(WritesSinceLook::Unknown, |count| WritesSinceLook::Written(thread, count))
+            }
+            WritesSinceLook::Written(writer, _) if writer != thread => self.since = WritesSinceLook::Unknown,
+            WritesSinceLook::Written(..) | WritesSinceLook::Unknown => {}
         }
     }
 
@@ -60,17 +62,17 @@ impl PrivatePages {
     /// if the system does not provide them.
     pub(crate) fn look(&mut self, memory: &[u8]) -> Option<&[u32]> {
         let is_known = match self.since {
-            Since::Unknown => false,
+            WritesSinceLook::Unknown => false,
             _ if memory.len() != self.len => false,
-            Since::Idle => true,
-            Since::Written(writer, count) => writer == thread::current().id() && faults() == Some(count),
+            WritesSinceLook::Idle => true,
+            WritesSinceLook::Written(writer, count) => writer == thread::current().id() && faults() == Some(count),
         };
         if !is_known {
-            self.since = Since::Unknown;
+            self.since = WritesSinceLook::Unknown;
             self.numbers = private_pages(memory)?;
             self.len = memory.len();
         }
-        self.since = Since::Idle;
+        self.since = WritesSinceLook::Idle;
         Some(&self.numbers)
     }
 }
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_written_to_are_found_whoever_wrote_and_however_often_somebody_looked() {
+    fn written_pages_are_found_on_every_look() {
         let (mut store, memory) = memory();
         let mut pages = PrivatePages::default();
         let Some(_) = pages.look(memory.data(&store)) else { return };
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_to_is_found_and_what_is_not_aligned_is_not_asked_about() {
+    fn written_pages_are_found_and_unaligned_ranges_rejected() {
         let whole = vec![1_u8; 64 * PAGE_BYTES];
         let from = whole.as_ptr().align_offset(PAGE_BYTES);
         let memory = &whole[from..from + 32 * PAGE_BYTES];

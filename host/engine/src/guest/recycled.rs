@@ -319,7 +319,7 @@ pub(crate) struct Unwound(pub(crate) Stop);
 
 /// Cause of a call's early end.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum EarlyEnd {
     /// The host unwound the guest, or its fuel ran out.
     Stopped(Stop),
     /// A WebAssembly trap.
@@ -327,16 +327,16 @@ pub(crate) enum Ended {
 }
 
 /// Extracts the cause from Wasmtime's error.
-pub(crate) fn classify(error: wasmtime::Error) -> Ended {
+pub(crate) fn classify(error: wasmtime::Error) -> EarlyEnd {
     if error.is::<Unwound>() {
         return match error.downcast::<Unwound>() {
-            Ok(Unwound(stop)) => Ended::Stopped(stop),
-            Err(_) => Ended::Trapped(TrapKind::Other),
+            Ok(Unwound(stop)) => EarlyEnd::Stopped(stop),
+            Err(_) => EarlyEnd::Trapped(TrapKind::Other),
         };
     }
-    Ended::Trapped(match error.downcast_ref::<Trap>() {
-        Some(Trap::OutOfFuel) => return Ended::Stopped(Stop::OutOfFuel),
-        Some(Trap::Interrupt) => return Ended::Stopped(Stop::Deadline),
+    EarlyEnd::Trapped(match error.downcast_ref::<Trap>() {
+        Some(Trap::OutOfFuel) => return EarlyEnd::Stopped(Stop::OutOfFuel),
+        Some(Trap::Interrupt) => return EarlyEnd::Stopped(Stop::Deadline),
         Some(Trap::StackOverflow) => TrapKind::StackOverflow,
         Some(Trap::UnreachableCodeReached) => TrapKind::Unreachable,
         Some(Trap::MemoryOutOfBounds | Trap::HeapMisaligned | Trap::TableOutOfBounds | Trap::ArrayOutOfBounds) => {
@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longer_a_script_ran_the_more_pages_are_worth_restoring() {
+    fn page_limit_grows_with_the_run_time() {
         let all =
             RecycledInstances::new(&PoolConfig { keep_resident_bytes: 100 * PAGE_BYTES, ..PoolConfig::default() });
         for (micros, pages) in [(0, 100), (100, 100), (101, 101), (800, 800), (801, 800), (u64::MAX, 800)] {
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_gets_what_it_used_last_and_else_what_any_did() {
+    fn thread_prefers_its_last_instance() {
         let reuse = Reuse::new(4);
         assert_eq!(reuse.take(), None);
         reuse.give(1);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_held_than_allowed() {
+    fn pool_size_is_limited() {
         let reuse = Reuse::new(2);
         (1..=3).for_each(|each| reuse.give(each));
         assert_eq!(reuse.take_all().collect::<Vec<_>>(), [1, 2]);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_held_to_the_limit() {
+    fn memory_growth_stops_at_the_limit() {
         let mut limiter = GuestLimiter::new(MemoryLimiter::new(100, 30));
         assert!(limiter.memory_growing(0, 70, None).unwrap(), "at");
         assert!(!limiter.memory_growing(70, 71, None).unwrap(), "over");
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_cannot_grow_without_bound() {
+    fn table_growth_is_limited() {
         let mut limiter = GuestLimiter::new(MemoryLimiter::default());
         assert!(!limiter.table_growing(0, MAX_TABLE_ELEMENTS + 1, None).unwrap(), "over");
         assert!(limiter.table_growing(0, MAX_TABLE_ELEMENTS, None).unwrap(), "at");
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_a_guest_ends_has_its_own_reading() {
+    fn each_guest_ending_is_distinguished() {
         let table = [
             (Trap::StackOverflow, TrapKind::StackOverflow),
             (Trap::UnreachableCodeReached, TrapKind::Unreachable),
@@ -422,13 +422,13 @@ mod tests {
             (Trap::IntegerDivisionByZero, TrapKind::Arithmetic),
         ];
         for (trap, kind) in table {
-            assert!(matches!(classify(trap.into()), Ended::Trapped(got) if got == kind), "{trap:?}");
+            assert!(matches!(classify(trap.into()), EarlyEnd::Trapped(got) if got == kind), "{trap:?}");
         }
-        assert!(matches!(classify(Trap::OutOfFuel.into()), Ended::Stopped(Stop::OutOfFuel)));
-        assert!(matches!(classify(Trap::Interrupt.into()), Ended::Stopped(Stop::Deadline)));
+        assert!(matches!(classify(Trap::OutOfFuel.into()), EarlyEnd::Stopped(Stop::OutOfFuel)));
+        assert!(matches!(classify(Trap::Interrupt.into()), EarlyEnd::Stopped(Stop::Deadline)));
         let exit = wasmtime::Error::new(Unwound(Stop::Exit(3)));
-        assert!(matches!(classify(exit), Ended::Stopped(Stop::Exit(3))));
+        assert!(matches!(classify(exit), EarlyEnd::Stopped(Stop::Exit(3))));
         let host = wasmtime::Error::msg("all fuel consumed by WebAssembly");
-        assert!(matches!(classify(host), Ended::Trapped(TrapKind::Other)), "text is never looked at");
+        assert!(matches!(classify(host), EarlyEnd::Trapped(TrapKind::Other)), "text is never looked at");
     }
 }

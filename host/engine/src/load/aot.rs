@@ -73,7 +73,7 @@ mod tests {
     use super::path_of;
 
     #[test]
-    fn the_path_of_a_handle_leads_to_its_file_whatever_has_the_name_now() {
+    fn handle_path_follows_the_open_file() {
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("checked"), dir.path().join("other"));
         fs::File::create(&path).unwrap().write_all(b"checked").unwrap();

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_is_compiled_once_and_the_cache_makes_room_for_the_next() {
+    fn component_is_compiled_once_and_evicted_for_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let wasmtime = wasmtime::Engine::default();
         let large = engine(dir.path(), 1 << 30);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortened_one_is_compiled_again_and_a_changed_one_is_found() {
+    fn truncated_code_is_recompiled_and_changes_detected() {
         let dir = tempfile::tempdir().unwrap();
         let (engine, wasmtime) = (engine(dir.path(), 1 << 30), wasmtime::Engine::default());
         compile(&engine, &wasmtime, &component(1)).unwrap();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_change_the_code_have_a_place_of_their_own() {
+    fn code_settings_have_separate_cache_entries() {
         let dir = tempfile::tempdir().unwrap();
         let engine = engine(dir.path(), 1 << 30);
         let fuel = wasmtime::Engine::new(wasmtime::Config::new().consume_fuel(true)).unwrap();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_component_is_refused_and_not_stored() {
+    fn non_component_is_rejected_and_not_stored() {
         let dir = tempfile::tempdir().unwrap();
         let engine = engine(dir.path(), 1 << 30);
         for wasm in [&b""[..], b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0\xff"] {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_where_it_lies() {
+    fn library_is_read_in_place() {
         let source = mounted(b"library", None).source;
         assert_eq!(read(&*source, "python.zip", 0), b"libr");
         assert_eq!(read(&*source, "python.zip", 4), b"ary");
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_an_archive_lie_beside_it() {
+    fn archive_files_are_readable_beside_the_archive() {
         let data = zipped(&[("one", b"1"), ("two/three", b"333")]);
         let entry = UnpackedEntry { archive: "a/data.zip".into(), directory: "python/a/data".into() };
         let source = mounted(&zipped(&[("a/data.zip", &data)]), Some(entry)).source;
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_archive_is_an_error_where_somebody_looks_into_it() {
+    fn damaged_archive_fails_on_lookup() {
         let entry = UnpackedEntry { archive: "a/data.zip".into(), directory: "python/a/data".into() };
         let source = mounted(&zipped(&[("a/data.zip", b"no archive")]), Some(entry)).source;
         source.stat("python/a/data/one").unwrap_err();

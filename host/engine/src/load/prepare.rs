@@ -38,12 +38,12 @@ pub(crate) const SETUP_OUTPUT: &str = "setup_output";
 const NOTED_CHARS: usize = 16_000;
 
 /// A binary with the exports that its driver needs, split into code and memory.
-pub(crate) struct Parts {
+pub(crate) struct SplitBinary {
     bootable: Bootable,
     pub(crate) apart: Apart,
 }
 
-impl Parts {
+impl SplitBinary {
     /// Splits a binary according to its recipe.
     pub(crate) fn of(name: &str, binary: &Binary, recipe: &Recipe) -> Result<Self, RuntimeError> {
         let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
@@ -147,7 +147,7 @@ pub(crate) struct Booted {
 pub(crate) fn boot(
     inner: &EngineInner,
     name: &str,
-    parts: Parts,
+    parts: SplitBinary,
     code: Module,
     recipe: &Recipe,
     (library, mut setup): (Option<&LibraryMount>, Option<Setup<'_>>),
@@ -156,7 +156,7 @@ pub(crate) fn boot(
     let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
     let booting = |reason: String| RuntimeError::Boot { name: name.to_owned(), reason };
 
-    let Parts { bootable, apart } = parts;
+    let SplitBinary { bootable, apart } = parts;
     let memory = Module::new(&inner.wasmtime, &apart.memory).map_err(loading)?;
     let template = Template::Apart { code, memory, globals: Vec::new() };
 

@@ -19,7 +19,7 @@ use crate::{
         aot,
         compile::library_mount,
         prepare::{self, Booted, Setup},
-        runtime::{Drive, Image, Runtime, SharedPackages, display_name, driver},
+        runtime::{ExecutionMode, Image, Runtime, SharedPackages, display_name, driver},
     },
 };
 
@@ -286,11 +286,11 @@ impl EngineInner {
         let (template, drive) = match plan.recipe.zip(code) {
             Some((recipe, code)) => {
                 let template = Template::Apart { code, memory: module.clone(), globals: prepare::values(&record) };
-                (template, Drive::Image(Arc::new(Image::new(driver(recipe, self.is_lean()), record, module))))
+                (template, ExecutionMode::Image(Arc::new(Image::new(driver(recipe, self.is_lean()), record, module))))
             }
             None if module.get_export("_start").is_some() => {
                 let pre = self.linker.instantiate_pre(&module).map_err(wrong)?;
-                (Template::Whole(pre), Drive::Command { flags: plan.flags })
+                (Template::Whole(pre), ExecutionMode::Command { flags: plan.flags })
             }
             None => {
                 let reason =
@@ -339,7 +339,7 @@ impl EngineInner {
     ) -> Result<Module, RuntimeError> {
         let key = plan.code_key(self, recipe);
         let built = self.open_or_build(CacheKind::Code, &key, || {
-            let parts = prepare::Parts::of(&plan.name, &binary()?, recipe)?;
+            let parts = prepare::SplitBinary::of(&plan.name, &binary()?, recipe)?;
             self.progress.message(&compiling(&plan.name, parts.apart.code.len()));
             // Compiling recurses deeply, and the caller may be a thread with a small stack.
             let compiled = self.stacks.run(|| aot::compile(&self.wasmtime, &parts.apart.code));
@@ -402,7 +402,7 @@ impl EngineInner {
         binary: &dyn Fn() -> Result<Binary, RuntimeError>,
     ) -> Result<Booted, RuntimeError> {
         let code = self.code(plan, recipe, binary)?;
-        let parts = prepare::Parts::of(&plan.name, &binary()?, recipe)?;
+        let parts = prepare::SplitBinary::of(&plan.name, &binary()?, recipe)?;
         self.packages_of(plan)?;
         let setup = plan.image.as_ref().map(|image| Setup::of(image, plan.own.as_deref())).transpose()?;
         let library = self.library(plan)?;

@@ -27,7 +27,7 @@ pub(crate) struct Runtime {
     pub(crate) language: Language,
     pub(crate) version: Option<String>,
     pub(crate) template: Template,
-    pub(crate) drive: Drive,
+    pub(crate) drive: ExecutionMode,
     /// The standard library, if it is a separate file.
     pub(crate) library: Option<LibraryMount>,
     /// Packages at `/app/site-packages`, if they differ from those of other runtimes.
@@ -37,7 +37,7 @@ pub(crate) struct Runtime {
 }
 
 /// The way to run guests of a runtime.
-pub(crate) enum Drive {
+pub(crate) enum ExecutionMode {
     /// By calls into a prepared image.
     Image(Arc<Image>),
     /// As a plain command: `_start` with the script's path as argument.
@@ -91,8 +91,8 @@ impl Image {
 impl Runtime {
     pub(crate) fn image(&self) -> Option<&Arc<Image>> {
         match &self.drive {
-            Drive::Image(image) => Some(image),
-            Drive::Command { .. } => None,
+            ExecutionMode::Image(image) => Some(image),
+            ExecutionMode::Command { .. } => None,
         }
     }
 

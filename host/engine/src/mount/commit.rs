@@ -153,29 +153,29 @@ const MAX_PATH_BYTES: usize = 4 << 20;
 /// This applies only while the host still has exactly the committed state. A file that became a directory, or a
 /// directory that became a file, remains a conflict.
 #[derive(Debug, Default)]
-pub(crate) struct OwnCommits {
-    left: BTreeMap<RootId, BTreeMap<String, Left>>,
+pub(crate) struct SessionCommits {
+    left: BTreeMap<RootId, BTreeMap<String, CommittedState>>,
     path_bytes: usize,
     count: u64,
     known: u64,
 }
 
 #[derive(Debug)]
-struct Left {
+struct CommittedState {
     /// Number of the commit.
     by: u64,
-    what: LeftEntry,
+    what: CommittedEntry,
 }
 
 #[derive(Debug)]
-enum LeftEntry {
+enum CommittedEntry {
     /// A file or a link.
     File(SourceStat),
     Folder,
     Nothing,
 }
 
-impl OwnCommits {
+impl SessionCommits {
     /// Returns the number of commits.
     pub(crate) fn count(&self) -> u64 {
         self.count
@@ -214,14 +214,16 @@ impl OwnCommits {
     /// state.
     pub(crate) fn note(&mut self, root: RootId, plan: &[CommitStep], written: &[(String, SourceStat)]) {
         let steps = plan.iter().filter_map(|step| match step {
-            CommitStep::DeleteFile { path, .. } | CommitStep::RemoveDir { path } => Some((path, LeftEntry::Nothing)),
-            CommitStep::CreateDir { path } => Some((path, LeftEntry::Folder)),
+            CommitStep::DeleteFile { path, .. } | CommitStep::RemoveDir { path } => {
+                Some((path, CommittedEntry::Nothing))
+            }
+            CommitStep::CreateDir { path } => Some((path, CommittedEntry::Folder)),
             _ => None,
         });
         let by = self.count + 1;
         let paths = self.left.entry(root).or_default();
-        for (path, what) in steps.chain(written.iter().map(|(path, stat)| (path, LeftEntry::File(*stat)))) {
-            if paths.insert(path.clone(), Left { by, what }).is_none() {
+        for (path, what) in steps.chain(written.iter().map(|(path, stat)| (path, CommittedEntry::File(*stat)))) {
+            if paths.insert(path.clone(), CommittedState { by, what }).is_none() {
                 self.path_bytes = self.path_bytes.saturating_add(path.len());
             }
         }
@@ -243,25 +245,29 @@ impl OwnCommits {
 }
 
 /// Returns `None` if the host has the result of the step already.
-fn rebased_step(paths: &BTreeMap<String, Left>, host: &dyn MountSource, mut step: CommitStep) -> Option<CommitStep> {
+fn rebased_step(
+    paths: &BTreeMap<String, CommittedState>,
+    host: &dyn MountSource,
+    mut step: CommitStep,
+) -> Option<CommitStep> {
     let left = |path: &str| paths.get(path).map(|left| &left.what);
     match &mut step {
         CommitStep::CreateDir { path } => {
-            let is_ours = matches!(left(path), Some(LeftEntry::Folder));
+            let is_ours = matches!(left(path), Some(CommittedEntry::Folder));
             if is_ours && matches!(host.stat(path), Ok(Some(stat)) if stat.kind == FileKind::Directory) {
                 return None;
             }
         }
         // A path that is gone already needs no change to its step.
-        CommitStep::DeleteFile { path, .. } if matches!(left(path), Some(LeftEntry::Nothing)) => {}
+        CommitStep::DeleteFile { path, .. } if matches!(left(path), Some(CommittedEntry::Nothing)) => {}
         CommitStep::DeleteFile { path, base }
         | CommitStep::WriteFile { path, base, .. }
         | CommitStep::Symlink { path, base, .. } => match left(path) {
             // Usually the guest's files include this state, and no lookup is needed.
-            Some(LeftEntry::File(ours)) if *base != Some(*ours) && host.stat(path) == Ok(Some(*ours)) => {
+            Some(CommittedEntry::File(ours)) if *base != Some(*ours) && host.stat(path) == Ok(Some(*ours)) => {
                 *base = Some(*ours);
             }
-            Some(LeftEntry::Nothing) if base.is_some() && host.stat(path) == Ok(None) => *base = None,
+            Some(CommittedEntry::Nothing) if base.is_some() && host.stat(path) == Ok(None) => *base = None,
             _ => {}
         },
         _ => {}

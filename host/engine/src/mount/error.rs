@@ -129,7 +129,7 @@ pub enum MountError {
         path: String,
     },
     /// The path is nested deeper than a commit can walk.
-    #[error("`{path}` is nested more than {limit} directories deep; keep it flatter", path = escaped(.path))]
+    #[error("`{path}` is nested more than {limit} directories deep; reduce the nesting", path = escaped(.path))]
     TooDeep {
         /// The path, relative to the directory.
         path: String,

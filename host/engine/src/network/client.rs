@@ -17,7 +17,7 @@ use url::{Host, Url};
 
 use super::{
     NetworkPolicy,
-    message::{self, Answered, Code, Fault, Headers, MAX_RESPONSE_HEADERS, Redirect, RequestMessage},
+    message::{self, Code, Fault, Headers, MAX_RESPONSE_HEADERS, Redirect, RequestMessage, ResponseMessage},
     pattern::{self, AddressRules, Filtered, NotPublic, Resolver, System, UrlPatterns, origin},
     secrets::{Reflections, Secrets},
 };
@@ -108,7 +108,11 @@ impl Client {
     }
 
     /// Performs a request.
-    pub(super) async fn fetch(&self, mut asked: RequestMessage, account: &Arc<Account>) -> Result<Answered, Fault> {
+    pub(super) async fn fetch(
+        &self,
+        mut asked: RequestMessage,
+        account: &Arc<Account>,
+    ) -> Result<ResponseMessage, Fault> {
         let invalid = |message| Fault::new(Code::Invalid, message);
         let body = asked.take_body(self.policy.request_bytes)?;
         let url = pattern::parse(&asked.url).map_err(invalid)?;
@@ -219,7 +223,7 @@ impl Client {
         mut response: Response,
         mut reflections: Reflections,
         account: &Arc<Account>,
-    ) -> Result<Answered, Fault> {
+    ) -> Result<ResponseMessage, Fault> {
         self.secrets.reflect(&hop.url, &mut reflections);
         let max_bytes = self.policy.response_bytes;
         let limit = |message| Fault::new(Code::Limit, message);
@@ -241,7 +245,7 @@ impl Client {
             body.extend_from_slice(&chunk);
         }
         let url = reflections.hide_text(hop.url.to_string());
-        let mut answered = Answered::new(url, status.as_u16(), status.canonical_reason().unwrap_or_default());
+        let mut answered = ResponseMessage::new(url, status.as_u16(), status.canonical_reason().unwrap_or_default());
         answered.headers = headers.into_iter().map(|(name, value)| (name, reflections.hide_text(value))).collect();
         answered.redirects = hop.redirects;
         let read = body.len();

@@ -83,7 +83,7 @@ impl RequestMessage {
 
 /// A response.
 #[derive(Debug, Serialize)]
-pub(super) struct Answered {
+pub(super) struct ResponseMessage {
     /// Final URL, after redirects.
     pub(super) url: String,
     pub(super) status: u16,
@@ -100,7 +100,7 @@ pub(super) struct Answered {
     base64: Option<String>,
 }
 
-impl Answered {
+impl ResponseMessage {
     pub(super) fn new(url: String, status: u16, reason: &str) -> Self {
         let (reason, headers) = (reason.to_owned(), Vec::new());
         Self { url, status, reason, headers, redirects: 0, bytes: 0, text: None, base64: None }

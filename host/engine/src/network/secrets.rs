@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_response_grows_to_its_limit_and_not_over_it() {
+    fn secret_removal_respects_the_response_limit() {
         let mut reflections = Reflections::default();
         let (secret, shown) = ("secret-1", "glovebox-secret-0123456789abcdef0123456789abcdef");
         reflections.add(&Zeroizing::new(secret.to_owned()), shown);

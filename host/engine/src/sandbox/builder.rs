@@ -9,7 +9,7 @@ use crate::{
     BuildError, Engine, Language, Limits, Policy, PolicyError, RuntimeError, Tool,
     exec::run::SCRIPT_MOUNT,
     files::workspace::Workspace,
-    load::runtime::{Drive, Runtime},
+    load::runtime::{ExecutionMode, Runtime},
     mount::{self, MountError},
     network,
     tools::Toolbox,
@@ -253,14 +253,14 @@ impl Sandbox {
 fn taken(runtime: &Runtime, guest: &str) -> Option<&'static str> {
     let below = |root: &str| guest.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     match (&runtime.drive, runtime.language) {
-        (Drive::Command { .. }, _) if below(SCRIPT_MOUNT) => {
+        (ExecutionMode::Command { .. }, _) if below(SCRIPT_MOUNT) => {
             Some("a plain command's script is at `/script`; choose another guest path")
         }
         // wasi-vfs, which is linked into the binary, handles all of `/usr` without asking a preopen.
         (_, Language::Python) if below("/usr") => {
             Some("Python's standard library is at `/usr`, inside the interpreter; choose another guest path")
         }
-        (Drive::Image(_), Language::JavaScript) if below(LIBRARY_PATH) => {
+        (ExecutionMode::Image(_), Language::JavaScript) if below(LIBRARY_PATH) => {
             Some("JavaScript's packages are at `/data_js`; choose another guest path")
         }
         _ => None,

@@ -18,7 +18,7 @@ use crate::{
     files::workspace::{GuestFiles, Roots, Workspace},
     guest::{self, Guest},
     load::{
-        runtime::{Drive, Runtime},
+        runtime::{ExecutionMode, Runtime},
         typescript::translate,
     },
     tools::Toolbox,
@@ -243,7 +243,7 @@ impl Sandbox {
         mut files: GuestFiles,
         ctx: ExecutionCtx,
     ) -> Result<(Guest, Roots), ExecuteError> {
-        if let Drive::Command { .. } = self.0.runtime.drive {
+        if let ExecutionMode::Command { .. } = self.0.runtime.drive {
             files.add_script(SCRIPT_MOUNT, request.file_name(), request.translated_source().as_bytes())?;
         }
         let wasi = self.wasi(request, &files)?;
@@ -256,8 +256,8 @@ impl Sandbox {
         let policy = &self.0.policy;
         // An image's libc has read environment and arguments at boot. Scripts get theirs from the driver.
         let (args, env) = match &self.0.runtime.drive {
-            Drive::Image(_) => Default::default(),
-            Drive::Command { flags } => (request.command_args(flags), policy.env.clone().into_iter().collect()),
+            ExecutionMode::Image(_) => Default::default(),
+            ExecutionMode::Command { flags } => (request.command_args(flags), policy.env.clone().into_iter().collect()),
         };
         let mut limits = policy.limits.clone();
         if policy.network.is_on() {

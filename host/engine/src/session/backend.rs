@@ -18,10 +18,10 @@ use crate::{
     files::workspace::Roots,
     guest::{self, Guest, machine::GuestMachine},
     load::runtime::Image,
-    mount::commit::OwnCommits,
+    mount::commit::SessionCommits,
     session::{
         SharedWorkspace,
-        pages::{self, OwnBytes, own_pages},
+        pages::{self, PrivateBytes, own_pages},
     },
 };
 
@@ -39,10 +39,10 @@ pub(super) struct EngineBackend {
     shareable: Pages,
     /// Commits to host directories. In a shared workspace only their number is used, because its files are never rolled
     /// back to an earlier commit.
-    commits: OwnCommits,
+    commits: SessionCommits,
     scope: SessionScope,
     /// The guest's private memory when it was last idle.
-    own: OwnBytes,
+    own: PrivateBytes,
 }
 
 impl EngineBackend {
@@ -62,9 +62,9 @@ impl EngineBackend {
             workspace,
             before: None,
             shareable: Pages::default(),
-            commits: OwnCommits::default(),
+            commits: SessionCommits::default(),
             scope,
-            own: OwnBytes::default(),
+            own: PrivateBytes::default(),
         }
     }
 
@@ -90,7 +90,7 @@ impl EngineBackend {
 
     /// Returns the session's roots and the record of its commits. Files in a shared workspace have no such record,
     /// because other sessions commit them too.
-    pub(super) fn roots_and_commits(&mut self) -> (&Roots, Option<&mut OwnCommits>) {
+    pub(super) fn roots_and_commits(&mut self) -> (&Roots, Option<&mut SessionCommits>) {
         (&self.roots, self.workspace.is_none().then_some(&mut self.commits))
     }
 
@@ -169,7 +169,7 @@ impl SessionBackend for EngineBackend {
     }
 
     fn restored(&mut self, _guest: &mut Guest, pages: &Pages, _is_same: bool) {
-        self.own = OwnBytes::restored(pages, self.setup().image_bytes);
+        self.own = PrivateBytes::restored(pages, self.setup().image_bytes);
     }
 
     fn resumed(&mut self, pages: Pages) {
@@ -177,7 +177,7 @@ impl SessionBackend for EngineBackend {
     }
 
     fn measure(&mut self, guest: &mut Guest) {
-        self.own = OwnBytes::measure(&mut guest.machine, self.setup().image_bytes);
+        self.own = PrivateBytes::measure(&mut guest.machine, self.setup().image_bytes);
     }
 
     fn wasi_of(&self, saved: &Saved) -> Result<Wasi, ExecuteError> {

@@ -23,7 +23,7 @@ use crate::{
         SessionOptions, SharedWorkspace,
         backend::EngineBackend,
         check_id,
-        line::{Line, NotHeld, Turn},
+        line::{FairLock, FairLockGuard, TurnFailure},
         shared::{self, Status, chosen_id},
     },
 };
@@ -59,7 +59,7 @@ pub struct Session(Arc<Shared>);
 struct Shared {
     sandbox: Sandbox,
     id: Arc<str>,
-    line: Line,
+    line: FairLock,
     workspace: Option<SharedWorkspace>,
     state: Mutex<SessionState<EngineBackend>>,
     status: Mutex<Status>,
@@ -75,8 +75,8 @@ impl Shared {
 struct SessionTurn<'a> {
     state: MutexGuard<'a, SessionState<EngineBackend>>,
     shared: &'a Shared,
-    _turn: Turn<'a>,
-    _workspace_turn: Option<Turn<'a>>,
+    _turn: FairLockGuard<'a>,
+    _workspace_turn: Option<FairLockGuard<'a>>,
 }
 
 impl Drop for SessionTurn<'_> {
@@ -216,7 +216,7 @@ impl Session {
         let mut info = SessionInfo::new(&id, sandbox.language(), sandbox.runtime_name());
         state.update(&mut info);
         let (state, status) = (Mutex::new(state), Mutex::new(Status::new(info)));
-        Self(Arc::new(Shared { sandbox: sandbox.clone(), id, line: Line::default(), workspace, state, status }))
+        Self(Arc::new(Shared { sandbox: sandbox.clone(), id, line: FairLock::default(), workspace, state, status }))
     }
 
     /// Returns the session's id.
@@ -287,8 +287,8 @@ impl Session {
                 let mut request = translate(request)?;
                 shared.sandbox.0.engine.0.on_stack(|| held.run(&mut request))?
             }
-            Err(NotHeld::Cancelled) => Ok(request.not_begun(Outcome::Cancelled)),
-            Err(NotHeld::Busy(error)) => Err(error),
+            Err(TurnFailure::Cancelled) => Ok(request.not_begun(Outcome::Cancelled)),
+            Err(TurnFailure::Busy(error)) => Err(error),
         }
     }
 
@@ -443,8 +443,8 @@ impl Session {
 
     fn turn(&self) -> Result<SessionTurn<'_>, ExecuteError> {
         self.hold(IfBusy::Wait, &CancelToken::new(), None).map_err(|left| match left {
-            NotHeld::Busy(error) => error,
-            NotHeld::Cancelled => self.busy(),
+            TurnFailure::Busy(error) => error,
+            TurnFailure::Cancelled => self.busy(),
         })
     }
 
@@ -454,7 +454,7 @@ impl Session {
         if_busy: IfBusy,
         cancel: &CancelToken,
         cancel_at: Option<Instant>,
-    ) -> Result<SessionTurn<'_>, NotHeld> {
+    ) -> Result<SessionTurn<'_>, TurnFailure> {
         let shared = &*self.0;
         let end = match if_busy {
             IfBusy::Refuse => None,
@@ -464,8 +464,8 @@ impl Session {
             }
         };
         let not_held = |left, busy: fn(&Self) -> ExecuteError| match cancel_at {
-            Some(at) if if_busy == IfBusy::Wait && Instant::now() >= at => NotHeld::Cancelled,
-            _ => NotHeld::of(left, || busy(self)),
+            Some(at) if if_busy == IfBusy::Wait && Instant::now() >= at => TurnFailure::Cancelled,
+            _ => TurnFailure::of(left, || busy(self)),
         };
         let turn = shared.line.enter_by(end, cancel).map_err(|left| not_held(left, Self::busy))?;
         // Always in this order: a thread that waits for the workspace holds its own session and nothing else.

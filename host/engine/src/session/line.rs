@@ -11,10 +11,10 @@ use crate::{CancelToken, ExecuteError};
 
 /// A fair lock. Lets in one thread at a time, in the order of arrival.
 #[derive(Debug, Default)]
-pub(crate) struct Line(Mutex<Places>);
+pub(crate) struct FairLock(Mutex<LockState>);
 
 #[derive(Debug, Default)]
-struct Places {
+struct LockState {
     taken: bool,
     /// Waiting threads by ticket, the next one first. Excludes the thread in `called`.
     waiting: VecDeque<(u64, Thread)>,
@@ -25,11 +25,11 @@ struct Places {
 
 /// Guard of a turn. Dropping it wakes the next thread.
 #[derive(Debug)]
-pub(crate) struct Turn<'a>(&'a Line);
+pub(crate) struct FairLockGuard<'a>(&'a FairLock);
 
 /// Reason for leaving the line without a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum LockFailure {
     /// The request does not wait, or its time is up.
     Busy,
     /// The request was cancelled while it waited.
@@ -37,46 +37,50 @@ pub(crate) enum Left {
 }
 
 /// Reason for not getting the session's turn.
-pub(super) enum NotHeld {
+pub(super) enum TurnFailure {
     Busy(ExecuteError),
     /// The request was cancelled while it waited.
     Cancelled,
 }
 
-impl NotHeld {
-    pub(super) fn of(left: Left, busy: impl FnOnce() -> ExecuteError) -> Self {
+impl TurnFailure {
+    pub(super) fn of(left: LockFailure, busy: impl FnOnce() -> ExecuteError) -> Self {
         match left {
-            Left::Busy => Self::Busy(busy()),
-            Left::Cancelled => Self::Cancelled,
+            LockFailure::Busy => Self::Busy(busy()),
+            LockFailure::Cancelled => Self::Cancelled,
         }
     }
 }
 
-impl Line {
-    fn places(&self) -> MutexGuard<'_, Places> {
+impl FairLock {
+    fn places(&self) -> MutexGuard<'_, LockState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the turn if it is free and no thread waits for it.
-    fn try_enter(&self) -> Option<Turn<'_>> {
+    fn try_enter(&self) -> Option<FairLockGuard<'_>> {
         let mut places = self.places();
         if places.taken || places.called.is_some() {
             return None;
         }
         places.taken = true;
-        Some(Turn(self))
+        Some(FairLockGuard(self))
     }
 
     /// Waits for the turn until `end`, or until cancelled. Without an end, the turn must be free.
-    pub(crate) fn enter_by(&self, end: Option<Instant>, cancel: &CancelToken) -> Result<Turn<'_>, Left> {
+    pub(crate) fn enter_by(
+        &self,
+        end: Option<Instant>,
+        cancel: &CancelToken,
+    ) -> Result<FairLockGuard<'_>, LockFailure> {
         match end {
             Some(end) => self.enter(end, cancel),
-            None => self.try_enter().ok_or(Left::Busy),
+            None => self.try_enter().ok_or(LockFailure::Busy),
         }
     }
 
     /// Waits for the turn until `end`, or until cancelled.
-    pub(crate) fn enter(&self, end: Instant, cancel: &CancelToken) -> Result<Turn<'_>, Left> {
+    pub(crate) fn enter(&self, end: Instant, cancel: &CancelToken) -> Result<FairLockGuard<'_>, LockFailure> {
         if let Some(turn) = self.try_enter() {
             return Ok(turn);
         }
@@ -86,7 +90,7 @@ impl Line {
             // The turn may be free by now, and then no thread would wake this one.
             if !places.taken && places.called.is_none() {
                 places.taken = true;
-                return Ok(Turn(self));
+                return Ok(FairLockGuard(self));
             }
             let ticket = places.next;
             places.next += 1;
@@ -100,13 +104,13 @@ impl Line {
                 if places.called == Some(ticket) {
                     places.called = None;
                     places.taken = true;
-                    return Ok(Turn(self));
+                    return Ok(FairLockGuard(self));
                 }
                 let left = end.saturating_duration_since(Instant::now());
                 let gone = if cancel.is_cancelled() {
-                    Some(Left::Cancelled)
+                    Some(LockFailure::Cancelled)
                 } else if left.is_zero() {
-                    Some(Left::Busy)
+                    Some(LockFailure::Busy)
                 } else {
                     None
                 };
@@ -126,7 +130,7 @@ impl Line {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for FairLockGuard<'_> {
     fn drop(&mut self) {
         let mut places = self.0.places();
         places.taken = false;
@@ -154,8 +158,8 @@ mod tests {
     }
 
     #[test]
-    fn they_are_let_in_in_the_order_in_which_they_came() {
-        let line = Line::default();
+    fn callers_enter_in_order_of_arrival() {
+        let line = FairLock::default();
         let order = Mutex::new(Vec::new());
         let first = line.try_enter().unwrap();
         thread::scope(|scope| {
@@ -175,8 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn only_one_is_in_at_a_time() {
-        let line = Line::default();
+    fn one_caller_enters_at_a_time() {
+        let line = FairLock::default();
         let inside = std::sync::atomic::AtomicU32::new(0);
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -194,21 +198,21 @@ mod tests {
     }
 
     #[test]
-    fn waiting_ends_at_its_time_and_when_cancelled_and_holds_nobody_up() {
-        let line = Line::default();
+    fn wait_ends_on_timeout_or_cancellation() {
+        let line = FairLock::default();
         let first = line.try_enter().unwrap();
         let soon = Instant::now() + Duration::from_millis(20);
-        assert_eq!(line.enter(soon, &CancelToken::new()).unwrap_err(), Left::Busy);
+        assert_eq!(line.enter(soon, &CancelToken::new()).unwrap_err(), LockFailure::Busy);
         assert!(Instant::now() >= soon);
         let cancelled = CancelToken::new();
         cancelled.cancel();
-        assert_eq!(line.enter(Instant::now() + LONG, &cancelled).unwrap_err(), Left::Cancelled);
+        assert_eq!(line.enter(Instant::now() + LONG, &cancelled).unwrap_err(), LockFailure::Cancelled);
         let cancel = CancelToken::new();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| line.enter(Instant::now() + LONG, &cancel).map(drop));
             until(|| line.waiting_count() == 1);
             cancel.cancel();
-            assert_eq!(waiting.join().unwrap(), Err(Left::Cancelled));
+            assert_eq!(waiting.join().unwrap(), Err(LockFailure::Cancelled));
         });
         drop(first);
         assert!(line.try_enter().is_some());

@@ -44,14 +44,14 @@ impl GuestPages for Compared<'_> {
 
 /// Size of a guest's private memory, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct OwnBytes {
+pub(super) struct PrivateBytes {
     /// All pages that may differ from the image's. This is the maximum size of a checkpoint.
     pub(super) all: u64,
     /// The part of `all` that lies within the image.
     pub(super) in_image: u64,
 }
 
-impl OwnBytes {
+impl PrivateBytes {
     /// Measures an idle guest whose image has `image_bytes`. If the system does not provide the private pages, all
     /// pages count.
     pub(super) fn measure(machine: &mut GuestMachine, image_bytes: u64) -> Self {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_map_and_comparing_everything_find_the_same_and_it_restores_the_memory() {
+    fn page_map_agrees_with_comparison_and_restores_memory() {
         with_engines(|engine, module, pristine| {
             for seed in 1..40 {
                 let mut random = Random(seed);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untouched_instance_has_no_pages_of_its_own() {
+    fn untouched_instance_has_no_private_pages() {
         with_engines(|engine, module, pristine| {
             let (mut store, _, memory) = instance(engine, module);
             assert_eq!(

@@ -14,8 +14,8 @@ use crate::{
     CancelToken, Clock, ExecuteError, JsonText, Sandbox, SessionInfo,
     exec::platform::{self, SessionScope},
     files::workspace::{GuestFiles, Roots},
-    mount::commit::OwnCommits,
-    session::line::{Left, Line, Turn},
+    mount::commit::SessionCommits,
+    session::line::{FairLock, FairLockGuard, LockFailure},
 };
 
 /// Files that several sessions read and write, whatever their language: each sees the changes of the others in its next
@@ -39,12 +39,12 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct SharedWorkspace(Arc<Common>);
+pub struct SharedWorkspace(Arc<SharedWorkspaceInner>);
 
-struct Common {
+struct SharedWorkspaceInner {
     sandbox: Sandbox,
     roots: Roots,
-    line: Line,
+    line: FairLock,
     files: Mutex<Files>,
 }
 
@@ -70,7 +70,7 @@ impl SharedWorkspace {
     pub fn new(sandbox: &Sandbox) -> Result<Self, ExecuteError> {
         let GuestFiles { vfs, roots } = sandbox.0.workspace.files()?;
         let files = Mutex::new(Files { vfs, departed: Vec::new() });
-        Ok(Self(Arc::new(Common { sandbox: sandbox.clone(), roots, line: Line::default(), files })))
+        Ok(Self(Arc::new(SharedWorkspaceInner { sandbox: sandbox.clone(), roots, line: FairLock::default(), files })))
     }
 
     /// Fails if the guests of `sandbox` have other directories.
@@ -88,7 +88,7 @@ impl SharedWorkspace {
     }
 
     /// Waits for the turn until `end`. Without an end, the turn must be free.
-    pub(super) fn enter(&self, end: Option<Instant>, cancel: &CancelToken) -> Result<Turn<'_>, Left> {
+    pub(super) fn enter(&self, end: Option<Instant>, cancel: &CancelToken) -> Result<FairLockGuard<'_>, LockFailure> {
         self.0.line.enter_by(end, cancel)
     }
 
@@ -136,7 +136,7 @@ impl SharedWorkspace {
         result
     }
 
-    fn turn(&self) -> Result<Turn<'_>, ExecuteError> {
+    fn turn(&self) -> Result<FairLockGuard<'_>, ExecuteError> {
         let end = Instant::now() + self.0.sandbox.0.policy.limits.timeout();
         self.enter(Some(end), &CancelToken::new()).map_err(|_| ExecuteError::WorkspaceBusy)
     }
@@ -152,7 +152,7 @@ pub(super) fn change<R, E: From<ExecuteError>>(
     sandbox: &Sandbox,
     roots: &Roots,
     vfs: &mut Vfs,
-    own: Option<&mut OwnCommits>,
+    own: Option<&mut SessionCommits>,
     work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
 ) -> (Result<R, E>, Option<bool>) {
     let Some(root) = roots.workspace() else {

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_waits_for_the_caller_is_not_counted_when_it_is_given_up() {
+    fn abandoned_call_of_the_caller_is_not_counted() {
         let (status, counted) = running();
         assert!(status.hand_over());
         status.abandon();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_given_up_while_its_thread_ran_is_counted_until_one_ends_it() {
+    fn abandoned_call_counts_until_its_handler_ends() {
         for ends in [[CallStatus::answer, CallStatus::hand_over], [CallStatus::hand_over, CallStatus::answer]] {
             let (status, counted) = running();
             status.abandon();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_was_answered_before_its_thread_ended_is_over() {
+    fn answered_call_is_finished_before_its_thread() {
         let (status, counted) = running();
         assert!(status.answer());
         assert!(!status.hand_over());

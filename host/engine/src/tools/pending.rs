@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_has_so_many_calls() {
+    fn abandoned_calls_of_an_origin_are_limited() {
         let (abandoned, own) = (Abandoned::default(), origin("a"));
         for calls in 0..16 {
             assert_eq!(abandoned.admit(&own, 1, 0), Ok(Turn::Now), "{calls}");
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_has_so_many_bytes() {
+    fn abandoned_bytes_of_an_origin_are_limited() {
         let (abandoned, own) = (Abandoned::default(), origin("a"));
         abandoned.add(&own, 6 << 20);
         for (more, fits) in [(-1, true), (0, true), (1, false)] {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_alone_may_be_large() {
+    fn single_abandoned_call_may_be_large() {
         let (abandoned, own) = (Abandoned::default(), origin("a"));
         assert_eq!(abandoned.admit(&own, 100 << 20, 0), Ok(Turn::Now));
         assert_eq!(abandoned.admit(&own, 100 << 20, 1), Ok(Turn::Later));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn all_origins_together_have_so_many_bytes_and_one_cannot_take_them() {
+    fn abandoned_bytes_of_all_origins_are_shared_fairly() {
         let (abandoned, own) = (Abandoned::default(), origin("z"));
         abandoned.add(&origin("a"), 1 << 40);
         assert_eq!(abandoned.admit(&own, 100 << 20, 0), Ok(Turn::Now), "one has its share");

@@ -83,7 +83,7 @@ fn everything_is_documented() {
 }
 
 #[test]
-fn everything_says_since_when_it_is_there() {
+fn every_item_has_a_since_annotation() {
     let contract = Contract::read();
     let package = &contract.resolve.packages[contract.package].name;
     for (name, _, stability) in contract.items() {
@@ -93,7 +93,7 @@ fn everything_says_since_when_it_is_there() {
 }
 
 #[test]
-fn whatever_can_fail_says_how() {
+fn every_result_documents_its_errors() {
     let contract = Contract::read();
     let errors = contract.names("sandbox-error");
     let mut count = 0;
@@ -111,7 +111,7 @@ fn whatever_can_fail_says_how() {
 }
 
 #[test]
-fn documentation_names_only_what_there_is() {
+fn documentation_refers_to_existing_items() {
     let contract = Contract::read();
     let mut known: BTreeMap<String, Names> =
         contract.types().map(|(name, definition)| (name.to_owned(), names_of(&definition.kind))).collect();
@@ -148,7 +148,7 @@ fn documentation_names_only_what_there_is() {
 }
 
 #[test]
-fn worlds_are_what_they_are_called() {
+fn worlds_match_their_names() {
     let contract = Contract::read();
     let interfaces = |items: &mut dyn Iterator<Item = (&WorldKey, &WorldItem)>| -> Names {
         items
@@ -191,7 +191,7 @@ fn files(directory: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_frozen_copy_of_this_version_is_this_version() {
+fn frozen_copy_matches_the_current_version() {
     let version = Contract::read().version();
     let (now, frozen) = (files(&directory()), files(&directory().join("history").join(&version)));
     assert_eq!(now.keys().collect::<Vec<_>>(), frozen.keys().collect::<Vec<_>>());
@@ -205,7 +205,7 @@ fn the_frozen_copy_of_this_version_is_this_version() {
 }
 
 #[test]
-fn what_is_frozen_has_the_version_that_its_directory_names() {
+fn frozen_versions_match_their_directories() {
     let directories = fs::read_dir(directory().join("history")).unwrap();
     for directory in directories.map(|entry| entry.unwrap().path()) {
         let version = directory.file_name().unwrap().to_str().unwrap();

@@ -20,7 +20,7 @@ fn limits_are_the_same_in_wit_and_rust() {
 }
 
 #[test]
-fn policies_are_the_same_in_wit_and_rust_but_for_what_is_the_host_s_own() {
+fn policies_match_in_wit_and_rust_except_host_keys() {
     let contract = Contract::read();
     let mut policy = fields(&Policy::default());
     // Not serialized if absent.
@@ -50,7 +50,7 @@ fn enums_are_the_same_in_wit_and_rust() {
 }
 
 #[test]
-fn enums_that_are_not_serialized_are_the_same_in_wit_and_rust() {
+fn unserialized_enums_are_the_same_in_wit_and_rust() {
     let contract = Contract::read();
     let kind = |kind| match kind {
         SourceKind::Detect => "detect",

@@ -198,7 +198,7 @@ pub(crate) struct Http(reqwest::Client);
 pub(crate) enum HttpError {
     #[error(transparent)]
     Request(#[from] reqwest::Error),
-    #[error("its answer is longer than {MAX_ANSWER_BYTES} bytes")]
+    #[error("the response exceeds {MAX_ANSWER_BYTES} bytes")]
     TooLong,
 }
 

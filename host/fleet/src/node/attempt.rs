@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_tool_failed_with_is_the_same_when_it_is_read_again() {
+    fn recorded_tool_failure_round_trips() {
         for kind in KINDS {
             let error = ToolError::of(kind, "too much");
             let called = Called { call: 3, tool: "t".into(), answer: Err(ToolFailure::from(&error)) };

@@ -122,7 +122,7 @@ pub enum NodePolicyError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The policy has a setting that is not repeatable on another node.
-    #[error("the policy has {0}, which is not the same for an execution that restarts on another node; remove it")]
+    #[error("the policy has {0}, and an execution could differ after a restart on another node; remove it")]
     NotRepeatable(&'static str),
 }
 

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_has_a_generation_of_its_own_and_undoing_is_one() {
+    fn each_change_and_undo_increments_the_generation() {
         let first = state();
         let second = first.next(20, 1, Timestamp::from_unix_ms(6), "sessions/notes/0a/2".into());
         assert_eq!((second.session.generation, second.session.bytes, second.session.executions), (2, 20, 1));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_was_opened_again_has_nothing_in_common_with_the_one_before() {
+    fn reopened_session_shares_nothing_with_the_old_one() {
         let name: FleetName = "team!notes".parse().unwrap();
         assert_ne!(seed(&name, "0a"), seed(&name, "0b"));
         assert_ne!(seed(&name, "0a"), seed(&"team!other".parse().unwrap(), "0a"));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blob_is_named_by_what_is_in_it() {
+    fn blob_name_is_its_digest() {
         let name: FleetName = "team!notes".parse().unwrap();
         let blob = blob_name(&name, "0a", 7, b"state");
         assert!(blob.starts_with("sessions/team!notes/0a/0000000007-"), "{blob}");

@@ -145,7 +145,7 @@ impl Service {
 }
 
 #[tokio::test]
-async fn a_session_goes_on_where_it_was_on_whichever_node() {
+async fn session_continues_on_any_node() {
     let store = "memory://attempts-nodes";
     let (one, other) = (machine(store, |_| {}), machine(store, |config| config.warm_count = 0));
     let mut state = opened(&one).await;
@@ -163,7 +163,7 @@ async fn a_session_goes_on_where_it_was_on_whichever_node() {
 }
 
 #[tokio::test]
-async fn what_is_repeated_comes_out_the_same_byte_for_byte() {
+async fn repeated_execution_is_byte_identical() {
     let store = "memory://attempts-same";
     let (one, other) = (machine(store, |_| {}), machine(store, |config| config.warm_count = 0));
     let state = opened(&one).await;
@@ -177,7 +177,7 @@ async fn what_is_repeated_comes_out_the_same_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn whoever_takes_over_calls_no_tool_again_that_was_recorded() {
+async fn takeover_does_not_repeat_recorded_tool_calls() {
     let store = "memory://attempts-tools";
     let service = Service::start();
     let node = || machine(store, |config| config.callbacks = Some(service.callbacks()));
@@ -204,7 +204,7 @@ async fn whoever_takes_over_calls_no_tool_again_that_was_recorded() {
 }
 
 #[tokio::test]
-async fn tools_are_answered_where_the_node_may_call_and_nowhere_else() {
+async fn tools_are_called_only_at_allowed_addresses() {
     let store = "memory://attempts-refused";
     let service = Service::start();
     let (closed, open) =
@@ -232,7 +232,7 @@ async fn tools_are_answered_where_the_node_may_call_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn what_is_cancelled_ends_and_says_so() {
+async fn cancelled_execution_ends_and_reports_it() {
     let node = machine("memory://attempts-cancel", |_| {});
     let state = opened(&node).await;
     let cancel = CancelToken::new();
@@ -251,7 +251,7 @@ async fn what_is_cancelled_ends_and_says_so() {
 }
 
 #[tokio::test]
-async fn what_was_cancelled_before_it_was_taken_over_is_cancelled_and_leaves_nothing() {
+async fn cancellation_before_takeover_leaves_no_effect() {
     let store = "memory://attempts-cancelled-before";
     let service = Service::start();
     let node = || machine(store, |config| config.callbacks = Some(service.callbacks()));
@@ -286,7 +286,7 @@ async fn an_answer_is_recorded_up_to_its_limit() {
 }
 
 #[tokio::test]
-async fn an_execution_that_finds_no_place_is_asked_for_again() {
+async fn execution_without_capacity_is_retried() {
     let node = machine("memory://attempts-places", |config| {
         (config.running, config.queue) = (1, std::time::Duration::from_millis(20));
     });
@@ -299,7 +299,7 @@ async fn an_execution_that_finds_no_place_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn sessions_in_memory_have_room_beyond_the_policys_own() {
+async fn warm_sessions_do_not_count_against_the_policy() {
     let node = machine("memory://attempts-room", |config| {
         // A separate engine, because an engine counts the sessions of all its nodes.
         config.engine = Engine::new(EngineConfig::default()).unwrap();
@@ -335,7 +335,7 @@ async fn nodes_of_other_images_are_refused_at_an_address() {
 }
 
 #[tokio::test]
-async fn a_script_that_is_stopped_leaves_the_session_as_it_was() {
+async fn stopped_script_leaves_the_session_unchanged() {
     let node = machine("memory://attempts-stopped", |config| config.policy.limits.fuel = 50_000_000);
     let state = opened(&node).await;
     let (before, _) = run(&node, &state, request(COUNT), Vec::new()).await.unwrap();
@@ -349,7 +349,7 @@ async fn a_script_that_is_stopped_leaves_the_session_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_state_that_is_gone_is_looked_for_again_and_one_that_was_sealed_otherwise_is_refused() {
+async fn missing_state_is_retried_and_foreign_seal_rejected() {
     let store = "memory://attempts-sealed";
     let key = |byte| glovebox::SessionKey::new(&[byte; 32]).unwrap();
     let node = |byte| machine(store, |config| (config.key, config.warm_count) = (Some(key(byte)), 0));

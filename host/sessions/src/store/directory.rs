@@ -287,7 +287,7 @@ mod tests {
     use crate::block_on;
 
     #[test]
-    fn no_state_is_read_that_is_too_long() {
+    fn oversized_state_is_not_read() {
         let dir = tempfile::tempdir().unwrap();
         let store = DirectoryStore::open(dir.path()).unwrap();
         let id = SessionId::new("a").unwrap();

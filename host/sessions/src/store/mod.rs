@@ -281,7 +281,7 @@ pub enum StoreError {
     },
     /// The text is not a valid blob name.
     #[cfg(feature = "object-store")]
-    #[error("`{name}` cannot name a blob; use up to 512 letters, digits, `.`, `_`, `-`, `!`, with single `/` between parts of up to 240", name = escaped(.name))]
+    #[error("`{name}` is not a valid blob name; use up to 512 letters, digits, `.`, `_`, `-`, `!`, with single `/` between parts of up to 240", name = escaped(.name))]
     BlobName {
         /// The invalid name.
         name: String,

@@ -212,7 +212,7 @@ pub struct PageRequest {
 
 /// The requested page size is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a page cannot have {limit} sessions; ask for 1 to {}", PageRequest::MAX_LIMIT)]
+#[error("the page limit is `{limit}`; use 1 to {}", PageRequest::MAX_LIMIT)]
 pub struct PageLimitError {
     /// The requested size.
     pub limit: usize,

@@ -173,7 +173,7 @@ pub struct SessionId(String);
 
 /// The text is not a valid session id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` cannot be a session's id; use 1 to 64 letters, digits, `.`, `_` or `-`, and no `.` in front", name = escaped(.0))]
+#[error("`{name}` is not a valid session id; use 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`", name = escaped(.0))]
 pub struct SessionIdError(String);
 
 impl SessionId {
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_words() {
+    fn session_ids_are_words() {
         let longest = "x".repeat(64);
         for id in ["a", "A-1", "_x", "-x", "0", "a..b", "a.session", &longest] {
             assert_eq!(SessionId::new(id).unwrap().as_str(), id);

@@ -83,7 +83,7 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_session_is_one_file_and_nothing_beside() {
+fn session_is_stored_in_one_file() {
     let fixture = Fixture::new();
     fixture.put("a", 5_000, b"first\nstate");
     fixture.put("a", 6_000, b"");
@@ -115,7 +115,7 @@ fn the_record_is_text_at_the_head_of_the_file() {
 }
 
 #[test]
-fn what_an_earlier_program_wrote_is_read_and_fenced() {
+fn earlier_format_is_read_and_fenced() {
     let fixture = Fixture::new();
     let stored = record("a", 5_000, 5);
     let digest = "3d8689582d8b6a975aee47e232df71add49081b31709ed3c8326818bdfe80c0f";
@@ -131,7 +131,7 @@ fn what_an_earlier_program_wrote_is_read_and_fenced() {
 }
 
 #[test]
-fn nobody_else_can_read_or_write_it() {
+fn store_files_are_private() {
     let fixture = Fixture::new();
     fixture.put("a", 5_000, b"x");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -148,7 +148,7 @@ fn nobody_else_can_read_or_write_it() {
 }
 
 #[test]
-fn a_link_in_the_place_of_a_session_is_not_followed() {
+fn link_instead_of_a_session_is_not_followed() {
     let fixture = Fixture::new();
     let outside = fixture.dir.path().join("precious");
     fs::write(&outside, "precious").unwrap();
@@ -162,7 +162,7 @@ fn a_link_in_the_place_of_a_session_is_not_followed() {
 }
 
 #[test]
-fn every_damaged_byte_of_a_head_is_found_and_listed() {
+fn every_damaged_header_byte_is_detected() {
     let fixture = Fixture::new();
     fixture.put("bad", 5_000, b"state");
     fixture.put("good", 5_000, b"state");
@@ -211,7 +211,7 @@ fn every_damaged_byte_of_a_head_is_found_and_listed() {
 }
 
 #[test]
-fn other_files_are_left_alone() {
+fn foreign_files_are_left_alone() {
     let fixture = Fixture::new();
     for name in ["notes.txt", ".session", "a b.session", ".hidden.session", "session"] {
         fs::write(fixture.store.path().join(name), "mine").unwrap();
@@ -228,7 +228,7 @@ fn other_files_are_left_alone() {
 }
 
 #[test]
-fn what_killed_writers_left_is_removed() {
+fn files_of_killed_writers_are_removed() {
     let fixture = Fixture::new();
     fixture.put("a", 5_000, b"x");
     let old = std::time::SystemTime::now() - Duration::from_secs(120);
@@ -266,7 +266,7 @@ fn ten_thousand_sessions_are_listed_in_a_second() {
 }
 
 #[test]
-fn no_guest_is_given_a_directory_that_holds_an_open_store() {
+fn directory_with_an_open_store_is_not_mounted() {
     let dir = tempdir().unwrap();
     let store = DirectoryStore::open(dir.path().join("a/sessions")).unwrap();
     for path in ["a", "a/sessions"] {
@@ -288,7 +288,7 @@ fn opening_a_store_takes_no_lock_from_its_holder() {
 }
 
 #[test]
-fn what_is_no_lock_file_harms_its_own_session_only() {
+fn invalid_lock_file_affects_only_its_session() {
     let fixture = Fixture::new();
     fixture.put("good", 5_000, b"x");
     let at = |name: &str| fixture.store.path().join(name);
@@ -308,7 +308,7 @@ fn what_is_no_lock_file_harms_its_own_session_only() {
 }
 
 #[test]
-fn whoever_lost_a_lock_takes_none_from_the_next_holder() {
+fn lost_lock_does_not_affect_the_next_holder() {
     let fixture = Fixture::new();
     let lost = lock(&fixture.store, "a");
     fs::remove_file(fixture.store.path().join(".lock-a")).unwrap();
@@ -341,7 +341,7 @@ fn left(fixture: &Fixture) -> Vec<String> {
 }
 
 #[test]
-fn damaged_sessions_go_by_their_files_time() {
+fn damaged_sessions_use_their_file_time() {
     let fixture = five();
     let path = fixture.file("s5");
     fs::write(&path, "damaged").unwrap();
@@ -358,7 +358,7 @@ fn damaged_sessions_go_by_their_files_time() {
 }
 
 #[test]
-fn a_time_to_come_keeps_no_session_young() {
+fn future_time_does_not_prevent_pruning() {
     let far = 253_370_764_800_000; // The year 9999.
     for (at, stands) in [(6_000_000, true), (6_000_001, false), (far, false)] {
         let fixture = five();

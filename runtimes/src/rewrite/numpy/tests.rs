@@ -83,7 +83,7 @@ fn added_code_is_valid_and_calls_the_old_functions() {
 }
 
 #[test]
-fn a_splice_replaces_code_that_is_there_once() {
+fn splice_requires_exactly_one_match() {
     let splice = |old, new| [Splice::new("spliced", old, new)];
     let after = widen_with(&module(), &splice("41 07 41", "41 09 41")).unwrap();
     let spliced = &bodies(&after)[bodies(&module()).len() - 1];
@@ -117,7 +117,7 @@ fn all_splices_can_be_encoded() {
 }
 
 #[test]
-fn numbers_are_padded_as_the_linker_pads_them() {
+fn numbers_are_padded_like_the_linker() {
     assert_eq!(padded(10_685), [0xbd, 0xd3, 0x80, 0x80, 0x00]);
     assert_eq!(padded(u32::MAX), [0xff, 0xff, 0xff, 0xff, 0x0f]);
 }

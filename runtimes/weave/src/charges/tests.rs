@@ -14,7 +14,7 @@ fn plan(body: &str) -> Charges {
 }
 
 #[test]
-fn constant_pages_are_not_looked_at_and_others_are() {
+fn only_variable_memory_sizes_are_checked() {
     let known = plan("i32.const 1 memory.grow drop");
     assert!(known.steps.iter().all(|step| step.look == Look::No), "{known:?}");
     let unknown = plan("local.get 0 memory.grow drop");
@@ -24,7 +24,7 @@ fn constant_pages_are_not_looked_at_and_others_are() {
 }
 
 #[test]
-fn a_label_takes_what_the_code_behind_it_wants() {
+fn label_arity_matches_its_target() {
     let plan = plan("block local.get 0 br_if 0 nop end i32.const 1 drop");
     // Both paths to the label cost the same: everything is charged at the beginning.
     assert_eq!(plan.first, 3);
@@ -32,7 +32,7 @@ fn a_label_takes_what_the_code_behind_it_wants() {
 }
 
 #[test]
-fn what_leads_to_where_exceptions_land_saves_the_counter() {
+fn code_before_landing_pads_saves_the_counter() {
     let plan = plan("block try_table (catch_all 0) local.get 0 call 0 end nop end i32.const 1 drop");
     assert!(plan.catches && plan.catches_all && !plan.branches_out, "{plan:?}");
     // The call charges everything before it. Nothing of that is charged again behind the label.
@@ -44,7 +44,7 @@ fn what_leads_to_where_exceptions_land_saves_the_counter() {
 }
 
 #[test]
-fn branches_to_a_landing_save_the_counter_and_others_do_not() {
+fn only_branches_to_landing_pads_save_the_counter() {
     let plan = plan("block block local.get 0 br_if 0 local.get 0 br_if 1 try_table (catch_all 1) end end end");
     let syncing: Vec<_> = (0..plan.steps.len()).filter(|at| plan.steps[*at].syncs).collect();
     // The second branch, and the end of the outer block.
@@ -53,7 +53,7 @@ fn branches_to_a_landing_save_the_counter_and_others_do_not() {
 }
 
 #[test]
-fn the_cheaper_part_of_an_if_gives_back() {
+fn cheaper_branch_of_an_if_is_refunded() {
     let plan = plan("local.get 0 if nop else i32.const 1 drop end");
     assert_eq!(plan.first, 3);
     let charged: Vec<_> = plan.steps.iter().map(|step| step.after).collect();

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_is_no_constant() {
+    fn computed_values_are_not_constants() {
         assert_eq!(after("", "local.get 0"), None);
         assert_eq!(after("", "i32.const 2 i32.const 3 i32.add"), None);
         assert_eq!(after("", "global.get $own"), None);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn where_ways_meet_it_is_one_constant_or_none() {
+    fn merged_paths_keep_only_equal_constants() {
         let either = |then: &str, otherwise: &str| {
             after(&format!("i32.const 5 local.set 1 local.get 0 if {then} else {otherwise} end"), "local.get 1")
         };
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_hides_what_it_was_not_asked_for_before() {
+    fn loops_forget_earlier_constants() {
         let turn = "local.get 0 br_if 0";
         // Inside the loop, its back edges are not known yet.
         let within = format!("i32.const 5 local.set 1 loop i32.const 0 i32.const 0 local.get 1 memory.fill {turn} end");
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn exceptions_come_from_calls_with_what_was_there_before() {
+    fn exceptions_keep_locals_from_before_the_call() {
         let caught = |inside: &str| {
             after(&format!("i32.const 5 local.set 1 block try_table (catch_all 0) {inside} end end"), "local.get 1")
         };
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_refused() {
+    fn undecidable_lengths_are_rejected() {
         for (length_of, what) in [
             ("global.get $copy", "may be a constant"),
             ("i32.const 0 table.get 0 drop i32.const 5", "operator on a table"),

@@ -17,7 +17,7 @@ fn valid(wasm: &[u8]) {
 }
 
 #[test]
-fn the_pinned_binaries_can_be_metered() {
+fn pinned_binaries_are_supported_by_metering() {
     for name in ["python-3.12", "javascript", "javascript-0.11"] {
         let Some(binary) = load(name) else { continue };
         let metered = glovebox_weave::metered(&binary.bytes).unwrap();
@@ -27,7 +27,7 @@ fn the_pinned_binaries_can_be_metered() {
 }
 
 #[test]
-fn what_the_rules_do_not_cover_is_refused_by_name() {
+fn instructions_without_a_rule_are_rejected_by_name() {
     for (text, says) in [
         ("(module (memory i64 1))", "memory64"),
         ("(module (tag) (func try throw 0 end))", "legacy"),
@@ -113,7 +113,7 @@ fn refused(shim_text: &str, parts: &Parts, options: &WeaveOptions) -> String {
 }
 
 #[test]
-fn a_guest_that_cannot_be_woven_is_refused_by_what_it_does() {
+fn unsupported_guest_is_rejected_with_its_feature() {
     let with = |more: &str| format!("(module (memory (export \"memory\") 1) {more})");
     for (text, says) in [
         ("(module (import \"env\" \"f\" (func)) (memory 1))".to_owned(), "`env` `f`"),
@@ -138,7 +138,7 @@ fn a_guest_that_cannot_be_woven_is_refused_by_what_it_does() {
 }
 
 #[test]
-fn what_the_driver_calls_must_be_there_and_take_integers() {
+fn driver_functions_must_exist_and_take_integers() {
     let says = |text: &str, export: &str| {
         let parts = Parts { globals: Vec::new(), ..Parts::new(text, &[export]) };
         refused(SHIM, &parts, &WeaveOptions::default())
@@ -151,7 +151,7 @@ fn what_the_driver_calls_must_be_there_and_take_integers() {
 }
 
 #[test]
-fn a_shim_that_does_not_fit_is_refused_by_what_it_lacks() {
+fn unsuitable_shim_error_names_the_missing_export() {
     let parts = Parts::new(GUEST, &[]);
     for (from, to, says) in [
         (
@@ -173,7 +173,7 @@ fn a_shim_that_does_not_fit_is_refused_by_what_it_lacks() {
 }
 
 #[test]
-fn a_budget_that_is_too_small_for_the_calls_that_cannot_repeat_is_refused() {
+fn too_small_call_depth_budget_is_rejected() {
     let parts = Parts::new(GUEST, &[]);
     let mut options = WeaveOptions::default();
     options.stack_bytes = 100;
@@ -182,7 +182,7 @@ fn a_budget_that_is_too_small_for_the_calls_that_cannot_repeat_is_refused() {
 }
 
 #[test]
-fn nothing_of_a_guest_is_exported() {
+fn guest_exports_are_hidden() {
     let parts = Parts::new(GUEST, &["add"]);
     let woven = weave(&shim(SHIM), &[parts.guest("one")], &WeaveOptions::default()).unwrap();
     let info = glovebox_runtimes::rewrite::inspect(&woven.core).unwrap();

@@ -13,11 +13,11 @@ from modelling.command import differences
 
 
 class Differences(unittest.TestCase):
-    def test_equal_figures_have_none(self) -> None:
+    def test_equal_figures_have_no_differences(self) -> None:
         figures = {"a": [1, 2.5, None], "b": {"c": "d"}}
         self.assertEqual(differences("f", figures, {"b": {"c": "d"}, "a": [1, 2.5, None]}), [])
 
-    def test_each_is_named(self) -> None:
+    def test_each_difference_is_named(self) -> None:
         found = differences("f", {"a": [1, 2], "b": {"c": 1.0}}, {"a": [1, 3], "b": {"c": 1.0000001}, "d": 1})
         self.assertEqual([each.split(": ")[1:-1] for each in found], [["a[1]"], ["b", "c"], ["d"]])
 
@@ -26,7 +26,7 @@ class Differences(unittest.TestCase):
 
 
 class LinearMemories(unittest.TestCase):
-    def test_they_lie_before_a_large_reservation(self) -> None:
+    def test_mappings_before_a_large_reservation_are_found(self) -> None:
         maps = [
             "1000-3000 rw-p 00000000 00:00 0",
             "3000-5000 ---p 00000000 00:00 0",

@@ -37,7 +37,7 @@ async fn instance(embedder: &Embedder, store: &mut wasmtime::Store<State>) -> Co
 }
 
 #[test]
-fn it_has_every_function_of_the_contract() {
+fn async_linker_has_every_contract_function() {
     let wasmtime = wasmtime::Engine::default();
     let mut linker = Linker::<SandboxCtx>::new(&wasmtime);
     add_to_linker_async(&mut linker).unwrap();
@@ -97,7 +97,7 @@ fn the_thread_is_free_while_a_script_runs() {
 }
 
 #[test]
-fn a_call_that_is_dropped_cancels_its_script_and_takes_the_sandbox_with_it() {
+fn dropped_call_cancels_its_script_and_sandbox() {
     let (enters, entered) = mpsc::channel();
     let (ends, ended) = mpsc::channel();
     let ends = Mutex::new(ends);
@@ -140,7 +140,7 @@ fn a_call_that_is_dropped_cancels_its_script_and_takes_the_sandbox_with_it() {
 }
 
 #[test]
-fn errors_and_traps_come_as_they_do_without_a_runtime() {
+fn async_errors_and_traps_match_sync() {
     let mut quotas = Quotas::default();
     quotas.executions = 2;
     let embedder = embedder(SandboxHost::builder(engine()).quotas(quotas).build().unwrap());

@@ -121,7 +121,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn a_component_executes_scripts_in_stores_of_either_kind() {
+fn components_execute_scripts_in_sync_and_async_stores() {
     let embedder = Embedder::new();
     let mut store = embedder.store();
     let instance = embedder.instance(&mut store);
@@ -138,7 +138,7 @@ fn a_component_executes_scripts_in_stores_of_either_kind() {
 }
 
 #[test]
-fn what_a_call_hands_over_is_bounded_at_the_byte() {
+fn lifted_bytes_limit_is_exact() {
     let embedder = Embedder::new();
     for (bytes, fits) in [(LIFT_BYTES - 1, true), (LIFT_BYTES, true), (LIFT_BYTES + 1, false)] {
         let mut store = embedder.store();
@@ -154,7 +154,7 @@ fn what_a_call_hands_over_is_bounded_at_the_byte() {
 }
 
 #[test]
-fn a_length_without_memory_behind_it_is_a_trap() {
+fn length_beyond_memory_traps() {
     let embedder = Embedder::new();
     let mut store = embedder.store();
     let instance = embedder.instance(&mut store);
@@ -169,7 +169,7 @@ fn a_length_without_memory_behind_it_is_a_trap() {
 }
 
 #[test]
-fn what_a_trapped_component_held_is_freed_with_its_store() {
+fn trapped_component_resources_are_freed_with_the_store() {
     let embedder = Embedder::new();
     let mut store = embedder.store();
     let token = store.data().sandbox.cancel_token();

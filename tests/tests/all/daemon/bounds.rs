@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::support::{Running, config, refusal, until};
 
 #[test]
-fn a_message_is_at_most_so_long() {
+fn message_size_is_limited() {
     let daemon = Running::with(config(|config| config.message_bytes = 10_000));
     let message = |bytes: usize| {
         let frame = r#"{"jsonrpc":"2.0","id":1,"method":"validate","params":{"code":""}}"#;
@@ -27,7 +27,7 @@ fn a_message_is_at_most_so_long() {
 }
 
 #[test]
-fn a_message_that_does_not_end_is_given_up() {
+fn unfinished_message_times_out() {
     let daemon = Running::with(config(|config| config.message_time = Duration::from_millis(200)));
     let mut client = daemon.client();
     std::thread::sleep(Duration::from_millis(400));
@@ -38,7 +38,7 @@ fn a_message_that_does_not_end_is_given_up() {
 }
 
 #[test]
-fn all_messages_together_are_at_most_so_long() {
+fn total_message_size_is_limited() {
     let daemon = Running::with(config(|config| {
         (config.message_bytes, config.messages_bytes) = (1 << 20, 1 << 20);
         config.message_time = Duration::from_millis(500);
@@ -55,7 +55,7 @@ fn all_messages_together_are_at_most_so_long() {
 }
 
 #[test]
-fn so_many_requests_have_no_answer_yet() {
+fn pending_requests_are_limited() {
     let daemon = Running::with(config(|config| config.outstanding = 3));
     let mut client = daemon.opened();
     let ids: Vec<u64> =
@@ -70,7 +70,7 @@ fn so_many_requests_have_no_answer_yet() {
 }
 
 #[test]
-fn so_many_sessions_are_open() {
+fn open_sessions_are_limited() {
     let daemon = Running::with(config(|config| (config.connection_sessions, config.sessions) = (2, 3)));
     let (mut one, mut two) = (daemon.opened(), daemon.opened());
     one.ok("initialize", json!({}));
@@ -86,7 +86,7 @@ fn so_many_sessions_are_open() {
 }
 
 #[test]
-fn what_sessions_begin_with_is_at_most_so_much() {
+fn initial_session_data_is_limited() {
     let daemon = Running::with(config(|config| config.initial_bytes = 1 << 20));
     let mut client = daemon.client();
     let files = |kib: usize| json!({ "open": false, "files": { "a": "x".repeat((kib << 10) - 1) } });
@@ -106,7 +106,7 @@ fn what_sessions_begin_with_is_at_most_so_much() {
 }
 
 #[test]
-fn so_many_connections_are_open() {
+fn open_connections_are_limited() {
     let daemon = Running::with(config(|config| config.connections = 2));
     let (mut one, two) = (daemon.client(), daemon.client());
     one.ok("ping", json!({}));
@@ -122,7 +122,7 @@ fn so_many_connections_are_open() {
 }
 
 #[test]
-fn what_nobody_uses_is_ended() {
+fn unused_sessions_and_their_connections_end() {
     let daemon = Running::with(config(|config| config.idle = Duration::from_millis(300)));
     let mut client = daemon.opened();
     client.prints("x = 1");
@@ -141,7 +141,7 @@ fn what_nobody_uses_is_ended() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_cut_off_and_its_scripts_end() {
+fn unresponsive_client_is_disconnected() {
     let daemon = Running::with(config(|config| config.write_time = Duration::from_millis(300)));
     let mut client = daemon.opened();
     for _ in 0..20 {

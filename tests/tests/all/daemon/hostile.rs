@@ -12,8 +12,8 @@ use serde_json::json;
 use super::support::{Running, config};
 
 #[test]
-fn what_hostile_clients_hold_is_bounded() {
-    if !in_child("daemon::hostile::what_hostile_clients_hold_is_bounded", Duration::from_secs(200)) {
+fn resources_of_hostile_clients_are_bounded() {
+    if !in_child("daemon::hostile::resources_of_hostile_clients_are_bounded", Duration::from_secs(200)) {
         return;
     }
     const ROOM: usize = 16 << 20;
@@ -123,7 +123,7 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
 }
 
 #[test]
-fn whatever_a_session_is_asked_it_answers() {
+fn session_answers_arbitrary_requests() {
     let daemon = Running::new();
     let mut client = daemon.opened();
     let values = [

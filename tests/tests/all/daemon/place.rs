@@ -23,7 +23,7 @@ fn bind(path: &Path) -> Result<(), SocketError> {
 }
 
 #[test]
-fn only_its_user_may_connect() {
+fn only_the_same_user_may_connect() {
     let daemon = Running::new();
     assert_eq!(mode(&daemon.socket), 0o600);
     assert_eq!(daemon.client().ok("ping", json!({}))["pong"], true);
@@ -56,7 +56,7 @@ fn rustix_is_root() -> bool {
 }
 
 #[test]
-fn the_directory_is_made_for_its_user_alone_and_one_that_others_write_to_is_refused() {
+fn socket_directory_is_private() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a").join(".rlm").join("daemon.sock");
     bind(&path).unwrap();
@@ -77,7 +77,7 @@ fn the_directory_is_made_for_its_user_alone_and_one_that_others_write_to_is_refu
 }
 
 #[test]
-fn a_live_daemon_is_not_replaced_and_what_a_dead_one_left_is() {
+fn only_a_dead_daemons_socket_is_replaced() {
     let daemon = Running::new();
     let error = bind(&daemon.socket).unwrap_err().to_string();
     assert!(error.contains("a daemon already listens at") && error.contains("glovebox daemon stop"), "{error}");
@@ -101,7 +101,7 @@ fn a_live_daemon_is_not_replaced_and_what_a_dead_one_left_is() {
 }
 
 #[test]
-fn a_socket_that_another_has_taken_the_place_of_is_left_alone() {
+fn replaced_socket_is_left_alone() {
     let mut daemon = Running::new();
     fs::remove_file(&daemon.socket).unwrap();
     let other = UnixListener::bind(&daemon.socket).unwrap();

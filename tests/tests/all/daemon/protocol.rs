@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::support::{Running, refusal};
 
 #[test]
-fn what_is_no_request_has_the_code_of_the_specification() {
+fn invalid_requests_get_the_specified_error_code() {
     let daemon = Running::new();
     let mut client = daemon.client();
     for (line, code, id) in [
@@ -43,7 +43,7 @@ fn what_is_no_request_has_the_code_of_the_specification() {
 }
 
 #[test]
-fn ids_come_back_as_they_were() {
+fn response_ids_match_request_ids() {
     let daemon = Running::new();
     let mut client = daemon.client();
     for id in ["1", "-3", "0.5", "18446744073709551616", "\"a\\u0062\"", "\"\"", "null"] {
@@ -55,7 +55,7 @@ fn ids_come_back_as_they_were() {
 }
 
 #[test]
-fn a_notification_has_no_answer_whatever_it_is() {
+fn notifications_get_no_response() {
     let daemon = Running::new();
     let mut client = daemon.opened();
     for line in [
@@ -74,7 +74,7 @@ fn a_notification_has_no_answer_whatever_it_is() {
 }
 
 #[test]
-fn a_batch_is_answered_together() {
+fn batch_gets_one_response() {
     let daemon = Running::new();
     let mut client = daemon.opened();
     let answer = client.answer(
@@ -113,7 +113,7 @@ fn an_id_that_is_in_use_is_refused() {
 }
 
 #[test]
-fn a_client_that_says_no_more_still_has_its_answers() {
+fn half_closed_client_still_gets_responses() {
     let daemon = Running::new();
     let mut client = daemon.client();
     client.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize" }).to_string());

@@ -14,7 +14,7 @@ fn reply(client: &mut Client, request: &Value, result: Value) {
 }
 
 #[test]
-fn scripts_ask_the_client() {
+fn scripts_call_tools_of_the_client() {
     let daemon = Running::new();
     let mut client = daemon.client();
     let session = client.ok("initialize", json!({ "context": ["the", "context"] }))["session"].clone();
@@ -44,7 +44,7 @@ fn scripts_ask_the_client() {
 }
 
 #[test]
-fn a_clients_own_tools_have_its_schema_and_several_are_asked_at_once() {
+fn client_tools_have_schemas_and_run_concurrently() {
     let daemon = Running::new();
     let mut client = daemon.client();
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
@@ -64,7 +64,7 @@ fn a_clients_own_tools_have_its_schema_and_several_are_asked_at_once() {
 }
 
 #[test]
-fn a_client_that_never_answers_holds_up_a_script_for_so_long() {
+fn unanswered_tool_call_times_out() {
     let mut policy = glovebox::Policy::default();
     policy.limits.tool_timeout_ms = 300;
     let daemon = Running::with(Setup { policy, ..Setup::default() });
@@ -86,7 +86,7 @@ fn a_client_that_never_answers_holds_up_a_script_for_so_long() {
 }
 
 #[test]
-fn what_runs_is_cancelled_by_its_id_and_the_session_goes_on() {
+fn request_is_cancelled_by_id_and_the_session_lives_on() {
     let daemon = Running::new();
     let mut client = daemon.opened();
     client.prints("x = 1");
@@ -108,7 +108,7 @@ fn what_runs_is_cancelled_by_its_id_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_cancelled_script_that_waits_for_the_client_waits_no_longer() {
+fn cancellation_ends_a_wait_for_the_client() {
     let daemon = Running::new();
     let mut client = daemon.opened();
     let id = client.begin("execute", json!({ "code": "llm_query('why?')" }));
@@ -119,7 +119,7 @@ fn a_cancelled_script_that_waits_for_the_client_waits_no_longer() {
 }
 
 #[test]
-fn output_comes_while_a_script_runs_if_it_is_asked_for() {
+fn output_is_streamed_on_request() {
     let daemon = Running::new();
     let mut client = daemon.opened();
     let code = "import sys\nprint('one', flush=True)\nprint('e', file=sys.stderr)\nllm_query('go on?')\nprint('ü')";
@@ -143,7 +143,7 @@ fn output_comes_while_a_script_runs_if_it_is_asked_for() {
 }
 
 #[test]
-fn a_client_that_is_gone_takes_what_it_runs_along() {
+fn disconnecting_cancels_the_clients_executions() {
     let daemon = Running::new();
     for half_first in [false, true] {
         let mut client = daemon.opened();
@@ -170,7 +170,7 @@ fn a_client_that_is_gone_takes_what_it_runs_along() {
 }
 
 #[test]
-fn a_daemon_that_is_told_to_stop_ends_what_runs_first() {
+fn stopping_daemon_ends_executions_first() {
     let mut daemon = Running::new();
     let mut client = daemon.opened();
     let id = client.begin("execute", json!({ "code": "import time; time.sleep(0.5); print(llm_query('last?'))" }));

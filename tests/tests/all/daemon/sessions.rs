@@ -27,7 +27,7 @@ fn a_session_has_its_context_and_keeps_its_variables() {
 }
 
 #[test]
-fn what_one_execution_is_given_is_given() {
+fn per_execution_inputs_apply() {
     let daemon = Running::new();
     let mut client = daemon.opened();
     let given = json!({ "code": "print(input(), context)", "stdin": "line\nmore", "context": 7 });
@@ -42,7 +42,7 @@ fn what_one_execution_is_given_is_given() {
 }
 
 #[test]
-fn a_session_has_its_own_limits_and_no_more_than_the_daemons() {
+fn session_limits_are_capped_by_the_daemon() {
     let daemon = Running::new();
     let mut client = daemon.client();
     client.ok("initialize", json!({ "policy": { "limits": { "timeout_ms": 300 } } }));
@@ -56,7 +56,7 @@ fn a_session_has_its_own_limits_and_no_more_than_the_daemons() {
 }
 
 #[test]
-fn javascript_is_another_session_of_the_same_connection() {
+fn one_connection_has_sessions_in_both_languages() {
     let daemon = Running::new();
     let mut client = daemon.client();
     let python = client.ok("initialize", json!({ "context": "python" }))["session"].clone();
@@ -89,7 +89,7 @@ fn a_fresh_execution_leaves_the_session_alone() {
 }
 
 #[test]
-fn files_checkpoints_forks_and_bytes_are_those_of_a_session() {
+fn session_supports_files_checkpoints_forks_and_bytes() {
     let daemon = Running::new();
     let mut client = daemon.opened();
     client.ok("writeFile", json!({ "path": "d/a.txt", "contents": "text" }));
@@ -126,7 +126,7 @@ fn files_checkpoints_forks_and_bytes_are_those_of_a_session() {
 }
 
 #[test]
-fn interpreters_are_ready_before_they_are_asked_for() {
+fn interpreters_are_prepared_in_advance() {
     let daemon = Running::with(config(|config| config.ready = 2));
     let mut client = daemon.client();
     super::support::until("two are ready", || client.ok("ping", json!({}))["ready"] == 2);

@@ -86,8 +86,8 @@ impl World {
 }
 
 #[test]
-fn whatever_breaks_it_what_it_had_is_free_for_the_next() {
-    if !in_child("hostile_applications::middle::whatever_breaks_it_what_it_had_is_free_for_the_next", LONG) {
+fn resources_are_freed_after_any_failure() {
+    if !in_child("hostile_applications::middle::resources_are_freed_after_any_failure", LONG) {
         return;
     }
     let world = world();

@@ -21,8 +21,8 @@ const APP: &str = r#"(component
     (func (export "f") (param "p" $l1) (canon lift (core func $i "f") (memory $mem) (realloc $realloc))))"#;
 
 #[test]
-fn texts_that_nest_or_never_end_are_errors() {
-    if !in_child("hostile_applications::texts::texts_that_nest_or_never_end_are_errors", LONG) {
+fn deeply_nested_and_unterminated_texts_are_errors() {
+    if !in_child("hostile_applications::texts::deeply_nested_and_unterminated_texts_are_errors", LONG) {
         return;
     }
     let world = world();

@@ -36,7 +36,7 @@ fn load(bytes: &[u8]) -> Result<ToolsComponent, LoadError> {
 }
 
 #[test]
-fn a_provider_has_no_sandbox_and_so_is_nobodys_own() {
+fn tool_provider_gets_no_sandbox() {
     let imports = r#"(import "glovebox:sandbox/sandbox@0.2.0" "info" (func $info (param i32)))"#;
     let refused = load(&provider(imports, "(call $info (i32.const 4096))", "")).unwrap_err();
     let LoadError::MissingImport { import, .. } = &refused else { panic!("{refused:?}") };
@@ -44,8 +44,8 @@ fn a_provider_has_no_sandbox_and_so_is_nobodys_own() {
 }
 
 #[test]
-fn lists_that_are_none_are_told_when_it_is_loaded() {
-    if !in_child("hostile_applications::tool_providers::lists_that_are_none_are_told_when_it_is_loaded", LONG) {
+fn invalid_tool_lists_are_reported_on_loading() {
+    if !in_child("hostile_applications::tool_providers::invalid_tool_lists_are_reported_on_loading", LONG) {
         return;
     }
     assert_others_work();
@@ -73,9 +73,8 @@ fn lists_that_are_none_are_told_when_it_is_loaded() {
 }
 
 #[test]
-fn answers_that_are_none_fail_in_the_script_and_cost_little() {
-    if !in_child("hostile_applications::tool_providers::answers_that_are_none_fail_in_the_script_and_cost_little", LONG)
-    {
+fn invalid_tool_answers_fail_cheaply_in_the_script() {
+    if !in_child("hostile_applications::tool_providers::invalid_tool_answers_fail_cheaply_in_the_script", LONG) {
         return;
     }
     assert_others_work();

@@ -23,7 +23,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn blobs_are_read_from_anywhere() {
+fn blobs_are_readable_at_any_offset() {
     let mut puppet = puppet();
     let blob = blob(&mut puppet, b"0123456789");
     let table = [
@@ -42,8 +42,8 @@ fn blobs_are_read_from_anywhere() {
 }
 
 #[test]
-fn one_read_gives_sixteen_mebibytes_at_most() {
-    if !in_child("hostile_components::bytes::one_read_gives_sixteen_mebibytes_at_most", LONG) {
+fn read_returns_at_most_sixteen_mebibytes() {
+    if !in_child("hostile_components::bytes::read_returns_at_most_sixteen_mebibytes", LONG) {
         return;
     }
     assert_others_work();
@@ -66,7 +66,7 @@ fn one_read_gives_sixteen_mebibytes_at_most() {
 }
 
 #[test]
-fn files_are_found_inside_only() {
+fn file_lookups_stay_inside() {
     let mut puppet = puppet();
     let session = open(&mut puppet);
     ok(&puppet.call("session.write-file", &json!([session, "f", "0123", "fail"])).unwrap());
@@ -95,8 +95,8 @@ fn files_are_found_inside_only() {
 }
 
 #[test]
-fn patterns_that_would_be_slow_are_matched_or_refused() {
-    if !in_child("hostile_components::bytes::patterns_that_would_be_slow_are_matched_or_refused", LONG) {
+fn slow_patterns_are_matched_or_rejected() {
+    if !in_child("hostile_components::bytes::slow_patterns_are_matched_or_rejected", LONG) {
         return;
     }
     assert_others_work();
@@ -123,7 +123,7 @@ fn patterns_that_would_be_slow_are_matched_or_refused() {
 }
 
 #[test]
-fn a_list_of_files_ends_at_ten_thousand() {
+fn file_list_ends_at_ten_thousand() {
     let host = super::host(|policy, _| policy.limits.workspace_inodes = 20_000);
     let mut puppet = Puppet::new(&host);
     let session = open(&mut puppet);
@@ -141,11 +141,8 @@ fn a_list_of_files_ends_at_ten_thousand() {
 }
 
 #[test]
-fn hibernated_sessions_that_somebody_made_are_errors_or_sessions_within_limits() {
-    if !in_child(
-        "hostile_components::bytes::hibernated_sessions_that_somebody_made_are_errors_or_sessions_within_limits",
-        LONG,
-    ) {
+fn forged_sessions_are_errors_or_within_limits() {
+    if !in_child("hostile_components::bytes::forged_sessions_are_errors_or_within_limits", LONG) {
         return;
     }
     assert_others_work();

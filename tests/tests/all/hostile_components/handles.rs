@@ -48,7 +48,7 @@ fn with_handle(handle: &Value, rest: &Value) -> Value {
 }
 
 #[test]
-fn forged_handles_are_traps_of_every_function() {
+fn forged_handles_trap_in_every_function() {
     let host = host(|_, _| ());
     for (function, rest) in takers() {
         for forged in [0_u32, 1, 9, 1 << 20, u32::MAX] {
@@ -62,7 +62,7 @@ fn forged_handles_are_traps_of_every_function() {
 }
 
 #[test]
-fn a_handle_of_another_resource_type_is_a_trap() {
+fn mistyped_handle_traps() {
     let host = host(|_, _| ());
     for (function, rest) in takers() {
         let mut puppet = Puppet::new(&host);
@@ -77,7 +77,7 @@ fn a_handle_of_another_resource_type_is_a_trap() {
 }
 
 #[test]
-fn dropped_handles_are_gone_and_dropping_twice_is_a_trap() {
+fn dropped_handles_are_invalid_and_double_drop_traps() {
     let host = host(|_, _| ());
     type Make = fn(&mut Puppet) -> Value;
     let kinds: [(&str, &str, Value, Make); 4] = [
@@ -103,7 +103,7 @@ fn dropped_handles_are_gone_and_dropping_twice_is_a_trap() {
 }
 
 #[test]
-fn a_handle_is_its_instances_own_in_the_same_store_too() {
+fn handles_are_private_to_their_instance() {
     let mut first = puppet();
     let session = open(&mut first);
     ok(&first.call("session.set-variable", &json!([session, "secret", "7"])).unwrap());
@@ -119,7 +119,7 @@ fn a_handle_is_its_instances_own_in_the_same_store_too() {
 }
 
 #[test]
-fn the_same_number_in_another_store_is_that_stores_own() {
+fn handle_numbers_are_private_to_their_store() {
     let host = host(|_, _| ());
     let (mut one, mut other) = (Puppet::new(&host), Puppet::new(&host));
     let (of_one, of_other) = (open(&mut one), open(&mut other));

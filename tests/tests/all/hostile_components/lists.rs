@@ -112,8 +112,8 @@ fn places() -> Vec<Place> {
 }
 
 #[test]
-fn what_a_call_hands_over_is_bounded_to_the_byte() {
-    if !in_child("hostile_components::lists::what_a_call_hands_over_is_bounded_to_the_byte", LONG) {
+fn bytes_passed_per_call_are_limited_exactly() {
+    if !in_child("hostile_components::lists::bytes_passed_per_call_are_limited_exactly", LONG) {
         return;
     }
     assert_others_work();
@@ -138,11 +138,8 @@ fn what_a_call_hands_over_is_bounded_to_the_byte() {
 }
 
 #[test]
-fn a_quarter_of_a_billion_of_empty_strings_is_refused_before_one_is_lifted() {
-    if !in_child(
-        "hostile_components::lists::a_quarter_of_a_billion_of_empty_strings_is_refused_before_one_is_lifted",
-        LONG,
-    ) {
+fn huge_list_of_empty_strings_is_rejected_before_lifting() {
+    if !in_child("hostile_components::lists::huge_list_of_empty_strings_is_rejected_before_lifting", LONG) {
         return;
     }
     assert_others_work();
@@ -165,7 +162,7 @@ fn a_quarter_of_a_billion_of_empty_strings_is_refused_before_one_is_lifted() {
 }
 
 #[test]
-fn a_length_without_memory_behind_it_is_a_trap() {
+fn length_beyond_memory_traps() {
     let host = host(|_, _| ());
     for Place { name, function, arguments, .. } in places() {
         for (pointer, len) in [(END, 1_u32), (END - 1, 2), (0, u32::MAX), (u32::MAX, u32::MAX), (ZEROS, 0xd000_0000)] {
@@ -180,7 +177,7 @@ fn a_length_without_memory_behind_it_is_a_trap() {
 }
 
 #[test]
-fn strings_within_lists_are_bounded_together() {
+fn strings_within_lists_share_one_limit() {
     let mut puppet = puppet();
     // Eight strings, each half the size that a call may pass, are four times too much, even though they share memory.
     let args: Vec<Value> = (0..8).map(|_| zeros(LIFT_BYTES / 2)).collect();
@@ -190,7 +187,7 @@ fn strings_within_lists_are_bounded_together() {
 }
 
 #[test]
-fn what_is_no_unicode_is_a_trap() {
+fn invalid_unicode_traps() {
     for bytes in [&b"\xff"[..], b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"a\xe2\x82"] {
         let mut puppet = puppet();
         puppet.write(ZEROS, bytes);
@@ -201,7 +198,7 @@ fn what_is_no_unicode_is_a_trap() {
 }
 
 #[test]
-fn a_case_that_there_is_not_is_a_trap() {
+fn invalid_variant_case_traps() {
     let mut puppet = puppet();
     let session = open(&mut puppet).as_u64().unwrap();
     let zeros = u64::from(ZEROS);

@@ -17,7 +17,7 @@ fn granted(puppet: &mut Puppet) -> Map<String, Value> {
 }
 
 #[test]
-fn one_more_than_is_granted_of_any_limit_names_it_and_the_maximum() {
+fn excess_over_any_granted_limit_names_the_maximum() {
     let mut puppet = puppet();
     let limits = granted(&mut puppet);
     assert_eq!(limits.len(), 21);
@@ -44,7 +44,7 @@ fn one_more_than_is_granted_of_any_limit_names_it_and_the_maximum() {
 }
 
 #[test]
-fn sessions_are_granted_no_more_either() {
+fn session_limits_are_capped_by_the_grant() {
     let mut puppet = puppet();
     for (name, most) in [("checkpoint-auto-bytes", 4_194_304_u64), ("checkpoints-retained", 8)] {
         let open = |puppet: &mut Puppet, asked: u64| {
@@ -61,7 +61,7 @@ fn sessions_are_granted_no_more_either() {
 }
 
 #[test]
-fn arguments_and_environment_end_at_their_bytes() {
+fn arguments_and_environment_are_limited_in_bytes() {
     let mut puppet = puppet();
     // Each argument counts one byte more, for its end.
     ok(&execute(&mut puppet, &json!({ "args": ["a".repeat(131_071)] })));
@@ -90,7 +90,7 @@ fn a_granted_clock_and_entropy_are_not_exceeded() {
 }
 
 #[test]
-fn deadlines_may_be_anything() {
+fn arbitrary_deadlines_are_handled() {
     let mut puppet = puppet();
     let mut run = |source: &str, deadline_ms: u64| {
         let request = json!({ "source": source, "deadline-ms": deadline_ms });
@@ -104,7 +104,7 @@ fn deadlines_may_be_anything() {
 }
 
 #[test]
-fn names_may_be_anything_and_are_repeated_in_part() {
+fn arbitrary_names_are_quoted_truncated() {
     let mut puppet = puppet();
     let mut run =
         |name: &str| puppet.call("execute", &json!(["javascript", { "source": "throw 1", "name": name }, {}])).unwrap();
@@ -124,7 +124,7 @@ fn names_may_be_anything_and_are_repeated_in_part() {
 }
 
 #[test]
-fn policies_that_change_from_call_to_call_are_not_all_cached() {
+fn changing_policies_are_not_all_cached() {
     let mut puppet = puppet();
     for seed in 0..200_u64 {
         let policy = json!({ "entropy": { "seeded": seed }, "args": ["x".repeat(100_000)] });

@@ -12,7 +12,7 @@ fn try_open(puppet: &mut Puppet) -> Value {
 }
 
 #[test]
-fn sessions_end_at_their_quota() {
+fn sessions_are_limited_by_their_quota() {
     let mut puppet = puppet_with(|quotas| quotas.sessions = 3);
     let first = open(&mut puppet);
     open(&mut puppet);
@@ -37,8 +37,8 @@ fn sessions_end_at_their_quota() {
 }
 
 #[test]
-fn thousands_of_sessions_are_refused_and_cost_nothing() {
-    if !in_child("hostile_components::quotas::thousands_of_sessions_are_refused_and_cost_nothing", LONG) {
+fn sessions_over_the_quota_cost_nothing() {
+    if !in_child("hostile_components::quotas::sessions_over_the_quota_cost_nothing", LONG) {
         return;
     }
     assert_others_work();
@@ -57,8 +57,8 @@ fn thousands_of_sessions_are_refused_and_cost_nothing() {
 }
 
 #[test]
-fn sessions_that_come_and_go_leave_nothing() {
-    if !in_child("hostile_components::quotas::sessions_that_come_and_go_leave_nothing", LONG) {
+fn opened_and_closed_sessions_leak_nothing() {
+    if !in_child("hostile_components::quotas::opened_and_closed_sessions_leak_nothing", LONG) {
         return;
     }
     assert_others_work();
@@ -76,7 +76,7 @@ fn sessions_that_come_and_go_leave_nothing() {
 }
 
 #[test]
-fn handles_end_at_their_quota() {
+fn handles_are_limited_by_their_quota() {
     let mut puppet = puppet_with(|quotas| quotas.handles = 5);
     let session = open(&mut puppet);
     let files = puppet.call("session.files", &json!([session])).unwrap();
@@ -106,8 +106,8 @@ fn handles_end_at_their_quota() {
 }
 
 #[test]
-fn ten_thousand_blobs_are_small_and_one_more_is_a_trap() {
-    if !in_child("hostile_components::quotas::ten_thousand_blobs_are_small_and_one_more_is_a_trap", LONG) {
+fn ten_thousand_blobs_fit_and_one_more_traps() {
+    if !in_child("hostile_components::quotas::ten_thousand_blobs_fit_and_one_more_traps", LONG) {
         return;
     }
     assert_others_work();
@@ -123,7 +123,7 @@ fn ten_thousand_blobs_are_small_and_one_more_is_a_trap() {
 }
 
 #[test]
-fn held_bytes_end_at_their_quota() {
+fn held_bytes_are_limited_by_their_quota() {
     let mut puppet = puppet_with(|quotas| quotas.held_bytes = 1 << 20);
     let blob = puppet.call("blob.new", &json!([])).unwrap();
     let mut append = |len: usize| puppet.call("blob.append", &json!([blob, "x".repeat(len)])).unwrap();
@@ -158,8 +158,8 @@ fn snapshots_of_files_count_in_full_each() {
 }
 
 #[test]
-fn a_million_appends_of_one_byte_are_one_megabyte() {
-    if !in_child("hostile_components::quotas::a_million_appends_of_one_byte_are_one_megabyte", LONG) {
+fn million_one_byte_appends_hold_one_megabyte() {
+    if !in_child("hostile_components::quotas::million_one_byte_appends_hold_one_megabyte", LONG) {
         return;
     }
     assert_others_work();
@@ -179,7 +179,7 @@ fn a_million_appends_of_one_byte_are_one_megabyte() {
 }
 
 #[test]
-fn executions_end_at_their_quota() {
+fn executions_are_limited_by_their_quota() {
     let mut puppet = puppet_with(|quotas| quotas.executions = 7);
     let session = open(&mut puppet);
     let request = json!({ "source": "1" });
@@ -209,7 +209,7 @@ fn executions_end_at_their_quota() {
 }
 
 #[test]
-fn all_fuel_together_ends_at_its_quota() {
+fn total_fuel_is_limited_by_its_quota() {
     let mut puppet = puppet_with(|quotas| quotas.fuel = 100_000_000);
     let policy = json!({ "limits": { "fuel": 60_000_000, "fuel-reserve": 0 } });
     let endless = json!(["javascript", { "source": "for (;;) {}" }, policy]);
@@ -225,7 +225,7 @@ fn all_fuel_together_ends_at_its_quota() {
 }
 
 #[test]
-fn one_component_at_its_quotas_does_not_disturb_another() {
+fn component_at_its_quotas_does_not_affect_others() {
     let host = host(|_, quotas| {
         (quotas.sessions, quotas.handles, quotas.executions, quotas.held_bytes) = (1, 1, 2, 10);
     });

@@ -20,7 +20,7 @@ fn given(how: Misbehaviour) -> wasmtime::Result<()> {
 }
 
 #[test]
-fn memory_that_is_not_there_is_a_trap() {
+fn misbehaving_realloc_traps() {
     let table = [
         (Misbehaviour::Trap, "unreachable"),
         (Misbehaviour::Misaligned, "realloc return: result not aligned"),
@@ -36,7 +36,7 @@ fn memory_that_is_not_there_is_a_trap() {
 }
 
 #[test]
-fn who_lets_its_own_memory_be_overwritten_harms_itself() {
+fn overlapping_realloc_harms_only_the_component() {
     let mut puppet = puppet();
     let session = open(&mut puppet);
     puppet.misbehave(Misbehaviour::Overlapping);
@@ -50,7 +50,7 @@ fn who_lets_its_own_memory_be_overwritten_harms_itself() {
 }
 
 #[test]
-fn the_sandbox_is_not_called_while_a_result_is_cleared_away() {
+fn post_return_cannot_call_the_sandbox() {
     let mut puppet = puppet();
     puppet.talk().unwrap();
     puppet.misbehave(Misbehaviour::CallInPostReturn);

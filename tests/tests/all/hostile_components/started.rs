@@ -28,7 +28,7 @@ fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
 }
 
 #[test]
-fn started_executions_end_at_their_quota() {
+fn started_executions_are_limited_by_their_quota() {
     let mut puppet = puppet_with(|quotas| quotas.started = 2);
     let first = start(&mut puppet, ENDLESS);
     start(&mut puppet, ENDLESS);
@@ -46,8 +46,8 @@ fn started_executions_end_at_their_quota() {
 }
 
 #[test]
-fn thousands_that_are_dropped_at_once_leave_no_threads() {
-    if !in_child("hostile_components::started::thousands_that_are_dropped_at_once_leave_no_threads", LONG) {
+fn dropped_started_executions_leave_no_threads() {
+    if !in_child("hostile_components::started::dropped_started_executions_leave_no_threads", LONG) {
         return;
     }
     assert_others_work();
@@ -74,7 +74,7 @@ fn thousands_that_are_dropped_at_once_leave_no_threads() {
 }
 
 #[test]
-fn those_that_nobody_continues_end_at_their_own_limits() {
+fn uncontinued_executions_end_at_their_limits() {
     let mut puppet = puppet();
     let policy = json!({ "limits": { "fuel": 10_000_000, "fuel-reserve": 0 } });
     for _ in 0..16 {
@@ -86,8 +86,8 @@ fn those_that_nobody_continues_end_at_their_own_limits() {
 }
 
 #[test]
-fn a_store_that_is_dropped_takes_its_started_executions_along() {
-    if !in_child("hostile_components::started::a_store_that_is_dropped_takes_its_started_executions_along", LONG) {
+fn dropped_store_ends_its_started_executions() {
+    if !in_child("hostile_components::started::dropped_store_ends_its_started_executions", LONG) {
         return;
     }
     assert_others_work();
@@ -106,7 +106,7 @@ fn a_store_that_is_dropped_takes_its_started_executions_along() {
 }
 
 #[test]
-fn waiting_times_may_be_anything() {
+fn arbitrary_wait_timeouts_are_handled() {
     let mut puppet = puppet();
     let started = start(&mut puppet, ENDLESS);
     for wait in [0, 1] {
@@ -122,7 +122,7 @@ fn waiting_times_may_be_anything() {
 }
 
 #[test]
-fn output_is_read_from_anywhere() {
+fn output_is_readable_at_any_offset() {
     let mut puppet = puppet();
     let started = start(&mut puppet, "console.log('x'.repeat(99))");
     end(&mut puppet, &started);
@@ -138,7 +138,7 @@ fn output_is_read_from_anywhere() {
 }
 
 #[test]
-fn files_are_not_there_before_the_end() {
+fn files_are_unavailable_before_the_end() {
     let mut puppet = puppet();
     let started = start(&mut puppet, ENDLESS);
     assert_eq!(error(&puppet.call("started.files", &json!([started])).unwrap()).0, "session-busy");
@@ -148,7 +148,7 @@ fn files_are_not_there_before_the_end() {
 }
 
 #[test]
-fn no_session_waits_for_its_own_component() {
+fn busy_session_rejects_further_calls() {
     let mut puppet = puppet();
     let session = open(&mut puppet);
     ok(&puppet.call("session.execute", &json!([session, { "source": "var a = 1" }])).unwrap());
@@ -195,7 +195,7 @@ fn asking(puppet: &mut Puppet) -> Value {
 }
 
 #[test]
-fn answers_that_are_none_are_refused_and_none_of_them_is_taken() {
+fn invalid_answers_are_rejected_as_a_whole() {
     let mut puppet = puppet();
     let started = asking(&mut puppet);
     let good = json!({ "id": 0, "answer": { "ok": "1" } });
@@ -227,7 +227,7 @@ fn answers_that_are_none_are_refused_and_none_of_them_is_taken() {
 }
 
 #[test]
-fn failures_say_little() {
+fn failure_messages_are_truncated() {
     let mut puppet = puppet();
     let started = asking(&mut puppet);
     let failure = json!({ "kind": "failed", "message": "é\u{0}\u{202e}".repeat(1 << 18) });

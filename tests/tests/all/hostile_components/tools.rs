@@ -18,7 +18,7 @@ fn start_with(puppet: &mut Puppet, tools: &Value) -> Value {
 }
 
 #[test]
-fn tools_end_at_their_number() {
+fn number_of_tools_is_limited() {
     let mut puppet = puppet();
     let tools = |count: usize| -> Value { (0..count).map(|n| tool(&format!("t{n}"), "{}")).collect() };
     ok(&start_with(&mut puppet, &tools(1_024)));
@@ -30,7 +30,7 @@ fn tools_end_at_their_number() {
 }
 
 #[test]
-fn tools_that_cannot_be_are_named() {
+fn invalid_tools_are_named() {
     let mut puppet = puppet();
     let long = "x".repeat(65);
     let huge = "x".repeat(1 << 20);
@@ -44,8 +44,8 @@ fn tools_that_cannot_be_are_named() {
 }
 
 #[test]
-fn schemas_that_would_be_slow_or_large_are_refused() {
-    if !in_child("hostile_components::tools::schemas_that_would_be_slow_or_large_are_refused", LONG) {
+fn slow_and_large_schemas_are_rejected() {
+    if !in_child("hostile_components::tools::slow_and_large_schemas_are_rejected", LONG) {
         return;
     }
     assert_others_work();
@@ -103,8 +103,8 @@ fn call(puppet: &mut Puppet, schema: &str, value: &str) -> Value {
 }
 
 #[test]
-fn patterns_that_others_match_for_ever_are_matched_in_time() {
-    if !in_child("hostile_components::tools::patterns_that_others_match_for_ever_are_matched_in_time", LONG) {
+fn backtracking_patterns_match_in_time() {
+    if !in_child("hostile_components::tools::backtracking_patterns_match_in_time", LONG) {
         return;
     }
     let mut puppet = puppet();
@@ -118,7 +118,7 @@ fn patterns_that_others_match_for_ever_are_matched_in_time() {
 }
 
 #[test]
-fn a_context_or_a_variable_may_nest_as_json_does_and_no_deeper() {
+fn nesting_of_contexts_and_variables_is_limited() {
     let mut puppet = puppet();
     for bad in ["[".repeat(1 << 20), "{\"a\":".repeat(1 << 18), "[".repeat(10_000) + &"]".repeat(9_999)] {
         let opened = puppet.call("session.open", &json!(["python", {}, { "context": bad }])).unwrap();
@@ -143,7 +143,7 @@ fn a_context_or_a_variable_may_nest_as_json_does_and_no_deeper() {
 }
 
 #[test]
-fn calls_of_tools_are_held_to_limits_and_quotas() {
+fn tool_calls_respect_limits_and_quotas() {
     let mut quotas = Quotas::default();
     quotas.executions = 8;
     let echo = Tool::new("echo", "").handler(|_, arguments| Ok(arguments));

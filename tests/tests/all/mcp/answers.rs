@@ -14,7 +14,7 @@ fn shown(forms: &str) -> String {
 }
 
 #[test]
-fn an_answer_says_what_happened_and_is_an_error_where_the_script_failed() {
+fn answer_reports_the_outcome_and_script_errors() {
     let mcp = Mcp::new();
     let result =
         mcp.python("print('out')\nimport sys; print('err', file=sys.stderr)\n_ = open('a.txt', 'w').write('x')");
@@ -50,7 +50,7 @@ fn an_answer_says_what_happened_and_is_an_error_where_the_script_failed() {
 }
 
 #[test]
-fn long_output_is_its_head_and_tail_and_a_resource_has_the_whole() {
+fn long_output_is_shortened_and_linked() {
     let mcp = Mcp::new();
     let at = mcp.python("print('x' * 7999)");
     assert_eq!((text(&at), &structured(&at)["stdout_truncated"]), (format!("{}\n", "x".repeat(7_999)), &json!(false)));
@@ -83,7 +83,7 @@ fn long_output_is_its_head_and_tail_and_a_resource_has_the_whole() {
 }
 
 #[test]
-fn a_value_and_an_error_that_are_long_are_short_too() {
+fn long_values_and_errors_are_shortened() {
     let mcp = Mcp::new();
     let session = mcp.session();
     let value = mcp.in_session(&session, "'v' * 20_000");
@@ -94,7 +94,7 @@ fn a_value_and_an_error_that_are_long_are_short_too() {
 }
 
 #[test]
-fn a_picture_is_a_content_of_its_own_and_never_structure() {
+fn image_is_separate_content() {
     let mcp = Mcp::new();
     let result = mcp.python(&shown(&format!("'image/png': {PNG}, 'text/plain': 'a picture'")));
     assert_eq!(pictures_and_links(&result), (vec!["image/png".to_owned()], vec![]));
@@ -118,7 +118,7 @@ fn a_picture_is_a_content_of_its_own_and_never_structure() {
 }
 
 #[test]
-fn other_displays_are_text_where_they_are_short_and_links_where_not() {
+fn displays_are_short_text_or_links() {
     let mcp = Mcp::new();
     let both = mcp.python(&shown("'text/html': '<b>x</b>', 'text/plain': 'plain x'"));
     assert_eq!(text(&both), "plain x");
@@ -140,7 +140,7 @@ fn other_displays_are_text_where_they_are_short_and_links_where_not() {
 }
 
 #[test]
-fn a_script_makes_no_more_names_than_a_model_reads() {
+fn number_of_listed_files_is_limited() {
     let mcp = Mcp::new();
     let result = mcp.python("for i in range(150): open(f'f{i:03}', 'w').close()\nopen('a\\nadvice: x', 'w').close()");
     let files = &structured(&result)["files"];

@@ -73,7 +73,7 @@ fn a_long_file_is_read_in_parts() {
 }
 
 #[test]
-fn a_picture_is_shown_and_what_is_too_large_is_named() {
+fn image_file_is_shown_and_large_file_named() {
     let mcp = Mcp::new();
     let session = mcp.session();
     mcp.in_session(
@@ -93,7 +93,7 @@ fn a_picture_is_shown_and_what_is_too_large_is_named() {
 }
 
 #[test]
-fn no_path_leads_out_and_every_wrong_address_is_an_error() {
+fn invalid_paths_and_addresses_are_errors() {
     let mcp = Mcp::new();
     let session = mcp.session();
     mcp.in_session(&session, "import os\nos.symlink('/etc', 'etc')");

@@ -12,7 +12,7 @@ fn mcp(engine: &FleetEngine) -> Mcp {
 }
 
 #[test]
-fn a_session_is_used_as_any_other() {
+fn fleet_session_behaves_like_any_other() {
     let engine = FleetEngine::start();
     let mcp = mcp(&engine);
     mcp.ok("session_open", json!({"language": "python", "session": "s"}));
@@ -34,7 +34,7 @@ fn a_session_is_used_as_any_other() {
 }
 
 #[test]
-fn what_a_fleet_does_not_have_is_not_offered_and_says_what_to_do() {
+fn tools_unsupported_by_a_fleet_are_not_offered() {
     let engine = FleetEngine::start();
     let mcp = mcp(&engine);
     let tools = mcp.runtime.block_on(mcp.client().list_all_tools()).unwrap();

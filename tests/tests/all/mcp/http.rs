@@ -149,7 +149,7 @@ fn a_request_is_answered_without_a_handshake() {
 }
 
 #[test]
-fn who_has_no_token_and_pages_of_others_are_refused() {
+fn missing_token_and_foreign_origin_are_rejected() {
     let server = Server::start(HttpConfig::default());
     for (headers, expected) in [
         (&[("authorization", "Bearer another token")][..], 401),
@@ -180,7 +180,7 @@ fn who_has_no_token_and_pages_of_others_are_refused() {
 }
 
 #[test]
-fn a_body_is_taken_at_the_limit_and_not_over_it() {
+fn body_at_the_limit_is_accepted_and_over_it_rejected() {
     let server = Server::start(HttpConfig { body_bytes: 4_096, ..HttpConfig::default() });
     let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "nothing")];
     let body = |size: usize| {
@@ -208,7 +208,7 @@ fn a_request_id_is_limited_in_length() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_and_the_server_goes_on() {
+fn malformed_requests_are_rejected_and_serving_continues() {
     let server = Server::start(HttpConfig::default());
     for body in [
         &b""[..],
@@ -227,7 +227,7 @@ fn what_is_no_request_is_refused_and_the_server_goes_on() {
 }
 
 #[test]
-fn a_client_that_goes_has_its_script_cancelled() {
+fn disconnecting_client_cancels_its_script() {
     let server = Server::start(HttpConfig::default());
     let params =
         json!({ "name": "run_code", "arguments": { "language": "python", "code": "import time; time.sleep(9)" } });

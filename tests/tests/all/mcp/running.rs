@@ -9,7 +9,7 @@ use super::support::{Mcp, structured, text, until};
 const SLEEPS: &str = "import time\nprint('begun')\ntime.sleep(8)";
 
 #[test]
-fn progress_says_the_time_and_the_last_line_a_few_times_a_second() {
+fn progress_reports_time_and_last_line() {
     let mcp = Mcp::new();
     let code = "import time\nfor i in range(6):\n    print('step', i, '\\x1b[2J', flush=True)\n    time.sleep(0.2)";
     let result = mcp.call("run_code", json!({ "language": "python", "code": code, "timeout_ms": 9_000 }));
@@ -26,7 +26,7 @@ fn progress_says_the_time_and_the_last_line_a_few_times_a_second() {
 }
 
 #[test]
-fn a_call_that_is_cancelled_ends_its_script() {
+fn cancelled_call_ends_its_script() {
     let mcp = Mcp::new();
     let session = mcp.session();
     for session in [None, Some(&session)] {
@@ -42,7 +42,7 @@ fn a_call_that_is_cancelled_ends_its_script() {
 }
 
 #[test]
-fn a_client_that_goes_takes_its_scripts_along() {
+fn disconnecting_ends_the_clients_scripts() {
     let mut mcp = Mcp::new();
     let _handle = mcp.begin("run_code", json!({ "language": "python", "code": SLEEPS.replace('8', "9") }));
     until("it runs", || mcp.running() == 1);
@@ -54,7 +54,7 @@ fn a_client_that_goes_takes_its_scripts_along() {
 }
 
 #[test]
-fn a_service_that_ends_cancels_what_runs_and_refuses_what_comes() {
+fn stopping_service_cancels_and_rejects_calls() {
     let mcp = Mcp::new();
     let handle = mcp.begin("run_code", json!({ "language": "python", "code": SLEEPS }));
     until("it runs", || mcp.running() == 1);
@@ -66,7 +66,7 @@ fn a_service_that_ends_cancels_what_runs_and_refuses_what_comes() {
 }
 
 #[test]
-fn files_go_along() {
+fn call_includes_files() {
     let mcp = Mcp::new();
     let files = json!([{ "path": "in/a.txt", "text": "é" }, { "path": "b.bin", "base64": "AP8=" }]);
     let code = "print(open('in/a.txt').read(), open('b.bin', 'rb').read())";

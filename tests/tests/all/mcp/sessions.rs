@@ -29,7 +29,7 @@ fn a_session_is_opened_used_copied_undone_and_closed() {
 }
 
 #[test]
-fn a_script_of_another_language_and_a_name_that_is_taken_are_refused() {
+fn other_language_and_taken_name_are_rejected() {
     let mcp = Mcp::new();
     mcp.ok("session_open", json!({ "language": "typescript", "session": "js" }));
     let refused = mcp.refused("run_code", json!({ "language": "python", "code": "1", "session": "js" }));
@@ -41,7 +41,7 @@ fn a_script_of_another_language_and_a_name_that_is_taken_are_refused() {
 }
 
 #[test]
-fn there_are_as_many_sessions_as_are_granted() {
+fn number_of_sessions_is_granted() {
     let mcp = Mcp::changed(|config| config.sessions = 2);
     for name in ["a", "b"] {
         mcp.ok("session_open", json!({ "language": "javascript", "session": name }));
@@ -54,7 +54,7 @@ fn there_are_as_many_sessions_as_are_granted() {
 }
 
 #[test]
-fn a_script_that_is_unwound_takes_nothing_along() {
+fn unwound_script_leaves_the_session_unchanged() {
     let mcp =
         Mcp::changed(|config| (config.policy.limits.timeout_ms, config.policy.limits.timeout_reserve_ms) = (400, 0));
     let session = mcp.session();

@@ -25,7 +25,7 @@ fn tools(mcp: &Mcp) -> Vec<Tool> {
 }
 
 #[test]
-fn tools_come_in_one_order_with_schemas_titles_and_what_they_do() {
+fn tool_list_is_ordered_and_described() {
     let mcp = Mcp::new();
     let listed = tools(&mcp);
     assert_eq!(listed.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), NAMES);
@@ -54,7 +54,7 @@ fn tools_come_in_one_order_with_schemas_titles_and_what_they_do() {
 }
 
 #[test]
-fn the_description_says_what_there_is() {
+fn tool_description_lists_runtimes_and_packages() {
     let mcp = Mcp::changed(|config| config.policy.limits.timeout_ms = 2_500);
     let run = tools(&mcp).remove(0);
     let description = run.description.unwrap();
@@ -80,17 +80,17 @@ fn the_description_says_what_there_is() {
 }
 
 #[test]
-fn arguments_that_are_wrong_are_named_and_the_next_call_works() {
+fn wrong_arguments_are_named_and_the_next_call_works() {
     let mcp = Mcp::new();
     for (name, arguments, said) in [
         ("run_code", json!({ "language": "python", "code": "1", "timeout": 1 }), "unknown field `timeout`"),
         ("run_code", json!({ "code": "1" }), "missing field `language`"),
         ("run_code", json!({ "language": "cobol", "code": "1" }), "unknown variant `cobol`"),
-        ("run_code", json!({ "language": "python", "code": "1", "session": "../x" }), "cannot be a session's id"),
+        ("run_code", json!({ "language": "python", "code": "1", "session": "../x" }), "is not a valid session id"),
         ("run_code", json!({ "language": "python", "code": "1", "session": "none" }), "not-found: "),
         ("session_list", json!({ "all": true }), "unknown field `all`"),
         ("session_close", json!({ "session": "none" }), "not-found: "),
-        ("session_fork", json!({ "session": "none", "fork": "a b" }), "cannot be a session's id"),
+        ("session_fork", json!({ "session": "none", "fork": "a b" }), "is not a valid session id"),
         (
             "files_read",
             json!({ "session": "none", "path": "x", "length": 0 }),
@@ -108,7 +108,7 @@ fn arguments_that_are_wrong_are_named_and_the_next_call_works() {
 }
 
 #[test]
-fn the_time_is_what_was_asked_for_within_the_grant() {
+fn requested_timeout_applies_within_the_grant() {
     let mcp = Mcp::changed(|config| config.policy.limits.timeout_ms = 2_000);
     let run = |timeout_ms: u64| {
         mcp.call("run_code", json!({ "language": "javascript", "code": "while (true) {}", "timeout_ms": timeout_ms }))
@@ -137,7 +137,7 @@ fn the_time_is_what_was_asked_for_within_the_grant() {
 }
 
 #[test]
-fn every_version_of_the_protocol_is_spoken() {
+fn every_protocol_version_is_supported() {
     let discover = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
     let auto =
         ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };

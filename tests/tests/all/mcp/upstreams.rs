@@ -69,7 +69,7 @@ fn scripts_call_the_tools_of_other_servers() {
 }
 
 #[test]
-fn a_server_that_dies_is_started_again_a_few_times() {
+fn crashed_upstream_server_is_restarted_a_few_times() {
     let inner = Inner::new(
         &json!([tool("die", json!({})), tool("live", json!({}))]),
         "if name == 'live': text('alive')\nelse: print('why\\x1b[2J', file=sys.stderr, flush=True); os._exit(3)",
@@ -91,7 +91,7 @@ fn a_server_that_dies_is_started_again_a_few_times() {
 }
 
 #[test]
-fn a_call_ends_with_its_time_and_with_its_script() {
+fn upstream_call_ends_with_its_timeout_and_script() {
     let inner = Inner::new(
         &json!([tool("wait", json!({})), tool("now", json!({}))]),
         "time.sleep(60 if name == 'wait' else 0)\ntext(name)",
@@ -120,7 +120,7 @@ fn a_call_ends_with_its_time_and_with_its_script() {
 }
 
 #[test]
-fn a_result_is_taken_at_the_limit_and_not_over_it() {
+fn upstream_result_over_the_limit_is_rejected() {
     let inner = Inner::new(&json!([tool("x", json!({ "n": { "type": "integer" } }))]), "text('x' * arguments['n'])");
     let runtime = runtime();
     let upstreams = start(&runtime, vec![inner.config("s")], 1_000).unwrap();
@@ -139,7 +139,7 @@ fn a_result_is_taken_at_the_limit_and_not_over_it() {
 }
 
 #[test]
-fn names_that_clash_or_that_scripts_cannot_write_are_refused() {
+fn clashing_and_unusable_tool_names_are_rejected() {
     let runtime = runtime();
     let refused = |inner: &[(&Inner, &str)]| {
         let configs = inner.iter().map(|(inner, name)| inner.config(name)).collect();
@@ -173,7 +173,7 @@ fn names_that_clash_or_that_scripts_cannot_write_are_refused() {
 }
 
 #[test]
-fn a_hostile_list_is_bounded() {
+fn hostile_tool_list_is_bounded() {
     let runtime = runtime();
     let refused = |list: &str| {
         let inner = Inner::answering(list, "pass");
@@ -216,7 +216,7 @@ fn a_hostile_list_is_bounded() {
 }
 
 #[test]
-fn what_is_no_server_is_named() {
+fn command_that_is_not_a_server_is_named() {
     let runtime = runtime();
     let config = |command: &str, args: &[&str]| UpstreamConfig {
         name: "x".into(),

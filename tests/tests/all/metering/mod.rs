@@ -101,7 +101,7 @@ fn random_modules_cost_what_wasmtime_counts() {
 }
 
 #[test]
-fn constants_that_wasmtime_sees_through_are_counted_alike_or_refused() {
+fn folded_constants_are_counted_alike_or_rejected() {
     let tally = compare(Lengths::Hidden, 75);
     println!("{tally:?}");
     assert!(tally.refused < tally.modules, "{tally:?}");

@@ -34,7 +34,7 @@ const HELLO: &str = r#"(module
         (call $exit (i32.const 3))))"#;
 
 #[test]
-fn any_other_binary_runs_as_a_plain_command() {
+fn unknown_binary_runs_as_a_plain_command() {
     let dir = TempDir::new().unwrap();
     let path = program(&dir, "hello.wasm", HELLO);
     let sandbox = custom(&path).build().unwrap();
@@ -58,7 +58,7 @@ fn any_other_binary_runs_as_a_plain_command() {
 }
 
 #[test]
-fn fuel_is_the_number_of_instructions_that_were_executed() {
+fn fuel_equals_executed_instructions() {
     let dir = TempDir::new().unwrap();
     // Five instructions per iteration.
     for (language, rounds) in [(Language::JavaScript, 100_000), (Language::Python, 200_000)] {
@@ -103,7 +103,7 @@ fn a_plain_command_gets_the_script_as_its_argument() {
 }
 
 #[test]
-fn every_trap_of_a_guest_is_told_apart() {
+fn guest_traps_are_distinguished() {
     let dir = TempDir::new().unwrap();
     let programs = [
         ("unreachable", "(func (export \"_start\") unreachable)", TrapKind::Unreachable),
@@ -126,7 +126,7 @@ fn every_trap_of_a_guest_is_told_apart() {
 }
 
 #[test]
-fn a_hostile_binary_meets_the_limits() {
+fn hostile_binary_respects_the_limits() {
     let dir = TempDir::new().unwrap();
     let bodies = [
         ("loop", "(loop $l (br $l))", "exhausted fuel"),
@@ -165,7 +165,7 @@ fn a_hostile_binary_meets_the_limits() {
 }
 
 #[test]
-fn a_start_function_that_does_not_end_is_stopped_and_named() {
+fn endless_start_function_is_stopped_and_named() {
     let dir = TempDir::new().unwrap();
     let starts = [("loops", "(loop (br 0))", "Deadline"), ("traps", "unreachable", "Unreachable")];
     for (name, body, how) in starts {
@@ -180,7 +180,7 @@ fn a_start_function_that_does_not_end_is_stopped_and_named() {
 }
 
 #[test]
-fn what_is_no_usable_binary_is_an_error_that_names_it() {
+fn unusable_binary_is_named() {
     let dir = TempDir::new().unwrap();
     let text = dir.path().join("text.wasm");
     fs::write(&text, "not wasm").unwrap();
@@ -201,7 +201,7 @@ fn what_is_no_usable_binary_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_missing_binary_is_named_with_a_way_out() {
+fn missing_binary_error_has_a_hint() {
     let error = chain(&custom(Path::new("/no/such/dir/python-custom.wasm")).build().unwrap_err());
     assert!(error.contains("/no/such/dir/python-custom.wasm"), "{error}");
     assert!(error.contains("type `glovebox runtimes fetch`"), "it says what to do: {error}");

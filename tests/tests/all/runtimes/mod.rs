@@ -54,7 +54,7 @@ fn each_language_has_its_default_runtime() {
 }
 
 #[test]
-fn a_languages_name_chooses_its_default_and_every_other_name_a_runtime() {
+fn language_name_selects_the_default_runtime() {
     let named = |name| Sandbox::builder(engine()).named(name).build().map(|it| it.runtime_name().to_owned());
     // The default of these tests. In the manifest, `python` is the alias of another runtime.
     assert_eq!(named("python").unwrap(), PORTABLE_PYTHON);
@@ -67,7 +67,7 @@ fn a_languages_name_chooses_its_default_and_every_other_name_a_runtime() {
 }
 
 #[test]
-fn a_runtime_that_was_added_is_its_languages_until_it_is_removed() {
+fn added_runtime_is_the_default_until_removed() {
     let dir = bare_cache_of("javascript-0.11");
     let used = |engine: &Engine| {
         let sandbox = Sandbox::builder(engine).language(Language::JavaScript).build().unwrap();
@@ -94,7 +94,7 @@ fn a_runtime_that_was_added_is_its_languages_until_it_is_removed() {
 }
 
 #[test]
-fn every_runtime_of_the_manifest_says_hello() {
+fn every_runtime_of_the_manifest_runs() {
     for info in tested_runtimes() {
         let sandbox = Sandbox::builder(engine()).runtime(&info.name).build().unwrap();
         let source = match info.language {
@@ -159,7 +159,7 @@ fn unprepared_runs_give_the_same_output() {
 }
 
 #[test]
-fn an_unprepared_failure_is_a_failure() {
+fn unprepared_runs_report_failures() {
     let sandbox = Sandbox::builder(engine()).language(Language::Python).prepared(false).build().unwrap();
     let execution = sandbox.execute("raise ValueError('x')").unwrap();
     assert!(!execution.is_success());
@@ -168,7 +168,7 @@ fn an_unprepared_failure_is_a_failure() {
 }
 
 #[test]
-fn the_sandbox_of_one_language_refuses_the_others_runtime() {
+fn sandbox_rejects_a_runtime_of_the_other_language() {
     let error =
         Sandbox::builder(engine()).language(Language::Python).runtime("javascript").build().unwrap_err().to_string();
     assert!(error.contains("javascript") && error.contains("python"), "{error}");

@@ -32,7 +32,7 @@ fn quick(server: &Server) -> Answer {
 }
 
 #[test]
-fn a_body_is_at_most_so_long() {
+fn request_body_size_is_limited() {
     let server = Server::start(http(|http| http.body_bytes = 10_000));
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     let put = |bytes: usize| server.ask("PUT", "/v1/sessions/s/files/a", &[], &vec![b'x'; bytes]);
@@ -53,7 +53,7 @@ fn a_body_is_at_most_so_long() {
 }
 
 #[test]
-fn all_bodies_together_are_at_most_so_long_and_slow_ones_are_cut_off() {
+fn total_body_size_and_body_time_are_limited() {
     let server = Server::start(http(|http| (http.bodies_bytes, http.body_time) = (64 << 10, Duration::from_secs(1))));
     let head = |bytes: usize| {
         format!(
@@ -77,7 +77,7 @@ fn all_bodies_together_are_at_most_so_long_and_slow_ones_are_cut_off() {
 }
 
 #[test]
-fn executions_wait_for_their_turn_and_only_so_many_do() {
+fn queued_executions_are_limited() {
     let admission = Admission { running: 1, waiting: 1, wait: Duration::from_secs(20), ..Admission::default() };
     let server =
         Server::start(Setup { service: ServiceConfig { admission, ..ServiceConfig::default() }, ..Setup::default() });
@@ -95,7 +95,7 @@ fn executions_wait_for_their_turn_and_only_so_many_do() {
 }
 
 #[test]
-fn nobody_waits_longer_than_is_said() {
+fn queue_wait_is_limited() {
     let admission = Admission { running: 1, waiting: 8, wait: Duration::from_millis(50), ..Admission::default() };
     let server =
         Server::start(Setup { service: ServiceConfig { admission, ..ServiceConfig::default() }, ..Setup::default() });
@@ -107,7 +107,7 @@ fn nobody_waits_longer_than_is_said() {
 }
 
 #[test]
-fn a_token_has_only_so_many_executions_at_once() {
+fn concurrent_executions_of_a_token_are_limited() {
     let server = Server::start(tenant(|tenant| tenant.executions_at_once = 1));
     let first = running(&server);
     until("one runs", || metric(&server, "glovebox_running") == 1);
@@ -116,7 +116,7 @@ fn a_token_has_only_so_many_executions_at_once() {
 }
 
 #[test]
-fn a_token_has_only_so_many_executions_a_minute() {
+fn execution_rate_of_a_token_is_limited() {
     let server = Server::start(tenant(|tenant| tenant.executions_per_minute = NonZeroU32::new(2)));
     assert_eq!((quick(&server).status, quick(&server).status), (200, 200));
     let third = quick(&server);
@@ -128,7 +128,7 @@ fn a_token_has_only_so_many_executions_a_minute() {
 }
 
 #[test]
-fn a_token_has_only_so_many_sessions() {
+fn sessions_of_a_token_are_limited() {
     let server = Server::start(tenant(|tenant| tenant.sessions = 2));
     let open = |id: &str| server.post("/v1/sessions", &json!({"id": id, "language": "javascript"}));
     assert_eq!((open("a").status, open("b").status), (201, 201));
@@ -141,7 +141,7 @@ fn a_token_has_only_so_many_sessions() {
 }
 
 #[test]
-fn headers_are_short_and_come_at_once() {
+fn header_size_and_time_are_limited() {
     let server =
         Server::start(http(|http| (http.header_bytes, http.header_time) = (8 << 10, Duration::from_millis(300))));
     let long = "x".repeat(16 << 10);
@@ -168,7 +168,7 @@ fn connections_beyond_the_limit_wait() {
 }
 
 #[test]
-fn a_policy_files_and_patterns_are_bounded() {
+fn policies_files_and_patterns_are_limited() {
     let server = Server::start(Setup::default());
     let execute = |name: &str, value: serde_json::Value| {
         server.post("/v1/execute", &json!({"language": "python", "source": "print(1)", name: value}))
@@ -188,7 +188,7 @@ fn a_policy_files_and_patterns_are_bounded() {
 }
 
 #[test]
-fn two_requests_on_one_connection_are_two() {
+fn pipelined_requests_are_separate() {
     let server = Server::start(Setup::default());
     let one = format!("GET /healthz HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
     let last = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", server.address);

@@ -109,7 +109,7 @@ fn run(server: &Server, url: &str, source: &str) -> super::support::Answer {
 }
 
 #[test]
-fn a_service_answers_and_knows_who_asks() {
+fn callback_service_answers_signed_calls() {
     let service = Service::start(|asked| {
         let a = asked.json()["arguments"]["a"].as_f64().unwrap();
         response("200 OK", &json!(a + 1.0).to_string())
@@ -140,7 +140,7 @@ fn a_service_answers_and_knows_who_asks() {
 }
 
 #[test]
-fn addresses_that_are_not_allowed_are_not_called() {
+fn disallowed_callback_addresses_are_not_called() {
     let service = Service::start(|_| response("200 OK", "1"));
     let server = Server::start(allowing(vec![
         service.url("/tools/*"),
@@ -170,7 +170,7 @@ fn addresses_that_are_not_allowed_are_not_called() {
 }
 
 #[test]
-fn what_a_service_answers_is_bounded_and_never_trusted() {
+fn callback_answers_are_bounded_and_untrusted() {
     let service = Service::start(|asked| {
         let path = asked.line.split(' ').nth(1).unwrap();
         match path {

@@ -28,7 +28,7 @@ fn names(value: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_answer_has_the_names_that_the_document_says() {
+fn responses_match_the_openapi_document() {
     let server = Server::start(Setup::default());
     let document = document();
     assert_eq!(server.get("/v1/openapi.json").ok(), document);
@@ -73,6 +73,6 @@ fn every_answer_has_the_names_that_the_document_says() {
 }
 
 #[test]
-fn the_document_is_the_one_that_is_published() {
+fn openapi_document_matches_the_published_one() {
     hold_file("docs/openapi.json", &(serde_json::to_string_pretty(&document()).unwrap() + "\n"));
 }

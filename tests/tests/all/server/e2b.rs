@@ -51,7 +51,7 @@ fn server() -> Server {
 }
 
 #[test]
-fn the_routes_are_there_only_where_they_are_wanted() {
+fn e2b_routes_exist_only_if_enabled() {
     let without = Server::start(Setup::default());
     for (method, path) in [("POST", "/v2/sandboxes"), ("GET", "/health"), ("POST", "/execute"), ("GET", "/files")] {
         assert_eq!(without.ask(method, path, &[], b"").problem().1, "no-route", "{path}");
@@ -59,7 +59,7 @@ fn the_routes_are_there_only_where_they_are_wanted() {
 }
 
 #[test]
-fn code_runs_in_contexts_that_have_their_files_in_common() {
+fn contexts_of_a_sandbox_share_files() {
     let server = server();
     let sandbox = Sandbox::create(&server, &json!({"templateID": "t", "envVars": {"A": "é"}}));
     let lines = sandbox.lines(&json!({"code": "import os\nprint(os.environ['A'])\nx = 1\nx + 1"}));
@@ -121,7 +121,7 @@ fn files_are_written_listed_and_moved() {
 }
 
 #[test]
-fn only_whoever_has_the_token_or_the_secret_may_ask() {
+fn requests_need_the_token_or_the_secret() {
     let server = Server::start(Setup {
         http: HttpConfig { e2b: true, ..HttpConfig::default() },
         other: Some("the other token"),
@@ -168,7 +168,7 @@ fn impostor(server: &Server, id: &str) {
 }
 
 #[test]
-fn a_session_named_after_a_sandbox_of_another_tenant_gives_no_power_over_it() {
+fn session_named_like_a_foreign_sandbox_grants_no_access() {
     let server = server_for_two(10);
     let sandbox = Sandbox::create(&server, &json!({"metadata": {"a": "b"}}));
     impostor(&server, &sandbox.id);
@@ -184,7 +184,7 @@ fn a_session_named_after_a_sandbox_of_another_tenant_gives_no_power_over_it() {
 }
 
 #[test]
-fn a_stored_sandbox_is_its_owners_even_if_another_tenant_connects_first() {
+fn stored_sandbox_belongs_to_its_owner() {
     let server = server_for_two(10);
     let sandbox = Sandbox::create(&server, &json!({}));
     let (id, secret) = (sandbox.id.clone(), sandbox.secret.clone());
@@ -207,7 +207,7 @@ fn a_stored_sandbox_is_its_owners_even_if_another_tenant_connects_first() {
 }
 
 #[test]
-fn sandboxes_are_limited_for_each_tenant_though_their_sessions_are_deleted() {
+fn sandboxes_per_tenant_are_limited() {
     let server = server_for_two(3);
     let count = || server.get("/v2/sandboxes").ok().as_array().unwrap().len();
     for _ in 0..8 {
@@ -227,7 +227,7 @@ fn sandboxes_are_limited_for_each_tenant_though_their_sessions_are_deleted() {
 }
 
 #[test]
-fn metadata_of_all_sandboxes_is_limited() {
+fn total_sandbox_metadata_is_limited() {
     let server = server_for_two(100);
     let metadata = json!({"metadata": {"a": "x".repeat(60 << 10)}});
     let statuses: Vec<u16> = (0..72).map(|_| server.post("/v2/sandboxes", &metadata).status).collect();
@@ -235,7 +235,7 @@ fn metadata_of_all_sandboxes_is_limited() {
 }
 
 #[test]
-fn what_a_tenant_stores_is_limited() {
+fn stored_bytes_of_a_tenant_are_limited() {
     let server = Server::start(Setup {
         http: HttpConfig { e2b: true, ..HttpConfig::default() },
         tenant: Some(Box::new(|config: &mut TenantConfig| config.stored_bytes = 40 << 20)),
@@ -255,7 +255,7 @@ fn what_a_tenant_stores_is_limited() {
 }
 
 #[test]
-fn a_sandbox_is_paused_resumed_and_ends_when_its_time_is_over() {
+fn sandbox_pauses_resumes_and_expires() {
     let server = server();
     let sandbox = Sandbox::create(&server, &json!({"metadata": {"a": "b"}, "timeout": 300}));
     sandbox.lines(&json!({"code": "x = 7"}));

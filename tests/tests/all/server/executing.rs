@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::support::{Answer, Server, Setup, TOKEN, metric, until};
 
 #[test]
-fn a_script_runs_with_all_that_goes_with_it() {
+fn script_runs_with_all_request_fields() {
     let server = Server::start(Setup::default());
     let answer = server.post(
         "/v1/execute",
@@ -37,7 +37,7 @@ fn a_script_runs_with_all_that_goes_with_it() {
 }
 
 #[test]
-fn a_script_is_parsed_and_not_run() {
+fn validation_does_not_run_the_script() {
     let server = Server::start(Setup::default());
     let validate =
         |source: &str| server.post("/v1/validate", &json!({"language": "javascript", "source": source})).ok();
@@ -46,7 +46,7 @@ fn a_script_is_parsed_and_not_run() {
 }
 
 #[test]
-fn a_host_directory_stays_the_hosts() {
+fn host_workspace_path_is_not_revealed() {
     let workspace = tempfile::tempdir().unwrap();
     std::fs::write(workspace.path().join("a.txt"), "host").unwrap();
     let path = workspace.path().to_path_buf();
@@ -60,7 +60,7 @@ fn a_host_directory_stays_the_hosts() {
 }
 
 #[test]
-fn a_new_interpreter_returns_the_value_of_the_last_expression_unless_it_is_unwanted() {
+fn value_of_the_last_expression_is_returned_by_default() {
     let server = Server::start(Setup::default());
     for (language, source) in [("python", "x = [1, 2]\nx * 2"), ("javascript", "const x = [1, 2]; [...x, ...x]")] {
         let body = json!({"language": language, "source": source});
@@ -77,7 +77,7 @@ fn a_new_interpreter_returns_the_value_of_the_last_expression_unless_it_is_unwan
 }
 
 #[test]
-fn the_servers_tools_are_a_scripts() {
+fn scripts_call_tools_of_the_server() {
     let change = |tenant: &mut glovebox_server::TenantConfig| {
         tenant.tools =
             vec![Tool::new("add", "Adds.").handler(|_, arguments| Ok(json!(arguments["a"].as_i64().unwrap() + 1)))];
@@ -92,7 +92,7 @@ fn the_servers_tools_are_a_scripts() {
 }
 
 #[test]
-fn output_comes_as_it_is_written_as_events_or_lines() {
+fn output_is_streamed_as_events_or_lines() {
     let server = Server::start(Setup::default());
     let source = "import sys, time\nprint('é', end='', flush=True)\ntime.sleep(0.05)\nprint('x', file=sys.stderr)\nprint(input())";
     let body = json!({"language": "python", "source": source, "stdin": "in"}).to_string();
@@ -124,7 +124,7 @@ fn output_comes_as_it_is_written_as_events_or_lines() {
 }
 
 #[test]
-fn a_client_that_leaves_ends_its_execution() {
+fn disconnecting_ends_the_execution() {
     let server = Server::start(Setup::default());
     for accept in ["application/json", "application/x-ndjson"] {
         let before = server.audited().len();
@@ -140,7 +140,7 @@ fn a_client_that_leaves_ends_its_execution() {
 }
 
 #[test]
-fn a_slow_reader_holds_up_its_own_script_alone() {
+fn slow_reader_delays_only_its_own_script() {
     let mut policy = Policy::default();
     policy.limits.timeout_ms = 1_000;
     let change = move |tenant: &mut glovebox_server::TenantConfig| tenant.policy = policy;
@@ -156,7 +156,7 @@ fn a_slow_reader_holds_up_its_own_script_alone() {
 }
 
 #[test]
-fn a_request_with_a_key_is_carried_out_once() {
+fn request_with_an_idempotency_key_runs_once() {
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     server.post("/v1/sessions/s/execute", &json!({"source": "n = 0"})).ok();
@@ -193,7 +193,7 @@ fn a_request_with_a_key_is_carried_out_once() {
 }
 
 #[test]
-fn everything_is_written_down_without_its_source() {
+fn executions_are_audited_without_source() {
     let server = Server::start(Setup::default());
     let source = "print('a secret of the script')";
     server.post("/v1/execute", &json!({"language": "python", "source": source})).ok();
@@ -210,7 +210,7 @@ fn everything_is_written_down_without_its_source() {
 }
 
 #[test]
-fn a_server_that_is_told_to_end_lets_what_runs_finish_and_takes_no_more() {
+fn stopping_server_drains_executions() {
     let server = Server::start(Setup::default());
     let body = json!({"language": "python", "source": "import time; time.sleep(1); print('done')"}).to_string();
     let running = server.begin("POST", "/v1/execute", &[], body.as_bytes());
@@ -226,7 +226,7 @@ fn a_server_that_is_told_to_end_lets_what_runs_finish_and_takes_no_more() {
 }
 
 #[test]
-fn what_does_not_finish_in_time_is_cancelled_at_the_end() {
+fn executions_are_cancelled_after_the_drain_timeout() {
     let server = Server::start(Setup::default());
     let body = json!({"language": "python", "source": "while True: pass"}).to_string();
     let running = server.begin("POST", "/v1/execute", &[], body.as_bytes());

@@ -43,7 +43,7 @@ fn etag(answer: &Answer) -> String {
 }
 
 #[test]
-fn a_session_is_opened_executed_in_undone_and_closed_by_the_fleet() {
+fn fleet_session_is_opened_run_undone_and_closed() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     let opened = server.post("/v1/sessions", &json!({"id": "s", "language": "javascript", "context": [7]}));
@@ -78,7 +78,7 @@ fn a_session_is_opened_executed_in_undone_and_closed_by_the_fleet() {
 }
 
 #[test]
-fn what_is_done_is_written_down_and_counted_as_with_a_store() {
+fn fleet_operations_are_audited_and_counted() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     open(&server, "s").ok();
@@ -103,7 +103,7 @@ fn what_is_done_is_written_down_and_counted_as_with_a_store() {
 }
 
 #[test]
-fn executions_outside_of_sessions_ask_nothing_of_the_fleet() {
+fn fresh_executions_do_not_use_the_fleet() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     let body = json!({"language": PYTHON, "source": "open('a', 'w').write('x')", "return_files": ["a"]});
@@ -113,7 +113,7 @@ fn executions_outside_of_sessions_ask_nothing_of_the_fleet() {
 }
 
 #[test]
-fn what_a_fleet_does_not_have_is_one_problem_that_says_what_to_do() {
+fn operations_unsupported_by_a_fleet_have_one_problem() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     open(&server, "s").ok();
@@ -146,7 +146,7 @@ fn what_a_fleet_does_not_have_is_one_problem_that_says_what_to_do() {
 }
 
 #[test]
-fn errors_of_the_fleet_are_problems_of_their_kind_on_every_route() {
+fn fleet_errors_map_to_problems_on_every_route() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     let routes = [
@@ -185,7 +185,7 @@ fn errors_of_the_fleet_are_problems_of_their_kind_on_every_route() {
 }
 
 #[test]
-fn an_engine_that_cannot_be_reached_is_asked_again_later() {
+fn unreachable_fleet_engine_is_retried() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = server_in(FleetClient::new(&FleetUrl::local(port, port)).unwrap(), "one", |_| {});
     for answer in [open(&server, "s"), execute(&server, &[], "1"), server.get("/v1/sessions")] {
@@ -197,7 +197,7 @@ fn an_engine_that_cannot_be_reached_is_asked_again_later() {
 }
 
 #[test]
-fn a_session_in_another_state_than_is_expected_is_left_alone() {
+fn session_in_an_unexpected_state_is_unchanged() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     let first = etag(&open(&server, "s"));
@@ -218,7 +218,7 @@ fn a_session_in_another_state_than_is_expected_is_left_alone() {
 }
 
 #[test]
-fn a_key_holds_across_servers_and_restarts() {
+fn idempotency_key_holds_across_servers_and_restarts() {
     let engine = FleetEngine::start();
     let first = server(&engine);
     open(&first, "s").ok();
@@ -239,7 +239,7 @@ fn a_key_holds_across_servers_and_restarts() {
 }
 
 #[test]
-fn a_key_can_be_asked_again_after_the_engine_was_gone() {
+fn idempotent_request_is_retried_after_an_outage() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     open(&server, "s").ok();
@@ -250,7 +250,7 @@ fn a_key_can_be_asked_again_after_the_engine_was_gone() {
 }
 
 #[test]
-fn whoever_leaves_cancels_and_whoever_has_a_key_does_not() {
+fn disconnecting_cancels_unless_the_request_has_a_key() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     open(&server, "s").ok();
@@ -268,7 +268,7 @@ fn whoever_leaves_cancels_and_whoever_has_a_key_does_not() {
 }
 
 #[test]
-fn tokens_see_their_own_sessions_and_servers_before_one_fleet_the_same() {
+fn tokens_see_only_their_sessions_on_every_server() {
     let engine = FleetEngine::start();
     let (one, same) = (server(&engine), server(&engine));
     let other = server_in(engine.client(), "other", |_| {});
@@ -282,7 +282,7 @@ fn tokens_see_their_own_sessions_and_servers_before_one_fleet_the_same() {
 }
 
 #[test]
-fn sessions_are_listed_by_pages_and_count_against_the_quota() {
+fn fleet_sessions_are_paged_and_limited() {
     let engine = FleetEngine::start();
     let one = server_in(engine.client(), "one", |config| config.sessions = 1_201);
     engine.list_also("one", 1_200);
@@ -303,7 +303,7 @@ fn sessions_are_listed_by_pages_and_count_against_the_quota() {
 }
 
 #[test]
-fn quotas_and_rates_hold_before_anything_is_asked() {
+fn quotas_and_rates_apply_before_the_fleet_is_called() {
     let engine = FleetEngine::start();
     let change = |config: &mut TenantConfig| config.executions_per_minute = std::num::NonZeroU32::new(2);
     let server = server_in(engine.client(), "one", change);
@@ -316,7 +316,7 @@ fn quotas_and_rates_hold_before_anything_is_asked() {
 }
 
 #[test]
-fn an_answer_in_pieces_is_its_result() {
+fn streamed_fleet_response_is_one_result() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     open(&server, "s").ok();
@@ -327,7 +327,7 @@ fn an_answer_in_pieces_is_its_result() {
 }
 
 #[test]
-fn a_session_that_is_what_it_was_before_says_so() {
+fn rolled_back_fleet_session_reports_it() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     open(&server, "s").ok();
@@ -336,7 +336,7 @@ fn a_session_that_is_what_it_was_before_says_so() {
 }
 
 #[test]
-fn tools_with_a_callback_are_passed_on_where_the_token_may_call_it() {
+fn callback_tools_are_forwarded_if_allowed() {
     let engine = FleetEngine::start();
     let server = server_in(engine.client(), "one", |config| {
         let allowed = UrlPatterns::new(&["https://tools.example.com/*".to_owned()]).unwrap();
@@ -360,7 +360,7 @@ fn tools_with_a_callback_are_passed_on_where_the_token_may_call_it() {
 }
 
 #[test]
-fn what_runs_when_the_server_ends_is_cancelled() {
+fn executions_are_cancelled_when_the_server_stops() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     open(&server, "s").ok();

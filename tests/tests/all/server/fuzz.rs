@@ -330,7 +330,7 @@ fn setup() -> Setup {
 }
 
 #[test]
-fn every_route_of_the_document_answers_anything_with_a_result_or_a_typed_problem() {
+fn openapi_routes_survive_fuzzing() {
     let server = Server::start(setup());
     fuzz(&server, &routes(), &[], |server| {
         server.post("/v1/sessions", &json!({"id": "s", "language": "javascript"}));
@@ -339,7 +339,7 @@ fn every_route_of_the_document_answers_anything_with_a_result_or_a_typed_problem
 }
 
 #[test]
-fn every_route_of_e2bs_clients_does() {
+fn e2b_routes_survive_fuzzing() {
     let server = Server::start(setup());
     let made = server.post("/v2/sandboxes", &json!({"templateID": "t", "timeout": 3_600})).ok();
     let text = |name: &str| made[name].as_str().unwrap().to_owned();

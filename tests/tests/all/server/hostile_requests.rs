@@ -5,7 +5,7 @@ use serde_json::json;
 use super::support::{Server, Setup};
 
 #[test]
-fn json_that_is_small_and_becomes_large_is_not_made_into_values() {
+fn expanding_json_is_not_parsed_into_values() {
     let server = Server::start(Setup::default());
     // A million nulls, and objects nested a hundred thousand deep. As values they would take gigabytes, or overflow the
     // stack.
@@ -21,7 +21,7 @@ fn json_that_is_small_and_becomes_large_is_not_made_into_values() {
 }
 
 #[test]
-fn bytes_that_are_no_session_are_refused() {
+fn invalid_session_bytes_are_rejected() {
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     let state = server.get("/v1/sessions/s/state").body;
@@ -38,7 +38,7 @@ fn bytes_that_are_no_session_are_refused() {
 }
 
 #[test]
-fn a_request_with_two_names_of_the_server_is_refused() {
+fn request_with_two_host_names_is_rejected() {
     let server = Server::start(Setup::default());
     let ask = |hosts: &[&str]| {
         let hosts: String = hosts.iter().map(|host| format!("host: {host}\r\n")).collect();

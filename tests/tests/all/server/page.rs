@@ -36,7 +36,7 @@ fn asset(name: &str) -> String {
 }
 
 #[test]
-fn everybody_gets_the_page_and_nobody_without_a_token_gets_more() {
+fn page_needs_no_token_but_requests_do() {
     let server = Server::start(Setup::default());
     for name in MADE {
         let answer = ask(&server, &path_of(name), "");
@@ -86,7 +86,7 @@ fn everybody_gets_the_page_and_nobody_without_a_token_gets_more() {
 }
 
 #[test]
-fn a_server_can_do_without() {
+fn page_can_be_disabled() {
     let server = Server::start(Setup { http: HttpConfig { page: false, ..HttpConfig::default() }, ..Setup::default() });
     for name in MADE {
         assert_eq!(ask(&server, &path_of(name), "").problem(), (404, "no-route".into()), "{name}");
@@ -101,7 +101,7 @@ fn own_policy(html: &str) -> &str {
 }
 
 #[test]
-fn the_page_may_load_its_own_files_and_ask_its_own_server_and_nothing_else() {
+fn page_security_policy_allows_only_its_own_server() {
     let server = Server::start(Setup::default());
     let header = |path: &str| ask(&server, path, "").header("content-security-policy").unwrap().to_owned();
     let policy = header("/");
@@ -150,7 +150,7 @@ fn the_page_may_load_its_own_files_and_ask_its_own_server_and_nothing_else() {
 }
 
 #[test]
-fn the_files_are_what_they_are_made_of() {
+fn page_files_match_their_sources() {
     const REMEDY: &str = "run bindings/web/build, which needs npm";
     let manifest = asset("manifest.txt");
     let mut named = BTreeSet::new();

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::support::{Server, Setup};
 
 #[test]
-fn whatever_changes_a_session_looks_at_its_generation() {
+fn every_session_change_checks_the_generation() {
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "javascript"})).ok();
     server.post("/v1/sessions/s/execute", &json!({"source": "x = 1"})).ok();

@@ -11,7 +11,7 @@ fn execute(server: &Server, id: &str, source: &str) -> Value {
 }
 
 #[test]
-fn a_session_does_all_that_sessions_do() {
+fn session_supports_every_operation() {
     for language in ["python", "javascript"] {
         let server = Server::start(Setup::default());
         let opened =
@@ -70,7 +70,7 @@ fn a_session_does_all_that_sessions_do() {
 }
 
 #[test]
-fn sessions_are_there_again_after_a_restart() {
+fn sessions_survive_a_restart() {
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     execute(&server, "s", "x = 7");
@@ -80,7 +80,7 @@ fn sessions_are_there_again_after_a_restart() {
 }
 
 #[test]
-fn what_was_acknowledged_is_in_the_store_without_any_end() {
+fn acknowledged_state_is_stored_without_shutdown() {
     // As after `kill -9`: a second server reads the store while the first still runs.
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
@@ -96,7 +96,7 @@ fn what_was_acknowledged_is_in_the_store_without_any_end() {
 }
 
 #[test]
-fn a_session_that_changed_is_not_what_was_expected() {
+fn changed_session_fails_the_precondition() {
     let server = Server::start(Setup::default());
     let opened = server.post("/v1/sessions", &json!({"id": "s", "language": "python"}));
     let first = opened.header("etag").unwrap().to_owned();
@@ -128,7 +128,7 @@ fn a_session_that_changed_is_not_what_was_expected() {
 }
 
 #[test]
-fn of_two_that_expect_the_same_generation_one_is_run() {
+fn one_of_two_requests_with_equal_generation_runs() {
     let server = Server::start(Setup::default());
     let opened = server.post("/v1/sessions", &json!({"id": "s", "language": "python"}));
     let mut expected = opened.header("etag").unwrap().to_owned();
@@ -146,7 +146,7 @@ fn of_two_that_expect_the_same_generation_one_is_run() {
 }
 
 #[test]
-fn what_is_asked_of_a_session_at_once_is_done_one_after_another() {
+fn concurrent_requests_of_a_session_run_in_sequence() {
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     execute(&server, "s", "n = 0");
@@ -160,7 +160,7 @@ fn what_is_asked_of_a_session_at_once_is_done_one_after_another() {
 }
 
 #[test]
-fn a_session_takes_nothing_that_it_has_itself() {
+fn session_requests_reject_fields_of_the_session() {
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s"})).ok();
     for (name, value) in
@@ -202,7 +202,7 @@ fn sessions_are_listed_by_pages() {
 }
 
 #[test]
-fn what_ran_in_a_session_that_another_server_took_over_does_not_count() {
+fn executions_in_a_lost_session_are_not_counted() {
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     let count = json!({"source": "n = globals().get('n', 0) + 1; n"});

@@ -42,7 +42,7 @@ fn service(change: impl FnOnce(&mut Suspension)) -> Setup {
 }
 
 #[test]
-fn a_script_asks_and_whoever_asked_answers() {
+fn client_answers_the_scripts_tool_calls() {
     let server = Server::start(Setup::default());
     for language in ["python", "javascript"] {
         let (execution, calls) = needs(&server.post("/v1/execute", &asking(language)));
@@ -66,7 +66,7 @@ fn a_script_asks_and_whoever_asked_answers() {
 }
 
 #[test]
-fn several_calls_come_at_once_and_failures_are_errors_of_the_script() {
+fn calls_are_batched_and_failures_raise_errors() {
     let server = Server::start(Setup::default());
     let source = "import asyncio\nasync def main():\n    return await asyncio.gather(*(tools.ask.aio(str(n)) for n in range(3)), return_exceptions=True)\nprint(asyncio.run(main()))";
     let body = json!({"language": "python", "source": source, "tools": tools()});
@@ -81,7 +81,7 @@ fn several_calls_come_at_once_and_failures_are_errors_of_the_script() {
 }
 
 #[test]
-fn a_wrong_answer_is_refused_and_the_execution_goes_on() {
+fn invalid_answer_is_rejected_and_the_execution_continues() {
     let server = Server::start(Setup::default());
     let (execution, _) = needs(&server.post("/v1/execute", &asking("python")));
     for answers in [
@@ -117,7 +117,7 @@ fn a_wrong_answer_is_refused_and_the_execution_goes_on() {
 }
 
 #[test]
-fn a_session_has_its_turn_until_the_end_and_is_saved_then() {
+fn suspended_session_is_busy_until_saved_at_the_end() {
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     let etag = server.get("/v1/sessions/s").header("etag").unwrap().to_owned();
@@ -139,7 +139,7 @@ fn a_session_has_its_turn_until_the_end_and_is_saved_then() {
 }
 
 #[test]
-fn output_comes_as_it_is_written_in_each_step() {
+fn output_is_streamed_in_each_step() {
     let server = Server::start(Setup::default());
     let lines = |answer: Answer| -> Vec<Value> {
         answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -161,7 +161,7 @@ fn output_comes_as_it_is_written_in_each_step() {
 }
 
 #[test]
-fn one_that_is_cancelled_or_never_answered_ends_and_frees_its_session() {
+fn cancelled_or_unanswered_execution_frees_its_session() {
     let server = Server::start(service(|suspension| suspension.time = Duration::from_millis(700)));
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     let body = json!({"source": "x = tools.ask('x')", "tools": tools()});
@@ -182,7 +182,7 @@ fn one_that_is_cancelled_or_never_answered_ends_and_frees_its_session() {
 }
 
 #[test]
-fn one_that_reaches_its_own_limit_says_so_when_it_is_asked() {
+fn suspended_execution_reports_its_limit() {
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     let body = json!({"source": "x = tools.ask('x')", "tools": tools(), "deadline_ms": 300});
@@ -194,7 +194,7 @@ fn one_that_reaches_its_own_limit_says_so_when_it_is_asked() {
 }
 
 #[test]
-fn only_so_many_wait_of_a_token_and_in_all() {
+fn suspended_executions_are_limited() {
     let change: Box<dyn FnOnce(&mut TenantConfig)> = Box::new(|tenant| tenant.suspended = 2);
     let mut setup = service(|suspension| suspension.count = 3);
     (setup.tenant, setup.other) = (Some(change), Some("the other token"));
@@ -221,7 +221,7 @@ fn only_so_many_wait_of_a_token_and_in_all() {
 }
 
 #[test]
-fn a_client_that_leaves_ends_what_it_goes_on_with() {
+fn disconnecting_ends_a_resumed_execution() {
     let server = Server::start(Setup::default());
     let mut body = asking("python");
     body["source"] = json!("tools.ask('x')\nwhile True: pass");
@@ -238,7 +238,7 @@ fn a_client_that_leaves_ends_what_it_goes_on_with() {
 }
 
 #[test]
-fn a_server_that_ends_takes_those_that_wait_along() {
+fn stopping_server_ends_suspended_executions() {
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     server.post("/v1/sessions/s/execute", &json!({"source": "x = 1"})).ok();

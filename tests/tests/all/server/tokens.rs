@@ -5,7 +5,7 @@ use serde_json::json;
 use super::support::{Server, Setup, TOKEN};
 
 #[test]
-fn nobody_asks_without_a_token_that_is_known() {
+fn requests_need_a_known_token() {
     let server = Server::start(Setup::default());
     for path in
         ["/v1/info", "/v1/sessions", "/v1/sessions/s", "/v1/sessions/s/files", "/v1/sessions/s/state", "/metrics"]
@@ -32,7 +32,7 @@ fn nobody_asks_without_a_token_that_is_known() {
 }
 
 #[test]
-fn sessions_are_their_tokens_alone() {
+fn sessions_belong_to_their_token() {
     let server = Server::start(Setup { other: Some("the other token"), ..Setup::default() });
     let other = ("authorization", "Bearer the other token");
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
@@ -66,7 +66,7 @@ fn sessions_are_their_tokens_alone() {
 }
 
 #[test]
-fn a_page_of_another_site_has_nothing_to_ask() {
+fn cross_site_requests_are_rejected() {
     let server = Server::start(Setup::default());
     let port = server.address.port();
     for (host, origin, status) in [

@@ -34,8 +34,8 @@ fn server() -> Server {
 }
 
 #[test]
-fn errors_that_quote_what_was_sent_are_short() {
-    if !in_child("server::unread::errors_that_quote_what_was_sent_are_short", Duration::from_secs(200)) {
+fn errors_quote_input_truncated() {
+    if !in_child("server::unread::errors_quote_input_truncated", Duration::from_secs(200)) {
         return;
     }
     let server = server();
@@ -49,8 +49,8 @@ fn errors_that_quote_what_was_sent_are_short() {
 }
 
 #[test]
-fn streams_that_nobody_reads_are_bounded() {
-    if !in_child("server::unread::streams_that_nobody_reads_are_bounded", Duration::from_secs(200)) {
+fn unread_streams_are_bounded() {
+    if !in_child("server::unread::unread_streams_are_bounded", Duration::from_secs(200)) {
         return;
     }
     let server = server();

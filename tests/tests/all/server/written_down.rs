@@ -8,7 +8,7 @@ use serde_json::json;
 use super::support::{Answer, Server, Setup, TOKEN, metric, until};
 
 #[test]
-fn whatever_is_done_with_a_session_is_written_down() {
+fn every_session_operation_is_audited() {
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     server.ask("PUT", "/v1/sessions/s/variables/x", &[], b"\"a secret\"");
@@ -45,7 +45,7 @@ fn whatever_is_done_with_a_session_is_written_down() {
 }
 
 #[test]
-fn each_token_sees_its_own_totals_unless_it_may_see_all() {
+fn tokens_see_their_totals_or_all_if_allowed() {
     let change: Box<dyn FnOnce(&mut TenantConfig)> = Box::new(|tenant| tenant.sees_all_metrics = false);
     let server = Server::start(Setup { tenant: Some(change), other: Some("the other token"), ..Setup::default() });
     let metrics =
@@ -63,7 +63,7 @@ fn each_token_sees_its_own_totals_unless_it_may_see_all() {
 }
 
 #[test]
-fn what_sessions_run_by_themselves_ends_with_the_server() {
+fn exit_handlers_and_value_reads_end_with_the_server() {
     let source = "import atexit\n@atexit.register\ndef _():\n    while True: pass\nclass Slow:\n    def __repr__(self):\n        while True: pass\nslow = Slow()";
     for (method, path) in [("GET", "/v1/sessions/s/variables/slow"), ("DELETE", "/v1/sessions/s")] {
         let server = Server::start(Setup::default());

@@ -11,7 +11,7 @@ fn raw(id: u64, text: &str) -> ToolAnswer {
 }
 
 #[test]
-fn a_failure_is_the_exception_of_its_kind() {
+fn failure_raises_the_exception_of_its_kind() {
     let kinds = [
         (ToolErrorKind::Failed, "ToolError"),
         (ToolErrorKind::Limit, "ToolLimit"),
@@ -44,7 +44,7 @@ for i in range(5):
 }
 
 #[test]
-fn an_answer_to_no_call_takes_none_of_the_answers() {
+fn answer_to_an_unknown_call_rejects_all_answers() {
     let started = start(&stepped(Language::Python, &[], |_| {}), "print(tools.ask(q=1))");
     let requests = needs(&started, Vec::new());
     for id in [1, u64::from(u32::MAX), u64::MAX] {
@@ -58,7 +58,7 @@ fn an_answer_to_no_call_takes_none_of_the_answers() {
 }
 
 #[test]
-fn an_answer_that_is_no_json_takes_none_of_the_answers() {
+fn invalid_json_answer_rejects_all_answers() {
     let started = start(&stepped(Language::JavaScript, &[], |_| {}), "print(await tools.ask({q: 1}))");
     let requests = needs(&started, Vec::new());
     let deep = "[".repeat(200) + &"]".repeat(200);
@@ -71,7 +71,7 @@ fn an_answer_that_is_no_json_takes_none_of_the_answers() {
 }
 
 #[test]
-fn of_two_answers_the_first_counts_and_later_ones_go_nowhere() {
+fn first_of_two_answers_counts() {
     for language in BOTH {
         let source = of(
             language,
@@ -90,7 +90,7 @@ fn of_two_answers_the_first_counts_and_later_ones_go_nowhere() {
 }
 
 #[test]
-fn an_answer_has_a_longest() {
+fn answer_size_is_limited() {
     for language in BOTH {
         let sandbox = stepped(language, &[], |policy| policy.limits.tool_bytes = 100);
         let source = of(
@@ -113,7 +113,7 @@ for i in range(3):
 }
 
 #[test]
-fn answers_that_the_guest_has_no_room_for_are_refused_in_the_script() {
+fn answers_over_the_memory_limit_fail_in_the_script() {
     let sandbox = stepped(Language::Python, &[], |policy| {
         policy.limits.memory_bytes = 64 << 20;
         policy.limits.tool_bytes = 64 << 20;
@@ -126,7 +126,7 @@ fn answers_that_the_guest_has_no_room_for_are_refused_in_the_script() {
 }
 
 #[test]
-fn a_call_whose_time_is_over_is_gone() {
+fn timed_out_call_accepts_no_answer() {
     for language in BOTH {
         let sandbox = stepped(language, &[], |policy| policy.limits.tool_timeout_ms = 50);
         let source = of(
@@ -150,7 +150,7 @@ except tools.ToolTimeout: print('late')",
 }
 
 #[test]
-fn calls_that_were_left_unanswered_make_no_tool_refused() {
+fn unanswered_calls_do_not_block_the_tool() {
     // A handler that does not return counts against its tool; nothing runs for these.
     let sandbox = stepped(Language::Python, &[], |policy| {
         policy.limits.tool_timeout_ms = 1;
@@ -172,7 +172,7 @@ print(late)";
 }
 
 #[test]
-fn arguments_that_the_schema_refuses_never_come_out() {
+fn arguments_rejected_by_the_schema_are_not_delivered() {
     for language in BOTH {
         let source = of(
             language,
@@ -187,7 +187,7 @@ except tools.InvalidArguments: print('refused')",
 }
 
 #[test]
-fn in_a_plain_execution_a_call_of_the_callers_fails_at_once() {
+fn caller_tool_fails_in_a_plain_execution() {
     for language in BOTH {
         let source = of(language, "tools.ask(q=1)", "await tools.ask({q: 1})");
         let sandbox = stepped(language, &[], |_| {});
@@ -201,7 +201,7 @@ fn in_a_plain_execution_a_call_of_the_callers_fails_at_once() {
 }
 
 #[test]
-fn records_keep_what_the_caller_said() {
+fn records_contain_the_callers_answers() {
     let started = start(&stepped(Language::Python, &[], |_| {}), "tools.ask(q=1)");
     let requests = needs(&started, Vec::new());
     let execution = done(&started, vec![raw(requests[0].id, "[ 1 ]")]);

@@ -28,7 +28,7 @@ fn until_gone(told: &mpsc::Receiver<()>) {
 }
 
 #[test]
-fn it_is_cancelled_between_two_steps() {
+fn execution_is_cancelled_between_steps() {
     for language in BOTH {
         let started = start(&stepped(language, &[], |_| {}), of(language, ASKS.0, ASKS.1));
         let requests = needs(&started, Vec::new());
@@ -45,7 +45,7 @@ fn it_is_cancelled_between_two_steps() {
 }
 
 #[test]
-fn it_is_cancelled_in_the_middle_of_a_loop() {
+fn execution_is_cancelled_in_a_loop() {
     for language in BOTH {
         let started = start(&stepped(language, &[], |_| {}), of(language, LOOPS.0, LOOPS.1));
         while started.read_output(Stream::Stdout, 0, 1).is_empty() {
@@ -63,7 +63,7 @@ fn it_is_cancelled_in_the_middle_of_a_loop() {
 }
 
 #[test]
-fn the_requests_token_stops_it_and_its_own_stops_nothing_else() {
+fn request_token_cancels_the_execution_only_downwards() {
     let sandbox = stepped(Language::JavaScript, &[], |_| {});
     let all = CancelToken::new();
     let [one, two] = [(); 2].map(|()| sandbox.start(Request::new(ASKS.1).cancel(&all)).unwrap());
@@ -84,7 +84,7 @@ fn the_requests_token_stops_it_and_its_own_stops_nothing_else() {
 }
 
 #[test]
-fn it_is_cancelled_when_its_time_is_over() {
+fn started_execution_ends_at_its_deadline() {
     let sandbox = stepped(Language::Python, &[], |_| {});
     let started = sandbox.start(Request::new(ASKS.0).cancel_after(Duration::from_millis(50))).unwrap();
     let execution = loop {
@@ -96,7 +96,7 @@ fn it_is_cancelled_when_its_time_is_over() {
 }
 
 #[test]
-fn time_between_two_steps_is_on_the_bill() {
+fn time_between_steps_counts() {
     for language in BOTH {
         let sandbox = stepped(language, &[], |policy| policy.limits.timeout_ms = 300);
         let started = start(&sandbox, of(language, ASKS.0, ASKS.1));
@@ -110,7 +110,7 @@ fn time_between_two_steps_is_on_the_bill() {
 }
 
 #[test]
-fn nobody_has_to_wait_for_it() {
+fn execution_finishes_without_a_waiter() {
     let sandbox = stepped(Language::Python, &[], |_| {});
     let (listener, told) = alarm();
     let started = sandbox.start(Request::new("print(1)").on_output(listener)).unwrap();
@@ -119,7 +119,7 @@ fn nobody_has_to_wait_for_it() {
 }
 
 #[test]
-fn dropping_it_ends_it() {
+fn dropping_a_started_execution_ends_it() {
     for language in BOTH {
         let sandbox = stepped(language, &[], |_| {});
         for source in [of(language, LOOPS.0, LOOPS.1), of(language, ASKS.0, ASKS.1)] {
@@ -137,7 +137,7 @@ fn dropping_it_ends_it() {
 }
 
 #[test]
-fn what_a_handler_does_is_not_waited_for() {
+fn ending_does_not_wait_for_handlers() {
     let (begun, has_begun) = mpsc::channel();
     let slow = Tool::new("slow", "").handler(move |call, _| {
         begun.send(()).ok();
@@ -155,7 +155,7 @@ fn what_a_handler_does_is_not_waited_for() {
 }
 
 #[test]
-fn a_panic_is_an_error_and_no_hang() {
+fn panic_is_an_error() {
     for language in BOTH {
         let sandbox = stepped(language, &[], |_| {});
         let request = Request::new("print(1)").on_output(|_, _| panic!("as the test wants it"));
@@ -170,7 +170,7 @@ fn a_panic_is_an_error_and_no_hang() {
 }
 
 #[test]
-fn limits_hold_as_ever() {
+fn limits_apply_to_started_executions() {
     for language in BOTH {
         let sandbox = stepped(language, &[], |policy| policy.limits.fuel = 300_000_000);
         let execution = done(&start(&sandbox, of(language, LOOPS.0, LOOPS.1)), Vec::new());
@@ -179,7 +179,7 @@ fn limits_hold_as_ever() {
 }
 
 #[test]
-fn files_are_as_it_left_them() {
+fn files_persist_after_a_started_execution() {
     for language in BOTH {
         let source = of(
             language,

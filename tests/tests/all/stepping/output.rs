@@ -7,7 +7,7 @@ use glovebox::{Request, Step, Stream};
 use super::{BOTH, answer, done, needs, of, start, stepped, text};
 
 #[test]
-fn output_is_read_while_it_runs_and_afterwards() {
+fn output_is_readable_during_and_after_the_run() {
     let scripts = (
         "
 import sys
@@ -30,7 +30,7 @@ print('two')",
 }
 
 #[test]
-fn what_is_over_the_limit_is_never_there() {
+fn output_over_the_limit_is_not_readable() {
     for language in BOTH {
         for (most, held) in [(9, 9), (10, 10), (11, 10)] {
             let sandbox = stepped(language, &[], |policy| policy.limits.stdout_bytes = most);
@@ -50,7 +50,7 @@ fn what_is_over_the_limit_is_never_there() {
 }
 
 #[test]
-fn a_listener_hears_it_too() {
+fn listener_receives_output_of_a_started_execution() {
     let sandbox = stepped(glovebox::Language::Python, &[], |_| {});
     let (tell, told) = std::sync::mpsc::channel();
     let request = Request::new("print('on', flush=True)\nwhile True: pass")

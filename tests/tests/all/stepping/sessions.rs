@@ -18,7 +18,7 @@ fn refused(session: &Session) -> bool {
 }
 
 #[test]
-fn a_session_goes_on_from_where_a_started_execution_left_it() {
+fn session_continues_after_a_started_execution() {
     for language in BOTH {
         let session = stepped(language, &[], |_| {}).session().unwrap();
         for round in [1, 2] {
@@ -33,7 +33,7 @@ fn a_session_goes_on_from_where_a_started_execution_left_it() {
 }
 
 #[test]
-fn it_has_the_turn_until_it_has_ended() {
+fn started_execution_occupies_the_session_until_its_end() {
     for language in BOTH {
         let session = stepped(language, &[], |_| {}).session().unwrap();
         // A call after the start comes after it in order, even from another thread.
@@ -56,7 +56,7 @@ fn it_has_the_turn_until_it_has_ended() {
 }
 
 #[test]
-fn a_session_waits_only_so_long_for_its_turn() {
+fn wait_for_a_session_has_a_timeout() {
     let sandbox = stepped(Language::Python, &[], |_| {});
     let session = sandbox.session().unwrap();
     let started = start(&session, ASKS.0);
@@ -68,7 +68,7 @@ fn a_session_waits_only_so_long_for_its_turn() {
 }
 
 #[test]
-fn forks_and_others_step_at_once() {
+fn forks_and_sessions_step_concurrently() {
     let session = stepped(Language::Python, &[], |_| {}).session().unwrap();
     let fork = session.fork().unwrap();
     let (one, two) = (start(&session, ASKS.0), start(&fork, ASKS.0));
@@ -80,7 +80,7 @@ fn forks_and_others_step_at_once() {
 }
 
 #[test]
-fn a_session_whose_execution_was_dropped_is_as_after_a_cancellation() {
+fn dropped_execution_rolls_the_session_back() {
     for language in BOTH {
         // Without a soft limit, the script is unwound and the session rolled back.
         let session = stepped(language, &[], |policy| policy.limits.timeout_reserve_ms = 0).session().unwrap();
@@ -94,7 +94,7 @@ fn a_session_whose_execution_was_dropped_is_as_after_a_cancellation() {
 }
 
 #[test]
-fn a_session_that_ends_with_it_says_so() {
+fn session_ended_by_the_execution_reports_it() {
     let session = stepped(Language::Python, &[], |policy| {
         policy.limits.timeout_reserve_ms = 0;
         policy.session.on_unwind = OnUnwind::End;
@@ -109,7 +109,7 @@ fn a_session_that_ends_with_it_says_so() {
 }
 
 #[test]
-fn a_session_can_be_let_go_while_it_runs() {
+fn session_handle_can_be_dropped_while_running() {
     for language in BOTH {
         let session = stepped(language, &[], |_| {}).session().unwrap();
         let started = start(&session, of(language, ASKS.0, ASKS.1));
@@ -120,7 +120,7 @@ fn a_session_can_be_let_go_while_it_runs() {
 }
 
 #[test]
-fn a_panic_sets_the_session_back() {
+fn panic_rolls_the_session_back() {
     let session = stepped(Language::Python, &[], |_| {}).session().unwrap();
     session.execute("x = 1").unwrap();
     let request = Request::new("x = 2; print(1)").on_output(|_, _| panic!("as the test wants it"));
@@ -130,7 +130,7 @@ fn a_panic_sets_the_session_back() {
 }
 
 #[test]
-fn many_started_executions_in_one_session_are_one_after_the_other() {
+fn started_executions_of_a_session_run_in_sequence() {
     let session = stepped(Language::JavaScript, &[], |_| {}).session().unwrap();
     session.execute("var n = 0").unwrap();
     for _ in 0..50 {

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{BOTH, answer, done, needs, of, questions, start, stepped, text};
 
 #[test]
-fn without_calls_it_is_done() {
+fn execution_without_calls_is_done_at_once() {
     for language in BOTH {
         let started = start(&stepped(language, &[], |_| {}), "print(6 * 7)");
         let execution = done(&started, Vec::new());
@@ -48,7 +48,7 @@ asyncio.run(main())",
 );
 
 #[test]
-fn calls_that_are_made_at_once_come_at_once_and_are_answered_in_portions() {
+fn concurrent_calls_are_delivered_together() {
     for language in BOTH {
         let started = start(&stepped(language, &[], |_| {}), of(language, SEVERAL.0, SEVERAL.1));
         let all = needs(&started, Vec::new());
@@ -62,7 +62,7 @@ fn calls_that_are_made_at_once_come_at_once_and_are_answered_in_portions() {
 }
 
 #[test]
-fn no_more_come_at_once_than_may_run_at_once() {
+fn delivered_calls_respect_the_concurrency_limit() {
     for language in BOTH {
         for at_once in [4, 5, 6] {
             let sandbox = stepped(language, &[], |policy| policy.limits.tool_calls_at_once = at_once);
@@ -83,7 +83,7 @@ fn no_more_come_at_once_than_may_run_at_once() {
 }
 
 #[test]
-fn a_timer_beside_a_call_does_not_hide_it() {
+fn timer_does_not_delay_a_call() {
     let scripts = (
         "
 import asyncio
@@ -103,7 +103,7 @@ clearTimeout(timer);",
 }
 
 #[test]
-fn calls_of_a_script_that_does_something_else_are_told_when_the_time_is_over() {
+fn busy_scripts_calls_are_delivered_at_the_timeout() {
     let source = "
 import asyncio
 async def main():
@@ -123,7 +123,7 @@ asyncio.run(main())";
 }
 
 #[test]
-fn a_script_that_only_looks_for_replies_waits_for_them() {
+fn polling_for_replies_suspends_the_script() {
     let source = "
 import asyncio
 async def main():
@@ -137,7 +137,7 @@ asyncio.run(main())";
 }
 
 #[test]
-fn a_tool_with_a_handler_at_work_does_not_hide_a_call() {
+fn running_handler_does_not_delay_a_call() {
     let (open, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     let slow = Tool::new("slow", "").handler(move |_, _| {
@@ -173,7 +173,7 @@ fn needs_without_end(started: &Started) -> Vec<ToolRequest> {
 }
 
 #[test]
-fn a_script_without_calls_needs_nothing() {
+fn script_without_calls_needs_no_answers() {
     for language in BOTH {
         let source = of(language, "while True: pass", "for (;;);");
         let started = start(&stepped(language, &[], |_| {}), source);
@@ -205,7 +205,7 @@ fn many_steps_are_one_execution() {
 }
 
 #[test]
-fn tools_with_handlers_are_answered_by_them_and_never_come_out() {
+fn tools_with_handlers_are_not_delivered() {
     let host = Tool::new("host", "The host's.").handler(|_, arguments| Ok(json!([arguments["q"]])));
     let scripts = (
         "
@@ -230,7 +230,7 @@ print(JSON.stringify(await Promise.all([tools.host({q: 0}), tools.ask({q: 1}), t
 }
 
 #[test]
-fn two_at_once_do_not_hear_each_others_answers() {
+fn concurrent_executions_get_their_own_answers() {
     for language in BOTH {
         let sandbox = stepped(language, &[], |_| {});
         let source = of(language, "print(tools.ask(q=1))", "print(await tools.ask({q: 1}))");
@@ -268,14 +268,14 @@ fn a_step_costs_no_fuel() {
 }
 
 #[test]
-fn a_request_is_refused_before_anything_begins() {
+fn invalid_request_is_rejected_before_the_start() {
     let sandbox = stepped(Language::Python, &[], |policy| policy.limits.source_bytes = 3);
     assert!(sandbox.start(Request::new("pass")).unwrap_err().to_string().contains("`limits.source_bytes` is 3"));
     assert_eq!(text(&done(&start(&sandbox, "1+1"), Vec::new())), "");
 }
 
 #[test]
-fn more_tools_can_be_had_later() {
+fn tools_can_be_added_later() {
     let sandbox = stepped(Language::Python, &[], |_| {});
     assert!(sandbox.with_tools(&[super::ask()]).unwrap_err().to_string().contains("`ask`"), "there is one");
     let more = sandbox.with_tools(&[Tool::new("more", "").stepped()]).unwrap();

@@ -85,7 +85,7 @@ impl SessionStore for Failing {
 }
 
 #[test]
-fn one_that_only_looks_at_a_session_does_not_have_it() {
+fn briefly_locked_session_is_replaced_and_deleted() {
     let dir = tempdir().unwrap();
     let store = Arc::new(Failing::open(dir.path()));
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
@@ -108,7 +108,7 @@ fn one_that_only_looks_at_a_session_does_not_have_it() {
 }
 
 #[test]
-fn what_cannot_be_saved_is_not_lost() {
+fn unsaved_session_is_kept_in_memory() {
     let dir = tempdir().unwrap();
     let store = Arc::new(Failing::open(dir.path()));
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
@@ -136,7 +136,7 @@ fn what_cannot_be_saved_is_not_lost() {
 }
 
 #[test]
-fn one_that_cannot_be_saved_holds_up_no_other() {
+fn unsaved_session_does_not_block_others() {
     let dir = tempdir().unwrap();
     let store = Arc::new(Failing { only: Some(id("a")), ..Failing::open(dir.path()) });
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
@@ -160,7 +160,7 @@ fn one_that_cannot_be_saved_holds_up_no_other() {
 }
 
 #[test]
-fn what_cannot_be_replaced_or_removed_lives_on() {
+fn session_survives_a_failed_replace_or_remove() {
     let dir = tempdir().unwrap();
     let store = Arc::new(Failing::open(dir.path()));
     let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)

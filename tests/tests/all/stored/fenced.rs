@@ -13,14 +13,14 @@ use super::{
 };
 
 on_each_store![
-    what_ran_in_a_session_that_was_taken_over_is_discarded,
-    exit_handlers_of_what_was_discarded_do_not_run,
-    what_was_not_saved_yet_is_dropped_when_it_is_hibernated,
-    one_that_was_taken_over_makes_room_for_another,
-    everybody_who_used_it_is_told,
-    one_that_was_removed_or_replaced_elsewhere_is_discarded,
-    whatever_writes_is_fenced,
-    both_go_on_in_turns,
+    executions_in_a_taken_over_session_are_discarded,
+    discarded_session_runs_no_exit_handlers,
+    unsaved_changes_of_a_taken_over_session_are_dropped,
+    taken_over_session_frees_its_slot,
+    all_handles_learn_of_the_takeover,
+    session_removed_or_replaced_elsewhere_is_discarded,
+    every_write_is_fenced,
+    both_managers_continue_in_turns,
 ];
 
 fn is_fenced<T>(result: Result<T, SessionsError>) -> bool {
@@ -42,7 +42,7 @@ fn taken_over(place: &dyn Place, edit: impl FnOnce(&mut StorePolicy)) -> (Sessio
     (here, session, there)
 }
 
-fn what_ran_in_a_session_that_was_taken_over_is_discarded(place: &dyn Place) {
+fn executions_in_a_taken_over_session_are_discarded(place: &dyn Place) {
     let (here, session, there) = taken_over(place, |_| {});
     let before = stored(&here);
     let error = session.execute("n = 100").unwrap_err();
@@ -61,7 +61,7 @@ fn what_ran_in_a_session_that_was_taken_over_is_discarded(place: &dyn Place) {
     assert_eq!(run(&python(&there, "a"), COUNT), "4");
 }
 
-fn exit_handlers_of_what_was_discarded_do_not_run(place: &dyn Place) {
+fn discarded_session_runs_no_exit_handlers(place: &dyn Place) {
     let host = tempdir().unwrap();
     let open = || {
         let sandbox = sandbox(Language::Python, |policy| policy.workspace = Some(host.path().to_owned()));
@@ -80,7 +80,7 @@ fn exit_handlers_of_what_was_discarded_do_not_run(place: &dyn Place) {
     assert_eq!(fs::read(host.path().join("bye")).unwrap(), b"x", "those of the other process do, when it closes it");
 }
 
-fn what_was_not_saved_yet_is_dropped_when_it_is_hibernated(place: &dyn Place) {
+fn unsaved_changes_of_a_taken_over_session_are_dropped(place: &dyn Place) {
     for all in [false, true] {
         let (here, session, there) = taken_over(place, |policy| policy.save = Save::OnHibernate);
         run(&session, "n = 100");
@@ -99,7 +99,7 @@ fn what_was_not_saved_yet_is_dropped_when_it_is_hibernated(place: &dyn Place) {
     }
 }
 
-fn one_that_was_taken_over_makes_room_for_another(place: &dyn Place) {
+fn taken_over_session_frees_its_slot(place: &dyn Place) {
     let (here, session, there) = taken_over(place, |policy| (policy.save, policy.live_count) = (Save::OnHibernate, 1));
     run(&session, "n = 100");
     assert_eq!(run(&python(&here, "b"), COUNT), "1");
@@ -108,7 +108,7 @@ fn one_that_was_taken_over_makes_room_for_another(place: &dyn Place) {
     assert_eq!(run(&session, COUNT), "3");
 }
 
-fn everybody_who_used_it_is_told(place: &dyn Place) {
+fn all_handles_learn_of_the_takeover(place: &dyn Place) {
     for save in [Save::AfterEach, Save::OnHibernate] {
         let (here, session, there) = taken_over(place, |policy| policy.save = save);
         let (one, other) = (session.activate().unwrap(), session.activate().unwrap());
@@ -132,7 +132,7 @@ fn everybody_who_used_it_is_told(place: &dyn Place) {
     }
 }
 
-fn one_that_was_removed_or_replaced_elsewhere_is_discarded(place: &dyn Place) {
+fn session_removed_or_replaced_elsewhere_is_discarded(place: &dyn Place) {
     let (here, there) = (open(place, |_| {}), open(place, |_| {}));
     let session = python(&here, "a");
     run(&session, COUNT);
@@ -153,7 +153,7 @@ fn one_that_was_removed_or_replaced_elsewhere_is_discarded(place: &dyn Place) {
     assert_eq!(run(&session, COUNT), "3");
 }
 
-fn whatever_writes_is_fenced(place: &dyn Place) {
+fn every_write_is_fenced(place: &dyn Place) {
     type Writes = fn(&Sessions) -> Result<(), SessionsError>;
     let exported = {
         let sessions = open(place, |_| {});
@@ -189,7 +189,7 @@ fn whatever_writes_is_fenced(place: &dyn Place) {
     }
 }
 
-fn both_go_on_in_turns(place: &dyn Place) {
+fn both_managers_continue_in_turns(place: &dyn Place) {
     let sides = [open(place, |_| {}), open(place, |_| {})];
     let mut acknowledged = 0;
     let mut fenced = 0;

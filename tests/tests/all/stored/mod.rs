@@ -44,7 +44,7 @@ fn a_session_outlives_its_process() {
 }
 
 #[test]
-fn an_execution_changes_the_time_of_the_record_and_not_that_of_its_creation() {
+fn execution_updates_only_the_modification_time() {
     type Open = fn(&Sessions, &str) -> SessionGuard;
     for (of_language, count) in [(python as Open, COUNT), (javascript as Open, COUNT_JS)] {
         let dir = tempdir().unwrap();
@@ -67,7 +67,7 @@ fn an_execution_changes_the_time_of_the_record_and_not_that_of_its_creation() {
 }
 
 #[test]
-fn the_id_that_the_caller_gives_is_the_sessions() {
+fn session_uses_the_callers_id() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |_| {});
     let session = javascript(&sessions, "test-session-123");
@@ -78,7 +78,7 @@ fn the_id_that_the_caller_gives_is_the_sessions() {
 }
 
 #[test]
-fn saved_after_each_execution_or_when_it_rests() {
+fn session_is_saved_by_its_save_policy() {
     for (save, held) in [(Save::AfterEach, 2), (Save::OnHibernate, 0)] {
         let dir = tempdir().unwrap();
         let sessions = open(dir.path(), |policy| policy.save = save);
@@ -95,7 +95,7 @@ fn saved_after_each_execution_or_when_it_rests() {
 }
 
 #[test]
-fn what_did_not_change_is_not_written_again() {
+fn unchanged_session_is_not_rewritten() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |_| {});
     run(&python(&sessions, "a"), COUNT);
@@ -106,7 +106,7 @@ fn what_did_not_change_is_not_written_again() {
 }
 
 #[test]
-fn what_is_done_by_hand_is_saved_when_asked_or_when_hibernated() {
+fn manual_changes_are_saved_explicitly_or_on_hibernation() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |_| {});
     let session = python(&sessions, "a");
@@ -123,7 +123,7 @@ fn what_is_done_by_hand_is_saved_when_asked_or_when_hibernated() {
 }
 
 #[test]
-fn idle_sessions_go_to_rest_and_those_in_use_do_not() {
+fn only_idle_sessions_are_hibernated() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |policy| policy.idle_ms = 60_000);
     let (idle, used) = (python(&sessions, "idle"), python(&sessions, "used"));
@@ -144,7 +144,7 @@ fn idle_sessions_go_to_rest_and_those_in_use_do_not() {
 }
 
 #[test]
-fn a_thread_puts_idle_sessions_to_rest_until_it_is_dropped() {
+fn background_thread_hibernates_idle_sessions() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |policy| policy.idle_ms = 1);
     let session = python(&sessions, "a");
@@ -164,7 +164,7 @@ fn a_thread_puts_idle_sessions_to_rest_until_it_is_dropped() {
 }
 
 #[test]
-fn no_more_are_live_than_may_be() {
+fn number_of_live_sessions_is_limited() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |policy| policy.live_count = 2);
     let all: Vec<SessionGuard> = ["a", "b", "c"].iter().map(|name| python(&sessions, name)).collect();
@@ -187,7 +187,7 @@ fn no_more_are_live_than_may_be() {
 }
 
 #[test]
-fn one_may_always_be_live() {
+fn one_session_can_always_be_live() {
     for live_count in [0, 1] {
         let dir = tempdir().unwrap();
         let sessions = open(dir.path(), |policy| policy.live_count = live_count);
@@ -200,7 +200,7 @@ fn one_may_always_be_live() {
 }
 
 #[test]
-fn names_are_taken_once() {
+fn session_names_are_unique() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |_| {});
     let missing = id("missing");
@@ -234,7 +234,7 @@ impl GuardOf for Sessions {
 }
 
 #[test]
-fn a_fork_goes_its_own_way() {
+fn stored_fork_is_independent() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |_| {});
     let session = python(&sessions, "a");
@@ -251,7 +251,7 @@ fn a_fork_goes_its_own_way() {
 }
 
 #[test]
-fn seeded_forks_draw_other_numbers_whichever_process_makes_them() {
+fn seeded_forks_draw_different_numbers_in_any_process() {
     let dir = tempdir().unwrap();
     let mut drawn = std::collections::BTreeSet::new();
     for fork in ["b", "c"] {
@@ -266,7 +266,7 @@ fn seeded_forks_draw_other_numbers_whichever_process_makes_them() {
 }
 
 #[test]
-fn a_session_moves_as_bytes() {
+fn session_is_exported_and_imported() {
     let (here, there) = (tempdir().unwrap(), tempdir().unwrap());
     let sessions = open(here.path(), |policy| policy.save = Save::OnHibernate);
     run(&python(&sessions, "a"), "n = 41");
@@ -299,7 +299,7 @@ fn a_session_moves_as_bytes() {
 }
 
 #[test]
-fn with_a_key_states_cannot_be_made_nor_swapped() {
+fn key_prevents_forged_and_swapped_states() {
     let dir = tempdir().unwrap();
     let with_key = |byte: u8| {
         Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()))
@@ -370,7 +370,7 @@ fn deleted_and_closed_sessions_are_gone() {
 }
 
 #[test]
-fn a_session_that_leaves_is_what_it_was_when_it_was_saved() {
+fn exiting_session_keeps_its_saved_state() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |_| {});
     let session = python(&sessions, "a");
@@ -382,7 +382,7 @@ fn a_session_that_leaves_is_what_it_was_when_it_was_saved() {
 }
 
 #[test]
-fn a_session_whose_files_could_not_be_written_back_is_saved() {
+fn session_with_a_failed_commit_is_saved() {
     let (dir, host) = (tempdir().unwrap(), tempdir().unwrap());
     let open = || {
         Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()))
@@ -416,7 +416,7 @@ fn live_sessions_are_not_pruned() {
 }
 
 #[test]
-fn many_threads_many_sessions_few_places() {
+fn many_threads_share_few_live_sessions() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |policy| {
         policy.live_count = 4;
@@ -446,7 +446,7 @@ fn many_threads_many_sessions_few_places() {
 }
 
 #[test]
-fn a_sandbox_of_its_image_is_found_among_several() {
+fn session_uses_the_sandbox_of_its_image() {
     let dir = tempdir().unwrap();
     let sessions = Sessions::builder(Arc::new(DirectoryStore::open(dir.path()).unwrap()));
     let bare: Sandbox = sandbox(Language::JavaScript, |policy| policy.limits.stdout_bytes = 100);

@@ -16,8 +16,8 @@ use glovebox_tests::sandbox;
 
 on_each_store![
     one_process_at_a_time,
-    whoever_waits_behind_another_thread_can_give_up,
-    what_was_reported_outlives_a_killed_process,
+    wait_behind_another_thread_can_be_cancelled,
+    reported_executions_survive_a_killed_process,
 ];
 
 fn one_process_at_a_time(place: &dyn Place) {
@@ -54,7 +54,7 @@ fn one_process_at_a_time(place: &dyn Place) {
     assert!(matches!(session.execute(COUNT), Err(SessionsError::InUse { .. })), "it has moved");
 }
 
-fn whoever_waits_behind_another_thread_can_give_up(place: &dyn Place) {
+fn wait_behind_another_thread_can_be_cancelled(place: &dyn Place) {
     let holder = open(place, |_| {});
     run(&python(&holder, "a"), COUNT);
     let waiting = open(place, |policy| policy.lock_wait_ms = u64::MAX);
@@ -99,7 +99,7 @@ fn count_loop_for_the_kill_test() {
     }
 }
 
-fn what_was_reported_outlives_a_killed_process(place: &dyn Place) {
+fn reported_executions_survive_a_killed_process(place: &dyn Place) {
     kill_repeatedly(place, 12);
 }
 

@@ -53,7 +53,7 @@ fn unwound(woven: &mut Woven, name: &str) -> i32 {
 }
 
 #[test]
-fn a_guest_catches_what_it_throws() {
+fn guest_catches_its_exceptions() {
     let mut woven = throwing(None);
     for thrown in [0, 41] {
         assert_eq!(call(&mut woven, "caught", &[thrown]), (I32, thrown + 1));
@@ -61,7 +61,7 @@ fn a_guest_catches_what_it_throws() {
 }
 
 #[test]
-fn what_unwinds_a_guest_is_never_caught_by_it() {
+fn guest_cannot_catch_an_unwind() {
     let mut woven = throwing(None);
     woven.set("answer", -1);
     for _ in 0..3 {
@@ -78,14 +78,14 @@ fn what_unwinds_a_guest_is_never_caught_by_it() {
 }
 
 #[test]
-fn an_exception_that_nobody_catches_ends_the_guest_and_not_the_instance() {
+fn uncaught_exception_ends_only_the_guest() {
     let mut woven = throwing(None);
     assert_eq!(unwound(&mut woven, "escape"), THROWN);
     assert_eq!(call(&mut woven, "caught", &[1]), (I32, 2));
 }
 
 #[test]
-fn calls_that_an_exception_ends_give_their_stack_back() {
+fn exceptions_release_the_stack_depth() {
     let mut woven = throwing(None);
     woven.run::<_, ()>("fuel_set", 1_000_000_000i64);
     // Ten times 1,000 calls of at least 128 bytes would not fit into 320 KiB.
@@ -97,7 +97,7 @@ fn calls_that_an_exception_ends_give_their_stack_back() {
 }
 
 #[test]
-fn a_call_to_the_host_finds_none() {
+fn host_call_raises_no_exception() {
     assert_eq!(call(&mut throwing(None), "ask", &[]), (I32, u64::from(u32::MAX)));
 }
 

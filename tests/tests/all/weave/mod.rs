@@ -160,7 +160,7 @@ fn exports_are_called_by_number_with_their_own_types() {
 }
 
 #[test]
-fn a_callee_that_is_not_there_or_takes_other_arguments_is_missing_and_traps_nothing() {
+fn missing_or_mistyped_callee_does_not_trap() {
     let mut woven = Woven::new(2);
     assert_eq!(woven.call("add", &[1]), (MISSING, UNTOUCHED));
     assert_eq!(woven.call("add", &[1, 2, 3]), (MISSING, UNTOUCHED));
@@ -192,7 +192,7 @@ fn slots_are_called_by_their_own_types() {
 }
 
 #[test]
-fn what_the_shim_answers_to_wasi_is_the_errno_or_unwinds() {
+fn wasi_result_is_an_errno_or_an_unwind() {
     let mut woven = Woven::new(1);
     for errno in [0, 8, 65_535] {
         woven.set("answer", errno);
@@ -213,7 +213,7 @@ fn what_the_shim_answers_to_wasi_is_the_errno_or_unwinds() {
 }
 
 #[test]
-fn unreachable_unwinds_and_says_so() {
+fn unreachable_unwinds_and_is_reported() {
     let mut woven = Woven::new(1);
     assert_eq!(woven.call("abort", &[]), (UNWOUND, UNTOUCHED));
     assert_eq!(woven.run::<_, i32>("unwound", ()), 1);
@@ -221,7 +221,7 @@ fn unreachable_unwinds_and_says_so() {
 }
 
 #[test]
-fn calls_that_are_too_deep_unwind_and_give_the_stack_back() {
+fn too_deep_calls_unwind_and_release_the_stack() {
     let mut woven = Woven::new(1);
     // Finds the deepest call that returns by bisection, for tests under, at and over the limit.
     let (mut returns, mut unwinds) = (1, 1 << 20);
@@ -253,7 +253,7 @@ fn calls_that_are_too_deep_unwind_and_give_the_stack_back() {
 }
 
 #[test]
-fn fuel_is_counted_and_at_its_end_the_shim_is_asked() {
+fn shim_is_called_when_fuel_runs_out() {
     let mut woven = Woven::new(1);
     let used = |woven: &mut Woven, fuel: i64, name: &str, arguments: &[u64]| {
         woven.run::<_, ()>("fuel_set", fuel);
@@ -289,7 +289,7 @@ fn without_metering_no_fuel_is_counted() {
 }
 
 #[test]
-fn the_guest_sees_its_virtual_size_and_grows_as_the_shim_says() {
+fn guest_memory_growth_is_decided_by_the_shim() {
     let mut woven = Woven::new(2);
     assert_eq!(woven.run::<_, i32>("virtual_size", 1), 1);
     assert_eq!(woven.run::<_, i32>("memory_grow", (0, 2)), 1, "the old size");
@@ -322,7 +322,7 @@ fn memory_is_copied_filled_and_compared() {
 }
 
 #[test]
-fn a_difference_is_found_at_every_place_and_none_beyond() {
+fn memory_comparison_finds_differences_in_range_only() {
     let mut woven = Woven::new(1);
     let bytes: Vec<u8> = (0..200u8).map(|byte| byte | 1).collect();
     woven.memory.write(&mut woven.store, 8192, &bytes).unwrap();
@@ -352,7 +352,7 @@ fn a_difference_is_found_at_every_place_and_none_beyond() {
 }
 
 #[test]
-fn the_image_lies_beside_the_guest_and_is_copied_in_parts() {
+fn image_is_stored_beside_the_guest_and_copied() {
     let mut woven = Woven::new(2);
     assert_eq!(woven.peek::<5>(0, 8), [0; 5], "nothing is in the guest's memory before the shim has put it there");
     for guest in [0, 1] {
@@ -372,7 +372,7 @@ fn the_image_lies_beside_the_guest_and_is_copied_in_parts() {
 }
 
 #[test]
-fn globals_are_read_and_written_as_bits() {
+fn globals_are_accessed_as_bits() {
     let mut woven = Woven::new(2);
     let image = [1024, 0xffff_ffff_ffff_fffe, u64::from(1.5f32.to_bits()), (-2.5f64).to_bits()];
     for guest in [0, 1] {
@@ -390,7 +390,7 @@ fn globals_are_read_and_written_as_bits() {
 }
 
 #[test]
-fn the_description_is_what_the_shim_reads() {
+fn shim_reads_the_woven_description() {
     let mut woven = Woven::new(2);
     let description: Description = serde_json::from_slice(&woven.description()).unwrap();
     let [one, other] = description.guests.as_slice() else { panic!("{description:?}") };

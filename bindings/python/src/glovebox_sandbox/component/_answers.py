@@ -47,7 +47,7 @@ class Answers:
     def answer(self, name: str, arguments: str) -> str | types.CallFailure:
         tool = self.tools.get(name)
         if tool is None:
-            return types.CallFailure(kind="unknown", message=f"there is no tool `{name}`")
+            return types.CallFailure(kind="unknown", message=f"unknown tool `{name}`; call a registered tool")
         try:
             return json.dumps(tool.call(json.loads(arguments)))
         except Exception as error:  # Whatever it is, the script has asked for it.

@@ -56,7 +56,7 @@ enum MatcherState {
     /// The pattern ends.
     End,
     /// Exactly one character.
-    One { chosen: Chosen, then: usize },
+    One { chosen: CharacterClass, then: usize },
     /// Any number of characters, with or without slashes.
     Run { slashes: bool, then: usize },
     /// All of these.
@@ -145,7 +145,7 @@ impl Matcher {
     }
 
     fn slash(&mut self, then: usize) -> usize {
-        self.state(MatcherState::One { chosen: Chosen::Exactly('/'), then })
+        self.state(MatcherState::One { chosen: CharacterClass::Exactly('/'), then })
     }
 
     fn state(&mut self, state: MatcherState) -> usize {
@@ -154,7 +154,7 @@ impl Matcher {
     }
 }
 
-impl Chosen {
+impl CharacterClass {
     fn has(&self, c: char) -> bool {
         match self {
             Self::Exactly(this) => c == *this,
@@ -163,7 +163,7 @@ impl Chosen {
         }
     }
 
-    /// Returns the number of comparisons of [`Chosen::has`] beyond the first.
+    /// Returns the number of comparisons of [`CharacterClass::has`] beyond the first.
     fn steps(&self) -> usize {
         match self {
             Self::Exactly(_) | Self::OfName => 0,
@@ -211,7 +211,7 @@ const MAX_DEPTH: usize = 32;
 #[derive(Debug)]
 enum Token {
     /// Exactly one character.
-    One(Chosen),
+    One(CharacterClass),
     /// `*`: any number of characters of a name.
     Star,
     /// `**/` at the beginning: nothing, or directories with a trailing slash.
@@ -226,7 +226,7 @@ enum Token {
 
 /// The characters that match.
 #[derive(Debug)]
-enum Chosen {
+enum CharacterClass {
     /// Exactly this character.
     Exactly(char),
     /// Any character of a name: `?`.
@@ -273,7 +273,7 @@ impl Parser<'_> {
     fn all(&mut self) -> Result<(), String> {
         while let Some(c) = self.take() {
             match c {
-                '?' => self.tokens.push(Token::One(Chosen::OfName)),
+                '?' => self.tokens.push(Token::One(CharacterClass::OfName)),
                 '*' => self.star(),
                 '[' => self.class()?,
                 '{' if self.open.len() == MAX_DEPTH => {
@@ -304,7 +304,7 @@ impl Parser<'_> {
     }
 
     fn literal(&mut self, c: char) {
-        self.tokens.push(Token::One(Chosen::Exactly(c)));
+        self.tokens.push(Token::One(CharacterClass::Exactly(c)));
     }
 
     fn close(&mut self) -> Result<(), String> {
@@ -385,7 +385,7 @@ impl Parser<'_> {
         if in_range {
             ranges.push(('-', '-'));
         }
-        self.tokens.push(Token::One(Chosen::Class { negated, ranges }));
+        self.tokens.push(Token::One(CharacterClass::Class { negated, ranges }));
         Ok(())
     }
 }

@@ -60,7 +60,7 @@ fn paths(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn all_short_patterns_mean_what_they_mean_to_globset() {
+fn short_patterns_agree_with_globset() {
     let paths = paths(&["a", "b", "aa", "ab"]);
     for (before, characters, most, behind) in [
         ("", "a*/", 8, ""),
@@ -83,7 +83,7 @@ fn all_short_patterns_mean_what_they_mean_to_globset() {
 }
 
 #[test]
-fn long_patterns_mean_what_they_mean_to_globset() {
+fn long_patterns_agree_with_globset() {
     const PIECES: [&str; 38] = [
         "a", "b", "a", "b", ".", "/", "/", "é", "*", "*", "**", "**/", "/**", "/**/", "?", "{", "{", "{", ",", ",",
         "}", "}", "}", "[a]", "[!a]", "[a-b]", "[^b/]", "[/.]", "[]-]", "[b-a]", "[a-", "]", "\\*", "\\/", "\\{", "\\",
@@ -111,7 +111,7 @@ fn long_patterns_mean_what_they_mean_to_globset() {
 }
 
 #[test]
-fn characters_are_not_bytes_and_an_escaped_one_is_itself() {
+fn wildcards_match_characters_and_escapes_are_literal() {
     for (pattern, path, expected) in [
         ("?", "é", true),
         ("??", "é", false),
@@ -129,7 +129,7 @@ fn characters_are_not_bytes_and_an_escaped_one_is_itself() {
 }
 
 #[test]
-fn a_refusal_says_what_to_write() {
+fn pattern_error_suggests_a_correction() {
     for (pattern, says) in [
         ("a[b", "write `\\[`"),
         ("{a", "write `\\{`"),
@@ -150,7 +150,7 @@ fn longest(before: &str, piece: &str, behind: &str) -> String {
 }
 
 #[test]
-fn steps_are_at_most_the_path_times_the_pattern() {
+fn matching_takes_at_most_path_times_pattern_steps() {
     let nested = "{".repeat(32);
     let nested_end = ",}".repeat(32);
     let patterns = [

@@ -64,14 +64,14 @@ fn refused(sample: &Sample, forged: &Forged, reason: &str) {
 }
 
 #[test]
-fn the_forgery_would_be_taken_if_it_were_right() {
+fn unmodified_forgery_is_accepted() {
     let sample = Sample::new();
     let saved = sample.decode(&Forged::new(&sample).ranges(&[(0, 2), (47, 1)]).pages(3, 3).bytes()).unwrap();
     assert_eq!(saved.pages.iter().map(|(number, _)| number).collect::<Vec<_>>(), [0, 1, 47]);
 }
 
 #[test]
-fn page_numbers_ascend_and_stay_in_memory() {
+fn page_numbers_must_ascend_within_memory() {
     let sample = Sample::new();
     let wrong: [(&[(u32, u32)], u32); 12] = [
         (&[(1, 1), (0, 1)], 2),
@@ -97,7 +97,7 @@ fn page_numbers_ascend_and_stay_in_memory() {
 }
 
 #[test]
-fn globals_are_the_images() {
+fn globals_must_match_the_image() {
     let sample = Sample::new();
     let real = Forged::new(&sample);
     // Count, length, name and value, then length, name and value of the second global.
@@ -115,7 +115,7 @@ fn globals_are_the_images() {
 }
 
 #[test]
-fn entropy_has_a_key_or_none() {
+fn entropy_key_must_match_its_mode() {
     let sample = Sample::new();
     for (flag, fits) in [(0, true), (1, false), (2, false), (255, false)] {
         let mut forged = Forged::new(&sample);
@@ -126,7 +126,7 @@ fn entropy_has_a_key_or_none() {
 }
 
 #[test]
-fn claimed_sizes_are_held_against_what_is_there() {
+fn claimed_sizes_are_checked_against_the_bytes() {
     let sample = Sample::new();
     refused(&sample, &Forged::new(&sample).ranges(&[(0, 2)]).pages(2, 1), "ends too early");
     refused(&sample, &Forged::new(&sample).ranges(&[(0, 1)]).pages(1, 2), "bytes after its end");
@@ -140,7 +140,7 @@ fn claimed_sizes_are_held_against_what_is_there() {
 }
 
 #[test]
-fn memory_is_at_least_the_images_and_whole() {
+fn memory_must_be_whole_pages_and_cover_the_image() {
     let sample = Sample::new();
     for (bytes, reason) in [
         (0, "smaller than the image's"),
@@ -163,7 +163,7 @@ fn memory_is_at_least_the_images_and_whole() {
 }
 
 #[test]
-fn labels_cannot_write_on_a_terminal() {
+fn labels_reject_control_characters() {
     let sample = Sample::new();
     let long = "x".repeat(201);
     for label in ["", "\x1b[2J", "a b", "ä", "a/b", &long] {
@@ -180,7 +180,7 @@ fn labels_cannot_write_on_a_terminal() {
 }
 
 #[test]
-fn a_bomb_is_not_unpacked() {
+fn decompression_bomb_is_rejected() {
     let sample = Sample::new();
     // A gigabyte of zeros after a complete body is rejected as trailing data, without decompressing it.
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
@@ -196,7 +196,7 @@ fn a_bomb_is_not_unpacked() {
 }
 
 #[test]
-fn a_window_larger_than_ours_is_refused() {
+fn oversized_zstd_window_is_rejected() {
     let sample = Sample::new();
     let body = Forged::new(&sample).ranges(&[]).body;
     for (log, fits) in [(20, true), (21, false), (27, false)] {
@@ -211,7 +211,7 @@ fn a_window_larger_than_ours_is_refused() {
 }
 
 #[test]
-fn only_one_frame_and_nothing_after_it() {
+fn trailing_data_after_the_frame_is_rejected() {
     let sample = Sample::new();
     let forged = Forged::new(&sample).ranges(&[]);
     let frame = zstd::encode_all(&*forged.body, 1).unwrap();
@@ -228,7 +228,7 @@ fn only_one_frame_and_nothing_after_it() {
 }
 
 #[test]
-fn whatever_is_changed_under_a_fitting_seal_nothing_breaks() {
+fn resealed_mutations_are_errors_or_sound_sessions() {
     let sample = Sample::new();
     let real = sample.encode(&sample.saved(&[1, 2, 3, 40]), None, "");
     let mut numbers = Numbers(20_261_122);

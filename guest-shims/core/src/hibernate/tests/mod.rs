@@ -143,7 +143,7 @@ impl Sample {
 }
 
 #[test]
-fn a_session_comes_back_whole() {
+fn resume_restores_the_whole_session() {
     let sample = Sample::new();
     let page_sets: [&[u32]; 6] = [&[], &[0], &[47], &[0, 1, 2, 3], &[1, 3, 5, 30, 31, 32, 33, 46], &[31, 32]];
     for pages in page_sets {
@@ -166,7 +166,7 @@ fn equal_sessions_give_equal_bytes() {
 }
 
 #[test]
-fn pages_that_hardly_differ_take_hardly_any_room() {
+fn similar_pages_compress_well() {
     let sample = Sample { memory: (0..8 << 20).map(|at: u64| (at * at % 251) as u8).collect(), ..Sample::new() };
     let mut saved = sample.saved(&(0..1000).map(|n| n * 2).collect::<Vec<_>>());
     saved.memory_bytes = 8 << 20;
@@ -176,7 +176,7 @@ fn pages_that_hardly_differ_take_hardly_any_room() {
 }
 
 #[test]
-fn the_policy_limits_memory_and_files_and_not_the_bytes() {
+fn limits_come_from_the_policy_and_not_the_bytes() {
     let sample = Sample::new();
     let saved = sample.saved(&[0, 40]);
     let bytes = sample.encode(&saved, None, "");
@@ -193,7 +193,7 @@ fn the_policy_limits_memory_and_files_and_not_the_bytes() {
 }
 
 #[test]
-fn another_image_is_refused_and_both_are_named() {
+fn resume_with_another_image_names_both_images() {
     let sample = Sample::new();
     let bytes = sample.encode(&sample.saved(&[0]), None, "");
     let other = IDENTITY.replace('0', "f");
@@ -211,7 +211,7 @@ fn key(byte: u8) -> SessionKey {
 }
 
 #[test]
-fn keys_have_a_length_that_makes_them_strong() {
+fn session_keys_require_32_to_64_bytes() {
     for (bytes, fits) in [(0, false), (31, false), (32, true), (64, true), (65, false)] {
         assert_eq!(SessionKey::new(&vec![1; bytes]).is_ok(), fits, "{bytes}");
     }
@@ -219,7 +219,7 @@ fn keys_have_a_length_that_makes_them_strong() {
 }
 
 #[test]
-fn the_code_is_hmac_sha256() {
+fn seal_is_hmac_sha256() {
     let sample = Sample::new();
     let bytes = sample.encode(&sample.saved(&[]), Some(&key(b'k')), "");
     let (sealed, trailer) = bytes.split_at(bytes.len() - 32);
@@ -240,7 +240,7 @@ fn hmac_by_hand(key: &[u8], message: &[u8]) -> [u8; 32] {
 }
 
 #[test]
-fn only_the_key_that_sealed_opens() {
+fn only_the_sealing_key_opens_a_session() {
     let sample = Sample::new();
     let saved = sample.saved(&[3]);
     let open = |bytes: &[u8], key: Option<&SessionKey>, bound_to: &str| sample.open(bytes, key, bound_to);
@@ -259,7 +259,7 @@ fn only_the_key_that_sealed_opens() {
 }
 
 #[test]
-fn a_stripped_seal_is_no_seal() {
+fn stripped_seal_is_rejected() {
     // An attacker without the key replaces the trailer of sealed bytes.
     let sample = Sample::new();
     let mut bytes = sample.encode(&sample.saved(&[3]), Some(&key(1)), "");
@@ -278,7 +278,7 @@ fn forge_checksum(bytes: &mut Vec<u8>) {
 }
 
 #[test]
-fn sealed_anew_for_another_name() {
+fn resealing_changes_the_name() {
     let sample = Sample::new();
     let saved = sample.saved(&[3]);
     let bound = sample.encode(&saved, Some(&key(1)), "one");
@@ -291,7 +291,7 @@ fn sealed_anew_for_another_name() {
 }
 
 #[test]
-fn every_damaged_byte_and_every_cut_is_found() {
+fn damaged_and_truncated_bytes_are_detected() {
     let sample = Sample::new();
     for (key, bound_to) in [(None, ""), (Some(key(1)), "one")] {
         let bytes = sample.encode(&sample.saved(&[2]), key.as_ref(), bound_to);
@@ -309,7 +309,7 @@ fn every_damaged_byte_and_every_cut_is_found() {
 }
 
 #[test]
-fn what_it_is_can_be_read_without_opening_it() {
+fn header_is_readable_without_the_key() {
     let sample = Sample::new();
     let saved = sample.saved(&[2, 3]);
     let info = HibernatedInfo::read(&sample.encode(&saved, Some(&key(1)), "one")).unwrap();
@@ -320,7 +320,7 @@ fn what_it_is_can_be_read_without_opening_it() {
 }
 
 #[test]
-fn other_bytes_are_told_apart() {
+fn foreign_bytes_are_distinguished_from_sessions() {
     for bytes in [&b""[..], b"GLOVE", b"PK\x03\x04 an archive", b"not ours at all, but long enough"] {
         assert!(matches!(HibernatedInfo::read(bytes), Err(ResumeError::NotASession)));
     }
@@ -332,14 +332,14 @@ fn other_bytes_are_told_apart() {
 }
 
 #[test]
-fn a_custom_binarys_path_is_not_told() {
+fn path_of_a_custom_binary_is_not_saved() {
     let sample = Sample { runtime: "/home/me/secret/python.wasm".into(), ..Sample::new() };
     let bytes = sample.encode(&sample.saved(&[]), None, "");
     assert_eq!(HibernatedInfo::read(&bytes).unwrap().runtime, "custom");
 }
 
 #[test]
-fn a_seal_is_put_on_and_taken_off_without_unpacking() {
+fn sealing_and_unsealing_do_not_decompress() {
     let sample = Sample::new();
     let saved = sample.saved(&[3]);
     let plain = sample.encode(&saved, None, "");

@@ -75,7 +75,7 @@ impl Check<'_> {
 
     fn validate(&self, schema: usize, value: &Value, left: usize) -> Validity {
         let Some(left) = left.checked_sub(1) else {
-            return Err(self.stop("it nests too deep to be held to the schema"));
+            return Err(self.stop("the value is too deep to check against the schema; flatten it"));
         };
         if let Some(reason) = self.stopped.get() {
             return Err(ValidationError::here(reason));
@@ -234,7 +234,7 @@ impl Check<'_> {
     /// Adds the members of a value that a matching rule has evaluated.
     fn evaluate<'v>(&self, rule: &Rule, of: Kind, value: &'v Value, left: usize, into: &mut Evaluated<'v>) {
         let Some(left) = left.checked_sub(1) else {
-            self.stop("it nests too deep to be held to the schema");
+            self.stop("the value is too deep to check against the schema; flatten it");
             return;
         };
         let mut within = |schema: usize| {

@@ -116,7 +116,7 @@ impl Random {
 }
 
 #[test]
-fn it_says_what_the_library_says() {
+fn validator_agrees_with_the_reference_library() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let (mut valid, mut invalid) = (0, 0);
     for round in 0..4_000 {
@@ -149,7 +149,7 @@ fn a_schema_may_refer_to_itself() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn violations_name_their_location() {
     let schema =
         json!({"properties": {"a/b": {"items": {"type": "integer"}}, "c": {"minLength": 2}}, "required": ["c"]});
     let plain = compiled(&schema).unwrap();
@@ -163,7 +163,7 @@ fn what_is_wrong_is_named_with_its_place() {
 }
 
 #[test]
-fn what_is_not_checked_is_refused_and_what_is_no_schema_too() {
+fn unsupported_keywords_and_invalid_schemas_are_rejected() {
     for (schema, words) in [
         (json!({"properties": {"a": {"$dynamicRef": "#x"}}}), "`$dynamicRef` cannot be used"),
         (json!({"pattern": 7}), "`pattern` cannot be this number"),
@@ -179,18 +179,18 @@ fn what_is_not_checked_is_refused_and_what_is_no_schema_too() {
 }
 
 #[test]
-fn a_check_has_an_end_at_so_many_levels() {
+fn validation_depth_is_limited() {
     let plain = compiled(&json!({"items": {"$ref": "#"}})).unwrap();
     let nested = |levels: usize| (0..levels).fold(json!([]), |inner, _| json!([inner]));
     // Each level of the value takes two levels of schemas, including that of the reference.
     assert!(plain.check(&nested(MAX_PROVIDER_LEVELS / 2 - 1)).is_ok(), "at");
     let over = plain.check(&nested(MAX_PROVIDER_LEVELS / 2)).unwrap_err();
-    assert_eq!(over.location_and_message().1, "it nests too deep to be held to the schema", "over");
+    assert_eq!(over.location_and_message().1, "the value is too deep to check against the schema; flatten it", "over");
     assert!(plain.check(&nested(3)).is_ok(), "usable afterwards");
 }
 
 #[test]
-fn patterns_are_matched_anywhere_in_linear_time_and_what_cannot_be_is_refused() {
+fn patterns_match_in_linear_time_or_are_rejected() {
     let fits = |pattern: &str, text: &str| compiled(&json!({"pattern": pattern})).unwrap().check(&json!(text)).is_ok();
     for (pattern, text, expected) in [
         ("b+", "abbc", true),
@@ -210,7 +210,7 @@ fn patterns_are_matched_anywhere_in_linear_time_and_what_cannot_be_is_refused() 
 }
 
 #[test]
-fn one_check_takes_so_many_steps_of_matching_wherever_they_are() {
+fn regex_steps_are_limited_per_check() {
     let schema = json!({"properties": {"a": {"not": {"pattern": "^b*$"}}}});
     let validator = compiled(&schema).unwrap();
     let text = |steps: u64| json!({"a": "a".repeat(usize::try_from(steps / 32 - 1).unwrap())});
@@ -223,7 +223,7 @@ fn one_check_takes_so_many_steps_of_matching_wherever_they_are() {
 }
 
 #[test]
-fn dependencies_are_those_of_either_draft() {
+fn dependencies_of_both_drafts_are_checked() {
     let validator = compiled(&json!({"dependencies": {"a": ["b"], "c": {"required": ["d"]}}})).unwrap();
     for (value, expected) in [
         (json!({"a": 1}), false),

@@ -54,7 +54,7 @@ impl Completer {
         }
     }
 
-    fn of_word(&self, word: &Word<'_>, history: &dyn History) -> Vec<String> {
+    fn of_word(&self, word: &IncompleteName<'_>, history: &dyn History) -> Vec<String> {
         let inputs = if word.path.is_empty() { inputs(history) } else { Vec::new() };
         let declared: BTreeSet<&str> = inputs.iter().flat_map(|input| names(self.dialect, input)).collect();
         let session = self.session.as_ref().filter(|session| session.ended().is_none());
@@ -118,7 +118,7 @@ fn files(path: &str, name: &str) -> Vec<String> {
 
 /// An incomplete name or attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word<'a> {
+pub(super) struct IncompleteName<'a> {
     /// The names before the word, each followed by a dot: `["a", "b"]` for `a.b.c`.
     pub(super) path: Vec<&'a str>,
     /// Position of the word's first character.
@@ -129,10 +129,10 @@ pub(super) struct Word<'a> {
 
 /// Returns the word at the end of `typed`. Strings, comments and numbers contain no words. An attribute of an
 /// expression with more than names and dots is not completed: its value is only known after running it.
-fn word_at_end(dialect: Dialect, typed: &str) -> Option<Word<'_>> {
+fn word_at_end(dialect: Dialect, typed: &str) -> Option<IncompleteName<'_>> {
     let tokens = tokens(dialect, typed);
     let mut before = tokens.as_slice();
-    let mut word = Word { path: Vec::new(), start: typed.len(), prefix: "" };
+    let mut word = IncompleteName { path: Vec::new(), start: typed.len(), prefix: "" };
     if let Some((last, rest)) = before.split_last().filter(|(last, _)| last.end() == typed.len()) {
         match last.kind {
             Kind::Name | Kind::Keyword => {
@@ -192,7 +192,7 @@ impl Inspector {
 
     /// Returns completions of a word: variables of the session, or attributes of one. `declared` contains names that
     /// inputs may have declared.
-    pub(super) fn names(&self, session: &Session, word: &Word<'_>, declared: &BTreeSet<&str>) -> Vec<String> {
+    pub(super) fn names(&self, session: &Session, word: &IncompleteName<'_>, declared: &BTreeSet<&str>) -> Vec<String> {
         let mut names = self.ask(session, &query(self.dialect, word, declared)).unwrap_or_default();
         // The list is untrusted.
         names.retain(|name| is_name(name) && name.starts_with(word.prefix));
@@ -227,7 +227,7 @@ pub(super) fn inspection_policy(of_sessions: &Policy) -> Policy {
 }
 
 /// Returns the source of a query. JSON strings are literals in both languages, and `root` is a name.
-fn query(dialect: Dialect, word: &Word<'_>, declared: &BTreeSet<&str>) -> String {
+fn query(dialect: Dialect, word: &IncompleteName<'_>, declared: &BTreeSet<&str>) -> String {
     let prefix = json!(word.prefix);
     let (root, path) = match word.path.split_first() {
         Some((root, path)) => (Some(*root), json!(path)),
@@ -255,7 +255,7 @@ mod tests {
 
     use glovebox::{Commit, Policy};
 
-    use super::{Completions, FUEL, Word, inspection_policy, names, of_directive, query, word_at_end};
+    use super::{Completions, FUEL, IncompleteName, inspection_policy, names, of_directive, query, word_at_end};
     use crate::commands::repl::tokens::Dialect::{JavaScript, Python};
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_inputs_may_be_declared() {
+    fn names_in_inputs_exclude_strings_and_comments() {
         let found: BTreeSet<&str> = names(JavaScript, "let apple = 'pear' + fig.stem // plum").collect();
         assert_eq!(found, BTreeSet::from(["apple", "fig", "stem"]));
     }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_completed() {
+    fn other_inputs_have_no_completions() {
         for (dialect, typed) in [
             (Python, ""),
             (Python, "x = "),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_asks_for_variables_or_attributes() {
+    fn query_asks_for_variables_or_attributes() {
         let declared = BTreeSet::from(["apple", "fig"]);
         for (dialect, path, prefix, end) in [
             (Python, &[][..], "a", "\nGloveboxNames.variables(\"a\")"),
@@ -333,13 +333,13 @@ mod tests {
             (JavaScript, &[], "a", ".variables(\"a\", [[\"apple\", () => apple]])"),
             (JavaScript, &["x"], "", ".attributes(x, [], \"\")"),
         ] {
-            let query = query(dialect, &Word { path: path.to_vec(), start: 0, prefix }, &declared);
+            let query = query(dialect, &IncompleteName { path: path.to_vec(), start: 0, prefix }, &declared);
             assert!(query.ends_with(end), "{query}");
         }
     }
 
     #[test]
-    fn a_copy_reaches_nothing() {
+    fn inspection_policy_has_no_network_or_commit() {
         let mut sessions = Policy::default();
         sessions.network.allow.push("https://example.com".into());
         let policy = inspection_policy(&sessions);

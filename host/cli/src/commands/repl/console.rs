@@ -44,7 +44,7 @@ pub(super) struct Console {
 }
 
 /// The next step after an input.
-enum Next {
+enum NextAction {
     Input,
     Leave { exit_code: i32 },
 }
@@ -88,8 +88,8 @@ impl Console {
                 Input::Text(text) => self.execute(&text),
             };
             match next {
-                Ok(Next::Input) => {}
-                Ok(Next::Leave { exit_code }) => break exit_code,
+                Ok(NextAction::Input) => {}
+                Ok(NextAction::Leave { exit_code }) => break exit_code,
                 Err(error) if terminal::is_broken_pipe(&error) => return Err(error),
                 // An error is only reported, so that the session's data is not lost.
                 Err(error) => terminal::report(&error),
@@ -158,7 +158,7 @@ impl Console {
     }
 
     /// Runs an input and shows its value.
-    fn execute(&mut self, text: &str) -> anyhow::Result<Next> {
+    fn execute(&mut self, text: &str) -> anyhow::Result<NextAction> {
         let dialect = self.dialect();
         let wrapped = self.wrapped(text)?;
         let (active, session) = (self.active()?, self.session()?);
@@ -180,7 +180,7 @@ impl Console {
         });
         if let Some(error) = printer.finish() {
             if error.kind() == io::ErrorKind::BrokenPipe {
-                return Ok(Next::Leave { exit_code: BROKEN_PIPE_EXIT_CODE });
+                return Ok(NextAction::Leave { exit_code: BROKEN_PIPE_EXIT_CODE });
             }
             return Err(error).context("cannot write the output");
         }
@@ -193,14 +193,14 @@ impl Console {
         })?;
         self.show(&execution)?;
         Ok(match execution.outcome {
-            Outcome::Exited { code } => Next::Leave { exit_code: code },
+            Outcome::Exited { code } => NextAction::Leave { exit_code: code },
             // With piped input, no person can continue.
-            Outcome::Cancelled if !self.lines.is_terminal() => Next::Leave { exit_code: interrupt::EXIT_CODE },
+            Outcome::Cancelled if !self.lines.is_terminal() => NextAction::Leave { exit_code: interrupt::EXIT_CODE },
             _ if session.ended().is_some() => {
                 note(active.after_its_end());
-                Next::Input
+                NextAction::Input
             }
-            _ => Next::Input,
+            _ => NextAction::Input,
         })
     }
 
@@ -222,7 +222,7 @@ impl Console {
     }
 
     /// Runs a directive.
-    fn direct(&mut self, line: &str) -> anyhow::Result<Next> {
+    fn direct(&mut self, line: &str) -> anyhow::Result<NextAction> {
         match directive::parse(line)? {
             Directive::Help(name) => out(&directive::help(name.as_deref())?)?,
             Directive::Fork(name) => self.fork(name)?,
@@ -253,9 +253,9 @@ impl Console {
                 let session = self.sandbox.session().context("cannot open another session")?;
                 self.replace(session)?;
             }
-            Directive::Quit => return Ok(Next::Leave { exit_code: 0 }),
+            Directive::Quit => return Ok(NextAction::Leave { exit_code: 0 }),
         }
-        Ok(Next::Input)
+        Ok(NextAction::Input)
     }
 
     fn fork(&mut self, name: String) -> anyhow::Result<()> {

@@ -189,7 +189,7 @@ mod tests {
     use super::{Directive, ENTRIES, completions, file_argument, help, parse};
 
     #[test]
-    fn directives_are_read_whole_or_cut_short() {
+    fn directives_are_parsed_in_full_or_abbreviated() {
         for (line, directive) in [
             (":quit", Directive::Quit),
             (":q", Directive::Quit),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directive_is_named() {
+    fn unknown_directive_is_named() {
         for (line, message) in [
             (":", "there is no command `:`"),
             (":frok b", "there is no command `:frok`"),

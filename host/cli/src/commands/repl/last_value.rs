@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_own_variable_is_recognised() {
+    fn declaration_of_the_last_value_is_recognised() {
         for (input, declares) in [
             ("_ = 1", true),
             ("const _ = require('x')", true),

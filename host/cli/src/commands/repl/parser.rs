@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_four_blanks_or_a_tab() {
+    fn indentation_is_four_spaces_or_a_tab() {
         for (indent, less) in [("", ""), ("  ", ""), ("    ", ""), ("        ", "    "), ("\t\t", "\t"), ("     ", " ")]
         {
             assert_eq!(dedented(indent), less, "{indent:?}");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_space_that_hides_a_line_is_no_indentation() {
+    fn hiding_mark_is_not_indentation() {
         assert_eq!(without_mark("  x = 1"), "x = 1");
         assert_eq!(without_mark("if x:\n    y"), "if x:\n    y");
         assert_eq!(without_mark("  [1,\n  2]"), "  [1,\n  2]");

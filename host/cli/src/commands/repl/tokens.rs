@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_closed_is_open() {
+    fn unclosed_tokens_are_reported_open() {
         for (dialect, source) in
             [(Python, "x = 'a"), (Python, "\"\"\"a\n"), (JavaScript, "`a\n"), (JavaScript, "/* a"), (Python, "'\\'")]
         {
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn names_have_no_control_characters() {
+    fn names_are_valid_identifiers() {
         assert!(is_name("größe") && is_name("_1") && is_name("$"));
         for text in ["", "1a", "a b", "a\u{1b}", "a\u{202e}", "a\u{200b}b", "a\n"] {
             assert!(!is_name(text), "{text:?}");

@@ -159,12 +159,12 @@ enum Unnamed {
 /// An interpreter, or a tool that processes scripts before it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-enum Known {
+enum RuntimeOrTool {
     Runtime(RuntimeInfo),
     Tool(ToolInfo),
 }
 
-impl Known {
+impl RuntimeOrTool {
     fn answers_to(&self, name: &str) -> bool {
         match self {
             Self::Runtime(runtime) => runtime.answers_to(name),
@@ -207,18 +207,18 @@ impl Known {
     }
 }
 
-fn known(host: &Host) -> anyhow::Result<Vec<Known>> {
-    let tools = host.engine.tools()?.into_iter().map(Known::Tool);
-    Ok(host.engine.runtimes()?.into_iter().map(Known::Runtime).chain(tools).collect())
+fn known(host: &Host) -> anyhow::Result<Vec<RuntimeOrTool>> {
+    let tools = host.engine.tools()?.into_iter().map(RuntimeOrTool::Tool);
+    Ok(host.engine.runtimes()?.into_iter().map(RuntimeOrTool::Runtime).chain(tools).collect())
 }
 
-fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<Known>> {
+fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<RuntimeOrTool>> {
     let known = known(host)?;
     if args.names.is_empty() {
-        let is_tool = |known: &Known| matches!(known, Known::Tool(_));
+        let is_tool = |known: &RuntimeOrTool| matches!(known, RuntimeOrTool::Tool(_));
         return Ok(match unnamed {
             _ if args.all => known,
-            Unnamed::Defaults => known.into_iter().filter(Known::is_default).collect(),
+            Unnamed::Defaults => known.into_iter().filter(RuntimeOrTool::is_default).collect(),
             Unnamed::DefaultsAndTools => known.into_iter().filter(|it| it.is_default() || is_tool(it)).collect(),
             Unnamed::None => {
                 return Err(
@@ -230,11 +230,11 @@ fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<
     args.names.iter().map(|name| find(&known, name)).collect()
 }
 
-fn find(known: &[Known], name: &str) -> anyhow::Result<Known> {
+fn find(known: &[RuntimeOrTool], name: &str) -> anyhow::Result<RuntimeOrTool> {
     match known.iter().find(|each| each.answers_to(name)) {
         Some(found) => Ok(found.clone()),
         None => {
-            let names: Vec<&str> = known.iter().map(Known::name).collect();
+            let names: Vec<&str> = known.iter().map(RuntimeOrTool::name).collect();
             Err(Hinted::new(
                 format!("there is no runtime `{}`", escaped(name)),
                 format!("use one of: {}", names.join(", ")),
@@ -264,14 +264,14 @@ fn list(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
         return Ok(0);
     }
     let head = ["NAME", "LANGUAGE", "VERSION", "STATE", "SIZE", "LICENCE"].map(str::to_owned);
-    let rows: Vec<[String; 6]> = std::iter::once(head).chain(runtimes.iter().map(Known::row)).collect();
+    let rows: Vec<[String; 6]> = std::iter::once(head).chain(runtimes.iter().map(RuntimeOrTool::row)).collect();
     out(&table([Align::Left, Align::Left, Align::Left, Align::Left, Align::Right, Align::Left], &rows))?;
     Ok(0)
 }
 
 /// Output of `fetch` and `path`.
 #[derive(Debug, Serialize)]
-struct Located {
+struct LocatedBinary {
     name: String,
     path: std::path::PathBuf,
 }
@@ -281,7 +281,7 @@ fn fetch(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         let name = runtime.name().to_owned();
         let path =
             host.with_progress(|engine| engine.fetch(&name)).with_context(|| format!("cannot fetch `{name}`"))?;
-        print_located(args, Located { name, path })?;
+        print_located(args, LocatedBinary { name, path })?;
     }
     Ok(0)
 }
@@ -296,7 +296,7 @@ struct Bundled<'a> {
 
 fn bundle(host: &Host, args: &BundleArgs) -> anyhow::Result<i32> {
     let selected = select(host, &args.which, Unnamed::DefaultsAndTools)?;
-    let names: Vec<&str> = selected.iter().map(Known::name).collect();
+    let names: Vec<&str> = selected.iter().map(RuntimeOrTool::name).collect();
     let size_bytes = host
         .with_progress(|engine| engine.write_bundle(&names, &args.file))
         .with_context(|| format!("cannot bundle {}", names.join(", ")))?;
@@ -310,8 +310,8 @@ fn bundle(host: &Host, args: &BundleArgs) -> anyhow::Result<i32> {
 
 fn path(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
     for known in select(host, args, Unnamed::Defaults)? {
-        let (Known::Runtime(RuntimeInfo { name, path, fetched, .. })
-        | Known::Tool(ToolInfo { name, path, fetched, .. })) = known;
+        let (RuntimeOrTool::Runtime(RuntimeInfo { name, path, fetched, .. })
+        | RuntimeOrTool::Tool(ToolInfo { name, path, fetched, .. })) = known;
         if !fetched {
             return Err(Hinted::new(
                 format!("runtime `{name}` has not been fetched"),
@@ -319,12 +319,12 @@ fn path(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
             )
             .into());
         }
-        print_located(args, Located { name, path })?;
+        print_located(args, LocatedBinary { name, path })?;
     }
     Ok(0)
 }
 
-fn print_located(args: &NameArgs, located: Located) -> anyhow::Result<()> {
+fn print_located(args: &NameArgs, located: LocatedBinary) -> anyhow::Result<()> {
     if args.json {
         return out_json(&located);
     }
@@ -372,7 +372,7 @@ fn add(host: &Host, args: &AddArgs) -> anyhow::Result<i32> {
     // All names are checked before the first interpreter is prepared.
     let found = args.names.iter().map(|name| find(&known, name)).collect::<anyhow::Result<Vec<_>>>()?;
     for known in &found {
-        let Known::Runtime(runtime) = known else {
+        let RuntimeOrTool::Runtime(runtime) = known else {
             let hint = "it is used wherever a script needs it; name an interpreter";
             return Err(Hinted::new(format!("`{}` is not an interpreter", known.name()), hint).into());
         };

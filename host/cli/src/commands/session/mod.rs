@@ -125,7 +125,7 @@ fn list(session_dir: &SessionDir, args: &ListArgs) -> anyhow::Result<i32> {
 
 /// Output of `show`.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct ShownSession {
     #[serde(flatten)]
     entry: StoredEntry,
     in_use: bool,
@@ -135,7 +135,7 @@ fn show(session_dir: &SessionDir, args: &ShowArgs) -> anyhow::Result<i32> {
     let entry = session_dir.entry(&args.id)?.ok_or_else(|| missing(&args.id))?;
     let in_use = session_dir.is_in_use(&args.id)?;
     if args.json {
-        out_json(&Shown { entry, in_use })?;
+        out_json(&ShownSession { entry, in_use })?;
         return Ok(0);
     }
     let mut text = String::new();
@@ -179,7 +179,7 @@ Sessions that another process uses, or has used meanwhile, are not deleted. The 
 #[command(after_help = PRUNE_HELP)]
 struct PruneArgs {
     #[command(flatten)]
-    what: WhatArgs,
+    what: PruneCriteriaArgs,
 
     /// Print what would be deleted, without deleting it
     #[arg(long)]
@@ -193,7 +193,7 @@ struct PruneArgs {
 /// Criteria. At least one must be given.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]
-struct WhatArgs {
+struct PruneCriteriaArgs {
     /// Delete sessions that were not used for this long, such as `30d`, `12h` or `90min`
     #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
     older_than: Option<Duration>,

@@ -21,7 +21,7 @@ fn refusal_of(schema: &str) -> String {
 }
 
 #[test]
-fn plain_schemas_are_taken() {
+fn plain_schemas_are_accepted() {
     for schema in [
         "{}",
         r#"{"type": "object", "properties": {"$ref": {"type": "string"}, "unevaluatedItems": {}}}"#,
@@ -33,7 +33,7 @@ fn plain_schemas_are_taken() {
 }
 
 #[test]
-fn what_can_make_a_check_long_is_refused_wherever_it_stands() {
+fn expensive_schemas_are_rejected_at_any_depth() {
     for keyword in [
         "$ref",
         "$dynamicRef",
@@ -80,7 +80,7 @@ fn a_schema_that_is_no_json_is_refused() {
 }
 
 #[test]
-fn there_are_so_many_tools() {
+fn number_of_caller_tools_is_limited() {
     for (count, fits) in [(1_023, true), (1_024, true), (1_025, false)] {
         let tools: Vec<_> = (0..count).map(|index| tool(format!("t{index}"), "{}")).collect();
         assert_eq!(refusal(&tools).is_none(), fits, "{count}");
@@ -88,7 +88,7 @@ fn there_are_so_many_tools() {
 }
 
 #[test]
-fn their_text_has_a_bound() {
+fn text_of_caller_tools_is_limited() {
     for (bytes, fits) in [((1 << 20) - 1, true), (1 << 20, true), ((1 << 20) + 1, false)] {
         let described = Tool { name: "ask".into(), description: "x".repeat(bytes - 3), arguments_schema: None };
         assert_eq!(refusal(&[described]).is_none(), fits, "{bytes}");
@@ -100,7 +100,7 @@ fn their_text_has_a_bound() {
 }
 
 #[test]
-fn a_schema_has_so_many_values() {
+fn number_of_schema_values_is_limited() {
     // Values count at any position, because all of an enum may be compared with all of the arguments.
     for around in [r#"{"enum": [@]}"#, r#"{"const": [@]}"#, r#"{"prefixItems": [@]}"#, r#"{"x-vendor": [[@]]}"#] {
         let others = around.matches(['[', '{']).count();
@@ -116,7 +116,7 @@ fn a_schema_has_so_many_values() {
 }
 
 #[test]
-fn there_are_so_many_regular_expressions() {
+fn number_of_regular_expressions_is_limited() {
     for (count, fits) in [(7, true), (8, true), (9, false)] {
         let of = |name: &str, count: usize| {
             let patterns: Vec<_> = (0..count).map(|_| r#"{"pattern": "a"}"#).collect();
@@ -128,7 +128,7 @@ fn there_are_so_many_regular_expressions() {
 }
 
 #[test]
-fn what_they_hold_is_counted() {
+fn caller_tools_count_as_held_bytes() {
     let bytes = |tools: &[Tool]| checked(tools).unwrap().1;
     let plain = bytes(&[tool("ask", "{}")]);
     assert!(plain < 2_000, "{plain}");
@@ -147,7 +147,7 @@ fn what_they_hold_is_counted() {
 }
 
 #[test]
-fn a_definition_that_cannot_be_is_told() {
+fn invalid_tool_definition_is_reported() {
     let mut ctx = ctx();
     for wrong in [
         tool("1a", "{}"),
@@ -166,7 +166,7 @@ fn a_definition_that_cannot_be_is_told() {
 }
 
 #[test]
-fn patterns_that_people_write_are_taken() {
+fn common_patterns_are_accepted() {
     let mut ctx = ctx();
     let schema = r#"{"properties": {
         "mail": {"pattern": "^[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\\.[A-Za-z]{2,}$"},

@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[test]
-fn every_limit_is_the_maximum_that_may_be_asked_for() {
+fn granted_limits_are_maximums_of_requests() {
     type Edit = fn(&mut Limits, &crate::Limits, u64);
     macro_rules! edits {
         ($($name:ident),*) => {
@@ -58,7 +58,7 @@ fn every_limit_is_the_maximum_that_may_be_asked_for() {
 }
 
 #[test]
-fn what_is_asked_for_holds() {
+fn requested_limits_apply() {
     let mut ctx = ctx();
     let policy = limited(|limits| limits.fuel = Some(1_000_000));
     let execution = ctx.run(Runtime::Javascript, request("for (;;);"), policy).unwrap();
@@ -83,7 +83,7 @@ fn what_is_asked_for_holds() {
 }
 
 #[test]
-fn what_cannot_be_is_named_with_what_it_may_be() {
+fn invalid_policy_values_name_the_valid_ones() {
     let mut ctx = ctx();
     let mut refused = |policy| bad_policy(ctx.run(Runtime::Javascript, request("1"), policy));
     let zero = refused(limited(|limits| limits.timeout_ms = Some(0)));
@@ -114,7 +114,7 @@ fn what_cannot_be_is_named_with_what_it_may_be() {
 }
 
 #[test]
-fn the_hosts_clock_and_entropy_are_had_only_where_they_are_granted() {
+fn host_clock_and_entropy_need_the_grant() {
     let fixed = host(
         |policy| {
             policy.clock = Clock::Fixed(5_000_000);
@@ -135,7 +135,7 @@ fn the_hosts_clock_and_entropy_are_had_only_where_they_are_granted() {
 }
 
 #[test]
-fn the_default_policy_is_the_granted_one_spelled_out_and_may_be_asked_for() {
+fn default_policy_equals_the_granted_policy() {
     let mut ctx = host(|policy| policy.limits.fuel = 77_000_000, |_| {}).ctx();
     let policy = ctx.default_policy().unwrap();
     let limits = policy.limits.as_ref().unwrap();
@@ -146,7 +146,7 @@ fn the_default_policy_is_the_granted_one_spelled_out_and_may_be_asked_for() {
 }
 
 #[test]
-fn a_policy_with_host_directories_is_not_for_components() {
+fn host_directories_are_rejected_for_components() {
     let built = |edit: fn(&mut crate::Policy)| {
         let mut policy = crate::Policy::default();
         edit(&mut policy);
@@ -162,7 +162,7 @@ fn a_policy_with_host_directories_is_not_for_components() {
 }
 
 #[test]
-fn runtimes_are_those_that_info_lists() {
+fn info_lists_the_available_runtimes() {
     let mut ctx = ctx();
     let info = ctx.provider();
     let names: Vec<_> = info.runtimes.iter().map(|runtime| runtime.name.as_str()).collect();
@@ -176,7 +176,7 @@ fn runtimes_are_those_that_info_lists() {
 }
 
 #[test]
-fn a_handle_of_another_store_is_none_here() {
+fn handle_of_another_store_is_invalid() {
     let host = host(|_| {}, |_| {});
     let (mut one, mut other) = (host.ctx(), host.ctx());
     let session = open(&mut one);
@@ -192,7 +192,7 @@ fn a_handle_of_another_store_is_none_here() {
 }
 
 #[test]
-fn a_handle_is_none_of_another_type_and_none_once_dropped() {
+fn mistyped_and_dropped_handles_are_invalid() {
     let mut ctx = ctx();
     let blob = HostBlob::new(&mut ctx).unwrap();
     let forged = Resource::<SessionResource>::new_own(blob.rep());
@@ -205,7 +205,7 @@ fn a_handle_is_none_of_another_type_and_none_once_dropped() {
 }
 
 #[test]
-fn what_one_has_used_is_not_anothers_loss() {
+fn quotas_of_components_are_independent() {
     let host = host(|_| {}, |quotas| quotas.executions = 1);
     let (mut one, mut other) = (host.ctx(), host.ctx());
     said(&mut one, "1");
@@ -234,7 +234,7 @@ fn a_dropped_context_frees_its_sessions() {
 }
 
 #[test]
-fn the_contexts_token_stops_what_runs_and_what_comes_later() {
+fn context_token_stops_current_and_later_executions() {
     let mut ctx = ctx();
     let token = ctx.cancel_token();
     let session = open(&mut ctx);
@@ -254,7 +254,7 @@ fn the_contexts_token_stops_what_runs_and_what_comes_later() {
 }
 
 #[test]
-fn a_variable_that_never_answers_is_stopped_with_the_context() {
+fn endless_variable_read_stops_with_the_context() {
     let mut ctx = ctx();
     let session = HostSession::open(&mut ctx, Runtime::Python, no_policy(), no_options()).unwrap();
     said_in(&mut ctx, &session, "class Endless:\n    def __repr__(self):\n        while True: pass\nx = Endless()");
@@ -269,7 +269,7 @@ fn a_variable_that_never_answers_is_stopped_with_the_context() {
 }
 
 #[test]
-fn a_deadline_cancels_one_execution_and_no_other() {
+fn deadline_cancels_only_its_execution() {
     let mut ctx = ctx();
     let late = Request { deadline_ms: Some(1), ..request("for (;;);") };
     assert_eq!(ctx.run(Runtime::Javascript, late, no_policy()).unwrap().outcome, Outcome::Cancelled);
@@ -278,7 +278,7 @@ fn a_deadline_cancels_one_execution_and_no_other() {
 }
 
 #[test]
-fn what_was_unwound_for_its_time_is_paid_for_in_full() {
+fn timed_out_execution_is_charged_in_full() {
     let mut ctx = ctx();
     let policy = limited(|limits| {
         limits.fuel = Some(5_000_000_000);

@@ -15,7 +15,7 @@ fn blob(ctx: &mut SandboxCtx) -> Resource<crate::component::sandbox::Bytes> {
 }
 
 #[test]
-fn sessions_at_once_are_bounded_and_dropped_ones_make_room() {
+fn open_sessions_are_limited_until_dropped() {
     let mut ctx = with_quotas(|quotas| quotas.sessions = 2);
     let first = open(&mut ctx);
     let second = open(&mut ctx);
@@ -32,7 +32,7 @@ fn sessions_at_once_are_bounded_and_dropped_ones_make_room() {
 }
 
 #[test]
-fn executions_in_all_are_bounded_and_so_is_whatever_else_enters_a_guest() {
+fn guest_entries_count_as_executions() {
     let mut ctx = with_quotas(|quotas| quotas.executions = 4);
     said(&mut ctx, "1");
     ctx.validate(Runtime::Javascript, request("1"), no_policy()).unwrap();
@@ -52,7 +52,7 @@ fn executions_in_all_are_bounded_and_so_is_whatever_else_enters_a_guest() {
 }
 
 #[test]
-fn what_is_refused_counts_for_nothing() {
+fn rejected_requests_are_not_counted() {
     let mut ctx = ctx();
     let over = limited(|limits| limits.fuel = Some(u64::MAX));
     bad_policy(ctx.run(Runtime::Javascript, request("1"), over));
@@ -68,7 +68,7 @@ fn what_is_refused_counts_for_nothing() {
 }
 
 #[test]
-fn fuel_in_all_cannot_be_overdrawn() {
+fn total_fuel_cannot_be_overdrawn() {
     let most = 40_000_000;
     let mut ctx = with_quotas(|quotas| quotas.fuel = most);
     let policy = limited(|limits| limits.fuel = Some(30_000_000));
@@ -95,7 +95,7 @@ fn fuel_in_all_cannot_be_overdrawn() {
 }
 
 #[test]
-fn everything_that_runs_in_a_session_is_paid_for() {
+fn every_session_operation_is_charged() {
     let mut ctx = ctx();
     let session = HostSession::open(&mut ctx, Runtime::Python, no_policy(), no_options()).unwrap();
     let mut last = ctx.usage().fuel;
@@ -120,7 +120,7 @@ fn everything_that_runs_in_a_session_is_paid_for() {
 }
 
 #[test]
-fn held_bytes_are_bounded_at_the_byte() {
+fn held_bytes_limit_is_exact() {
     let mut ctx = with_quotas(|quotas| quotas.held_bytes = 3_000_000);
     let first = blob(&mut ctx);
     HostBlob::append(&mut ctx, same(&first), vec![1; 2_999_999]).unwrap();
@@ -137,7 +137,7 @@ fn held_bytes_are_bounded_at_the_byte() {
 }
 
 #[test]
-fn many_small_appends_hold_little_more_than_they_bring() {
+fn small_appends_have_little_overhead() {
     let mut ctx = ctx();
     let small = blob(&mut ctx);
     for _ in 0..10_000 {
@@ -148,7 +148,7 @@ fn many_small_appends_hold_little_more_than_they_bring() {
 }
 
 #[test]
-fn snapshots_and_hibernated_sessions_are_held_bytes_too() {
+fn snapshots_and_hibernated_sessions_count_as_held_bytes() {
     let mut ctx = with_quotas(|quotas| quotas.held_bytes = 3_000_000);
     let session = open(&mut ctx);
     HostSession::write_file(&mut ctx, same(&session), "a".into(), vec![1; 2_000_000], types::IfExists::Fail).unwrap();
@@ -165,7 +165,7 @@ fn snapshots_and_hibernated_sessions_are_held_bytes_too() {
 }
 
 #[test]
-fn handles_at_once_are_bounded() {
+fn open_handles_are_limited() {
     let mut ctx = with_quotas(|quotas| quotas.handles = 3);
     let handles: Vec<_> = (0..3).map(|_| blob(&mut ctx)).collect();
     let trap = HostBlob::new(&mut ctx).unwrap_err();
@@ -181,7 +181,7 @@ fn handles_at_once_are_bounded() {
 }
 
 #[test]
-fn arguments_and_environments_are_held_bytes() {
+fn arguments_and_environment_count_as_held_bytes() {
     let mut ctx = ctx();
     let with_args = |count: usize| Policy { args: Some(vec![String::new(); count]), ..no_policy() };
     let few = HostSession::open(&mut ctx, Runtime::Javascript, with_args(10), no_options()).unwrap();
@@ -201,7 +201,7 @@ fn arguments_and_environments_are_held_bytes() {
 }
 
 #[test]
-fn sandboxes_are_cached_for_the_policies_that_were_asked_for_last() {
+fn sandboxes_are_cached_for_recent_policies() {
     let mut ctx = ctx();
     let fuel = |fuel: u64| limited(|limits| limits.fuel = Some(fuel));
     let made = |ctx: &mut SandboxCtx, of: u64| ctx.sandbox_for(Runtime::Javascript, fuel(of)).unwrap();

@@ -25,7 +25,7 @@ fn invalid_argument<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> St
 }
 
 #[test]
-fn a_script_finds_the_requests_files_and_they_are_not_its_own() {
+fn script_reads_request_files_without_owning_them() {
     let mut ctx = ctx();
     let source = "print(std.loadFile('a/b'), std.loadFile('twice')); std.open('new', 'w').close()";
     let files = [file("a/b", "1"), file("twice", "no"), file("twice", "2")];
@@ -54,7 +54,7 @@ fn files_that_cannot_be_written_are_named() {
 }
 
 #[test]
-fn context_is_a_variable_of_the_script() {
+fn context_becomes_a_script_variable() {
     let mut ctx = ctx();
     let with = |json: &str| Request { context: Some(json.into()), ..request("print(context[0].a)") };
     let execution = ctx.run(Runtime::Javascript, with(r#"[{"a": 7}]"#), no_policy()).unwrap();
@@ -73,7 +73,7 @@ fn context_is_a_variable_of_the_script() {
 }
 
 #[test]
-fn in_a_session_files_and_context_have_functions_of_their_own() {
+fn session_has_functions_for_files_and_context() {
     let mut ctx = ctx();
     let session = open(&mut ctx);
     let files = with_files("1", &[file("a", "1")]);
@@ -86,7 +86,7 @@ fn in_a_session_files_and_context_have_functions_of_their_own() {
 }
 
 #[test]
-fn guidance_says_what_a_limit_means() {
+fn guidance_explains_the_limit() {
     let mut ctx = ctx();
     let policy = limited(|limits| (limits.fuel, limits.fuel_reserve) = (Some(20_000_000), Some(0)));
     let guidance = ctx.run(Runtime::Javascript, request("while (true) {}"), policy).unwrap().guidance;
@@ -99,7 +99,7 @@ fn guidance_says_what_a_limit_means() {
 }
 
 #[test]
-fn globals_persist_from_the_files_of_one_execution_to_those_of_the_next() {
+fn globals_persist_through_request_files() {
     let mut ctx = ctx();
     let policy = || Policy { auto_persist_globals: Some(true), ..no_policy() };
     let run = |ctx: &mut SandboxCtx, request: Request| {
@@ -116,7 +116,7 @@ fn globals_persist_from_the_files_of_one_execution_to_those_of_the_next() {
 }
 
 #[test]
-fn packages_are_in_the_path_unless_a_policy_says_otherwise() {
+fn packages_are_importable_by_default() {
     let mut ctx = ctx();
     for (inject_setup, found) in [(None, "True\n"), (Some(true), "True\n"), (Some(false), "False\n")] {
         let policy = Policy { inject_setup, ..no_policy() };
@@ -136,7 +136,7 @@ fn a_session_describes_its_runtime() {
 }
 
 #[test]
-fn what_a_script_does_is_an_outcome() {
+fn script_endings_map_to_outcomes() {
     let mut ctx = ctx();
     let mut run = |source: &str| ctx.run(Runtime::Javascript, request(source), no_policy()).unwrap();
     assert_eq!(run("std.exit(3)").outcome, Outcome::Exited(3));
@@ -151,7 +151,7 @@ fn what_a_script_does_is_an_outcome() {
 }
 
 #[test]
-fn a_list_has_the_first_four_mebibytes_of_a_stream() {
+fn output_list_has_the_first_four_mebibytes() {
     let mut ctx = host(|policy| policy.limits.stdout_bytes = 8 << 20, |_| {}).ctx();
     for (length, given) in [((4 << 20) - 1, (4 << 20) - 1), (4 << 20, 4 << 20), ((4 << 20) + 1, 4 << 20)] {
         let source = format!("std.out.puts('x'.repeat({length}))");
@@ -161,7 +161,7 @@ fn a_list_has_the_first_four_mebibytes_of_a_stream() {
 }
 
 #[test]
-fn standard_input_is_held_to_its_limit_and_ignored_by_validation() {
+fn standard_input_is_limited_except_in_validation() {
     let mut ctx = ctx();
     let policy = limited(|limits| limits.stdin_bytes = Some(4));
     for (length, fits) in [(3, true), (4, true), (5, false)] {
@@ -179,7 +179,7 @@ fn standard_input_is_held_to_its_limit_and_ignored_by_validation() {
 }
 
 #[test]
-fn diagnostics_are_told_and_nothing_is_run() {
+fn validation_returns_diagnostics_without_running() {
     let mut ctx = ctx();
     let said = ctx.validate(Runtime::Python, request("x = 1\ny ="), no_policy()).unwrap();
     assert_eq!((said.len(), said[0].line), (1, 2));
@@ -188,7 +188,7 @@ fn diagnostics_are_told_and_nothing_is_run() {
 }
 
 #[test]
-fn what_only_the_host_may_know_is_not_told() {
+fn host_details_are_hidden_from_components() {
     let secret = "/home/secret/cache";
     let error = BuildError::NotPersisting { name: secret.into() };
     let SandboxError::Unavailable(text) = SandboxError::from(error) else { panic!("it is unavailable") };
@@ -196,7 +196,7 @@ fn what_only_the_host_may_know_is_not_told() {
 }
 
 #[test]
-fn info_says_what_there_is() {
+fn info_names_version_and_features() {
     let info = ctx().provider();
     assert_eq!((info.name.as_str(), info.version.as_str()), ("glovebox", env!("CARGO_PKG_VERSION")));
     assert_eq!(info.features, types::Features::all());

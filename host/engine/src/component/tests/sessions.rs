@@ -21,7 +21,7 @@ fn json(ctx: &mut SandboxCtx, session: &Resource<SessionResource>, name: &str) -
 }
 
 #[test]
-fn a_session_keeps_forks_goes_back_and_is_resumed() {
+fn session_supports_forks_undo_and_resume() {
     let mut ctx = ctx();
     let options = SessionOptions { context: Some(r#"{"n": 5}"#.into()), ..no_options() };
     let session = open_with(&mut ctx, no_policy(), options).unwrap();
@@ -54,7 +54,7 @@ fn a_session_keeps_forks_goes_back_and_is_resumed() {
 }
 
 #[test]
-fn a_rollback_is_reported_and_paid_for() {
+fn rollback_is_reported_and_charged() {
     let mut ctx = ctx();
     let policy = Policy {
         session: with_session(|session| session.checkpoints = Some(Checkpoints::Always)).session,
@@ -74,7 +74,7 @@ fn a_rollback_is_reported_and_paid_for() {
 }
 
 #[test]
-fn arguments_that_cannot_be_are_named() {
+fn invalid_arguments_are_named() {
     let mut ctx = ctx();
     let session = open(&mut ctx);
     let argument = |error| match error {
@@ -101,7 +101,7 @@ fn arguments_that_cannot_be_are_named() {
 }
 
 #[test]
-fn a_values_text_is_held_to_the_limit_of_standard_input() {
+fn value_text_is_limited_like_standard_input() {
     let mut ctx = ctx();
     let policy = limited(|limits| limits.stdin_bytes = Some(10));
     for (text, fits) in [("\"1234567\"", true), ("\"12345678\"", true), ("\"123456789\"", false)] {
@@ -121,7 +121,7 @@ fn a_values_text_is_held_to_the_limit_of_standard_input() {
 }
 
 #[test]
-fn bytes_that_are_no_session_are_not_resumed() {
+fn invalid_session_bytes_are_not_resumed() {
     let mut ctx = ctx();
     let state = HostBlob::new(&mut ctx).unwrap();
     let resume = |ctx: &mut SandboxCtx, policy: Policy| {
@@ -144,14 +144,14 @@ fn bytes_that_are_no_session_are_not_resumed() {
 }
 
 #[test]
-fn a_session_is_busy_until_its_started_execution_is_told_of_and_waited_for_until_it_is_gone() {
+fn session_is_busy_until_its_started_execution_ends() {
     let mut ctx = ctx();
     let session = open(&mut ctx);
     let resource = ctx.get(&session).unwrap().clone();
     let (stepping, running) = resource.step().unwrap();
     assert!(matches!(resource.step().map_err(SandboxError::from), Err(SandboxError::SessionBusy(_))));
-    type Asked = fn(&mut SandboxCtx, Resource<SessionResource>) -> Result<(), SandboxFailure>;
-    let asked: [(&str, Asked); 12] = [
+    type SessionOperation = fn(&mut SandboxCtx, Resource<SessionResource>) -> Result<(), SandboxFailure>;
+    let asked: [(&str, SessionOperation); 12] = [
         ("execute", |ctx, it| HostSession::execute(ctx, it, request("1")).map(drop)),
         ("get-variable", |ctx, it| HostSession::get_variable(ctx, it, "x".into()).map(drop)),
         ("set-variable", |ctx, it| HostSession::set_variable(ctx, it, "x".into(), "1".into())),
@@ -186,7 +186,7 @@ fn a_session_is_busy_until_its_started_execution_is_told_of_and_waited_for_until
 }
 
 #[test]
-fn a_session_of_pythons_works_as_one_of_javascripts() {
+fn python_and_javascript_sessions_behave_alike() {
     let mut ctx = ctx();
     let session = HostSession::open(&mut ctx, Runtime::Python, no_policy(), no_options()).unwrap();
     let execution = HostSession::execute(&mut ctx, same(&session), request("open('out', 'w').write('x' * 3)")).unwrap();
@@ -214,7 +214,7 @@ fn kind<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> FileError {
 }
 
 #[test]
-fn a_snapshot_stays_as_it_was_and_outlives_its_session() {
+fn snapshot_is_immutable_and_outlives_its_session() {
     let mut ctx = ctx();
     let session = open(&mut ctx);
     write(&mut ctx, &session, "a/b.txt", b"before").unwrap();
@@ -233,7 +233,7 @@ fn a_snapshot_stays_as_it_was_and_outlives_its_session() {
 }
 
 #[test]
-fn one_read_gives_no_more_than_its_limit() {
+fn read_size_is_limited() {
     let mut ctx = ctx();
     let session = open(&mut ctx);
     let most = usize::try_from(MAX_READ_BYTES).unwrap();
@@ -254,7 +254,7 @@ fn one_read_gives_no_more_than_its_limit() {
 }
 
 #[test]
-fn what_is_refused_says_why() {
+fn file_errors_give_the_reason() {
     let mut ctx = ctx();
     let session = open(&mut ctx);
     write(&mut ctx, &session, "dir/file", b"1").unwrap();
@@ -288,7 +288,7 @@ fn what_is_refused_says_why() {
 }
 
 #[test]
-fn a_list_has_at_most_ten_thousand_entries() {
+fn file_list_has_at_most_ten_thousand_entries() {
     let mut ctx = host(|policy| policy.limits.workspace_inodes = 20_000, |_| {}).ctx();
     let session = open(&mut ctx);
     let mut listed = |count: u32| {

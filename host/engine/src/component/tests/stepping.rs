@@ -77,7 +77,7 @@ fn output_limits(policy: &mut crate::Policy, bytes: [u64; 3]) {
 }
 
 #[test]
-fn files_over_the_quota_are_not_held() {
+fn files_over_the_quota_are_rejected() {
     // The maximum output, 2,000 bytes, is counted in advance; tools are counted, too.
     let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
     let mut ctx = host(limits, |quotas| quotas.held_bytes = 100_000).ctx();
@@ -96,7 +96,7 @@ fn files_over_the_quota_are_not_held() {
 }
 
 #[test]
-fn so_many_are_started_at_once() {
+fn started_executions_are_limited() {
     let mut ctx = with_quotas(|quotas| quotas.started = 2);
     let first = start(&mut ctx, ASKS);
     assert_eq!(ctx.usage().started, 1, "under");
@@ -115,7 +115,7 @@ fn so_many_are_started_at_once() {
 }
 
 #[test]
-fn one_that_was_dropped_counts_until_it_has_ended() {
+fn dropped_execution_counts_until_it_ends() {
     let (begun, has_begun) = mpsc::channel();
     let (open, gate) = mpsc::channel::<()>();
     let gate = std::sync::Mutex::new(gate);
@@ -143,7 +143,7 @@ fn one_that_was_dropped_counts_until_it_has_ended() {
 }
 
 #[test]
-fn what_it_holds_is_counted_and_given_back() {
+fn started_execution_bytes_are_counted_and_released() {
     let mut ctx = ctx();
     let before = ctx.usage();
     let started = start(&mut ctx, ASKS);
@@ -164,7 +164,7 @@ fn what_it_holds_is_counted_and_given_back() {
 }
 
 #[test]
-fn output_is_counted_before_it_comes() {
+fn output_is_reserved_before_it_arrives() {
     let most = 10_000;
     for (held_bytes, fits) in [(most + 1, true), (most, true), (most - 1, false)] {
         let limits = |policy: &mut crate::Policy| output_limits(policy, [8_000, 1_000, 1_000]);
@@ -176,7 +176,7 @@ fn output_is_counted_before_it_comes() {
 }
 
 #[test]
-fn fuel_is_not_overdrawn() {
+fn started_executions_cannot_overdraw_fuel() {
     let mut ctx = with_quotas(|quotas| quotas.fuel = 500_000_000);
     let started = start(&mut ctx, "for (;;) {}");
     let text = over_quota(try_start(&mut ctx, ""));
@@ -187,7 +187,7 @@ fn fuel_is_not_overdrawn() {
 }
 
 #[test]
-fn dropping_the_sandbox_ends_what_was_started() {
+fn dropping_the_sandbox_ends_started_executions() {
     let mut ctx = ctx();
     let meter = std::sync::Arc::clone(&ctx.meter);
     start(&mut ctx, "for (;;) {}");
@@ -205,7 +205,7 @@ fn dropping_the_sandbox_ends_what_was_started() {
 }
 
 #[test]
-fn a_result_over_the_quota_is_not_held() {
+fn result_over_the_quota_is_dropped() {
     let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
     let mut ctx = host(limits, |quotas| quotas.held_bytes = 100_000).ctx();
     let source = |files: usize| {
@@ -222,7 +222,7 @@ fn a_result_over_the_quota_is_not_held() {
 }
 
 #[test]
-fn a_session_is_busy_until_the_component_was_told_of_the_end() {
+fn session_is_busy_until_the_end_is_delivered() {
     let mut ctx = ctx();
     let session = HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), asking()).unwrap();
     let started = HostSession::start(&mut ctx, same(&session), request("var x = await tools.ask({q: 1})")).unwrap();
@@ -309,7 +309,7 @@ fn a_component_answers_its_own_tools() {
 }
 
 #[test]
-fn a_failure_is_passed_on() {
+fn component_tool_failure_reaches_the_script() {
     let mut ctx = ctx();
     let source = "try { await tools.ask({q: 1}) } catch (error) { print(error.name, error.message) }";
     let started = start(&mut ctx, source);
@@ -322,7 +322,7 @@ fn a_failure_is_passed_on() {
 }
 
 #[test]
-fn answers_that_cannot_be_are_refused_and_none_is_taken() {
+fn one_invalid_answer_rejects_all_answers() {
     let mut ctx = ctx();
     let started = start(&mut ctx, ASKS);
     needs(&mut ctx, &started, vec![]);
@@ -337,7 +337,7 @@ fn answers_that_cannot_be_are_refused_and_none_is_taken() {
 }
 
 #[test]
-fn the_hosts_tools_are_there_beside_the_components() {
+fn host_and_component_tools_coexist() {
     let host = crate::Tool::new("host", "").handler(|_, _| Err(ToolError::from("the host's words")));
     let host = SandboxHost::builder(engine()).tool(host).build().unwrap();
     let mut ctx = host.ctx();
@@ -353,7 +353,7 @@ print(await tools.ask({q: 1}))";
 }
 
 #[test]
-fn output_is_read_on_the_way() {
+fn output_is_readable_while_running() {
     let mut ctx = ctx();
     let started = start(&mut ctx, "console.log('one'); await tools.ask({q: 1}); console.error('two')");
     needs(&mut ctx, &started, vec![]);
@@ -379,7 +379,7 @@ fn all_of_a_large_output_can_be_read() {
 }
 
 #[test]
-fn files_are_there_when_it_is_done_and_outlive_it() {
+fn files_are_available_after_the_end() {
     let mut ctx = ctx();
     let source = "const file = std.open('a', 'w'); file.puts(await tools.ask({q: 1})); file.close()";
     let started = start(&mut ctx, source);
@@ -392,7 +392,7 @@ fn files_are_there_when_it_is_done_and_outlive_it() {
 }
 
 #[test]
-fn it_is_cancelled() {
+fn started_execution_can_be_cancelled() {
     let mut ctx = ctx();
     let started = start(&mut ctx, "console.log(1); for (;;) {}");
     HostStarted::cancel(&mut ctx, same(&started)).unwrap();
@@ -403,7 +403,7 @@ fn it_is_cancelled() {
 }
 
 #[test]
-fn the_components_token_cancels_it() {
+fn component_token_cancels_a_started_execution() {
     let mut ctx = ctx();
     let token = ctx.cancel_token();
     let started = start(&mut ctx, ASKS);
@@ -419,7 +419,7 @@ fn the_components_token_cancels_it() {
 }
 
 #[test]
-fn waiting_has_an_end() {
+fn continue_returns_after_its_timeout() {
     let mut ctx = ctx();
     let started = start(&mut ctx, "for (;;) {}");
     for wait_ms in [0, 1] {
@@ -428,7 +428,7 @@ fn waiting_has_an_end() {
 }
 
 #[test]
-fn one_component_has_no_handle_of_anothers() {
+fn components_cannot_use_foreign_handles() {
     let (mut one, mut two) = (ctx(), ctx());
     let started = start(&mut one, ASKS);
     assert!(matches!(two.continue_(same(&started), vec![], None), Err(SandboxFailure::Trap(_))));

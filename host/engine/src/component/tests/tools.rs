@@ -33,7 +33,7 @@ fn call(ctx: &mut SandboxCtx, name: &str, arguments: &str) -> Result<String, (To
 }
 
 #[test]
-fn they_are_listed_and_answer() {
+fn host_tools_are_listed_and_answer() {
     let mut ctx = with_tools(|_| {});
     let list = ctx.list_tools().unwrap();
     assert_eq!(list.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["add", "hang", "echo", "who"]);
@@ -44,7 +44,7 @@ fn they_are_listed_and_answer() {
 }
 
 #[test]
-fn a_call_that_cannot_be_made_fails_as_a_scripts_would() {
+fn invalid_call_fails_as_from_a_script() {
     let mut ctx = with_tools(|policy| policy.limits.tool_bytes = 100);
     let kind = |answer: Result<String, (ToolError, String)>| answer.unwrap_err().0;
     assert_eq!(kind(call(&mut ctx, "sub", "{}")), ToolError::Unknown);
@@ -72,7 +72,7 @@ fn a_call_that_cannot_be_made_fails_as_a_scripts_would() {
 }
 
 #[test]
-fn one_that_takes_too_long_is_not_waited_for() {
+fn slow_tool_call_times_out() {
     let mut ctx = with_tools(|policy| policy.limits.tool_timeout_ms = 1);
     assert_eq!(call(&mut ctx, "hang", "{}").unwrap_err().0, ToolError::Timeout);
     let mut ctx = with_tools(|_| {});
@@ -86,7 +86,7 @@ fn one_that_takes_too_long_is_not_waited_for() {
 }
 
 #[test]
-fn they_know_for_whom_they_are_called() {
+fn tools_receive_the_callers_identity() {
     let mut ctx = with_tools(|_| {});
     let id = ctx.id().to_owned();
     assert_eq!(call(&mut ctx, "who", "{}").unwrap(), format!("\"{id}\""));
@@ -97,7 +97,7 @@ fn they_know_for_whom_they_are_called() {
 }
 
 #[test]
-fn they_are_counted() {
+fn calls_of_components_are_counted() {
     let mut ctx = with_tools(|_| {});
     ctx.meter = crate::component::quotas::Meter::new(Quotas { executions: 1, ..Quotas::default() });
     call(&mut ctx, "echo", "{}").unwrap();

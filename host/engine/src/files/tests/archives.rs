@@ -30,7 +30,7 @@ fn sample() -> Space {
 }
 
 #[test]
-fn an_archive_brings_back_what_was_exported_to_the_byte() {
+fn archive_round_trip_is_exact() {
     let space = sample();
     let archive = space.export();
     let mut back = Space::new();
@@ -50,7 +50,7 @@ fn an_archive_brings_back_what_was_exported_to_the_byte() {
 }
 
 #[test]
-fn equal_workspaces_give_equal_archives_whatever_their_history() {
+fn equal_workspaces_give_equal_archives() {
     let mut other = Space::holding(&[("z", "old"), ("b/2", "2")]);
     other.write("a", "1");
     other.write("z", "3");
@@ -60,7 +60,7 @@ fn equal_workspaces_give_equal_archives_whatever_their_history() {
 }
 
 #[test]
-fn an_archive_says_nothing_of_the_machine() {
+fn archive_contains_no_host_metadata() {
     let archive = Space::holding(&[("a", "1"), ("d/b", "2")]).export();
     let mut archive = tar::Archive::new(&archive[..]);
     for entry in archive.entries().unwrap() {
@@ -73,7 +73,7 @@ fn an_archive_says_nothing_of_the_machine() {
 }
 
 #[test]
-fn an_import_replaces_only_when_allowed_and_is_all_or_nothing() {
+fn import_is_atomic_and_replaces_only_if_allowed() {
     let archive = Space::holding(&[("a", "new"), ("b", "new"), ("c/d", "new")]).export();
     let mut space = Space::holding(&[("b", ""), ("c/held", "held")]);
     let refused = space.import(&archive, IfExists::Fail);
@@ -85,7 +85,7 @@ fn an_import_replaces_only_when_allowed_and_is_all_or_nothing() {
 }
 
 #[test]
-fn a_replaced_file_is_another_one_than_the_guest_has_open() {
+fn replaced_file_differs_from_the_open_one() {
     let archive = Space::holding(&[("f", "new")]).export();
     let mut space = Space::holding(&[("f", "old")]);
     space.hard_link("other-name", "f");
@@ -94,7 +94,7 @@ fn a_replaced_file_is_another_one_than_the_guest_has_open() {
 }
 
 #[test]
-fn an_import_is_bounded_by_the_quotas_and_leaves_nothing_when_refused() {
+fn import_over_the_quota_changes_nothing() {
     let archive = Space::holding(&[("a", "1"), ("b", "2"), ("c", "3")]).export();
     for (inodes, fits) in [(2, false), (3, true), (4, true)] {
         let mut space = Space::with(VfsLimits { inodes, ..VfsLimits::default() });
@@ -115,7 +115,7 @@ fn an_import_is_bounded_by_the_quotas_and_leaves_nothing_when_refused() {
 }
 
 #[test]
-fn an_empty_workspace_is_an_archive_too() {
+fn empty_workspace_round_trips() {
     let archive = Space::new().export();
     assert_eq!(archive.len(), 1_024);
     let mut space = Space::new();
@@ -125,7 +125,7 @@ fn an_empty_workspace_is_an_archive_too() {
 
 /// The system's `tar` unpacks our archives, and we unpack its archives in each of its formats.
 #[test]
-fn the_systems_own_tar_understands_us_and_we_understand_it() {
+fn archives_are_compatible_with_system_tar() {
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     let long = "l".repeat(150);

@@ -36,7 +36,7 @@ fn pairs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_host_directory_is_copied_in_without_going_through_links() {
+fn copy_in_does_not_follow_links() {
     let dir = tempfile::tempdir().unwrap();
     let secret = dir.path().join("secret");
     fs::create_dir_all(&secret).unwrap();
@@ -87,7 +87,7 @@ fn a_link_named_as_the_source_or_target_is_not_followed() {
 }
 
 #[test]
-fn a_host_file_is_copied_in_under_the_name_that_is_given() {
+fn host_file_is_copied_in_under_the_given_name() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("host.txt");
     fs::write(&file, "host").unwrap();
@@ -111,7 +111,7 @@ fn a_host_file_is_copied_in_under_the_name_that_is_given() {
 }
 
 #[test]
-fn a_copy_in_stays_below_its_target_whatever_links_the_guest_made() {
+fn copy_in_does_not_follow_guest_links() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("sub")).unwrap();
     fs::write(dir.path().join("sub/f"), "new").unwrap();
@@ -167,7 +167,7 @@ fn results() -> Space {
 }
 
 #[test]
-fn a_copy_out_leaves_out_links_that_would_lead_out() {
+fn copy_out_skips_links_that_lead_out() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("target");
     let report = results().files().copy_out("out", &target, IfExists::Fail).unwrap();
@@ -179,7 +179,7 @@ fn a_copy_out_leaves_out_links_that_would_lead_out() {
 }
 
 #[test]
-fn a_copy_out_replaces_only_when_allowed_and_then_whole_files() {
+fn copy_out_replaces_whole_files_if_allowed() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("sub")).unwrap();
     fs::write(dir.path().join("sub/b.txt"), "").unwrap();
@@ -216,7 +216,7 @@ fn a_copy_out_is_all_or_nothing() {
 }
 
 #[test]
-fn a_copy_out_goes_through_no_link_on_the_host() {
+fn copy_out_does_not_follow_host_links() {
     let dir = tempfile::tempdir().unwrap();
     let (target, elsewhere) = (dir.path().join("target"), dir.path().join("elsewhere"));
     fs::create_dir(&target).unwrap();
@@ -234,7 +234,7 @@ fn a_copy_out_goes_through_no_link_on_the_host() {
 }
 
 #[test]
-fn a_single_file_is_copied_out_under_the_name_that_is_given() {
+fn single_file_is_copied_out_under_the_given_name() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("result.txt");
     let files = results().files();
@@ -261,7 +261,7 @@ fn a_single_file_is_copied_out_under_the_name_that_is_given() {
 }
 
 #[test]
-fn hard_links_cannot_make_a_copy_out_larger_than_the_quota() {
+fn copy_out_of_hard_links_respects_the_quota() {
     for (links, fits) in [(2, true), (3, true), (4, false)] {
         let mut space = Space::with(VfsLimits { bytes: 3 * 4_096, ..VfsLimits::default() });
         space.write("0", &"x".repeat(4_096));
@@ -280,7 +280,7 @@ fn hard_links_cannot_make_a_copy_out_larger_than_the_quota() {
 }
 
 #[test]
-fn names_that_commits_keep_for_themselves_are_left_out() {
+fn reserved_commit_names_are_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let space = Space::holding(&[("a", "A"), (".glovebox-commit-x/journal", "forged"), ("s/.GLOVEBOX-commit-y", "")]);
     let target = dir.path().join("target");

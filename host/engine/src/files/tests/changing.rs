@@ -17,7 +17,7 @@ fn a_file_is_written_with_the_directories_above_it() {
 }
 
 #[test]
-fn what_exists_is_replaced_only_when_allowed_an_empty_file_too() {
+fn existing_files_are_replaced_only_if_allowed() {
     let mut space = Space::holding(&[("full", "old"), ("empty", ""), ("dir/x", "")]);
     space.link("dangling", "nowhere");
     for path in ["full", "empty", "dangling", "dir", "dir/x"] {
@@ -69,7 +69,7 @@ fn a_write_at_the_quota_fits_and_one_over_it_changes_nothing() {
 }
 
 #[test]
-fn a_write_that_does_not_fit_leaves_what_was_there() {
+fn write_over_the_quota_keeps_the_old_file() {
     let mut space = Space::with(VfsLimits { bytes: 20_000, ..VfsLimits::default() });
     space.put("held", "old", IfExists::Fail).unwrap();
     assert_eq!(refusal(space.put("held", &"x".repeat(30_000), IfExists::Replace)), VfsError::NoSpace);
@@ -91,7 +91,7 @@ fn a_name_has_255_bytes_and_a_path_4096() {
 }
 
 #[test]
-fn deleting_a_directory_with_something_in_it_must_be_meant() {
+fn nonempty_directory_needs_recursive_delete() {
     let mut space = Space::holding(&[("f", ""), ("dir/a", ""), ("dir/b/c", "")]);
     space.link("to-dir", "dir");
     assert_eq!(refusal(space.delete("dir")), VfsError::NotEmpty);
@@ -172,7 +172,7 @@ fn an_open_file_outlives_its_deletion() {
 }
 
 #[test]
-fn kinds_never_replace_each_other() {
+fn rename_never_replaces_another_kind() {
     let mut space = Space::holding(&[("f", ""), ("dir/x", ""), ("empty/x", "")]);
     space.delete("empty/x").unwrap();
     assert_eq!(refusal(space.rename("f", "dir", IfExists::Replace)), VfsError::IsADirectory);

@@ -75,14 +75,14 @@ fn names_that_lead_out_are_refused() {
 }
 
 #[test]
-fn a_backslash_is_no_separator() {
+fn backslash_is_not_a_separator() {
     let mut space = Space::new();
     space.import(&file(b"..\\..\\x", b"1"), IfExists::Fail).unwrap();
     assert_eq!(space.paths(), ["..\\..\\x"]);
 }
 
 #[test]
-fn nothing_is_written_through_a_link() {
+fn import_does_not_follow_links() {
     let link = raw(EntryType::Symlink, b"d", b"..", b"");
     assert_eq!(refusal::<()>(Err(refused(&[link, file(b"d/x", b"1")].concat()))), VfsError::NotADirectory);
     let archive = [raw(EntryType::Symlink, b"l", b"held", b""), file(b"l", b"overwritten")].concat();
@@ -97,7 +97,7 @@ fn nothing_is_written_through_a_link() {
 }
 
 #[test]
-fn a_symlink_that_points_out_leads_nowhere() {
+fn imported_symlink_cannot_lead_out() {
     let mut space = Space::new();
     let archive = [
         raw(EntryType::Symlink, b"absolute", b"/etc/passwd", b""),
@@ -111,7 +111,7 @@ fn a_symlink_that_points_out_leads_nowhere() {
 }
 
 #[test]
-fn a_hard_link_names_only_what_the_archive_brought() {
+fn hard_links_refer_only_to_archive_entries() {
     for target in [&b"held"[..], b"gone", b"l"] {
         assert_eq!(refusal::<()>(Err(refused(&raw(EntryType::Link, b"l", target, b"")))), VfsError::NotFound);
     }
@@ -128,7 +128,7 @@ fn a_hard_link_names_only_what_the_archive_brought() {
 }
 
 #[test]
-fn a_name_that_comes_twice_is_refused() {
+fn duplicate_archive_names_are_rejected() {
     assert!(matches!(
         refused(&[file(b"a", b"1"), file(b"a", b"2")].concat()),
         FilesError::Workspace(FileError::Exists { .. })
@@ -144,7 +144,7 @@ fn a_name_that_comes_twice_is_refused() {
 }
 
 #[test]
-fn devices_and_pipes_and_what_is_unknown_are_refused() {
+fn special_and_unknown_entries_are_rejected() {
     for kind in [EntryType::Char, EntryType::Block, EntryType::Fifo] {
         refused_with(&raw(kind, b"x", b"", b""), "devices and pipes");
     }
@@ -161,7 +161,7 @@ fn sparse_files_are_refused() {
 }
 
 #[test]
-fn a_file_that_claims_more_than_fits_is_refused_before_it_is_read() {
+fn oversized_entry_is_rejected_before_reading() {
     let mut header = Header::new_gnu();
     header.set_path("huge").unwrap();
     header.set_size(1 << 50);

@@ -25,7 +25,7 @@ fn matching(space: &Space, pattern: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_pattern_names_what_it_says_and_nothing_else() {
+fn patterns_match_exactly() {
     let space = sample();
     let cases: &[(&str, &[&str])] = &[
         ("*.py", &["a.py"]),
@@ -78,7 +78,7 @@ fn a_pattern_cannot_leave_the_workspace() {
 }
 
 #[test]
-fn alternatives_have_a_depth() {
+fn nesting_of_alternatives_is_limited() {
     let space = sample();
     let nested = |depth: usize| "{".repeat(depth) + "a.py" + &"}".repeat(depth);
     for depth in [1, 31, 32] {
@@ -99,7 +99,7 @@ fn alternatives_have_a_depth() {
 }
 
 #[test]
-fn the_hardest_patterns_there_are_do_not_panic() {
+fn hardest_patterns_do_not_panic() {
     let space = sample();
     let levels = "{".repeat(32) + &"[!a]".repeat(900) + &"}".repeat(32);
     for pattern in ["**/".repeat(1_365), "{**/,}".repeat(682), "[!a-b]".repeat(682), "*?".repeat(2_048), levels] {
@@ -109,7 +109,7 @@ fn the_hardest_patterns_there_are_do_not_panic() {
 }
 
 #[test]
-fn an_entry_says_what_it_is() {
+fn entries_have_kind_and_size() {
     let space = sample();
     for (path, kind, size_bytes) in [
         ("a.py", FileKind::File, 1),
@@ -185,7 +185,7 @@ fn a_file_over_a_gibibyte_is_read_in_parts_only() {
 }
 
 #[test]
-fn a_snapshot_does_not_see_what_comes_later() {
+fn snapshot_does_not_see_later_changes() {
     let mut space = sample();
     let before = space.files();
     space.write("a.py", "changed");
@@ -194,7 +194,7 @@ fn a_snapshot_does_not_see_what_comes_later() {
 }
 
 #[test]
-fn a_page_has_as_many_entries_as_its_limits_allow_and_counts_the_rest() {
+fn page_fills_its_limit_and_counts_the_rest() {
     let files = Space::holding(&[("a", ""), ("b/c", ""), ("b/d/e", ""), ("b.f", ""), ("g", "")]).files();
     let page = |after, entries, path_bytes| {
         let page = files.list_page("**", after, ListLimits { entries, path_bytes }).unwrap();

@@ -24,7 +24,7 @@ use crate::{
         platform::ExecutionCtx,
         run::{PreparedRequest, Rejection, Translation},
     },
-    guest::recycled::{Ended, classify},
+    guest::recycled::{EarlyEnd, classify},
     load::{aot, resolve::WASMTIME},
 };
 
@@ -62,14 +62,14 @@ pub(crate) enum Stripped {
     /// JavaScript with unchanged lines and columns.
     Plain(String),
     /// The script is not TypeScript, or its types cannot be removed.
-    Wrong(Wrong),
+    Wrong(ScriptError),
     /// The stripper was stopped at a limit or cancelled.
     Stopped(Outcome),
 }
 
 /// An error in a script, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct ScriptError {
     pub(crate) message: String,
     /// From 1. `None` if the error concerns the script as a whole.
     pub(crate) line: Option<u32>,
@@ -77,7 +77,7 @@ pub(crate) struct Wrong {
     pub(crate) column: u32,
 }
 
-impl Wrong {
+impl ScriptError {
     /// Creates an error about the script as a whole.
     fn whole(message: &str) -> Self {
         Self { message: message.to_owned(), line: None, column: 1 }
@@ -158,7 +158,7 @@ fn strip(request: &PreparedRequest<'_>, kind: SourceKind) -> Result<Translation,
 }
 
 /// Reports the error as a syntax error of the interpreter.
-fn wrong_script(wrong: &Wrong, name: &str, fuel: u64) -> Rejection {
+fn wrong_script(wrong: &ScriptError, name: &str, fuel: u64) -> Rejection {
     Rejection {
         outcome: Outcome::Raised(wrong.raised(name)),
         diagnostic: wrong.diagnostic(),
@@ -218,23 +218,23 @@ impl Stripper {
                 let words = format!("{error:#}");
                 match (classify(error), glue.limiter.memory.refused_bytes()) {
                     // The module traps when it is out of memory.
-                    (Ended::Trapped(_), Some(wanted)) => {
+                    (EarlyEnd::Trapped(_), Some(wanted)) => {
                         Stripped::Stopped(exhausted(Resource::Memory, memory_bytes, wanted))
                     }
-                    (Ended::Trapped(TrapKind::StackOverflow | TrapKind::OutOfBounds), None) => {
-                        Stripped::Wrong(Wrong::whole("the script is nested too deeply for its types to be removed"))
-                    }
-                    (Ended::Trapped(TrapKind::Unreachable), None) => {
-                        Stripped::Wrong(Wrong::whole("the types cannot be removed: the TypeScript parser gave up"))
-                    }
+                    (EarlyEnd::Trapped(TrapKind::StackOverflow | TrapKind::OutOfBounds), None) => Stripped::Wrong(
+                        ScriptError::whole("the script is nested too deeply for its types to be removed"),
+                    ),
+                    (EarlyEnd::Trapped(TrapKind::Unreachable), None) => Stripped::Wrong(ScriptError::whole(
+                        "the types cannot be removed: the TypeScript parser gave up",
+                    )),
                     // Instantiation failed, or the module trapped in a way that it should not.
-                    (Ended::Trapped(_), None) => return Err(words),
-                    (Ended::Stopped(Stop::Deadline), _) => {
+                    (EarlyEnd::Trapped(_), None) => return Err(words),
+                    (EarlyEnd::Stopped(Stop::Deadline), _) => {
                         let ms = u64::try_from(glue.ctx.elapsed().as_millis()).unwrap_or(u64::MAX);
                         Stripped::Stopped(exhausted(Resource::Time, timeout_ms, ms))
                     }
-                    (Ended::Stopped(Stop::Cancelled), _) => Stripped::Stopped(Outcome::Cancelled),
-                    (Ended::Stopped(_), _) => Stripped::Stopped(exhausted(Resource::Fuel, fuel, fuel)),
+                    (EarlyEnd::Stopped(Stop::Cancelled), _) => Stripped::Stopped(Outcome::Cancelled),
+                    (EarlyEnd::Stopped(_), _) => Stripped::Stopped(exhausted(Resource::Fuel, fuel, fuel)),
                 }
             }
         };
@@ -293,14 +293,18 @@ fn understood(value: &Value, source: &str) -> Stripped {
             if lines(&code) == lines(source) {
                 return Stripped::Plain(code);
             }
-            Stripped::Wrong(Wrong::whole("the types cannot be removed without moving lines"))
+            Stripped::Wrong(ScriptError::whole("the types cannot be removed without moving lines"))
         }
         _ => {
             let message = value.property("message");
             let message = message.text().or(value.text()).unwrap_or("the types cannot be removed");
             // The stripper counts columns from 0.
             let column = value.property("startColumn").count().unwrap_or(0).saturating_add(1);
-            Stripped::Wrong(Wrong::at(message, value.property("startLine").count().filter(|line| *line > 0), column))
+            Stripped::Wrong(ScriptError::at(
+                message,
+                value.property("startLine").count().filter(|line| *line > 0),
+                column,
+            ))
         }
     }
 }
@@ -380,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_says_what_is_typescript_and_of_which_kind() {
+    fn file_extension_selects_the_typescript_kind() {
         use SourceKind::{Detect, Module, Script};
         let table = [
             ("x.ts", Detect, Some(Detect)),
@@ -400,19 +404,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_reads_as_the_interpreter_has_it() {
-        let wrong = Wrong::at("no", Some(3), 7);
+    fn typescript_errors_use_the_interpreters_format() {
+        let wrong = ScriptError::at("no", Some(3), 7);
         let raised = wrong.raised("x.ts");
         assert_eq!(raised.traceback, "SyntaxError: no\n    at x.ts:3:7");
         assert_eq!((raised.type_name.as_str(), raised.line), ("SyntaxError", Some(3)));
         assert_eq!(wrong.diagnostic(), Diagnostic { line: 3, column: 7, message: "SyntaxError: no".into() });
-        assert_eq!(Wrong::whole("no").raised("x.ts").traceback, "SyntaxError: no");
+        assert_eq!(ScriptError::whole("no").raised("x.ts").traceback, "SyntaxError: no");
     }
 
     #[test]
-    fn a_long_message_is_cut() {
+    fn long_message_is_truncated() {
         for (chars, held) in [(999, 999), (1000, 1000), (1001, 1000)] {
-            assert_eq!(Wrong::at(&"é".repeat(chars), None, 1).message.chars().count(), held);
+            assert_eq!(ScriptError::at(&"é".repeat(chars), None, 1).message.chars().count(), held);
         }
     }
 }

@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_is_good_until_it_is_dropped() {
+    fn handle_is_valid_until_dropped() {
         let mut values = Values::new(0);
         let first = values.add(Value::Number(1.0)).unwrap();
         let second = values.add(Value::Text("x".into())).unwrap();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_itself_is_never_dropped() {
+    fn constant_handles_are_never_dropped() {
         let mut values = Values::new(0);
         let known = [(128, Value::Undefined), (129, Value::Null), (130, Value::Bool(true)), (131, Value::Bool(false))];
         for (handle, value) in known {
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_text_are_counted() {
+    fn number_of_values_and_text_is_limited() {
         let mut values = Values::new(0);
         for _ in 0..MAX_VALUES {
             let handle = values.add(Value::Null).unwrap();
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_have_properties_and_nothing_else_does() {
+    fn only_objects_have_properties() {
         let mut values = Values::new(0);
         let object = values.add(Value::Object(BTreeMap::new())).unwrap();
         values.set(object, Value::Text("a".into()), Value::Number(2.0)).unwrap();
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_compared_and_judged_as_javascript_does() {
+    fn comparison_and_truthiness_follow_javascript() {
         assert!(Value::Undefined.loosely_equals(&Value::Null) && !Value::Null.loosely_equals(&Value::Bool(false)));
         assert!(Value::Text("a".into()).loosely_equals(&Value::Text("a".into())));
         let empty = || Value::Text(String::new());

@@ -11,7 +11,7 @@ use super::super::{HostDirectory, MountError};
 use super::*;
 
 #[test]
-fn everything_is_carried_out_and_nothing_private_is_left() {
+fn commit_applies_all_changes_and_leaves_no_private_files() {
     let dir = tempdir().unwrap();
     sample(dir.path());
     let host = writable(dir.path());
@@ -37,7 +37,7 @@ fn an_empty_plan_touches_nothing() {
 }
 
 #[test]
-fn a_second_commit_builds_on_what_the_first_reported() {
+fn second_commit_uses_the_reported_bases() {
     let dir = tempdir().unwrap();
     let host = writable(dir.path());
     let mut guest = Guest::new();
@@ -51,7 +51,7 @@ fn a_second_commit_builds_on_what_the_first_reported() {
 }
 
 #[test]
-fn a_large_file_and_an_empty_one_arrive_whole() {
+fn large_and_empty_files_are_committed() {
     let dir = tempdir().unwrap();
     let host = writable(dir.path());
     let mut guest = Guest::new();
@@ -64,7 +64,7 @@ fn a_large_file_and_an_empty_one_arrive_whole() {
 }
 
 #[test]
-fn more_files_than_are_synced_one_by_one_arrive() {
+fn many_files_are_committed() {
     let dir = tempdir().unwrap();
     let host = writable(dir.path());
     let mut guest = Guest::new();
@@ -76,7 +76,7 @@ fn more_files_than_are_synced_one_by_one_arrive() {
 }
 
 #[test]
-fn a_directory_mounted_for_reading_is_never_written() {
+fn read_only_mount_is_never_written() {
     let dir = tempdir().unwrap();
     sample(dir.path());
     let before = state(dir.path());
@@ -89,7 +89,7 @@ fn a_directory_mounted_for_reading_is_never_written() {
 }
 
 #[test]
-fn reserved_names_and_paths_that_lead_out_are_refused_before_anything_is_written() {
+fn reserved_names_and_outside_paths_are_rejected_first() {
     let dir = tempdir().unwrap();
     let host = writable(dir.path());
     let mut guest = Guest::new();
@@ -280,7 +280,7 @@ fn two_commits_at_once_do_not_interleave() {
 }
 
 #[test]
-fn a_commit_that_takes_too_long_is_not_waited_for_forever() {
+fn waiting_for_another_commit_has_a_timeout() {
     let dir = tempdir().unwrap();
     let host = HostDirectory::open_for_writing(dir.path(), Duration::from_millis(40)).unwrap();
     let mut guest = Guest::new();

@@ -37,7 +37,7 @@ fn a_file_that_the_host_changed_is_not_overwritten() {
 }
 
 #[test]
-fn a_file_replaced_by_one_of_the_same_size_and_time_is_not_overwritten() {
+fn file_replaced_with_equal_size_and_time_is_kept() {
     refused("changed.txt", Collision::Changed, |dir| {
         let path = dir.join("changed.txt");
         let time = fs::metadata(&path).unwrap().modified().unwrap();
@@ -58,7 +58,7 @@ fn change_keeping_time(path: &Path, data: &str) {
 }
 
 #[test]
-fn a_file_changed_in_place_with_its_time_restored_is_neither_overwritten_nor_deleted() {
+fn file_changed_with_its_time_restored_is_kept() {
     refused("changed.txt", Collision::Changed, |dir| change_keeping_time(&dir.join("changed.txt"), "OLD"));
     refused("held/changed.txt", Collision::Changed, |dir| {
         change_keeping_time(&dir.join("held/changed.txt"), "OLD TOO")
@@ -67,7 +67,7 @@ fn a_file_changed_in_place_with_its_time_restored_is_neither_overwritten_nor_del
 }
 
 #[test]
-fn a_change_with_its_time_restored_that_slips_in_before_a_step_takes_all_of_them_back() {
+fn hidden_change_between_steps_rolls_back_the_commit() {
     use super::super::site::Site;
     use super::crashing::prepared;
     let dir = tempdir().unwrap();
@@ -84,7 +84,7 @@ fn a_change_with_its_time_restored_that_slips_in_before_a_step_takes_all_of_them
 }
 
 #[test]
-fn a_guest_that_goes_on_meets_only_what_others_changed() {
+fn later_commit_conflicts_only_with_foreign_changes() {
     let dir = tempdir().unwrap();
     sample(dir.path());
     fs::hard_link(dir.path().join("changed.txt"), dir.path().join("second-name.txt")).unwrap();
@@ -139,7 +139,7 @@ fn a_file_that_the_host_removed_is_not_brought_back() {
 }
 
 #[test]
-fn what_the_host_created_meanwhile_is_not_overwritten() {
+fn files_created_by_the_host_are_not_overwritten() {
     refused("created.txt", Collision::Appeared, |dir| {
         fs::write(dir.join("created.txt"), "host's").unwrap();
     });
@@ -175,7 +175,7 @@ fn a_directory_that_became_a_link_is_not_written_through() {
 }
 
 #[test]
-fn a_subdirectory_that_may_not_be_written_stops_everything() {
+fn unwritable_subdirectory_aborts_the_commit() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempdir().unwrap();
     sample(dir.path());
@@ -198,7 +198,7 @@ fn a_subdirectory_that_may_not_be_written_stops_everything() {
 }
 
 #[test]
-fn what_both_sides_deleted_is_no_conflict() {
+fn deletion_on_both_sides_is_no_conflict() {
     let dir = tempdir().unwrap();
     sample(dir.path());
     let host = writable(dir.path());
@@ -211,7 +211,7 @@ fn what_both_sides_deleted_is_no_conflict() {
 }
 
 #[test]
-fn a_change_that_slips_in_between_the_steps_takes_all_of_them_back() {
+fn change_between_steps_rolls_back_the_commit() {
     use super::super::site::Site;
     use super::crashing::prepared;
     // The host makes its change before each step in turn; the last step that touches the file decides.

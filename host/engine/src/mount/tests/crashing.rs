@@ -41,7 +41,7 @@ fn without_private(mut state: BTreeMap<String, Node>) -> BTreeMap<String, Node> 
 }
 
 #[test]
-fn a_commit_cut_short_after_any_step_is_finished() {
+fn interrupted_commit_is_completed_from_any_step() {
     let steps = prepared(tempdir().unwrap().path()).journal.steps.len();
     assert!(steps > 10);
     for done in 0..=steps {
@@ -66,7 +66,7 @@ fn a_commit_cut_short_after_any_step_is_finished() {
 }
 
 #[test]
-fn a_commit_cut_short_while_it_is_taken_back_is_taken_back() {
+fn interrupted_rollback_is_completed() {
     let steps = prepared(tempdir().unwrap().path()).journal.steps.len();
     for done in 0..=steps {
         let dir = tempdir().unwrap();
@@ -87,7 +87,7 @@ fn a_commit_cut_short_while_it_is_taken_back_is_taken_back() {
 }
 
 #[test]
-fn a_commit_cut_short_before_its_journal_never_happened() {
+fn commit_interrupted_before_its_journal_has_no_effect() {
     let dir = tempdir().unwrap();
     sample(dir.path());
     let before = state(dir.path());
@@ -109,7 +109,7 @@ fn a_commit_cut_short_before_its_journal_never_happened() {
 }
 
 #[test]
-fn what_a_crash_left_is_settled_by_the_next_commit_too() {
+fn next_commit_recovers_after_a_crash() {
     let dir = tempdir().unwrap();
     let host = writable(dir.path());
     drop(prepared(dir.path()));
@@ -122,7 +122,7 @@ fn what_a_crash_left_is_settled_by_the_next_commit_too() {
 }
 
 #[test]
-fn files_that_the_host_changed_after_a_crash_are_not_overwritten() {
+fn files_changed_by_the_host_after_a_crash_are_kept() {
     let steps = prepared(tempdir().unwrap().path()).journal.steps.len();
     for done in 0..=steps {
         let dir = tempdir().unwrap();
@@ -154,7 +154,7 @@ fn files_that_the_host_changed_after_a_crash_are_not_overwritten() {
 }
 
 #[test]
-fn what_the_host_added_to_a_new_tree_is_never_thrown_away() {
+fn host_files_in_a_new_tree_are_kept() {
     let dir = tempdir().unwrap();
     let ready = prepared(dir.path());
     let root = ready.host.root();
@@ -187,7 +187,7 @@ fn what_the_host_added_to_a_new_tree_is_never_thrown_away() {
 }
 
 #[test]
-fn a_damaged_journal_is_refused_at_every_byte_and_nothing_is_carried_out() {
+fn journal_damaged_at_any_byte_is_rejected() {
     let dir = tempdir().unwrap();
     let ready = prepared(dir.path());
     let path = dir.path().join(&ready.name).join(journal::NAME);
@@ -219,7 +219,7 @@ fn a_damaged_journal_is_refused_at_every_byte_and_nothing_is_carried_out() {
 }
 
 #[test]
-fn a_journal_that_came_with_the_files_is_not_carried_out() {
+fn journal_copied_with_the_files_is_not_applied() {
     // A complete copy of a directory with an interrupted commit, as from an archive.
     let dir = tempdir().unwrap();
     let ready = prepared(dir.path());
@@ -234,7 +234,7 @@ fn a_journal_that_came_with_the_files_is_not_carried_out() {
 }
 
 #[test]
-fn a_journal_that_names_paths_outside_is_not_carried_out() {
+fn journal_with_outside_paths_is_not_applied() {
     let outside = tempdir().unwrap();
     let dir = outside.path().join("mount");
     fs::create_dir(&dir).unwrap();
@@ -255,7 +255,7 @@ fn a_journal_that_names_paths_outside_is_not_carried_out() {
 }
 
 #[test]
-fn files_and_links_of_a_reserved_name_are_not_ours_and_stay() {
+fn foreign_files_with_reserved_names_are_kept() {
     let outside = tempdir().unwrap();
     fs::write(outside.path().join("x"), "precious").unwrap();
     let dir = tempdir().unwrap();
@@ -339,7 +339,7 @@ fn check_generation(state: &BTreeMap<String, Node>, context: &str) -> Option<Str
 }
 
 #[test]
-fn a_process_killed_at_any_moment_leaves_the_old_state_or_the_new() {
+fn killed_commit_leaves_the_old_or_new_state() {
     // On a disk a commit mostly waits for syncs; in memory it mostly moves files.
     let mut settled = kill_repeatedly(&tempdir().unwrap(), Duration::from_secs(5), 40_000);
     if let Ok(in_memory) = tempfile::tempdir_in("/dev/shm") {

@@ -68,7 +68,7 @@ fn a_mount_that_reaches_the_cache_is_refused_by_any_name() {
 }
 
 #[test]
-fn so_it_is_with_packages_seals_and_what_is_named() {
+fn mount_over_packages_seals_or_named_directories_is_rejected() {
     let dir = tempdir().unwrap();
     let at = |path: &str| dir.path().join(path);
     let _packages = OwnPackages::open(&at("b/packages")).unwrap();
@@ -84,7 +84,7 @@ fn so_it_is_with_packages_seals_and_what_is_named() {
 }
 
 #[test]
-fn a_cache_that_comes_later_stops_commits() {
+fn cache_created_later_blocks_commits() {
     let (home, _cache) = home();
     let path = home.path().join("beside");
     let host = writable(&path);

@@ -18,7 +18,7 @@ fn mounted(path: &Path) -> (Arc<HostDirectory>, Vfs, RootId) {
 }
 
 #[test]
-fn files_of_a_directory_that_is_too_large_to_list_are_there() {
+fn files_in_an_unlistable_directory_are_found() {
     let dir = tempdir().unwrap();
     for number in 0..50 {
         fs::write(dir.path().join(format!("f{number}")), format!("{number}")).unwrap();
@@ -41,7 +41,7 @@ fn files_of_a_directory_that_is_too_large_to_list_are_there() {
 }
 
 #[test]
-fn what_a_guest_did_arrives_and_the_next_commit_builds_on_it() {
+fn guest_changes_are_committed_repeatedly() {
     let dir = tempdir().unwrap();
     sample(dir.path());
     let (host, mut vfs, root) = mounted(dir.path());
@@ -88,7 +88,7 @@ fn what_a_guest_did_arrives_and_the_next_commit_builds_on_it() {
 }
 
 #[test]
-fn the_host_sees_nothing_before_the_commit_and_nothing_of_a_dropped_run() {
+fn uncommitted_changes_never_reach_the_host() {
     let dir = tempdir().unwrap();
     sample(dir.path());
     let before = state(dir.path());
@@ -101,7 +101,7 @@ fn the_host_sees_nothing_before_the_commit_and_nothing_of_a_dropped_run() {
 }
 
 #[test]
-fn an_appended_host_file_is_refused_when_the_host_appended_too() {
+fn appends_by_guest_and_host_conflict() {
     let dir = tempdir().unwrap();
     sample(dir.path());
     let (host, mut vfs, root) = mounted(dir.path());
@@ -121,7 +121,7 @@ fn an_appended_host_file_is_refused_when_the_host_appended_too() {
 }
 
 #[test]
-fn a_moved_file_whose_contents_the_host_removed_fails_the_commit() {
+fn moved_file_removed_by_the_host_fails_the_commit() {
     let dir = tempdir().unwrap();
     sample(dir.path());
     let (host, mut vfs, root) = mounted(dir.path());
@@ -151,7 +151,7 @@ fn a_guest_cannot_plant_a_journal() {
 }
 
 #[test]
-fn links_of_the_host_do_not_let_a_guest_out() {
+fn host_links_do_not_lead_out() {
     let outside = tempdir().unwrap();
     fs::write(outside.path().join("secret"), "s3cret").unwrap();
     let dir = tempdir().unwrap();
@@ -169,7 +169,7 @@ fn links_of_the_host_do_not_let_a_guest_out() {
 }
 
 #[test]
-fn a_file_larger_than_all_quotas_is_read_through_a_small_cache() {
+fn huge_host_file_is_read_through_a_small_cache() {
     let dir = tempdir().unwrap();
     let big = fs::File::create(dir.path().join("big")).unwrap();
     big.set_len(8 << 30).unwrap();
@@ -190,7 +190,7 @@ fn a_file_larger_than_all_quotas_is_read_through_a_small_cache() {
 }
 
 #[test]
-fn a_nest_deeper_than_a_guest_may_go_is_an_error_and_no_crash() {
+fn too_deep_host_tree_is_an_error() {
     let dir = tempdir().unwrap();
     let made = std::process::Command::new("python3")
         .args(["-c", "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')"])

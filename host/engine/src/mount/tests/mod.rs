@@ -173,7 +173,7 @@ fn sample_result() -> BTreeMap<String, Node> {
 }
 
 #[test]
-fn the_file_kinds_are_those_of_the_file_system() {
+fn file_kinds_match_the_file_system() {
     let dir = tempfile::tempdir().unwrap();
     sample(dir.path());
     let host = writable(dir.path());

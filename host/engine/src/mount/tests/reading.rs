@@ -19,7 +19,7 @@ fn make_pipe(path: &std::path::Path) {
 }
 
 #[test]
-fn a_link_to_the_hosts_files_is_shown_and_never_followed() {
+fn host_links_are_listed_and_never_followed() {
     let dir = tempdir().unwrap();
     symlink("/etc", dir.path().join("etc")).unwrap();
     symlink("/etc/passwd", dir.path().join("passwd")).unwrap();
@@ -39,7 +39,7 @@ fn a_link_to_the_hosts_files_is_shown_and_never_followed() {
 }
 
 #[test]
-fn a_directory_swapped_for_a_link_while_we_walk_never_leads_out() {
+fn directory_swapped_for_a_link_never_leads_out() {
     let outside = tempdir().unwrap();
     fs::create_dir(outside.path().join("b")).unwrap();
     fs::write(outside.path().join("b/file"), "secret").unwrap();
@@ -166,7 +166,7 @@ fn private_directories_are_not_shown_at_any_level() {
 }
 
 #[test]
-fn a_nest_of_1500_directories_is_walked_and_one_too_deep_refused() {
+fn deep_tree_is_walked_and_too_deep_tree_rejected() {
     let dir = tempdir().unwrap();
     let made = std::process::Command::new("python3")
         .args(["-c", "import os\nfor _ in range(1500): os.mkdir('d'); os.chdir('d')\nopen('f','w').write('deep')"])
@@ -213,7 +213,7 @@ fn resident_bytes() -> Option<u64> {
 }
 
 #[test]
-fn what_is_no_readable_directory_is_named_with_a_way_out() {
+fn unreadable_directory_error_has_a_hint() {
     let dir = tempdir().unwrap();
     let missing = dir.path().join("missing");
     fs::write(dir.path().join("file"), "x").unwrap();

@@ -42,7 +42,7 @@ fn a_responses_body_has_a_maximum_however_it_is_sent() {
 
 /// The body decompresses to a thousand times its size.
 #[test]
-fn what_is_compressed_counts_as_what_it_becomes() {
+fn compressed_body_counts_its_decompressed_size() {
     let mut whole = zeros_compressed(64 << 20);
     let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", whole.len());
     assert!(whole.len() < 1 << 20);
@@ -74,7 +74,7 @@ fn zeros_compressed(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_the_host_holds_of_a_body_is_under_the_memory_limit() {
+fn body_counts_against_the_memory_limit() {
     let server = Server::with_body("x".repeat(30_000));
     let client = client(&policy(&[&server]));
     let asked = json!({ "url": server.url("/") }).to_string();
@@ -88,7 +88,7 @@ fn what_the_host_holds_of_a_body_is_under_the_memory_limit() {
 }
 
 #[test]
-fn headers_have_a_maximum_both_ways() {
+fn request_and_response_headers_are_limited() {
     let server = Server::with_body("");
     let client = client(&policy(&[&server]));
     let with = |headers: Vec<(String, String)>| ask(&client, &json!({ "url": server.url("/"), "headers": headers }));
@@ -119,7 +119,7 @@ fn headers_have_a_maximum_both_ways() {
 }
 
 #[test]
-fn a_request_has_a_time_for_all_of_it() {
+fn request_timeout_covers_the_whole_request() {
     let slow = Server::new(|_, stream| {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
         // Send single bytes slowly, so that no single read takes long.
@@ -140,7 +140,7 @@ fn a_request_has_a_time_for_all_of_it() {
 }
 
 #[test]
-fn the_time_of_the_call_holds_as_well_and_cancelling_ends_a_wait() {
+fn call_deadline_and_cancellation_end_a_request() {
     let silent = Server::new(|_, _| thread::sleep(Duration::from_secs(5)));
     let client = client(&policy(&[&silent]));
     let asked = json!({ "url": silent.url("/") }).to_string();
@@ -162,7 +162,7 @@ fn the_time_of_the_call_holds_as_well_and_cancelling_ends_a_wait() {
 }
 
 #[test]
-fn methods_are_those_of_the_policy() {
+fn only_methods_of_the_policy_are_allowed() {
     let server = Server::with_body("");
     let mut policy = policy(&[&server]);
     policy.methods = vec!["GET".into()];
@@ -256,7 +256,7 @@ fn client_of(allow: &str, ranges: &[&str], names: &[(&str, &[&[&str]])]) -> Clie
 }
 
 #[test]
-fn a_name_that_means_what_is_not_public_is_refused_after_it_was_looked_up() {
+fn name_resolving_to_a_private_address_is_blocked() {
     let server = Server::with_body("inside");
     let url = format!("http://inside.example:{}/", server.port);
     for address in ["127.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "10.0.0.1", "0.0.0.0"]
@@ -274,7 +274,7 @@ fn a_name_that_means_what_is_not_public_is_refused_after_it_was_looked_up() {
 }
 
 #[test]
-fn a_connection_goes_to_what_was_looked_at_and_each_look_counts() {
+fn connection_uses_the_checked_address() {
     let server = Server::with_body("inside");
     let url = format!("http://rebinding.example:{}/", server.port);
     // The first lookup returns an allowed address, the second one does not.
@@ -288,7 +288,7 @@ fn a_connection_goes_to_what_was_looked_at_and_each_look_counts() {
 }
 
 #[test]
-fn an_address_in_the_url_is_held_to_the_same() {
+fn address_in_the_url_is_checked_as_well() {
     let server = Server::with_body("inside");
     let forms = ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "[::ffff:127.0.0.1]", "[::1]"];
     for form in forms {
@@ -301,13 +301,13 @@ fn an_address_in_the_url_is_held_to_the_same() {
 }
 
 #[test]
-fn localhost_is_this_machine_whatever_a_resolver_says() {
+fn localhost_ignores_the_resolver() {
     let client = client_of("http://localhost", &[], &[("localhost", &[&["1.1.1.1"]])]);
     assert!(get(&client, "http://localhost/").unwrap_err().starts_with("refused: `localhost`"));
 }
 
 #[test]
-fn ranges_are_read_or_refused() {
+fn address_ranges_are_parsed_or_rejected() {
     for (range, fits) in
         [("127.0.0.0/8", true), ("::1", true), ("fd00::/8", true), ("10.0.0.0/33", false), ("localhost", false)]
     {

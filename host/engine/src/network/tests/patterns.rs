@@ -15,7 +15,7 @@ fn allows(pattern: &str, url: &str) -> bool {
 }
 
 #[test]
-fn a_pattern_means_its_scheme_host_port_and_path() {
+fn pattern_matches_scheme_host_port_and_path() {
     const API: &str = "https://api.example.com/v1/*";
     for (pattern, url, is_allowed) in [
         (API, "https://api.example.com/v1/", true),
@@ -48,7 +48,7 @@ fn a_pattern_means_its_scheme_host_port_and_path() {
 
 /// URLs that have confused URL parsers.
 #[test]
-fn what_only_looks_like_an_allowed_url_is_none() {
+fn urls_similar_to_allowed_ones_are_blocked() {
     for url in [
         "https://api.example.com@evil.example/v1/",
         "https://api.example.com:443@evil.example/v1/",
@@ -98,7 +98,7 @@ fn what_only_looks_like_an_allowed_url_is_none() {
 }
 
 #[test]
-fn a_pattern_that_cannot_be_is_refused_with_its_reason() {
+fn invalid_pattern_is_rejected_with_a_reason() {
     for (pattern, said) in [
         ("api.example.com", "begins with neither"),
         ("ftp://api.example.com", "begins with neither"),
@@ -123,7 +123,7 @@ fn a_pattern_that_cannot_be_is_refused_with_its_reason() {
 }
 
 #[test]
-fn the_url_that_was_allowed_is_the_one_that_is_asked() {
+fn request_goes_to_the_url_that_was_checked() {
     let server = Server::with_body("x");
     let mut policy = policy(&[]);
     policy.allow = vec![server.url("/v1/*")];
@@ -138,7 +138,7 @@ fn the_url_that_was_allowed_is_the_one_that_is_asked() {
 }
 
 #[test]
-fn a_host_is_named_where_it_stands_in_a_pattern_that_allows_the_url() {
+fn url_host_must_be_named_in_its_matching_pattern() {
     let patterns = patterns(&["https://api.example.com/v1/*", "https://*.example.com/*", "http://127.0.0.1:9000/one"]);
     for (url, named) in [
         ("https://api.example.com/v1/a", true),
@@ -152,7 +152,7 @@ fn a_host_is_named_where_it_stands_in_a_pattern_that_allows_the_url() {
 }
 
 #[test]
-fn numbers_and_lists_have_bounds() {
+fn network_policy_numbers_and_lists_are_limited() {
     let check = |edit: &dyn Fn(&mut NetworkPolicy)| {
         let mut policy = NetworkPolicy::default();
         edit(&mut policy);
@@ -189,7 +189,7 @@ fn numbers_and_lists_have_bounds() {
 }
 
 #[test]
-fn a_policy_file_says_it_and_a_variable_of_the_same_name_is_refused() {
+fn network_policy_file_round_trips_and_is_checked() {
     let text = "[network]\nallow = [\"https://a.example\"]\n[network.secrets]\nKEY = { env = \"REAL\", host = \"a.example\" }\n";
     let policy = Policy::from_toml(text).unwrap();
     assert!(policy.network.is_on());
@@ -203,7 +203,7 @@ fn a_policy_file_says_it_and_a_variable_of_the_same_name_is_refused() {
 }
 
 #[test]
-fn a_policy_is_within_another_or_says_what_is_not() {
+fn policy_exceeding_another_names_the_excess() {
     let mut granted = NetworkPolicy::allowing(["https://api.example.com/v1/*", "https://*.example.org"]);
     granted.allow_private = vec!["10.0.0.0/8".into()];
     granted.methods = vec!["GET".into(), "POST".into()];

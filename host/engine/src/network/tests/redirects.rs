@@ -37,7 +37,7 @@ fn redirects_are_followed_up_to_their_maximum() {
 }
 
 #[test]
-fn no_redirect_leads_out_of_the_list() {
+fn redirects_are_checked_against_the_patterns() {
     let outside = Server::with_body("outside");
     for to in [
         outside.url("/"),
@@ -65,7 +65,7 @@ fn no_redirect_leads_out_of_the_list() {
 }
 
 #[test]
-fn a_script_may_take_redirects_itself() {
+fn scripts_can_handle_redirects_manually() {
     let server = redirecting(301, "https://evil.example/");
     let client = client(&policy(&[&server]));
     let answer = ask(&client, &json!({ "url": server.url("/"), "redirect": "manual" })).unwrap();
@@ -73,7 +73,7 @@ fn a_script_may_take_redirects_itself() {
 }
 
 #[test]
-fn what_a_redirect_keeps_of_a_request_is_what_browsers_keep() {
+fn redirects_rewrite_requests_as_browsers_do() {
     for (status, method, becomes) in [
         (301, "POST", "GET"),
         (302, "POST", "GET"),
@@ -101,7 +101,7 @@ fn what_a_redirect_keeps_of_a_request_is_what_browsers_keep() {
 }
 
 #[test]
-fn headers_that_are_not_a_scripts_to_set_and_those_that_are_none_are_refused() {
+fn reserved_and_invalid_headers_are_rejected() {
     let server = Server::with_body("");
     let client = client(&policy(&[&server]));
     for (name, value) in [
@@ -140,7 +140,7 @@ fn headers_that_are_not_a_scripts_to_set_and_those_that_are_none_are_refused() {
 }
 
 #[test]
-fn requests_of_another_form_are_refused() {
+fn malformed_requests_are_rejected() {
     let server = Server::with_body("");
     let client = client(&policy(&[&server]));
     for asked in [
@@ -164,7 +164,7 @@ fn requests_of_another_form_are_refused() {
 }
 
 #[test]
-fn what_is_no_http_is_an_error_on_one_line() {
+fn non_http_response_is_an_error_on_one_line() {
     for response in [
         "",
         "x",
@@ -184,7 +184,7 @@ fn what_is_no_http_is_an_error_on_one_line() {
 }
 
 #[test]
-fn bytes_that_are_no_text_come_whole_and_headers_as_they_are() {
+fn binary_bodies_and_headers_are_unchanged() {
     let server = Server::saying(
         b"HTTP/1.1 200 OK\r\nX-A: \xe9\r\nX-A: 2\r\nConnection: close\r\nContent-Length: 2\r\n\r\n\xff\x00".to_vec(),
     );
@@ -196,7 +196,7 @@ fn bytes_that_are_no_text_come_whole_and_headers_as_they_are() {
 }
 
 #[test]
-fn nobody_listening_and_no_such_name_are_unreachable() {
+fn closed_ports_and_unknown_names_are_unreachable() {
     let listener = TcpListener::bind(loopback(0)).unwrap();
     let url = format!("http://127.0.0.1:{}/", listener.local_addr().unwrap().port());
     drop(listener);
@@ -210,7 +210,7 @@ fn nobody_listening_and_no_such_name_are_unreachable() {
 }
 
 #[test]
-fn a_server_that_speaks_no_tls_gets_nothing() {
+fn server_without_tls_receives_no_request() {
     let server = Server::with_body("plain");
     let url = format!("https://127.0.0.1:{}/secret-path", server.port);
     let mut policy = NetworkPolicy::allowing([url.as_str()]);

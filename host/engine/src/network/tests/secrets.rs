@@ -29,7 +29,7 @@ fn echo() -> Server {
 }
 
 #[test]
-fn a_placeholder_becomes_the_secret_in_headers_and_comes_back_as_itself() {
+fn placeholder_is_replaced_in_headers_both_ways() {
     let server = echo();
     let policy = with_secret(&[&server], "127.0.0.1");
     let (client, shown) = (client(&policy), placeholder(&policy));
@@ -48,7 +48,7 @@ fn a_placeholder_becomes_the_secret_in_headers_and_comes_back_as_itself() {
 }
 
 #[test]
-fn nothing_but_a_header_has_the_secret() {
+fn secret_is_sent_in_headers_only() {
     let server = echo();
     let policy = with_secret(&[&server], "127.0.0.1");
     let (client, shown) = (client(&policy), placeholder(&policy));
@@ -58,7 +58,7 @@ fn nothing_but_a_header_has_the_secret() {
 }
 
 #[test]
-fn no_other_host_is_sent_a_secret() {
+fn secret_is_sent_only_to_its_host() {
     let (server, other) = (echo(), echo());
     for host in ["api.example.com".to_owned(), "127.0.0.2".to_owned(), format!("127.0.0.1:{}", other.port)] {
         let policy = with_secret(&[&server, &other], &host);
@@ -69,7 +69,7 @@ fn no_other_host_is_sent_a_secret() {
 }
 
 #[test]
-fn a_redirect_elsewhere_does_not_get_it_and_one_back_does_not_either() {
+fn redirect_to_another_server_drops_the_secret() {
     let target = echo();
     let to = target.url("/");
     let server = Server::saying(format!("HTTP/1.1 307 Away\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n"));
@@ -84,7 +84,7 @@ fn a_redirect_elsewhere_does_not_get_it_and_one_back_does_not_either() {
 }
 
 #[test]
-fn without_encryption_a_secret_stays_on_this_machine() {
+fn secret_needs_encryption_or_a_local_host() {
     let mut policy = NetworkPolicy::allowing(["http://api.example.com"]);
     policy.secrets.insert("KEY".into(), SecretPolicy::new("REAL", "api.example.com"));
     let refused = with_header(&client(&policy), "http://api.example.com/", &placeholder(&policy)).unwrap_err();
@@ -92,7 +92,7 @@ fn without_encryption_a_secret_stays_on_this_machine() {
 }
 
 #[test]
-fn errors_and_debug_do_not_show_it() {
+fn errors_and_debug_output_hide_the_secret() {
     let broken = Server::new(|request, stream| drop(stream.write_all(format!("HTTP/1.1 {request}").as_bytes())));
     let policy = with_secret(&[&broken], "127.0.0.1");
     let client = client(&policy);
@@ -104,7 +104,7 @@ fn errors_and_debug_do_not_show_it() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_sent_is_refused_and_not_shown() {
+fn invalid_secret_is_rejected_without_showing_it() {
     let policies = BTreeMap::from([("KEY".to_owned(), SecretPolicy::new("REAL", "a.example"))]);
     let read = |value: Option<&str>| Secrets::read_from(&policies, Entropy::Host, &|_| value.map(str::to_owned));
     let long = "x".repeat(4096);
@@ -120,7 +120,7 @@ fn a_secret_that_cannot_be_sent_is_refused_and_not_shown() {
 }
 
 #[test]
-fn placeholders_are_the_same_as_long_as_they_mean_the_same_and_with_a_seed() {
+fn placeholders_are_stable_per_secret_and_seed() {
     let policies = |env: &str| BTreeMap::from([("KEY".to_owned(), SecretPolicy::new(env, "a.example"))]);
     let shown = |env: &str, entropy| {
         Secrets::read_from(&policies(env), entropy, &|_| Some(SECRET.into()))

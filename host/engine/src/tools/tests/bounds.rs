@@ -16,7 +16,7 @@ use super::{Guest, PATIENCE, echo, gate};
 use crate::tools::{Tool, ToolThreads};
 
 #[test]
-fn calls_are_counted() {
+fn number_of_calls_is_limited() {
     let mut guest = Guest::new(&[echo()], |limits| limits.tool_calls = 3);
     for id in 0..3 {
         guest.call(id, if id == 1 { "missing" } else { "echo" }, &json!({}));
@@ -35,7 +35,7 @@ fn calls_are_counted() {
 }
 
 #[test]
-fn no_more_run_at_once_than_may_and_the_others_wait() {
+fn concurrent_calls_are_limited_and_queued() {
     let most = Arc::new(AtomicUsize::new(0));
     let now = Arc::new(AtomicUsize::new(0));
     let (seen, running) = (Arc::clone(&most), now);
@@ -56,7 +56,7 @@ fn no_more_run_at_once_than_may_and_the_others_wait() {
 }
 
 #[test]
-fn results_that_are_not_taken_hold_their_turn() {
+fn unread_results_occupy_their_slot() {
     let (gate, open, begun) = gate();
     let mut guest = Guest::new(&[gate], |limits| limits.tool_calls_at_once = 2);
     for id in 0..4 {
@@ -77,7 +77,7 @@ fn results_that_are_not_taken_hold_their_turn() {
 }
 
 #[test]
-fn arguments_have_a_size() {
+fn size_of_arguments_is_limited() {
     let mut guest = Guest::new(&[echo()], |limits| limits.tool_bytes = 100);
     for (text, fits) in [(91, true), (92, true), (93, false)] {
         guest.call(1, "echo", &json!({"a": "x".repeat(text)}));
@@ -92,7 +92,7 @@ fn arguments_have_a_size() {
 }
 
 #[test]
-fn results_have_a_size() {
+fn size_of_results_is_limited() {
     let long = Tool::new("long", "").handler(|_, arguments| {
         let length = arguments["length"].as_u64().and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
         Ok(json!("x".repeat(length)))
@@ -111,7 +111,7 @@ fn results_have_a_size() {
 }
 
 #[test]
-fn what_is_held_for_calls_is_the_guests_memory() {
+fn bytes_held_for_calls_count_as_guest_memory() {
     let (finish, finished) = mpsc::channel();
     let finished = Mutex::new(finished);
     let long = Tool::new("long", "").handler(move |_, _| {
@@ -149,7 +149,7 @@ fn what_is_held_for_calls_is_the_guests_memory() {
 }
 
 #[test]
-fn an_engine_runs_only_so_many_at_once() {
+fn concurrent_calls_of_an_engine_are_limited() {
     let threads = ToolThreads::new(2);
     let (gate, open, begun) = gate();
     let mut guest = Guest::on(&threads, std::slice::from_ref(&gate), |_| {});

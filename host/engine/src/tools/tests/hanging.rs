@@ -76,7 +76,7 @@ impl Drop for Hanging {
 }
 
 #[test]
-fn a_session_that_has_given_up_many_calls_is_refused_and_the_others_go_on() {
+fn session_with_many_abandoned_calls_is_refused() {
     let sandbox = Hanging::new();
     for _ in 0..16 {
         sandbox.hang(&mut sandbox.guest("a"), 0);
@@ -95,7 +95,7 @@ fn a_session_that_has_given_up_many_calls_is_refused_and_the_others_go_on() {
 }
 
 #[test]
-fn a_tool_that_hangs_is_refused_and_the_others_go_on() {
+fn hanging_tool_is_refused_and_others_continue() {
     let sandbox = Hanging::new();
     for call in 0..64 {
         sandbox.hang(&mut sandbox.guest(&format!("s{}", call / 16)), 0);
@@ -111,7 +111,7 @@ fn a_tool_that_hangs_is_refused_and_the_others_go_on() {
 }
 
 #[test]
-fn what_ended_executions_left_with_handlers_has_a_bound() {
+fn bytes_left_with_handlers_are_limited() {
     const MIB: usize = 1 << 20;
     let sandbox = Hanging::new();
     let guest = || {
@@ -134,7 +134,7 @@ fn what_ended_executions_left_with_handlers_has_a_bound() {
 }
 
 #[test]
-fn calls_with_large_arguments_run_one_after_the_other() {
+fn calls_with_large_arguments_run_sequentially() {
     let sandbox = Hanging::new();
     let mut guest = sandbox.guest_with("a", |limits| limits.tool_bytes = 16 << 20);
     let large = json!({ "a": "x".repeat(7 << 19) });
@@ -153,7 +153,7 @@ fn calls_with_large_arguments_run_one_after_the_other() {
 }
 
 #[test]
-fn calls_that_waited_are_refused_when_those_before_them_were_given_up() {
+fn queued_calls_are_refused_after_abandoned_ones() {
     let sandbox = Hanging::new();
     let mut guest = sandbox.guest_with("a", |limits| {
         limits.tool_timeout_ms = 1;

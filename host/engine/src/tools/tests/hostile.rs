@@ -8,7 +8,7 @@ use super::{Guest, PATIENCE, echo, gate};
 use crate::tools::{Tool, Toolbox};
 
 #[test]
-fn what_a_handler_of_texts_answers_is_held_to_its_size_and_to_json_before_anything_else() {
+fn text_handler_results_are_checked_first() {
     let texts = Tool::new("texts", "").text_handler(|_, arguments| {
         let arguments: Value = serde_json::from_str(&arguments).unwrap();
         Ok(arguments["text"].as_str().unwrap().to_owned())
@@ -45,7 +45,7 @@ fn what_a_handler_of_texts_answers_is_held_to_its_size_and_to_json_before_anythi
 }
 
 #[test]
-fn a_flood_without_a_reader_is_dropped_after_a_while() {
+fn unread_flood_of_messages_is_dropped() {
     let mut guest = Guest::new(&[echo()], |_| {});
     for _ in 0..(1 << 16) + 100 {
         guest.send_text("x");
@@ -73,7 +73,7 @@ fn a_flood_of_refused_calls_is_counted_as_memory() {
 }
 
 #[test]
-fn a_catalogue_that_is_asked_for_and_not_read_holds_nothing() {
+fn unread_catalogue_holds_no_memory() {
     let tool = Tool::new("a", "x".repeat(1_000_000)).handler(|_, _| Ok(json!(1)));
     let mut guest = Guest::new(&[tool], |_| {});
     for _ in 0..1000 {
@@ -86,7 +86,7 @@ fn a_catalogue_that_is_asked_for_and_not_read_holds_nothing() {
 }
 
 #[test]
-fn a_text_that_would_become_huge_is_refused_before_it_is_parsed() {
+fn expanding_text_is_rejected_before_parsing() {
     let mut guest = Guest::new(&[echo()], |_| {});
     guest.calls.account().set_room(32 << 20);
     let bomb = format!(r#"{{"id":7,"name":"echo","arguments":{{"a":[{}0]}}}}"#, r#"{"":0},"#.repeat(100_000));
@@ -97,7 +97,7 @@ fn a_text_that_would_become_huge_is_refused_before_it_is_parsed() {
 }
 
 #[test]
-fn depth_is_refused_wherever_it_is() {
+fn excessive_nesting_is_rejected_everywhere() {
     let mut guest = Guest::new(&[echo()], |_| {});
     let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     guest.send_text(&deep);
@@ -107,7 +107,7 @@ fn depth_is_refused_wherever_it_is() {
 }
 
 #[test]
-fn an_id_that_is_still_out_cannot_be_used_twice() {
+fn pending_id_cannot_be_reused() {
     let (gate, open, _begun) = gate();
     let mut guest = Guest::new(&[gate], |limits| limits.tool_calls_at_once = 1);
     guest.call(1, "gate", &json!({"first": true}));
@@ -125,7 +125,7 @@ fn an_id_that_is_still_out_cannot_be_used_twice() {
 }
 
 #[test]
-fn messages_that_look_like_replies_do_nothing() {
+fn messages_resembling_replies_are_ignored() {
     let (gate, open, begun) = gate();
     let mut guest = Guest::new(&[gate], |_| {});
     guest.call(1, "gate", &json!({}));
@@ -137,7 +137,7 @@ fn messages_that_look_like_replies_do_nothing() {
 }
 
 #[test]
-fn a_schema_that_refers_to_itself_follows_arguments_only_as_deep_as_they_go() {
+fn recursive_schema_recurses_no_deeper_than_arguments() {
     let schema = json!({"type": "object", "properties": {"a": {"$ref": "#"}}, "additionalProperties": false});
     let mut guest = Guest::new(&[echo().schema(schema)], |_| {});
     let deep = |levels: usize| format!(r#"{}{{}}{}"#, r#"{"a":"#.repeat(levels), "}".repeat(levels));
@@ -159,7 +159,7 @@ fn chain(links: usize, link: impl Fn(&Value) -> Value) -> Value {
 }
 
 #[test]
-fn a_chain_of_schemas_for_one_value_has_a_bound() {
+fn schema_chain_for_one_value_is_limited() {
     let chain = |links| chain(links, |next| json!({"anyOf": [next, {"type": "null"}]}));
     // Each link counts twice: its alternative, and the schema that it refers to. The last one is the reference to the
     // first.
@@ -172,7 +172,7 @@ fn a_chain_of_schemas_for_one_value_has_a_bound() {
 }
 
 #[test]
-fn a_schema_that_leads_to_itself_for_the_same_value_is_refused() {
+fn schema_cycle_on_one_value_is_rejected() {
     for schema in [
         json!({"$ref": "#"}),
         json!({"anyOf": [{"type": "null"}, {"$ref": "#"}]}),
@@ -186,7 +186,7 @@ fn a_schema_that_leads_to_itself_for_the_same_value_is_refused() {
 }
 
 #[test]
-fn what_each_level_doubles_is_refused_before_it_is_checked() {
+fn exponential_schemas_are_rejected_before_checking() {
     let twice = json!({"type": "array", "items": {"$ref": "#/$defs/x"}});
     let schema = json!({"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"anyOf": [twice, twice, {"type": "null"}]}}});
     let mut guest = Guest::new(&[echo().schema(schema)], |_| {});
@@ -202,7 +202,7 @@ fn what_each_level_doubles_is_refused_before_it_is_checked() {
 }
 
 #[test]
-fn a_tree_goes_as_deep_as_arguments_may() {
+fn recursive_arguments_reach_the_depth_limit() {
     let node = json!({"type": ["object", "null"], "properties": {"left": {"$ref": "#/$defs/n"}, "right": {"$ref": "#/$defs/n"}}});
     let schema = json!({"properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": node}});
     let mut guest = Guest::new(&[echo().schema(schema)], |_| {});
@@ -212,7 +212,7 @@ fn a_tree_goes_as_deep_as_arguments_may() {
 }
 
 #[test]
-fn the_deepest_check_has_room_on_its_stack() {
+fn deepest_check_fits_the_stack() {
     // 15 alternatives with their references at each level of the deepest arguments.
     let mut schema = chain(14, |next| json!({"anyOf": [next, {"type": "null"}]}));
     schema["$defs"]["d14"] = json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/d0"}});
@@ -225,7 +225,7 @@ fn the_deepest_check_has_room_on_its_stack() {
 }
 
 #[test]
-fn many_schemas_and_elements_are_counted() {
+fn schemas_and_elements_are_counted() {
     let several = |count: usize| json!({"anyOf": vec![json!({}); count - 1]});
     for (count, fits) in [(999, true), (1_000, true), (1_001, false)] {
         assert_eq!(Toolbox::new(&[echo().schema(several(count))]).is_ok(), fits, "{count}");
@@ -243,7 +243,7 @@ fn many_schemas_and_elements_are_counted() {
 }
 
 #[test]
-fn a_pattern_takes_linear_time() {
+fn pattern_matching_is_linear() {
     let schema = json!({"properties": {"a": {"pattern": "^(a+)+$"}}});
     let mut guest = Guest::new(&[echo().schema(schema)], |_| {});
     guest.call(1, "echo", &json!({"a": format!("{}b", "a".repeat(100_000))}));
@@ -251,7 +251,7 @@ fn a_pattern_takes_linear_time() {
 }
 
 #[test]
-fn random_bytes_are_answered_and_harm_nothing() {
+fn random_messages_are_answered() {
     let mut guest = Guest::new(&[echo()], |limits| limits.tool_calls = 1_000_000);
     // xorshift64, seed 1: every message is a mutation of a good one.
     let mut state = 1_u64;

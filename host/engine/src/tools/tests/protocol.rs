@@ -21,7 +21,7 @@ fn a_call_is_answered_under_its_own_id() {
 }
 
 #[test]
-fn replies_come_as_they_are_ready() {
+fn replies_arrive_in_order_of_completion() {
     let (gate, open, begun) = gate();
     let mut guest = Guest::new(&[echo(), gate], |_| {});
     guest.call(1, "gate", &json!({}));
@@ -34,7 +34,7 @@ fn replies_come_as_they_are_ready() {
 }
 
 #[test]
-fn a_handler_knows_its_call() {
+fn handler_receives_call_details() {
     let tool = Tool::new("who", "")
         .handler(|call, _| Ok(json!([call.name, call.index, call.session_id, call.cancel.is_cancelled()])));
     let mut guest = Guest::new(&[tool], |_| {});
@@ -45,7 +45,7 @@ fn a_handler_knows_its_call() {
 }
 
 #[test]
-fn failures_have_types_and_words() {
+fn failures_have_a_kind_and_a_message() {
     let schema = json!({"properties": {"a": {"type": "integer", "maximum": 3}}, "required": ["a"]});
     let tools = [
         echo().schema(schema),
@@ -76,7 +76,7 @@ fn failures_have_types_and_words() {
 }
 
 #[test]
-fn language_models_are_tools_like_others() {
+fn language_models_are_ordinary_tools() {
     let tools =
         [Tool::llm_query(|_, prompt| Ok(format!("{prompt}?"))), Tool::rlm_query(|_, task, ctx| Ok(json!([task, ctx])))];
     let mut guest = Guest::new(&tools, |_| {});
@@ -91,7 +91,7 @@ fn language_models_are_tools_like_others() {
 }
 
 #[test]
-fn what_the_guest_will_wait_holds_for_one_read() {
+fn guest_timeout_applies_to_one_read() {
     let mut guest = Guest::new(&[echo()], |_| {});
     guest.send(&json!({"wait": 5}));
     assert_eq!(guest.calls.patience(), Some(Duration::from_millis(5)));
@@ -103,7 +103,7 @@ fn what_the_guest_will_wait_holds_for_one_read() {
 }
 
 #[test]
-fn a_call_that_takes_too_long_is_given_up_and_its_handler_told() {
+fn timed_out_call_is_abandoned_and_cancelled() {
     let (tell, told) = std::sync::mpsc::channel();
     let slow = Tool::new("slow", "").handler(move |call, _| {
         tell.send(call.cancel.wait_timeout(PATIENCE)).ok();
@@ -119,7 +119,7 @@ fn a_call_that_takes_too_long_is_given_up_and_its_handler_told() {
 }
 
 #[test]
-fn a_call_that_was_late_while_nobody_looked_was_late() {
+fn late_call_is_late_even_if_nobody_waited() {
     let late = Tool::new("late", "").handler(|_, _| {
         thread::sleep(Duration::from_millis(60));
         Ok(json!(1))
@@ -131,7 +131,7 @@ fn a_call_that_was_late_while_nobody_looked_was_late() {
 }
 
 #[test]
-fn handlers_are_told_when_the_execution_is_over() {
+fn handlers_are_cancelled_when_the_execution_ends() {
     let (tell, told) = std::sync::mpsc::channel();
     let slow = Tool::new("slow", "").handler(move |call, _| {
         tell.send(call.cancel.wait_timeout(PATIENCE)).ok();
@@ -158,7 +158,7 @@ fn named(name: &str) -> Result<Toolbox, ToolDefinitionError> {
 }
 
 #[test]
-fn a_name_is_one_that_scripts_can_write() {
+fn tool_name_must_be_an_identifier() {
     for name in ["a", "search_web", "a1", "A", &"a".repeat(64)] {
         assert!(named(name).is_ok(), "{name}");
     }
@@ -183,7 +183,7 @@ fn a_name_is_one_that_scripts_can_write() {
 }
 
 #[test]
-fn a_name_is_registered_once() {
+fn tool_name_is_registered_once() {
     let error = Toolbox::new(&[echo(), echo()]).unwrap_err();
     assert_eq!(error, ToolDefinitionError::Duplicate("echo".into()));
 }
@@ -214,7 +214,7 @@ fn a_schema_is_checked_when_it_is_registered() {
 }
 
 #[test]
-fn descriptions_and_schemas_have_a_bound_together() {
+fn total_size_of_definitions_is_limited() {
     let with = |length: usize| {
         let tool = Tool::new("a", "x".repeat(length)).handler(|_, _| Ok(json!(null)));
         Toolbox::new(&[tool]).map(|toolbox| toolbox.tools().catalogue().len())
@@ -228,7 +228,7 @@ fn descriptions_and_schemas_have_a_bound_together() {
 }
 
 #[test]
-fn the_catalogue_says_all_there_is_to_know() {
+fn catalogue_contains_the_full_definitions() {
     let schema = json!({
         "type": "object",
         "properties": {"a": {"type": "string"}, "c": {}, "b": {}},

@@ -51,7 +51,7 @@ fn near(simulated: f64, expected: f64, share: f64) {
 
 /// Erlang C: the mean wait for one of two processors.
 #[test]
-fn a_node_makes_wait_as_long_as_erlang_says() {
+fn node_waiting_time_matches_erlang() {
     let (rate, service_s) = (1.6, 1.0);
     let (mut random, mut node) = (Random::new(1), Node::new(2));
     let (mut now, mut waited_s) = (0.0, 0.0);
@@ -70,7 +70,7 @@ fn a_node_makes_wait_as_long_as_erlang_says() {
 /// The Pollaczek-Khinchine formula. Requests of many independent sessions approximate a Poisson process, whatever the
 /// distribution of the gaps.
 #[test]
-fn a_fleet_makes_wait_as_long_as_pollaczek_and_khinchine_say() {
+fn fleet_waiting_time_matches_pollaczek_khinchine() {
     let simulated = Config { nodes: 1, cores: 1, ttl_s: 1e9, persistence: coalesced(1e9), ..config() };
     let gaps = Gaps::new(&simulated.kinds[0].gaps, 1.0);
     let rate = f64::from(simulated.sessions) / gaps.mean_s();
@@ -91,7 +91,7 @@ fn coalesced(idle_s: f64) -> Persistence {
 /// Little's law: the number of sessions in memory is the rate of executions times the mean stay. Misses are the
 /// executions of sessions that were idle for longer than the limit.
 #[test]
-fn memory_and_misses_are_those_of_the_pauses() {
+fn memory_and_misses_follow_from_the_pauses() {
     let simulated = Config { sessions: 60_000, window_s: 2_000.0, ..config() };
     let gaps = Gaps::new(&simulated.kinds[0].gaps, 1.0);
     for ttl_s in [10.0, 300.0, 3_000.0] {
@@ -104,7 +104,7 @@ fn memory_and_misses_are_those_of_the_pauses() {
 
 /// Che's approximation, for Poisson requests and for others.
 #[test]
-fn a_memory_that_is_full_misses_as_che_says() {
+fn full_memory_misses_match_che() {
     for time in
         [Distribution::Exponential { mean_s: 100.0 }, LOMAX, Distribution::LogNormal { median_s: 50.0, sigma: 1.5 }]
     {
@@ -131,14 +131,14 @@ fn a_memory_that_is_full_misses_as_che_says() {
 }
 
 #[test]
-fn what_is_coalesced_is_written_once_for_each_longer_pause() {
+fn coalesced_writes_happen_once_per_long_pause() {
     let report = Fleet::new(Config { persistence: coalesced(30.0), ..config() }).run();
     let gaps = Gaps::new(&config().kinds[0].gaps, 1.0);
     near(report.puts as f64 / report.executions as f64, gaps.longer(30.0), 0.03);
 }
 
 #[test]
-fn a_zone_that_ends_loses_no_execution() {
+fn failed_zone_loses_no_execution() {
     let failure = Failure { at_s: 600.0, zones: 2, noticed_s: 4.0, resume_all: None };
     // Long executions, so that the failure interrupts some.
     let mut long = config();
@@ -160,7 +160,7 @@ fn a_zone_that_ends_loses_no_execution() {
 }
 
 #[test]
-fn a_refused_execution_comes_again() {
+fn refused_execution_is_retried() {
     let mut busy = Config { nodes: 1, cores: 1, shed_s: Some(0.5), ..config() };
     busy.kinds[0].work_median_s = 0.05;
     let report = Fleet::new(busy).run();
@@ -180,7 +180,7 @@ fn two_choices_are_fairer_than_one() {
 }
 
 #[test]
-fn the_same_seed_is_the_same_to_the_last_bit() {
+fn same_seed_gives_identical_results() {
     let run = |seed| {
         let report = Fleet::new(Config { seed, ..config() }).run();
         (report.executions, report.misses, report.events, report.busy_s.iter().sum::<f64>().to_bits())
@@ -190,7 +190,7 @@ fn the_same_seed_is_the_same_to_the_last_bit() {
 }
 
 #[test]
-fn more_room_never_misses_more() {
+fn more_memory_never_increases_misses() {
     let misses = |live| trace(100, live, 2_000).matches("false").count();
     let each: Vec<usize> = [1, 10, 50, 99, 100].into_iter().map(misses).collect();
     assert!(each.is_sorted_by(|one, other| one >= other), "{each:?}");

@@ -38,12 +38,15 @@ impl<'a> Sessions<'a> {
 
     fn act(&mut self, step: &'a Step) -> Result<StepResult, Box<dyn Error>> {
         if let Action::Resume { label } = &step.action {
-            let state = self.hibernated.get(label.as_str()).ok_or("nothing was hibernated under this name")?;
+            let state = self.hibernated.get(label.as_str());
+            let state = state.ok_or_else(|| format!("unknown label `{label}`; hibernate a session under it first"))?;
             let session = self.sandbox.resume(state, &options(self.case))?;
             self.sessions.insert(&step.session, session);
             return self.done(step);
         }
-        let session = self.sessions.get(step.session.as_str()).ok_or("there is no session of this name")?;
+        let session = self.sessions.get(step.session.as_str());
+        let session =
+            session.ok_or_else(|| format!("unknown session `{}`; open it in an earlier step", step.session))?;
         match &step.action {
             Action::Run(script) => {
                 let execution = if must_be_stepped(self.case) {
@@ -70,7 +73,8 @@ impl<'a> Sessions<'a> {
                 session.undo()?;
             }
             Action::Undo { to: Some(label) } => {
-                let id = self.checkpoints.get(label.as_str()).ok_or("there is no checkpoint of this name")?;
+                let id = self.checkpoints.get(label.as_str());
+                let id = id.ok_or_else(|| format!("unknown checkpoint `{label}`; take it in an earlier step"))?;
                 session.undo_to(*id)?;
             }
             Action::Hibernate { label } => {

@@ -10,7 +10,7 @@ use std::{
 use super::*;
 use crate::stored::place::{Directory, open_at};
 
-on_each_store![a_process_killed_at_any_moment_loses_nothing_that_was_stored];
+on_each_store![killed_process_loses_no_stored_state];
 
 /// Set for the child process of the test: the store's address.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_STORE_LOOP";
@@ -46,13 +46,13 @@ fn store_loop_for_the_kill_test() {
 
 const MIN_KILLS: u32 = 6;
 
-fn a_process_killed_at_any_moment_loses_nothing_that_was_stored(place: &dyn Place) {
+fn killed_process_loses_no_stored_state(place: &dyn Place) {
     kill_repeatedly(place, Duration::from_secs(4), 30_000);
 }
 
 /// On a disk, most of the time is spent waiting; in memory, it is spent writing.
 #[test]
-fn nor_does_one_that_writes_to_memory() {
+fn killed_process_keeps_the_memory_store() {
     if let Some(place) = Directory::inside(Path::new("/dev/shm")) {
         kill_repeatedly(&place, Duration::from_secs(3), 3_000);
     }

@@ -6,10 +6,10 @@ use super::*;
 
 on_each_store![
     one_holder_at_a_time,
-    many_threads_never_hold_it_together,
+    one_of_many_threads_holds_the_lock,
     no_write_is_lost_among_many_writers,
-    whoever_lost_the_lock_is_fenced_by_what_was_written_since,
-    of_two_that_believe_to_hold_it_one_writes,
+    later_write_fences_a_lost_lock,
+    one_of_two_believed_holders_writes,
 ];
 
 fn one_holder_at_a_time(place: &dyn Place) {
@@ -29,7 +29,7 @@ fn one_holder_at_a_time(place: &dyn Place) {
 
 const THREADS: usize = 6;
 
-fn many_threads_never_hold_it_together(place: &dyn Place) {
+fn one_of_many_threads_holds_the_lock(place: &dyn Place) {
     let held = AtomicBool::new(false);
     let taken = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -75,7 +75,7 @@ fn number(state: &[u8]) -> usize {
     str::from_utf8(state).unwrap().parse().unwrap()
 }
 
-fn whoever_lost_the_lock_is_fenced_by_what_was_written_since(place: &dyn Place) {
+fn later_write_fences_a_lost_lock(place: &dyn Place) {
     let (one, other) = (place.open(), place.open());
     let lost = lock(&*one, "a");
     let first = Expected::Version(put(&*one, &lost, &Expected::Absent, b"first").unwrap());
@@ -96,7 +96,7 @@ fn whoever_lost_the_lock_is_fenced_by_what_was_written_since(place: &dyn Place) 
     assert_eq!(get(&*one, "a"), None);
 }
 
-fn of_two_that_believe_to_hold_it_one_writes(place: &dyn Place) {
+fn one_of_two_believed_holders_writes(place: &dyn Place) {
     let (one, other) = (place.open(), place.open());
     for round in 0..10 {
         let name = format!("s{round}");

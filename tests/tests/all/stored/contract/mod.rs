@@ -19,10 +19,10 @@ use super::{
 on_each_store![
     a_session_is_stored_replaced_and_removed,
     every_write_is_another_version,
-    what_is_expected_decides,
-    what_was_removed_and_made_again_is_another,
-    a_damaged_session_is_listed_and_overwritten_only_when_anything_is_expected,
-    the_lock_says_what_may_be_written,
+    write_depends_on_the_expected_version,
+    recreated_session_is_a_different_one,
+    damaged_session_is_overwritten_only_unconditionally,
+    lock_permits_writes_to_its_session_only,
     states_of_many_sizes_come_back,
 ];
 
@@ -118,7 +118,7 @@ fn every_write_is_another_version(place: &dyn Place) {
     }
 }
 
-fn what_is_expected_decides(place: &dyn Place) {
+fn write_depends_on_the_expected_version(place: &dyn Place) {
     let store = place.open();
     let lock = lock(&*store, "a");
     let remove = |expected: &Expected| block_on(store.remove(&lock, expected));
@@ -149,7 +149,7 @@ fn what_is_expected_decides(place: &dyn Place) {
     assert!(remove(&Expected::Any).unwrap());
 }
 
-fn what_was_removed_and_made_again_is_another(place: &dyn Place) {
+fn recreated_session_is_a_different_one(place: &dyn Place) {
     let (store, other) = (place.open(), place.open());
     let first = Expected::Version(store_session(&*store, "a", 5_000, b"equal"));
     let taken = lock(&*other, "a");
@@ -164,7 +164,7 @@ fn what_was_removed_and_made_again_is_another(place: &dyn Place) {
     assert_eq!((stored.version, &stored.state[..]), (second, &b"equal"[..]));
 }
 
-fn a_damaged_session_is_listed_and_overwritten_only_when_anything_is_expected(place: &dyn Place) {
+fn damaged_session_is_overwritten_only_unconditionally(place: &dyn Place) {
     let store = place.open();
     let version = Expected::Version(store_session(&*store, "bad", 5_000, b"state"));
     store_session(&*store, "good", 5_000, b"state");
@@ -192,7 +192,7 @@ fn a_damaged_session_is_listed_and_overwritten_only_when_anything_is_expected(pl
     assert_eq!(listed(&*store).len(), 1);
 }
 
-fn the_lock_says_what_may_be_written(place: &dyn Place) {
+fn lock_permits_writes_to_its_session_only(place: &dyn Place) {
     let store = place.open();
     let lock = lock(&*store, "a");
     assert_eq!(lock.id(), &id("a"));

@@ -5,9 +5,9 @@ use glovebox_sessions::{PageRequest, StoredPage};
 use super::*;
 
 on_each_store![
-    pages_are_as_long_as_asked_for_and_in_order,
+    pages_have_the_requested_size_and_order,
     a_page_begins_after_any_id,
-    what_stays_is_seen_once_while_others_come_and_go,
+    stable_sessions_are_listed_once_during_changes,
     counting_stops_at_its_bound,
 ];
 
@@ -15,7 +15,7 @@ on_each_store![
 fn a_page_has_1_to_1000() {
     for limit in [0, 1_001, usize::MAX] {
         let error = PageRequest::new(limit).unwrap_err();
-        assert_eq!(error.to_string(), format!("a page cannot have {limit} sessions; ask for 1 to 1000"));
+        assert_eq!(error.to_string(), format!("the page limit is `{limit}`; use 1 to 1000"));
     }
     for limit in [1, 2, 999, 1_000] {
         assert_eq!(PageRequest::new(limit).unwrap().limit(), limit);
@@ -35,7 +35,7 @@ fn ids(page: &StoredPage) -> Vec<String> {
     page.entries.iter().map(|entry| entry.id.to_string()).collect()
 }
 
-fn pages_are_as_long_as_asked_for_and_in_order(place: &dyn Place) {
+fn pages_have_the_requested_size_and_order(place: &dyn Place) {
     let store = place.open();
     assert_eq!(page(&*store, 1, None), StoredPage::default(), "an empty store");
     // Names are ordered by bytes: `-`, `.`, digits, capitals, `_`, letters.
@@ -71,7 +71,7 @@ fn a_page_begins_after_any_id(place: &dyn Place) {
     assert_eq!(page(&*store, 1_000, Some("f")).next, None);
 }
 
-fn what_stays_is_seen_once_while_others_come_and_go(place: &dyn Place) {
+fn stable_sessions_are_listed_once_during_changes(place: &dyn Place) {
     let (store, other) = (place.open(), place.open());
     let remove = |name: &str| assert!(block_on(other.remove(&lock(&*other, name), &Expected::Any)).unwrap(), "{name}");
     let stays: Vec<String> = (1..=9).map(|n| format!("stay-{n}")).collect();

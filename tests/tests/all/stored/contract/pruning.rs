@@ -11,15 +11,15 @@ use glovebox_sessions::{
 use super::*;
 
 on_each_store![
-    nothing_asked_nothing_removed,
-    by_age,
-    by_count,
-    by_bytes,
-    a_dry_run_says_the_same_and_does_nothing,
+    pruning_without_limits_removes_nothing,
+    prunes_by_age,
+    prunes_by_count,
+    prunes_by_bytes,
+    dry_run_reports_without_removing,
     sessions_in_use_are_left_alone,
     damaged_sessions_are_removed,
     more_than_a_page_is_pruned,
-    what_changed_meanwhile_stays_and_one_failure_does_not_stop_the_rest,
+    pruning_skips_changed_sessions_and_failures,
 ];
 
 /// Writes the sessions `s1` to `s5`, last written at 1,000 to 5,000 seconds, with states of 100 to 500 bytes.
@@ -55,13 +55,13 @@ fn clear(store: &dyn SessionStore) {
     assert_eq!(left(store), Vec::<String>::new());
 }
 
-fn nothing_asked_nothing_removed(place: &dyn Place) {
+fn pruning_without_limits_removes_nothing(place: &dyn Place) {
     let store = five(place);
     assert_eq!(run(&Prune::default(), &*store), PruneReport::default());
     assert_eq!(left(&*store).len(), 5);
 }
 
-fn by_age(place: &dyn Place) {
+fn prunes_by_age(place: &dyn Place) {
     // `s3` is 3,000 seconds old.
     for (seconds, expected) in [(3_001, vec!["s1", "s2"]), (3_000, vec!["s1", "s2"]), (2_999, vec!["s1", "s2", "s3"])] {
         let store = five(place);
@@ -73,7 +73,7 @@ fn by_age(place: &dyn Place) {
     }
 }
 
-fn by_count(place: &dyn Place) {
+fn prunes_by_count(place: &dyn Place) {
     for (most, expected) in [(6, 0), (5, 0), (4, 1), (0, 5)] {
         let store = five(place);
         let report = run(&prune(|prune| prune.max_count = Some(most)), &*store);
@@ -83,7 +83,7 @@ fn by_count(place: &dyn Place) {
     }
 }
 
-fn by_bytes(place: &dyn Place) {
+fn prunes_by_bytes(place: &dyn Place) {
     let store = five(place);
     let sizes: Vec<u64> = listed(&*store).iter().map(|entry| entry.stored_bytes).collect();
     let newest_two = sizes[4] + sizes[3];
@@ -100,7 +100,7 @@ fn by_bytes(place: &dyn Place) {
     }
 }
 
-fn a_dry_run_says_the_same_and_does_nothing(place: &dyn Place) {
+fn dry_run_reports_without_removing(place: &dyn Place) {
     let store = five(place);
     let asked = prune(|prune| (prune.older_than, prune.max_count) = (Some(Duration::from_secs(4_500)), Some(3)));
     let mut trial = asked.clone();
@@ -202,7 +202,7 @@ fn more_than_a_page_is_pruned(place: &dyn Place) {
     assert_eq!(left(&store), ["s5"]);
 }
 
-fn what_changed_meanwhile_stays_and_one_failure_does_not_stop_the_rest(place: &dyn Place) {
+fn pruning_skips_changed_sessions_and_failures(place: &dyn Place) {
     let store = Odd { store: five(place), page_limit: 1_000, is_busy: true };
     let report = run(&prune(|prune| prune.max_count = Some(1)), &store);
     assert_eq!(ids(&report), ["s4"]);

@@ -56,7 +56,7 @@ fn a_blob_is_written_once_read_and_deleted() {
 }
 
 #[test]
-fn pages_are_in_order_and_whole() {
+fn listing_pages_are_ordered_and_complete() {
     for (blobs, _dir) in stores() {
         block_on(async {
             let mut expected = Vec::new();
@@ -95,7 +95,7 @@ fn pages_are_in_order_and_whole() {
 }
 
 #[test]
-fn of_many_writers_one_creates_it() {
+fn one_of_many_writers_creates_a_blob() {
     for (blobs, _dir) in stores() {
         for round in 0..20 {
             let name = format!("race/{round}");
@@ -115,7 +115,7 @@ fn of_many_writers_one_creates_it() {
 }
 
 #[test]
-fn names_stay_inside() {
+fn blob_names_stay_inside_the_directory() {
     let longest = "x".repeat(BlobStore::MAX_NAME_BYTES);
     for (blobs, _dir) in stores() {
         // The last name is the longest part of a name.
@@ -139,7 +139,7 @@ fn names_stay_inside() {
 }
 
 #[test]
-fn what_is_too_long_is_not_read() {
+fn oversized_blob_is_not_read() {
     let dir = tempdir().unwrap();
     let blobs = BlobStore::open(&format!("file://{}", dir.path().display())).unwrap();
     // A sparse file, which takes no space.
@@ -152,7 +152,7 @@ fn what_is_too_long_is_not_read() {
 }
 
 #[test]
-fn a_directory_is_its_users_alone() {
+fn store_directory_is_private() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("blobs");
     let url = format!("file://{}", path.display());
@@ -163,7 +163,7 @@ fn a_directory_is_its_users_alone() {
 }
 
 #[test]
-fn memory_of_one_name_is_one() {
+fn memory_stores_with_one_name_are_shared() {
     let name = crate::store::record::random_id();
     let open = |prefix: &str| BlobStore::open(&format!("memory://{name}{prefix}")).unwrap();
     let (one, other) = (open("/x"), open(""));
@@ -174,7 +174,7 @@ fn memory_of_one_name_is_one() {
 }
 
 #[test]
-fn urls_that_are_none_say_what_is() {
+fn invalid_store_url_error_lists_the_schemes() {
     for url in
         ["", "sessions", "http://example.com/x", "ftp://x/y", "s3://b/p?x=1", "s3://b/p#x", "file://host/x", "s3:///x"]
     {
@@ -196,7 +196,7 @@ fn urls_that_are_none_say_what_is() {
 }
 
 #[test]
-fn nothing_of_what_it_holds_is_in_its_debug_output() {
+fn debug_output_hides_stored_data() {
     let blobs = BlobStore::open(&format!("memory://{}", crate::store::record::random_id())).unwrap();
     block_on(blobs.put("a", b"held".as_slice())).unwrap();
     let shown = format!("{blobs:?}");
@@ -204,7 +204,7 @@ fn nothing_of_what_it_holds_is_in_its_debug_output() {
 }
 
 #[test]
-fn what_killed_writers_left_in_a_directory_is_removed_when_it_is_old() {
+fn old_temporary_files_are_removed() {
     let dir = tempdir().unwrap();
     let url = format!("file://{}", dir.path().display());
     let blobs = BlobStore::open(&url).unwrap();
@@ -223,7 +223,7 @@ fn what_killed_writers_left_in_a_directory_is_removed_when_it_is_old() {
 }
 
 #[test]
-fn a_listing_goes_on_behind_names_that_are_none_of_ours() {
+fn listing_skips_foreign_names() {
     let background = Background::get().unwrap();
     let url = format!("memory://{}", crate::store::record::random_id());
     let place = StoreLocation::of(&url, background.handle().unwrap()).unwrap();
@@ -240,7 +240,7 @@ fn a_listing_goes_on_behind_names_that_are_none_of_ours() {
 }
 
 #[test]
-fn futures_are_polled_inside_of_a_runtime_too() {
+fn futures_can_block_inside_a_runtime() {
     let (blobs, _) = stores().remove(0);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
@@ -309,27 +309,27 @@ fn contend(switches: usize, times: &[usize], was_killed: bool) {
 }
 
 #[test]
-fn of_two_one_holds_it() {
+fn one_of_two_holds_the_lease() {
     contend(6, &[3, 3], false);
 }
 
 #[test]
-fn of_three_one_holds_it() {
+fn one_of_three_holds_the_lease() {
     contend(4, &[1, 2, 2], false);
 }
 
 #[test]
-fn of_two_that_follow_one_that_was_killed_one_holds_it() {
+fn one_of_two_takes_over_a_killed_holders_lease() {
     contend(6, &[1, 3], true);
 }
 
 #[test]
-fn of_three_that_follow_one_that_was_killed_one_holds_it() {
+fn one_of_three_takes_over_a_killed_holders_lease() {
     contend(4, &[1, 2, 1], true);
 }
 
 #[test]
-fn one_that_was_frozen_has_it_alone_or_not_at_all() {
+fn frozen_holder_keeps_or_loses_the_lease_exclusively() {
     for (switches, times) in [(6, &[3][..]), (5, &[2, 1])] {
         let (renewed, taken) = (Cell::new(0), Cell::new(0));
         let runs = exhaustively(0, |run| {
@@ -346,7 +346,7 @@ fn one_that_was_frozen_has_it_alone_or_not_at_all() {
 }
 
 #[test]
-fn the_last_number_is_an_error_that_names_the_directory() {
+fn lease_number_overflow_names_the_directory() {
     exhaustively(0, |run| {
         block_on(run.memory.try_create(&format!("leases/a!/{}", u64::MAX), "x 1".into())).unwrap();
         *run.memory.now_ms.lock().unwrap() += HOUR_MS;

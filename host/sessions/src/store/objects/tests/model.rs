@@ -71,7 +71,7 @@ impl Choices {
 
 /// The outcome of a request to a faulty store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum RequestOutcome {
     Works,
     /// The request has no effect.
     Fails,
@@ -82,7 +82,13 @@ enum Turn {
     CrashesAfter,
 }
 
-const FAULTS: [Turn; 5] = [Turn::Works, Turn::Fails, Turn::LosesAnswer, Turn::Crashes, Turn::CrashesAfter];
+const FAULTS: [RequestOutcome; 5] = [
+    RequestOutcome::Works,
+    RequestOutcome::Fails,
+    RequestOutcome::LosesAnswer,
+    RequestOutcome::Crashes,
+    RequestOutcome::CrashesAfter,
+];
 
 #[derive(Clone, Debug)]
 pub(super) struct Object {
@@ -113,18 +119,23 @@ impl Memory {
         poll_fn(|_| if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }).await;
         let turn = {
             let mut faults = self.faults.lock().unwrap();
-            let turn =
-                if *faults == 0 { Turn::Works } else { FAULTS[self.choices.lock().unwrap().choose(FAULTS.len())] };
-            *faults -= usize::from(turn != Turn::Works);
+            let turn = if *faults == 0 {
+                RequestOutcome::Works
+            } else {
+                FAULTS[self.choices.lock().unwrap().choose(FAULTS.len())]
+            };
+            *faults -= usize::from(turn != RequestOutcome::Works);
             turn
         };
         let done = match turn {
-            Turn::Fails | Turn::Crashes => None,
-            Turn::Works | Turn::LosesAnswer | Turn::CrashesAfter => Some(work(&mut self.objects.lock().unwrap())),
+            RequestOutcome::Fails | RequestOutcome::Crashes => None,
+            RequestOutcome::Works | RequestOutcome::LosesAnswer | RequestOutcome::CrashesAfter => {
+                Some(work(&mut self.objects.lock().unwrap()))
+            }
         };
         match (turn, done) {
-            (Turn::Works, Some(done)) => Ok(done),
-            (Turn::Crashes | Turn::CrashesAfter, _) => {
+            (RequestOutcome::Works, Some(done)) => Ok(done),
+            (RequestOutcome::Crashes | RequestOutcome::CrashesAfter, _) => {
                 *self.crashed.lock().unwrap() = true;
                 std::future::pending().await
             }

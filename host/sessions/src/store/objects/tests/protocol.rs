@@ -165,25 +165,25 @@ fn contend(switches: usize, faults: usize, writes: [usize; 2]) -> usize {
 }
 
 #[test]
-fn of_two_writers_one_is_accepted() {
+fn one_of_two_writers_is_accepted() {
     let runs = contend(ANY, 0, [1, 1]);
     assert!(runs > 1_000, "{runs}");
 }
 
 #[test]
-fn a_writer_that_slept_while_others_wrote_is_fenced() {
+fn stale_writer_is_fenced() {
     let runs = contend(4, 0, [1, 3]);
     assert!(runs > 1_000, "{runs}");
 }
 
 #[test]
-fn of_two_writers_one_is_accepted_whatever_fails_once() {
+fn one_of_two_writers_is_accepted_despite_a_failure() {
     let runs = contend(2, 1, [1, 1]);
     assert!(runs > 1_000, "{runs}");
 }
 
 #[test]
-fn two_that_make_a_session_make_one() {
+fn concurrent_creation_makes_one_session() {
     exhaustively(0, |run| {
         let done = RefCell::default();
         let tasks = ["a", "b"].map(|name| writer(run, name, &Expected::Absent, 1, &done));
@@ -195,7 +195,7 @@ fn two_that_make_a_session_make_one() {
 }
 
 #[test]
-fn of_a_writer_and_one_that_removes_one_is_accepted() {
+fn one_of_writer_and_remover_is_accepted() {
     for faults in [0, 1] {
         exhaustively(faults, |run| {
             let from = first(run);
@@ -219,7 +219,7 @@ fn of_a_writer_and_one_that_removes_one_is_accepted() {
 }
 
 #[test]
-fn a_writer_from_before_the_removal_is_fenced_by_what_was_made_anew() {
+fn recreated_session_fences_writers_of_the_removed_one() {
     let runs = exhaustively(0, |run| {
         let from = first(run);
         let done = RefCell::default();
@@ -232,7 +232,7 @@ fn a_writer_from_before_the_removal_is_fenced_by_what_was_made_anew() {
 }
 
 #[test]
-fn a_reader_sees_what_was_accepted_and_nothing_else() {
+fn reader_sees_only_accepted_writes() {
     exhaustively(0, |run| {
         let from = first(run);
         let done = RefCell::<Vec<Done>>::default();
@@ -256,7 +256,7 @@ fn a_reader_sees_what_was_accepted_and_nothing_else() {
 }
 
 #[test]
-fn a_write_whose_answer_was_lost_is_neither_lost_nor_done_twice() {
+fn write_with_a_lost_response_is_applied_once() {
     let runs = exhaustively(2, |run| {
         let first = first(run);
         let accepted = RefCell::new("first");
@@ -287,7 +287,7 @@ fn a_write_whose_answer_was_lost_is_neither_lost_nor_done_twice() {
 }
 
 #[test]
-fn many_at_once_with_many_faults() {
+fn many_writers_with_many_faults() {
     at_random(1_000, 3, |run, seed| {
         let from = first(run);
         let done = RefCell::default();
@@ -314,7 +314,7 @@ fn objects(run: &Run, dir: &str) -> usize {
 }
 
 #[test]
-fn a_removal_is_forgotten_after_a_week_under_the_sessions_lease() {
+fn tombstone_is_removed_after_a_week_under_the_lease() {
     let runs = exhaustively(0, |run| {
         let from = first(run);
         assert!(block_on(run.store.remove(&lock(), &from)).unwrap());
@@ -339,7 +339,7 @@ fn a_removal_is_forgotten_after_a_week_under_the_sessions_lease() {
 }
 
 #[test]
-fn a_state_that_stays_keeps_its_removal() {
+fn tombstone_stays_while_its_state_exists() {
     exhaustively(0, |run| {
         let from = first(run);
         assert!(block_on(run.store.remove(&lock(), &from)).unwrap());
@@ -353,7 +353,7 @@ fn a_state_that_stays_keeps_its_removal() {
 }
 
 #[test]
-fn the_last_number_is_an_error_that_names_the_object() {
+fn version_overflow_names_the_object() {
     exhaustively(0, |run| {
         let from = first(run);
         let head =
@@ -367,7 +367,7 @@ fn the_last_number_is_an_error_that_names_the_object() {
 }
 
 #[test]
-fn what_is_no_entry_of_ours_is_damaged() {
+fn foreign_entry_is_reported_as_damaged() {
     let session = "a".repeat(32);
     let entry = |version: &str, ancestors: Vec<String>| {
         let entry = serde_json::json!({ "format": 1, "version": version, "ancestors": ancestors });
