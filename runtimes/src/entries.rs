@@ -312,6 +312,9 @@ pub enum Callback {
     /// `JSValue f(JSContext *, JSValue promise, int magic)`. Returns the state of a promise if `magic` is zero,
     /// otherwise its result. The recipe must export `JS_PromiseState` and `JS_PromiseResult`.
     ReadPromise,
+    /// `JSValue f(JSContext *, JSValue atom, int)`. Returns the text of an atom, given as a small integer. The recipe
+    /// must export `JS_AtomToString`.
+    ReadAtom,
 }
 
 /// Identifies a function of a binary.
@@ -354,6 +357,11 @@ pub struct ExportList {
     /// Gives numpy a default integer of 64 bits. This works for the code of one binary; any other is rejected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_integers: bool,
+    /// Makes QuickJS record where each call begins, and adds the global `__callee_namer`: the address of a function
+    /// value that throws the error for a callee that is not a function or constructor. This works for the code of one
+    /// binary; any other is rejected. Excludes `wide_integers`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub call_sites: bool,
     /// Globals to export: export name to index.
     #[serde(default)]
     pub globals: BTreeMap<String, u32>,

@@ -3,7 +3,7 @@
 //! Devices are visible through the preopen `/`, regardless of the mounts, and not listed in any directory.
 
 use crate::{
-    DISPLAYS_DEVICE, Errno,
+    DISPLAYS_DEVICE, Errno, TEXT_DEVICE,
     memory::{guest_size, size},
     streams::{Source, held_bytes},
 };
@@ -30,10 +30,12 @@ pub(crate) enum Device {
     Space,
     /// [`SCRYPT_DEVICE`].
     Scrypt,
+    /// [`TEXT_DEVICE`].
+    Text,
 }
 
 impl Device {
-    const ALL: [Self; 5] = [Self::Null, Self::Tools, Self::Displays, Self::Space, Self::Scrypt];
+    const ALL: [Self; 6] = [Self::Null, Self::Tools, Self::Displays, Self::Space, Self::Scrypt, Self::Text];
 
     /// Returns the absolute path.
     pub(crate) fn path(self) -> &'static str {
@@ -43,6 +45,7 @@ impl Device {
             Self::Displays => DISPLAYS_DEVICE,
             Self::Space => SPACE_DEVICE,
             Self::Scrypt => SCRYPT_DEVICE,
+            Self::Text => TEXT_DEVICE,
         }
     }
 

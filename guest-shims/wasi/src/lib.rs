@@ -35,6 +35,7 @@ mod access;
 mod calls;
 mod clock;
 mod config;
+mod decoding;
 mod device;
 mod errno;
 mod host;
@@ -46,6 +47,7 @@ mod streams;
 mod table;
 mod wasi;
 
+pub use self::decoding::{MAX_TEXT_BYTES, TEXT_DEVICE};
 pub use access::FileAt;
 pub use clock::{Clock, Entropy};
 pub use config::{StringError, WasiConfig, WasiError, WasiLimits};

@@ -49,6 +49,9 @@ pub const SCRYPT_BLOCK: u64 = 2_000;
 /// A byte of a password, a salt or a key.
 pub const SCRYPT_BYTE: u64 = 20;
 
+/// A byte that the text device decodes.
+pub const DECODED_BYTE: u64 = 20;
+
 /// Creating, removing, renaming or linking a directory entry: allocation and change tracking.
 pub const DIRECTORY_CHANGE: u64 = 1_000;
 

@@ -40,6 +40,7 @@ const NULL: u8 = 8;
 const DISPLAYS: u8 = 9;
 const SPACE: u8 = 10;
 const SCRYPT: u8 = 11;
+const TEXT: u8 = 12;
 
 /// The reason for rejecting saved bytes. The state is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -160,6 +161,7 @@ fn encode_descriptor(to: &mut Encoder, descriptor: &Descriptor) {
         FdTarget::Device(Device::Displays) => to.byte(DISPLAYS),
         FdTarget::Device(Device::Space) => to.byte(SPACE),
         FdTarget::Device(Device::Scrypt) => to.byte(SCRYPT),
+        FdTarget::Device(Device::Text) => to.byte(TEXT),
     }
     to.number(u64::from(descriptor.flags));
     to.number(descriptor.rights_base);
@@ -365,6 +367,7 @@ impl<'a> Saved<'a> {
             DISPLAYS => SavedTarget::Device(Device::Displays),
             SPACE => SavedTarget::Device(Device::Space),
             SCRYPT => SavedTarget::Device(Device::Scrypt),
+            TEXT => SavedTarget::Device(Device::Text),
             _ => return Err(Damaged("a descriptor has an unknown target")),
         };
         let flags = u16::try_from(from.number()?).ok().filter(|flags| flags & !table::FDFLAGS == 0);

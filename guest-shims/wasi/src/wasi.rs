@@ -34,6 +34,8 @@ pub struct Wasi {
     pub(crate) tools: ToolsDevice,
     /// A derived key of the scrypt device that the guest has not read.
     pub(crate) derived: Stdin,
+    /// A reply of the text device that the guest has not read.
+    pub(crate) decoded: Stdin,
     pub(crate) displays: DisplaysDevice,
     pub(crate) park: Park,
     pub(crate) events: EventLog,
@@ -195,6 +197,7 @@ impl Wasi {
         self.displays.take();
         self.tools = ToolsDevice::default();
         self.derived = Stdin::default();
+        self.decoded = Stdin::default();
         self.park = Park::default();
         self.events.take();
         for replaced in self.table.restore_stdio() {
@@ -303,6 +306,7 @@ impl Default for Wasi {
             entropy: Generator::new(entropy),
             tools: ToolsDevice::default(),
             derived: Stdin::default(),
+            decoded: Stdin::default(),
             displays: DisplaysDevice::default(),
             park: Park::default(),
             events: EventLog::default(),

@@ -73,24 +73,27 @@ pub(super) fn add(
 fn signature(callback: Callback) -> &'static [u8] {
     match callback {
         Callback::LoadWord => TWO_WORDS_TO_ONE,
-        Callback::ReadPromise => MAGIC_GETTER,
+        Callback::ReadPromise | Callback::ReadAtom => MAGIC_GETTER,
     }
 }
 
 fn body(callback: Callback, exports: &Exports) -> Result<Function, RewriteError> {
     let mut function = Function::new([]);
     let mut body = function.instructions();
+    let callee = |name: &str| exports.function(name).ok_or_else(|| RewriteError::NoFunction(name.to_owned()));
     match callback {
         Callback::LoadWord => {
             body.local_get(1).i32_load(MemArg { offset: 0, align: 2, memory_index: 0 }).end();
         }
         Callback::ReadPromise => {
-            let callee = |name: &str| exports.function(name).ok_or_else(|| RewriteError::NoFunction(name.to_owned()));
             let (state, result) = (callee("JS_PromiseState")?, callee("JS_PromiseResult")?);
             body.local_get(2).if_(BlockType::Result(ValType::I64));
             body.local_get(0).local_get(1).call(result).else_();
             // The representation of a small integer is the integer itself.
             body.local_get(0).local_get(1).call(state).i64_extend_i32_u().end().end();
+        }
+        Callback::ReadAtom => {
+            body.local_get(0).local_get(1).i32_wrap_i64().call(callee("JS_AtomToString")?).end();
         }
     }
     Ok(function)

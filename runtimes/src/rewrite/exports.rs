@@ -9,7 +9,7 @@ use wasmparser::{Name, ValType};
 use super::{
     RewriteError, callbacks,
     framed::{self, Wrapper},
-    numpy,
+    numpy, quickjs,
     sections::{Changed, Exports, Sections},
 };
 use crate::{ExportList, FunctionId};
@@ -61,7 +61,8 @@ pub struct Bootable {
 /// Existing exports with the same name and meaning stay.
 pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, RewriteError> {
     let widened = list.wide_integers.then(|| numpy::widen(module)).transpose()?;
-    let module = widened.as_deref().unwrap_or(module);
+    let located = list.call_sites.then(|| quickjs::locate_calls(module)).transpose()?;
+    let module = widened.as_deref().or(located.as_deref()).unwrap_or(module);
     let sections = Sections::read(module)?;
     let counts = sections.counts()?;
     let mut exports = Exports::of(&sections)?;
@@ -98,6 +99,9 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
         exports.add(name, ExportKind::Table, index)?;
     }
 
+    if let Some(last) = counts.globals.checked_sub(1).filter(|_| list.call_sites) {
+        exports.add(quickjs::NAMER, ExportKind::Global, last)?;
+    }
     let globals = export_mutable_globals(&sections, &mut exports)?;
     let mut changed = callbacks::add(&sections, &list.callbacks, &mut exports)?;
     changed.push(Changed::to(exports.section()));

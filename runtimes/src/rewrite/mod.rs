@@ -10,7 +10,9 @@ mod framed;
 mod image;
 mod inspect;
 mod numpy;
+mod quickjs;
 mod sections;
+mod splice;
 
 use glovebox_vfs::{escaped, escaped_text};
 use wasmparser::BinaryReaderError;

@@ -23,6 +23,7 @@ fn list(functions: &[&str], globals: &[(&str, u32)], tables: &[(&str, u32)]) -> 
         indices: BTreeMap::new(),
         framed: Vec::new(),
         wide_integers: false,
+        call_sites: false,
         path_finder: None,
         globals: map(globals),
         tables: map(tables),

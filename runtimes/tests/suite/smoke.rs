@@ -100,6 +100,7 @@ fn rewrite_all(module: &[u8]) {
         framed: Vec::new(),
         path_finder: None,
         wide_integers: false,
+        call_sites: false,
         callbacks: BTreeMap::new(),
     };
     let framed = ExportList {

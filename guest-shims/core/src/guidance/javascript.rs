@@ -255,9 +255,14 @@ fn no_stream(name: &str) -> Advice {
     )
 }
 
-/// Advises on a file stream. Only the line shows which call was not a function.
+/// Returns the line of a call if its callee is not a function. QuickJS-NG 0.11 does not name the callee in the message.
+fn uncallable_line<'a>(failure: &UncaughtException<'a>) -> Option<&'a str> {
+    failure.line().filter(|_| failure.message().ends_with("not a function"))
+}
+
+/// Advises on a file stream.
 fn stream(failure: &UncaughtException<'_>) -> Option<Advice> {
-    let line = failure.line().filter(|_| failure.message() == "not a function")?;
+    let line = uncallable_line(failure)?;
     ["createReadStream", "createWriteStream"].into_iter().find(|name| line.contains(name)).map(no_stream)
 }
 
@@ -275,7 +280,7 @@ fn null_file(failure: &UncaughtException<'_>) -> Option<Advice> {
 
 /// `os.readdir` and similar functions return two values: the result and the error.
 fn directory_entries(failure: &UncaughtException<'_>) -> Option<Advice> {
-    let line = failure.line().filter(|_| failure.message() == "not a function")?;
+    let line = uncallable_line(failure)?;
     let call =
         ["os.readdir(", "os.stat(", "os.getcwd(", "os.realpath("].into_iter().find(|call| line.contains(call))?;
     let name = call.trim_end_matches('(');

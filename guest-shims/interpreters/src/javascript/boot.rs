@@ -35,9 +35,10 @@ const NATIVE: [(&str, &str); 3] = [
 ];
 
 /// The boot scripts, in order.
-const SCRIPTS: [(&str, &str); 16] = [
+const SCRIPTS: [(&str, &str); 17] = [
     ("glovebox:prelude", include_str!("prelude.js")),
     ("glovebox:text", include_str!("text.js")),
+    ("glovebox:callee", include_str!("callee.js")),
     ("glovebox:inspect", include_str!("inspect.js")),
     ("glovebox:console", include_str!("console.js")),
     ("glovebox:globals", include_str!("globals.js")),
@@ -70,6 +71,13 @@ const INTERRUPT_HANDLER: &str = "__interrupt_handler";
 const PROMISE_READER: &str = "__read_promise";
 const PROMISE_READERS: [(&str, u32); 2] = [("promiseState", 0), ("promiseResult", 1)];
 const GETTER_WITH_MAGIC: u32 = 10;
+
+/// The exports with the table slot of the function that reads atoms, and with the address of the function that names
+/// callees. The recipe adds them. The names of the two functions in the boot scripts follow.
+const ATOM_READER: &str = "__read_atom";
+const CALLEE_NAMER: &str = "__callee_namer";
+const READ_ATOM: &str = "readAtom";
+const NAME_CALLEE: &str = "nameCallee";
 
 const NATIVES: (&str, &str) = ("glovebox:natives", include_str!("natives.js"));
 const FINISH: (&str, &str) = ("glovebox:finish", include_str!("finish.js"));
@@ -145,7 +153,12 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     let mut booted = Booted { guest, at };
     booted.at.rejections = booted.find_rejections()?;
     booted.evaluate(NATIVES, EVAL_MODULE)?;
-    booted.give_promise_readers()?;
+    for (name, magic) in PROMISE_READERS {
+        booted.give_reader(PROMISE_READER, name, magic)?;
+    }
+    if build.names_callees {
+        booted.give_reader(ATOM_READER, READ_ATOM, 0)?;
+    }
     let (warm, scripts) = SCRIPTS.split_last().ok_or_else(|| fault("no boot scripts"))?;
     for script in scripts {
         booted.evaluate_stripped(*script)?;
@@ -220,21 +233,27 @@ fn not_null(at: u32, what: &str) -> Result<u32, DriverError> {
 }
 
 impl Booted<'_> {
-    /// Adds functions to `$glovebox` that read the promise that is their `this`.
-    fn give_promise_readers(&mut self) -> Result<(), DriverError> {
+    /// Adds a function to `$glovebox` that reads its `this`: the callback in the slot of the export `callback`.
+    fn give_reader(&mut self, callback: &str, name: &str, magic: u32) -> Result<(), DriverError> {
         let shared = self.value_of("glovebox:functions", "$glovebox", 0)?;
-        let slot = self.guest.machine.global(PROMISE_READER)?;
-        for (name, magic) in PROMISE_READERS {
-            self.guest.write_text(self.at.name, name.as_bytes())?;
-            let args = [self.at.context, slot, self.at.name, 0, GETTER_WITH_MAGIC, magic].map(Value::I32);
-            let function = self.guest.call_value("JS_NewCFunction2", &args)?;
-            let [context, name] = [self.at.context, self.at.name].map(Value::I32);
-            let args = [context, Value::I64(shared.0), name, Value::I64(function.0)];
-            if function.is_exception() || self.guest.call_word("JS_SetPropertyStr", &args)? != 1 {
-                return Err(fault("it cannot read promises"));
-            }
+        let slot = self.guest.machine.global(callback)?;
+        self.guest.write_text(self.at.name, name.as_bytes())?;
+        let args = [self.at.context, slot, self.at.name, 0, GETTER_WITH_MAGIC, magic].map(Value::I32);
+        let function = self.guest.call_value("JS_NewCFunction2", &args)?;
+        let [context, name_at] = [self.at.context, self.at.name].map(Value::I32);
+        let args = [context, Value::I64(shared.0), name_at, Value::I64(function.0)];
+        if function.is_exception() || self.guest.call_word("JS_SetPropertyStr", &args)? != 1 {
+            return Err(fault(format!("it has no `{name}`")));
         }
         Ok(self.guest.free(shared)?)
+    }
+
+    /// Makes the engine call the boot scripts for the error of a callee that is not a function or constructor.
+    fn name_callees(&mut self, shared: JsValue) -> Result<(), DriverError> {
+        let namer = self.function(shared, NAME_CALLEE)?;
+        let at = allocate(&mut self.guest, 8)?;
+        self.guest.machine.write(at, &JsValue::object(namer).0.to_le_bytes())?;
+        Ok(self.guest.machine.set_global(CALLEE_NAMER, at)?)
     }
 
     /// Evaluates a boot text, which must neither throw nor wait.
@@ -341,6 +360,9 @@ impl Booted<'_> {
         let arm = self.function(shared, "arm")?;
         let error = self.uncatchable()?;
         self.ask(arm, &[error])?.ok_or_else(|| fault("`arm` threw"))?;
+        if self.guest.build.names_callees {
+            self.name_callees(shared)?;
+        }
         let words = self.function(shared, "buffer")?;
         let args = [Value::I32(self.at.context), Value::I32(self.at.scratch), Value::I64(JsValue::object(words).0)];
         let words = not_null(self.guest.call_word("JS_GetArrayBuffer", &args)?, "buffer")?;

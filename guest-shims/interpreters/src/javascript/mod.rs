@@ -218,6 +218,8 @@ struct Build {
     module_loader: &'static [u32],
     /// Table slot of `js_std_promise_rejection_tracker`.
     rejection_tracker: u32,
+    /// Set if the recipe makes the engine call the boot scripts to name callees in errors.
+    names_callees: bool,
 }
 
 /// `qjs-wasi-reactor.wasm` of QuickJS-NG 0.17.0.
@@ -226,6 +228,7 @@ static REACTOR_0_17: Build = Build {
     set_module_loader: "JS_SetModuleLoaderFunc2",
     module_loader: &[70, 71],
     rejection_tracker: 72,
+    names_callees: true,
 };
 
 /// `qjs-wasi.wasm` of QuickJS-NG 0.11.0.
@@ -234,4 +237,5 @@ static COMMAND_0_11: Build = Build {
     set_module_loader: "JS_SetModuleLoaderFunc",
     module_loader: &[2],
     rejection_tracker: 3,
+    names_callees: false,
 };

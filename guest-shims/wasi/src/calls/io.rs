@@ -8,6 +8,7 @@ use glovebox_vfs::InodeId;
 
 use crate::{
     Errno, Host, Stream, Wasi,
+    decoding::{self, MAX_GROWTH, MAX_TEXT_BYTES},
     device::{Derivation, Device, MAX_REQUEST_BYTES, ToolsDevice},
     host::{Call, CallFailure},
     memory::{CHUNK_BYTES, Region, check, read_array, read_iovecs, size, write_u32},
@@ -37,6 +38,7 @@ pub(super) fn fd_read<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, iovs: u32
         FdTarget::Device(Device::Null | Device::Displays) => 0,
         FdTarget::Device(Device::Tools) => read_reply(wasi, host, &regions)?,
         FdTarget::Device(Device::Scrypt) => scatter(host, &regions, prices::BYTE, &mut wasi.derived)?,
+        FdTarget::Device(Device::Text) => scatter(host, &regions, prices::BYTE, &mut wasi.decoded)?,
         FdTarget::Device(Device::Space) => {
             let mut space = Stdin::new(wasi.space().into_bytes());
             scatter(host, &regions, prices::BYTE, &mut space)?
@@ -96,6 +98,7 @@ pub(super) fn fd_write<H: Host>(
         FdTarget::Device(Device::Tools) => send_message(wasi, host, &regions)?,
         FdTarget::Device(Device::Displays) => show(wasi, host, &regions)?,
         FdTarget::Device(Device::Scrypt) => derive(wasi, host, &regions)?,
+        FdTarget::Device(Device::Text) => decode_text(wasi, host, &regions)?,
         FdTarget::Stdin | FdTarget::Directory { .. } | FdTarget::Virtual { .. } | FdTarget::Device(Device::Space) => {
             return Err(Errno::Badf.into());
         }
@@ -142,7 +145,7 @@ fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<FdTarget, Errno> {
         FdTarget::Stdin
         | FdTarget::Stdout
         | FdTarget::Stderr
-        | FdTarget::Device(Device::Tools | Device::Displays | Device::Space | Device::Scrypt) => {
+        | FdTarget::Device(Device::Tools | Device::Displays | Device::Space | Device::Scrypt | Device::Text) => {
             return Err(Errno::Spipe);
         }
         FdTarget::Directory { .. } | FdTarget::Virtual { .. } if right == table::FD_READ => return Err(Errno::IsDir),
@@ -316,6 +319,21 @@ fn derive<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u3
     }
     host.charge(prices::SCRYPT_BLOCK.saturating_mul(derivation.blocks))?;
     wasi.derived = Stdin::new(derivation.run()?);
+    Ok(total)
+}
+
+/// Decodes text for the next read.
+fn decode_text<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
+    let total = total_bytes(regions);
+    if u64::from(total) > MAX_TEXT_BYTES {
+        return Err(Errno::TooBig.into());
+    }
+    if u64::from(total).saturating_mul(MAX_GROWTH) > wasi.room_bytes() {
+        return Err(Errno::NoMem.into());
+    }
+    host.charge(prices::DECODED_BYTE.saturating_mul(u64::from(total)))?;
+    let request = gather(host, regions)?;
+    wasi.decoded = Stdin::new(decoding::decode(&request)?);
     Ok(total)
 }
 

@@ -233,7 +233,10 @@ fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> 
         }
         // A read returns at once only while part of a reply is left. Otherwise it waits for a reply, with a timeout set
         // by a message, so a wait here would be redundant.
-        (FdTarget::Device(Device::Null | Device::Displays | Device::Space | Device::Scrypt), FD_READ) => (0, 0),
+        (
+            FdTarget::Device(Device::Null | Device::Displays | Device::Space | Device::Scrypt | Device::Text),
+            FD_READ,
+        ) => (0, 0),
         (FdTarget::Device(Device::Tools), FD_READ) => (wasi.tools.rest_bytes().max(1), 0),
         _ => (1, 0),
     })

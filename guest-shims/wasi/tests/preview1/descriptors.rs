@@ -1,5 +1,5 @@
 use glovebox_vfs::VfsLimits;
-use glovebox_wasi::{Errno, MAX_SCRYPT_BLOCKS, SCRYPT_DEVICE, SPACE_DEVICE, prices};
+use glovebox_wasi::{Errno, MAX_SCRYPT_BLOCKS, MAX_TEXT_BYTES, SCRYPT_DEVICE, SPACE_DEVICE, TEXT_DEVICE, prices};
 
 use crate::support::{
     ALL_RIGHTS, APP, APPEND, CREAT, DATA, DIRECTORY, EXCL, FILE_RIGHTS, Guest, IOVS, OUT, PATH, READ, STAT, TRUNC, call,
@@ -422,4 +422,29 @@ fn scrypt_device_limits_and_prepays_requests() {
     assert_eq!(guest.write(fd, &scrypt_request(17, b"password")), Err(Errno::TooBig));
     assert!(guest.host.charged - charged < prices::SCRYPT_BLOCK * MAX_SCRYPT_BLOCKS);
     assert_eq!(guest.write(fd, b"short"), Err(Errno::Inval));
+}
+
+#[test]
+fn the_text_device_has_a_limit_on_a_request_and_its_work_is_paid_before() {
+    let mut guest = guest();
+    let fd = guest.open_at(ROOT, TEXT_DEVICE.strip_prefix('/').unwrap(), 0, ALL_RIGHTS, 0).unwrap();
+    let most = u32::try_from(MAX_TEXT_BYTES).unwrap();
+    // The guest's memory is smaller than such a request, so the pieces overlap.
+    let mut write = |len: u32| {
+        guest.put(DATA, &[6, 0]);
+        let half = (len - 2) / 2;
+        let count = guest.iovs(&[(DATA, 2), (DATA, half), (DATA, len - 2 - half)]);
+        call!(guest, fd_write(fd, IOVS, count, OUT))
+    };
+    assert_eq!(write(most - 1), Ok(()));
+    assert_eq!(write(most), Ok(()));
+    assert_eq!(write(most + 1), Err(Errno::TooBig));
+    let charged = guest.host.charged;
+    guest.write(fd, &[6, 0, 0x93, 0xfa]).unwrap();
+    assert!(guest.host.charged - charged >= prices::DECODED_BYTE * 4);
+    assert_eq!(guest.read(fd, 100), Ok([&[3, 0, 0, 0, 0], "日".as_bytes()].concat()));
+    assert_eq!(guest.read(fd, 100), Ok(Vec::new()), "it is read once");
+    assert_eq!(guest.write(fd, &[7, 0]), Err(Errno::Inval));
+    assert_eq!(guest.write(fd, &[6, 1, 0xff]), Err(Errno::Ilseq));
+    assert_eq!(guest.write(fd, b""), Err(Errno::Inval));
 }

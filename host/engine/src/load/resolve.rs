@@ -107,9 +107,11 @@ impl Plan<'_> {
 
     /// Returns the key of the compiled code, which all images of a binary and recipe share.
     fn code_key(&self, inner: &EngineInner, recipe: &Recipe) -> ArtefactKey {
-        let version =
-            concat!(env!("CARGO_PKG_VERSION"), " with an imported memory, the last buffer in it, and loops of scipy")
-                .as_bytes();
+        let version = concat!(
+            env!("CARGO_PKG_VERSION"),
+            " with an imported memory, the last buffer in it, and loops of scipy, and calls of QuickJS"
+        )
+        .as_bytes();
         let recipe = Digest::of_fields(&[recipe.digest().as_bytes(), version]);
         self.keyed(inner, self.recipe_name.clone(), recipe)
     }

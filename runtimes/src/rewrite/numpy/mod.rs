@@ -25,6 +25,7 @@ use super::{
     callbacks::type_count,
     framed::{bodies_of, defined_functions, parameter_types},
     sections::{Changed, Sections, longer},
+    splice::{Splice, apply},
 };
 
 /// `PyObject_GetBuffer`, which is wrapped to record the buffer for the check of its format.
@@ -171,7 +172,7 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
     let imported = counts.functions.saturating_sub(u32::try_from(defined.len()).unwrap_or(u32::MAX));
     for ((index, type_index), body) in (imported..).zip(defined).zip(bodies_of(&sections)?) {
         types.function(type_index);
-        let mut body = apply(body, spliced.get(&index).map_or(&[], Vec::as_slice), &functions)?;
+        let mut body = apply(body, spliced.get(&index).map_or(&[], Vec::as_slice), &functions.named)?;
         if functions.checks.contains(&index) {
             body = with_prefix(&body, &context.format_prefix()?)?;
         }
@@ -283,68 +284,4 @@ impl Functions {
             None => Ok(functions),
         }
     }
-}
-
-/// A piece of a function's code and its replacement: bytes in hexadecimal, `{name}` for the index of a function and
-/// `{@1000}` for an address. The linker writes both in five bytes.
-struct Splice {
-    function: &'static str,
-    old: &'static str,
-    new: &'static str,
-}
-
-impl Splice {
-    const fn new(function: &'static str, old: &'static str, new: &'static str) -> Self {
-        Self { function, old, new }
-    }
-
-    /// Returns the names of the functions that the old and the new code call.
-    fn calls(&self) -> impl Iterator<Item = &'static str> {
-        let words = self.old.split_whitespace().chain(self.new.split_whitespace());
-        words.filter_map(in_braces).filter(|name| !name.starts_with('@'))
-    }
-
-    /// Returns the old and the new code.
-    fn encoded(&self, functions: &Functions) -> Result<(Vec<u8>, Vec<u8>), RewriteError> {
-        Ok((self.encode(self.old, functions)?, self.encode(self.new, functions)?))
-    }
-
-    fn encode(&self, code: &str, functions: &Functions) -> Result<Vec<u8>, RewriteError> {
-        let mut bytes = Vec::new();
-        for word in code.split_whitespace() {
-            let unexpected = |_| RewriteError::UnexpectedCode(self.function.to_owned());
-            match in_braces(word) {
-                Some(name) => bytes.extend_from_slice(&padded(match name.strip_prefix('@') {
-                    Some(address) => address.parse().map_err(unexpected)?,
-                    None => functions.get(name)?,
-                })),
-                None => bytes.push(u8::from_str_radix(word, 16).map_err(unexpected)?),
-            }
-        }
-        Ok(bytes)
-    }
-}
-
-fn in_braces(word: &str) -> Option<&str> {
-    word.strip_prefix('{')?.strip_suffix('}')
-}
-
-/// Returns a number in LEB128, padded to five bytes as a linker writes it.
-fn padded(number: u32) -> [u8; 5] {
-    let group = |nth: u32| number.checked_shr(7 * nth).unwrap_or_default().to_le_bytes()[0];
-    [group(0) | 0x80, group(1) | 0x80, group(2) | 0x80, group(3) | 0x80, group(4)]
-}
-
-/// Applies the splices of one function. Each must match exactly once.
-fn apply(body: &[u8], splices: &[&Splice], functions: &Functions) -> Result<Vec<u8>, RewriteError> {
-    let mut spliced = body.to_vec();
-    for splice in splices {
-        let (old, new) = splice.encoded(functions)?;
-        let mut matches = spliced.windows(old.len().max(1)).enumerate().filter(|(_, window)| *window == old);
-        let (Some((at, _)), None) = (matches.next(), matches.next()) else {
-            return Err(RewriteError::UnexpectedCode(splice.function.to_owned()));
-        };
-        spliced.splice(at..at.saturating_add(old.len()), new);
-    }
-    Ok(spliced)
 }

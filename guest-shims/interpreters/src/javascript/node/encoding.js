@@ -164,8 +164,9 @@
       });
     }
     decode(source, options) {
-      let bytes = concat(this.#pending, bytesOf(source));
       const goesOn = Boolean(options?.stream);
+      if (this.#legacy?.decodeNext !== undefined) return this.#legacy.decodeNext(bytesOf(source), this.fatal, goesOn);
+      let bytes = concat(this.#pending, bytesOf(source));
       const isUtf8 = this.encoding === 'utf-8';
       const isUtf16 = this.encoding === 'utf-16le' || this.encoding === 'utf-16be';
       const whole = !goesOn ? bytes.length : isUtf8 ? wholeUtf8(bytes) : isUtf16 ? bytes.length & ~1 : bytes.length;

@@ -1,8 +1,9 @@
 'use strict';
-// Rare encodings with one byte per character, as listed in the Encoding Standard: ASCII, and 128 other characters.
+// Rare encodings, as listed in the Encoding Standard. Those with one byte per character have ASCII and 128 other
+// characters. The host decodes those of East Asia.
 {
   const $ = $glovebox;
-  const { coded } = $;
+  const { coded, os, std } = $;
 
   // By name: further labels, and the characters from 0x80. U+FFFD stands for a byte without a character.
   const ENCODINGS = {
@@ -33,20 +34,107 @@
     'windows-1258': ['cp1258 x-cp1258', '€\x81‚ƒ„…†‡ˆ‰\x8a‹Œ\x8d\x8e\x8f\x90‘’“”•–—˜™\x9a›œ\x9d\x9eŸ\u00a0¡¢£¤¥¦§¨©ª«¬\u00ad®¯°±²³´µ¶·¸¹º»¼½¾¿ÀÁÂĂÄÅÆÇÈÉÊË\u0300ÍÎÏĐÑ\u0309ÓÔƠÖ×ØÙÚÛÜƯ\u0303ßàáâăäåæçèéêë\u0301íîïđñ\u0323óôơö÷øùúûüư₫ÿ'],
     'x-mac-cyrillic': ['x-mac-ukrainian', 'АБВГДЕЖЗИЙКЛМНОПРСТУФХЦЧШЩЪЫЬЭЮЯ†°Ґ£§•¶І®©™Ђђ≠Ѓѓ∞±≤≥іµґЈЄєЇїЉљЊњјЅ¬√ƒ≈∆«»…\u00a0ЋћЌќѕ–—“”‘’÷„ЎўЏџ№Ёёяабвгдежзийклмнопрстуфхцчшщъыьэю€'],
   };
-  const OTHERS = /^(?:gb\w*|big5\S*|shift[-_]jis|sjis|ms_?kanji|windows-31j|euc-?\w+|iso-2022-\w+|ks_c_\S+|x-gbk|x-sjis|hz-gb-2312)$/;
+  // By name, in the order of the host's numbers: further labels.
+  const WIDE = {
+    __proto__: null,
+    'big5': 'big5-hkscs cn-big5 csbig5 x-x-big5',
+    'euc-jp': 'cseucpkdfmtjapanese x-euc-jp',
+    'euc-kr': 'cseuckr csksc56011987 iso-ir-149 korean ks_c_5601-1987 ks_c_5601-1989 ksc5601 ksc_5601 windows-949',
+    'gb18030': '',
+    'gbk': 'chinese csgb2312 csiso58gb231280 gb2312 gb_2312 gb_2312-80 iso-ir-58 x-gbk',
+    'iso-2022-jp': 'csiso2022jp',
+    'shift_jis': 'csshiftjis ms932 ms_kanji shift-jis sjis windows-31j x-sjis',
+  };
+  const DEVICE = '/dev/glovebox/text';
+  // At most 64 KiB with the first two bytes, and with what is left of the bytes before.
+  const MOST_BYTES = 60000;
+  const FATAL = 1;
+  const CONTINUED = 2;
+
+  const invalid = (name) => coded(TypeError, 'ERR_ENCODING_INVALID_ENCODED_DATA', `The encoded data was not valid for encoding ${name}`);
+
+  // Returns the text of a request, and the number of bytes that begin an unfinished character.
+  const exchange = (name, flags, bytes) => {
+    const request = new Uint8Array(bytes.length + 2);
+    request[0] = Object.keys(WIDE).indexOf(name);
+    request[1] = flags;
+    request.set(bytes, 2);
+    const device = std.open(DEVICE, 'r+');
+    if (device === null) throw coded(RangeError, 'ERR_ENCODING_NOT_SUPPORTED', `The "${name}" encoding is not supported`);
+    try {
+      device.write(request.buffer, 0, request.length);
+      device.flush();
+      if (device.error()) throw invalid(name);
+      const header = new Uint8Array(5);
+      if (os.read(device.fileno(), header.buffer, 0, 5) !== 5) throw new Error('there is no memory for the text');
+      const length = header[0] | (header[1] << 8) | (header[2] << 16);
+      return { text: length === 0 ? '' : device.readAsString(length), unfinished: header[4] };
+    } finally {
+      device.close();
+    }
+  };
+
+  // Returns the last escape sequence, which selects the characters of the following bytes.
+  const ESCAPES = ['(B', '(I', '(J', '$@', '$B'];
+  const lastEscape = (bytes) => {
+    for (let at = bytes.lastIndexOf(0x1b); at >= 0; at = at === 0 ? -1 : bytes.lastIndexOf(0x1b, at - 1)) {
+      const escape = bytes.slice(at, at + 3);
+      if (ESCAPES.includes(String.fromCharCode(escape[1], escape[2]))) return escape;
+    }
+    return undefined;
+  };
+
+  const joined = (first, second) => {
+    const both = new Uint8Array(first.length + second.length);
+    both.set(first);
+    both.set(second, first.length);
+    return both;
+  };
+
+  // Returns a function that decodes the next part of a text. It keeps unfinished characters for the part after it.
+  const wideDecoder = (name) => {
+    let left = new Uint8Array();
+    let escape = new Uint8Array();
+    const reset = () => {
+      left = new Uint8Array();
+      escape = new Uint8Array();
+    };
+    return (bytes, isFatal, goesOn) => {
+      let text = '';
+      try {
+        for (let from = 0; from === 0 || from < bytes.length; from += MOST_BYTES) {
+          const isLast = !goesOn && from + MOST_BYTES >= bytes.length;
+          const part = joined(left, bytes.subarray(from, from + MOST_BYTES));
+          const sent = part[0] === 0x1b ? part : joined(escape, part);
+          const reply = exchange(name, (isFatal ? FATAL : 0) | (isLast ? 0 : CONTINUED), sent);
+          text += reply.text;
+          left = part.slice(part.length - reply.unfinished);
+          if (name === 'iso-2022-jp') escape = lastEscape(part.subarray(0, part.length - reply.unfinished)) ?? escape;
+        }
+      } catch (error) {
+        reset();
+        throw error;
+      }
+      if (!goesOn) reset();
+      return text;
+    };
+  };
+
+  const named = (table, label) => (label in table ? label : Object.keys(table).find((each) => [table[each]].flat()[0].split(' ').includes(label)));
 
   $.legacy = (label) => {
-    const name = label in ENCODINGS ? label : Object.keys(ENCODINGS).find((each) => ENCODINGS[each][0].split(' ').includes(label));
+    const wide = label === '' ? undefined : named(WIDE, label);
+    if (wide !== undefined) return { name: wide, decodeNext: wideDecoder(wide) };
+    const name = named(ENCODINGS, label);
     if (name !== undefined) {
       const [, upper] = ENCODINGS[name];
       const decode = (text, isFatal) => {
         const decoded = text.replace(/[\x80-\xff]/g, (unit) => upper[unit.charCodeAt(0) - 0x80]);
-        if (isFatal && decoded.includes('\ufffd')) throw coded(TypeError, 'ERR_ENCODING_INVALID_ENCODED_DATA', `The encoded data was not valid for encoding ${name}`);
+        if (isFatal && decoded.includes('\ufffd')) throw invalid(name);
         return decoded;
       };
       return { name, decode };
     }
-    const hint = OTHERS.test(label) ? ': this sandbox decodes UTF-8, UTF-16 and encodings of one byte a character; Python decodes this one' : '';
-    throw coded(RangeError, 'ERR_ENCODING_NOT_SUPPORTED', `The "${label}" encoding is not supported${hint}`);
+    throw coded(RangeError, 'ERR_ENCODING_NOT_SUPPORTED', `The "${label}" encoding is not supported`);
   };
 }

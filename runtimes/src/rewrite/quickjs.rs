@@ -1,0 +1,516 @@
+//! Makes QuickJS-NG 0.17 report where calls begin, and name callees in errors.
+//!
+//! The compiler records source positions in front of some instructions. It records none for the instruction of a call,
+//! which therefore has the position of its last argument. The parser of calls is changed to keep the position at which
+//! a call begins, as V8 defines it, and to record it before the instruction:
+//!
+//! * the name of the called variable or property, or `super`;
+//! * `new`;
+//! * the parenthesis or template, if another expression is called.
+//!
+//! Properties get a position as well. The position of the current call is stored in the parser's stack frame.
+//!
+//! If the callee is not a function or constructor, the engine calls a function of the boot scripts, which returns the
+//! message with the callee's name. The added global contains the address of that function's value, or zero.
+//!
+//! The changes are for the code of one binary. The error for unexpected code names the function.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wasm_encoder::{
+    BlockType, CodeSection, ConstExpr, Function, FunctionSection, GlobalSection, GlobalType, InstructionSink, MemArg,
+    SectionId, ValType,
+};
+use wasmparser::Name;
+
+use super::{
+    RewriteError,
+    callbacks::type_count,
+    framed::{bodies_of, defined_functions},
+    sections::{Changed, Sections, entries, longer},
+    splice::{Splice, apply},
+};
+
+/// Export name of the global with the address of the function that names callees.
+pub(super) const NAMER: &str = "__callee_namer";
+
+/// The parser of calls, and the functions that call.
+const PARSER: &str = "js_parse_postfix_expr";
+const CALL: &str = "JS_CallInternal";
+const CONSTRUCT: &str = "JS_CallConstructorInternal";
+const APPLY: &str = "js_function_apply";
+
+/// Changes within functions. In the parser, local 0 is the state and local 2 the frame.
+const SPLICES: &[Splice] = &[
+    // A frame of 128 bytes instead of 112.
+    Splice::new(
+        PARSER,
+        "41 f0 00 6b 22 02 24 80 80 80 80 00",
+        "41 80 01 6b 22 02 24 80 80 80 80 00 20 00 20 02 10 {begin_expression}",
+    ),
+    Splice::new(PARSER, "20 02 41 f0 00 6a 24", "20 02 41 80 01 6a 24"),
+    // `new X` without arguments: `dup`, `call_constructor`.
+    Splice::new(
+        PARSER,
+        "41 11 10 {emit_op} 20 04 28 02 00 41 21 10 {emit_op}",
+        "41 11 10 {emit_op} 20 00 20 02 10 {record_call} 20 04 28 02 00 41 21 10 {emit_op}",
+    ),
+    // The parenthesis of a call. Local 1 is 0 after `?.`.
+    Splice::new(
+        PARSER,
+        "02 40 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0a 0b 41 00 21 0a",
+        "02 40 20 00 20 02 20 01 10 {begin_call} 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0a 0b 41 00 21 0a",
+    ),
+    // Keeps the position of a template, for which local 10 is 1. A call has its position by then.
+    Splice::new(
+        PARSER,
+        "41 00 21 07 0b 20 00 10 {emit_source_loc} 41 00 21 08",
+        "41 00 21 07 0b 20 00 20 02 20 0a 45 10 {begin_call} 20 00 10 {emit_source_loc} 41 00 21 08",
+    ),
+    // The end of the arguments, with and without `...`.
+    Splice::new(
+        PARSER,
+        "20 00 28 02 60 41 0e 10 {emit_op} 02 40 02 40 02 40 02 40 20 08",
+        "20 00 20 02 10 {record_call} 20 00 28 02 60 41 0e 10 {emit_op} 02 40 02 40 02 40 02 40 20 08",
+    ),
+    Splice::new(
+        PARSER,
+        "0c 08 0b 02 40 02 40 02 40 02 40 20 08 41 4e 6a",
+        "0c 08 0b 20 00 20 02 10 {record_call} 02 40 02 40 02 40 02 40 20 08 41 4e 6a",
+    ),
+    // The name after `.` or `?.`.
+    Splice::new(
+        PARSER,
+        "21 08 0b 02 40 02 40 20 08 41 a9 7f 47",
+        "21 08 0b 20 00 20 02 10 {record_property} 02 40 02 40 20 08 41 a9 7f 47",
+    ),
+    // After a property in brackets, a call begins at its parenthesis.
+    Splice::new(
+        PARSER,
+        "41 7f 21 04 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
+        "41 7f 21 04 20 02 41 00 36 02 70 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
+    ),
+    // "not a function" and "not a constructor".
+    Splice::new(CALL, "20 00 41 {@9368} 41 00 10 {JS_ThrowTypeError} 1a", "20 00 20 01 41 00 10 {throw_uncallable}"),
+    Splice::new(APPLY, "20 00 41 {@9368} 41 00 10 {JS_ThrowTypeError} 1a", "20 00 20 01 41 00 10 {throw_uncallable}"),
+    Splice::new(
+        CONSTRUCT,
+        "20 00 41 {@9368} 41 00 10 {JS_ThrowTypeError} 1a",
+        "20 00 20 01 41 01 10 {throw_uncallable}",
+    ),
+    Splice::new(
+        CONSTRUCT,
+        "20 00 20 01 10 {JS_ThrowTypeErrorNotAConstructor}",
+        "20 00 20 01 41 01 10 {throw_uncallable}",
+    ),
+];
+
+/// The added functions with their encoded types, in order.
+const ADDED: &[(&str, &[u8])] = &[
+    ("mark", &[0x60, 2, 0x7f, 0x7f, 0]),
+    ("record", &[0x60, 2, 0x7f, 0x7f, 0]),
+    ("begin_expression", &[0x60, 2, 0x7f, 0x7f, 0]),
+    ("begin_call", &[0x60, 3, 0x7f, 0x7f, 0x7f, 0]),
+    ("record_property", &[0x60, 2, 0x7f, 0x7f, 0]),
+    ("record_call", &[0x60, 2, 0x7f, 0x7f, 0]),
+    ("throw_uncallable", &[0x60, 3, 0x7f, 0x7e, 0x7f, 0]),
+];
+
+/// Functions of the binary that the added ones call.
+const CALLED: &[&str] = &[
+    "emit_source_loc_at",
+    "JS_Call",
+    "JS_FreeCString",
+    "JS_FreeValue",
+    "JS_NewArrayBufferCopy",
+    "JS_ThrowTypeError",
+    "JS_ThrowTypeErrorNotAConstructor",
+    "JS_ToCStringLen2",
+];
+
+/// Offsets of the position in the parser's frame. The line is 0 if the call's position is that of its parenthesis.
+const CALL_LINE: u64 = 112;
+const CALL_COLUMN: u64 = 116;
+
+/// Offsets in `JSParseState`.
+const TOKEN_KIND: u64 = 24;
+const TOKEN_LINE: u64 = 28;
+const TOKEN_COLUMN: u64 = 32;
+const TOKEN_TEXT: u64 = 36;
+const LINE_START: u64 = 84;
+const PARSED_FUNCTION: u64 = 96;
+
+/// `TOK_IDENT`, `TOK_NEW` and `TOK_SUPER`.
+const NAMED_TOKENS: [i32; 3] = [-125, -74, -50];
+
+/// Offsets in `JSContext`, `JSRuntime`, `JSStackFrame` and `JSObject`.
+const RUNTIME: u64 = 8;
+const CURRENT_FRAME: u64 = 652;
+const FRAME_FUNCTION: u64 = 8;
+const FRAME_FUNCTION_TAG: u64 = 12;
+const FRAME_PC: u64 = 28;
+const CLASS: u64 = 10;
+const FUNCTION_CODE: u64 = 24;
+
+/// Classes of functions with bytecode: plain, generator, asynchronous, and both.
+const CLASSES: [i32; 4] = [13, 17, 55, 59];
+
+/// Offsets in `JSFunctionBytecode`: code, variables and variables of outer functions, each with its count.
+const CODE: u64 = 12;
+const CODE_BYTES: u64 = 16;
+const VARIABLES: u64 = 24;
+const OUTER_VARIABLES: u64 = 28;
+const ARGUMENT_COUNT: u64 = 32;
+const VARIABLE_COUNT: u64 = 34;
+const OUTER_COUNT: u64 = 42;
+
+/// Sizes of `JSVarDef` and `JSClosureVar`.
+const VARIABLE_BYTES: i32 = 20;
+const OUTER_BYTES: i32 = 8;
+
+/// Tags of a `JSValue`, in its upper half.
+const OBJECT: i32 = -1;
+const EXCEPTION: i64 = 6;
+const UNDEFINED: i64 = 3 << 32;
+
+/// Addresses of "not a function" and "%s".
+const NOT_A_FUNCTION: i32 = 9368;
+const TEXT_FORMAT: i32 = 6111;
+
+/// Index of the C stack pointer, and the size of the arguments for the namer.
+const STACK_POINTER: u32 = 0;
+const ARGUMENTS: [u64; 5] = [0, 8, 16, 24, 32];
+const ARGUMENT_BYTES: i32 = 48;
+
+/// Changes the compiler and the errors. Custom sections stay.
+pub(super) fn locate_calls(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
+    locate_calls_with(module, SPLICES)
+}
+
+fn locate_calls_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError> {
+    let sections = Sections::read(module)?;
+    let counts = sections.counts()?;
+    let is_added = |name: &str| ADDED.iter().any(|(added, _)| *added == name);
+    let mut wanted: BTreeSet<&str> = CALLED.iter().copied().collect();
+    for splice in splices {
+        wanted.insert(splice.function);
+        wanted.extend(splice.calls().filter(|name| !is_added(name)));
+    }
+    let mut functions = indices(&sections, &wanted)?;
+    let mut next = counts.functions;
+    for (name, _) in ADDED {
+        functions.insert((*name).to_owned(), next);
+        next = next.checked_add(1).ok_or_else(no_room)?;
+    }
+    let mut spliced: BTreeMap<u32, Vec<&Splice>> = BTreeMap::new();
+    for splice in splices {
+        spliced.entry(index_of(&functions, splice.function)?).or_default().push(splice);
+    }
+    let (mut types, mut bodies) = (FunctionSection::new(), CodeSection::new());
+    let defined = defined_functions(&sections)?;
+    let imported = counts.functions.saturating_sub(u32::try_from(defined.len()).unwrap_or(u32::MAX));
+    for ((index, type_index), body) in (imported..).zip(defined).zip(bodies_of(&sections)?) {
+        types.function(type_index);
+        match spliced.get(&index) {
+            Some(splices) => bodies.raw(&apply(body, splices, &functions)?),
+            None => bodies.raw(body),
+        };
+    }
+    let first_type = type_count(&sections)?;
+    let mut signatures = Vec::new();
+    let context = Context { functions: &functions, namer: counts.globals };
+    for (nth, (name, signature)) in (0u32..).zip(ADDED) {
+        signatures.extend_from_slice(signature);
+        types.function(first_type.checked_add(nth).ok_or_else(no_room)?);
+        bodies.function(&context.added(name)?);
+    }
+    let added = u32::try_from(ADDED.len()).map_err(|_| no_room())?;
+    let mut globals = GlobalSection::new();
+    globals.global(GlobalType { val_type: ValType::I32, mutable: true, shared: false }, &ConstExpr::i32_const(0));
+    Ok(sections.rebuild_all(vec![
+        Changed::to(longer(&sections, SectionId::Type, added, &signatures)?),
+        Changed::to(types),
+        Changed::to(longer(&sections, SectionId::Global, 1, &entries(&globals)?)?),
+        Changed::to(bodies),
+    ]))
+}
+
+/// Finds functions in the `name` section.
+fn indices(sections: &Sections<'_>, wanted: &BTreeSet<&str>) -> Result<BTreeMap<String, u32>, RewriteError> {
+    let mut found = BTreeMap::new();
+    for part in sections.names().into_iter().flatten() {
+        let Name::Function(map) = part? else { continue };
+        for naming in map {
+            let naming = naming?;
+            if wanted.contains(naming.name) && found.insert(naming.name.to_owned(), naming.index).is_some() {
+                return Err(RewriteError::AmbiguousFunction(naming.name.to_owned()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn index_of(functions: &BTreeMap<String, u32>, name: &str) -> Result<u32, RewriteError> {
+    functions.get(name).copied().ok_or_else(|| RewriteError::NoFunction(name.to_owned()))
+}
+
+fn no_room() -> RewriteError {
+    RewriteError::Unsupported("it has no room for another function".to_owned())
+}
+
+fn at(offset: u64) -> MemArg {
+    MemArg { offset, align: 2, memory_index: 0 }
+}
+
+fn short(offset: u64) -> MemArg {
+    MemArg { offset, align: 1, memory_index: 0 }
+}
+
+fn long(offset: u64) -> MemArg {
+    MemArg { offset, align: 3, memory_index: 0 }
+}
+
+/// Indices for the code of the added functions.
+struct Context<'a> {
+    functions: &'a BTreeMap<String, u32>,
+    /// Index of the global.
+    namer: u32,
+}
+
+impl Context<'_> {
+    fn call(&self, name: &str) -> Result<u32, RewriteError> {
+        index_of(self.functions, name)
+    }
+
+    fn added(&self, name: &str) -> Result<Function, RewriteError> {
+        if name == "throw_uncallable" {
+            return self.throw_uncallable();
+        }
+        let mut function = Function::new([]);
+        let mut code = function.instructions();
+        match name {
+            "mark" => mark(&mut code),
+            "record" => self.record(&mut code)?,
+            "begin_expression" => self.begin_expression(&mut code)?,
+            "begin_call" => self.begin_call(&mut code)?,
+            "record_property" => {
+                code.local_get(0).local_get(1).call(self.call("mark")?);
+                code.local_get(0).local_get(1).call(self.call("record")?);
+            }
+            "record_call" => {
+                code.local_get(1).i32_load(at(CALL_LINE)).if_(BlockType::Empty);
+                code.local_get(0).local_get(1).call(self.call("record")?);
+                code.local_get(1).i32_const(0).i32_store(at(CALL_LINE)).end();
+            }
+            _ => return Err(RewriteError::NoFunction(name.to_owned())),
+        }
+        code.end();
+        Ok(function)
+    }
+
+    /// Emits the position in the frame.
+    fn record(&self, code: &mut InstructionSink<'_>) -> Result<(), RewriteError> {
+        let (state, frame) = (0, 1);
+        code.local_get(state).i32_load(at(PARSED_FUNCTION));
+        code.local_get(frame).i32_load(at(CALL_LINE)).local_get(frame).i32_load(at(CALL_COLUMN));
+        code.call(self.call("emit_source_loc_at")?);
+        Ok(())
+    }
+
+    /// Keeps the position of a token at which a call can begin.
+    fn begin_expression(&self, code: &mut InstructionSink<'_>) -> Result<(), RewriteError> {
+        let (state, frame) = (0, 1);
+        code.local_get(frame).i32_const(0).i32_store(at(CALL_LINE));
+        for (nth, token) in NAMED_TOKENS.into_iter().enumerate() {
+            code.local_get(state).i32_load(at(TOKEN_KIND)).i32_const(token).i32_eq();
+            if nth > 0 {
+                code.i32_or();
+            }
+        }
+        code.if_(BlockType::Empty).local_get(state).local_get(frame).call(self.call("mark")?).end();
+        Ok(())
+    }
+
+    /// Keeps the position of the current token if the call has none yet, follows `?.`, or is a template.
+    fn begin_call(&self, code: &mut InstructionSink<'_>) -> Result<(), RewriteError> {
+        let (state, frame, is_plain) = (0, 1, 2);
+        code.local_get(is_plain).i32_eqz().local_get(frame).i32_load(at(CALL_LINE)).i32_eqz().i32_or();
+        code.if_(BlockType::Empty).local_get(state).local_get(frame).call(self.call("mark")?).end();
+        Ok(())
+    }
+
+    /// Calls the namer with the code of the running function: its bytecode, its variables, those of outer functions,
+    /// the offset of the instruction and the number of arguments. Throws an error with the message that it returns. The
+    /// engine's own error is thrown if there is no such code or no message.
+    fn throw_uncallable(&self) -> Result<Function, RewriteError> {
+        let (context, callee, constructs) = (0, 1, 2);
+        let (namer, frame, object, bytecode, arguments, text, result) = (3, 4, 5, 6, 7, 8, 9);
+        let mut function = Function::new([(6, ValType::I32), (1, ValType::I64)]);
+        let mut code = function.instructions();
+        let (copy, free) = (self.call("JS_NewArrayBufferCopy")?, self.call("JS_FreeValue")?);
+        let throw = self.call("JS_ThrowTypeError")?;
+        code.block(BlockType::Empty);
+        code.global_get(self.namer).local_tee(namer).i32_eqz().br_if(0);
+        code.local_get(context).i32_load(at(RUNTIME)).i32_load(at(CURRENT_FRAME)).local_tee(frame).i32_eqz().br_if(0);
+        code.local_get(frame).i32_load(at(FRAME_FUNCTION_TAG)).i32_const(OBJECT).i32_ne().br_if(0);
+        code.local_get(frame).i32_load(at(FRAME_FUNCTION)).local_set(object);
+        for (nth, class) in CLASSES.into_iter().enumerate() {
+            code.local_get(object).i32_load16_u(short(CLASS)).i32_const(class).i32_eq();
+            if nth > 0 {
+                code.i32_or();
+            }
+        }
+        code.i32_eqz().br_if(0);
+        code.local_get(frame).i32_load(at(FRAME_PC)).i32_eqz().br_if(0);
+        code.local_get(object).i32_load(at(FUNCTION_CODE)).local_set(bytecode);
+        code.global_get(STACK_POINTER).i32_const(ARGUMENT_BYTES).i32_sub().local_tee(arguments);
+        code.global_set(STACK_POINTER);
+        let [code_at, variables_at, outer_at, offset_at, count_at] = ARGUMENTS;
+        let restore = |code: &mut InstructionSink<'_>| {
+            code.local_get(arguments).i32_const(ARGUMENT_BYTES).i32_add().global_set(STACK_POINTER);
+        };
+
+        code.local_get(arguments).local_get(context);
+        code.local_get(bytecode).i32_load(at(CODE)).local_get(bytecode).i32_load(at(CODE_BYTES));
+        code.call(copy).i64_store(long(code_at));
+        code.local_get(arguments).local_get(context).local_get(bytecode).i32_load(at(VARIABLES));
+        code.local_get(bytecode).i32_load16_u(short(ARGUMENT_COUNT));
+        code.local_get(bytecode).i32_load16_u(short(VARIABLE_COUNT)).i32_add().i32_const(VARIABLE_BYTES).i32_mul();
+        code.call(copy).i64_store(long(variables_at));
+        code.local_get(arguments).local_get(context).local_get(bytecode).i32_load(at(OUTER_VARIABLES));
+        code.local_get(bytecode).i32_load16_u(short(OUTER_COUNT)).i32_const(OUTER_BYTES).i32_mul();
+        code.call(copy).i64_store(long(outer_at));
+        // The representation of a small integer is the integer itself.
+        code.local_get(arguments).local_get(frame).i32_load(at(FRAME_PC)).local_get(bytecode).i32_load(at(CODE));
+        code.i32_sub().i32_const(1).i32_sub().i64_extend_i32_u().i64_store(long(offset_at));
+        code.local_get(arguments).local_get(bytecode).i32_load16_u(short(ARGUMENT_COUNT)).i64_extend_i32_u();
+        code.i64_store(long(count_at));
+
+        // Without the global, an error of the namer itself cannot call it again.
+        code.i32_const(0).global_set(self.namer);
+        code.local_get(context).local_get(namer).i64_load(long(0)).i64_const(UNDEFINED);
+        code.i32_const(i32::try_from(ARGUMENTS.len()).map_err(|_| no_room())?).local_get(arguments);
+        code.call(self.call("JS_Call")?).local_set(result);
+        code.local_get(namer).global_set(self.namer);
+        for offset in [code_at, variables_at, outer_at] {
+            code.local_get(context).local_get(arguments).i64_load(long(offset)).call(free);
+        }
+        code.local_get(result).i64_const(32).i64_shr_u().i64_const(EXCEPTION).i64_eq();
+        code.if_(BlockType::Empty);
+        restore(&mut code);
+        code.return_().end();
+        code.local_get(result).i64_const(UNDEFINED).i64_ne().if_(BlockType::Empty);
+        code.local_get(context).i32_const(0).local_get(result).i32_const(0).call(self.call("JS_ToCStringLen2")?);
+        code.local_set(text).local_get(context).local_get(result).call(free);
+        code.local_get(text).if_(BlockType::Empty);
+        code.local_get(arguments).local_get(text).i32_store(at(0));
+        code.local_get(context).i32_const(TEXT_FORMAT).local_get(arguments).call(throw).drop();
+        code.local_get(context).local_get(text).call(self.call("JS_FreeCString")?);
+        restore(&mut code);
+        code.return_().end().end();
+        restore(&mut code);
+        code.end();
+
+        code.local_get(constructs).if_(BlockType::Empty);
+        code.local_get(context).local_get(callee).call(self.call("JS_ThrowTypeErrorNotAConstructor")?);
+        code.else_();
+        code.local_get(context).i32_const(NOT_A_FUNCTION).i32_const(0).call(throw).drop();
+        code.end().end();
+        Ok(function)
+    }
+}
+
+/// Stores the position of the current token in the frame. The tokenizer counts columns only for some tokens. A token
+/// that spans lines begins before the current line.
+fn mark(code: &mut InstructionSink<'_>) {
+    let (state, frame) = (0, 1);
+    let text_and_start = |code: &mut InstructionSink<'_>| {
+        code.local_get(state).i32_load(at(TOKEN_TEXT)).local_get(state).i32_load(at(LINE_START));
+    };
+    code.local_get(frame).local_get(state).i32_load(at(TOKEN_LINE)).i32_store(at(CALL_LINE));
+    code.local_get(frame);
+    text_and_start(code);
+    code.i32_ge_u().if_(BlockType::Result(ValType::I32));
+    text_and_start(code);
+    code.i32_sub().i32_const(1).i32_add().else_();
+    code.local_get(state).i32_load(at(TOKEN_COLUMN)).end().i32_store(at(CALL_COLUMN));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use wasmparser::{BinaryReader, FunctionBody, Validator};
+
+    use super::*;
+
+    /// Returns a module with all functions that are called, and one to splice.
+    fn module() -> Vec<u8> {
+        let mut text =
+            String::from("(module (memory 1) (global $stack (mut i32) (i32.const 64)) (global f64 (f64.const 0))");
+        for name in CALLED {
+            let signature = match *name {
+                "JS_Call" => "(param i32 i64 i64 i32 i32) (result i64) i64.const 0",
+                "JS_FreeValue" | "JS_ThrowTypeErrorNotAConstructor" => "(param i32 i64)",
+                "JS_FreeCString" => "(param i32 i32)",
+                "emit_source_loc_at" => "(param i32 i32 i32)",
+                "JS_ToCStringLen2" => "(param i32 i32 i64 i32) (result i32) i32.const 0",
+                _ => "(param i32 i32 i32) (result i64) i64.const 0",
+            };
+            writeln!(text, "(func ${name} {signature})").unwrap();
+        }
+        text.push_str("(func $spliced (param i32 i32) local.get 0 local.get 1 i32.const 7 drop drop drop))");
+        wat::parse_str(text).unwrap()
+    }
+
+    fn bodies(module: &[u8]) -> Vec<Vec<String>> {
+        let sections = Sections::read(module).unwrap();
+        let operators = |body| FunctionBody::new(BinaryReader::new(body, 0)).get_operators_reader().unwrap();
+        let text = |body| operators(body).into_iter().map(|operator| format!("{:?}", operator.unwrap())).collect();
+        bodies_of(&sections).unwrap().into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn added_code_is_valid_and_the_global_is_zero() {
+        let before = module();
+        let after = locate_calls_with(&before, &[]).unwrap();
+        Validator::new().validate_all(&after).unwrap();
+        let (old, new) = (bodies(&before), bodies(&after));
+        assert_eq!(new[..old.len()], old[..]);
+        assert_eq!(new.len(), old.len() + ADDED.len());
+        let sections = Sections::read(&after).unwrap();
+        let globals = sections.globals().unwrap();
+        assert!(globals.len() == 3 && globals[2].mutable && globals[2].content_type == wasmparser::ValType::I32);
+        assert!(sections.names().is_some(), "the recipe's names are looked up later");
+    }
+
+    #[test]
+    fn spliced_code_calls_the_added_functions() {
+        let splice = Splice::new("spliced", "41 07 1a", "20 00 20 01 10 {record_call} 41 07 1a");
+        let after = locate_calls_with(&module(), &[splice]).unwrap();
+        Validator::new().validate_all(&after).unwrap();
+        let position = ADDED.iter().position(|(name, _)| *name == "record_call").unwrap();
+        let index = CALLED.len() + 1 + position;
+        assert_eq!(bodies(&after)[CALLED.len()][4], format!("Call {{ function_index: {index} }}"));
+    }
+
+    #[test]
+    fn another_binary_is_refused_by_the_name_of_the_function() {
+        let problem = locate_calls(&module()).unwrap_err().to_string();
+        assert!(problem.contains("no function named `"), "{problem}");
+        let problem = locate_calls(&wat::parse_str("(module (func $f))").unwrap()).unwrap_err().to_string();
+        assert!(problem.contains("no function named `"), "{problem}");
+        let splice = Splice::new("spliced", "41 08 1a", "1a");
+        let problem = locate_calls_with(&module(), &[splice]).unwrap_err().to_string();
+        assert!(problem.contains("`spliced` has unexpected code"), "{problem}");
+    }
+
+    #[test]
+    fn all_splices_can_be_encoded() {
+        let names = SPLICES.iter().flat_map(Splice::calls).chain(SPLICES.iter().map(|splice| splice.function));
+        let functions = names.map(|name| (name.to_owned(), 1)).collect();
+        for splice in SPLICES {
+            splice.encoded(&functions).unwrap();
+        }
+    }
+}
