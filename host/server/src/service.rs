@@ -100,7 +100,7 @@ pub(crate) struct ServiceInner {
     pub(crate) audit: Option<Audit>,
     has_workers: bool,
     workers: OnceLock<Workers>,
-    /// What workers use of this process.
+    /// The networks and stores that workers use through this process.
     relays: Relays,
     admission: Admission,
     places: FairSemaphore,

@@ -245,14 +245,15 @@ impl Fleet {
                     (language, _) => language,
                 };
                 let open = OpenRequest { language, runtime, context: context.map(json).transpose()? };
-                SessionAnswer::Session(self.open(&id, open, most).await?)
+                SessionAnswer::Session(Box::new(self.open(&id, open, most).await?))
             }
             SessionOperation::List { after, limit: Some(limit) } => {
                 SessionAnswer::Page(self.list(after.as_ref(), limit).await?)
             }
             SessionOperation::List { limit: None, .. } => SessionAnswer::Page(self.list_all().await?),
             SessionOperation::Describe { id } => {
-                SessionAnswer::Session(self.client.info(&self.name(&id)).await.map_err(about(&id))?.into())
+                let info = self.client.info(&self.name(&id)).await.map_err(about(&id))?;
+                SessionAnswer::Session(Box::new(info.into()))
             }
             SessionOperation::Undo { target, .. } => {
                 let undone = self.client.undo(&self.name(&target.id), expected(&target)?).await;

@@ -241,15 +241,15 @@ impl Local {
                 let runtime = self.service.runtime(language, runtime.as_deref())?;
                 let mut new = NewSession::default().language(runtime.language).runtime(&runtime.name);
                 new.context = context;
-                SessionAnswer::Session(self.make(id, most, |id| sessions.create(id, new))?).into()
+                SessionAnswer::Session(Box::new(self.make(id, most, |id| sessions.create(id, new))?)).into()
             }
             SessionOperation::Fork { target, fork, most } => {
                 self.check_generation(&target)?;
-                SessionAnswer::Session(self.make(fork, most, |fork| sessions.fork(&target.id, fork))?).into()
+                SessionAnswer::Session(Box::new(self.make(fork, most, |fork| sessions.fork(&target.id, fork))?)).into()
             }
             SessionOperation::Import { id, most } => {
                 let made = self.make(id, most, |id| sessions.import(id, &bytes, IfExists::Fail))?;
-                SessionAnswer::Session(made).into()
+                SessionAnswer::Session(Box::new(made)).into()
             }
             SessionOperation::List { after, limit } => {
                 let Some(limit) = limit else { return Ok(SessionAnswer::Page(sessions.list_all()?.into()).into()) };
@@ -259,7 +259,7 @@ impl Local {
                 }
                 SessionAnswer::Page(sessions.list(&page)?.into()).into()
             }
-            SessionOperation::Describe { id } => SessionAnswer::Session(self.record(&id)?.into()).into(),
+            SessionOperation::Describe { id } => SessionAnswer::Session(Box::new(self.record(&id)?.into())).into(),
             SessionOperation::Checkpoint { target } => {
                 SessionAnswer::Checkpoint(self.change(&target, |session| Ok(session.checkpoint()?))?).into()
             }

@@ -227,9 +227,11 @@ pub(crate) struct SessionCall {
     pub(crate) room: Room,
 }
 
+type Reserve = dyn FnOnce(u64) -> Result<(), ServiceError> + Send;
+
 /// Reserves memory for the contents of a file before they are read.
 #[derive(Default)]
-pub(crate) struct Room(pub(crate) Option<Box<dyn FnOnce(u64) -> Result<(), ServiceError> + Send>>);
+pub(crate) struct Room(pub(crate) Option<Box<Reserve>>);
 
 impl Room {
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), ServiceError> {
@@ -253,13 +255,13 @@ impl From<SessionOperation> for SessionCall {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum SessionAnswer {
     Done,
-    Session(SessionSummary),
+    Session(Box<SessionSummary>),
     Page(SessionPage),
     Checkpoint(Changed<CheckpointId>),
     Checkpoints(Vec<CheckpointInfo>),
-    /// Whether the session was in memory.
+    /// `true` if the session was in memory.
     Hibernated(Changed<bool>),
-    /// Whether the session existed.
+    /// `true` if the session existed.
     Removed(bool),
     Variable(Option<GuestValue>),
     Set(Changed<()>),
@@ -313,7 +315,7 @@ macro_rules! take {
 }
 
 take! {
-    session: Session -> SessionSummary;
+    session: Session -> Box<SessionSummary>;
     page: Page -> SessionPage;
     checkpoint: Checkpoint -> Changed<CheckpointId>;
     checkpoints: Checkpoints -> Vec<CheckpointInfo>;

@@ -44,11 +44,11 @@ fn record(span: &Span, ended: &Ended) {
         Ok(executed) => {
             span.record("glovebox.language", executed.language.name());
             span.record("glovebox.runtime", &*executed.runtime);
-            span.record("glovebox.outcome", &*executed.outcome);
+            span.record("glovebox.outcome", executed.outcome);
             span.record("glovebox.fuel", executed.fuel);
         }
         Err(failed) => {
-            span.record("glovebox.outcome", &*failed.code);
+            span.record("glovebox.outcome", failed.code);
         }
     }
 }

@@ -30,7 +30,10 @@ impl Tenant {
     ) -> Result<SessionSummary, ServiceError> {
         let (id, runtime) = (id.unwrap_or_else(SessionId::random), runtime.map(str::to_owned));
         let most = self.inner.max_sessions;
-        self.perform(SessionOperation::Open { id, language, runtime, context, most }).await?.session()
+        self.perform(SessionOperation::Open { id, language, runtime, context, most })
+            .await?
+            .session()
+            .map(|session| *session)
     }
 
     /// Forks a session into an independent copy.
@@ -44,7 +47,10 @@ impl Tenant {
     ) -> Result<SessionSummary, ServiceError> {
         let target = target.into();
         let fork = fork.unwrap_or_else(|| self.inner.executor.name_of_fork(&target.id));
-        self.perform(SessionOperation::Fork { target, fork, most: self.inner.max_sessions }).await?.session()
+        self.perform(SessionOperation::Fork { target, fork, most: self.inner.max_sessions })
+            .await?
+            .session()
+            .map(|session| *session)
     }
 
     /// Returns a page of sessions, in the order of their names.
@@ -69,7 +75,7 @@ impl Tenant {
     /// # Errors
     /// Fails if the session does not exist.
     pub async fn session(&self, id: &SessionId) -> Result<SessionSummary, ServiceError> {
-        self.perform(SessionOperation::Describe { id: id.clone() }).await?.session()
+        self.perform(SessionOperation::Describe { id: id.clone() }).await?.session().map(|session| *session)
     }
 
     /// Takes a checkpoint of a session, for [`undo`](Self::undo).
@@ -171,7 +177,7 @@ impl Tenant {
     /// are not a session.
     pub async fn import(&self, id: SessionId, bytes: Vec<u8>) -> Result<SessionSummary, ServiceError> {
         let operation = SessionOperation::Import { id, most: self.inner.max_sessions };
-        self.perform(SessionCall { bytes, ..operation.into() }).await?.session()
+        self.perform(SessionCall { bytes, ..operation.into() }).await?.session().map(|session| *session)
     }
 }
 

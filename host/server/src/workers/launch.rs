@@ -114,7 +114,7 @@ async fn watch(live: Weak<Live>) {
         let answers = live.peer.call::<()>(&ToWorker::Ping, Vec::new());
         match tokio::time::timeout(PING.1, answers).await {
             Ok(Ok(_)) => {}
-            // It has ended.
+            // The worker has ended.
             Ok(Err(_)) => return,
             Err(_) => {
                 tracing::error!(target: "glovebox", "a worker does not respond and is being killed");

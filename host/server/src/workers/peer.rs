@@ -84,7 +84,7 @@ impl Reply {
     }
 }
 
-/// The other side of the socket, or nobody if it has closed the socket. Cheap to clone.
+/// The other side of the socket, which may have closed it. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Peer(Arc<PeerState>);
 
@@ -288,7 +288,7 @@ impl Peer {
     }
 
     /// Writes until the socket takes no more. Returns `true` if nothing is left. Frames that are sent meanwhile are
-    /// appended, so that their order is kept.
+    /// appended, in their order.
     fn write_some(&self, socket: &OwnedWriteHalf) -> io::Result<bool> {
         let mut output = self.output();
         while let Some((part, done)) = output.rest.front_mut() {

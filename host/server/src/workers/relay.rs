@@ -34,7 +34,7 @@ const STACK_BYTES: usize = 2 << 20;
 /// Maximum number of networks with changed policies that are held for a tenant, more than it can use at once.
 const MAX_NETWORKS: usize = 256;
 
-/// What a script in a worker uses of this process.
+/// The tools and the output of a script in a worker.
 pub(super) struct JobHere {
     tools: HashMap<String, Tool>,
     on_output: Mutex<Option<OnOutput>>,
@@ -68,8 +68,11 @@ pub(super) struct TenantRelay {
     policy: Policy,
     store: Arc<dyn SessionStore>,
     /// Open networks by the changes to the policy, oldest first.
-    networks: Mutex<VecDeque<(Map<String, Value>, Arc<NetworkRelay>)>>,
+    networks: Mutex<VecDeque<OpenNetwork>>,
 }
+
+/// The changes to the policy, and the network.
+type OpenNetwork = (Map<String, Value>, Arc<NetworkRelay>);
 
 impl TenantRelay {
     pub(super) fn new(policy: Policy, store: Arc<dyn SessionStore>) -> Self {

@@ -124,7 +124,7 @@ impl WorkerTenants {
         self.tenants.push(Tenant::new(&self.service, config));
     }
 
-    /// The tenants.
+    /// All tenants, in the order in which they were added.
     #[must_use]
     pub fn all(&self) -> &[Tenant] {
         &self.tenants
