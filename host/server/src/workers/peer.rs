@@ -18,7 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, BufReader},
     net::{UnixStream, unix::OwnedWriteHalf},
-    sync::{Notify, oneshot, watch},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch},
 };
 
 use super::protocol::RelayedError;
@@ -31,6 +31,13 @@ const CANCEL: u8 = 2;
 const HEADER_BYTES: usize = 17;
 /// Maximum length of a part in bytes. Parts are read as they arrive, so a length alone takes no memory.
 const MAX_PART_BYTES: u32 = 1 << 30;
+/// Maximum length of the JSON of a call in bytes, more than the body of a request. Parsed JSON may take many times the
+/// memory of its text.
+const MAX_CALL_JSON_BYTES: u32 = 64 << 20;
+/// Maximum number of bytes in the calls of the other side that are in progress, and the unit in which they are counted.
+/// Further calls are read when others have been answered.
+const MAX_CALL_BYTES: usize = 4 << 30;
+const UNIT_BYTES: usize = 1 << 10;
 /// Maximum number of calls that the other side may have in progress.
 const MAX_CALLS: usize = 16_384;
 
@@ -45,6 +52,10 @@ impl Message {
     pub(super) fn new(value: &impl Serialize, bytes: Vec<u8>) -> Self {
         // The types of the protocol can always be serialized.
         Self { json: serde_json::to_vec(value).unwrap_or_default(), bytes }
+    }
+
+    fn is_too_long(&self) -> bool {
+        [&self.json, &self.bytes].into_iter().any(|part| length_of(part).is_none())
     }
 
     /// Parses a reply.
@@ -75,12 +86,19 @@ pub(super) struct Reply {
     peer: Peer,
     calls: Calls,
     number: u64,
+    /// Share of the memory for calls.
+    _room: OwnedSemaphorePermit,
 }
 
 impl Reply {
     pub(super) fn send(self, message: Message) {
-        self.calls.end(self.number);
-        self.peer.send(Frame { kind: REPLY, number: self.number, message });
+        let Self { peer, calls, number, .. } = self;
+        calls.end(number);
+        let message = match message.is_too_long() {
+            true => Message::new(&Err::<(), _>(RelayedError::from(&ServiceError::NoRoom)), Vec::new()),
+            false => message,
+        };
+        peer.send(Frame { kind: REPLY, number, message });
     }
 }
 
@@ -323,15 +341,23 @@ impl Peer {
     ) -> io::Result<()> {
         let mut read = BufReader::new(read);
         loop {
-            let Frame { kind, number, message } = read_frame(&mut read).await?;
+            let header = read_header(&mut read).await?;
+            let Header { kind, number, .. } = header;
             match kind {
                 CALL => {
+                    if header.json > MAX_CALL_JSON_BYTES {
+                        let error = format!("a call has {} bytes of JSON; at most {MAX_CALL_JSON_BYTES}", header.json);
+                        return Err(io::Error::other(error));
+                    }
+                    let room = calls.room(&header).await?;
+                    let message = read_message(&mut read, &header).await?;
                     let cancel = calls.begin(number)?;
-                    let reply = Reply { peer: self.clone(), calls: calls.clone(), number };
+                    let reply = Reply { peer: self.clone(), calls: calls.clone(), number, _room: room };
                     Arc::clone(answering).answer(message, cancel, reply);
                 }
                 CANCEL => calls.cancel(number),
                 REPLY => {
+                    let message = read_message(&mut read, &header).await?;
                     let call = self.waiting().calls.remove(&number);
                     if let Some(call) = call {
                         (call.then)(Ok(message));
@@ -343,11 +369,15 @@ impl Peer {
     }
 }
 
+/// The length of a part. `None` if it is too long.
+fn length_of(part: &[u8]) -> Option<u32> {
+    u32::try_from(part.len()).ok().filter(|length| *length <= MAX_PART_BYTES)
+}
+
 impl Frame {
     /// `None` if a part is too long.
     fn header(&self) -> Option<Vec<u8>> {
-        let length = |part: &[u8]| u32::try_from(part.len()).ok().filter(|length| *length <= MAX_PART_BYTES);
-        let (json, bytes) = (length(&self.message.json)?, length(&self.message.bytes)?);
+        let (json, bytes) = (length_of(&self.message.json)?, length_of(&self.message.bytes)?);
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.push(self.kind);
         header.extend_from_slice(&self.number.to_le_bytes());
@@ -370,14 +400,29 @@ impl Drop for CancelOnDrop {
 #[derive(Clone, Default)]
 struct Calls(Arc<CallsInProgress>);
 
-#[derive(Default)]
 struct CallsInProgress {
     tokens: Mutex<HashMap<u64, CancelToken>>,
     /// The parent of all tokens.
     all: CancelToken,
+    room: Arc<Semaphore>,
+}
+
+impl Default for CallsInProgress {
+    fn default() -> Self {
+        let room = Arc::new(Semaphore::new(MAX_CALL_BYTES / UNIT_BYTES));
+        Self { tokens: Mutex::default(), all: CancelToken::new(), room }
+    }
 }
 
 impl Calls {
+    /// Waits until there is room for a call.
+    async fn room(&self, header: &Header) -> io::Result<OwnedSemaphorePermit> {
+        // Both parts together fit into 32 bits.
+        let bytes = header.json.min(MAX_PART_BYTES) + header.bytes.min(MAX_PART_BYTES);
+        let units = bytes / u32::try_from(UNIT_BYTES).unwrap_or(u32::MAX) + 1;
+        Arc::clone(&self.0.room).acquire_many_owned(units).await.map_err(io::Error::other)
+    }
+
     fn begin(&self, number: u64) -> io::Result<CancelToken> {
         let mut tokens = self.0.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         if tokens.len() >= MAX_CALLS {
@@ -400,16 +445,24 @@ impl Calls {
     }
 }
 
-async fn read_frame(read: &mut (impl AsyncRead + Unpin)) -> io::Result<Frame> {
-    let mut header = [0; HEADER_BYTES];
-    read.read_exact(&mut header).await?;
-    let [kind, rest @ ..] = header;
-    let (number, lengths) = rest.split_first_chunk::<8>().ok_or(io::ErrorKind::InvalidData)?;
-    let (json, bytes) = lengths.split_first_chunk::<4>().ok_or(io::ErrorKind::InvalidData)?;
-    let bytes = bytes.first_chunk::<4>().ok_or(io::ErrorKind::InvalidData)?;
-    let json = read_part(read, u32::from_le_bytes(*json)).await?;
-    let bytes = read_part(read, u32::from_le_bytes(*bytes)).await?;
-    Ok(Frame { kind, number: u64::from_le_bytes(*number), message: Message { json, bytes } })
+struct Header {
+    kind: u8,
+    number: u64,
+    json: u32,
+    bytes: u32,
+}
+
+async fn read_header(read: &mut (impl AsyncRead + Unpin)) -> io::Result<Header> {
+    Ok(Header {
+        kind: read.read_u8().await?,
+        number: read.read_u64_le().await?,
+        json: read.read_u32_le().await?,
+        bytes: read.read_u32_le().await?,
+    })
+}
+
+async fn read_message(read: &mut (impl AsyncRead + Unpin), header: &Header) -> io::Result<Message> {
+    Ok(Message { json: read_part(read, header.json).await?, bytes: read_part(read, header.bytes).await? })
 }
 
 async fn read_part(read: &mut (impl AsyncRead + Unpin), length: u32) -> io::Result<Vec<u8>> {
@@ -494,12 +547,13 @@ mod tests {
             ([&[9][..], &[0; 8], &1_u32.to_le_bytes(), &0_u32.to_le_bytes(), b"1"].concat(), false),
             ([&[CALL][..], &[0; 8], &(MAX_PART_BYTES + 1).to_le_bytes(), &0_u32.to_le_bytes()].concat(), false),
             ([&[CALL][..], &[0; 8], &0_u32.to_le_bytes(), &u32::MAX.to_le_bytes()].concat(), false),
+            ([&[CALL][..], &[0; 8], &(MAX_CALL_JSON_BYTES + 1).to_le_bytes(), &0_u32.to_le_bytes()].concat(), false),
         ] {
             let (one, mut raw) = UnixStream::pair().unwrap();
             let peer = Peer::start(one, Arc::new(Double));
             tokio::io::AsyncWriteExt::write_all(&mut raw, &header).await.unwrap();
             match is_allowed {
-                true => drop(read_frame(&mut raw).await.unwrap()),
+                true => drop(read_header(&mut raw).await.unwrap()),
                 false => peer.wait_gone().await,
             }
             assert_eq!(peer.is_gone(), !is_allowed);
