@@ -79,6 +79,9 @@ pub struct LibraryEntry {
     /// files.
     #[serde(default)]
     pub unpacked: Option<UnpackedEntry>,
+    /// Sources of the library's modules, which guests see beside it.
+    #[serde(default)]
+    pub sources: Option<SourcesEntry>,
     /// Pinned digest.
     pub sha256: Digest,
     /// Exact length in bytes.
@@ -90,6 +93,16 @@ pub struct LibraryEntry {
 #[serde(deny_unknown_fields)]
 pub struct UnpackedEntry {
     /// Path of the archive in the library.
+    pub archive: String,
+    /// Directory for its files in the guest, relative to the library's directory.
+    pub directory: String,
+}
+
+/// Sources of a library's modules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourcesEntry {
+    /// Name of the archive, which is part of this crate.
     pub archive: String,
     /// Directory for its files in the guest, relative to the library's directory.
     pub directory: String,

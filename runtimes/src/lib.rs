@@ -49,11 +49,11 @@ pub use artefact::{Artefact, ArtefactKey, Digest, DigestError, ImageRecord, KeyP
 pub use cache::{CacheDir, CacheEntry, CacheError, CacheKind, CacheLock, Evicted, Eviction};
 pub use entries::{
     Callback, DriverKind, ExportList, FunctionId, ImageEntry, ImageOf, Language, LibraryEntry, Recipe, RuntimeEntry,
-    SetupStep, Source, ToolEntry, ToolSource, UnpackedEntry,
+    SetupStep, Source, SourcesEntry, ToolEntry, ToolSource, UnpackedEntry,
 };
 pub use error::{FetchFailure, PackageError, RuntimeError, ToolUnavailable, Unavailable};
 pub use fetch::{Fetcher, Progress, Quiet};
-pub use library::unpack;
+pub use library::{PackedSource, PackedSources, unpack};
 pub use manifest::{MAX_BINARY_BYTES, Manifest, ManifestError};
 pub use own_images::{
     ImageDefinition, ImageInputs, InputFile, MAX_IMAGE_CODE_BYTES, MAX_IMAGE_FILE_BYTES, MAX_IMAGE_FILES,

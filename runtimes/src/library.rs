@@ -1,4 +1,4 @@
-//! Archives inside an interpreter's standard library.
+//! Archives inside an interpreter's standard library, and the sources of its modules.
 
 use std::{
     collections::BTreeMap,
@@ -12,6 +12,59 @@ use zip::ZipArchive;
 /// Limits on the contents of such an archive, so that a damaged one cannot exhaust memory.
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_FILES: usize = 10_000;
+
+/// Sources of a library's modules, which this crate contains as an archive. They are unpacked one by one, because most
+/// scripts need none.
+#[derive(Clone)]
+pub struct PackedSources(ZipArchive<Cursor<&'static [u8]>>);
+
+/// A file of [`PackedSources`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedSource {
+    index: usize,
+    /// Length of the file in bytes.
+    pub size_bytes: u64,
+}
+
+impl PackedSources {
+    /// Returns the archive with this name in the manifest.
+    pub(crate) fn find(name: &str) -> Option<&'static [u8]> {
+        match name {
+            "python-3.15.0" => Some(include_bytes!("../sources/python-3.15.0.zip")),
+            _ => None,
+        }
+    }
+
+    /// Opens the archive with this name in the manifest.
+    ///
+    /// # Errors
+    /// If there is no such archive.
+    pub fn open(name: &str) -> io::Result<Self> {
+        let packed = Self::find(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self(ZipArchive::new(Cursor::new(packed))?))
+    }
+
+    /// Returns all files, by path in the archive.
+    ///
+    /// # Errors
+    /// If the archive is damaged.
+    pub fn files(&mut self) -> io::Result<BTreeMap<String, PackedSource>> {
+        let mut files = BTreeMap::new();
+        for index in 0..self.0.len() {
+            let file = self.0.by_index_raw(index)?;
+            files.insert(file.name()?.into_owned(), PackedSource { index, size_bytes: file.size() });
+        }
+        Ok(files)
+    }
+
+    /// Unpacks a file.
+    ///
+    /// # Errors
+    /// If the archive is damaged.
+    pub fn read(&mut self, file: PackedSource) -> io::Result<Vec<u8>> {
+        read(&mut self.0.by_index(file.index)?, file.size_bytes)
+    }
+}
 
 /// Returns the files of an archive inside a library, by path in the archive.
 ///

@@ -6,7 +6,7 @@ use glovebox_vfs::escaped;
 use serde::Deserialize;
 
 use crate::{
-    Digest, Language, Recipe, RuntimeEntry, Source,
+    Digest, Language, PackedSources, Recipe, RuntimeEntry, Source,
     entries::{ImageEntry, ImageOf, SetupStep, ToolEntry, ToolSource},
 };
 
@@ -173,10 +173,14 @@ impl Manifest {
             check_size(&key("library.size_bytes"), library.size_bytes)?;
             if let Some(unpacked) = &library.unpacked {
                 check_text(&key("library.unpacked.archive"), &unpacked.archive)?;
-                if !unpacked.directory.split('/').all(|part| !matches!(part, "" | "." | "..")) {
-                    let problem = format!("`{}` must be a relative path", unpacked.directory);
-                    return Err(invalid(&key("library.unpacked.directory"), problem));
+                check_directory(&key("library.unpacked.directory"), &unpacked.directory)?;
+            }
+            if let Some(sources) = &library.sources {
+                if PackedSources::find(&sources.archive).is_none() {
+                    let problem = format!("there are no sources named `{}`", escaped(&*sources.archive));
+                    return Err(invalid(&key("library.sources.archive"), problem));
                 }
+                check_directory(&key("library.sources.directory"), &sources.directory)?;
             }
             let path = &library.guest_path;
             let parts = path.strip_prefix('/').map(|rest| rest.split('/').collect::<Vec<_>>());
@@ -207,6 +211,14 @@ impl Manifest {
 
 fn invalid(key: &str, problem: impl Into<String>) -> ManifestError {
     ManifestError::Invalid { key: key.to_owned(), problem: problem.into() }
+}
+
+/// Rejects directories that are not below another one.
+fn check_directory(key: &str, directory: &str) -> Result<(), ManifestError> {
+    if directory.split('/').all(|part| !matches!(part, "" | "." | "..")) {
+        return Ok(());
+    }
+    Err(invalid(key, format!("`{directory}` must be a relative path")))
 }
 
 pub(crate) fn check_text(key: &str, text: &str) -> Result<(), ManifestError> {

@@ -68,7 +68,7 @@ pub(crate) fn mount(guest: u32, library: LibraryDescription, bytes: &Arc<dyn Lib
         files.insert(path, FileRange { offset, len });
         offset = end;
     }
-    let beside = (!files.is_empty()).then_some(files_directory.as_str());
+    let beside: &[&str] = if files.is_empty() { &[] } else { &[&files_directory] };
     let library = WovenLibrary { bytes: Arc::clone(bytes), guest, files };
     Some(LibraryMount::new(&guest_path, archive_bytes.into(), beside, library))
 }
@@ -90,7 +90,7 @@ impl StandardFiles for WovenLibrary {
         self.read(0, offset, into)
     }
 
-    fn beside(&self) -> Result<&BTreeMap<String, FileRange>, SourceError> {
+    fn beside(&self, _directory: &str) -> Result<&BTreeMap<String, FileRange>, SourceError> {
         Ok(&self.files)
     }
 

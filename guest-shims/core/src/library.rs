@@ -129,12 +129,12 @@ pub trait StandardFiles: Send + Sync + 'static {
     /// The archive is unavailable; the guest sees `io`.
     fn read_archive(&self, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
 
-    /// Returns the files next to the archive, by path relative to the library's directory. Called only when a guest
-    /// accesses the directory of these files.
+    /// Returns the files in one of the directories next to the archive, by path relative to the library's directory.
+    /// Called only when a guest accesses this directory.
     ///
     /// # Errors
     /// As for [`read_archive`](Self::read_archive).
-    fn beside(&self) -> Result<&BTreeMap<String, Self::File>, SourceError>;
+    fn beside(&self, directory: &str) -> Result<&BTreeMap<String, Self::File>, SourceError>;
 
     /// Returns the length of a file next to the archive.
     fn len_of(&self, file: &Self::File) -> u64;
@@ -156,12 +156,12 @@ pub struct LibraryMount {
 }
 
 impl LibraryMount {
-    /// Creates the mount of a library with its archive at `guest_path`. `beside` is the directory that contains all
-    /// other files, relative to the directory of the archive.
-    pub fn new<F: StandardFiles>(guest_path: &str, archive_bytes: u64, beside: Option<&str>, files: F) -> Self {
+    /// Creates the mount of a library with its archive at `guest_path`. `beside` are the directories that contain all
+    /// other files, relative to the directory of the archive. One may be inside another.
+    pub fn new<F: StandardFiles>(guest_path: &str, archive_bytes: u64, beside: &[&str], files: F) -> Self {
         // The preparation of the runtime has checked that the path has a directory.
         let (directory, name) = guest_path.rsplit_once('/').unwrap_or(("/", guest_path));
-        let beside = beside.map(str::to_owned);
+        let beside = beside.iter().map(|directory| (*directory).to_owned()).collect();
         let source = StandardLibrary { name: name.to_owned(), archive_bytes, beside, files };
         Self { directory: directory.to_owned(), source: Arc::new(source) }
     }
@@ -171,7 +171,7 @@ impl LibraryMount {
 struct StandardLibrary<F> {
     name: String,
     archive_bytes: u64,
-    beside: Option<String>,
+    beside: Vec<String>,
     files: F,
 }
 
@@ -194,27 +194,38 @@ fn standard_stat(kind: FileKind, size_bytes: u64, path: &str) -> SourceStat {
 }
 
 impl<F: StandardFiles> StandardLibrary<F> {
-    /// Returns the files next to the archive if `path` is in their directory.
-    fn files_at(&self, path: &str) -> Result<Option<&BTreeMap<String, F::File>>, SourceError> {
-        match &self.beside {
-            Some(directory) if is_in(path, directory) => self.files.beside().map(Some),
-            _ => Ok(None),
-        }
+    /// Returns the files of each directory next to the archive that contains `path`.
+    fn files_at(&self, path: &str) -> impl Iterator<Item = Result<&BTreeMap<String, F::File>, SourceError>> {
+        let directories = self.beside.iter().filter(move |directory| is_in(path, directory));
+        directories.map(|directory| self.files.beside(directory))
     }
 
     fn file(&self, path: &str) -> Result<Option<&F::File>, SourceError> {
-        Ok(self.files_at(path)?.and_then(|files| files.get(path)))
+        for files in self.files_at(path) {
+            if let Some(file) = files?.get(path) {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns whether `path` is one of the directories next to the archive, or contains one.
+    fn leads_to_files(&self, path: &str) -> bool {
+        path.is_empty() || self.beside.iter().any(|directory| is_in(directory, path))
     }
 
     fn is_directory(&self, path: &str) -> Result<bool, SourceError> {
-        let Some(beside) = self.beside.as_ref().filter(|_| !path.is_empty()) else { return Ok(path.is_empty()) };
-        if is_in(beside, path) {
+        if self.leads_to_files(path) {
             return Ok(true);
         }
-        // The first file at or after this prefix is inside the directory, if any file is.
         let below = format!("{path}/");
-        let first = self.files_at(path)?.and_then(|files| files.range(below.clone()..).next());
-        Ok(first.is_some_and(|(file, _)| file.starts_with(&below)))
+        for files in self.files_at(path) {
+            // The first file at or after this prefix is inside the directory, if any file is.
+            if files?.range(below.clone()..).next().is_some_and(|(file, _)| file.starts_with(&below)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
@@ -227,9 +238,9 @@ impl<F: StandardFiles> MountSource for StandardLibrary<F> {
         if dir.is_empty() {
             names.insert(self.name.as_str());
         }
-        if let Some(beside) = &self.beside {
-            names.extend(next(beside, dir));
-            names.extend(self.files_at(dir)?.into_iter().flatten().filter_map(|(path, _)| next(path, dir)));
+        names.extend(self.beside.iter().filter_map(|beside| next(beside, dir)));
+        for files in self.files_at(dir) {
+            names.extend(files?.keys().filter_map(|path| next(path, dir)));
         }
         let entry = |name: &str| {
             let path = if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
@@ -241,6 +252,8 @@ impl<F: StandardFiles> MountSource for StandardLibrary<F> {
     fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError> {
         let size_bytes = if path == self.name {
             Some(self.archive_bytes)
+        } else if self.leads_to_files(path) {
+            None // and no need to look for a file
         } else {
             self.file(path)?.map(|file| self.files.len_of(file))
         };
@@ -331,10 +344,12 @@ mod tests {
         }
     }
 
-    /// An archive and the files next to it, or the error of reading those.
+    type Files = BTreeMap<String, Vec<u8>>;
+
+    /// An archive and the files next to it by directory, or the error of reading those.
     struct MemoryLibrary {
         archive: Vec<u8>,
-        beside: Result<BTreeMap<String, Vec<u8>>, SourceError>,
+        beside: BTreeMap<String, Result<Files, SourceError>>,
     }
 
     fn copy(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
@@ -351,8 +366,9 @@ mod tests {
             Ok(copy(&self.archive, offset, into))
         }
 
-        fn beside(&self) -> Result<&BTreeMap<String, Vec<u8>>, SourceError> {
-            self.beside.as_ref().map_err(Clone::clone)
+        fn beside(&self, directory: &str) -> Result<&BTreeMap<String, Vec<u8>>, SourceError> {
+            let Some(files) = self.beside.get(directory) else { panic!("nobody may look into `{directory}`") };
+            files.as_ref().map_err(Clone::clone)
         }
 
         fn len_of(&self, file: &Vec<u8>) -> u64 {
@@ -364,20 +380,20 @@ mod tests {
         }
     }
 
-    fn mounted(beside: Option<&str>, files: &[(&str, &[u8])]) -> LibraryMount {
-        let files = files.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())).collect();
-        LibraryMount::new(
-            "/usr/local/lib/python.zip",
-            7,
-            beside,
-            MemoryLibrary { archive: b"library".to_vec(), beside: Ok(files) },
-        )
+    fn files(files: &[(&str, &[u8])]) -> Files {
+        files.iter().map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())).collect()
+    }
+
+    fn mounted(directories: &[&str], beside: &[(&str, Result<Files, SourceError>)]) -> LibraryMount {
+        let beside = beside.iter().map(|(directory, files)| ((*directory).to_owned(), files.clone())).collect();
+        let files = MemoryLibrary { archive: b"library".to_vec(), beside };
+        LibraryMount::new("/usr/local/lib/python.zip", 7, directories, files)
     }
 
     fn with_data() -> Arc<dyn MountSource> {
-        let files: [(&str, &[u8]); 3] =
-            [("python/a/data/one", b"1"), ("python/a/data/two-and", b""), ("python/a/data/two/three", b"333")];
-        mounted(Some("python/a/data"), &files).source
+        let files =
+            files(&[("python/a/data/one", b"1"), ("python/a/data/two-and", b""), ("python/a/data/two/three", b"333")]);
+        mounted(&["python/a/data"], &[("python/a/data", Ok(files))]).source
     }
 
     fn names(source: &dyn MountSource, dir: &str) -> Vec<String> {
@@ -386,7 +402,7 @@ mod tests {
 
     #[test]
     fn library_directory_contains_only_the_archive() {
-        let LibraryMount { directory, source } = mounted(None, &[]);
+        let LibraryMount { directory, source } = mounted(&[], &[]);
         assert_eq!(directory, "/usr/local/lib");
         assert_eq!(names(&*source, ""), ["python.zip"]);
         assert_eq!(source.list("python.zip", 10).unwrap(), []);
@@ -401,7 +417,7 @@ mod tests {
 
     #[test]
     fn archive_is_readable_at_any_offset() {
-        let source = mounted(None, &[]).source;
+        let source = mounted(&[], &[]).source;
         for (offset, expected) in [(0, &b"libr"[..]), (4, b"ary"), (7, b""), (u64::MAX, b"")] {
             let mut into = [0; 4];
             let count = source.read("python.zip", offset, &mut into).unwrap();
@@ -436,10 +452,27 @@ mod tests {
 
     #[test]
     fn unavailable_library_files_fail_on_lookup() {
-        let held = MemoryLibrary { archive: b"library".to_vec(), beside: Err(SourceError::new("damaged")) };
-        let source = LibraryMount::new("/lib/python.zip", 7, Some("python/a/data"), held).source;
+        let damaged = Err(SourceError::new("damaged"));
+        let source = mounted(&["python/a/data"], &[("python/a/data", damaged)]).source;
         source.stat("python/a/data/one").unwrap_err();
         assert_eq!(source.stat("python/other").unwrap(), None);
         assert!(source.stat("python.zip").unwrap().is_some());
+    }
+
+    #[test]
+    fn a_directory_inside_another_is_read_only_if_somebody_looks_into_it() {
+        let sources = files(&[("python/a/code", b"22"), ("python/b", b"1")]);
+        let source = mounted(&["python/a/data", "python"], &[("python", Ok(sources.clone()))]).source;
+        assert_eq!(names(&*source, "python"), ["a", "b"]);
+        assert_eq!(names(&*source, "python/a"), ["code", "data"]);
+        assert_eq!(source.stat("python/a/code").unwrap().unwrap().size_bytes, 2);
+        assert_eq!(source.stat("python/a/data").unwrap().unwrap().kind, FileKind::Directory);
+        assert_eq!(source.stat("python/a/other").unwrap(), None);
+        let both = [("python", Ok(sources)), ("python/a/data", Ok(files(&[("python/a/data/one", b"1")])))];
+        let source = mounted(&["python/a/data", "python"], &both).source;
+        assert_eq!(names(&*source, "python/a/data"), ["one"]);
+        let mut into = [0; 4];
+        assert_eq!(source.read("python/a/data/one", 0, &mut into).unwrap(), 1);
+        assert_eq!(source.read("python/a/code", 0, &mut into).unwrap(), 2);
     }
 }

@@ -125,7 +125,7 @@ fn an_image_is_a_runtime_with_the_files_of_another() {
 #[test]
 fn library_paths_are_checked() {
     let library = r#"
-library = { file = "lib.zip", guest_path = "/usr/lib/x.zip", sha256 = "a7b8f7cbd4799ac8c81223cbc47f8cea503adac934a04826778b66e5a5e9b847", size_bytes = 9, unpacked = { archive = "a.zip", directory = "x/a" } }
+library = { file = "lib.zip", guest_path = "/usr/lib/x.zip", sha256 = "a7b8f7cbd4799ac8c81223cbc47f8cea503adac934a04826778b66e5a5e9b847", size_bytes = 9, unpacked = { archive = "a.zip", directory = "x/a" }, sources = { archive = "python-3.15.0", directory = "y" } }
 "#;
     let with = |library: &str| GOOD.replacen("recipe = \"r\"\n", &format!("recipe = \"r\"{library}"), 1);
     let manifest = Manifest::parse(&with(library)).unwrap();
@@ -137,6 +137,8 @@ library = { file = "lib.zip", guest_path = "/usr/lib/x.zip", sha256 = "a7b8f7cbd
         ("\"x/a\"", "\"x/../a\"", "unpacked.directory"),
         ("\"x/a\"", "\"/a\"", "unpacked.directory"),
         ("\"a.zip\"", "\"\"", "unpacked.archive"),
+        ("\"python-3.15.0\"", "\"python-3.15.1\"", "sources.archive"),
+        ("\"y\"", "\"y/..\"", "sources.directory"),
         ("size_bytes = 9", "size_bytes = 0", "size_bytes"),
     ] {
         let error = Manifest::parse(&with(&library.replace(right, wrong))).unwrap_err().to_string();

@@ -15,7 +15,7 @@ use std::{
 use glovebox_core::{LibraryMount, StandardFiles};
 use glovebox_runtimes::{
     Artefact, ArtefactKey, BuildError, CacheKind, Digest, ImageRecord, KeyParts, LibraryEntry, NewArtefact,
-    PreparedError, RuntimeEntry, unpack,
+    PackedSource, PackedSources, PreparedError, RuntimeEntry, SourcesEntry, UnpackedEntry, unpack,
 };
 use glovebox_vfs::{SourceError, escaped, escaped_text};
 use wasmtime::component::Component;
@@ -215,10 +215,10 @@ impl EngineInner {
         };
         let loading =
             |error: std::io::Error| RuntimeError::Load { name: runtime.name.clone(), reason: error.to_string() };
-        let files = files_beside(entry, &file).map_err(loading)?;
+        let files = all_files_beside(entry, &file).map_err(loading)?;
         let mut archive = Vec::new();
         file.rewind().and_then(|()| file.read_to_end(&mut archive)).map_err(loading)?;
-        let files_directory = entry.unpacked.as_ref().map(|unpacked| unpacked.directory.clone()).unwrap_or_default();
+        let files_directory = common_directory(&directories(entry)).to_owned();
         Ok(Some(PreparedLibrary { guest_path: entry.guest_path.clone(), archive, files, files_directory }))
     }
 
@@ -243,9 +243,26 @@ impl EngineInner {
 
 /// Returns the mount of a library at the path in its manifest entry.
 pub(crate) fn library_mount(entry: &LibraryEntry, file: File) -> LibraryMount {
-    let directory = entry.unpacked.as_ref().map(|unpacked| unpacked.directory.as_str());
-    let files = LibraryFile { file, entry: entry.clone(), beside: OnceLock::new() };
-    LibraryMount::new(&entry.guest_path, entry.size_bytes, directory, files)
+    let files = LibraryFile { file, entry: entry.clone(), unpacked: OnceLock::new(), sources: OnceLock::new() };
+    LibraryMount::new(&entry.guest_path, entry.size_bytes, &directories(entry), files)
+}
+
+/// Returns the directories beside the archive.
+fn directories(entry: &LibraryEntry) -> Vec<&str> {
+    let unpacked = entry.unpacked.as_ref().map(|unpacked| unpacked.directory.as_str());
+    unpacked.into_iter().chain(entry.sources.as_ref().map(|sources| sources.directory.as_str())).collect()
+}
+
+/// Returns the innermost directory that contains all these directories.
+fn common_directory<'a>(directories: &[&'a str]) -> &'a str {
+    let Some((first, others)) = directories.split_first() else { return "" };
+    let ends = first.match_indices('/').map(|(at, _)| at).chain([first.len()]);
+    let fits = |parent: &str| {
+        let contains =
+            |other: &&str| other.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        others.iter().all(contains)
+    };
+    ends.filter_map(|end| first.get(..end)).rfind(|parent| fits(parent)).unwrap_or_default()
 }
 
 /// A library that is read in place. All guests and processes share the system's page cache, and only bytes that a guest
@@ -255,34 +272,85 @@ struct LibraryFile {
     file: File,
     entry: LibraryEntry,
     /// Files of the unpacked archive, or the error. Unpacked when the first guest of the process looks for them.
-    beside: OnceLock<Result<BTreeMap<String, Vec<u8>>, String>>,
+    unpacked: OnceLock<Result<BTreeMap<String, FileBeside>, String>>,
+    /// The sources, which are found when the first guest looks for them, or the error.
+    sources: OnceLock<Result<BTreeMap<String, FileBeside>, String>>,
 }
 
-/// Unpacks the archive in a library, if its entry names one. Returns its files by path in the library's directory.
-fn files_beside(entry: &LibraryEntry, library: &File) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
-    let Some(unpacked) = &entry.unpacked else { return Ok(BTreeMap::new()) };
-    let files = unpack(library, &unpacked.archive)?;
-    Ok(files.into_iter().map(|(path, bytes)| (format!("{}/{path}", unpacked.directory), bytes)).collect())
+/// A file beside the archive. Sources are unpacked when the first guest of the process reads them.
+enum FileBeside {
+    Unpacked(Vec<u8>),
+    Packed { sources: PackedSources, file: PackedSource, content: OnceLock<Result<Vec<u8>, String>> },
+}
+
+impl FileBeside {
+    fn content(&self) -> Result<&[u8], SourceError> {
+        match self {
+            Self::Unpacked(content) => Ok(content),
+            Self::Packed { sources, file, content } => {
+                let content = content.get_or_init(|| sources.clone().read(*file).map_err(|error| error.to_string()));
+                content.as_deref().map_err(|reason| SourceError::new(reason.clone()))
+            }
+        }
+    }
+}
+
+/// Unpacks the archive in a library. Returns its files by path in the library's directory.
+fn unpacked_files(entry: &UnpackedEntry, library: &File) -> std::io::Result<BTreeMap<String, FileBeside>> {
+    let files = unpack(library, &entry.archive)?;
+    let placed = |(path, bytes)| (format!("{}/{path}", entry.directory), FileBeside::Unpacked(bytes));
+    Ok(files.into_iter().map(placed).collect())
+}
+
+/// Returns the sources of a library's modules, by path in the library's directory.
+fn source_files(entry: &SourcesEntry) -> std::io::Result<BTreeMap<String, FileBeside>> {
+    let mut sources = PackedSources::open(&entry.archive)?;
+    let files = sources.files()?;
+    let placed = |(path, file)| {
+        let packed = FileBeside::Packed { sources: sources.clone(), file, content: OnceLock::new() };
+        (format!("{}/{path}", entry.directory), packed)
+    };
+    Ok(files.into_iter().map(placed).collect())
+}
+
+/// Returns the contents of all files beside a library's archive, by path in the library's directory.
+fn all_files_beside(entry: &LibraryEntry, library: &File) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
+    let unpacked = entry.unpacked.as_ref().map(|entry| unpacked_files(entry, library)).transpose()?;
+    let sources = entry.sources.as_ref().map(source_files).transpose()?;
+    let files = unpacked.into_iter().chain(sources).flatten();
+    files.map(|(path, file)| Ok((path, file.content().map_err(std::io::Error::other)?.to_vec()))).collect()
 }
 
 impl StandardFiles for LibraryFile {
-    type File = Vec<u8>;
+    type File = FileBeside;
 
     fn read_archive(&self, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
         self.file.read_at(into, offset).map_err(|error| SourceError::new(error.to_string()))
     }
 
-    fn beside(&self) -> Result<&BTreeMap<String, Vec<u8>>, SourceError> {
-        let files =
-            self.beside.get_or_init(|| files_beside(&self.entry, &self.file).map_err(|error| error.to_string()));
+    fn beside(&self, directory: &str) -> Result<&BTreeMap<String, FileBeside>, SourceError> {
+        let unpacked = self.entry.unpacked.as_ref().filter(|unpacked| unpacked.directory == directory);
+        let files = match (unpacked, &self.entry.sources) {
+            (Some(unpacked), _) => {
+                self.unpacked.get_or_init(|| unpacked_files(unpacked, &self.file).map_err(|error| error.to_string()))
+            }
+            (None, Some(sources)) => {
+                self.sources.get_or_init(|| source_files(sources).map_err(|error| error.to_string()))
+            }
+            (None, None) => return Err(SourceError::new(format!("the library has no directory `{directory}`"))),
+        };
         files.as_ref().map_err(|reason| SourceError::new(reason.clone()))
     }
 
-    fn len_of(&self, file: &Vec<u8>) -> u64 {
-        file.len() as u64
+    fn len_of(&self, file: &FileBeside) -> u64 {
+        match file {
+            FileBeside::Unpacked(content) => content.len() as u64,
+            FileBeside::Packed { file, .. } => file.size_bytes,
+        }
     }
 
-    fn read_beside(&self, file: &Vec<u8>, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
+    fn read_beside(&self, file: &FileBeside, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
+        let file = file.content()?;
         let rest = usize::try_from(offset).ok().and_then(|offset| file.get(offset..)).unwrap_or_default();
         let count = rest.len().min(into.len());
         if let (Some(into), Some(from)) = (into.get_mut(..count), rest.get(..count)) {
@@ -296,7 +364,6 @@ impl StandardFiles for LibraryFile {
 mod tests {
     use std::io::{Cursor, Write as _};
 
-    use glovebox_runtimes::UnpackedEntry;
     use glovebox_vfs::MountSource;
     use zip::{ZipWriter, write::SimpleFileOptions};
 
@@ -386,12 +453,17 @@ mod tests {
     }
 
     fn mounted(content: &[u8], unpacked: Option<UnpackedEntry>) -> LibraryMount {
+        mounted_with(content, unpacked, None)
+    }
+
+    fn mounted_with(content: &[u8], unpacked: Option<UnpackedEntry>, sources: Option<SourcesEntry>) -> LibraryMount {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(content).unwrap();
         let entry = LibraryEntry {
             file: "any".into(),
             guest_path: "/usr/local/lib/python.zip".into(),
             unpacked,
+            sources,
             sha256: Digest::of(content),
             size_bytes: content.len() as u64,
         };
@@ -429,5 +501,35 @@ mod tests {
         source.stat("python/a/data/one").unwrap_err();
         assert_eq!(source.stat("python/other").unwrap(), None);
         assert!(source.stat("python.zip").unwrap().is_some());
+    }
+
+    #[test]
+    fn sources_are_in_the_directory_of_the_library() {
+        let data = zipped(&[("one", b"1")]);
+        let unpacked = UnpackedEntry { archive: "a/data.zip".into(), directory: "python/a/data".into() };
+        let sources = SourcesEntry { archive: "python-3.15.0".into(), directory: "python".into() };
+        let source = mounted_with(&zipped(&[("a/data.zip", &data)]), Some(unpacked), Some(sources)).source;
+        assert_eq!(read(&*source, "python/a/data/one", 0), b"1");
+        assert_eq!(read(&*source, "python/textwrap.py", 3), b"Text");
+        let module = PackedSources::open("python-3.15.0").unwrap().files().unwrap()["json/__init__.py"];
+        let length = source.stat("python/json/__init__.py").unwrap().unwrap().size_bytes;
+        assert_eq!(length, module.size_bytes);
+        assert_eq!(read(&*source, "python/json/__init__.py", length), b"");
+        assert_eq!(source.stat("python/none.py").unwrap(), None);
+        PackedSources::open("python-3.14.0").err().unwrap();
+    }
+
+    #[test]
+    fn a_provider_gets_one_directory_for_all_files() {
+        for (directories, common) in [
+            (&[][..], ""),
+            (&["a/b"], "a/b"),
+            (&["a/b/c", "a"], "a"),
+            (&["a", "a/b/c"], "a"),
+            (&["a/bc", "a/b"], "a"),
+            (&["a/b", "c"], ""),
+        ] {
+            assert_eq!(common_directory(directories), common, "{directories:?}");
+        }
     }
 }

@@ -79,7 +79,7 @@ impl Plan<'_> {
                 // with the version.
                 let version = concat!(
                     env!("CARGO_PKG_VERSION"),
-                    " with its memory apart, settled at last, with 512 KiB of its stack"
+                    " with its memory apart, settled at last, with 512 KiB of its stack, floating-point errors and sources"
                 )
                 .as_bytes();
                 let compiler = driver.compiler_args();
@@ -109,7 +109,7 @@ impl Plan<'_> {
     fn code_key(&self, inner: &EngineInner, recipe: &Recipe) -> ArtefactKey {
         let version = concat!(
             env!("CARGO_PKG_VERSION"),
-            " with an imported memory, the last buffer in it, and loops of scipy, and calls of QuickJS"
+            " with an imported memory, the last buffer in it, loops of scipy, calls of QuickJS, and errors of floating-point numbers"
         )
         .as_bytes();
         let recipe = Digest::of_fields(&[recipe.digest().as_bytes(), version]);

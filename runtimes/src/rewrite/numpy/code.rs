@@ -2,7 +2,7 @@
 
 use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
 
-use super::Functions;
+use super::{Functions, status};
 use crate::rewrite::RewriteError;
 
 /// The added functions, in order.
@@ -36,7 +36,7 @@ pub(super) const CALLED: &[&str] = &[
     "npy_set_invalid_cast_error",
 ];
 
-/// Returns the encoded type of an added function: `i32` parameters, and one `i32` result or none.
+/// Returns the encoded type of an added function.
 pub(super) fn signature(name: &str) -> &'static [u8] {
     match name {
         "release" => &[0x60, 1, 0x7f, 0],
@@ -44,6 +44,7 @@ pub(super) fn signature(name: &str) -> &'static [u8] {
         "can_cast_to_loop" | "can_cast_array_to_loop" => &[0x60, 5, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 1, 0x7f],
         "can_cast_to_index" | "is_order" => &[0x60, 4, 0x7f, 0x7f, 0x7f, 0x7f, 1, 0x7f],
         "invalid_cast" => &[0x60, 4, 0x7f, 0x7f, 0x7f, 0x7f, 0],
+        name if status::ADDED.contains(&name) => status::signature(name),
         _ => &[0x60, 1, 0x7f, 1, 0x7f],
     }
 }
@@ -107,13 +108,13 @@ pub(super) struct Context<'a> {
 /// Address of a word with the last buffer that was requested from an array. Its lowest bit is set for a writable
 /// buffer. The word is at the end of the C stack, which traps beyond it, and below all other data: C code does not use
 /// it.
-const LAST_BUFFER: u64 = 16;
+pub(super) const LAST_BUFFER: u64 = 16;
 
-fn at(offset: u64) -> MemArg {
+pub(super) fn at(offset: u64) -> MemArg {
     MemArg { offset, align: 0, memory_index: 0 }
 }
 
-fn function(locals: &[(u32, ValType)], build: impl FnOnce(&mut InstructionSink<'_>)) -> Function {
+pub(super) fn function(locals: &[(u32, ValType)], build: impl FnOnce(&mut InstructionSink<'_>)) -> Function {
     let mut function = Function::new(locals.iter().copied());
     build(&mut function.instructions());
     function
@@ -125,7 +126,7 @@ const fn word(text: [u8; 4]) -> i32 {
 }
 
 impl Context<'_> {
-    fn call(&self, name: &str) -> Result<u32, RewriteError> {
+    pub(super) fn call(&self, name: &str) -> Result<u32, RewriteError> {
         self.functions.get(name)
     }
 
@@ -150,7 +151,7 @@ impl Context<'_> {
             "is_order" => Ok(is_order()),
             "can_cast_to_loop" => self.can_cast_to_loop("PyArray_CanCastTypeTo", false),
             "can_cast_array_to_loop" => self.can_cast_to_loop("PyArray_CanCastArrayTo", true),
-            _ => Err(RewriteError::NoFunction(name.to_owned())),
+            _ => self.added_for_status(name),
         }
     }
 

@@ -1,4 +1,5 @@
-//! Gives numpy a default integer of 64 bits in a binary with 32-bit pointers.
+//! Lets numpy behave as on Linux: gives it a default integer of 64 bits in a binary with 32-bit pointers, and lets it
+//! report floating-point errors ([`status`]).
 //!
 //! numpy's default integer is as wide as a pointer, so `np.arange(100_000).sum()` overflows in WebAssembly. The default
 //! is a constant in a few functions, which this module changes to `NPY_LONGLONG`. Indices in C code stay 32 bits wide,
@@ -12,6 +13,7 @@
 //! The changes are for the code of one binary. The error for unexpected code names the function.
 
 mod code;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -64,6 +66,9 @@ const RETURN_INDICES: &[&str] = &[
     "array_nonzero",
     "array_searchsorted",
 ];
+
+/// Further functions with a wrapper.
+const WRAPPED: [&str; 5] = [GET_BUFFER, PREPARE_INDEX, TO_LONG, WHERE, status::FETCH_MASK];
 
 /// Changes within functions. In comments, `NPY_LONG` is 7 and `NPY_LONGLONG` is 9.
 const SPLICES: &[Splice] = &[
@@ -125,6 +130,16 @@ const SPLICES: &[Splice] = &[
         "41 01 10 {PyErr_WarnEx} 21 02 02 40 02 40",
         "41 01 1a 1a 1a 41 00 21 02 02 40 02 40",
     ),
+    // Operations of scalars, which also set the status of their result.
+    Splice::new("double_add", "a0 39 03 00 02 40 20 02", "10 {scalar_add} 02 40 20 02"),
+    Splice::new("double_subtract", "a1 39 03 00 02 40 20 02", "10 {scalar_subtract} 02 40 20 02"),
+    Splice::new("double_multiply", "a2 39 03 00 02 40 20 02", "10 {scalar_multiply} 02 40 20 02"),
+    Splice::new("double_true_divide", "a3 39 03 00 02 40 20 02", "10 {scalar_divide} 02 40 20 02"),
+    Splice::new("double_power", "10 {pow} 39 03 00 02 40 20 03", "10 {scalar_power} 02 40 20 03"),
+    Splice::new("float_subtract", "93 38 02 00 02 40 20 02", "10 {scalar_subtract_single} 02 40 20 02"),
+    Splice::new("float_multiply", "94 38 02 00 02 40 20 02", "10 {scalar_multiply_single} 02 40 20 02"),
+    Splice::new("float_true_divide", "95 38 02 00 02 40 20 02", "10 {scalar_divide_single} 02 40 20 02"),
+    Splice::new("float_power", "10 {powf} 38 02 00 02 40 20 03", "10 {scalar_power_single} 02 40 20 03"),
     // No change. This checks the addresses of `IndexError` and of a message about tuples, whose end is "index out of
     // range".
     Splice::new("PyTuple_GetItem", "28 02 {@26079528} 41 {@17588087}", "28 02 {@26079528} 41 {@17588087}"),
@@ -138,17 +153,18 @@ pub(super) fn widen(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
 fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let counts = sections.counts()?;
-    let wrapped =
-        || RETURN_INDICES.iter().chain(RETURN_SAMPLE).copied().chain([GET_BUFFER, PREPARE_INDEX, TO_LONG, WHERE]);
-    let mut wanted: BTreeSet<&str> = code::CALLED.iter().copied().chain(wrapped()).collect();
+    let added = || code::ADDED.iter().chain(status::ADDED).copied();
+    let loops = status::LOOPS.iter().map(|(name, _)| *name);
+    let wrapped = || RETURN_INDICES.iter().chain(RETURN_SAMPLE).copied().chain(WRAPPED).chain(loops.clone());
+    let mut wanted: BTreeSet<&str> = code::CALLED.iter().chain(status::CALLED).copied().chain(wrapped()).collect();
     for splice in splices {
         wanted.insert(splice.function);
-        wanted.extend(splice.calls().filter(|name| !code::ADDED.contains(name)));
+        wanted.extend(splice.calls().filter(|name| !added().any(|added| added == *name)));
     }
     let mut functions = Functions::find(&sections, &wanted)?;
     let mut next = counts.functions;
-    for name in code::ADDED {
-        functions.named.insert((*name).to_owned(), next);
+    for name in added() {
+        functions.named.insert(name.to_owned(), next);
         next = next.checked_add(1).ok_or_else(no_room)?;
     }
     let mut moved = BTreeMap::new();
@@ -187,7 +203,13 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
             PREPARE_INDEX if parameters == 9 => context.prepare_index(moved_to)?,
             TO_LONG if parameters == 1 => context.to_long(moved_to)?,
             WHERE if parameters == 3 => context.return_where(moved_to)?,
+            status::FETCH_MASK if parameters == 2 => context.fetch_mask(moved_to),
             name if RETURN_SAMPLE.contains(&name) && parameters == 4 => context.return_sample(moved_to)?,
+            name if let Some(bits) = status::bits_of(name)
+                && parameters == 4 =>
+            {
+                context.checked_loop(moved_to, bits)?
+            }
             name if !RETURN_INDICES.contains(&name) => return Err(RewriteError::UnexpectedCode(name.to_owned())),
             _ => context.return_indices(moved_to, parameters)?,
         });
@@ -198,7 +220,7 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
     }
     let first_type = type_count(&sections)?;
     let mut signatures = Vec::new();
-    for (nth, name) in (0u32..).zip(code::ADDED) {
+    for (nth, name) in (0u32..).zip(added()) {
         signatures.extend_from_slice(code::signature(name));
         types.function(first_type.checked_add(nth).ok_or_else(no_room)?);
         bodies.function(&context.added(name)?);
@@ -207,7 +229,7 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
         types.function(type_index);
         bodies.raw(&body);
     }
-    let added = u32::try_from(code::ADDED.len()).map_err(|_| no_room())?;
+    let added = u32::try_from(added().count()).map_err(|_| no_room())?;
     Ok(sections.rebuild_all(vec![
         Changed::to(longer(&sections, SectionId::Type, added, &signatures)?),
         Changed::to(types),

@@ -14,8 +14,9 @@ fn module() -> Vec<u8> {
         let (result, body) = if result { ("(result i32)", "i32.const 0") } else { ("", "") };
         writeln!(text, "(func ${name} (param{words}) {result} {body})").unwrap();
     };
-    for name in code::CALLED {
+    for name in code::CALLED.iter().chain(status::CALLED).filter(|name| !name.starts_with("pow")) {
         let (parameters, result) = match *name {
+            name if status::CALLED.contains(&name) => (0, false),
             "PyErr_Clear" => (0, false),
             "PyBuffer_Release" | "_Py_Dealloc" => (1, false),
             "PyErr_SetString" => (2, false),
@@ -31,6 +32,10 @@ fn module() -> Vec<u8> {
     function(PREPARE_INDEX, 9, true);
     function(TO_LONG, 1, true);
     function(WHERE, 3, true);
+    function(status::FETCH_MASK, 2, true);
+    status::LOOPS.iter().for_each(|(name, _)| function(name, 4, false));
+    text.push_str("(func $pow (param f64 f64) (result f64) local.get 0)");
+    text.push_str("(func $powf (param f32 f32) (result f32) local.get 0)");
     text.push_str(
         r#"(func $check1 (@name "__Pyx_BufFmt_CheckString") (param i32 i32) (result i32) (local i64) local.get 1)
         (func $check2 (@name "__Pyx_BufFmt_CheckString(__Pyx_BufFmt_Context*, char const*)")
@@ -57,10 +62,11 @@ fn added_code_is_valid_and_calls_the_old_functions() {
     let after = widen_with(&before, &[]).unwrap();
     Validator::new().validate_all(&after).unwrap();
     let (old, new) = (bodies(&before), bodies(&after));
-    let wrapped = RETURN_INDICES.len() + RETURN_SAMPLE.len() + 4;
-    assert_eq!(new.len(), old.len() + code::ADDED.len() + wrapped);
-    let first = code::CALLED.len();
-    let moved_to = old.len() + code::ADDED.len();
+    let wrapped = RETURN_INDICES.len() + RETURN_SAMPLE.len() + WRAPPED.len() + status::LOOPS.len();
+    let added = code::ADDED.len() + status::ADDED.len();
+    assert_eq!(new.len(), old.len() + added + wrapped);
+    let first = code::CALLED.len() + status::CALLED.len() - 2;
+    let moved_to = old.len() + added;
     assert!(new[first].contains(&format!("Call {{ function_index: {moved_to} }}")), "{:?}", new[first]);
     assert_eq!(new[moved_to], old[first]);
     let converted = old.len() + code::ADDED.iter().position(|name| *name == "converted_format").unwrap();

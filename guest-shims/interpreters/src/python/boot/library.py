@@ -22,6 +22,7 @@ ARCHIVE = VERSION.replace(".", "") + ".zip"
 LIBRARY = next(path for path in sys.path if path.endswith("/" + ARCHIVE))
 _module_code, _exec_module = zipimport._get_module_code, zipimport.zipimporter.exec_module
 _get_data = zipimport.zipimporter.get_data
+SOURCES = LIBRARY.replace(ARCHIVE, VERSION)  # the directory of the modules' sources, by the file names in the code
 early = {}  # by the name of a module of the library: a function that changes its code before it runs
 late = {}  # by the name of a module of the library: a function that changes it once it is loaded
 
@@ -50,9 +51,8 @@ def exec_module(self, module):
 
 def get_data(self, pathname):
     # By the name that a module uses for its own file.
-    directory = LIBRARY.replace(ARCHIVE, VERSION)
-    if self.archive == LIBRARY and pathname.startswith(directory + "/"):
-        pathname = LIBRARY + pathname[len(directory) :]
+    if self.archive == LIBRARY and pathname.startswith(SOURCES + "/"):
+        pathname = LIBRARY + pathname[len(SOURCES) :]
     return _get_data(self, pathname)
 
 
@@ -138,6 +138,15 @@ def replace(owner, name, function):
     """Puts a function in the place of one of the standard library, by whose name, documentation and signature it goes."""
     setattr(owner, name, functools.update_wrapper(function, getattr(owner, name)))
 
+
+# Modules that were loaded before, some of which are frozen.
+for _module in list(sys.modules.values()):
+    _file = getattr(_module, "__file__", None) or ""
+    if _file.startswith(LIBRARY + "/"):
+        _module.__file__ = _file.replace(ARCHIVE, VERSION).removesuffix("c")
+        for _code in [each.__code__ for each in vars(_module).values() if isinstance(each, types.FunctionType)]:
+            if _code.co_filename == _file.removesuffix("c"):
+                _imp._fix_co_filename(_code, _module.__file__)
 
 functools.update_wrapper(module_code, _module_code)
 functools.update_wrapper(exec_module, _exec_module)

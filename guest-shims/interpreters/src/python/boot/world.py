@@ -193,7 +193,7 @@ replace(os, "chmod", chmod)
 
 # --- stacks without the driver --------------------------------------------------------------------
 
-_walk_stack, _outer_frames = traceback.walk_stack, inspect.getouterframes
+_walk_stack, _outer_frames, _find_source = traceback.walk_stack, inspect.getouterframes, inspect.findsource
 
 
 def walk_stack(f):
@@ -206,5 +206,15 @@ def getouterframes(frame, context=1):
     return [info for info in _outer_frames(frame, context) if info.frame.f_globals is not globals()]
 
 
+def findsource(object):
+    try:
+        return _find_source(object)
+    except OSError:
+        if not inspect.getfile(object).startswith(SOURCES + "/"):
+            raise
+    raise OSError("could not get source code: this module of the library is bytecode without its source here")
+
+
+replace(inspect, "findsource", findsource)
 replace(traceback, "walk_stack", walk_stack)
 replace(inspect, "getouterframes", getouterframes)
