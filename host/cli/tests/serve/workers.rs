@@ -394,6 +394,25 @@ fn sessions_of_workers_are_in_an_object_store() {
 }
 
 #[test]
+fn contexts_of_an_e2b_sandbox_share_files_in_a_worker() {
+    let server = Server::start(&["--workers", "3", "--e2b"]);
+    for _ in 0..3 {
+        let sandbox = server.post("/v2/sandboxes", &json!({ "templateID": "t" })).json();
+        let (id, secret) = (sandbox["sandboxID"].as_str().unwrap(), sandbox["envdAccessToken"].as_str().unwrap());
+        let headers = [("e2b-sandbox-id", id), ("x-access-token", secret)];
+        let ask = |path: &str, body: Value| Answer::read(server.begin("POST", path, &headers, &body.to_string()));
+        let run = |code: &str, language: &str| ask("/execute", json!({ "code": code, "language": language })).text;
+        assert!(run("open('f', 'w').write('from python')", "python").contains("end_of_execution"));
+        assert!(run("require('fs').readFileSync('f', 'utf8')", "javascript").contains("from python"));
+        assert!(run("open('f').read()", "python").contains("from python"));
+        let missing = ask("/filesystem.Filesystem/Stat", json!({ "path": "none" }));
+        assert_eq!((missing.status, missing.json()["code"].as_str()), (404, Some("not_found")));
+        let unknown = ask("/execute", json!({ "code": "1", "context_id": "none" }));
+        assert!(unknown.status == 404 && unknown.text.contains("no context"), "{unknown:?}");
+    }
+}
+
+#[test]
 fn executes_in_workers_unless_told_otherwise() {
     let count = thread::available_parallelism().unwrap().get();
     let server = Server::start(&["--e2b"]);

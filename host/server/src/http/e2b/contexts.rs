@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::{Json, http::StatusCode, response::Response};
 use glovebox::Language;
-use glovebox_sessions::{SessionId, SessionsError};
+use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -194,7 +194,7 @@ pub(super) async fn execute(
         }
     };
     let record = match sandbox.context(&context, wanted).await {
-        Err(ServiceError::Sessions(SessionsError::NotFound { .. })) => return Err(no_context(&context)),
+        Err(error) if error.is_missing_session() => return Err(no_context(&context)),
         record => record?,
     };
     let name = is_typescript.then(|| "main.ts".to_owned());
