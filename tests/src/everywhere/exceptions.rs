@@ -36,6 +36,7 @@ const STACK_EXCEPTION: Exception = Exception {
         "nested-parentheses",
         "sort-callback-deep",
         "python/repr-recursion",
+        "javascript/callee-names-hostile",
         "javascript/deep-json",
         "javascript/hostile-session-deep-value",
         "javascript/proxy-chain",

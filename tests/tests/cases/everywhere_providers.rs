@@ -17,10 +17,10 @@ const MB: u64 = 1_000_000;
 const PROVIDERS: [(&str, u64, &[&str]); 6] = [
     ("glovebox", 33 * MB, &["python", "javascript"]),
     ("glovebox-closed", 33 * MB, &["python", "javascript"]),
-    ("glovebox-python", 30 * MB + MB / 10, &["python"]),
-    ("glovebox-python-closed", 30 * MB + MB / 10, &["python"]),
-    ("glovebox-javascript", 3 * MB + MB / 3, &["javascript"]),
-    ("glovebox-javascript-closed", 3 * MB + MB / 3, &["javascript"]),
+    ("glovebox-python", 30 * MB + MB / 5, &["python"]),
+    ("glovebox-python-closed", 30 * MB + MB / 5, &["python"]),
+    ("glovebox-javascript", 3 * MB + 3 * MB / 5, &["javascript"]),
+    ("glovebox-javascript-closed", 3 * MB + 3 * MB / 5, &["javascript"]),
 ];
 
 /// The allowed imports of open providers: the tools with their types, a clock, and a way to wait for it.
