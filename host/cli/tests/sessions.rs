@@ -373,6 +373,15 @@ fn terminal_completion_runs_no_code() {
 }
 
 #[test]
+fn inputs_typed_ahead_are_kept() {
+    let home = Home::new();
+    let steps = [(">>> ", "a = 6\rprint(a * 7)\rexit(a)\r")];
+    let (shown, code) = home.at_terminal(&[("NO_COLOR", "1")], &["repl"], &steps);
+    assert_eq!(code, 6, "{shown}");
+    assert!(shown.contains("\n42\r\n"), "{shown}");
+}
+
+#[test]
 fn terminal_javascript_completes_and_keeps_the_last_value() {
     let home = Home::new();
     let (shown, code) = home.at_terminal(
