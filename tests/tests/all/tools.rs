@@ -158,8 +158,9 @@ fn a_wait_for_a_tool_is_cancelled() {
     let other = token.clone();
     let canceller = thread::spawn(move || {
         thread::sleep(Duration::from_millis(100));
+        let cancelled = Instant::now();
         other.cancel();
-        Instant::now()
+        cancelled
     });
     let source = script("send({'id': 1, 'name': 'patient', 'arguments': {}})\nwhile not read(): pass");
     let execution = sandbox.run(Request::new(&source).cancel(&token)).unwrap();

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     Account, Tool, ToolCall, ToolError,
-    toolbox::{Answerer, TextHandler},
+    toolbox::{self, Answerer},
 };
 use crate::CancelToken;
 
@@ -102,7 +102,7 @@ impl Tool {
 /// The network of scripts that run in another process.
 #[cfg(feature = "network")]
 pub struct NetworkRelay {
-    answerer: TextHandler,
+    answerer: toolbox::TextHandler,
     environment: std::collections::BTreeMap<String, String>,
     memory_bytes: u64,
 }

@@ -171,6 +171,7 @@ impl Sessions {
             stop: CancelToken::new(),
             sandboxes: RwLock::default(),
             make_sandbox: None,
+            changes: Arc::default(),
         })
     }
 
@@ -194,8 +195,13 @@ impl Sessions {
         Ok(found)
     }
 
-    /// Returns the stored record of the session, as of its last save; `None` if there is no such session.
+    /// Returns the stored record of the session, as of its last save; `None` if there is no such session. Reads the
+    /// store only if the session is not live in this process.
     pub fn record(&self, id: &SessionId) -> Result<Option<SessionRecord>, SessionsError> {
+        let live = self.0.slot(id).state().live.clone();
+        if let Some(record) = live.filter(|live| !live.is_fenced()).and_then(|live| live.record()) {
+            return Ok(Some(record));
+        }
         Ok(block_on(self.0.storage.store.record(id))?.map(|stored| stored.record))
     }
 
@@ -290,7 +296,7 @@ impl Sessions {
         let slot = self.0.slot(id);
         let state = slot.settled_unused(&self.0.storage)?;
         let live = state.live.clone();
-        let _change = slot.change(state);
+        let _change = slot.change(state, &self.0.storage);
         let storage = &self.0.storage;
         let removed = match &live {
             Some(live) => live.remove(storage).inspect_err(|_| slot.state().drop_fenced(live))?,
@@ -329,7 +335,7 @@ impl Sessions {
         if state.alive().is_some() || self.0.storage.is_stored(id)? {
             return Err(exists());
         }
-        let _change = slot.change(state);
+        let _change = slot.change(state, &self.0.storage);
         let lock = self.0.storage.lock(id, None)?;
         if self.0.storage.is_stored(id)? {
             return Err(exists());

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Instant,
@@ -12,7 +12,7 @@ use glovebox::{CancelToken, HibernateOptions, ResumeError, ResumeOptions, Sandbo
 
 use super::{
     SessionsError,
-    storage::{POLL, Storage},
+    storage::{Attempt, Changes, Storage},
 };
 use crate::{
     Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredSession, block_on,
@@ -29,8 +29,6 @@ pub(super) struct SessionSlot {
     pub(super) id: SessionId,
     /// Never held while waiting for another thread or process.
     state: Mutex<SlotState>,
-    /// Notified at the end of a change.
-    settled: Condvar,
 }
 
 #[derive(Debug)]
@@ -47,12 +45,15 @@ pub(super) struct SlotState {
 /// The exclusive right to resume, create, replace or remove the session, until it is dropped. Other threads cannot
 /// hibernate the session meanwhile. The owner may wait for other processes, so waiters for the right can time out.
 #[derive(Debug)]
-pub(super) struct Change<'a>(&'a SessionSlot);
+pub(super) struct Change<'a> {
+    slot: &'a SessionSlot,
+    changes: &'a Changes,
+}
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        self.0.state().is_changing = false;
-        self.0.settled.notify_all();
+        self.slot.state().is_changing = false;
+        self.changes.notify();
     }
 }
 
@@ -69,6 +70,9 @@ pub(super) struct Live {
     pub(super) changes: AtomicU64,
     /// Held while the session is written, so that states are written in order.
     saved: Mutex<Saved>,
+    /// The stored record, which cannot change elsewhere while the session is locked. `None` before the first save and
+    /// after the removal.
+    record: Mutex<Option<SessionRecord>>,
     _place: LivePlace,
 }
 
@@ -77,35 +81,37 @@ pub(super) struct Live {
 struct Saved {
     /// Value of [`Live::changes`] at the save.
     changes: u64,
-    /// Generation of the stored record.
-    generation: u64,
     /// Version at which the record was read or written.
     expected: Expected,
 }
 
 /// A permit for one live session. At most `live_count` of them exist.
 #[derive(Debug)]
-pub(super) struct LivePlace(Arc<AtomicUsize>);
+pub(super) struct LivePlace {
+    taken: Arc<AtomicUsize>,
+    changes: Arc<Changes>,
+}
 
 impl LivePlace {
     /// Takes a permit if fewer than `most` are taken.
-    pub(super) fn take(taken: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+    pub(super) fn take(taken: &Arc<AtomicUsize>, most: usize, changes: &Arc<Changes>) -> Option<Self> {
         let one_more = |count: usize| (count < most).then_some(count + 1);
         taken.try_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
-        Some(Self(Arc::clone(taken)))
+        Some(Self { taken: Arc::clone(taken), changes: Arc::clone(changes) })
     }
 }
 
 impl Drop for LivePlace {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.taken.fetch_sub(1, Ordering::SeqCst);
+        self.changes.notify();
     }
 }
 
 impl SessionSlot {
     pub(super) fn new(id: SessionId) -> Self {
         let state = SlotState { live: None, users: 0, used_at: Instant::now(), is_changing: false };
-        Self { id, state: Mutex::new(state), settled: Condvar::new() }
+        Self { id, state: Mutex::new(state) }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, SlotState> {
@@ -123,15 +129,11 @@ impl SessionSlot {
         patience_ms: u64,
         cancel: Option<&CancelToken>,
     ) -> Result<MutexGuard<'_, SlotState>, SessionsError> {
-        let begun = Instant::now();
-        let mut state = self.state();
-        while state.is_changing {
-            if storage.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
-                return Err(SessionsError::InUse { id: self.id.clone() });
-            }
-            (state, _) = self.settled.wait_timeout(state, POLL).unwrap_or_else(PoisonError::into_inner);
-        }
-        Ok(state)
+        let settled = storage.retry(cancel, || {
+            let state = self.state();
+            Ok(if state.is_changing { Attempt::Again { patience_ms } } else { Attempt::Done(state) })
+        })?;
+        settled.ok_or_else(|| SessionsError::InUse { id: self.id.clone() })
     }
 
     /// Like [`settled`](Self::settled), but fails if the session is in use.
@@ -144,9 +146,9 @@ impl SessionSlot {
     }
 
     /// Begins a change of a settled state.
-    pub(super) fn change<'a>(&'a self, mut state: MutexGuard<'a, SlotState>) -> Change<'a> {
+    pub(super) fn change<'a>(&'a self, mut state: MutexGuard<'a, SlotState>, storage: &'a Storage) -> Change<'a> {
         state.is_changing = true;
-        Change(self)
+        Change { slot: self, changes: &storage.changes }
     }
 
     /// Writes the session to the store if it has changed, and drops the live session. Returns `false` if it was not
@@ -157,10 +159,10 @@ impl SessionSlot {
     pub(super) fn hibernate<'a>(
         &'a self,
         mut state: MutexGuard<'a, SlotState>,
-        storage: &Storage,
+        storage: &'a Storage,
     ) -> Result<bool, SessionsError> {
         let Some(live) = state.alive() else { return Ok(false) };
-        let change = self.change(state);
+        let change = self.change(state, storage);
         let saved = live.save(storage);
         let mut state = self.state();
         state.drop_fenced(&live);
@@ -227,7 +229,8 @@ impl Live {
             created_at: Timestamp::now(),
             is_fenced: AtomicBool::new(false),
             changes: AtomicU64::new(1),
-            saved: Mutex::new(Saved { changes: 0, generation: 0, expected: Expected::Absent }),
+            saved: Mutex::new(Saved { changes: 0, expected: Expected::Absent }),
+            record: Mutex::default(),
             _place: place,
         }
     }
@@ -258,9 +261,9 @@ impl Live {
         })?;
         store::log_session("session.resumed", id);
         let expected = Expected::Version(stored.version.clone());
-        let saved = Mutex::new(Saved { changes: 0, generation: stored.record.generation, expected });
-        let created_at = stored.record.created_at;
-        Ok(Self { created_at, changes: AtomicU64::new(0), saved, ..Self::new(session, lock, place) })
+        let saved = Mutex::new(Saved { changes: 0, expected });
+        let (created_at, record) = (stored.record.created_at, Mutex::new(Some(stored.record.clone())));
+        Ok(Self { created_at, changes: AtomicU64::new(0), saved, record, ..Self::new(session, lock, place) })
     }
 
     /// Writes the session to the store, if it may have changed.
@@ -286,15 +289,25 @@ impl Live {
             version: sandbox.version().map(str::to_owned),
             image_sha256: sandbox.image_sha256().unwrap_or_default().to_owned(),
             executions: state.executions,
-            generation: saved.generation.saturating_add(1),
+            generation: self.record().map_or(1, |record| record.generation.saturating_add(1)),
             files: Some(state.files),
             workspace: recorded_workspace(sandbox),
             bytes: state.bytes.len() as u64,
         };
         let put = block_on(storage.store.put(&self.lock, &saved.expected, &record, &state.bytes));
         let version = put.map_err(|error| self.failed(error))?;
-        *saved = Saved { changes, generation: record.generation, expected: Expected::Version(version) };
+        *saved = Saved { changes, expected: Expected::Version(version) };
+        self.set_record(Some(record));
         Ok(())
+    }
+
+    /// Returns the record in the store, without reading the store.
+    pub(super) fn record(&self) -> Option<SessionRecord> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_record(&self, record: Option<SessionRecord>) {
+        *self.record.lock().unwrap_or_else(PoisonError::into_inner) = record;
     }
 
     /// Removes the session from the store. Returns `false` if it was not there.
@@ -307,7 +320,9 @@ impl Live {
             Err(StoreError::Damaged { .. }) => remove(&Expected::Any),
             removed => removed,
         };
-        removed.map_err(|error| self.failed(error))
+        let removed = removed.map_err(|error| self.failed(error))?;
+        self.set_record(None);
+        Ok(removed)
     }
 
     /// Replaces the session in the store with another one.

@@ -16,7 +16,7 @@ use glovebox::{CancelToken, ExecuteError, Execution, Request, Session};
 use super::{
     Save, SessionsError,
     slot::{HIBERNATING_MS, Live, LivePlace, SessionSlot},
-    storage::{POLL, Storage},
+    storage::{Attempt, Storage},
 };
 use crate::{SessionId, block_on};
 
@@ -62,22 +62,21 @@ impl Slots {
         id: &SessionId,
         cancel: Option<&CancelToken>,
     ) -> Result<LivePlace, SessionsError> {
-        let most = self.storage.policy.live_count.max(1);
-        let begun = Instant::now();
-        loop {
-            if let Some(place) = LivePlace::take(&self.live_count, most) {
-                return Ok(place);
+        let (most, changes) = (self.storage.policy.live_count.max(1), &self.storage.changes);
+        let place = self.storage.retry(cancel, || {
+            loop {
+                if let Some(place) = LivePlace::take(&self.live_count, most, changes) {
+                    return Ok(Attempt::Done(place));
+                }
+                let patience_ms = match self.hibernate_oldest(id)? {
+                    Eviction::Freed => continue,
+                    Eviction::Moving => self.storage.policy.lock_wait_ms.max(HIBERNATING_MS),
+                    Eviction::InUse => self.storage.policy.lock_wait_ms,
+                };
+                return Ok(Attempt::Again { patience_ms });
             }
-            let patience_ms = match self.hibernate_oldest(id)? {
-                Eviction::Freed => continue,
-                Eviction::Moving => self.storage.policy.lock_wait_ms.max(HIBERNATING_MS),
-                Eviction::InUse => self.storage.policy.lock_wait_ms,
-            };
-            if self.storage.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
-                return Err(SessionsError::TooManyLive { most });
-            }
-            let _ = self.storage.cancel.wait_timeout(POLL);
-        }
+        })?;
+        place.ok_or(SessionsError::TooManyLive { most })
     }
 
     /// Hibernates the least recently used session that can be saved, except the one with the id `except`. Returns the
@@ -211,7 +210,7 @@ impl SessionGuard {
                 live
             }
             None => {
-                let change = slot.change(state);
+                let change = slot.change(state, storage);
                 let lock = storage.lock(&self.id, cancel)?;
                 let not_found = || SessionsError::NotFound { id: self.id.clone() };
                 let stored = block_on(storage.store.get(&self.id))?.ok_or_else(not_found)?;
@@ -331,5 +330,7 @@ impl Drop for ActiveSession {
         state.used_at = Instant::now();
         // `alive` drops the session if it has ended.
         state.alive();
+        drop(state);
+        self.slot.slots.storage.changes.notify();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Condvar, Mutex, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 
@@ -17,8 +17,8 @@ use crate::{Expected, SessionId, SessionLock, SessionRecord, SessionStore, Store
 /// Makes a sandbox for the runtime of this name, or for the language if no runtime is named.
 pub(super) type MakeSandbox = Box<dyn Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync>;
 
-/// Polling interval for locks and permits.
-pub(super) const POLL: Duration = Duration::from_millis(5);
+/// Polling interval for the lock of another process, which cannot wake this one.
+const POLL: Duration = Duration::from_millis(5);
 /// Minimum wait in milliseconds for a session's lock, even with `lock_wait_ms = 0`. Pruning and the search for leftover
 /// lock files hold the lock briefly.
 const MOMENT_MS: u64 = 50;
@@ -36,6 +36,42 @@ pub(super) struct Storage {
     pub(super) sandboxes: RwLock<Vec<Sandbox>>,
     /// Makes sandboxes on demand.
     pub(super) make_sandbox: Option<MakeSandbox>,
+    pub(super) changes: Arc<Changes>,
+}
+
+/// Counts what sessions of this process do that others may wait for: a change ends, a use ends, a permit is free.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    count: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Changes {
+    /// Wakes all waiting threads.
+    pub(super) fn notify(&self) {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        *count = count.wrapping_add(1);
+        self.changed.notify_all();
+    }
+
+    fn count(&self) -> u64 {
+        *self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the count is not `seen`, for at most `most`.
+    fn wait(&self, seen: u64, most: Duration) {
+        let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_timeout_while(count, most, |count| *count == seen));
+    }
+}
+
+/// The result of an attempt in [`Storage::retry`].
+pub(super) enum Attempt<T> {
+    Done(T),
+    /// Not yet. The caller waits for at most `patience_ms` since the first attempt.
+    Again {
+        patience_ms: u64,
+    },
 }
 
 impl fmt::Debug for Storage {
@@ -114,19 +150,55 @@ impl Storage {
         self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled)
     }
 
+    /// Repeats `attempt` after each change of a session in this process, until it is done. Returns `None` when its
+    /// patience ends, or on cancellation.
+    pub(super) fn retry<T>(
+        &self,
+        cancel: Option<&CancelToken>,
+        attempt: impl FnMut() -> Result<Attempt<T>, SessionsError>,
+    ) -> Result<Option<T>, SessionsError> {
+        self.retry_each(Duration::MAX, cancel, attempt)
+    }
+
+    /// Like [`retry`](Self::retry), and also repeats `attempt` once per `interval`.
+    fn retry_each<T>(
+        &self,
+        interval: Duration,
+        cancel: Option<&CancelToken>,
+        mut attempt: impl FnMut() -> Result<Attempt<T>, SessionsError>,
+    ) -> Result<Option<T>, SessionsError> {
+        let begun = Instant::now();
+        let mut hooks = Vec::new();
+        loop {
+            let seen = self.changes.count();
+            let patience_ms = match attempt()? {
+                Attempt::Done(done) => return Ok(Some(done)),
+                Attempt::Again { patience_ms } => patience_ms,
+            };
+            let left = Duration::from_millis(patience_ms).saturating_sub(begun.elapsed());
+            if left.is_zero() || self.is_cancelled(cancel) {
+                return Ok(None);
+            }
+            if hooks.is_empty() {
+                // The hook of a token that is already cancelled runs at once, so no cancellation is missed.
+                let changes = &self.changes;
+                hooks.extend([Some(&self.cancel), cancel].into_iter().flatten().map(|token| {
+                    let changes = Arc::clone(changes);
+                    token.on_cancel(move || changes.notify())
+                }));
+            }
+            self.changes.wait(seen, left.min(interval));
+        }
+    }
+
     /// Takes a session's lock. Waits for it for `lock_wait_ms`.
     pub(super) fn lock(&self, id: &SessionId, cancel: Option<&CancelToken>) -> Result<SessionLock, SessionsError> {
         let patience_ms = self.policy.lock_wait_ms.max(MOMENT_MS);
-        let begun = Instant::now();
-        loop {
-            if let Some(lock) = block_on(self.store.try_lock(id))? {
-                return Ok(lock);
-            }
-            if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
-                return Err(SessionsError::InUse { id: id.clone() });
-            }
-            let _ = self.cancel.wait_timeout(POLL);
-        }
+        let lock = self.retry_each(POLL, cancel, || {
+            let lock = block_on(self.store.try_lock(id))?;
+            Ok(lock.map_or(Attempt::Again { patience_ms }, Attempt::Done))
+        })?;
+        lock.ok_or_else(|| SessionsError::InUse { id: id.clone() })
     }
 }
 
@@ -179,7 +251,7 @@ impl Sessions {
         if if_exists == IfExists::Fail && (live.is_some() || self.0.storage.is_stored(&id)?) {
             return Err(SessionsError::Exists { id });
         }
-        let _change = slot.change(place);
+        let _change = slot.change(place, &self.0.storage);
         let store = self.store();
         let holder = match &live {
             Some(live) => Holder::Live(live),

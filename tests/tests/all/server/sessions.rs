@@ -213,7 +213,7 @@ fn executions_in_a_lost_session_are_not_counted() {
     std::fs::remove_file(server.dir.path().join("one/.lock-s")).unwrap();
     let other = Server::start(Setup { dir: Some(Arc::clone(&server.dir)), ..Setup::default() });
     assert_eq!(ask(&other, "other").ok()["value"]["json"], 2);
-    let stored = server.get("/v1/sessions/s").header("etag").unwrap().to_owned();
+    let stored = other.get("/v1/sessions/s").header("etag").unwrap().to_owned();
     let late = ask(&server, "late");
     assert_eq!(late.problem(), (409, "session-fenced".into()));
     assert!(late.text().contains("run it again"), "{}", late.text());

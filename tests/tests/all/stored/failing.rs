@@ -1,4 +1,4 @@
-//! Stores that fail, and sessions that cannot be saved.
+//! Stores that fail, sessions that cannot be saved, and when a store is read.
 
 use std::{
     path::Path,
@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use glovebox::{IfExists, Language};
 use glovebox_sessions::{
     DirectoryStore, Expected, NewSession, PageRequest, Save, SessionId, SessionLock, SessionRecord, SessionStore,
-    Sessions, SessionsError, StoreError, StoredPage, StoredRecord, StoredSession, StoredVersion,
+    Sessions, SessionsError, StoreError, StoredPage, StoredRecord, StoredSession, StoredVersion, block_on,
 };
 use glovebox_tests::sandbox;
 use tempfile::tempdir;
@@ -29,6 +29,8 @@ struct Failing {
     only: Option<SessionId>,
     /// Number of times that another process briefly holds a session's lock.
     moments: AtomicU32,
+    /// Number of reads of a session.
+    reads: AtomicU32,
 }
 
 impl Failing {
@@ -38,7 +40,13 @@ impl Failing {
             fails: AtomicBool::new(false),
             only: None,
             moments: AtomicU32::new(0),
+            reads: AtomicU32::new(0),
         }
+    }
+
+    /// Returns the record in the directory, without counting the read.
+    fn store_record(&self, id: &SessionId) -> Option<SessionRecord> {
+        block_on(self.store.record(id)).unwrap().map(|stored| stored.record)
     }
 }
 
@@ -65,10 +73,12 @@ impl SessionStore for Failing {
     }
 
     async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         self.store.get(id).await
     }
 
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         self.store.record(id).await
     }
 
@@ -82,6 +92,31 @@ impl SessionStore for Failing {
         }
         self.store.remove(lock, expected).await
     }
+}
+
+#[test]
+fn live_session_is_used_without_reading_the_store() {
+    let dir = tempdir().unwrap();
+    let store = Arc::new(Failing::open(dir.path()));
+    let sessions = Sessions::builder(Arc::clone(&store) as Arc<dyn SessionStore>)
+        .sandbox(sandbox(Language::Python, |_| {}))
+        .build();
+    python(&sessions, "a");
+    let stored = || store.store_record(&id("a"));
+    for executions in 1..=3 {
+        store.reads.store(0, Ordering::SeqCst);
+        run(&sessions.open(&id("a")).unwrap(), COUNT);
+        let record = sessions.record(&id("a")).unwrap().unwrap();
+        assert_eq!(store.reads.load(Ordering::SeqCst), 0);
+        assert_eq!((record.executions, Some(record)), (executions, stored()));
+    }
+    // A deleted session has no record, and a hibernated one is read.
+    sessions.hibernate(&id("a")).unwrap();
+    assert_eq!(sessions.record(&id("a")).unwrap(), stored());
+    assert_eq!(store.reads.load(Ordering::SeqCst), 1);
+    run(&python(&sessions, "a"), COUNT);
+    assert!(sessions.delete(&id("a")).unwrap());
+    assert_eq!(sessions.record(&id("a")).unwrap(), None);
 }
 
 #[test]
