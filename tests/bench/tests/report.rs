@@ -12,7 +12,8 @@ fn keys(object: &Value) -> BTreeSet<&str> {
 
 #[test]
 fn the_report_has_every_case() {
-    let output = Command::new(env!("CARGO_BIN_EXE_glovebox-bench")).args(["--quick", "--json"]).output().unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_glovebox-bench")).args(["javascript", "--quick", "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(keys(&report), BTreeSet::from(["machine", "results", "ratios", "differences", "sessions"]));
