@@ -14,8 +14,9 @@ pub(crate) const STEP_BYTES: usize = 1 << 10;
 const MAX_LATE_BYTES: usize = 16 << 20;
 
 /// A shared limit in bytes. One half of it is shared by all tenants; the other half is divided into equal shares, one
-/// per tenant. A tenant's share is available to it even if the other tenants exhaust the shared half. Without tenants,
-/// everything is shared. Cheap to clone.
+/// per tenant. A tenant's share is available to it even if the other tenants exhaust the shared half. If there are
+/// several tenants, each may take half of the shared half, so that one whose clients read nothing does not hold up the
+/// large messages of the others. Without tenants, everything is shared. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteBudget(Arc<Budget>);
 
@@ -24,18 +25,47 @@ struct Budget {
     shared: Arc<Semaphore>,
     shared_steps: usize,
     /// Keyed by the tenant's name.
-    own: HashMap<String, Arc<Semaphore>>,
+    own: HashMap<String, Share>,
     own_steps: usize,
+    /// Maximum that one tenant takes from the shared half.
+    allowed_steps: usize,
     late: Arc<Semaphore>,
     late_steps: usize,
     wait: Duration,
 }
 
+/// The limits of one tenant.
+#[derive(Debug)]
+struct Share {
+    own: Arc<Semaphore>,
+    /// Limits what the tenant takes from the shared half.
+    allowance: Arc<Semaphore>,
+}
+
 /// Bytes that count against a budget until this value is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct HeldBytes {
-    permits: Vec<OwnedSemaphorePermit>,
+    permits: Vec<Permit>,
     steps: usize,
+}
+
+/// Steps of a share, or of the shared half together with as many of the tenant's allowance.
+#[derive(Debug)]
+struct Permit {
+    steps: OwnedSemaphorePermit,
+    allowance: Option<OwnedSemaphorePermit>,
+}
+
+impl Permit {
+    /// Releases `steps`. Returns `false` if the permit has no more than these.
+    fn release(&mut self, steps: usize) -> bool {
+        let is_part = self.steps.num_permits() > steps;
+        if is_part {
+            drop(self.steps.split(steps));
+            drop(self.allowance.as_mut().and_then(|allowance| allowance.split(steps)));
+        }
+        is_part
+    }
 }
 
 /// A reservation for a buffer that does not exist yet.
@@ -58,6 +88,10 @@ impl HeldBytes {
         self.steps += other.steps;
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.steps * STEP_BYTES
+    }
+
     /// Releases everything beyond `bytes`.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let keep = bytes.div_ceil(STEP_BYTES);
@@ -65,12 +99,11 @@ impl HeldBytes {
             && let Some(mut last) = self.permits.pop()
         {
             let over = self.steps - keep;
-            if last.num_permits() > over {
-                drop(last.split(over));
+            if last.release(over) {
                 self.permits.push(last);
                 self.steps = keep;
             } else {
-                self.steps -= last.num_permits();
+                self.steps -= last.steps.num_permits();
             }
         }
     }
@@ -84,14 +117,18 @@ impl ByteBudget {
         let max_steps = (max_bytes / STEP_BYTES).clamp(1, Semaphore::MAX_PERMITS);
         let tenants: BTreeSet<&str> = tenants.into_iter().collect();
         let own_steps = max_steps / 2 / tenants.len().max(1);
-        let own = tenants.iter().map(|name| ((*name).to_owned(), Arc::new(Semaphore::new(own_steps)))).collect();
         let shared_steps = max_steps - own_steps * tenants.len();
+        let allowed_steps = if tenants.len() > 1 { shared_steps.div_ceil(2) } else { shared_steps };
+        let share =
+            || Share { own: Arc::new(Semaphore::new(own_steps)), allowance: Arc::new(Semaphore::new(allowed_steps)) };
+        let own = tenants.iter().map(|name| ((*name).to_owned(), share())).collect();
         let late_steps = (max_steps / 4).clamp(1, MAX_LATE_BYTES / STEP_BYTES);
         Self(Arc::new(Budget {
             shared: Arc::new(Semaphore::new(shared_steps)),
             shared_steps,
             own,
             own_steps,
+            allowed_steps,
             late: Arc::new(Semaphore::new(late_steps)),
             late_steps,
             wait,
@@ -121,6 +158,15 @@ impl ByteBudget {
     pub(crate) fn try_room(&self, tenant: Option<&str>, bytes: usize) -> Result<HeldBytes, NoRoom> {
         let steps = bytes.div_ceil(STEP_BYTES);
         Ok(HeldBytes { permits: self.take(tenant, steps).ok_or(NoRoom)?, steps })
+    }
+
+    /// Returns the number of bytes that `try_room` would give this tenant.
+    pub(crate) fn free_bytes(&self, tenant: Option<&str>) -> usize {
+        let shared = self.0.shared.available_permits();
+        let steps = self
+            .share(tenant)
+            .map_or(shared, |share| share.own.available_permits() + share.allowance.available_permits().min(shared));
+        steps * STEP_BYTES
     }
 
     /// Reserves `bytes` for a buffer that is about to be created, without waiting. If the budget is exhausted, small
@@ -160,40 +206,58 @@ impl ByteBudget {
     /// The number of steps to add to `held`, capped at the total available to this tenant. A larger buffer is thus
     /// admitted alone.
     fn missing(&self, tenant: Option<&str>, held: &HeldBytes, bytes: usize) -> usize {
-        let own_steps = self.own(tenant).map_or(0, |_| self.0.own_steps);
-        bytes.div_ceil(STEP_BYTES).min(self.0.shared_steps + own_steps).saturating_sub(held.steps)
+        let own_steps = self.share(tenant).map_or(0, |_| self.0.own_steps);
+        bytes.div_ceil(STEP_BYTES).min(own_steps + self.allowed_steps(tenant)).saturating_sub(held.steps)
     }
 
-    fn own(&self, tenant: Option<&str>) -> Option<&Arc<Semaphore>> {
+    /// The maximum that this tenant may take from the shared half.
+    fn allowed_steps(&self, tenant: Option<&str>) -> usize {
+        self.share(tenant).map_or(self.0.shared_steps, |_| self.0.allowed_steps)
+    }
+
+    fn share(&self, tenant: Option<&str>) -> Option<&Share> {
         self.0.own.get(tenant?)
     }
 
     /// Acquires steps from the tenant's own share. Returns them and the number of steps still to acquire from the
     /// shared half.
-    fn take_own(&self, tenant: Option<&str>, steps: usize) -> (Vec<OwnedSemaphorePermit>, usize) {
-        let own = self.own(tenant).and_then(|own| {
+    fn take_own(&self, tenant: Option<&str>, steps: usize) -> (Vec<Permit>, usize) {
+        let own = self.share(tenant).and_then(|Share { own, .. }| {
             let part = steps.min(own.available_permits());
             Arc::clone(own).try_acquire_many_owned(count(part)).ok()
         });
         let left = steps - own.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        (own.into_iter().collect(), left)
+        (own.map(|steps| Permit { steps, allowance: None }).into_iter().collect(), left)
     }
 
-    fn take(&self, tenant: Option<&str>, steps: usize) -> Option<Vec<OwnedSemaphorePermit>> {
+    fn take(&self, tenant: Option<&str>, steps: usize) -> Option<Vec<Permit>> {
         let (mut permits, left) = self.take_own(tenant, steps);
         if left > 0 {
             let left = u32::try_from(left).ok()?;
-            permits.push(Arc::clone(&self.0.shared).try_acquire_many_owned(left).ok()?);
+            let take = |semaphore: &Arc<Semaphore>| Arc::clone(semaphore).try_acquire_many_owned(left).ok();
+            let allowance = match self.share(tenant) {
+                Some(share) => Some(take(&share.allowance)?),
+                None => None,
+            };
+            permits.push(Permit { steps: take(&self.0.shared)?, allowance });
         }
         Some(permits)
     }
 
-    async fn wait(&self, tenant: Option<&str>, steps: usize) -> Result<Vec<OwnedSemaphorePermit>, NoRoom> {
+    async fn wait(&self, tenant: Option<&str>, steps: usize) -> Result<Vec<Permit>, NoRoom> {
         let (mut permits, left) = self.take_own(tenant, steps);
         // Capped at the total: waiting for more would never end.
-        let left = count(left.min(self.0.shared_steps));
+        let left = count(left.min(self.allowed_steps(tenant)));
         if left > 0 {
-            permits.push(Arc::clone(&self.0.shared).acquire_many_owned(left).await.map_err(|_| NoRoom)?);
+            let take = async |semaphore: &Arc<Semaphore>| {
+                Arc::clone(semaphore).acquire_many_owned(left).await.map_err(|_| NoRoom)
+            };
+            // Waits for the allowance first: in the queue of the shared half, the tenant would hold up the others.
+            let allowance = match self.share(tenant) {
+                Some(share) => Some(take(&share.allowance).await?),
+                None => None,
+            };
+            permits.push(Permit { steps: take(&self.0.shared).await?, allowance });
         }
         Ok(permits)
     }
@@ -216,8 +280,9 @@ mod tests {
         let budget = budget(16, &["a", "b"]);
         let step = |tenant| budget.try_room(tenant, STEP_BYTES).ok();
         let all: Vec<_> = std::iter::from_fn(|| step(Some("a"))).collect();
-        assert_eq!(all.len(), 12, "its own quarter, and the shared half");
-        assert_eq!(std::iter::from_fn(|| step(Some("b"))).map(std::mem::forget).count(), 4);
+        assert_eq!(all.len(), 8, "its own quarter, and half of the shared half");
+        let others: Vec<_> = std::iter::from_fn(|| step(Some("b"))).collect();
+        assert_eq!(others.len(), 8);
         assert!(step(None).is_none());
         drop(all);
         assert!(step(None).is_some());
@@ -227,10 +292,11 @@ mod tests {
     async fn room_is_taken_of_both_shares_and_given_back() {
         let budget = budget(8, &["a"]);
         let mut held = budget.room(Some("a"), 7 * STEP_BYTES).await.unwrap();
-        assert_eq!(held.permits.iter().map(OwnedSemaphorePermit::num_permits).sum::<usize>(), 7);
+        let permits = |held: &HeldBytes| held.permits.iter().map(|permit| permit.steps.num_permits()).sum::<usize>();
+        assert_eq!(permits(&held), 7);
         assert!(budget.try_room(Some("a"), 2 * STEP_BYTES).is_err());
         held.shrink(STEP_BYTES + 1);
-        assert_eq!((held.steps, held.permits.iter().map(OwnedSemaphorePermit::num_permits).sum::<usize>()), (2, 2));
+        assert_eq!((held.steps, permits(&held)), (2, 2));
         drop(budget.try_room(Some("a"), 6 * STEP_BYTES).unwrap());
         drop(held);
         assert_eq!(
@@ -241,6 +307,23 @@ mod tests {
         drop(budget.room(Some("a"), 8 * STEP_BYTES).await.unwrap());
         drop(budget.room(Some("a"), 0).await.unwrap());
         assert!(budget.try_room(Some("a"), 100 * STEP_BYTES).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_tenant_that_waits_holds_up_no_other() {
+        let budget = budget(16, &["a", "b"]);
+        let mut held = budget.room(Some("a"), 8 * STEP_BYTES).await.unwrap();
+        let (waited, other) = tokio::join!(budget.room(Some("a"), 4 * STEP_BYTES), async {
+            tokio::task::yield_now().await;
+            budget.try_room(Some("b"), 8 * STEP_BYTES)
+        });
+        assert_eq!((waited.map(drop), other.is_ok()), (Err(NoRoom), true));
+        // A larger buffer is admitted if its tenant holds nothing else.
+        held.shrink(0);
+        budget.grow(Some("a"), &mut held, 100 * STEP_BYTES).await.unwrap();
+        assert_eq!(held.steps, 8);
+        held.shrink(6 * STEP_BYTES);
+        assert!(budget.try_room(Some("a"), 2 * STEP_BYTES).is_ok());
     }
 
     #[tokio::test]

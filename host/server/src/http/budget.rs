@@ -59,9 +59,9 @@ pub(crate) struct ReadBody {
 }
 
 impl BodyBudget {
-    /// Creates the budget of a configuration, in which each of `tenants` has a share.
-    pub(crate) fn new<'a>(config: &HttpConfig, tenants: impl Iterator<Item = &'a str>) -> Self {
-        let bytes = ByteBudget::new(config.bodies_bytes, config.body_time, tenants);
+    /// Creates a budget of `max_bytes`, in which each of `tenants` has a share.
+    pub(crate) fn new<'a>(config: &HttpConfig, max_bytes: usize, tenants: impl Iterator<Item = &'a str>) -> Self {
+        let bytes = ByteBudget::new(max_bytes, config.body_time, tenants);
         Self { bytes, max_bytes: config.body_bytes, time: config.body_time }
     }
 
@@ -312,8 +312,8 @@ mod tests {
     };
 
     fn bodies(bytes: usize) -> BodyBudget {
-        let config = HttpConfig { bodies_bytes: bytes, body_time: Duration::from_millis(20), ..HttpConfig::default() };
-        BodyBudget::new(&config, ["a"].into_iter())
+        let config = HttpConfig { body_time: Duration::from_millis(20), ..HttpConfig::default() };
+        BodyBudget::new(&config, bytes, ["a"].into_iter())
     }
 
     fn response(bytes: usize) -> Response {

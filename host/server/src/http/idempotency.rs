@@ -2,7 +2,8 @@
 //!
 //! A client without a response repeats its request with the same key, and gets the response of the first request. The
 //! work for the first request continues even if its connection is gone. Keys belong to a token. They are held in memory
-//! for ten minutes and do not survive a restart.
+//! for ten minutes and do not survive a restart. Stored responses have a part of the memory budget for themselves, so
+//! that they take no room from requests, and load does not displace the responses that clients retry for.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,6 +18,7 @@ use axum::{
 use sha2::{Digest, Sha256};
 
 use super::Problem;
+use crate::byte_budget::{ByteBudget, HeldBytes};
 
 /// Retention time of a response.
 const HELD_FOR: Duration = Duration::from_secs(600);
@@ -47,18 +49,20 @@ pub(crate) struct Answered(Arc<Answers>);
 
 #[derive(Debug)]
 struct Answers {
-    /// By the token's name, so that the responses of one token take no room from another's.
+    /// Keyed by the token's name.
     entries: Mutex<HashMap<String, Entries>>,
     max_keys: usize,
-    max_bytes: usize,
+    /// Memory for the stored responses of all tokens. Used only while `entries` is locked.
+    budget: ByteBudget,
 }
 
 #[derive(Debug, Default)]
 struct Entries {
-    by_key: HashMap<String, Entry>,
+    by_key: HashMap<Arc<str>, Entry>,
     /// Keys of completed requests, oldest first.
-    order: VecDeque<(Instant, String)>,
-    bytes: usize,
+    order: VecDeque<(Instant, Arc<str>)>,
+    /// Keys with a stored response, in the same order, with the response's share of the budget.
+    stored: VecDeque<(Arc<str>, HeldBytes)>,
 }
 
 /// The state of a request's key.
@@ -85,13 +89,13 @@ impl Begun {
 pub(crate) struct KeySlot {
     held: Arc<Answers>,
     tenant: String,
-    key: Option<String>,
+    key: Option<Arc<str>>,
     request: Request,
 }
 
 impl Answered {
-    pub(crate) fn new(max_keys: usize, max_bytes: usize) -> Self {
-        Self(Arc::new(Answers { entries: Mutex::default(), max_keys, max_bytes }))
+    pub(crate) fn new(max_keys: usize, budget: ByteBudget) -> Self {
+        Self(Arc::new(Answers { entries: Mutex::default(), max_keys, budget }))
     }
 
     /// Looks up the key of a request, and reserves it if it is new. The parts of `asked` identify the request. Fails if
@@ -110,9 +114,8 @@ impl Answered {
             hasher.update(part);
         }
         let request: Request = hasher.finalize().into();
-        let mut all = self.0.entries();
+        let mut all = self.0.current(Instant::now());
         let entries = all.entry(tenant.to_owned()).or_default();
-        entries.forget_old(Instant::now());
         match entries.by_key.get(key) {
             Some(Entry::Running(before) | Entry::Done(before, _) | Entry::Forgotten(before)) if *before != request => {
                 let detail = "this `Idempotency-Key` belongs to another request; use a new key for each request";
@@ -137,13 +140,10 @@ impl Answered {
                     let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
                     return Err(Problem { retry_after: Some(1), ..problem });
                 }
-                entries.by_key.insert(key.to_owned(), Entry::Running(request));
-                Ok(Begun::First(KeySlot {
-                    held: Arc::clone(&self.0),
-                    tenant: tenant.to_owned(),
-                    key: Some(key.to_owned()),
-                    request,
-                }))
+                let key: Arc<str> = key.into();
+                entries.by_key.insert(Arc::clone(&key), Entry::Running(request));
+                let (held, tenant) = (Arc::clone(&self.0), tenant.to_owned());
+                Ok(Begun::First(KeySlot { held, tenant, key: Some(key), request }))
             }
         }
     }
@@ -153,14 +153,23 @@ impl Answers {
     fn entries(&self) -> MutexGuard<'_, HashMap<String, Entries>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Like [`entries`](Self::entries), without keys that are too old. The old keys of all tokens are removed: they take
+    /// room in the budget.
+    fn current(&self, now: Instant) -> MutexGuard<'_, HashMap<String, Entries>> {
+        let mut all = self.entries();
+        all.values_mut().for_each(|entries| entries.forget_old(now));
+        all
+    }
 }
 
 impl Entries {
+    /// Removes the oldest key of a completed request.
     fn forget_oldest(&mut self) {
         if let Some((_, key)) = self.order.pop_front()
-            && let Some(Entry::Done(_, answer)) = self.by_key.remove(&key)
+            && let Some(Entry::Done(..)) = self.by_key.remove(&key)
         {
-            self.bytes = self.bytes.saturating_sub(answer.body.len());
+            self.stored.pop_front();
         }
     }
 
@@ -169,36 +178,56 @@ impl Entries {
             self.forget_oldest();
         }
     }
+
+    /// Takes room for a response of `bytes`. If there is too little, forgets the oldest responses of this token, but not
+    /// their keys: a retry must not run the request again. Forgets none if even that would not be enough.
+    fn room(&mut self, budget: &ByteBudget, tenant: &str, bytes: usize) -> Option<HeldBytes> {
+        let (mut free, mut count) = (budget.free_bytes(Some(tenant)), 0);
+        let mut stored = self.stored.iter();
+        while free < bytes {
+            free += stored.next()?.1.bytes();
+            count += 1;
+        }
+        for (key, _) in self.stored.drain(..count) {
+            if let Some(entry) = self.by_key.get_mut(&key)
+                && let Entry::Done(request, _) = entry
+            {
+                *entry = Entry::Forgotten(*request);
+            }
+        }
+        budget.try_room(Some(tenant), bytes).ok()
+    }
 }
 
 impl KeySlot {
     /// Stores the response. If it is too large, stores only that the request was carried out.
     pub(crate) fn done(self, answer: Answer) {
-        let fits = answer.body.len() <= self.held.max_bytes;
-        let entry = if fits { Entry::Done(self.request, answer) } else { Entry::Forgotten(self.request) };
-        self.keep(entry);
+        self.keep(Some(answer));
     }
 
     /// Records that the request was carried out, without a response.
     pub(crate) fn forget(self) {
-        let entry = Entry::Forgotten(self.request);
-        self.keep(entry);
+        self.keep(None);
     }
 
-    fn keep(mut self, entry: Entry) {
+    fn keep(mut self, answer: Option<Answer>) {
         let Some(key) = self.key.take() else { return };
-        let held = Arc::clone(&self.held);
-        let mut all = held.entries();
+        let now = Instant::now();
+        let mut all = self.held.current(now);
         let entries = all.entry(self.tenant.clone()).or_default();
-        if let Entry::Done(_, answer) = &entry {
-            let bytes = answer.body.len();
-            while entries.bytes.saturating_add(bytes) > held.max_bytes && !entries.order.is_empty() {
-                entries.forget_oldest();
+        let stored = answer.and_then(|answer| {
+            let bytes = answer.body.len() + answer.etag.as_ref().map_or(0, String::len) + key.len();
+            Some((answer, entries.room(&self.held.budget, &self.tenant, bytes)?))
+        });
+        let entry = match stored {
+            Some((answer, held)) => {
+                entries.stored.push_back((Arc::clone(&key), held));
+                Entry::Done(self.request, answer)
             }
-            entries.bytes += bytes;
-        }
-        entries.by_key.insert(key.clone(), entry);
-        entries.order.push_back((Instant::now(), key));
+            None => Entry::Forgotten(self.request),
+        };
+        entries.by_key.insert(Arc::clone(&key), entry);
+        entries.order.push_back((now, key));
     }
 }
 
@@ -218,6 +247,10 @@ mod tests {
 
     fn headers(key: &str) -> HeaderMap {
         HeaderMap::from_iter([("idempotency-key".parse().unwrap(), key.parse().unwrap())])
+    }
+
+    fn answered(max_keys: usize, kib: usize, tenants: &[&str]) -> Answered {
+        Answered::new(max_keys, ByteBudget::new(kib << 10, Duration::ZERO, tenants.iter().copied()))
     }
 
     fn answer(bytes: usize) -> Answer {
@@ -243,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_request_is_carried_out_once_for_a_key_of_a_token() {
-        let answered = Answered::new(10, 100);
+        let answered = answered(10, 8, &["a"]);
         let slot = first(&answered, "k");
         assert_eq!(status(&answered, "a", "k", b"x"), 409, "it runs");
         slot.done(answer(10));
@@ -255,16 +288,48 @@ mod tests {
     }
 
     #[test]
-    fn keys_answers_and_their_bytes_are_bounded_and_the_oldest_go_first() {
-        let answered = Answered::new(3, 100);
-        first(&answered, "a").done(answer(60));
-        first(&answered, "b").done(answer(40));
-        assert_eq!((status(&answered, "a", "a", b"x"), status(&answered, "a", "b", b"x")), (200, 200), "just full");
-        first(&answered, "c").done(answer(1));
-        assert_eq!((status(&answered, "a", "a", b"x"), status(&answered, "a", "b", b"x")), (201, 200), "one byte over");
-        // A response that is too large to store does not let the request run twice.
-        first(&answered, "large").done(answer(101));
-        assert_eq!(status(&answered, "a", "large", b"x"), 409);
+    fn stored_answers_fit_their_part_of_the_budget() {
+        let answered = answered(10, 6, &["a"]);
+        let status = |key: &str| status(&answered, "a", key, b"x");
+        // The key counts as well.
+        first(&answered, "1").done(answer((2 << 10) - 1));
+        first(&answered, "2").done(answer((4 << 10) - 1));
+        assert_eq!((status("1"), status("2")), (200, 200), "just full");
+        first(&answered, "3").done(answer(1));
+        assert_eq!((status("1"), status("2"), status("3")), (409, 200, 200), "the oldest makes room");
+        first(&answered, "4").done(answer(6 << 10));
+        assert_eq!((status("2"), status("3"), status("4")), (200, 200, 409), "one byte over displaces nothing");
+        first(&answered, "5").done(answer((6 << 10) - 1));
+        assert_eq!((status("2"), status("3"), status("5")), (409, 409, 200));
+    }
+
+    #[test]
+    fn answers_of_one_token_leave_others_their_share() {
+        let answered = answered(10, 8, &["a", "b"]);
+        let store = |tenant: &str, key: &str, bytes| match answered.begin(tenant, &headers(key), &[b"x"]) {
+            Ok(Begun::First(slot)) => slot.done(answer(bytes)),
+            _ => panic!("`{key}` is known"),
+        };
+        let status = |tenant: &str, key: &str| status(&answered, tenant, key, b"x");
+        for (tenant, key) in [("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")] {
+            store(tenant, key, (2 << 10) - 1);
+        }
+        assert_eq!([status("a", "1"), status("a", "2"), status("b", "1"), status("b", "2")], [200; 4], "just full");
+        store("b", "3", 1);
+        assert_eq!((status("a", "1"), status("b", "1"), status("b", "3")), (200, 409, 200));
+        drop(answered.0.current(Instant::now() + HELD_FOR + Duration::from_secs(1)));
+        assert_eq!((status("a", "1"), status("b", "3")), (201, 201), "too old");
+        assert_eq!(answered.0.budget.free_bytes(Some("a")), 4 << 10);
+    }
+
+    #[test]
+    fn keys_are_bounded_and_the_oldest_go_first() {
+        let answered = answered(3, 8, &["a"]);
+        for key in ["a", "b", "c"] {
+            first(&answered, key).done(answer(1));
+        }
+        drop(first(&answered, "d"));
+        assert_eq!((status(&answered, "a", "a", b"x"), status(&answered, "a", "b", b"x")), (201, 200));
         let running: Vec<_> = ["r1", "r2", "r3"].map(|key| first(&answered, key)).into();
         assert_eq!(status(&answered, "a", "r4", b"x"), 503, "all of them run");
         drop(running);
@@ -273,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_key_is_short_and_visible() {
-        let answered = Answered::new(3, 100);
+        let answered = answered(3, 8, &["a"]);
         assert_eq!(status(&answered, "a", &"k".repeat(255), b"x"), 201);
         assert_eq!(status(&answered, "a", &"k".repeat(256), b"x"), 400);
         assert_eq!(status(&answered, "a", "", b"x"), 400);

@@ -25,7 +25,10 @@ use super::{
     page, sessions,
     wire::{InfoAnswer, RuntimeAnswer},
 };
-use crate::{Service, Tenant, workers::Workers};
+use crate::{Service, Tenant, byte_budget::ByteBudget, workers::Workers};
+
+/// Fraction of the memory for requests and responses that is for stored responses.
+const STORED_FRACTION: usize = 8;
 
 /// Returns the routes, for embedders with their own HTTP server. `bound` is the address that the server listens on.
 pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Router {
@@ -53,11 +56,14 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
 }
 
 fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Shared {
+    let names = || tenants.all().map(Tenant::name);
+    let stored_bytes = config.bodies_bytes / STORED_FRACTION;
+    let stored = ByteBudget::new(stored_bytes, config.body_time, names());
     Shared(Arc::new(SharedState {
         service: service.clone(),
-        bodies: BodyBudget::new(config, tenants.all().map(Tenant::name)),
+        answered: Answered::new(config.idempotency_keys, stored),
+        bodies: BodyBudget::new(config, config.bodies_bytes - stored_bytes, names()),
         tenants,
-        answered: Answered::new(config.idempotency_keys, config.idempotency_bytes),
         names: Names::new(config, bound),
     }))
 }

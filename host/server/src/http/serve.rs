@@ -101,7 +101,8 @@ pub struct HttpConfig {
     /// Maximum size of a request body, in bytes. Default 48 MiB.
     pub body_bytes: usize,
     /// Memory for all requests and responses together, in bytes. Default 512 MiB. Requests without room get status 503,
-    /// as do responses that find no room in time.
+    /// as do responses that find no room in time. An eighth is for responses that are stored for requests with an
+    /// `Idempotency-Key`.
     pub bodies_bytes: usize,
     /// Maximum bytes of a request's line and headers. Default 16 KiB; at least 8 KiB. Requests that are not complete
     /// yet hold at most `connections` times `header_bytes` of memory: 64 MiB by default.
@@ -121,11 +122,8 @@ pub struct HttpConfig {
     pub page: bool,
     /// Serves the routes for E2B's clients. Default: no.
     pub e2b: bool,
-    /// Maximum number of responses per token that are stored for requests with an `Idempotency-Key`. Default 10,000.
-    /// Each response is stored for ten minutes.
+    /// Maximum number of keys (`Idempotency-Key`) per token that are remembered, for ten minutes each. Default 10,000.
     pub idempotency_keys: usize,
-    /// Maximum total size of the stored responses of each token, in bytes. Default 64 MiB.
-    pub idempotency_bytes: usize,
 }
 
 impl Default for HttpConfig {
@@ -142,7 +140,6 @@ impl Default for HttpConfig {
             page: true,
             e2b: false,
             idempotency_keys: 10_000,
-            idempotency_bytes: 64 << 20,
         }
     }
 }

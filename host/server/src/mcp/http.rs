@@ -72,7 +72,7 @@ pub fn router(
     let endpoint = Endpoint {
         listing: listing.to_owned(),
         names: Names::new(config, bound),
-        bodies: BodyBudget::new(config, tenants.all().map(Tenant::name)),
+        bodies: BodyBudget::new(config, config.bodies_bytes, tenants.all().map(Tenant::name)),
         body_bytes: config.body_bytes,
         stop,
         clients: Mutex::default(),

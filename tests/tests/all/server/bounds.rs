@@ -77,6 +77,20 @@ fn total_body_size_and_body_time_are_limited() {
 }
 
 #[test]
+fn total_size_of_stored_responses_is_limited() {
+    let server = Server::start(http(|http| (http.bodies_bytes, http.body_time) = (2 << 20, Duration::from_secs(1))));
+    let prints = |bytes: usize| json!({"language": "python", "source": format!("print('x' * {bytes})")}).to_string();
+    let ask = |key: &str| server.ask("POST", "/v1/execute", &[("idempotency-key", key)], prints(100_000).as_bytes());
+    // An eighth of the memory has room for two responses.
+    let answers = ["1", "2", "3"].map(|key| ask(key).body);
+    assert_eq!(ask("1").problem(), (409, "idempotency-key".into()), "it ran, and must not run again");
+    assert_eq!((ask("2").body, ask("3").body), (answers[1].clone(), answers[2].clone()));
+    // Stored responses take no room from other requests.
+    let large = server.ask("POST", "/v1/execute", &[], prints(1_700_000).as_bytes());
+    assert_eq!(large.ok()["stdout"].as_str().unwrap().len(), 1_700_001);
+}
+
+#[test]
 fn queued_executions_are_limited() {
     let admission = Admission { running: 1, waiting: 1, wait: Duration::from_secs(20), ..Admission::default() };
     let server =
