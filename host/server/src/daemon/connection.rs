@@ -12,7 +12,7 @@ use std::{
 use glovebox::CancelToken;
 use glovebox_requests::cancelled;
 use serde_json::{json, value::RawValue};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
@@ -57,8 +57,8 @@ enum Begun {
     Later(Option<RpcId>, Task),
 }
 
-/// The asynchronous part of a request.
-type Task = Pin<Box<dyn Future<Output = Answer> + Send>>;
+/// The asynchronous part of a request. Returns the answer, and the place of the request among the outstanding ones.
+type Task = Pin<Box<dyn Future<Output = (Answer, OwnedSemaphorePermit)> + Send>>;
 
 /// The work of a request, with its positions in the queues of the sessions that it uses.
 enum Work {
@@ -125,8 +125,7 @@ impl Connection {
                 Begun::Later(id, work) => {
                     let connection = Arc::clone(self);
                     self.spawn(async move {
-                        let _held = held;
-                        if let Some(message) = connection.answered(id, work).await {
+                        if let Some(message) = connection.answered(id, work, held.into()).await {
                             let _ = connection.outbox.send(message).await;
                         }
                     });
@@ -134,14 +133,15 @@ impl Connection {
                 }
             },
             Message::Batch(batch) => {
+                let held = Arc::new(held);
                 let mut begun = Vec::with_capacity(batch.len());
                 for incoming in batch {
                     begun.push(match self.begin(incoming).await {
                         Begun::Later(id, work) => {
-                            let connection = Arc::clone(self);
+                            let (connection, held) = (Arc::clone(self), Arc::clone(&held));
                             Ok(self.tasks.spawn(async move {
                                 tokio::select! {
-                                    message = connection.answered(id, work) => message,
+                                    message = connection.answered(id, work, held) => message,
                                     () = connection.gone.cancelled() => None,
                                 }
                             }))
@@ -149,9 +149,10 @@ impl Connection {
                         begun => Err(begun),
                     });
                 }
+                drop(held);
+                let has_tasks = begun.iter().any(Result::is_ok);
                 let connection = Arc::clone(self);
-                self.spawn(async move {
-                    let _held = held;
+                let answers = async move {
                     let mut messages = Vec::new();
                     for begun in begun {
                         match begun {
@@ -163,7 +164,13 @@ impl Connection {
                         }
                     }
                     connection.send_batch(messages).await;
-                });
+                };
+                // Without a task, nothing but this wait limits the batches whose answers are not queued yet.
+                if has_tasks {
+                    self.spawn(answers)
+                } else {
+                    answers.await
+                }
                 Ok(())
             }
         }
@@ -184,34 +191,37 @@ impl Connection {
         if messages.is_empty() {
             return;
         }
-        let (mut text, mut held) = (String::from("["), HeldBytes::default());
+        let (mut text, mut held, mut places) = (String::from("["), HeldBytes::default(), Vec::new());
         for (index, message) in messages.into_iter().enumerate() {
             if index > 0 {
                 text.push(',');
             }
             text.push_str(&message.text);
             held.join(message.held);
+            places.extend(message.places);
         }
         text.push(']');
-        let _ = self.outbox.send(Outgoing { text, held }).await;
+        let _ = self.outbox.send(Outgoing { text, held, places }).await;
     }
 
     /// Runs a request and waits for room for its response. Returns `None` for a notification.
-    async fn answered(&self, id: Option<RpcId>, work: Task) -> Option<Outgoing> {
-        let answer = work.await;
+    ///
+    /// `held`: the share of the memory budget of the message with the request.
+    async fn answered(&self, id: Option<RpcId>, work: Task, held: Arc<HeldBytes>) -> Option<Outgoing> {
+        let (answer, place) = work.await;
+        drop(held);
         let id = id?;
         let text = message::response(&id, &answer);
         // The answer may be large. Its memory is freed before the text waits for room.
         drop(answer);
-        match self.outbox.outgoing(text).await {
-            Ok(message) => Some(message),
-            Err(_) => {
-                let message =
-                    "the request was carried out, but the daemon's memory for answers is full; read answers faster";
-                let error = RpcError::named(REFUSED, "unavailable", message);
-                Some(Outgoing { text: message::response(&id, &Err(error)), held: HeldBytes::default() })
-            }
-        }
+        let mut message = self.outbox.outgoing(text).await.unwrap_or_else(|_| {
+            let message =
+                "the request was carried out, but the daemon's memory for answers is full; read answers faster";
+            let error = RpcError::named(REFUSED, "unavailable", message);
+            Outgoing { text: message::response(&id, &Err(error)), held: HeldBytes::default(), places: Vec::new() }
+        });
+        message.places.push(place);
+        Some(message)
     }
 
     async fn begin(self: &Arc<Self>, incoming: Incoming<'_>) -> Begun {
@@ -291,7 +301,7 @@ impl Connection {
         let (connection, params) = (Arc::clone(self), params.map(ToOwned::to_owned));
         let context = Context { id: id.clone(), cancel, outbox: self.outbox.clone() };
         Ok(Box::pin(async move {
-            let _held = (place, registered);
+            let _registered = registered;
             let answer = connection.work(work, &slot, params, context).await;
             slot.touch();
             let is_over = match named {
@@ -301,7 +311,7 @@ impl Connection {
             if is_over {
                 connection.sessions.forget(&slot);
             }
-            answer
+            (answer, place)
         }))
     }
 

@@ -1,10 +1,10 @@
 //! Reads and writes messages, one line each, in bounded memory.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
-    sync::mpsc,
+    sync::{OwnedSemaphorePermit, mpsc},
     time::Instant,
 };
 
@@ -116,6 +116,8 @@ const PIECE_BYTES: usize = 64 << 10;
 pub(super) struct Outbox {
     sender: mpsc::Sender<Outgoing>,
     budget: ByteBudget,
+    /// Name of the connection's share of the budget.
+    connection: Arc<str>,
 }
 
 /// A message that counts against the memory budget until it is written.
@@ -123,6 +125,9 @@ pub(super) struct Outbox {
 pub(super) struct Outgoing {
     pub(super) text: String,
     pub(super) held: HeldBytes,
+    /// Places of the answered requests among the outstanding ones of the connection. Freed when the message is queued, so
+    /// that requests whose answers find no place in the queue are limited.
+    pub(super) places: Vec<OwnedSemaphorePermit>,
 }
 
 /// Error: the client has disconnected or reads too slowly.
@@ -130,20 +135,24 @@ pub(super) struct Outgoing {
 pub(super) struct Gone;
 
 impl Outbox {
-    pub(super) fn new(budget: ByteBudget) -> (Self, mpsc::Receiver<Outgoing>) {
+    pub(super) fn new(budget: ByteBudget, connection: Arc<str>) -> (Self, mpsc::Receiver<Outgoing>) {
         let (sender, receiver) = mpsc::channel(MESSAGES);
-        (Self { sender, budget }, receiver)
+        (Self { sender, budget, connection }, receiver)
     }
 
     /// Waits for room in the memory budget for a message.
     pub(super) async fn outgoing(&self, text: String) -> Result<Outgoing, NoRoom> {
-        let held = self.budget.room(None, text.len()).await?;
-        Ok(Outgoing { text, held })
+        let held = self.budget.room(Some(&self.connection), text.len()).await?;
+        Ok(Outgoing { text, held, places: Vec::new() })
     }
 
     /// Queues a message, and waits while the queue is full.
-    pub(super) async fn send(&self, message: Outgoing) -> Result<(), Gone> {
-        self.sender.send(message).await.map_err(|_| Gone)
+    pub(super) async fn send(&self, mut message: Outgoing) -> Result<(), Gone> {
+        let place = self.sender.reserve().await.map_err(|_| Gone)?;
+        // A client that has the answer may send the next request at once.
+        message.places.clear();
+        place.send(message);
+        Ok(())
     }
 
     /// Queues a short message. If there is no room in memory in time, the client reads too slowly.
@@ -154,8 +163,8 @@ impl Outbox {
 
     /// Queues a short message, or drops it if there is no room now.
     pub(super) fn try_send_short(&self, text: String) {
-        if let Ok(held) = self.budget.try_room(None, text.len()) {
-            let _ = self.sender.try_send(Outgoing { text, held });
+        if let Ok(held) = self.budget.try_room(Some(&self.connection), text.len()) {
+            let _ = self.sender.try_send(Outgoing { text, held, places: Vec::new() });
         }
     }
 }
@@ -166,7 +175,7 @@ pub(super) async fn write_all<W: AsyncWrite + Unpin>(
     mut messages: mpsc::Receiver<Outgoing>,
     time: Duration,
 ) -> Result<(), Gone> {
-    while let Some(Outgoing { mut text, held }) = messages.recv().await {
+    while let Some(Outgoing { mut text, held, .. }) = messages.recv().await {
         text.push('\n');
         for piece in text.as_bytes().chunks(PIECE_BYTES) {
             let written = tokio::time::timeout(time, output.write_all(piece)).await;

@@ -152,12 +152,10 @@ fn on_output(context: &Context, session: Option<&str>) -> OnOutput {
             serde_json::Value::String(text)
         );
         let begun = Instant::now();
-        let sent = clock.block_on(tokio::time::timeout(patience, async {
-            if let Ok(message) = outbox.outgoing(message::request(None, "output", &params)).await {
-                let _ = outbox.send(message).await;
-            }
-        }));
-        patience = if sent.is_ok() { patience.saturating_sub(begun.elapsed()) } else { Duration::ZERO };
+        let message = message::request(None, "output", &params);
+        let sent = clock.block_on(tokio::time::timeout(patience, outbox.send_short(message)));
+        // Without a piece, all further ones would be out of place.
+        patience = if sent == Ok(Ok(())) { patience.saturating_sub(begun.elapsed()) } else { Duration::ZERO };
     })
 }
 

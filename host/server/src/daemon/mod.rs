@@ -34,7 +34,7 @@ mod socket;
 
 use std::{
     fmt,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{Arc, Mutex, PoisonError, atomic::AtomicUsize},
     time::{Duration, Instant},
 };
 
@@ -62,7 +62,8 @@ struct Shared {
     interpreters: Arc<InterpreterPool>,
     incoming: ByteBudget,
     outgoing: ByteBudget,
-    connections: Arc<Semaphore>,
+    /// Free places for connections. Each has its share of `outgoing`, by this name.
+    places: Mutex<Vec<Arc<str>>>,
     sessions: Arc<Semaphore>,
     connected: AtomicUsize,
     begun: Instant,
@@ -80,22 +81,29 @@ impl Daemon {
     /// interpreters ahead.
     #[must_use]
     pub fn new(tenant: &Tenant, config: DaemonConfig) -> Self {
-        let permits = |count: usize| Arc::new(Semaphore::new(count.clamp(1, Semaphore::MAX_PERMITS)));
-        let budget = || ByteBudget::new(config.messages_bytes, config.message_time, []);
+        let places: Vec<Arc<str>> =
+            (0..config.connections.clamp(1, MAX_CONNECTIONS)).map(|number| number.to_string().into()).collect();
+        let (bytes, time) = (config.messages_bytes, config.message_time);
         let daemon = Self(Arc::new(Shared {
             service: tenant.service().clone(),
             config,
             interpreters: InterpreterPool::new(tenant.clone(), &config),
-            incoming: budget(),
-            outgoing: budget(),
-            connections: permits(config.connections),
-            sessions: permits(config.sessions),
+            incoming: ByteBudget::new(bytes, time, []),
+            outgoing: ByteBudget::new(bytes, time, places.iter().map(AsRef::as_ref)),
+            places: Mutex::new(places),
+            sessions: Arc::new(Semaphore::new(config.sessions.clamp(1, Semaphore::MAX_PERMITS))),
             connected: AtomicUsize::new(0),
             begun: Instant::now(),
             stop: CancellationToken::new(),
         }));
         daemon.0.interpreters.fill();
         daemon
+    }
+
+    /// Takes a place for a connection. Returns `None` if all are taken.
+    fn place(&self) -> Option<Place> {
+        let name = self.0.places.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        Some(Place { daemon: self.clone(), name })
     }
 
     /// Stops accepting connections. The daemon ends once all running requests have ended; [`Service::drain`] bounds the
@@ -110,22 +118,39 @@ impl Daemon {
     }
 }
 
+/// Upper bound of [`DaemonConfig::connections`].
+const MAX_CONNECTIONS: usize = 1 << 16;
+
+/// The place of a connection, given back when dropped.
+struct Place {
+    daemon: Daemon,
+    name: Arc<str>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.daemon.0.places.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&self.name));
+    }
+}
+
 /// Limits on the clients of a daemon and on their sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DaemonConfig {
-    /// Maximum number of open connections. Default 64. Further connections get an error and are closed.
+    /// Maximum number of open connections. Default 64, at most 65,536. Further connections get an error and are closed.
     pub connections: usize,
     /// Maximum number of open sessions over all connections. Default 256.
     pub sessions: usize,
     /// Maximum number of open sessions per connection. Default 64.
     pub connection_sessions: usize,
-    /// Maximum number of unanswered requests per connection. Default 64.
+    /// Maximum number of unanswered requests per connection, including those whose responses the client does not read.
+    /// Default 64.
     pub outstanding: usize,
     /// Maximum size of one message, in bytes without its line feed. Default 32 MiB.
     pub message_bytes: usize,
     /// Memory for the incoming messages of all connections, in bytes. Outgoing messages have a separate budget of the
-    /// same size. Default 256 MiB.
+    /// same size, of which one half is divided into equal shares. A connection takes at most half of the other, so that a
+    /// client that does not read its messages does not hold up the others. Default 256 MiB.
     pub messages_bytes: usize,
     /// Maximum total size of the initial files and contexts of all sessions, in bytes. Default 256 MiB.
     pub initial_bytes: usize,

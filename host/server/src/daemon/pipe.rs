@@ -1,13 +1,13 @@
 //! Named pipe that replaces the socket on Windows. It is compiled there but not tested: see `docs/daemon.md`.
 
-use std::{io, sync::Arc};
+use std::io;
 
 use tokio::net::windows::named_pipe::{NamedPipeServer, PipeMode, ServerOptions};
 use tokio_util::task::TaskTracker;
 
 use super::{
     Daemon,
-    serve::{refuse, serve_client},
+    serve::{refuse_connection, serve_client},
 };
 
 /// A named pipe for clients on this machine. By default, Windows admits its owner and administrators.
@@ -52,13 +52,9 @@ pub async fn serve(daemon: &Daemon, mut listener: Listener) {
         let Ok(stream) = accepted else { continue };
         let daemon = daemon.clone();
         clients.spawn(async move {
-            let Ok(_place) = Arc::clone(&daemon.0.connections).try_acquire_owned() else {
-                let _ =
-                    refuse(stream, "quota-exceeded", "the limit of open connections is reached; close one first").await;
-                return;
-            };
+            let Some(place) = daemon.place() else { return refuse_connection(&daemon, stream).await };
             let (input, output) = tokio::io::split(stream);
-            serve_client(&daemon, input, output, std::future::pending()).await;
+            serve_client(place, input, output, std::future::pending()).await;
         });
     }
     drop(listener);

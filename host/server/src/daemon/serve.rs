@@ -2,14 +2,17 @@
 
 use std::{
     io,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    Daemon,
+    Daemon, Place,
     connection::Connection,
     lines::{self, Lines, Outbox},
     message::{self, INVALID_REQUEST, RpcError, RpcId},
@@ -33,16 +36,17 @@ impl Drop for Connected<'_> {
 ///
 /// `hung_up` resolves when the client cannot read any more, if the transport can detect that. It is polled only once
 /// the client has closed its sending side.
-pub(super) async fn serve_client<R, W, H>(daemon: &Daemon, input: R, output: W, hung_up: H)
+pub(super) async fn serve_client<R, W, H>(place: Place, input: R, output: W, hung_up: H)
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin + Send + 'static,
     H: Future<Output = ()>,
 {
+    let Place { daemon, name } = &place;
     let shared = &daemon.0;
     shared.connected.fetch_add(1, Ordering::SeqCst);
     let _connected = Connected(&shared.connected);
-    let (outbox, messages) = Outbox::new(shared.outgoing.clone());
+    let (outbox, messages) = Outbox::new(shared.outgoing.clone(), Arc::clone(name));
     let connection = Connection::new(daemon, outbox);
     let writer = {
         let (gone, time) = (connection.gone.clone(), shared.config.write_time);
@@ -63,7 +67,7 @@ where
 }
 
 async fn talk<R: AsyncRead + Unpin>(
-    connection: &std::sync::Arc<Connection>,
+    connection: &Arc<Connection>,
     mut lines: Lines<R>,
     hung_up: impl Future<Output = ()>,
 ) {
@@ -115,7 +119,17 @@ async fn talk<R: AsyncRead + Unpin>(
 /// Serves one client on standard input and output. Returns once the client has closed its input and has all responses,
 /// or once the daemon stops. No other code may write to standard output.
 pub async fn serve_stdio(daemon: &Daemon) {
-    serve_client(daemon, tokio::io::stdin(), tokio::io::stdout(), std::future::pending()).await;
+    match daemon.place() {
+        Some(place) => serve_client(place, tokio::io::stdin(), tokio::io::stdout(), std::future::pending()).await,
+        None => refuse_connection(daemon, tokio::io::stdout()).await,
+    }
+}
+
+/// Refuses a client above the connection limit.
+pub(super) async fn refuse_connection<W: AsyncWrite + Unpin>(daemon: &Daemon, output: W) {
+    let most = daemon.0.config.connections;
+    let message = format!("the limit of {most} connections is reached; close one first");
+    let _ = refuse(output, "quota-exceeded", &message).await;
 }
 
 /// Sends an error to a client that is not served.
@@ -132,7 +146,7 @@ pub use unix::{serve, serve_stream};
 
 #[cfg(unix)]
 mod unix {
-    use std::{sync::Arc, time::Duration};
+    use std::time::Duration;
 
     use tokio::{
         io::Interest,
@@ -140,7 +154,7 @@ mod unix {
     };
     use tokio_util::task::TaskTracker;
 
-    use super::{Daemon, refuse, serve_client};
+    use super::{Daemon, refuse, refuse_connection, serve_client};
     use crate::daemon::Listener;
 
     /// Pause after a failed `accept`, for instance for lack of file descriptors.
@@ -178,12 +192,7 @@ mod unix {
             let _ = refuse(stream, "forbidden", "this daemon belongs to another user; start your own").await;
             return;
         }
-        let Ok(_place) = Arc::clone(&daemon.0.connections).try_acquire_owned() else {
-            let most = daemon.0.config.connections;
-            let message = format!("the limit of {most} connections is reached; close one first");
-            let _ = refuse(stream, "quota-exceeded", &message).await;
-            return;
-        };
+        let Some(place) = daemon.place() else { return refuse_connection(daemon, stream).await };
         // A second descriptor of the socket, to watch it: the first is split into two halves.
         let Ok((stream, watched)) = twice(stream) else { return };
         let hung_up = async move {
@@ -192,7 +201,7 @@ mod unix {
             }
         };
         let (input, output) = stream.into_split();
-        serve_client(daemon, input, output, hung_up).await;
+        serve_client(place, input, output, hung_up).await;
     }
 
     fn is_this_user(peer: &UCred) -> bool {

@@ -3,7 +3,7 @@
 use std::{
     io::{Read, Write},
     os::unix::net::UnixStream,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use glovebox_tests::process::{anonymous_bytes, in_child};
@@ -199,4 +199,28 @@ fn session_answers_arbitrary_requests() {
     }
     client.ok("initialize", json!({ "context": 1 }));
     assert_eq!(client.prints("print(context)"), "1\n");
+}
+
+#[test]
+fn unread_answers_hold_up_no_other_client() {
+    let daemon = Running::with(config(|config| (config.messages_bytes, config.connections) = (32 << 20, 4)));
+    let mut honest = daemon.opened();
+    // Its answer is larger than the share of a connection.
+    honest.prints("print(open('large', 'w').write('x' * (4 << 20)))");
+    let mut stuck = daemon.opened();
+    stuck.ok("writeFile", json!({ "path": "large", "contents": "x".repeat(1 << 20) }));
+    // Answers of 160 MiB.
+    const ANSWERS: usize = 120;
+    for _ in 0..ANSWERS {
+        stuck.begin("readFile", json!({ "path": "large" }));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    let begun = Instant::now();
+    assert_eq!(honest.prints("print(1)"), "1\n");
+    assert_eq!(honest.ok("readFile", json!({ "path": "large" }))["size_bytes"], 4 << 20);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    // Each of its requests is answered or refused, once it reads.
+    let refused = (0..ANSWERS).filter(|_| stuck.receive().expect("an answer").get("error").is_some()).count();
+    assert!((1..ANSWERS).contains(&refused), "{refused}");
+    assert_eq!(stuck.prints("print(2)"), "2\n");
 }
