@@ -132,8 +132,14 @@ fn start_with(
     }
     args.push("serve-worker".into());
     let env = VARIABLES.into_iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
-    // Temporary files have no names.
-    let env = env.chain([("TMPDIR".into(), orders.temporary().into())]).collect();
+    let added = [
+        // Temporary files have no names.
+        ("TMPDIR".into(), orders.temporary().into()),
+        // glibc returns buffers from this size on to the system when they are freed. By default it raises the size to
+        // 32 MiB, and keeps the memory of a burst of large requests.
+        ("MALLOC_MMAP_THRESHOLD_".into(), "1048576".into()),
+    ];
+    let env = env.chain(added).collect();
     let command = WorkerCommand { program: own_program(), args, env };
     WorkersConfig::new(count, command, &orders).context("cannot encode the configuration of workers")
 }
