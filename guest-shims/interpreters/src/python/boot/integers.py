@@ -63,5 +63,8 @@ late.update({
         module, "str_len", "_find_ufunc", "_rfind_ufunc", "_index_ufunc", "_rindex_ufunc", "_count_ufunc"
     ),
     "pandas": lambda module: widen(module, "factorize", "cut", "qcut"),
+    "pandas.core.arrays.base": lambda module: widen(module.ExtensionArray, "argsort"),
     "pandas.core.base": lambda module: widen(module.IndexOpsMixin, "factorize"),
+    "pandas.core.indexes.base": lambda module: widen(module.Index, "argsort"),
+    "pandas.core.indexes.range": lambda module: widen(module.RangeIndex, "argsort", "factorize", "searchsorted"),
 })
