@@ -109,7 +109,8 @@ impl Plan<'_> {
     fn code_key(&self, inner: &EngineInner, recipe: &Recipe) -> ArtefactKey {
         let version = concat!(
             env!("CARGO_PKG_VERSION"),
-            " with an imported memory, the last buffer in it, loops of scipy, calls of QuickJS, and errors of floating-point numbers"
+            " with an imported memory, the last buffer in it, loops of scipy, calls of QuickJS, errors of floating-point numbers",
+            ", and indices that are checked in groups"
         )
         .as_bytes();
         let recipe = Digest::of_fields(&[recipe.digest().as_bytes(), version]);

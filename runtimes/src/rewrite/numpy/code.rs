@@ -181,22 +181,28 @@ impl Context<'_> {
 
     /// Returns whether all values of an integer array fit into 32 bits.
     fn indices_fit(&self) -> Result<Function, RewriteError> {
-        let (array, left, value, fit, wide) = (0, 1, 2, 3, 4);
+        let (array, left, value, seen) = (0, 1, 2, 3);
         let (type_of, convert) = (self.call("PyArray_DescrFromType")?, self.call("PyArray_FromArray")?);
         let (product, release) = (self.call("PyArray_MultiplyList")?, self.call("release")?);
-        Ok(function(&[(3, ValType::I32), (1, ValType::I64)], |code| {
+        // Sets bits of `seen` from bit 32 on for a value that does not fit.
+        let check = |code: &mut InstructionSink<'_>, at_once: i32| {
+            code.block(BlockType::Empty).loop_(BlockType::Empty);
+            code.local_get(left).i32_const(at_once).i32_lt_u().br_if(1).local_get(seen);
+            for offset in (0..at_once).map(|nth| nth.unsigned_abs() * 8) {
+                code.local_get(value).i64_load(at(offset.into())).i64_const(1 << 31).i64_add().i64_or();
+            }
+            code.local_set(seen).local_get(value).i32_const(at_once * 8).i32_add().local_set(value);
+            code.local_get(left).i32_const(at_once).i32_sub().local_set(left).br(0).end().end();
+        };
+        Ok(function(&[(2, ValType::I32), (1, ValType::I64)], |code| {
             code.local_get(array).i32_const(WIDE).call(type_of).i32_const(PLAIN | FORCE_CAST).call(convert);
             code.local_tee(array).i32_eqz().if_(BlockType::Empty).i32_const(0).return_().end();
             code.local_get(array).i32_load(at(ARRAY_SHAPE)).local_get(array).i32_load(at(ARRAY_DIMENSIONS));
             code.call(product).local_set(left);
-            code.local_get(array).i32_load(at(ARRAY_DATA)).local_set(value).i32_const(1).local_set(fit);
-            code.block(BlockType::Empty).loop_(BlockType::Empty);
-            code.local_get(left).i32_eqz().br_if(1);
-            code.local_get(value).i64_load(at(0)).local_tee(wide).local_get(wide).i32_wrap_i64().i64_extend_i32_s();
-            code.i64_ne().if_(BlockType::Empty).i32_const(0).local_set(fit).br(2).end();
-            code.local_get(value).i32_const(8).i32_add().local_set(value);
-            code.local_get(left).i32_const(1).i32_sub().local_set(left).br(0).end().end();
-            code.local_get(array).call(release).local_get(fit).end();
+            code.local_get(array).i32_load(at(ARRAY_DATA)).local_set(value);
+            check(code, 8);
+            check(code, 1);
+            code.local_get(array).call(release).local_get(seen).i64_const(32).i64_shr_u().i64_eqz().end();
         }))
     }
 
