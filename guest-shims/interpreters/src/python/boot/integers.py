@@ -63,7 +63,10 @@ late.update({
         module, "str_len", "_find_ufunc", "_rfind_ufunc", "_index_ufunc", "_rindex_ufunc", "_count_ufunc"
     ),
     "pandas": lambda module: widen(module, "factorize", "cut", "qcut"),
-    "pandas.core.arrays.base": lambda module: widen(module.ExtensionArray, "argsort"),
+    "pandas.core.arrays.base": lambda module: widen(module.ExtensionArray, "argsort", "factorize"),
+    "pandas.core.arrays.datetimelike": lambda module: widen(module.TimelikeOps, "factorize"),
+    "pandas.core.arrays.masked": lambda module: widen(module.BaseMaskedArray, "factorize"),
+    "pandas.core.arrays.sparse.array": lambda module: widen(module.SparseArray, "factorize"),
     "pandas.core.base": lambda module: widen(module.IndexOpsMixin, "factorize"),
     "pandas.core.indexes.base": lambda module: widen(module.Index, "argsort"),
     "pandas.core.indexes.range": lambda module: widen(module.RangeIndex, "argsort", "factorize", "searchsorted"),
