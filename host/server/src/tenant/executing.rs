@@ -180,9 +180,11 @@ impl Tenant {
         let (tenant, span) = (self.clone(), execution_span());
         let recorded = span.clone();
         let done = move |result: Result<Finished, ServiceError>| {
-            let _held = held;
             tenant.note(&recorded, asked, result.as_ref().map(|finished| &finished.execution));
-            let _ = sender.send(result.and_then(then));
+            let result = result.and_then(then);
+            // Before the response: the client may send its next request as soon as it has it.
+            drop(held);
+            let _ = sender.send(result);
         };
         begin(token, watch.on_output, span, Box::new(done));
         receiver.await.map_err(|_| ServiceError::Panicked)?
