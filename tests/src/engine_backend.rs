@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     env,
     path::PathBuf,
-    sync::{Mutex, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     thread,
     time::Duration,
 };
@@ -31,6 +31,7 @@ pub fn engine_config() -> EngineConfig {
     let mut config = EngineConfig::default();
     config.cache_dir = shared_cache_dir();
     config.default_runtimes = vec![PORTABLE_PYTHON.into()];
+    config.network = Some(Arc::new(glovebox_network::Http));
     config
 }
 

@@ -7,7 +7,7 @@ use glovebox_wasi::{Stop, Stream};
 
 use crate::{
     InterruptWords, LinearMemory, SoftStop, Watch,
-    tools::{Account, Received, ToolCalls, ToolRecord, ToolRunner},
+    tools::{Received, ToolCalls, ToolMemory, ToolRecord, ToolRunner},
 };
 
 /// Time and outside world of an execution, as the platform provides them.
@@ -168,7 +168,7 @@ impl<P: Platform> ExecutionCtx<P> {
     }
 
     /// Returns the memory account of the tool calls.
-    pub(crate) fn tool_account(&self) -> Option<&Arc<Account>> {
+    pub(crate) fn tool_account(&self) -> Option<&Arc<ToolMemory>> {
         self.tools.as_ref().map(ToolCalls::account)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{session::Reservation, tools::Account};
+use crate::{session::Reservation, tools::ToolMemory};
 
 /// Bytes withheld from linear memory under the memory limit, so that a guest that has used all its memory can still
 /// report it.
@@ -56,7 +56,7 @@ pub struct MemoryLimiter {
     host_bytes: u64,
     linear_bytes: u64,
     /// Bytes that the host holds for tool calls of the current execution.
-    tools: Arc<Account>,
+    tools: Arc<ToolMemory>,
     /// The peak of the sum.
     peak_bytes: u64,
     /// The sum that a refused growth in the current execution would have resulted in.
@@ -143,7 +143,7 @@ impl MemoryLimiter {
     }
 
     /// Begins an execution and charges its tool calls to this account.
-    pub fn begin(&mut self, tools: Arc<Account>) {
+    pub fn begin(&mut self, tools: Arc<ToolMemory>) {
         self.refused_bytes = None;
         self.peak_bytes = 0;
         self.tools = tools;
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn linear_memory_and_tool_calls_share_one_limit() {
-        let tools = Arc::new(Account::default());
+        let tools = Arc::new(ToolMemory::default());
         let mut limiter = limiter(100);
         limiter.set_host_bytes(30);
         limiter.begin(Arc::clone(&tools));

@@ -71,6 +71,7 @@ impl Host {
         config.cache_dir.clone_from(&global.cache_dir);
         config.bundle.clone_from(&global.bundle);
         config.default_runtimes.clone_from(&global.default_runtime);
+        config.network = Some(Arc::new(glovebox_network::Http));
         // Applies even if this command uses no session or package: scripts must not access those of other commands.
         config.private_dirs.extend(stored::state_dir().ok());
         if let Some(bytes) = global.cache_bytes {

@@ -6,7 +6,7 @@ use glovebox_runtimes::Progress;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::{
-    EngineError, Limits, Metering,
+    EngineError, Limits, Metering, Network,
     guest::recycled::{self, MAX_TABLE_ELEMENTS},
 };
 
@@ -50,6 +50,9 @@ pub struct EngineConfig {
     /// precedence over runtimes that were added to the cache and over the manifest's defaults. The first one of a
     /// language applies. Default: none.
     pub default_runtimes: Vec<String>,
+    /// Performs the requests of scripts whose policy allows addresses, such as `glovebox_network::Http`. Default: none;
+    /// a sandbox with such a policy cannot be built.
+    pub network: Option<Arc<dyn Network>>,
     /// Receives the progress of fetching, booting and compiling, and can abort them. Default: none.
     pub progress: Arc<dyn Progress + Send + Sync>,
 }
@@ -68,6 +71,7 @@ impl Default for EngineConfig {
             own_images: None,
             bundle: None,
             default_runtimes: Vec::new(),
+            network: None,
             progress: Arc::new(glovebox_runtimes::Quiet),
         }
     }
@@ -87,6 +91,7 @@ impl fmt::Debug for EngineConfig {
             .field("own_images", &self.own_images)
             .field("bundle", &self.bundle)
             .field("default_runtimes", &self.default_runtimes)
+            .field("network", &self.network)
             .finish_non_exhaustive()
     }
 }

@@ -16,7 +16,7 @@ use glovebox_runtimes::{
 use wasmtime::Linker;
 
 use crate::{
-    CacheLimits, EngineConfig, EngineError, ExecuteError, Metering, PoolConfig, config,
+    CacheLimits, EngineConfig, EngineError, ExecuteError, Metering, Network, PoolConfig, config,
     exec::platform::Ticker,
     guest::{
         instantiate,
@@ -66,6 +66,8 @@ pub(crate) struct EngineInner {
     pub(crate) stripper: OnceLock<Stripper>,
     /// [`EngineConfig::default_runtimes`].
     pub(crate) default_runtimes: Vec<String>,
+    /// [`EngineConfig::network`].
+    pub(crate) network: Option<Arc<dyn Network>>,
     /// The default runtimes for Python and for JavaScript, set at first use.
     pub(crate) preferred: (OnceLock<String>, OnceLock<String>),
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
@@ -124,6 +126,7 @@ impl Engine {
             cache: config.cache,
             stripper: OnceLock::new(),
             default_runtimes: config.default_runtimes,
+            network: config.network,
             preferred: Default::default(),
             loaded: Mutex::default(),
             unmetered: OnceLock::new(),
@@ -196,6 +199,7 @@ impl EngineInner {
             cache: self.cache,
             stripper: OnceLock::new(),
             default_runtimes: self.default_runtimes.clone(),
+            network: self.network.clone(),
             preferred: self.preferred.clone(),
             loaded: Mutex::default(),
             unmetered: OnceLock::new(),

@@ -79,9 +79,10 @@ pub use load::{
     images::{BuiltImage, ImageBuilder, ImageFile, ImageInfo, ListedImage, SetupInfo},
     prepare::{CachePrune, CachePruneReport, CachePruned, CacheUsage},
 };
-#[cfg(feature = "network")]
-pub use network::{BeyondNetwork, UrlPatternError, UrlPatterns, client::tls_config, is_public_address};
-pub use network::{NetworkPolicy, SecretPolicy};
+pub use network::{
+    AddressRules, BeyondNetwork, Network, NetworkPolicy, OpenNetwork, SecretPolicy, UrlPatternError, UrlPatterns,
+    is_public_address,
+};
 pub use policy::{Clock, Commit, Entropy, Mount, Policy, PolicyError};
 pub use sandbox::{Sandbox, SandboxBuilder};
 pub use session::{
@@ -91,11 +92,9 @@ pub use session::{
         SessionKey,
     },
 };
-#[cfg(feature = "network")]
-pub use tools::NetworkRelay;
 pub use tools::{
-    RelayedCall, Tool, ToolCall, ToolDefinition, ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome,
-    ToolRecord, check_tools, weight as json_weight,
+    HeldMemory, NETWORK_TOOL, RelayedCall, Tool, ToolCall, ToolDefinition, ToolDefinitionError, ToolError,
+    ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, check_tools, weight as json_weight,
 };
 
 /// Compiles and runs the Rust code of these pages with the documentation tests.
@@ -103,9 +102,6 @@ pub use tools::{
 mod pages {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
-    #[cfg(feature = "network")]
-    #[doc = include_str!("../../../docs/network.md")]
-    mod network {}
     #[doc = include_str!("../../../docs/sessions.md")]
     mod sessions {}
     #[doc = include_str!("../../../docs/tools.md")]

@@ -1,5 +1,5 @@
 //! The network APIs of scripts: `fetch`, `urllib.request`, `http.client`, `requests`. The host's restrictions on
-//! requests have tests beside their code, in `host/engine/src/network/tests`.
+//! requests have tests beside their code, in `host/network/src/tests`.
 
 use std::{
     io::{Read, Write},
@@ -13,6 +13,7 @@ use glovebox::{
     CancelToken, Execution, HibernateOptions, Language, NetworkPolicy, Outcome, Policy, Request, Sandbox, SecretPolicy,
     ToolErrorKind, ToolOutcome,
 };
+use glovebox_network::Replay;
 use glovebox_tests::engine;
 
 /// A server that echoes each request as JSON; `/slow` waits, `/status/N` has that status, `/to/PATH` redirects.
@@ -368,7 +369,7 @@ fn recording_answers_only_identical_requests() {
                   except requests.ConnectionError as error: print(error)";
     let ran = server.run(&server.sandbox(Language::Python, |_| ()), source);
     assert_eq!((ran.tool_calls.len(), server.heard().len()), (4, 3), "{}", ran.stderr.text());
-    let builder = Sandbox::builder(engine()).policy(server.policy()).replay_network(ran.tool_calls);
+    let builder = Sandbox::builder(engine()).policy(server.policy()).network(Replay::new(ran.tool_calls));
     let replaying = builder.build().unwrap();
     assert_eq!(server.run(&replaying, source).stdout.text(), ran.stdout.text());
     assert_eq!(server.heard().len(), 3, "nothing was sent");

@@ -50,10 +50,11 @@ const LANGUAGES: [&str; 6] = ["c", "javascript", "js", "python", "rust", "ts"];
 /// Checks that blocks of code after `<!-- file: PATH -->` occur line by line in that file. In `docs/`, every block in a
 /// programming language must, except Rust that `glovebox`'s documentation tests compile and run.
 fn code_is_that_of_files() -> Result<(), Failed> {
-    let library = fs::read_to_string(root().join("host/engine/src/lib.rs"))?;
+    let read = |path: &str| fs::read_to_string(root().join(path));
+    let libraries = [read("host/engine/src/lib.rs")?, read("host/network/src/lib.rs")?].concat();
     let mut count = 0;
     for (page, text) in pages() {
-        let is_tested = library.contains(&format!("include_str!(\"../../../{}\")", page.display()));
+        let is_tested = libraries.contains(&format!("include_str!(\"../../../{}\")", page.display()));
         let mut above = "";
         for line in text.lines() {
             let language = line.strip_prefix("```").unwrap_or_default();

@@ -202,6 +202,7 @@ impl NativeEngine {
             config.cache_dir = options.cache_dir.map(Into::into);
             config.bundle = options.bundle.map(Into::into);
             config.own_images = options.images.map(Into::into);
+            config.network = Some(Arc::new(glovebox_network::Http));
             config.progress = Arc::new(Progress);
             if !options.packages {
                 config.packages = Packages::None;

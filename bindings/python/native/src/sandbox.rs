@@ -155,6 +155,7 @@ impl PyEngine {
         config.cache_dir = cache_dir;
         config.bundle = bundle;
         config.own_images = images;
+        config.network = Some(Arc::new(glovebox_network::Http));
         config.progress = Arc::new(Progress);
         if !packages {
             config.packages = Packages::None;

@@ -8,8 +8,8 @@ use std::{collections::VecDeque, fmt, ops::Deref, sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::{
-    Account, Answer, Checked, Failure, Held, Message, NO_ROOM, Reply, Size, StartedCall, Tally, ToolRecord, Toolset,
-    answered, hold_answer, not_understood, timeout, weight,
+    Answer, Checked, Failure, HeldMemory, Message, NO_ROOM, Reply, Size, StartedCall, Tally, ToolMemory, ToolRecord,
+    Toolset, answered, hold_answer, not_understood, timeout, weight,
 };
 use crate::{Limits, Watch};
 
@@ -120,7 +120,7 @@ pub struct QueuedCall<T> {
     /// The arguments as JSON text, with all digits and the order of keys.
     pub text: String,
     /// The memory held for the arguments.
-    pub held: Held,
+    pub held: HeldMemory,
 }
 
 /// A call that is about to start.
@@ -153,7 +153,7 @@ pub struct Done {
     /// The answer of the tool.
     pub answer: Answer,
     /// The memory held for the answer.
-    pub held: Held,
+    pub held: HeldMemory,
     /// The time of the answer, relative to the start of the execution.
     pub ended: Duration,
 }
@@ -172,7 +172,7 @@ pub enum Received {
 /// The queue, the running calls and the unread replies of one execution.
 pub struct ToolCalls<R: ToolRunner> {
     runner: R,
-    account: Arc<Account>,
+    account: Arc<ToolMemory>,
     watch: R::Watch,
     at_once: usize,
     call_timeout_ms: u64,
@@ -184,7 +184,7 @@ pub struct ToolCalls<R: ToolRunner> {
     /// The number of unread replies to calls that ran.
     unread_ran: usize,
     /// The memory of the last reply taken, until the guest's WASI state counts it.
-    taken: Option<Held>,
+    taken: Option<HeldMemory>,
     patience: Option<Duration>,
     tally: Tally,
 }
@@ -203,7 +203,7 @@ impl<R: ToolRunner> Drop for ToolCalls<R> {
 
 impl<R: ToolRunner> ToolCalls<R> {
     /// Creates the state of an execution without calls. `account` holds their memory.
-    pub fn new(runner: R, account: Arc<Account>, limits: &Limits, watch: R::Watch) -> Self {
+    pub fn new(runner: R, account: Arc<ToolMemory>, limits: &Limits, watch: R::Watch) -> Self {
         Self {
             runner,
             account,
@@ -222,7 +222,7 @@ impl<R: ToolRunner> ToolCalls<R> {
     }
 
     /// Returns the memory account of the calls.
-    pub fn account(&self) -> &Arc<Account> {
+    pub fn account(&self) -> &Arc<ToolMemory> {
         &self.account
     }
 
@@ -285,7 +285,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    fn call(&mut self, id: u64, name: String, (arguments, text): (Value, String), held: Held) {
+    fn call(&mut self, id: u64, name: String, (arguments, text): (Value, String), held: HeldMemory) {
         if self.running.iter().any(|call| call.id == id) || self.queued.iter().any(|call| call.id == id) {
             self.unread.push_back(Reply::NotUnderstood("a call with this `id` has not been answered yet"));
             return;

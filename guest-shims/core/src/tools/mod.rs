@@ -30,5 +30,5 @@ pub use calls::{Done, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolC
 pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_FOREIGN_PATTERN_BYTES, Toolset};
 pub use message::{ToolOutcome, ToolRecord, weight};
 pub use reply::{Answer, Failure, ToolDefinitionError, ToolError, ToolErrorKind, hold_answer, json_text, within};
-pub use tally::{Account, CALL_FUEL, Held, message_fuel};
+pub use tally::{CALL_FUEL, HeldMemory, ToolMemory, message_fuel};
 pub use validator::{MAX_ENGINE_LEVELS, MAX_PROVIDER_LEVELS};

@@ -6,7 +6,7 @@ use glovebox_vfs::escaped;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::json;
 
-use super::{Account, Held};
+use super::{HeldMemory, ToolMemory};
 use crate::check_json;
 
 /// Memory of an unread reply apart from its text, in bytes.
@@ -30,7 +30,7 @@ pub(super) enum Reply {
         /// `true` if the call occupied a turn among the concurrent calls.
         ran: bool,
         /// The memory held for the reply.
-        held: Held,
+        held: HeldMemory,
     },
     /// The reason why a message was invalid.
     NotUnderstood(&'static str),
@@ -81,7 +81,7 @@ pub(super) fn timeout(max_ms: u64) -> Failure {
 
 /// Holds memory for an answer. An answer that does not fit becomes a failure. The few bytes of a failure are always
 /// held, because it must reach the guest.
-pub fn hold_answer(account: &Arc<Account>, answer: Answer) -> (Answer, Held) {
+pub fn hold_answer(account: &Arc<ToolMemory>, answer: Answer) -> (Answer, HeldMemory) {
     let length = |answer: &Answer| REPLY_BYTES + answer.as_ref().map_or_else(|no| no.message.len(), String::len) as u64;
     if let Some(held) = account.hold(length(&answer)) {
         return (answer, held);
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn reply_without_room_becomes_a_limit_error() {
-        let account = Arc::new(Account::default());
+        let account = Arc::new(ToolMemory::default());
         for (room, fits) in [(259, false), (260, true), (261, true)] {
             account.set_room(room);
             let (answer, held) = hold_answer(&account, Ok("1234".into()));

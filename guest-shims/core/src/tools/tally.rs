@@ -149,19 +149,19 @@ pub fn message_fuel(bytes: usize) -> u64 {
 /// leaves. The threads take memory while the guest's own memory grows. A side that finds the sum too large gives back
 /// the bytes it took, so the sum never exceeds the limit.
 #[derive(Debug, Default)]
-pub struct Account {
+pub struct ToolMemory {
     held_bytes: AtomicU64,
     room_bytes: AtomicU64,
 }
 
 /// Bytes that are held until this is dropped.
 #[derive(Debug)]
-pub struct Held {
-    account: Arc<Account>,
+pub struct HeldMemory {
+    account: Arc<ToolMemory>,
     bytes: u64,
 }
 
-impl Held {
+impl HeldMemory {
     /// Returns the number of bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -169,13 +169,13 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldMemory {
     fn drop(&mut self) {
         self.account.held_bytes.fetch_sub(self.bytes, Ordering::SeqCst);
     }
 }
 
-impl Account {
+impl ToolMemory {
     /// Returns the bytes held now.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
@@ -199,17 +199,17 @@ impl Account {
 
     /// Takes `bytes` of the room; `None` if there is not enough.
     #[must_use]
-    pub fn hold(self: &Arc<Self>, bytes: u64) -> Option<Held> {
+    pub fn hold(self: &Arc<Self>, bytes: u64) -> Option<HeldMemory> {
         let before = self.held_bytes.fetch_add(bytes, Ordering::SeqCst);
-        let held = Held { account: Arc::clone(self), bytes };
+        let held = HeldMemory { account: Arc::clone(self), bytes };
         before.checked_add(bytes).is_some_and(|sum| sum <= self.room_bytes.load(Ordering::SeqCst)).then_some(held)
     }
 
     /// Takes a few bytes regardless of the room.
     #[must_use]
-    pub fn hold_anyway(self: &Arc<Self>, bytes: u64) -> Held {
+    pub fn hold_anyway(self: &Arc<Self>, bytes: u64) -> HeldMemory {
         self.held_bytes.fetch_add(bytes, Ordering::SeqCst);
-        Held { account: Arc::clone(self), bytes }
+        HeldMemory { account: Arc::clone(self), bytes }
     }
 }
 
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn held_bytes_are_limited() {
-        let account = Arc::new(Account::default());
+        let account = Arc::new(ToolMemory::default());
         account.set_room(100);
         let first = account.hold(99).unwrap();
         assert!(account.hold(2).is_none(), "over");
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn room_never_shrinks_below_the_held_bytes() {
-        let account = Arc::new(Account::default());
+        let account = Arc::new(ToolMemory::default());
         account.set_room(100);
         let _held = account.hold(50).unwrap();
         assert!(account.try_set_room(51), "under");
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn concurrent_takes_stay_within_the_limit() {
         for _ in 0..2_000 {
-            let account = Arc::new(Account::default());
+            let account = Arc::new(ToolMemory::default());
             account.set_room(100);
             let taker = thread::spawn({
                 let account = Arc::clone(&account);

@@ -2,47 +2,103 @@
 //!
 //! Scripts have no sockets. A script describes a request, which reaches the host as a call of a reserved tool
 //! ([`NETWORK_TOOL`](crate::tools::NETWORK_TOOL)). Limits, cancellation, records and parallel calls are therefore those
-//! of tools. Requests are untrusted input from the guest, and responses are untrusted input from a server.
+//! of tools. A [`Network`] performs the requests; the crate `glovebox-network` has one that uses HTTP.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `policy` | [`NetworkPolicy`]: the table `network` of a policy, and its checks |
-//! | `pattern` | allowed URLs, matched on parsed URLs only; does one policy exceed another? Name lookup, pinned for one connection; IP addresses that are refused, and ranges that an operator allows |
-//! | `secrets` | placeholders, and the secrets that replace them in headers |
-//! | `message` | the tool; the JSON form of requests and responses, the headers of both, and recorded answers |
-//! | `client` | one request and its redirects |
+//! | `pattern` | allowed URLs, matched on parsed URLs only; address ranges; does one policy exceed another? |
 
-#[cfg(feature = "network")]
-pub(crate) mod client;
-#[cfg(feature = "network")]
-mod message;
-#[cfg(feature = "network")]
 mod pattern;
 mod policy;
-#[cfg(feature = "network")]
-mod secrets;
 
 #[cfg(test)]
-#[cfg(feature = "network")]
 mod tests;
 
-#[cfg(feature = "network")]
-pub(crate) use message::{open, replay};
-#[cfg(feature = "network")]
-pub use pattern::{BeyondNetwork, UrlPatternError, UrlPatterns, is_public as is_public_address};
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use glovebox_core::PolicyError;
+
+use crate::{
+    Engine, Policy, RelayedCall, ToolCall, ToolError,
+    tools::{NETWORK_TOOL, ReservedTool, TextHandler},
+};
+
+pub use pattern::{AddressRules, BeyondNetwork, UrlPatternError, UrlPatterns, is_public as is_public_address};
 pub use policy::{NetworkPolicy, SecretPolicy};
 
-/// Returns the error for a policy with a network, in a build without the feature `network`.
-#[cfg(not(feature = "network"))]
-fn refusal() -> glovebox_core::PolicyError {
-    policy::wrong("allow", "`glovebox` was built without its feature `network`; enable it in `Cargo.toml`")
+/// Performs the requests of scripts.
+pub trait Network: fmt::Debug + Send + Sync {
+    /// Opens the network for a policy that allows addresses. Called for each new sandbox with such a policy.
+    ///
+    /// # Errors
+    /// Fails if a secret cannot be read, or if this network cannot serve the policy.
+    fn open(&self, policy: &Policy) -> Result<OpenNetwork, PolicyError>;
 }
 
-/// Fails, because the feature `network` is missing.
-#[cfg(not(feature = "network"))]
-pub(crate) fn open(
-    _policy: &NetworkPolicy,
-    _entropy: glovebox_core::Entropy,
-) -> Result<(crate::tools::ReservedTool, std::collections::BTreeMap<String, String>), glovebox_core::PolicyError> {
-    Err(refusal())
+/// The network of one policy.
+#[derive(Clone)]
+pub struct OpenNetwork {
+    environment: BTreeMap<String, String>,
+    fetch: TextHandler,
+}
+
+impl fmt::Debug for OpenNetwork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenNetwork").field("environment", &self.environment).finish_non_exhaustive()
+    }
+}
+
+impl OpenNetwork {
+    /// Creates a network with variables for the environment of scripts, such as the placeholders of secrets, and a
+    /// function that performs a request. The request and its response are JSON text, in the format that the drivers of
+    /// `glovebox-interpreters` write and read.
+    pub fn new(
+        environment: BTreeMap<String, String>,
+        fetch: impl Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { environment, fetch: Arc::new(fetch) }
+    }
+
+    /// Returns the variables for the environment of scripts.
+    #[must_use]
+    pub fn environment(&self) -> &BTreeMap<String, String> {
+        &self.environment
+    }
+
+    /// Performs a request of a script in another process. May block.
+    ///
+    /// # Errors
+    /// Fails if the policy refuses the request, or if there is no response.
+    pub fn fetch(&self, call: RelayedCall, request: String) -> Result<String, ToolError> {
+        (self.fetch)(&call.of(NETWORK_TOOL), request)
+    }
+
+    /// Returns the tool that serves the requests of scripts, and the variables for their environment.
+    pub(crate) fn into_tool(self, policy: &NetworkPolicy) -> (ReservedTool, BTreeMap<String, String>) {
+        let (max_bytes, max_calls) = (policy.message_bytes(), policy.request_count);
+        (ReservedTool { answerer: self.fetch, max_bytes, max_calls }, self.environment)
+    }
+}
+
+impl Network for OpenNetwork {
+    fn open(&self, _policy: &Policy) -> Result<Self, PolicyError> {
+        Ok(self.clone())
+    }
+}
+
+impl Engine {
+    /// Opens the network for a policy, for a process that performs the requests of scripts in another process.
+    ///
+    /// # Errors
+    /// Fails as [`Network::open`] does, or if [`EngineConfig::network`](crate::EngineConfig::network) is not set.
+    pub fn open_network(&self, policy: &Policy) -> Result<OpenNetwork, PolicyError> {
+        let missing = || {
+            policy::wrong(
+                "allow",
+                "this engine has no network; set `EngineConfig::network`, for instance to `glovebox_network::Http`",
+            )
+        };
+        self.0.network.as_ref().ok_or_else(missing)?.open(policy)
+    }
 }

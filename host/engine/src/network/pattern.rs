@@ -3,26 +3,15 @@
 //! A pattern is matched only on a parsed URL, and the request uses that same parsed URL. Parsing has already
 //! interpreted user information, backslashes, ports, international names and encoded dots.
 
-use std::{
-    fmt,
-    future::Future,
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    pin::Pin,
-    sync::Arc,
-};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use glovebox_core::PolicyError;
 use glovebox_vfs::escaped;
 use ipnet::IpNet;
 use percent_encoding::percent_decode_str;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::{NetworkPolicy, policy::wrong};
-
-/// Maximum length of a URL in bytes.
-const MAX_URL_BYTES: usize = 8 << 10;
 
 /// Maximum number of times that a path is percent-decoded in search of `..`.
 const MAX_DECODINGS: usize = 4;
@@ -71,6 +60,9 @@ enum PathPattern {
 }
 
 impl UrlPatterns {
+    /// Maximum length of a pattern, and of a requested URL, in bytes.
+    pub const MAX_URL_BYTES: usize = 8 << 10;
+
     /// Parses patterns.
     ///
     /// # Errors
@@ -98,13 +90,14 @@ impl UrlPatterns {
     }
 
     /// Returns the first pattern of `other` that allows more than the patterns here, or `None`.
-    pub(super) fn first_beyond<'o>(&self, other: &'o Self) -> Option<&'o str> {
+    fn first_beyond<'o>(&self, other: &'o Self) -> Option<&'o str> {
         let beyond = other.0.iter().find(|asked| !self.0.iter().any(|granted| granted.covers(asked)));
         beyond.map(|pattern| pattern.text.as_str())
     }
 
     /// Describes the patterns for messages: the first few, and the number of others.
-    pub(super) fn describe(&self) -> String {
+    #[must_use]
+    pub fn describe(&self) -> String {
         const SHOWN: usize = 5;
         let mut shown: Vec<String> = self.0.iter().take(SHOWN).map(|pattern| format!("`{}`", pattern.text)).collect();
         if let Some(more) = self.0.len().checked_sub(SHOWN).filter(|more| *more > 0) {
@@ -117,8 +110,10 @@ impl UrlPatterns {
 impl Pattern {
     fn new(text: &str) -> Result<Self, UrlPatternError> {
         let refuse = |reason: &str| Err(UrlPatternError { reason: format!("`{}` {reason}", escaped(text)) });
-        if text.len() > MAX_URL_BYTES {
-            return Err(UrlPatternError { reason: format!("a pattern has more than {MAX_URL_BYTES} bytes") });
+        if text.len() > UrlPatterns::MAX_URL_BYTES {
+            return Err(UrlPatternError {
+                reason: format!("a pattern has more than {} bytes", UrlPatterns::MAX_URL_BYTES),
+            });
         }
         let Some((scheme @ ("https" | "http"), rest)) = text.split_once("://") else {
             return refuse("begins with neither `https://` nor `http://`");
@@ -226,40 +221,6 @@ fn stays(path: &str) -> bool {
     false
 }
 
-/// Parses a script's URL, and removes its fragment.
-pub(super) fn parse(text: &str) -> Result<Url, String> {
-    if text.len() > MAX_URL_BYTES {
-        return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", text.len()));
-    }
-    let url = Url::parse(text).map_err(|error| format!("the URL cannot be read: {error}"))?;
-    check(url)
-}
-
-/// Checks a parsed URL, such as that of a redirect, and removes its fragment.
-pub(super) fn check(mut url: Url) -> Result<Url, String> {
-    if !matches!(url.scheme(), "https" | "http") {
-        return Err(format!("the URL's scheme is `{}`; use `https` or `http`", clipped(url.scheme())));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("the URL contains a user or a password; put them into the header `Authorization`".to_owned());
-    }
-    if url.as_str().len() > MAX_URL_BYTES {
-        return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", url.as_str().len()));
-    }
-    url.set_fragment(None);
-    Ok(url)
-}
-
-/// Formats scheme, host and port for messages. Path and query may be secret.
-pub(super) fn origin(url: &Url) -> String {
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{}://{}{port}", url.scheme(), clipped(url.host_str().unwrap_or_default()))
-}
-
-fn clipped(text: &str) -> String {
-    text.chars().take(255).collect()
-}
-
 /// The part of a policy that exceeds another policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BeyondNetwork {
@@ -283,7 +244,7 @@ impl NetworkPolicy {
         if let Some(pattern) = theirs.first_beyond(&mine) {
             return beyond("allow", format!("`{pattern}`"), theirs.describe());
         }
-        let (mine, theirs) = (AddressRules::of(&self.allow_private)?, AddressRules::of(&granted.allow_private)?);
+        let (mine, theirs) = (AddressRules::new(&self.allow_private)?, AddressRules::new(&granted.allow_private)?);
         if let Some(range) = theirs.first_beyond(&mine) {
             return beyond("allow_private", format!("`{range}`"), granted.allow_private.join(", "));
         }
@@ -310,83 +271,16 @@ impl NetworkPolicy {
     }
 }
 
-// Name lookup, and the IP addresses that requests must not reach.
-//
-// The client calls the resolver for each connection, and connects only to the returned addresses. A name that changes
-// its address later is therefore checked again, and there is no second lookup with a different answer.
-// Addresses are checked after name resolution, separately for each address that a connection may use.
-
-/// The future of a lookup.
-pub(super) type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
-
-/// Looks up the addresses of a host name. The addresses are filtered afterwards.
-pub(super) trait Resolver: Send + Sync {
-    /// Returns all addresses of a name.
-    fn resolve(&self, name: &str) -> Resolved;
-}
-
-/// The operating system's resolver.
-#[derive(Debug)]
-pub(super) struct System;
-
-impl Resolver for System {
-    fn resolve(&self, name: &str) -> Resolved {
-        let name = name.to_owned();
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
-        })
-    }
-}
-
-/// A resolver that returns only allowed addresses.
-pub(super) struct Filtered {
-    pub(super) resolver: Arc<dyn Resolver>,
-    pub(super) rules: Arc<AddressRules>,
-}
-
-impl fmt::Debug for Filtered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Filtered").field("rules", &self.rules).finish_non_exhaustive()
-    }
-}
-
-/// A name without allowed addresses.
-#[derive(Debug, thiserror::Error)]
-#[error("`{name}` has no public address, and `network.allow_private` includes none of its addresses", name = escaped(.name))]
-pub(super) struct NotPublic {
-    name: String,
-}
-
-impl Resolve for Filtered {
-    fn resolve(&self, name: Name) -> Resolving {
-        let (found, rules, name) =
-            (self.resolver.resolve(name.as_str()), Arc::clone(&self.rules), name.as_str().to_owned());
-        Box::pin(async move {
-            let found = found.await?;
-            if found.is_empty() {
-                return Err(io::Error::other("the name has no address").into());
-            }
-            // Secrets are sent to `localhost` unencrypted, so it must be this machine, whatever the resolver returns.
-            let is_meant = |address: &IpAddr| name != "localhost" || address.is_loopback();
-            let allowed = |address: &IpAddr| rules.allow(*address) && is_meant(address);
-            let allowed: Vec<SocketAddr> =
-                found.into_iter().filter(allowed).map(|address| SocketAddr::new(address, 0)).collect();
-            if allowed.is_empty() {
-                return Err(NotPublic { name }.into());
-            }
-            Ok(Box::new(allowed.into_iter()) as Addrs)
-        })
-    }
-}
-
 /// Non-public address ranges that requests may reach, from `network.allow_private`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AddressRules(Vec<IpNet>);
+pub struct AddressRules(Vec<IpNet>);
 
 impl AddressRules {
     /// Parses ranges such as `10.0.0.0/8` or `fd00::/8`, or single addresses.
-    pub(super) fn of(texts: &[String]) -> Result<Self, PolicyError> {
+    ///
+    /// # Errors
+    /// The error of the first invalid range.
+    pub fn new(texts: &[String]) -> Result<Self, PolicyError> {
         let net = |text: &String| {
             let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
             net.map_err(|_| wrong("allow_private", format!("`{text}` is not an address range such as `10.0.0.0/8`")))
@@ -394,13 +288,14 @@ impl AddressRules {
         texts.iter().map(net).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns whether a connection to the address is allowed.
-    pub(super) fn allow(&self, address: IpAddr) -> bool {
+    /// Returns whether a connection to the address is allowed: it is public, or in a range.
+    #[must_use]
+    pub fn allow(&self, address: IpAddr) -> bool {
         is_public(address) || self.0.iter().any(|net| net.contains(&address))
     }
 
     /// Returns the first of `other`'s ranges that is not inside one of these ranges.
-    pub(super) fn first_beyond(&self, other: &Self) -> Option<String> {
+    fn first_beyond(&self, other: &Self) -> Option<String> {
         let beyond = other.0.iter().find(|asked| !self.0.iter().any(|granted| granted.contains(*asked)));
         beyond.map(ToString::to_string)
     }

@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 
 use glovebox_core::PolicyError;
 use serde::{Deserialize, Serialize};
+use url::{Host, Url};
 
-#[cfg(feature = "network")]
-use super::{
-    pattern::{AddressRules, UrlPatterns},
-    secrets,
-};
+use super::pattern::{AddressRules, UrlPatterns};
 
 /// Network access of scripts, and its limits. Default: no access.
 ///
@@ -73,6 +70,41 @@ impl SecretPolicy {
     pub fn new(env: impl Into<String>, host: impl Into<String>) -> Self {
         Self { env: env.into(), host: host.into() }
     }
+
+    /// Returns whether the URL's server is the one that receives the secret.
+    #[must_use]
+    pub fn is_for(&self, url: &Url) -> bool {
+        self.destination().is_some_and(|(host, port)| {
+            url.host().map(|host| host.to_owned()) == Some(host)
+                && port.is_none_or(|port| url.port_or_known_default() == Some(port))
+        })
+    }
+
+    /// Checks the names, without reading the secret.
+    fn check(&self, name: &str) -> Result<(), PolicyError> {
+        let refuse = |reason: &str| Err(wrong(format!("secrets.{name}"), reason));
+        if name.is_empty() || name.contains(['=', '\0']) {
+            return refuse("the name must be that of an environment variable, without `=` and NUL");
+        }
+        if self.env.is_empty() || self.env.contains(['=', '\0']) {
+            return refuse("`env` must name the host's environment variable with the secret");
+        }
+        match self.destination() {
+            Some(_) => Ok(()),
+            None => refuse("`host` must be one host as in a URL, such as `api.example.com`"),
+        }
+    }
+
+    fn destination(&self) -> Option<(Host, Option<u16>)> {
+        let text = &self.host;
+        if text.contains(['/', '\\', '@', '?', '#', '*']) || text.contains(char::is_whitespace) {
+            return None;
+        }
+        // The parser drops the default port of `http`, so find `:80` in the text.
+        let url = Url::parse(&format!("http://{text}")).ok()?;
+        let port = url.port().or_else(|| text.ends_with(":80").then_some(80));
+        Some((url.host()?.to_owned(), port))
+    }
 }
 
 /// All supported methods.
@@ -80,9 +112,6 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 
 /// Maximum size of a message without its body, in bytes: URL, headers, and their JSON escapes.
 const ENVELOPE_BYTES: u64 = 1 << 20;
-
-/// Prefix of all placeholders.
-pub(super) const PLACEHOLDER_START: &str = "glovebox-secret-";
 
 impl Default for NetworkPolicy {
     fn default() -> Self {
@@ -107,6 +136,8 @@ impl NetworkPolicy {
     pub const MAX_SECRETS: usize = 64;
     /// Maximum number of redirects.
     pub const MAX_REDIRECTS: u32 = 5;
+    /// Start of the placeholders that scripts see instead of secrets.
+    pub const PLACEHOLDER_START: &str = "glovebox-secret-";
 
     /// Returns a policy that allows these URL patterns.
     #[must_use]
@@ -164,25 +195,15 @@ impl NetworkPolicy {
     /// Rejects variables that have the names of secrets. Variables with placeholders are accepted: a sandbox that was
     /// built before has them.
     pub(crate) fn check_environment(&self, env: &BTreeMap<String, String>) -> Result<(), PolicyError> {
-        let is_taken = |name: &&String| env.get(*name).is_some_and(|value| !value.starts_with(PLACEHOLDER_START));
+        let is_taken = |name: &&String| env.get(*name).is_some_and(|value| !value.starts_with(Self::PLACEHOLDER_START));
         self.secrets.keys().find(is_taken).map_or(Ok(()), |name| {
             Err(wrong(format!("secrets.{name}"), "`env` has a variable of this name; give one of them another name"))
         })
     }
 
-    #[cfg(feature = "network")]
     fn check_addresses(&self) -> Result<(), PolicyError> {
         UrlPatterns::new(&self.allow)?;
-        AddressRules::of(&self.allow_private)?;
-        for (name, secret) in &self.secrets {
-            secrets::check(name, secret)?;
-        }
-        Ok(())
-    }
-
-    /// Without the feature `network` there is no code to check addresses with.
-    #[cfg(not(feature = "network"))]
-    fn check_addresses(&self) -> Result<(), PolicyError> {
-        if self.is_on() { Err(super::refusal()) } else { Ok(()) }
+        AddressRules::new(&self.allow_private)?;
+        self.secrets.iter().try_for_each(|(name, secret)| secret.check(name))
     }
 }

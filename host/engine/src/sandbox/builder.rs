@@ -6,18 +6,12 @@ use glovebox_core::{LIBRARY_PATH, MemoryLimit};
 
 use super::{KeptAlive, Sandbox, SandboxInner};
 use crate::{
-    BuildError, Engine, Language, Limits, Policy, PolicyError, RuntimeError, Tool,
+    BuildError, Engine, Language, Limits, Network, Policy, PolicyError, RuntimeError, Tool,
     exec::run::SCRIPT_MOUNT,
     files::workspace::Workspace,
     load::runtime::{ExecutionMode, Runtime},
     mount::{self, MountError},
-    network,
     tools::Toolbox,
-};
-#[cfg(feature = "network")]
-use crate::{
-    ToolCall, ToolError, ToolRecord,
-    tools::{ReservedTool, TextHandler},
 };
 
 /// Configures the runtime and the policy of a [`Sandbox`].
@@ -33,10 +27,7 @@ pub struct SandboxBuilder {
     tools: Vec<Tool>,
     toolbox: Option<Arc<Toolbox>>,
     keeps: Option<KeptAlive>,
-    #[cfg(feature = "network")]
-    replayed: Option<Vec<ToolRecord>>,
-    #[cfg(feature = "network")]
-    relayed: Option<(BTreeMap<String, String>, TextHandler)>,
+    network: Option<Arc<dyn Network>>,
 }
 
 impl fmt::Debug for SandboxBuilder {
@@ -118,49 +109,24 @@ impl SandboxBuilder {
         self
     }
 
-    /// Answers network requests from the records of an earlier execution
-    /// ([`Execution::tool_calls`](crate::Execution::tool_calls)), and sends none. Each answer is used once. Equal
-    /// requests get their answers in the recorded order. A request without a recorded answer fails.
-    ///
-    /// The policy must allow the network. Secrets are not read. Scripts that use secrets need the same seed in both
-    /// policies, because the placeholders depend on it.
-    #[cfg(feature = "network")]
-    pub fn replay_network(mut self, records: impl IntoIterator<Item = ToolRecord>) -> Self {
-        self.replayed = Some(records.into_iter().collect());
+    /// Sets what performs the requests of scripts, instead of
+    /// [`EngineConfig::network`](crate::EngineConfig::network). The policy must allow the addresses.
+    pub fn network(mut self, network: impl Network + 'static) -> Self {
+        self.network = Some(Arc::new(network));
         self
     }
 
-    /// Relays network requests to `fetch`, which passes them to a [`NetworkRelay`](crate::NetworkRelay) in another process.
-    /// Secrets are not read; scripts get `environment` instead, from
-    /// [`NetworkRelay::environment`](crate::NetworkRelay::environment).
-    #[cfg(feature = "network")]
-    pub fn relay_network(
-        mut self,
-        environment: BTreeMap<String, String>,
-        fetch: impl Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync + 'static,
-    ) -> Self {
-        self.relayed = Some((environment, Arc::new(fetch)));
-        self
-    }
-
-    /// Returns the toolbox with the network, if the policy allows one, and the environment variables that it adds.
+    /// Adds the tool that performs the requests of scripts, if the policy allows addresses. Also returns the variables
+    /// with placeholders for secrets.
     fn with_network(&self, toolbox: Arc<Toolbox>) -> Result<(Arc<Toolbox>, BTreeMap<String, String>), BuildError> {
-        let Policy { network, entropy, .. } = &self.policy;
-        if !network.is_on() {
+        if !self.policy.network.is_on() {
             return Ok((toolbox, BTreeMap::new()));
         }
-        #[cfg(feature = "network")]
-        if let Some(records) = &self.replayed {
-            let (tool, environment) = network::replay(network, *entropy, records)?;
-            return Ok((Arc::new(toolbox.with_network(tool)?), environment));
-        }
-        #[cfg(feature = "network")]
-        if let Some((environment, fetch)) = &self.relayed {
-            let (answerer, max_bytes) = (Arc::clone(fetch), network.message_bytes());
-            let tool = ReservedTool { answerer, max_bytes, max_calls: network.request_count };
-            return Ok((Arc::new(toolbox.with_network(tool)?), environment.clone()));
-        }
-        let (tool, environment) = network::open(network, *entropy)?;
+        let open = match &self.network {
+            Some(network) => network.open(&self.policy)?,
+            None => self.engine.open_network(&self.policy)?,
+        };
+        let (tool, environment) = open.into_tool(&self.policy.network);
         Ok((Arc::new(toolbox.with_network(tool)?), environment))
     }
 
@@ -241,10 +207,7 @@ impl Sandbox {
             tools: Vec::new(),
             toolbox: None,
             keeps: None,
-            #[cfg(feature = "network")]
-            replayed: None,
-            #[cfg(feature = "network")]
-            relayed: None,
+            network: None,
         }
     }
 }

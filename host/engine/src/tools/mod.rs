@@ -22,18 +22,12 @@ mod toolbox;
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "network")]
-pub(crate) use glovebox_core::tools::Held;
-pub(crate) use glovebox_core::tools::{Account, MAX_FOREIGN_PATTERN_BYTES};
-pub use glovebox_core::tools::{ToolDefinitionError, ToolError, ToolErrorKind, ToolOutcome, ToolRecord, weight};
+pub(crate) use glovebox_core::tools::MAX_FOREIGN_PATTERN_BYTES;
+pub use glovebox_core::tools::{
+    HeldMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, weight,
+};
 pub(crate) use pending::{CallerAnswer, OpenCall, PendingCalls, Progress};
-#[cfg(feature = "network")]
-pub use relay::NetworkRelay;
 pub use relay::{RelayedCall, ToolDefinition};
 pub(crate) use runner::{DirectCall, ThreadRunner, ToolThreads};
-#[cfg(feature = "network")]
-pub(crate) use toolbox::NETWORK_TOOL;
-#[cfg(feature = "network")]
-pub(crate) use toolbox::TextHandler;
-pub(crate) use toolbox::{ReservedTool, Toolbox};
-pub use toolbox::{Tool, ToolCall, check_tools};
+pub use toolbox::{NETWORK_TOOL, Tool, ToolCall, check_tools};
+pub(crate) use toolbox::{ReservedTool, TextHandler, Toolbox};

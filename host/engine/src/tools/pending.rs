@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use glovebox_core::tools::{Done, Failure, Held, Turn, hold_answer, within};
+use glovebox_core::tools::{Done, Failure, HeldMemory, Turn, hold_answer, within};
 
 use super::{ToolErrorKind, call_status::CallStatus, runner::CompletionQueue};
 
@@ -38,7 +38,7 @@ pub(super) struct PendingCall {
     pub(super) name: String,
     pub(super) arguments: String,
     /// Memory charged for the arguments.
-    pub(super) held: Held,
+    pub(super) held: HeldMemory,
     pub(super) max_bytes: u64,
     pub(super) status: Arc<CallStatus>,
     pub(super) completions: Arc<CompletionQueue>,

@@ -5,10 +5,7 @@ use std::{sync::Arc, time::Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{
-    Account, Tool, ToolCall, ToolError,
-    toolbox::{self, Answerer},
-};
+use super::{Tool, ToolCall, ToolError, ToolMemory, toolbox::Answerer};
 use crate::CancelToken;
 
 /// The definition of a [`Tool`] without its handler.
@@ -62,7 +59,7 @@ pub struct RelayedCall {
 impl RelayedCall {
     pub(crate) fn of(self, name: &str) -> ToolCall {
         let Self { index, session_id, cancel, deadline, memory_bytes } = self;
-        let account = Arc::new(Account::default());
+        let account = Arc::new(ToolMemory::default());
         account.set_room(memory_bytes);
         ToolCall { name: name.to_owned(), index, session_id, cancel, deadline, account }
     }
@@ -96,49 +93,6 @@ impl Tool {
             }
             Some(Answerer::Caller) | None => Err(ToolError::new(format!("`{}` has no handler", self.name))),
         }
-    }
-}
-
-/// The network of scripts that run in another process.
-#[cfg(feature = "network")]
-pub struct NetworkRelay {
-    answerer: toolbox::TextHandler,
-    environment: std::collections::BTreeMap<String, String>,
-    memory_bytes: u64,
-}
-
-#[cfg(feature = "network")]
-impl std::fmt::Debug for NetworkRelay {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NetworkRelay").finish_non_exhaustive()
-    }
-}
-
-#[cfg(feature = "network")]
-impl NetworkRelay {
-    /// Opens the network of a policy, and reads its secrets.
-    ///
-    /// # Errors
-    /// Fails if a secret cannot be read.
-    pub fn open(policy: &crate::Policy) -> Result<Self, crate::PolicyError> {
-        let (tool, environment) = crate::network::open(&policy.network, policy.entropy)?;
-        Ok(Self { answerer: tool.answerer, environment, memory_bytes: policy.limits.memory_bytes })
-    }
-
-    /// Returns the variables for the environment of scripts: the placeholders of secrets.
-    #[must_use]
-    pub fn environment(&self) -> &std::collections::BTreeMap<String, String> {
-        &self.environment
-    }
-
-    /// Performs a request that [`SandboxBuilder::relay_network`](crate::SandboxBuilder::relay_network) relayed. May
-    /// block.
-    ///
-    /// # Errors
-    /// Fails if the policy refuses the request, or if there is no response.
-    pub fn fetch(&self, call: RelayedCall, request: String) -> Result<String, ToolError> {
-        let memory_bytes = call.memory_bytes.min(self.memory_bytes);
-        (self.answerer)(&RelayedCall { memory_bytes, ..call }.of(super::NETWORK_TOOL), request)
     }
 }
 

@@ -16,14 +16,14 @@ use std::{
 use glovebox_core::{
     Watch as _, check_json,
     tools::{
-        Answer, Done, Failure, Held, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRecord,
+        Answer, Done, Failure, HeldMemory, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRecord,
         ToolRunner, Toolset, Turn, hold_answer, json_text, within,
     },
 };
 use serde_json::{Value, json};
 
 use super::{
-    Account, ToolCall, ToolErrorKind, ToolOutcome, Toolbox,
+    ToolCall, ToolErrorKind, ToolMemory, ToolOutcome, Toolbox,
     call_status::{CallStatus, WaitTracker},
     pending::{Abandoned, PendingCall, PendingCalls, Waiting},
     toolbox::{Answerer, Entry},
@@ -45,8 +45,8 @@ pub(crate) struct ThreadRunner {
     waits: WaitTracker,
     session_id: Option<String>,
     watch: Stopwatch,
-    /// Account for the memory of this execution's calls.
-    account: Arc<Account>,
+    /// Memory of this execution's calls.
+    account: Arc<ToolMemory>,
     /// Number of started calls of tools with their own `max_calls`.
     counted: u64,
 }
@@ -70,7 +70,7 @@ impl ThreadRunner {
         wake: CancelToken,
         pending: Option<Arc<PendingCalls>>,
     ) -> Calls {
-        let account = Arc::new(Account::default());
+        let account = Arc::new(ToolMemory::default());
         let completions = CompletionQueue::new(wake, Arc::clone(&account), watch);
         let waits = WaitTracker::new(pending);
         let held = Arc::clone(&account);
@@ -223,12 +223,12 @@ pub(super) struct CompletionQueue {
     done: Mutex<Vec<Done>>,
     /// Token that the execution waits on together with the answers.
     wake: CancelToken,
-    pub(super) account: Arc<Account>,
+    pub(super) account: Arc<ToolMemory>,
     watch: Stopwatch,
 }
 
 impl CompletionQueue {
-    pub(super) fn new(wake: CancelToken, account: Arc<Account>, watch: Stopwatch) -> Arc<Self> {
+    pub(super) fn new(wake: CancelToken, account: Arc<ToolMemory>, watch: Stopwatch) -> Arc<Self> {
         Arc::new(Self { done: Mutex::default(), wake, account, watch })
     }
 
@@ -295,7 +295,7 @@ pub(super) struct Job {
     /// The arguments as JSON text, with all digits and the original order of keys.
     pub(super) text: String,
     /// Memory charged for the arguments.
-    pub(super) held: Held,
+    pub(super) held: HeldMemory,
     pub(super) max_bytes: u64,
     /// Counts the call if it is abandoned.
     pub(super) abandoned: Arc<Abandoned>,

@@ -12,7 +12,7 @@ use std::{
 use glovebox_core::tools::{Checked, Definition, Failure, MAX_ENGINE_LEVELS, Toolset};
 use serde_json::{Value, json};
 
-use super::{Account, ToolDefinitionError, ToolError, ToolErrorKind, pending::Abandoned};
+use super::{ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, pending::Abandoned};
 use crate::CancelToken;
 
 /// Maximum number of abandoned calls of one tool that still run. A tool that hangs is soon refused, while the other
@@ -20,7 +20,7 @@ use crate::CancelToken;
 const MAX_ABANDONED: usize = 64;
 
 /// Name of the tool for scripts' network requests, in calls and in records. Other tools cannot have this name.
-pub(crate) const NETWORK_TOOL: &str = "network.fetch";
+pub const NETWORK_TOOL: &str = "network.fetch";
 
 /// Handler and limits of [`NETWORK_TOOL`].
 pub(crate) struct ReservedTool {
@@ -354,7 +354,6 @@ pub struct ToolCall {
     pub cancel: CancelToken,
     /// Time at which the call times out.
     pub deadline: Instant,
-    /// Account for the memory of the execution's calls, for internal handlers that use much memory.
-    #[cfg_attr(not(feature = "network"), expect(dead_code, reason = "requests to the network are charged to it"))]
-    pub(crate) account: Arc<Account>,
+    /// Memory of the execution's calls (`limits.memory_bytes`), for handlers that use much memory.
+    pub account: Arc<ToolMemory>,
 }

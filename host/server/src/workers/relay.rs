@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{CancelToken, NetworkRelay, Policy, RelayedCall, Stream, Tool, ToolError, ToolErrorKind};
+use glovebox::{CancelToken, Engine, OpenNetwork, Policy, RelayedCall, Stream, Tool, ToolError, ToolErrorKind};
 use glovebox_sessions::{
     PageRequest, SessionLock, SessionStore, StoreError, StoredEntry, StoredPage, StoredRecord, block_on,
 };
@@ -68,11 +68,18 @@ pub(super) struct TenantRelay {
     policy: Policy,
     store: Arc<dyn SessionStore>,
     /// Open networks by the changes to the policy, oldest first.
-    networks: Mutex<VecDeque<OpenNetwork>>,
+    networks: Mutex<VecDeque<TenantNetwork>>,
 }
 
-/// The changes to the policy, and the network.
-type OpenNetwork = (Map<String, Value>, Arc<NetworkRelay>);
+/// A tenant's network.
+#[derive(Clone)]
+struct TenantNetwork {
+    /// The changes to the tenant's policy.
+    changes: Map<String, Value>,
+    open: OpenNetwork,
+    /// `limits.memory_bytes` of the policy.
+    memory_bytes: u64,
+}
 
 impl TenantRelay {
     pub(super) fn new(policy: Policy, store: Arc<dyn SessionStore>) -> Self {
@@ -80,22 +87,22 @@ impl TenantRelay {
     }
 
     /// Returns the network of the tenant's policy with changes. Reads secrets.
-    fn network(&self, changes: Map<String, Value>) -> Result<Arc<NetworkRelay>, ServiceError> {
+    fn network(&self, engine: &Engine, changes: Map<String, Value>) -> Result<TenantNetwork, ServiceError> {
         let mut networks = self.networks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, open)) = networks.iter().find(|(other, _)| *other == changes) {
-            return Ok(Arc::clone(open));
+        if let Some(network) = networks.iter().find(|network| network.changes == changes) {
+            return Ok(network.clone());
         }
         // The worker has checked the changes already, and is not trusted.
         let policy = narrowed(&self.policy, &changes)?;
-        let opened = NetworkRelay::open(&policy).map_err(glovebox::BuildError::from)?;
-        let opened = Arc::new(opened);
+        let open = engine.open_network(&policy).map_err(glovebox::BuildError::from)?;
+        let network = TenantNetwork { changes, open, memory_bytes: policy.limits.memory_bytes };
         if networks.len() == MAX_NETWORKS {
             // The tenant's own policy has no changes, and stays.
-            let oldest = networks.iter().position(|(changes, _)| !changes.is_empty());
+            let oldest = networks.iter().position(|network| !network.changes.is_empty());
             networks.remove(oldest.unwrap_or_default());
         }
-        networks.push_back((changes, Arc::clone(&opened)));
-        Ok(opened)
+        networks.push_back(network.clone());
+        Ok(network)
     }
 }
 
@@ -173,15 +180,16 @@ impl ServerSide {
                 return self.call(run).await;
             }
             ToServer::OpenNetwork { tenant, changes } => {
-                let relay = self.service.relays().find(&tenant)?;
-                let network = Service::blocking(move || relay.network(changes)).await??;
-                return Ok(reply(network.environment(), Vec::new()));
+                let (relay, engine) = (self.service.relays().find(&tenant)?, self.service.0.engine.clone());
+                let network = Service::blocking(move || relay.network(&engine, changes)).await??;
+                return Ok(reply(network.open.environment(), Vec::new()));
             }
             ToServer::Fetch { tenant, changes, call } => {
                 let (relay, text) = (self.service.relays().find(&tenant)?, text(bytes)?);
+                let engine = self.service.0.engine.clone();
                 let run = move || {
-                    let network = relay.network(changes).map_err(|error| ToolError::new(error.public()))?;
-                    network.fetch(relayed(call, cancel, u64::MAX), text)
+                    let network = relay.network(&engine, changes).map_err(|error| ToolError::new(error.public()))?;
+                    network.open.fetch(relayed(call, cancel, network.memory_bytes), text)
                 };
                 return self.call(run).await;
             }

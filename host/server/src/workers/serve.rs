@@ -10,7 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use glovebox::{CancelToken, Files, Policy, SandboxBuilder, Stream, ToolCall, ToolError};
+use glovebox::{CancelToken, Files, OpenNetwork, Policy, SandboxBuilder, Stream, ToolCall, ToolError};
 use glovebox_sessions::{
     Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage, StoredRecord,
     StoredSession, StoredVersion,
@@ -146,10 +146,10 @@ fn add_network(
     let open = ToServer::OpenNetwork { tenant: tenant.clone(), changes: changes.clone() };
     let (environment, _) = server.call::<EnvironmentReply>(&open, Vec::new(), &CancelToken::new())?;
     let server = server.clone();
-    Ok(builder.relay_network(environment, move |call, request| {
+    Ok(builder.network(OpenNetwork::new(environment, move |call, request| {
         let fetch = ToServer::Fetch { tenant: tenant.clone(), changes: changes.clone(), call: CallPart::of(call) };
         relay(&server, &fetch, call, request)
-    }))
+    })))
 }
 
 /// Lets the server answer a call.

@@ -182,7 +182,7 @@ impl HttpConnector for Connector {
         let allows_http = options.get_config_value(&ClientConfigKey::AllowHttp).is_some_and(|value| value == "true");
         let _inside = self.0.enter();
         let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(glovebox::tls_config().map_err(|error| failed(error.into()))?)
+            .tls_backend_preconfigured(glovebox_network::tls_config().map_err(|error| failed(error.into()))?)
             .https_only(!allows_http)
             .http1_only()
             // Requests are signed for one server, so do not follow redirects.

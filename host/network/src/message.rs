@@ -9,42 +9,41 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use glovebox_core::{Entropy, PolicyError};
+use glovebox::{
+    CancelToken, NETWORK_TOOL, Network, OpenNetwork, Policy, PolicyError, ToolCall, ToolError, ToolErrorKind,
+    ToolMemory, ToolOutcome, ToolRecord, escaped_text,
+};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Runtime, sync::Notify, time::timeout_at};
 
-use super::{NetworkPolicy, client::Client, secrets::Secrets};
-use crate::{
-    ToolCall, ToolError, ToolErrorKind, ToolOutcome, ToolRecord,
-    tools::{NETWORK_TOOL, ReservedTool},
-};
+use crate::{client::Client, secrets::Secrets};
 
 /// A request. Contains placeholders instead of secrets.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RequestMessage {
-    pub(super) url: String,
+pub(crate) struct RequestMessage {
+    pub(crate) url: String,
     #[serde(default = "get")]
-    pub(super) method: String,
+    pub(crate) method: String,
     #[serde(default)]
-    pub(super) headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, String)>,
     /// The body, either as text or in base64.
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
     base64: Option<String>,
     #[serde(default)]
-    pub(super) redirect: Redirect,
+    pub(crate) redirect: Redirect,
     /// Timeout that the script requests, in milliseconds. The policy's limit still applies.
     #[serde(default)]
-    pub(super) timeout_ms: Option<u64>,
+    pub(crate) timeout_ms: Option<u64>,
 }
 
 /// How to handle a redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Redirect {
+pub(crate) enum Redirect {
     /// The host follows the redirect if the policy allows its target.
     #[default]
     Follow,
@@ -57,13 +56,13 @@ fn get() -> String {
 }
 
 impl RequestMessage {
-    pub(super) fn read(text: &str) -> Result<Self, Fault> {
+    pub(crate) fn read(text: &str) -> Result<Self, Fault> {
         serde_json::from_str(text)
             .map_err(|error| Fault::new(Code::Invalid, format!("the request cannot be read: {error}")))
     }
 
     /// Decodes the body, and checks its size.
-    pub(super) fn take_body(&mut self, max_bytes: u64) -> Result<Option<Vec<u8>>, Fault> {
+    pub(crate) fn take_body(&mut self, max_bytes: u64) -> Result<Option<Vec<u8>>, Fault> {
         let body = match (self.text.take(), self.base64.take()) {
             (None, None) => return Ok(None),
             (Some(text), None) => text.into_bytes(),
@@ -83,16 +82,16 @@ impl RequestMessage {
 
 /// A response.
 #[derive(Debug, Serialize)]
-pub(super) struct ResponseMessage {
+pub(crate) struct ResponseMessage {
     /// Final URL, after redirects.
-    pub(super) url: String,
-    pub(super) status: u16,
-    pub(super) reason: String,
-    pub(super) headers: Vec<(String, String)>,
+    pub(crate) url: String,
+    pub(crate) status: u16,
+    pub(crate) reason: String,
+    pub(crate) headers: Vec<(String, String)>,
     /// Number of redirects that the host followed.
-    pub(super) redirects: u32,
+    pub(crate) redirects: u32,
     /// Length of the decoded body in bytes.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// The body, as text if it is UTF-8, otherwise in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
@@ -101,12 +100,12 @@ pub(super) struct ResponseMessage {
 }
 
 impl ResponseMessage {
-    pub(super) fn new(url: String, status: u16, reason: &str) -> Self {
+    pub(crate) fn new(url: String, status: u16, reason: &str) -> Self {
         let (reason, headers) = (reason.to_owned(), Vec::new());
         Self { url, status, reason, headers, redirects: 0, bytes: 0, text: None, base64: None }
     }
 
-    pub(super) fn with_body(mut self, body: Vec<u8>) -> Self {
+    pub(crate) fn with_body(mut self, body: Vec<u8>) -> Self {
         self.bytes = body.len();
         match String::from_utf8(body) {
             Ok(text) => self.text = Some(text),
@@ -118,14 +117,14 @@ impl ResponseMessage {
 
 /// A failed request.
 #[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) code: Code,
-    pub(super) message: String,
+pub(crate) struct Fault {
+    pub(crate) code: Code,
+    pub(crate) message: String,
 }
 
 /// The kind of failure. The script's exception depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Code {
+pub(crate) enum Code {
     /// The policy does not allow the request.
     Refused,
     /// The script's request is invalid.
@@ -157,7 +156,7 @@ impl fmt::Display for Code {
 }
 
 impl Fault {
-    pub(super) fn new(code: Code, message: String) -> Self {
+    pub(crate) fn new(code: Code, message: String) -> Self {
         Self { code, message }
     }
 }
@@ -171,16 +170,16 @@ impl From<Fault> for ToolError {
             _ => ToolErrorKind::Failed,
         };
         // Escaping keeps untrusted text on one line.
-        Self::of(kind, format!("{code}: {}", glovebox_vfs::escaped_text(&message)))
+        Self::of(kind, format!("{code}: {}", escaped_text(&message)))
     }
 }
 
 /// Limits of a request: number of headers, and total bytes of their names and values.
-pub(super) const MAX_REQUEST_HEADERS: usize = 64;
-pub(super) const MAX_REQUEST_HEADER_BYTES: usize = 32 << 10;
+pub(crate) const MAX_REQUEST_HEADERS: usize = 64;
+pub(crate) const MAX_REQUEST_HEADER_BYTES: usize = 32 << 10;
 /// Limits of a response. Python's `http.client` reads at most 100 headers, including those added on the script's side.
-pub(super) const MAX_RESPONSE_HEADERS: usize = 96;
-pub(super) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
+pub(crate) const MAX_RESPONSE_HEADERS: usize = 96;
+pub(crate) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
 
 /// Hop-by-hop, routing and framing headers, which only the client may set. A script could otherwise address another
 /// server than the allowed one, or start a second message inside a message.
@@ -210,10 +209,10 @@ const OF_THE_BODY: [&str; 4] = ["content-encoding", "content-language", "content
 const OF_THE_ORIGIN: [&str; 3] = ["authorization", "cookie", "cookie2"];
 
 /// A script's request headers: checked, with placeholders unreplaced.
-pub(super) type Headers = Vec<(HeaderName, String)>;
+pub(crate) type Headers = Vec<(HeaderName, String)>;
 
 /// Checks the headers of a script's request.
-pub(super) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
+pub(crate) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
     if list.len() > MAX_REQUEST_HEADERS {
         return Err(format!("the request has {} headers; the limit is {MAX_REQUEST_HEADERS}", list.len()));
     }
@@ -238,17 +237,17 @@ pub(super) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
 }
 
 /// Removes headers that describe the body, for a redirect that changes the method to `GET`.
-pub(super) fn without_body(headers: &mut Headers) {
+pub(crate) fn without_body(headers: &mut Headers) {
     headers.retain(|(name, _)| !OF_THE_BODY.contains(&name.as_str()));
 }
 
 /// Removes credentials, for a redirect to another server. `is_secret` tells whether a value contains a placeholder.
-pub(super) fn without_credentials(headers: &mut Headers, is_secret: impl Fn(&str) -> bool) {
+pub(crate) fn without_credentials(headers: &mut Headers, is_secret: impl Fn(&str) -> bool) {
     headers.retain(|(name, value)| !OF_THE_ORIGIN.contains(&name.as_str()) && !is_secret(value));
 }
 
 /// Converts a response's headers for the script, one character for each byte.
-pub(super) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, String> {
+pub(crate) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, String> {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if headers.len() > MAX_RESPONSE_HEADERS || bytes > MAX_RESPONSE_HEADER_BYTES {
         let most = format!("{MAX_RESPONSE_HEADERS} headers and {MAX_RESPONSE_HEADER_BYTES} bytes");
@@ -269,28 +268,36 @@ pub(super) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, Str
 /// The recorded answers, by the recorded request.
 type Answers = BTreeMap<String, VecDeque<ToolOutcome>>;
 
-/// Like [`open`](super::open), but answers requests from `records`. Each answer is used once, and equal requests get
-/// their answers in order. Sends no requests and reads no secrets.
-pub(crate) fn replay(
-    policy: &NetworkPolicy,
-    entropy: Entropy,
-    records: &[ToolRecord],
-) -> Result<(ReservedTool, BTreeMap<String, String>), PolicyError> {
-    let nothing = |_: &str| Some("replayed".to_owned());
-    let environment = Secrets::read_from(&policy.secrets, entropy, &nothing)?.environment();
-    let mut answers = Answers::new();
-    for record in records.iter().filter(|record| record.name == NETWORK_TOOL) {
-        if let Some(arguments) = &record.arguments {
-            answers.entry(sorted(arguments)).or_default().push_back(record.outcome.clone());
-        }
+/// Answers requests from the records of an earlier execution
+/// ([`Execution::tool_calls`](glovebox::Execution::tool_calls)), and sends none. Each answer is used once. Equal requests
+/// get their answers in the recorded order. A request without a recorded answer fails.
+///
+/// Secrets are not read. Scripts that use secrets need the same seed in both policies, because the placeholders depend on
+/// it.
+#[derive(Clone, Debug)]
+pub struct Replay(Vec<ToolRecord>);
+
+impl Replay {
+    /// Takes the records of all calls of an execution; the requests are among them.
+    #[must_use]
+    pub fn new(records: impl IntoIterator<Item = ToolRecord>) -> Self {
+        Self(records.into_iter().filter(|record| record.name == NETWORK_TOOL).collect())
     }
-    let answers = Mutex::new(answers);
-    let tool = ReservedTool {
-        answerer: Arc::new(move |_call, arguments| answer(&answers, &arguments)),
-        max_bytes: policy.message_bytes(),
-        max_calls: policy.request_count,
-    };
-    Ok((tool, environment))
+}
+
+impl Network for Replay {
+    fn open(&self, policy: &Policy) -> Result<OpenNetwork, PolicyError> {
+        let nothing = |_: &str| Some("replayed".to_owned());
+        let environment = Secrets::read_from(&policy.network.secrets, policy.entropy, &nothing)?.environment();
+        let mut answers = Answers::new();
+        for record in &self.0 {
+            if let Some(arguments) = &record.arguments {
+                answers.entry(sorted(arguments)).or_default().push_back(record.outcome.clone());
+            }
+        }
+        let answers = Mutex::new(answers);
+        Ok(OpenNetwork::new(environment, move |_, request| answer(&answers, &request)))
+    }
 }
 
 /// Normalizes a request for the lookup: older records have their keys in another order.
@@ -319,21 +326,33 @@ const MAX_LOOKUPS: usize = 32;
 /// A request times out this long before the call's deadline, so that the script still receives the reason.
 const MARGIN: Duration = Duration::from_millis(20);
 
-/// Returns the tool that serves scripts' requests, and environment variables with placeholders for secrets. Reads the
-/// secrets.
-pub(crate) fn open(
-    policy: &NetworkPolicy,
-    entropy: Entropy,
-) -> Result<(ReservedTool, BTreeMap<String, String>), PolicyError> {
-    let secrets = Secrets::read(&policy.secrets, entropy)?;
-    let environment = secrets.environment();
-    let client = Client::new(policy, secrets)?;
-    let tool = ReservedTool {
-        answerer: Arc::new(move |call, arguments| fetch(&client, call, &arguments).map_err(ToolError::from)),
-        max_bytes: policy.message_bytes(),
-        max_calls: policy.request_count,
-    };
-    Ok((tool, environment))
+/// Sends requests over HTTP and HTTPS, to the addresses of the policy.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Http;
+
+impl Network for Http {
+    fn open(&self, policy: &Policy) -> Result<OpenNetwork, PolicyError> {
+        let secrets = Secrets::read(&policy.network.secrets, policy.entropy)?;
+        let environment = secrets.environment();
+        let client = Client::new(&policy.network, secrets)?;
+        Ok(OpenNetwork::new(environment, move |call: &ToolCall, request| {
+            fetch(&client, &Call::from(call), &request).map_err(ToolError::from)
+        }))
+    }
+}
+
+/// The parts of a tool call that a request needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) cancel: CancelToken,
+    pub(crate) deadline: Instant,
+    pub(crate) account: Arc<ToolMemory>,
+}
+
+impl From<&ToolCall> for Call {
+    fn from(call: &ToolCall) -> Self {
+        Self { cancel: call.cancel.clone(), deadline: call.deadline, account: Arc::clone(&call.account) }
+    }
 }
 
 /// Returns the runtime that polls sockets and looks up names, for all sandboxes of the process. The request itself runs
@@ -353,7 +372,7 @@ fn runtime() -> Result<&'static Runtime, Fault> {
 }
 
 /// Performs a request until its deadline, or until the call is cancelled.
-pub(super) fn fetch(client: &Client, call: &ToolCall, arguments: &str) -> Result<String, Fault> {
+pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<String, Fault> {
     let asked = RequestMessage::read(arguments)?;
     let timeout = client.timeout(&asked);
     let own = Instant::now().checked_add(timeout).unwrap_or(call.deadline);

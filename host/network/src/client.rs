@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use glovebox_core::PolicyError;
+use glovebox::{AddressRules, HeldMemory, NetworkPolicy, PolicyError, ToolMemory, UrlPatterns};
 use reqwest::{
     Method, Response, StatusCode,
     header::{HeaderValue, LOCATION},
@@ -15,13 +15,11 @@ use reqwest::{
 };
 use url::{Host, Url};
 
-use super::{
-    NetworkPolicy,
+use crate::{
+    address::{self, Filtered, NotPublic, Resolver, System, origin},
     message::{self, Code, Fault, Headers, MAX_RESPONSE_HEADERS, Redirect, RequestMessage, ResponseMessage},
-    pattern::{self, AddressRules, Filtered, NotPublic, Resolver, System, UrlPatterns, origin},
     secrets::{Reflections, Secrets},
 };
-use crate::tools::{Account, Held};
 
 /// Timeout for establishing a connection. The request's own timeout still applies.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,7 +31,7 @@ const COPIES_OF_A_BODY: u64 = 3;
 const MAX_REASON_CHARS: usize = 300;
 
 /// The HTTP client of one sandbox.
-pub(super) struct Client {
+pub(crate) struct Client {
     policy: NetworkPolicy,
     patterns: UrlPatterns,
     rules: Arc<AddressRules>,
@@ -59,18 +57,18 @@ struct Hop {
 }
 
 impl Client {
-    pub(super) fn new(policy: &NetworkPolicy, secrets: Secrets) -> Result<Self, PolicyError> {
+    pub(crate) fn new(policy: &NetworkPolicy, secrets: Secrets) -> Result<Self, PolicyError> {
         Self::with_resolver(policy, secrets, Arc::new(System))
     }
 
-    pub(super) fn with_resolver(
+    pub(crate) fn with_resolver(
         policy: &NetworkPolicy,
         secrets: Secrets,
         resolver: Arc<dyn Resolver>,
     ) -> Result<Self, PolicyError> {
         Ok(Self {
             patterns: UrlPatterns::new(&policy.allow)?,
-            rules: Arc::new(AddressRules::of(&policy.allow_private)?),
+            rules: Arc::new(AddressRules::new(&policy.allow_private)?),
             policy: policy.clone(),
             secrets,
             resolver,
@@ -79,7 +77,7 @@ impl Client {
     }
 
     /// Returns the timeout of a request: the script's, limited by the policy's.
-    pub(super) fn timeout(&self, asked: &RequestMessage) -> Duration {
+    pub(crate) fn timeout(&self, asked: &RequestMessage) -> Duration {
         Duration::from_millis(asked.timeout_ms.unwrap_or(u64::MAX).min(self.policy.timeout_ms))
     }
 
@@ -108,14 +106,14 @@ impl Client {
     }
 
     /// Performs a request.
-    pub(super) async fn fetch(
+    pub(crate) async fn fetch(
         &self,
         mut asked: RequestMessage,
-        account: &Arc<Account>,
+        account: &Arc<ToolMemory>,
     ) -> Result<ResponseMessage, Fault> {
         let invalid = |message| Fault::new(Code::Invalid, message);
         let body = asked.take_body(self.policy.request_bytes)?;
-        let url = pattern::parse(&asked.url).map_err(invalid)?;
+        let url = address::parse(&asked.url).map_err(invalid)?;
         let method = self.method(&asked.method)?;
         let headers = message::request(asked.headers).map_err(invalid)?;
         let mut hop = Hop { url, method, headers, body, redirects: 0 };
@@ -200,7 +198,7 @@ impl Client {
         }
         let text = location.to_str().map_err(|_| fault("a redirect has an invalid URL".to_owned()))?;
         let url = from.join(text).map_err(|error| fault(format!("a redirect has an invalid URL: {error}")))?;
-        let url = pattern::check(url).map_err(|message| fault(format!("a redirect cannot be followed: {message}")))?;
+        let url = address::check(url).map_err(|message| fault(format!("a redirect cannot be followed: {message}")))?;
         let becomes_get = match status {
             StatusCode::SEE_OTHER => method != Method::HEAD,
             StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => method == Method::POST,
@@ -222,7 +220,7 @@ impl Client {
         hop: Hop,
         mut response: Response,
         mut reflections: Reflections,
-        account: &Arc<Account>,
+        account: &Arc<ToolMemory>,
     ) -> Result<ResponseMessage, Fault> {
         self.secrets.reflect(&hop.url, &mut reflections);
         let max_bytes = self.policy.response_bytes;
@@ -233,7 +231,7 @@ impl Client {
         let status = response.status();
         let headers = message::response(response.headers()).map_err(limit)?;
         let mut body: Vec<u8> = Vec::new();
-        let mut held: Vec<Held> = Vec::new();
+        let mut held: Vec<HeldMemory> = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| broken(&hop.url, &error))? {
             if (body.len() + chunk.len()) as u64 > max_bytes {
                 return Err(limit(format!(

@@ -7,82 +7,42 @@
 use std::{collections::BTreeMap, env, fmt, sync::OnceLock};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use glovebox::{Entropy, NetworkPolicy, PolicyError, SecretPolicy};
 use hmac::{Hmac, KeyInit, Mac};
 use memchr::memmem::Finder;
 use sha2::Sha256;
 use url::{Host, Url};
 use zeroize::Zeroizing;
 
-use super::{
-    SecretPolicy,
-    policy::{PLACEHOLDER_START, wrong},
-};
-use glovebox_core::{Entropy, PolicyError};
-
+/// Start of all placeholders.
+const PLACEHOLDER_START: &str = NetworkPolicy::PLACEHOLDER_START;
 /// Shorter secrets could occur in unrelated responses; longer ones do not belong in headers.
 const MIN_SECRET_BYTES: usize = 8;
 const MAX_SECRET_BYTES: usize = 4096;
 
 /// The secrets of a policy. The host keeps no other copy; values are zeroed on drop.
-pub(super) struct Secrets(Vec<Secret>);
+pub(crate) struct Secrets(Vec<Secret>);
 
 struct Secret {
     name: String,
     placeholder: String,
     value: Zeroizing<String>,
-    place: SecretDestination,
-}
-
-/// The destination of a secret.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct SecretDestination {
-    host: Host,
-    port: Option<u16>,
+    policy: SecretPolicy,
 }
 
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|secret| (&secret.name, &secret.place))).finish()
+        f.debug_list().entries(self.0.iter().map(|secret| (&secret.name, &secret.policy))).finish()
     }
 }
 
 /// Byte strings to replace in a response, with their replacements.
 #[derive(Default)]
-pub(super) struct Reflections(Vec<(Zeroizing<Vec<u8>>, String)>);
+pub(crate) struct Reflections(Vec<(Zeroizing<Vec<u8>>, String)>);
 
 impl fmt::Debug for Reflections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Reflections({})", self.0.len())
-    }
-}
-
-/// Checks the policy of a secret, without reading the secret.
-pub(super) fn check(name: &str, secret: &SecretPolicy) -> Result<(), PolicyError> {
-    let refuse = |reason: &str| Err(wrong(format!("secrets.{name}"), reason));
-    if name.is_empty() || name.contains(['=', '\0']) {
-        return refuse("the name must be that of an environment variable, without `=` and NUL");
-    }
-    if secret.env.is_empty() || secret.env.contains(['=', '\0']) {
-        return refuse("`env` must name the host's environment variable with the secret");
-    }
-    place(&secret.host)
-        .map_or_else(|| refuse("`host` must be one host as in a URL, such as `api.example.com`"), |_| Ok(()))
-}
-
-fn place(text: &str) -> Option<SecretDestination> {
-    if text.contains(['/', '\\', '@', '?', '#', '*']) || text.contains(char::is_whitespace) {
-        return None;
-    }
-    // The parser drops the default port of `http`, so find `:80` in the text.
-    let url = Url::parse(&format!("http://{text}")).ok()?;
-    let port = url.port().or_else(|| text.ends_with(":80").then_some(80));
-    Some(SecretDestination { host: url.host()?.to_owned(), port })
-}
-
-impl SecretDestination {
-    fn is(&self, url: &Url) -> bool {
-        let host = url.host().map(|host| host.to_owned());
-        host.as_ref() == Some(&self.host) && self.port.is_none_or(|port| url.port_or_known_default() == Some(port))
     }
 }
 
@@ -96,6 +56,11 @@ fn is_private(url: &Url) -> bool {
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     }
+}
+
+/// Returns the error for a secret that cannot be used.
+fn wrong(key: impl Into<String>, reason: impl Into<String>) -> PolicyError {
+    PolicyError::Network { key: key.into(), reason: reason.into() }
 }
 
 /// Returns the key that placeholders are derived from. A script must not be able to compute the placeholders of another
@@ -125,11 +90,11 @@ fn placeholder(key: &[u8; 32], name: &str, secret: &SecretPolicy) -> String {
 
 impl Secrets {
     /// Reads the secrets from the host's environment.
-    pub(super) fn read(policies: &BTreeMap<String, SecretPolicy>, entropy: Entropy) -> Result<Self, PolicyError> {
+    pub(crate) fn read(policies: &BTreeMap<String, SecretPolicy>, entropy: Entropy) -> Result<Self, PolicyError> {
         Self::read_from(policies, entropy, &|name| env::var(name).ok())
     }
 
-    pub(super) fn read_from(
+    pub(crate) fn read_from(
         policies: &BTreeMap<String, SecretPolicy>,
         entropy: Entropy,
         environment: &dyn Fn(&str) -> Option<String>,
@@ -137,7 +102,6 @@ impl Secrets {
         let key = key(entropy)?;
         let mut secrets = Vec::new();
         for (name, policy) in policies {
-            check(name, policy)?;
             let refuse = |reason: String| wrong(format!("secrets.{name}"), reason);
             let variable = &policy.env;
             let value = environment(variable).map(Zeroizing::new);
@@ -151,25 +115,25 @@ impl Secrets {
                     "`{variable}` has surrounding spaces, or characters that are invalid in headers"
                 )));
             }
-            let place = place(&policy.host).ok_or_else(|| refuse("`host` is no host".to_owned()))?;
-            secrets.push(Secret { name: name.clone(), placeholder: placeholder(&key, name, policy), value, place });
+            let placeholder = placeholder(&key, name, policy);
+            secrets.push(Secret { name: name.clone(), placeholder, value, policy: policy.clone() });
         }
         Ok(Self(secrets))
     }
 
     /// Returns the environment variables with the placeholders.
-    pub(super) fn environment(&self) -> BTreeMap<String, String> {
+    pub(crate) fn environment(&self) -> BTreeMap<String, String> {
         self.0.iter().map(|secret| (secret.name.clone(), secret.placeholder.clone())).collect()
     }
 
     /// Returns whether a header value contains a placeholder.
-    pub(super) fn are_in(&self, value: &str) -> bool {
+    pub(crate) fn are_in(&self, value: &str) -> bool {
         let is_in = |text: &str| self.0.iter().any(|secret| text.contains(&secret.placeholder));
         is_in(value) || basic(value).is_some_and(|credentials| is_in(&credentials))
     }
 
     /// Replaces placeholders in a header value with the secrets for this URL. Fails if a secret must not be sent there.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &self,
         url: &Url,
         value: &str,
@@ -192,12 +156,12 @@ impl Secrets {
 
     fn fill_text(&self, url: &Url, text: &str, reflections: &mut Reflections) -> Result<Zeroizing<String>, String> {
         let mut filled = Zeroizing::new(text.to_owned());
-        for Secret { name, placeholder, value, place } in &self.0 {
+        for Secret { name, placeholder, value, policy } in &self.0 {
             if !text.contains(placeholder.as_str()) {
                 continue;
             }
-            if !place.is(url) {
-                return Err(format!("the secret `{name}` may only be sent to `{}`", place.host));
+            if !policy.is_for(url) {
+                return Err(format!("the secret `{name}` may only be sent to `{}`", policy.host));
             }
             if !is_private(url) {
                 return Err(format!("the secret `{name}` may only be sent over `https`"));
@@ -209,8 +173,8 @@ impl Secrets {
     }
 
     /// Adds the secrets that a response from this URL could contain.
-    pub(super) fn reflect(&self, url: &Url, reflections: &mut Reflections) {
-        for secret in self.0.iter().filter(|secret| secret.place.is(url)) {
+    pub(crate) fn reflect(&self, url: &Url, reflections: &mut Reflections) {
+        for secret in self.0.iter().filter(|secret| secret.policy.is_for(url)) {
             reflections.add(&secret.value, &secret.placeholder);
         }
     }
@@ -234,7 +198,7 @@ impl Reflections {
 
     /// Replaces secrets in a body. Returns `None` if the result exceeds `max_bytes`: a placeholder may be longer than
     /// its secret.
-    pub(super) fn hide(&self, bytes: Vec<u8>, max_bytes: usize) -> Option<Vec<u8>> {
+    pub(crate) fn hide(&self, bytes: Vec<u8>, max_bytes: usize) -> Option<Vec<u8>> {
         let mut needles: Vec<_> = self.0.iter().collect();
         // Replace longer secrets first, because one secret may be a part of another.
         needles.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
@@ -242,7 +206,7 @@ impl Reflections {
     }
 
     /// Replaces secrets in a header or a URL, which are short.
-    pub(super) fn hide_text(&self, text: String) -> String {
+    pub(crate) fn hide_text(&self, text: String) -> String {
         if self.0.is_empty() {
             return text;
         }

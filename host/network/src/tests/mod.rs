@@ -1,9 +1,9 @@
 //! Requests to local test servers that send exact bytes.
 
 mod limits;
-mod patterns;
 mod redirects;
 mod secrets;
+mod urls;
 
 use std::{
     collections::BTreeMap,
@@ -16,14 +16,14 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{
-    NetworkPolicy, SecretPolicy,
+use glovebox::{CancelToken, Entropy, NetworkPolicy, SecretPolicy, ToolError, ToolMemory};
+
+use crate::{
+    address::{Resolved, Resolver},
     client::Client,
-    message,
-    pattern::{Resolved, Resolver},
+    message::{self, Call},
     secrets::Secrets,
 };
-use crate::{CancelToken, Entropy, ToolCall, ToolError, tools::Account};
 
 /// A server that runs until the process ends. It records requests, head and body.
 #[derive(Clone)]
@@ -110,11 +110,10 @@ fn client(policy: &NetworkPolicy) -> Client {
     Client::new(policy, secrets(policy)).unwrap()
 }
 
-fn call() -> ToolCall {
-    let account = Arc::new(Account::default());
+fn call() -> Call {
+    let account = Arc::new(ToolMemory::default());
     account.set_room(1 << 30);
-    let deadline = Instant::now() + Duration::from_secs(20);
-    ToolCall { name: "network.fetch".into(), index: 0, session_id: None, cancel: CancelToken::new(), deadline, account }
+    Call { cancel: CancelToken::new(), deadline: Instant::now() + Duration::from_secs(20), account }
 }
 
 /// Performs a request and returns the script's answer.

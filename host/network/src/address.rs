@@ -1,0 +1,118 @@
+//! URLs of scripts, and name lookup.
+//!
+//! The client calls the resolver for each connection, and connects only to the returned addresses. A name that changes
+//! its address later is therefore checked again, and there is no second lookup with a different answer.
+//! Addresses are checked after name resolution, separately for each address that a connection may use.
+
+use std::{
+    fmt,
+    future::Future,
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+};
+
+use glovebox::{AddressRules, UrlPatterns, escaped};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::Url;
+
+const MAX_URL_BYTES: usize = UrlPatterns::MAX_URL_BYTES;
+
+/// Parses a script's URL, and removes its fragment.
+pub(crate) fn parse(text: &str) -> Result<Url, String> {
+    if text.len() > MAX_URL_BYTES {
+        return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", text.len()));
+    }
+    let url = Url::parse(text).map_err(|error| format!("the URL cannot be read: {error}"))?;
+    check(url)
+}
+
+/// Checks a parsed URL, such as that of a redirect, and removes its fragment.
+pub(crate) fn check(mut url: Url) -> Result<Url, String> {
+    if !matches!(url.scheme(), "https" | "http") {
+        return Err(format!("the URL's scheme is `{}`; use `https` or `http`", clipped(url.scheme())));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("the URL contains a user or a password; put them into the header `Authorization`".to_owned());
+    }
+    if url.as_str().len() > MAX_URL_BYTES {
+        return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", url.as_str().len()));
+    }
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// Formats scheme, host and port for messages. Path and query may be secret.
+pub(crate) fn origin(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{}{port}", url.scheme(), clipped(url.host_str().unwrap_or_default()))
+}
+
+fn clipped(text: &str) -> String {
+    text.chars().take(255).collect()
+}
+
+/// The future of a lookup.
+pub(crate) type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+
+/// Looks up the addresses of a host name. The addresses are filtered afterwards.
+pub(crate) trait Resolver: Send + Sync {
+    /// Returns all addresses of a name.
+    fn resolve(&self, name: &str) -> Resolved;
+}
+
+/// The operating system's resolver.
+#[derive(Debug)]
+pub(crate) struct System;
+
+impl Resolver for System {
+    fn resolve(&self, name: &str) -> Resolved {
+        let name = name.to_owned();
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// A resolver that returns only allowed addresses.
+pub(crate) struct Filtered {
+    pub(crate) resolver: Arc<dyn Resolver>,
+    pub(crate) rules: Arc<AddressRules>,
+}
+
+impl fmt::Debug for Filtered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Filtered").field("rules", &self.rules).finish_non_exhaustive()
+    }
+}
+
+/// A name without allowed addresses.
+#[derive(Debug, thiserror::Error)]
+#[error("`{name}` has no public address, and `network.allow_private` includes none of its addresses", name = escaped(.name))]
+pub(crate) struct NotPublic {
+    name: String,
+}
+
+impl Resolve for Filtered {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (found, rules, name) =
+            (self.resolver.resolve(name.as_str()), Arc::clone(&self.rules), name.as_str().to_owned());
+        Box::pin(async move {
+            let found = found.await?;
+            if found.is_empty() {
+                return Err(io::Error::other("the name has no address").into());
+            }
+            // Secrets are sent to `localhost` unencrypted, so it must be this machine, whatever the resolver returns.
+            let is_meant = |address: &IpAddr| name != "localhost" || address.is_loopback();
+            let allowed = |address: &IpAddr| rules.allow(*address) && is_meant(address);
+            let allowed: Vec<SocketAddr> =
+                found.into_iter().filter(allowed).map(|address| SocketAddr::new(address, 0)).collect();
+            if allowed.is_empty() {
+                return Err(NotPublic { name }.into());
+            }
+            Ok(Box::new(allowed.into_iter()) as Addrs)
+        })
+    }
+}

@@ -1,0 +1,42 @@
+//! HTTP requests of untrusted scripts, within the table `network` of a [`Policy`](glovebox::Policy).
+//!
+//! Requests are untrusted input from the guest, and responses are untrusted input from a server.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use glovebox::{Engine, EngineConfig, NetworkPolicy, Policy, Sandbox};
+//!
+//! let mut config = EngineConfig::default();
+//! config.network = Some(Arc::new(glovebox_network::Http));
+//! let engine = Engine::new(config)?;
+//! let mut policy = Policy::default();
+//! policy.network = NetworkPolicy::allowing(["https://api.example.com/v1/*"]);
+//! let sandbox = Sandbox::builder(&engine).policy(policy).build()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | file | contents |
+//! |---|---|
+//! | `message` | [`Http`] and [`Replay`]; the JSON form of requests and responses, and the headers of both |
+//! | `client` | one request and its redirects |
+//! | `address` | URLs of scripts; name lookup, pinned for one connection |
+//! | `secrets` | placeholders, and the secrets that replace them in headers |
+
+mod address;
+mod client;
+mod message;
+mod secrets;
+
+#[cfg(test)]
+mod tests;
+
+pub use client::tls_config;
+pub use message::{Http, Replay};
+
+/// Compiles the Rust code of the page with the documentation tests.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../docs/network.md")]
+    mod network {}
+}
