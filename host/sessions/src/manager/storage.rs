@@ -155,16 +155,6 @@ impl Storage {
     pub(super) fn retry<T>(
         &self,
         cancel: Option<&CancelToken>,
-        attempt: impl FnMut() -> Result<Attempt<T>, SessionsError>,
-    ) -> Result<Option<T>, SessionsError> {
-        self.retry_each(Duration::MAX, cancel, attempt)
-    }
-
-    /// Like [`retry`](Self::retry), and also repeats `attempt` once per `interval`.
-    fn retry_each<T>(
-        &self,
-        interval: Duration,
-        cancel: Option<&CancelToken>,
         mut attempt: impl FnMut() -> Result<Attempt<T>, SessionsError>,
     ) -> Result<Option<T>, SessionsError> {
         let begun = Instant::now();
@@ -187,18 +177,24 @@ impl Storage {
                     token.on_cancel(move || changes.notify())
                 }));
             }
-            self.changes.wait(seen, left.min(interval));
+            self.changes.wait(seen, left);
         }
     }
 
     /// Takes a session's lock. Waits for it for `lock_wait_ms`.
     pub(super) fn lock(&self, id: &SessionId, cancel: Option<&CancelToken>) -> Result<SessionLock, SessionsError> {
         let patience_ms = self.policy.lock_wait_ms.max(MOMENT_MS);
-        let lock = self.retry_each(POLL, cancel, || {
-            let lock = block_on(self.store.try_lock(id))?;
-            Ok(lock.map_or(Attempt::Again { patience_ms }, Attempt::Done))
-        })?;
-        lock.ok_or_else(|| SessionsError::InUse { id: id.clone() })
+        let begun = Instant::now();
+        loop {
+            if let Some(lock) = block_on(self.store.try_lock(id))? {
+                return Ok(lock);
+            }
+            if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
+                return Err(SessionsError::InUse { id: id.clone() });
+            }
+            // Not after each change in this process: an attempt may be a request to an object store.
+            let _ = self.cancel.wait_timeout(POLL);
+        }
     }
 }
 
