@@ -116,9 +116,7 @@ impl<'a> Page<'a> {
         self.paragraph(
             "<!-- Made of wit/: change that, and run `BLESS=1 cargo test --workspace --test all reference::`. -->",
         );
-        self.paragraph(
-            "The contract between whoever runs untrusted scripts and whoever has them run, as [`wit/`](../wit) has it.",
-        );
+        self.paragraph("The contract between a sandbox and its embedder, from [`wit/`](../wit).");
         // Functions come first, because readers look for them first.
         let interfaces =
             ["sandbox", "tools", "types"].map(|name| (name, &resolve.interfaces[package.interfaces[name]]));

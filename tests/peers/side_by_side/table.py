@@ -17,7 +17,7 @@ SESSION = ("fresh", "live", "hibernate", "resume", "process")
 TITLES = {"python": "Python", "javascript": "JavaScript"}
 ONCE = "first call"
 DISK = "disk"
-FIGURES = "Milliseconds, the median / the least of the rounds; `no`: it has no such thing."
+FIGURES = "Milliseconds, the median / the least of the rounds; `no`: not available."
 
 
 @dataclass(frozen=True)

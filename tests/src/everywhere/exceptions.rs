@@ -46,9 +46,10 @@ const STACK_EXCEPTION: Exception = Exception {
     ],
     hosts: &Host::ALL,
     differs: Differs::Outcome,
-    reason: "The provider counts the native stack that it takes, to fit what every host gives (512 KiB in Wasmtime), and that \
-                 ends before the interpreter's own limit: the script ends as `trapped` with `stack-overflow`, where the engine, with \
-                 4 MiB, lets it catch the error. The instance, and a session's last checkpoint, live on.",
+    reason: "The provider counts its native stack, which must fit into 512 KiB, the least that a host gives \
+                 (Wasmtime). Its budget ends before the interpreter's own limit. The script ends as `trapped` \
+                 with `stack-overflow`. In the engine, which has 4 MiB, the script can catch the error. The \
+                 instance and the session's last checkpoint survive.",
 };
 
 /// All exceptions, in the order of the page.
@@ -58,15 +59,15 @@ pub const EXCEPTIONS: &[Exception] = &[
         cases: &["validate-deep-nesting"],
         hosts: &Host::ALL,
         differs: Differs::Figures,
-        reason: "The same: the parser is stopped by the budget of stack, and the diagnostic says so instead of naming the \
-                 interpreter's error.",
+        reason: "As above: the budget of native stack stops the parser, and the diagnostic says so instead of \
+                 naming the interpreter's error.",
     },
     Exception {
         cases: &["tools-several-at-once", "javascript/javascript-tools-at-once", "python/tools-python-at-once"],
         hosts: &Host::ALL,
         differs: Differs::Outcome,
-        reason: "A call of the component's host returns when the tool has answered: tools run one after the other, and a script \
-                 that asks several at once waits for the sum of their times.",
+        reason: "A call of a tool returns when the tool has answered. Tools therefore run one after the other, \
+                 and a script that calls several at once waits for the sum of their times.",
     },
     Exception {
         cases: &[
@@ -78,14 +79,14 @@ pub const EXCEPTIONS: &[Exception] = &[
         ],
         hosts: &Host::ALL,
         differs: Differs::Outcome,
-        reason: "The same: no call can be ended before its tool has answered, nor be left unfinished; one that took too long has \
-                 its time-out afterwards, and so has its script.",
+        reason: "As above: no call can end before its tool has answered. A call that took too long gets its \
+                 time-out afterwards, and so does its script.",
     },
     Exception {
         cases: &["python/tools-python-fixed-clock"],
         hosts: &Host::ALL,
         differs: Differs::Figures,
-        reason: "The same: the reply is there at once, so that the script does not look for it again and again, and takes less fuel.",
+        reason: "As above: the reply arrives at once, so the script does not poll for it and uses less fuel.",
     },
     Exception {
         cases: &[
@@ -110,13 +111,14 @@ pub const EXCEPTIONS: &[Exception] = &[
         ],
         hosts: &Host::ALL,
         differs: Differs::Outcome,
-        reason: "The provider has nothing that removes types: a script is JavaScript whatever its name, and types are a `SyntaxError`.",
+        reason: "The provider cannot remove types. It runs every script as JavaScript, in which types are a \
+                 `SyntaxError`.",
     },
     Exception {
         cases: &["javascript/typescript-name-decides"],
         hosts: &Host::ALL,
         differs: Differs::Figures,
-        reason: "The same: what needs no types removed runs, and does not pay for looking.",
+        reason: "As above: a script without types runs, and does not pay for the search for types.",
     },
 ];
 
@@ -154,8 +156,8 @@ const LARGE_EXCEPTIONS: &[Exception] = &[
         ],
         hosts: &Host::ALL,
         differs: Differs::Figures,
-        reason: "A library in C++ throws. The engine counts what Wasmtime takes for exceptions, 64 KiB, as memory of the script; no host \
-                 tells a component what it takes for them.",
+        reason: "A library in C++ throws an exception. The engine counts the 64 KiB that Wasmtime takes for \
+                 exceptions as memory of the script. No host tells a component how much it takes.",
     },
 ];
 

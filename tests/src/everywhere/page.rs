@@ -95,46 +95,46 @@ fn title(language: Language) -> &'static str {
 }
 
 const INTRODUCTION: &str = "\
-# Which case passes where
+# Case results of the provider in other hosts
 
-The portable provider, `glovebox.wasm`, in other hosts of components, held to the cases of [`tests/cases`](../tests/cases/README.md) as they
-are, and, under a fixed clock and seeded entropy, to what the Rust engine gives for each of their steps: outcome, output, files,
-values, memory, and fuel to the unit. Each host runs with the stack that it has by default.
+Read this page to find out where the portable provider, `glovebox.wasm`, differs from the engine.
 
-At every push all of them run in `wasmtime`, and the smoke set (`smoke = true`) in the other hosts. The whole matrix is `.ci/full`:
+Each component host below runs the cases of [`tests/cases`](../tests/cases/README.md) with its default stack. Under a fixed clock and seeded
+entropy, each step must also give the engine's result: outcome, output, files, values, memory, and exactly the same fuel.
+
+Every push runs all cases in `wasmtime`, and those with `smoke = true` in the other hosts. `.ci/full` runs the whole matrix:
 ";
 
 const GENERATED: &str = "
 
-This page is generated, `BLESS=1 cargo test --workspace --test cases everywhere/page`, from the table of exceptions that every trial of
-`tests/tests/cases/everywhere.rs` is held to: a case that differs and is not named here fails, and so does one that is named and does not
-differ.
+`BLESS=1 cargo test --workspace --test cases everywhere/page` generates this page from the exceptions in `tests/src/everywhere/exceptions.rs`. A
+test fails if a case differs without an exception, or has an exception and does not differ.
 
-| host | language | cases | as the engine, to the unit | other figures | other outcome |
+| host | language | cases | same result | another figure | another outcome |
 |---|---|---|---|---|---|
 ";
 
 const DIFFERENCES: &str = "
-## What differs
+## Differences
 
-| cases | where | in | why |
+| cases | where | in | reason |
 |---|---|---|---|
 ";
 
 const HOSTILE: &str = "
 ## Hostile scripts
 
-Those of [`tests/hostile`](../tests/hostile) in the same hosts, by `tests/tests/cases/everywhere_hostile.rs`: each ends as its row says, and the same
-instance answers the next call, but for these.
+The same hosts run the scripts of [`tests/hostile`](../tests/hostile). Each script ends as its row says, and the same instance answers the next
+call, with these exceptions.
 
-| scripts | where | end | why |
+| scripts | where | end | reason |
 |---|---|---|---|
 ";
 
 const PACKAGES: &str = "
 ## Cases of Python packages
 
-The provider does not carry the packages at `/app/site-packages`, so that these are for the engine alone:
+The provider does not contain the packages at `/app/site-packages`, so only the engine runs these cases:
 ";
 
 const ALL: &str = "

@@ -1,4 +1,4 @@
-//! The subcommands that a build without the feature `full` lacks. They say how to build them.
+//! Replacements for the subcommands of the feature `full` in builds without it. They say how to build them.
 
 use std::ffi::OsString;
 
