@@ -4,6 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Timeout for the start of the browser and for each of its answers, in milliseconds. Generous for slow machines. */
 const PATIENCE_MS = 120_000;
@@ -73,8 +74,14 @@ export class Browser {
     const { targetId } = await this.ask('Target.createTarget', { url });
     const { sessionId } = await this.ask('Target.attachToTarget', { targetId, flatten: true });
     const page = new Page(this, sessionId);
-    await page.run(() => new Promise<void>((resolve) => (document.readyState === 'complete' ? resolve() : addEventListener('load', () => resolve()))));
-    return page;
+    const late = Date.now() + PATIENCE_MS;
+    // A new page is blank at first, and has no context while it changes.
+    for (;;) {
+      const state = await page.run(async () => `${document.readyState} ${location.href}`).catch((error: Error) => error.message);
+      if (/^complete (?!about:blank$)/.test(state)) return page;
+      if (Date.now() > late) throw new Error(`the page ${url} did not load: ${state}`);
+      await sleep(50);
+    }
   }
 
   async close(): Promise<void> {
