@@ -122,6 +122,9 @@ pub struct ImageEntry {
     /// Use this image as the default runtime of its language.
     #[serde(default)]
     pub default: bool,
+    /// Modules for which the image is made. A script that names none of them starts as fast without the image.
+    #[serde(default)]
+    pub modules: Vec<String>,
     /// Description of the image for users.
     pub origin: String,
     /// Script that runs in the booted interpreter.
@@ -133,6 +136,8 @@ pub struct ImageEntry {
 pub struct ImageOf {
     /// Name of the base runtime.
     pub runtime: String,
+    /// [`ImageEntry::modules`].
+    pub modules: Vec<String>,
     /// Setups that run in the booted interpreter, in this order.
     pub steps: Vec<SetupStep>,
 }
@@ -395,6 +400,21 @@ pub struct Recipe {
     /// Additional exports and changed functions.
     #[serde(default)]
     pub exports: ExportList,
+    /// Parts of the code. The first one is always loaded, the others when a script first calls one of their functions. If
+    /// there are none, all code is one part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<CodePart>,
+}
+
+/// A part of a binary's code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CodePart {
+    /// Description for progress messages, such as `numpy and pandas`.
+    pub name: String,
+    /// Ranges of functions in the binary: the index of the first one, and the index after the last one. Functions that
+    /// other code calls directly belong to that code.
+    pub functions: Vec<(u32, u32)>,
 }
 
 impl Recipe {

@@ -48,8 +48,8 @@ mod wheel_files;
 pub use artefact::{Artefact, ArtefactKey, Digest, DigestError, ImageRecord, KeyParts, Listed, NewArtefact};
 pub use cache::{CacheDir, CacheEntry, CacheError, CacheKind, CacheLock, Evicted, Eviction};
 pub use entries::{
-    Callback, DriverKind, ExportList, FunctionId, ImageEntry, ImageOf, Language, LibraryEntry, Recipe, RuntimeEntry,
-    SetupStep, Source, SourcesEntry, ToolEntry, ToolSource, UnpackedEntry,
+    Callback, CodePart, DriverKind, ExportList, FunctionId, ImageEntry, ImageOf, Language, LibraryEntry, Recipe,
+    RuntimeEntry, SetupStep, Source, SourcesEntry, ToolEntry, ToolSource, UnpackedEntry,
 };
 pub use error::{FetchFailure, PackageError, RuntimeError, ToolUnavailable, Unavailable};
 pub use fetch::{Fetcher, Progress, Quiet};

@@ -63,6 +63,7 @@ impl Manifest {
                 origin: image.origin,
                 image: Some(ImageOf {
                     runtime: image.runtime,
+                    modules: image.modules,
                     steps: vec![SetupStep { preload: Vec::new(), code: image.setup }],
                 }),
                 ..base

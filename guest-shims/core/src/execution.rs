@@ -179,6 +179,12 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
+    /// Extends the timeouts by time that the host used for itself.
+    pub fn extend(&mut self, by: Duration) {
+        self.timeout = self.timeout.saturating_add(by);
+        self.cancel_after = self.cancel_after.map(|after| after.saturating_add(by));
+    }
+
     /// Returns the watch that started with the execution.
     pub fn watch(&self) -> &P::Watch {
         &self.begun

@@ -117,6 +117,11 @@ impl Source {
         })
     }
 
+    /// Returns the code.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Returns the language, if `--language` or the extension determines it. Otherwise a named runtime determines it,
     /// and code that is not from a file is Python.
     pub(crate) fn language(&self, args: &SourceArgs, runtime: &RuntimeArgs) -> anyhow::Result<Option<Language>> {

@@ -157,6 +157,9 @@ const MAX_INSTANCE_BYTES: usize = 4 << 20;
 /// and restored from it. These instances do not count towards [`PoolConfig::instance_count`].
 const MAX_IMAGES: u32 = 8;
 
+/// Maximum number of parts of an interpreter's code.
+const MAX_PARTS: u32 = 4;
+
 /// Wasmtime's settings. Everything that changes compiled code is part of a prepared image's cache key.
 pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> Result<wasmtime::Engine, EngineError> {
     let mut config = Config::new();
@@ -171,6 +174,9 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
         // A guest's traceback comes from its interpreter. Wasm frames of the interpreter do not help users, and cost
         // time.
         .wasm_backtrace_max_frames(None)
+        // Both are for tracebacks and debuggers, and are a tenth of the code.
+        .generate_address_map(false)
+        .native_unwind_info(false)
         // An image is mostly filled: always map it copy-on-write, whatever its size.
         .memory_guaranteed_dense_image_size(Limits::MAX_MEMORY_BYTES)
         .memory_init_cow(true);
@@ -178,8 +184,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
         let mut pooling = PoolingAllocationConfig::new();
         let places = pool.instance_count.saturating_add(MAX_IMAGES);
         pooling
-            // Each guest uses one core instance for its code and one for its memory.
-            .total_core_instances(places.saturating_mul(2))
+            // Each guest uses one core instance for its memory and one for each part of its code.
+            .total_core_instances(places.saturating_mul(1 + MAX_PARTS))
             // The heap for garbage-collected objects is a memory too, and counts towards this limit.
             .total_memories(places.saturating_mul(2))
             .total_tables(places)

@@ -5,7 +5,7 @@ use std::{
     fmt,
     hash::{Hash, Hasher},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
 };
 
 use glovebox_core::session::{SessionLedger, SessionUsage};
@@ -23,6 +23,7 @@ use crate::{
         recycled::{GuestStoreData, Stacks},
     },
     load::{
+        parts,
         runtime::{self, Runtime, SharedPackages},
         typescript::Stripper,
     },
@@ -45,6 +46,8 @@ use crate::{
 pub struct Engine(pub(crate) Arc<EngineInner>);
 
 pub(crate) struct EngineInner {
+    /// This engine itself.
+    pub(crate) me: Weak<EngineInner>,
     pub(crate) wasmtime: wasmtime::Engine,
     /// Metering in the code that `wasmtime` compiles.
     pub(crate) metering: Metering,
@@ -110,7 +113,8 @@ impl Engine {
         let runtimes = Runtimes::new(Manifest::builtin()?, cache).with_fetcher(fetcher);
         let (runtimes, packages) = runtime::open_packages(runtimes, config.packages, config.own_packages.as_deref())?;
         let own_images = config.own_images.as_deref().map(OwnImages::open).transpose()?.map(Arc::new);
-        Ok(Self(Arc::new(EngineInner {
+        Ok(Self(Arc::new_cyclic(|me| EngineInner {
+            me: me.clone(),
             wasmtime,
             metering,
             linker,
@@ -159,7 +163,9 @@ fn platform(
 ) -> Result<(wasmtime::Engine, Linker<GuestStoreData>), EngineError> {
     let wasmtime = config::wasmtime_engine(pool, metering)?;
     let mut linker = Linker::new(&wasmtime);
-    instantiate::define_wasi(&mut linker).map_err(|error| EngineError::Settings(format!("{error:#}")))?;
+    instantiate::define_wasi(&mut linker)
+        .and_then(|()| parts::define_loader(&mut linker))
+        .map_err(|error| EngineError::Settings(format!("{error:#}")))?;
     Ok((wasmtime, linker))
 }
 
@@ -174,16 +180,17 @@ impl Engine {
             return Ok(unmetered.clone());
         }
         // If two threads create one at once, the second is dropped.
-        let made = Self(Arc::new(self.0.unmetered()?));
+        let made = Self(self.0.unmetered()?);
         Ok(self.0.unmetered.get_or_init(|| made).clone())
     }
 }
 
 impl EngineInner {
-    fn unmetered(&self) -> Result<Self, EngineError> {
+    fn unmetered(&self) -> Result<Arc<Self>, EngineError> {
         let metering = Metering::None;
         let (wasmtime, linker) = platform(self.pool.as_ref(), metering)?;
-        Ok(Self {
+        Ok(Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             wasmtime,
             metering,
             linker,
@@ -204,7 +211,7 @@ impl EngineInner {
             loaded: Mutex::default(),
             unmetered: OnceLock::new(),
             guards: Arc::clone(&self.guards),
-        })
+        }))
     }
 
     /// Returns `true` if images contain no libraries for scripts.

@@ -138,6 +138,7 @@ impl Service {
                 true => known.iter().find(|info| means(&name, info)).cloned(),
                 false => {
                     let sandbox = Sandbox::builder(&engine).named(&name).policy(Policy::default()).build()?;
+                    sandbox.load_all_code().map_err(BuildError::from)?;
                     known.iter().find(|info| info.name == sandbox.runtime_name()).cloned()
                 }
             };

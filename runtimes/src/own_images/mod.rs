@@ -107,7 +107,7 @@ impl OwnImage {
             aliases: Vec::new(),
             default: false,
             origin: format!("A custom image of `{runtime}`"),
-            image: Some(ImageOf { runtime: runtime.clone(), steps: steps.clone() }),
+            image: Some(ImageOf { runtime: runtime.clone(), modules: Vec::new(), steps: steps.clone() }),
             ..base.clone()
         })
     }

@@ -104,7 +104,7 @@ fn too_many() -> RewriteError {
 }
 
 /// Returns the table section with more slots in table 0, and the first new slot.
-fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), RewriteError> {
+pub(super) fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     let found = sections.0.iter().find_map(|section| match &section.payload {
         Payload::TableSection(reader) => Some((reader.clone(), section.data)),

@@ -14,10 +14,6 @@ use super::{
 };
 use crate::{ExportList, FunctionId};
 
-/// Prefix of export names for globals that the recipe does not name. The index follows. All mutable globals are
-/// exported so that they can be saved.
-const GLOBAL_PREFIX: &str = "__glovebox_global_";
-
 /// Name in recipes of the global that holds the C stack pointer.
 const STACK_POINTER: &str = "__stack_pointer";
 
@@ -153,14 +149,7 @@ fn export_mutable_globals(sections: &Sections<'_>, exports: &mut Exports) -> Res
                 return Err(RewriteError::Unsupported(format!("its mutable global {index} holds a {other}")));
             }
         };
-        let export = match exports.global(index) {
-            Some(name) => name.clone(),
-            None => {
-                let name = format!("{GLOBAL_PREFIX}{index}");
-                exports.add(&name, ExportKind::Global, index)?;
-                name
-            }
-        };
+        let export = exports.global_name(index)?;
         saved.push(MutableGlobal { index, export, kind });
     }
     Ok(saved)

@@ -35,7 +35,7 @@ pub(super) enum Wrapper {
 pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let total = sections.counts()?.functions;
-    let parameters = parameter_types(&sections)?;
+    let function_types = function_types(&sections)?;
     let (mut types, mut bodies) = (FunctionSection::new(), CodeSection::new());
     let mut moved = Vec::new();
     let defined = defined_functions(&sections)?;
@@ -48,14 +48,14 @@ pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<
         };
         let old = u32::try_from(moved.len()).ok().and_then(|nth| total.checked_add(nth));
         let old = old.ok_or_else(|| unsupported("it has no room for another function"))?;
-        let parameters = usize::try_from(type_index).ok().and_then(|at| parameters.get(at)?.as_deref());
-        let parameters = parameters.ok_or_else(|| unsupported(format!("its function {index} has no type")))?;
+        let function_type = usize::try_from(type_index).ok().and_then(|at| function_types.get(at)?.as_ref());
+        let (parameters, _) = function_type.ok_or_else(|| unsupported(format!("its function {index} has no type")))?;
         bodies.function(&match *wrapper {
             Wrapper::Frame { stack_pointer } => {
                 check_stack_pointer(&sections, stack_pointer)?;
                 framed_call(old, parameters.len(), stack_pointer)
             }
-            Wrapper::EmptyPath if parameters == PATH_FINDER => path_finder_call(old),
+            Wrapper::EmptyPath if *parameters == PATH_FINDER => path_finder_call(old),
             Wrapper::EmptyPath => return Err(unsupported(format!("its function {index} does not find paths"))),
         });
         moved.push((type_index, body));
@@ -109,22 +109,27 @@ fn path_finder_call(function: u32) -> Function {
     finder
 }
 
-/// Returns the parameters of each type, or `None` for types that are not function types.
-pub(super) fn parameter_types(sections: &Sections<'_>) -> Result<Vec<Option<Vec<ValType>>>, RewriteError> {
-    let mut parameters = Vec::new();
+/// Parameters and results of a function type.
+pub(super) type FunctionType = (Vec<ValType>, Vec<ValType>);
+
+/// Returns the parameters and results of each type, or `None` for types that are not function types.
+pub(super) fn function_types(sections: &Sections<'_>) -> Result<Vec<Option<FunctionType>>, RewriteError> {
+    let mut types = Vec::new();
     for section in &sections.0 {
         let Payload::TypeSection(groups) = &section.payload else { continue };
         for group in groups.clone() {
             for found in group?.types() {
-                bound(parameters.len(), "types")?;
-                parameters.push(match &found.composite_type.inner {
-                    CompositeInnerType::Func(function) => Some(function.params().to_vec()),
+                bound(types.len(), "types")?;
+                types.push(match &found.composite_type.inner {
+                    CompositeInnerType::Func(function) => {
+                        Some((function.params().to_vec(), function.results().to_vec()))
+                    }
                     _ => None,
                 });
             }
         }
     }
-    Ok(parameters)
+    Ok(types)
 }
 
 /// Returns the types of the functions that the module defines.

@@ -250,20 +250,13 @@ pub const MEMORY_IMPORT: (&str, &str) = ("glovebox", "memory");
 /// Export name in the memory's module.
 pub const MEMORY_EXPORT: &str = "memory";
 
-/// A split module.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Apart {
-    /// The code. It imports its memory as [`MEMORY_IMPORT`] and exports it under the original names.
-    pub code: Vec<u8>,
-    /// The memory with the module's own data, exported as [`MEMORY_EXPORT`].
-    pub memory: Vec<u8>,
-}
-
-/// Splits a module.
+/// Returns the code of a module. It imports its memory as [`MEMORY_IMPORT`] and exports it under the original names.
+///
+/// The code is not validated: compiling it does that.
 ///
 /// # Errors
 /// If the module has other state, as for [`with_image`](super::with_image).
-pub fn apart(module: &[u8]) -> Result<Apart, RewriteError> {
+pub fn code_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let memory = encoded_memory(&sections, None)?;
     check_code(module)?;
@@ -271,26 +264,28 @@ pub fn apart(module: &[u8]) -> Result<Apart, RewriteError> {
     let mut import = ImportSection::new();
     let (from, name) = MEMORY_IMPORT;
     import.import(from, name, EntityType::Memory(memory));
-    let changed = vec![
+    Ok(sections.rebuild(vec![
         Changed::to(longer(&sections, SectionId::Import, 1, &entries(&import)?)?),
         Changed::removed(SectionId::Memory),
         Changed::removed(SectionId::Data),
         Changed::removed(SectionId::DataCount),
-    ];
-    let code = sections.rebuild(changed);
+    ]))
+}
+
+/// Returns a memory module with the module's own data, in which its [code](code_of) can run.
+pub fn initial_memory_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
+    let sections = Sections::read(module)?;
+    let memory = encoded_memory(&sections, None)?;
     let data = sections.0.iter().find(|section| section.id == u8::from(SectionId::Data));
-    let memory = match data {
+    let made = match data {
         Some(data) => module_of(memory, &RawSection { id: data.id, data: data.data }),
         None => module_of(memory, &DataSection::new()),
     };
-    for module in [&code, &memory] {
-        Validator::new().validate_all(module)?;
-    }
-    Ok(Apart { code, memory })
+    Validator::new().validate_all(&made)?;
+    Ok(made)
 }
 
-/// Returns a memory module with the given contents, in place of the memory that `module` defines. The [`Apart::code`]
-/// of that module can run in it.
+/// Returns a memory module with the given contents, in which the module's [code](code_of) can run.
 pub fn memory_of(module: &[u8], content: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let memory = encoded_memory(&sections, Some(content))?;

@@ -10,6 +10,7 @@ mod framed;
 mod image;
 mod inspect;
 mod numpy;
+mod parts;
 mod quickjs;
 mod sections;
 mod splice;
@@ -18,10 +19,11 @@ use glovebox_vfs::{escaped, escaped_text};
 use wasmparser::BinaryReaderError;
 
 pub use exports::{Bootable, GlobalKind, MutableGlobal, with_exports};
-pub use image::{Apart, GlobalValue, Image, MEMORY_EXPORT, MEMORY_IMPORT, apart, memory_of, with_image};
+pub use image::{GlobalValue, Image, MEMORY_EXPORT, MEMORY_IMPORT, code_of, initial_memory_of, memory_of, with_image};
 pub use inspect::{
     Export, GlobalInfo, Import, ItemKind, MemoryInfo, ModuleInfo, ModuleKind, changes_only_memory_and_globals, inspect,
 };
+pub use parts::{BASE_IMPORT, LOADER_EXPORT, MAX_STUB_FUEL, part_of};
 pub use sections::strip;
 
 /// Why a module cannot be inspected or rewritten.

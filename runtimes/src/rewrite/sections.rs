@@ -303,7 +303,11 @@ fn too_long(id: u8) -> RewriteError {
     RewriteError::Unsupported(format!("its section {id} has no room for another entry"))
 }
 
+/// Prefix of export names for globals that the recipe does not name. The index follows.
+const GLOBAL_PREFIX: &str = "__glovebox_global_";
+
 /// Exports of a module, in order.
+#[derive(Default)]
 pub(super) struct Exports {
     list: Vec<(String, ExportKind, u32)>,
     by_name: BTreeMap<String, (ExportKind, u32)>,
@@ -313,7 +317,7 @@ pub(super) struct Exports {
 
 impl Exports {
     pub(super) fn of(sections: &Sections<'_>) -> Result<Self, RewriteError> {
-        let mut exports = Self { list: Vec::new(), by_name: BTreeMap::new(), globals: BTreeMap::new() };
+        let mut exports = Self::default();
         for export in sections.exports()? {
             exports.push(export.name, export_kind(export.kind), export.index);
         }
@@ -337,9 +341,14 @@ impl Exports {
         self.by_name.get(name).and_then(|(kind, index)| (*kind == ExportKind::Func).then_some(*index))
     }
 
-    /// Returns a name of an exported global.
-    pub(super) fn global(&self, index: u32) -> Option<&String> {
-        self.globals.get(&index)
+    /// Returns the name of a global, which is exported if it is not yet.
+    pub(super) fn global_name(&mut self, index: u32) -> Result<String, RewriteError> {
+        if let Some(name) = self.globals.get(&index) {
+            return Ok(name.clone());
+        }
+        let name = format!("{GLOBAL_PREFIX}{index}");
+        self.add(&name, ExportKind::Global, index)?;
+        Ok(name)
     }
 
     pub(super) fn add(&mut self, name: &str, kind: ExportKind, index: u32) -> Result<(), RewriteError> {
@@ -354,9 +363,14 @@ impl Exports {
     }
 
     pub(super) fn section(&self) -> ExportSection {
+        self.section_with(|function| function)
+    }
+
+    /// Like [`Exports::section`], with other indices of functions.
+    pub(super) fn section_with(&self, renumber: impl Fn(u32) -> u32) -> ExportSection {
         let mut section = ExportSection::new();
         for (name, kind, index) in &self.list {
-            section.export(name, *kind, *index);
+            section.export(name, *kind, if *kind == ExportKind::Func { renumber(*index) } else { *index });
         }
         section
     }

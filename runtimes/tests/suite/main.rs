@@ -10,6 +10,8 @@ mod fetch;
 #[cfg(test)]
 mod manifest;
 #[cfg(test)]
+mod parts;
+#[cfg(test)]
 mod prepared;
 #[cfg(test)]
 mod rewrite;

@@ -371,29 +371,29 @@ const SPLIT_MODULE: &str = r#"(module
 #[test]
 fn split_code_imports_the_memory_and_is_unchanged() {
     let module = wasm(SPLIT_MODULE);
-    let apart = rewrite::apart(&module).unwrap();
-    let (before, code) = (rewrite::inspect(&module).unwrap(), rewrite::inspect(&apart.code).unwrap());
+    let code = rewrite::code_of(&module).unwrap();
+    assert_eq!(initial_globals(&code), initial_globals(&module));
+    assert_eq!(rewrite::code_of(&module).unwrap(), code, "nothing but the module decides");
+    let (before, code) = (rewrite::inspect(&module).unwrap(), rewrite::inspect(&code).unwrap());
     assert_eq!(code.exports, before.exports);
     let imports: Vec<_> = code.imports.iter().map(|import| (&*import.module, &*import.name, import.kind)).collect();
     let (from, name) = MEMORY_IMPORT;
     assert_eq!(imports, [("wasi_snapshot_preview1", "proc_exit", ItemKind::Function), (from, name, ItemKind::Memory)]);
-    assert_eq!(initial_globals(&apart.code), initial_globals(&module));
-    assert_eq!(rewrite::apart(&module).unwrap(), apart, "nothing but the module decides");
 }
 
 #[test]
 fn split_memory_module_contains_only_data() {
     let module = wasm(SPLIT_MODULE);
-    let apart = rewrite::apart(&module).unwrap();
-    let memory = rewrite::inspect(&apart.memory).unwrap();
+    let made = rewrite::initial_memory_of(&module).unwrap();
+    let memory = rewrite::inspect(&made).unwrap();
     let exports: Vec<_> = memory.exports.iter().map(|export| (&*export.name, export.kind)).collect();
     assert_eq!(exports, [(MEMORY_EXPORT, ItemKind::Memory)]);
     assert!(memory.imports.is_empty() && !memory.has_start);
     assert_eq!(memory.memory.unwrap().maximum_pages, Some(4));
-    assert_eq!(initial_memory(&apart.memory), initial_memory(&module));
+    assert_eq!(initial_memory(&made), initial_memory(&module));
     // A module without data still has a memory.
-    let empty = rewrite::apart(&wasm("(module (memory 1))")).unwrap();
-    assert_eq!(initial_memory(&empty.memory), [0; PAGE]);
+    let empty = rewrite::initial_memory_of(&wasm("(module (memory 1))")).unwrap();
+    assert_eq!(initial_memory(&empty), [0; PAGE]);
 }
 
 #[test]
@@ -426,14 +426,13 @@ fn modules_with_other_state_or_damage_are_rejected() {
         ),
         ("(module (memory 1) (table 1 funcref) (func (table.set (i32.const 0) (ref.null func))))", "tables"),
     ] {
-        let error = rewrite::apart(&wasm(text)).unwrap_err().to_string();
+        let error = rewrite::code_of(&wasm(text)).unwrap_err().to_string();
         assert!(error.contains(why), "{text}: {error}");
     }
     let module = wasm(SPLIT_MODULE);
     for length in 0..module.len() {
         // Never panics. A module that is cut between two sections may be valid.
-        if let Ok(apart) = rewrite::apart(&module[..length]) {
-            Validator::new().validate_all(&apart.code).unwrap();
-        }
+        let _ = rewrite::code_of(&module[..length]);
+        let _ = rewrite::initial_memory_of(&module[..length]);
     }
 }

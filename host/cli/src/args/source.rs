@@ -70,7 +70,7 @@ impl FromStr for LanguageArg {
 }
 
 /// Choice of the interpreter.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RuntimeArgs {
     /// Interpreter by name (see `glovebox runtimes list`) [default: the language's]
     #[arg(long, value_name = "NAME")]

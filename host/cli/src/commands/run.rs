@@ -174,21 +174,32 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn run_fresh(&self, scripts: &[Script]) -> anyhow::Result<i32> {
-        let mut sandboxes: Vec<(Option<Language>, Sandbox)> = Vec::new();
+        let mut sandboxes: Vec<(RuntimeArgs, Option<Language>, Sandbox)> = Vec::new();
         self.run_each(scripts, |script| {
-            let sandbox = match sandboxes.iter().find(|(of, _)| *of == script.language) {
-                Some((_, sandbox)) => sandbox.clone(),
+            let runtime = self.runtime_for(script)?;
+            let made = sandboxes.iter().find(|(named, of, _)| (named, *of) == (&runtime, script.language));
+            let sandbox = match made {
+                Some((.., sandbox)) => sandbox.clone(),
                 None => {
                     let image = if self.args.no_prepare { Image::Plain } else { Image::Prepared };
-                    let runtime = &self.args.runtime;
-                    let sandbox = self.host.sandbox_of(runtime, script.language, &self.policy, image)?;
+                    let sandbox = self.host.sandbox_of(&runtime, script.language, &self.policy, image)?;
                     let sandbox = self.with_tools(sandbox)?;
-                    sandboxes.push((script.language, sandbox.clone()));
+                    sandboxes.push((runtime, script.language, sandbox.clone()));
                     sandbox
                 }
             };
             self.run_one(&script.source, |request| Ok(sandbox.run(request)?))
         })
+    }
+
+    /// Returns the runtime of the flags, or else the one on which the script starts soonest.
+    fn runtime_for(&self, script: &Script) -> anyhow::Result<RuntimeArgs> {
+        let mut args = self.args.runtime.clone();
+        if args.runtime.is_none() && args.runtime_path.is_none() {
+            let language = script.language.unwrap_or(Language::Python);
+            args.runtime = Some(self.host.engine.runtime_for(language, script.source.text())?);
+        }
+        Ok(args)
     }
 
     fn run_in_session(&self, scripts: &[Script], id: &SessionId) -> anyhow::Result<i32> {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, sync::OnceLock};
 
-use glovebox::{Engine, EngineConfig, component::SandboxHost};
+use glovebox::{Engine, EngineConfig, Sandbox, component::SandboxHost};
 use glovebox_component_runner::{AppConfig, AppOutcome, Application, Applications, Ended};
 
 /// An engine with its own cache. Tests that execute scripts use [`prepared`] instead.
@@ -49,7 +49,13 @@ pub(crate) fn prepared() -> Engine {
     let mut config = EngineConfig::default();
     config.pool = None;
     config.default_runtimes = vec!["python-3.12".into()];
-    ENGINE.get_or_init(|| Engine::new(config).unwrap()).clone()
+    let engine = ENGINE.get_or_init(|| {
+        let engine = Engine::new(config).unwrap();
+        // Applications with a short deadline do not prepare it.
+        Sandbox::builder(&engine).build().unwrap();
+        engine
+    });
+    engine.clone()
 }
 
 pub(crate) fn component(text: &str) -> Vec<u8> {

@@ -9,18 +9,21 @@ use wasmtime::{
 };
 
 use crate::{
-    ExecuteError, Limits, Metering, TrapKind,
+    ExecuteError, Limits, Metering, RuntimeError, TrapKind,
     engine::EngineInner,
     exec::platform::{EnginePlatform, ExecutionCtx},
     guest::{
         machine::GuestMachine,
         recycled::{EarlyEnd, GuestStoreData, Unwound, classify, fuel_left},
     },
-    load::runtime::Runtime,
+    load::{
+        parts::{self, Code},
+        runtime::Runtime,
+    },
 };
 
 /// Fuel for work that is not charged to the script: instantiating and reseeding.
-const UNBILLED_FUEL: u64 = u64::MAX;
+pub(crate) const UNBILLED_FUEL: u64 = u64::MAX;
 
 /// Creates a guest's instance. This is the only place that creates a store for guests.
 pub(crate) fn instantiate(
@@ -150,7 +153,7 @@ pub(crate) enum Template {
     /// its code.
     Apart {
         /// The code, which imports its memory.
-        code: Module,
+        code: Code,
         /// A module that defines only the memory.
         memory: Module,
         /// Values of the exported globals, if they differ from the initial values in the code.
@@ -159,6 +162,14 @@ pub(crate) enum Template {
 }
 
 impl Template {
+    /// Loads all code that is otherwise loaded when a guest first needs it.
+    pub(crate) fn load_all(&self) -> Result<(), RuntimeError> {
+        match self {
+            Self::Apart { code: Code { parts: Some(parts), .. }, .. } => parts.load_all(),
+            _ => Ok(()),
+        }
+    }
+
     /// Creates an instance in a store.
     pub(crate) fn instantiate(
         &self,
@@ -170,15 +181,18 @@ impl Template {
             Self::Apart { code, memory, globals } => (code, memory, globals),
         };
         let memory = instantiate_memory(&mut *store, memory)?;
-        let imports = code.imports().map(|import| match import.ty() {
+        let imports = code.base.imports().map(|import| match import.ty() {
             ExternType::Memory(_) => Ok(memory.into()),
             _ => linker.get_by_import(&mut *store, &import).ok_or_else(|| missing(import.name())),
         });
         let imports = imports.collect::<wasmtime::Result<Vec<Extern>>>()?;
-        let instance = Instance::new(&mut *store, code, &imports)?;
+        let instance = Instance::new(&mut *store, &code.base, &imports)?;
         for (name, value) in globals {
             let global = instance.get_global(&mut *store, name).ok_or_else(|| missing(name))?;
             global.set(&mut *store, *value)?;
+        }
+        if let Some(parts) = &code.parts {
+            parts::enable(linker, store, instance, parts)?;
         }
         Ok(instance)
     }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Export name of the function table in a prepared module.
-const TABLE: &str = "__table";
+pub(crate) const TABLE: &str = "__table";
 
 /// Maximum number of cached table functions. Drivers call two or three, but a guest can choose which.
 const MAX_CALLED: usize = 16;

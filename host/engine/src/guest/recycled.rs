@@ -32,6 +32,7 @@ use crate::{
     PoolConfig, TrapKind,
     exec::platform::{EnginePlatform, ExecutionCtx},
     guest::machine::GuestMachine,
+    load::parts::GuestParts,
     session::{Pristine, bits},
 };
 
@@ -233,12 +234,14 @@ pub(crate) struct GuestStoreData {
     pub(crate) memory: Option<Memory>,
     /// Fuel of a guest whose code does not meter it: all of it always remains. `None` if Wasmtime meters.
     pub(crate) uncounted: Option<u64>,
+    pub(crate) parts: GuestParts,
     tables: TableLimiter,
 }
 
 impl GuestStoreData {
     pub(crate) fn new(wasi: Box<Wasi>, memory: MemoryLimit, ctx: ExecutionCtx) -> Self {
-        Self { host: GuestHost::new(wasi, memory, ctx), memory: None, uncounted: None, tables: TableLimiter::default() }
+        let (parts, tables) = (GuestParts::default(), TableLimiter::default());
+        Self { host: GuestHost::new(wasi, memory, ctx), memory: None, uncounted: None, parts, tables }
     }
 
     /// Takes over an instance with its tables and `memory_bytes` of memory from another state. Returns `false` if this
@@ -246,6 +249,7 @@ impl GuestStoreData {
     pub(crate) fn adopt(&mut self, other: &Self, memory_bytes: u64) -> bool {
         self.tables = other.tables;
         self.uncounted = other.uncounted;
+        self.parts = other.parts.clone();
         self.host.limiter.grow(0, memory_bytes, None)
     }
 }

@@ -110,6 +110,16 @@ impl EngineInner {
     }
 }
 
+/// Returns `true` if a source contains a word.
+fn names(source: &str, word: &str) -> bool {
+    let is_part = |next: Option<char>| next.is_some_and(|next| next.is_alphanumeric() || next == '_');
+    source.match_indices(word).any(|(at, _)| {
+        let (before, after) = (source.get(..at), source.get(at.saturating_add(word.len())..));
+        !is_part(before.and_then(|text| text.chars().next_back()))
+            && !is_part(after.and_then(|text| text.chars().next()))
+    })
+}
+
 /// Runs `prepare` and measures its duration.
 fn prepared(prepare: impl FnOnce() -> Result<Artefact, RuntimeError>) -> Result<PreparedInfo, RuntimeError> {
     let begun = Instant::now();
@@ -200,6 +210,22 @@ impl Engine {
         Ok(self.0.runtimes.write_bundle(&runtimes, &tools, path, &*self.0.progress)?)
     }
 
+    /// Returns the name of the runtime that a script with this source starts soonest on: the default of its language, or
+    /// the runtime below that if the script names none of the modules that the default has in memory.
+    ///
+    /// The command uses this for scripts that run on their own. Sandboxes and sessions run on the default of their
+    /// language, because the source is not known when they are created.
+    ///
+    /// # Errors
+    /// Fails if the default runtime is unknown.
+    pub fn runtime_for(&self, language: Language, source: &str) -> Result<String, RuntimeError> {
+        let name = self.0.preferred(language)?;
+        let entry = self.0.find(name)?.entry;
+        let image = entry.image.as_ref().filter(|image| !image.modules.is_empty());
+        let base = image.filter(|image| !image.modules.iter().any(|module| names(source, module)));
+        Ok(base.map_or(name, |image| &image.runtime).to_owned())
+    }
+
     /// Prepares a runtime or tool, unless it is prepared already. Fetches a missing binary first.
     pub fn prepare(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
         match self.0.runtimes.manifest().tool(name) {
@@ -287,5 +313,22 @@ impl Engine {
         let runtimes = &self.0.runtimes;
         let stores = [runtimes.prepared(), runtimes.modules(), runtimes.code(), runtimes.components()];
         stores.iter().try_fold(0u64, |freed, store| Ok(freed.saturating_add(store.clear()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+
+    #[test]
+    fn only_whole_words_name_a_module() {
+        for source in
+            ["import numpy", "from numpy.linalg import solve", "x = numpy", "(numpy)", "'numpy'", "a;numpy as np"]
+        {
+            assert!(names(source, "numpy"), "{source}");
+        }
+        for source in ["", "num", "numpys", "_numpy", "numpy_like", "numpy2", "énumpy", "numpyé"] {
+            assert!(!names(source, "numpy"), "{source}");
+        }
     }
 }

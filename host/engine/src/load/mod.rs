@@ -10,6 +10,7 @@ pub(crate) mod aot;
 pub(crate) mod catalog;
 pub(crate) mod compile;
 pub(crate) mod images;
+pub(crate) mod parts;
 pub(crate) mod prepare;
 pub(crate) mod resolve;
 pub(crate) mod runtime;

@@ -10,9 +10,9 @@ use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 use glovebox_core::{Library, LibraryMount, PACKAGES_PATH, WORKSPACE, boot_wasi};
 use glovebox_interpreters::{Anchors, Boot, COMPILED_FILE, DriverError, Machine, MachineError};
 use glovebox_runtimes::{
-    Artefact, ArtefactKey, Binary, BuildError, CacheEntry, CacheKind, Digest, Eviction, ImageDefinition, ImageInputs,
-    ImageOf, ImageRecord, NewArtefact, OwnImage, Recipe,
-    rewrite::{self, Apart, Bootable, GlobalKind, GlobalValue, Image, MutableGlobal},
+    Artefact, ArtefactKey, BuildError, CacheEntry, CacheKind, Digest, Eviction, ImageDefinition, ImageInputs, ImageOf,
+    ImageRecord, NewArtefact, OwnImage, Recipe,
+    rewrite::{self, Bootable, GlobalKind, GlobalValue, Image, MutableGlobal},
 };
 use glovebox_vfs::MountSource;
 use glovebox_wasi::Stop;
@@ -24,7 +24,10 @@ use crate::{
     engine::EngineInner,
     exec::platform::EnginePlatform,
     guest::{self, instantiate::Template, machine::GuestMachine},
-    load::runtime::{SharedPackages, driver},
+    load::{
+        parts::Code,
+        runtime::{SharedPackages, driver},
+    },
 };
 
 /// Long enough for any boot on any machine, but finite.
@@ -36,22 +39,6 @@ const EXPLAINED_CHARS: usize = 2000;
 /// Key of the note in an image's record that holds the end of its setup's output, at most `NOTED_CHARS` characters.
 pub(crate) const SETUP_OUTPUT: &str = "setup_output";
 const NOTED_CHARS: usize = 16_000;
-
-/// A binary with the exports that its driver needs, split into code and memory.
-pub(crate) struct SplitBinary {
-    bootable: Bootable,
-    pub(crate) apart: Apart,
-}
-
-impl SplitBinary {
-    /// Splits a binary according to its recipe.
-    pub(crate) fn of(name: &str, binary: &Binary, recipe: &Recipe) -> Result<Self, RuntimeError> {
-        let rewriting = |source| RuntimeError::Rewrite { name: name.to_owned(), source };
-        let bootable = rewrite::with_exports(&binary.bytes, &recipe.exports).map_err(rewriting)?;
-        let apart = rewrite::apart(&bootable.bytes).map_err(rewriting)?;
-        Ok(Self { bootable, apart })
-    }
-}
 
 /// A setup to run in a booted interpreter before the snapshot is taken.
 pub(crate) struct Setup<'a> {
@@ -147,8 +134,8 @@ pub(crate) struct Booted {
 pub(crate) fn boot(
     inner: &EngineInner,
     name: &str,
-    parts: SplitBinary,
-    code: Module,
+    bootable: Bootable,
+    code: Code,
     recipe: &Recipe,
     (library, mut setup): (Option<&LibraryMount>, Option<Setup<'_>>),
 ) -> Result<Booted, RuntimeError> {
@@ -156,8 +143,8 @@ pub(crate) fn boot(
     let loading = |error: wasmtime::Error| RuntimeError::Load { name: name.to_owned(), reason: format!("{error:#}") };
     let booting = |reason: String| RuntimeError::Boot { name: name.to_owned(), reason };
 
-    let SplitBinary { bootable, apart } = parts;
-    let memory = Module::new(&inner.wasmtime, &apart.memory).map_err(loading)?;
+    let memory = rewrite::initial_memory_of(&bootable.bytes).map_err(rewriting)?;
+    let memory = Module::new(&inner.wasmtime, &memory).map_err(loading)?;
     let template = Template::Apart { code, memory, globals: Vec::new() };
 
     inner.progress.message(&format!("booting `{name}`"));

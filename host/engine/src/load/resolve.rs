@@ -6,7 +6,7 @@ use std::{borrow::Cow, path::Path, sync::Arc};
 use glovebox_core::LibraryMount;
 use glovebox_runtimes::{
     Artefact, ArtefactKey, Binary, BuildError, CacheKind, Digest, DriverKind, ImageOf, ImageRecord, KeyParts,
-    ManifestError, NewArtefact, OwnImage, OwnImageError, Recipe, RuntimeEntry, rewrite,
+    ManifestError, NewArtefact, OwnImage, OwnImageError, PreparedError, Recipe, RuntimeEntry, rewrite,
 };
 use glovebox_vfs::MountSource;
 use wasmtime::Module;
@@ -18,6 +18,7 @@ use crate::{
     load::{
         aot,
         compile::library_mount,
+        parts::{BinarySource, CodeInputs},
         prepare::{self, Booted, Setup},
         runtime::{ExecutionMode, Image, Runtime, SharedPackages, display_name, driver},
     },
@@ -32,6 +33,7 @@ struct Plan<'a> {
     name: String,
     language: Language,
     version: Option<String>,
+    binary: BinarySource,
     sha256: Digest,
     recipe: Option<&'a Recipe>,
     /// Name of the recipe, which labels the cached code.
@@ -105,16 +107,20 @@ impl Plan<'_> {
         }
     }
 
-    /// Returns the key of the compiled code, which all images of a binary and recipe share.
-    fn code_key(&self, inner: &EngineInner, recipe: &Recipe) -> ArtefactKey {
+    /// Returns the inputs of the compiled code, which all images of a binary and recipe share.
+    fn code(&self, inner: &EngineInner, recipe: &Recipe) -> CodeInputs {
         let version = concat!(
             env!("CARGO_PKG_VERSION"),
             " with an imported memory, the last buffer in it, loops of scipy, calls of QuickJS, errors of floating-point numbers",
             ", and indices that are checked in groups"
         )
         .as_bytes();
-        let recipe = Digest::of_fields(&[recipe.digest().as_bytes(), version]);
-        self.keyed(inner, self.recipe_name.clone(), recipe)
+        let key = |part: usize| {
+            let digest = Digest::of_fields(&[recipe.digest().as_bytes(), version, &part.to_le_bytes()]);
+            self.keyed(inner, self.recipe_name.clone(), digest)
+        };
+        let keys = (0..recipe.parts.len().max(1)).map(key).collect();
+        CodeInputs { name: self.name.clone(), binary: self.binary.clone(), recipe: recipe.clone(), keys }
     }
 
     fn keyed(&self, inner: &EngineInner, label: String, recipe: Digest) -> ArtefactKey {
@@ -133,8 +139,7 @@ impl EngineInner {
     /// Loads a runtime of the manifest, or an image of the user's own.
     pub(crate) fn load_named(&self, name: &str, prepared: bool) -> Result<Arc<Runtime>, RuntimeError> {
         let found = self.find(name)?;
-        let plan = self.plan(&found, prepared);
-        self.load(&plan, || Ok(self.runtimes.load_or_fetch(&found.entry, &*self.progress)?))
+        self.load(&self.plan(&found, prepared))
     }
 
     /// Finds a runtime by name, in the manifest or among the user's own images.
@@ -193,13 +198,14 @@ impl EngineInner {
     ) -> Result<Arc<Runtime>, RuntimeError> {
         let binary = self.runtimes.load_custom(path)?;
         if let Some(entry) = &binary.entry {
-            let plan = self.plan(&entry.into(), prepared);
-            return self.load(&plan, || Ok(binary.clone()));
+            let plan = Plan { binary: BinarySource::File(path.to_owned()), ..self.plan(&entry.into(), prepared) };
+            return self.load(&plan);
         }
         let plan = Plan {
             name: display_name(&binary),
             language: language.unwrap_or(Language::Python),
             version: None,
+            binary: BinarySource::File(path.to_owned()),
             sha256: binary.sha256,
             recipe: None,
             recipe_name: String::new(),
@@ -208,7 +214,7 @@ impl EngineInner {
             own: None,
             flags: &[],
         };
-        self.load(&plan, || Ok(binary.clone()))
+        self.load(&plan)
     }
 
     fn plan(&self, FoundRuntime { entry, own }: &FoundRuntime<'_>, prepared: bool) -> Plan<'_> {
@@ -219,6 +225,7 @@ impl EngineInner {
             name: entry.name.clone(),
             language: language(entry.language),
             version: Some(entry.version.clone()),
+            binary: BinarySource::Manifest(Box::new(entry.clone().into_owned())),
             sha256: entry.sha256,
             recipe: recipe.filter(|_| prepared),
             recipe_name: entry.recipe.clone(),
@@ -234,32 +241,38 @@ impl EngineInner {
         self.plan(found, true).key(self)
     }
 
-    /// Returns `true` if a runtime's code and prepared image are in the cache.
+    /// Returns `true` if all of a runtime's code and its prepared image are in the cache.
     pub(crate) fn is_prepared(&self, found: &FoundRuntime<'_>) -> Result<bool, RuntimeError> {
         let plan = self.plan(found, true);
         let has_code = match plan.recipe {
-            Some(recipe) => self.runtimes.code().open(&plan.code_key(self, recipe))?.is_some(),
+            Some(recipe) => {
+                let code = self.runtimes.code();
+                let keys = plan.code(self, recipe).keys;
+                keys.iter().try_fold(true, |all, key| Ok::<_, PreparedError>(all && code.open(key)?.is_some()))?
+            }
             None => true,
         };
         Ok(has_code && self.runtimes.prepared().open(&plan.key(self))?.is_some())
     }
 
-    /// Returns the prepared image of a runtime, and builds the image and its code if they are missing.
+    /// Returns the prepared image of a runtime, and builds the image and all its code if they are missing.
     pub(crate) fn artefact(&self, found: &FoundRuntime<'_>) -> Result<Artefact, RuntimeError> {
         let plan = self.plan(found, true);
-        let binary = || Ok(self.runtimes.load_or_fetch(&found.entry, &*self.progress)?);
+        let code = plan.recipe.map(|recipe| plan.code(self, recipe));
+        let parts =
+            code.iter().flat_map(|code| (0..code.keys.len()).map(move |number| self.part_artefact(code, number)));
         // Held for the same reason as in `load`.
-        let _code = plan.recipe.map(|recipe| self.code(&plan, recipe, &binary)).transpose()?;
-        self.image_of(&plan, &plan.key(self), &binary)
+        let _code = parts.collect::<Result<Vec<_>, _>>()?;
+        self.image_of(&plan, &plan.key(self))
     }
 
     /// Compares the full digests of a runtime's code and image with the expected ones.
     pub(crate) fn verify_prepared(&self, found: &FoundRuntime<'_>) -> Result<(), RuntimeError> {
         let plan = self.plan(found, true);
-        let code = plan.recipe.map(|recipe| plan.code_key(self, recipe));
-        let code = code.map(|key| self.runtimes.code().open(&key)).transpose()?.flatten();
-        if let Some(code) = code {
-            self.runtimes.code().verify(&code)?;
+        for key in plan.recipe.iter().flat_map(|recipe| plan.code(self, recipe).keys) {
+            if let Some(code) = self.runtimes.code().open(&key)? {
+                self.runtimes.code().verify(&code)?;
+            }
         }
         if let Some(image) = self.runtimes.prepared().open(&plan.key(self))? {
             self.runtimes.prepared().verify(&image)?;
@@ -267,11 +280,7 @@ impl EngineInner {
         Ok(())
     }
 
-    fn load(
-        &self,
-        plan: &Plan<'_>,
-        binary: impl Fn() -> Result<Binary, RuntimeError>,
-    ) -> Result<Arc<Runtime>, RuntimeError> {
+    fn load(&self, plan: &Plan<'_>) -> Result<Arc<Runtime>, RuntimeError> {
         let key = plan.key(self);
         let id = key.to_string();
         if let Some(runtime) = self.loaded(&id) {
@@ -279,8 +288,8 @@ impl EngineInner {
         }
         // Opens the code first and holds it: if the cache has no room for both, building the image would evict the
         // code.
-        let code = plan.recipe.map(|recipe| self.code(plan, recipe, &binary)).transpose()?;
-        let artefact = self.image_of(plan, &key, &binary)?;
+        let code = plan.recipe.map(|recipe| self.code(plan.code(self, recipe))).transpose()?;
+        let artefact = self.image_of(plan, &key)?;
         let wrong = |error: wasmtime::Error| plan.wrong(&error);
         let module = aot::load(&self.wasmtime, artefact.aot).map_err(wrong)?;
         let record = artefact.record;
@@ -333,59 +342,30 @@ impl EngineInner {
         Ok(Some(self.packages.as_ref().ok_or_else(without)?.source_of(own)))
     }
 
-    /// Returns an interpreter's code, and compiles it if it is not in the cache.
-    fn code(
-        &self,
-        plan: &Plan<'_>,
-        recipe: &Recipe,
-        binary: &dyn Fn() -> Result<Binary, RuntimeError>,
-    ) -> Result<Module, RuntimeError> {
-        let key = plan.code_key(self, recipe);
-        let built = self.open_or_build(CacheKind::Code, &key, || {
-            let parts = prepare::SplitBinary::of(&plan.name, &binary()?, recipe)?;
-            self.progress.message(&compiling(&plan.name, parts.apart.code.len()));
-            // Compiling recurses deeply, and the caller may be a thread with a small stack.
-            let compiled = self.stacks.run(|| aot::compile(&self.wasmtime, &parts.apart.code));
-            let aot = compiled.map_err(RuntimeError::Stack)?.map_err(|error| plan.wrong(&error))?;
-            Ok(NewArtefact { aot, record: ImageRecord::of_code(Digest::of(&parts.apart.code)) })
-        });
-        let artefact = self.built(plan, built)?;
-        aot::load(&self.wasmtime, artefact.aot).map_err(|error| plan.wrong(&error))
+    fn image_of(&self, plan: &Plan<'_>, key: &ArtefactKey) -> Result<Artefact, RuntimeError> {
+        let built = self.open_or_build(CacheKind::Images, key, || self.build(plan));
+        self.built(&plan.name, built)
     }
 
-    fn image_of(
+    pub(crate) fn built(
         &self,
-        plan: &Plan<'_>,
-        key: &ArtefactKey,
-        binary: &dyn Fn() -> Result<Binary, RuntimeError>,
-    ) -> Result<Artefact, RuntimeError> {
-        let built = self.open_or_build(CacheKind::Images, key, || self.build(plan, binary));
-        self.built(plan, built)
-    }
-
-    fn built(
-        &self,
-        plan: &Plan<'_>,
+        name: &str,
         built: Result<Artefact, BuildError<RuntimeError>>,
     ) -> Result<Artefact, RuntimeError> {
         built.map_err(|error| match error {
             BuildError::Build(error) => error,
             BuildError::Store(error) => error.into(),
-            other => RuntimeError::Load { name: plan.name.clone(), reason: other.to_string() },
+            other => RuntimeError::Load { name: name.to_owned(), reason: other.to_string() },
         })
     }
 
-    fn build(
-        &self,
-        plan: &Plan<'_>,
-        binary: &dyn Fn() -> Result<Binary, RuntimeError>,
-    ) -> Result<NewArtefact, RuntimeError> {
+    fn build(&self, plan: &Plan<'_>) -> Result<NewArtefact, RuntimeError> {
         let Some(recipe) = plan.recipe else {
-            let binary = binary()?;
+            let binary = self.binary(&plan.binary)?;
             // Compiling recurses deeply, and the caller may be a thread with a small stack.
             return self.stacks.run(|| self.build_command(plan, &binary)).map_err(RuntimeError::Stack)?;
         };
-        let booted = self.boot(plan, recipe, binary)?;
+        let booted = self.boot(plan, recipe)?;
         // The memory module contains no code: compiling it only converts it to the format that can be mapped.
         let aot = aot::compile(&self.wasmtime, &booted.memory).map_err(|error| plan.wrong(&error))?;
         Ok(NewArtefact { aot, record: booted.record })
@@ -395,23 +375,19 @@ impl EngineInner {
     pub(crate) fn boot_named(&self, entry: &RuntimeEntry) -> Result<Booted, RuntimeError> {
         let plan = self.plan(&entry.into(), true);
         let recipe = self.runtimes.recipe_of(entry)?;
-        self.boot(&plan, &recipe, &|| Ok(self.runtimes.load_or_fetch(entry, &*self.progress)?))
+        self.boot(&plan, &recipe)
     }
 
-    fn boot(
-        &self,
-        plan: &Plan<'_>,
-        recipe: &Recipe,
-        binary: &dyn Fn() -> Result<Binary, RuntimeError>,
-    ) -> Result<Booted, RuntimeError> {
-        let code = self.code(plan, recipe, binary)?;
-        let parts = prepare::SplitBinary::of(&plan.name, &binary()?, recipe)?;
+    fn boot(&self, plan: &Plan<'_>, recipe: &Recipe) -> Result<Booted, RuntimeError> {
+        let inputs = plan.code(self, recipe);
+        let code = self.code(inputs.clone())?;
+        let bootable = self.bootable(&inputs)?;
         self.packages_of(plan)?;
         let setup = plan.image.as_ref().map(|image| Setup::of(image, plan.own.as_deref())).transpose()?;
         let library = self.library(plan)?;
         // Booting needs a deep stack, and the caller may be a thread with a small one.
         self.stacks
-            .run(|| prepare::boot(self, &plan.name, parts, code, recipe, (library.as_ref(), setup)))
+            .run(|| prepare::boot(self, &plan.name, bootable, code, recipe, (library.as_ref(), setup)))
             .map_err(RuntimeError::Stack)?
     }
 
@@ -435,19 +411,6 @@ fn with_own(unknown: ManifestError, own: Vec<String>) -> ManifestError {
         other => other,
     }
 }
-
-/// Returns the progress message for compiling code, with an estimate of the time if it is long.
-fn compiling(name: &str, code_bytes: usize) -> String {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    match code_bytes / BYTES_COMPILED_A_SECOND / threads {
-        0..SECONDS_WORTH_SAYING => format!("compiling `{name}`"),
-        seconds => format!("compiling `{name}`, once: about {seconds} s on {threads} threads"),
-    }
-}
-
-/// Throughput of one compiler thread on an ordinary machine, in bytes per second.
-const BYTES_COMPILED_A_SECOND: usize = 600_000;
-const SECONDS_WORTH_SAYING: usize = 10;
 
 pub(crate) fn language(language: glovebox_runtimes::Language) -> Language {
     match language {

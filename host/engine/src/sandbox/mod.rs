@@ -9,7 +9,8 @@ use glovebox_interpreters::Diagnostic;
 use glovebox_wasi::{Mount as WasiMount, Wasi};
 
 use crate::{
-    Engine, ExecuteError, Execution, Language, Limits, Policy, Request, Started, Tool, ToolDefinitionError,
+    Engine, ExecuteError, Execution, Language, Limits, Policy, Request, RuntimeError, Started, Tool,
+    ToolDefinitionError,
     engine::EngineInner,
     exec::{
         platform::{EnginePlatform, ExecutionCtx},
@@ -111,6 +112,15 @@ impl Sandbox {
     #[must_use]
     pub fn image_sha256(&self) -> Option<&str> {
         self.0.runtime.image().map(|image| &*image.identity)
+    }
+
+    /// Loads the code that is otherwise loaded when a script first needs it, such as scipy, and compiles what is not in the
+    /// cache. Servers call this before they accept requests.
+    ///
+    /// # Errors
+    /// Fails if the code cannot be compiled or loaded.
+    pub fn load_all_code(&self) -> Result<(), RuntimeError> {
+        self.0.runtime.template.load_all()
     }
 
     /// Returns the policy of its executions.

@@ -87,6 +87,7 @@ impl Machine {
         let mut served: Vec<Served> = Vec::new();
         for name in named {
             let sandbox = Sandbox::builder(&engine).named(&name).policy(policy.clone()).build()?;
+            sandbox.load_all_code().map_err(BuildError::from)?;
             let Some(image) = sandbox.image_sha256() else { continue };
             if !served.iter().any(|other| other.image_sha256 == image) {
                 served.push(Served {

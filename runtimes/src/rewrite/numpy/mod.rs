@@ -25,7 +25,7 @@ use wasmparser::{BinaryReader, ElementItems, ElementKind, FunctionBody, Name, Op
 use super::{
     RewriteError,
     callbacks::type_count,
-    framed::{bodies_of, defined_functions, parameter_types},
+    framed::{bodies_of, defined_functions, function_types},
     sections::{Changed, Sections, longer},
     splice::{Splice, apply},
 };
@@ -182,7 +182,7 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
     for splice in splices {
         spliced.entry(functions.get(splice.function)?).or_default().push(splice);
     }
-    let parameters = parameter_types(&sections)?;
+    let function_types = function_types(&sections)?;
     let (mut types, mut bodies, mut appended) = (FunctionSection::new(), CodeSection::new(), BTreeMap::new());
     let defined = defined_functions(&sections)?;
     let imported = counts.functions.saturating_sub(u32::try_from(defined.len()).unwrap_or(u32::MAX));
@@ -196,8 +196,8 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
             bodies.raw(&body);
             continue;
         };
-        let parameters = usize::try_from(type_index).ok().and_then(|at| parameters.get(at)?.as_deref());
-        let parameters = u32::try_from(parameters.map_or(0, <[_]>::len)).unwrap_or(u32::MAX);
+        let function_type = usize::try_from(type_index).ok().and_then(|at| function_types.get(at)?.as_ref());
+        let parameters = function_type.map_or(0, |(parameters, _)| u32::try_from(parameters.len()).unwrap_or(u32::MAX));
         bodies.function(&match name {
             GET_BUFFER if parameters == 3 => context.get_buffer(moved_to)?,
             PREPARE_INDEX if parameters == 9 => context.prepare_index(moved_to)?,

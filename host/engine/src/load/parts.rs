@@ -1,0 +1,389 @@
+//! Compiled code of interpreters, in [parts](glovebox_runtimes::CodePart): the first is loaded with the runtime, the
+//! others when a guest first calls one of their functions.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
+};
+
+use glovebox_runtimes::{
+    Artefact, ArtefactKey, Binary, CacheKind, Digest, ImageRecord, NewArtefact, Recipe, RuntimeEntry,
+    rewrite::{self, Bootable, MEMORY_IMPORT},
+};
+use wasmtime::{AsContextMut, Caller, Instance, Linker, Module, ModuleExport, Ref, Store};
+
+use crate::{
+    RuntimeError,
+    engine::EngineInner,
+    guest::{
+        instantiate::UNBILLED_FUEL,
+        machine::TABLE,
+        recycled::{GuestStoreData, fuel_left},
+    },
+    load::aot,
+};
+
+/// Where an interpreter's binary comes from.
+#[derive(Clone)]
+pub(crate) enum BinarySource {
+    /// The manifest. It is fetched if it is missing.
+    Manifest(Box<RuntimeEntry>),
+    /// A file of the caller.
+    File(PathBuf),
+}
+
+/// Inputs of an interpreter's compiled code, which all its images share.
+#[derive(Clone)]
+pub(crate) struct CodeInputs {
+    /// Name of the runtime, for messages.
+    pub(crate) name: String,
+    pub(crate) binary: BinarySource,
+    pub(crate) recipe: Recipe,
+    /// Cache key of each part.
+    pub(crate) keys: Vec<ArtefactKey>,
+}
+
+/// An interpreter's code.
+#[derive(Clone)]
+pub(crate) struct Code {
+    /// The first part, or all code if it has no parts.
+    pub(crate) base: Module,
+    pub(crate) parts: Option<Arc<Parts>>,
+}
+
+/// The parts of an interpreter's code after the first.
+pub(crate) struct Parts {
+    engine: Weak<EngineInner>,
+    inputs: CodeInputs,
+    base: Module,
+    loaded: Vec<OnceLock<Part>>,
+    loading: Mutex<()>,
+}
+
+/// A loaded part.
+struct Part {
+    module: Module,
+    /// The items that it imports: index of the part that exports it, and the export.
+    imports: Vec<(usize, ModuleExport)>,
+}
+
+impl EngineInner {
+    pub(crate) fn binary(&self, source: &BinarySource) -> Result<Binary, RuntimeError> {
+        Ok(match source {
+            BinarySource::Manifest(entry) => self.runtimes.load_or_fetch(entry, &*self.progress)?,
+            BinarySource::File(path) => self.runtimes.load_custom(path)?,
+        })
+    }
+
+    /// Returns an interpreter's binary with the exports that its driver needs.
+    pub(crate) fn bootable(&self, inputs: &CodeInputs) -> Result<Bootable, RuntimeError> {
+        let bootable = rewrite::with_exports(&self.binary(&inputs.binary)?.bytes, &inputs.recipe.exports);
+        bootable.map_err(|source| RuntimeError::Rewrite { name: inputs.name.clone(), source })
+    }
+
+    /// Returns an interpreter's code, and compiles its first part if that is not in the cache.
+    pub(crate) fn code(&self, inputs: CodeInputs) -> Result<Code, RuntimeError> {
+        let base = self.part(&inputs, 0)?;
+        let later = inputs.keys.len().saturating_sub(1);
+        let parts = (later > 0).then(|| {
+            let loaded = (0..later).map(|_| OnceLock::new()).collect();
+            Arc::new(Parts { engine: self.me.clone(), inputs, base: base.clone(), loaded, loading: Mutex::new(()) })
+        });
+        Ok(Code { base, parts })
+    }
+
+    /// Returns a part of an interpreter's code, and compiles it if it is not in the cache.
+    fn part(&self, inputs: &CodeInputs, number: usize) -> Result<Module, RuntimeError> {
+        let artefact = self.part_artefact(inputs, number)?;
+        aot::load(&self.wasmtime, artefact.aot).map_err(|error| wrong(inputs, &error))
+    }
+
+    pub(crate) fn part_artefact(&self, inputs: &CodeInputs, number: usize) -> Result<Artefact, RuntimeError> {
+        let key = inputs.keys.get(number).ok_or_else(|| no_part(inputs, number))?;
+        let built = self.open_or_build(CacheKind::Code, key, || {
+            let rewriting = |source| RuntimeError::Rewrite { name: inputs.name.clone(), source };
+            let mut wasm = rewrite::code_of(&self.bootable(inputs)?.bytes).map_err(rewriting)?;
+            if inputs.keys.len() > 1 {
+                wasm = rewrite::part_of(&wasm, &inputs.recipe.parts, number).map_err(rewriting)?;
+            }
+            self.progress.message(&compiling(inputs, number, wasm.len()));
+            // Compiling recurses deeply, and the caller may be a thread with a small stack.
+            let compiled = self.stacks.run(|| aot::compile(&self.wasmtime, &wasm));
+            let aot = compiled.map_err(RuntimeError::Stack)?.map_err(|error| wrong(inputs, &error))?;
+            Ok(NewArtefact { aot, record: ImageRecord::of_code(Digest::of(&wasm)) })
+        });
+        self.built(&inputs.name, built)
+    }
+}
+
+impl Parts {
+    /// Loads all parts, and compiles those that are not in the cache.
+    pub(crate) fn load_all(&self) -> Result<(), RuntimeError> {
+        (1..=self.loaded.len()).try_for_each(|number| self.part(number).map(drop))
+    }
+
+    /// Returns a part, and compiles it if it is not in the cache. `number` counts from one.
+    fn part(&self, number: usize) -> Result<&Part, RuntimeError> {
+        let place = number.checked_sub(1).and_then(|nth| self.loaded.get(nth));
+        let place = place.ok_or_else(|| no_part(&self.inputs, number))?;
+        if let Some(part) = place.get() {
+            return Ok(part);
+        }
+        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(part) = place.get() {
+            return Ok(part);
+        }
+        let engine = self.engine.upgrade().ok_or_else(|| no_part(&self.inputs, number))?;
+        let part = self.link(number, engine.part(&self.inputs, number)?)?;
+        Ok(place.get_or_init(|| part))
+    }
+
+    /// Finds the imports of a part in the parts before it.
+    fn link(&self, number: usize, module: Module) -> Result<Part, RuntimeError> {
+        let before = self.loaded.iter().take(number.saturating_sub(1)).filter_map(OnceLock::get);
+        let exporting: Vec<&Module> = std::iter::once(&self.base).chain(before.map(|part| &part.module)).collect();
+        let find = |import: wasmtime::ImportType<'_>| {
+            // The base exports the memory under its own name.
+            let name = if import.module() == MEMORY_IMPORT.0 { MEMORY } else { import.name() };
+            let mut found = exporting.iter().enumerate();
+            let found = found.find_map(|(nth, module)| Some((nth, module.get_export_index(name)?)));
+            found.ok_or_else(|| wrong(&self.inputs, &wasmtime::Error::msg(format!("`{name}` is missing"))))
+        };
+        let imports = module.imports().map(find).collect::<Result<_, _>>()?;
+        Ok(Part { module, imports })
+    }
+}
+
+/// Export name of the memory that WASI requires.
+const MEMORY: &str = "memory";
+
+fn no_part(inputs: &CodeInputs, number: usize) -> RuntimeError {
+    RuntimeError::Load { name: inputs.name.clone(), reason: format!("its code has no part {number}") }
+}
+
+fn wrong(inputs: &CodeInputs, error: &wasmtime::Error) -> RuntimeError {
+    RuntimeError::Load { name: inputs.name.clone(), reason: format!("{error:#}") }
+}
+
+/// Returns the progress message for compiling code, with an estimate of the time if it is long.
+fn compiling(inputs: &CodeInputs, number: usize, code_bytes: usize) -> String {
+    let name = &inputs.name;
+    let what = match inputs.recipe.parts.get(number).filter(|_| number > 0) {
+        Some(part) => format!("{} of `{name}`", part.name),
+        None => format!("`{name}`"),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    match code_bytes / BYTES_COMPILED_A_SECOND / threads {
+        0..SECONDS_WORTH_SAYING => format!("compiling {what}"),
+        seconds => format!("compiling {what}, once: about {seconds} s on {threads} threads"),
+    }
+}
+
+/// Throughput of one compiler thread on an ordinary machine, in bytes per second.
+const BYTES_COMPILED_A_SECOND: usize = 600_000;
+const SECONDS_WORTH_SAYING: usize = 10;
+
+/// The parts of a guest's code.
+#[derive(Clone, Default)]
+pub(crate) struct GuestParts {
+    parts: Option<Arc<Parts>>,
+    /// Instances of the first part and of those that were loaded.
+    instances: Vec<Instance>,
+}
+
+/// Module and name of the function that loads parts, in the linker.
+const LOADER: (&str, &str) = ("glovebox", "load");
+
+/// Defines the function that loads parts.
+pub(crate) fn define_loader(linker: &mut Linker<GuestStoreData>) -> wasmtime::Result<()> {
+    linker.func_wrap(LOADER.0, LOADER.1, load)?;
+    Ok(())
+}
+
+/// Prepares a new instance of the first part to load the others.
+pub(crate) fn enable(
+    linker: &Linker<GuestStoreData>,
+    store: &mut Store<GuestStoreData>,
+    instance: Instance,
+    parts: &Arc<Parts>,
+) -> wasmtime::Result<()> {
+    let missing = |name| wasmtime::Error::msg(format!("`{name}` is missing"));
+    let slot = instance.get_global(&mut *store, rewrite::LOADER_EXPORT).and_then(|slot| slot.get(&mut *store).i32());
+    let slot = slot.ok_or_else(|| missing(rewrite::LOADER_EXPORT))?;
+    let table = instance.get_table(&mut *store, TABLE).ok_or_else(|| missing(TABLE))?;
+    let loader = linker.get(&mut *store, LOADER.0, LOADER.1)?.into_func().ok_or_else(|| missing(LOADER.1))?;
+    table.set(&mut *store, u64::from(slot.cast_unsigned()), Ref::Func(Some(loader)))?;
+    store.data_mut().parts = GuestParts { parts: Some(Arc::clone(parts)), instances: vec![instance] };
+    Ok(())
+}
+
+/// Loads the parts up to `number` that the guest does not have yet. `fuel` is what the guest has used for this call.
+///
+/// A guest that calls this itself gains at most [`MAX_STUB_FUEL`](rewrite::MAX_STUB_FUEL) for each part.
+fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmtime::Result<()> {
+    let (fuel, number) = (u64::from(fuel.cast_unsigned()), usize::try_from(number).unwrap_or(usize::MAX));
+    let parts = caller.data().parts.parts.clone();
+    let parts = parts.filter(|parts| number <= parts.loaded.len() && fuel <= rewrite::MAX_STUB_FUEL.into());
+    let parts = parts.ok_or_else(|| wasmtime::Error::msg("the guest's code has no such part"))?;
+    let first = caller.data().parts.instances.len();
+    if first > number {
+        return Ok(());
+    }
+    let left = fuel_left(&caller.as_context_mut())?;
+    let is_metered = caller.data().uncounted.is_none();
+    if is_metered {
+        // Instantiating takes fuel.
+        caller.set_fuel(UNBILLED_FUEL)?;
+    }
+    for next in first..=number {
+        let begun = caller.data().host.ctx.elapsed();
+        let part = parts.part(next).inspect_err(|error| {
+            tracing::error!(error = error as &dyn std::error::Error, "the code that a script needs cannot be loaded");
+        })?;
+        let took = caller.data().host.ctx.elapsed().saturating_sub(begun);
+        caller.data_mut().host.ctx.extend(took);
+        let mut imports = Vec::with_capacity(part.imports.len());
+        for (exporter, export) in &part.imports {
+            let exporter = caller.data().parts.instances.get(*exporter).copied();
+            let import = exporter.and_then(|exporter| exporter.get_module_export(&mut caller, export));
+            imports.push(import.ok_or_else(|| wasmtime::Error::msg("an export of a part is missing"))?);
+        }
+        let instance = Instance::new(&mut caller, &part.module, &imports)?;
+        caller.data_mut().parts.instances.push(instance);
+    }
+    if is_metered {
+        caller.set_fuel(left.saturating_add(fuel))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use glovebox_core::MemoryLimit;
+    use glovebox_runtimes::CodePart;
+    use glovebox_runtimes::rewrite::{code_of, initial_memory_of, part_of};
+    use wasmtime::Val;
+
+    use super::*;
+    use crate::{Metering, config, exec::platform::EnginePlatform, guest::instantiate::Template};
+
+    /// `run` calls the function in a slot of the table. Slots 1 and 2 are the first later part, 3 and 4 the second.
+    const MODULE: &str = r#"(module
+        (memory (export "memory") 1) (table (export "__table") 5 funcref) (elem (i32.const 1) $add $read $both $throw)
+        (global $stack (export "stack") (mut i32) (i32.const 100)) (tag $error (param i64))
+        (type $called (func (param i32 i64) (result i64)))
+        (func (export "run") (param $slot i32) (param i32 i64) (result i64)
+            (block $caught (result i64)
+                (try_table (result i64) (catch $error $caught)
+                    (call_indirect (type $called) (local.get 1) (local.get 2) (local.get $slot)))))
+        (func $base (param i32) (result i64) (i64.extend_i32_u (i32.add (local.get 0) (global.get $stack))))
+        (func $unused (drop (call $base (i32.const 0))))
+        (func $add (type $called) (i64.add (call $base (local.get 0)) (local.get 1)))
+        (func $read (type $called) (i64.load (local.get 0)))
+        (func $both (type $called)
+            (global.set $stack (i32.const 7))
+            (i64.add (call $add (local.get 0) (local.get 1)) (call_indirect (type $called) (local.get 0) (local.get 1) (i32.const 2))))
+        (func $throw (type $called) (throw $error (local.get 1)))
+        (data (i32.const 8) "\05"))"#;
+
+    fn template(engine: &wasmtime::Engine, ranges: &[(u32, u32)]) -> Template {
+        let module = wat::parse_str(MODULE).unwrap();
+        let code = code_of(&module).unwrap();
+        let compile = |wasm: Vec<u8>| Module::new(engine, wasm).unwrap();
+        let memory = compile(initial_memory_of(&module).unwrap());
+        let named: Vec<_> =
+            ranges.iter().map(|range| CodePart { name: String::new(), functions: vec![*range] }).collect();
+        let Some(later) = named.len().checked_sub(1) else {
+            return Template::Apart { code: Code { base: compile(code), parts: None }, memory, globals: Vec::new() };
+        };
+        let base = compile(part_of(&code, &named, 0).unwrap());
+        let recipe =
+            Recipe { driver: glovebox_runtimes::DriverKind::Cpython, exports: Default::default(), parts: named };
+        let binary = BinarySource::File(PathBuf::new());
+        let inputs = CodeInputs { name: "some".to_owned(), binary, recipe, keys: Vec::new() };
+        let loaded = (0..later).map(|_| OnceLock::new()).collect();
+        let parts = Parts { engine: Weak::new(), inputs, base: base.clone(), loaded, loading: Mutex::new(()) };
+        for number in 1..=later {
+            let part = compile(part_of(&code, &parts.inputs.recipe.parts, number).unwrap());
+            let part = parts.link(number, part).unwrap();
+            assert!(parts.loaded[number - 1].set(part).is_ok());
+        }
+        Template::Apart { code: Code { base, parts: Some(Arc::new(parts)) }, memory, globals: Vec::new() }
+    }
+
+    struct Guest {
+        store: Store<GuestStoreData>,
+        instance: Instance,
+    }
+
+    impl Guest {
+        fn new(engine: &wasmtime::Engine, ranges: &[(u32, u32)]) -> Self {
+            let mut linker = Linker::new(engine);
+            define_loader(&mut linker).unwrap();
+            let state = GuestStoreData::new(Box::default(), MemoryLimit::from(u64::MAX), EnginePlatform::over());
+            let mut store = Store::new(engine, state);
+            store.set_fuel(100_000).unwrap();
+            store.set_epoch_deadline(1);
+            let instance = template(engine, ranges).instantiate(&linker, &mut store).unwrap();
+            Self { store, instance }
+        }
+
+        /// Returns the result, and the fuel that remains.
+        fn run(&mut self, slot: i32, args: (i32, i64)) -> (wasmtime::Result<i64>, u64) {
+            let run = self.instance.get_typed_func::<(i32, i32, i64), i64>(&mut self.store, "run").unwrap();
+            let result = run.call(&mut self.store, (slot, args.0, args.1));
+            (result, self.store.get_fuel().unwrap())
+        }
+
+        fn loaded(&self) -> usize {
+            self.store.data().parts.instances.len()
+        }
+    }
+
+    const PARTS: [(u32, u32); 3] = [(0, 3), (3, 5), (5, 7)];
+
+    #[test]
+    fn divided_code_has_the_same_results_and_fuel() {
+        let engine = config::wasmtime_engine(None, Metering::Fuel).unwrap();
+        for order in [[1, 2, 3, 4], [4, 3, 2, 1], [3, 1, 4, 2], [2, 2, 3, 3]] {
+            let (mut whole, mut divided) = (Guest::new(&engine, &[]), Guest::new(&engine, &PARTS));
+            assert_eq!((whole.loaded(), divided.loaded()), (0, 1));
+            for slot in order {
+                let (expected, left) = whole.run(slot, (8, 3));
+                let (found, divided_left) = divided.run(slot, (8, 3));
+                assert_eq!((found.unwrap(), divided_left), (expected.unwrap(), left), "{slot} in {order:?}");
+                let global = |guest: &mut Guest| {
+                    guest.instance.get_global(&mut guest.store, "stack").unwrap().get(&mut guest.store).i32()
+                };
+                assert_eq!(global(&mut whole), global(&mut divided));
+            }
+            assert_eq!(divided.loaded(), 3);
+        }
+        let mut first = Guest::new(&engine, &PARTS);
+        assert_eq!(first.run(1, (1, 2)).0.unwrap(), 103);
+        assert_eq!(first.loaded(), 2, "the second part is not needed");
+    }
+
+    #[test]
+    fn guest_gains_nothing_from_the_loader() {
+        let engine = config::wasmtime_engine(None, Metering::Fuel).unwrap();
+        let mut guest = Guest::new(&engine, &PARTS);
+        let table = guest.instance.get_table(&mut guest.store, TABLE).unwrap();
+        let Some(Ref::Func(Some(loader))) = table.get(&mut guest.store, 5) else {
+            panic!("the loader is in the last slot")
+        };
+        let mut call = |number: i32, fuel: i32| {
+            let before = guest.store.get_fuel().unwrap();
+            let called = loader.call(&mut guest.store, &[Val::I32(number), Val::I32(fuel)], &mut []);
+            (called.is_ok(), guest.store.get_fuel().unwrap() - before)
+        };
+        let most = i32::try_from(rewrite::MAX_STUB_FUEL).unwrap();
+        for (number, fuel) in [(1, most + 1), (1, -1), (3, 0), (-1, 0), (i32::MAX, 0)] {
+            assert_eq!(call(number, fuel), (false, 0), "{number} {fuel}");
+        }
+        assert_eq!(call(0, most), (true, 0), "the base is loaded");
+        assert_eq!(call(2, most), (true, u64::from(rewrite::MAX_STUB_FUEL)));
+        assert_eq!(call(2, most), (true, 0), "both parts are loaded");
+        assert_eq!(guest.loaded(), 3);
+    }
+}
