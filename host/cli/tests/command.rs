@@ -298,6 +298,18 @@ fn the_readmes_first_command_runs_both_examples() {
     assert_eq!(text(&output.stderr), "");
 }
 
+#[test]
+fn script_starts_with_the_libraries_that_it_names() {
+    for (source, expected) in [
+        ("import sys; print('num' + 'py' in sys.modules)", "False\n"),
+        ("import sys; print('num' + 'py' in sys.modules) # pandas", "True\n"),
+        ("import sys; __import__('num' + 'py'); print('num' + 'py' in sys.modules)", "True\n"),
+    ] {
+        let output = output(&["run", "-e", source]);
+        assert_eq!((&*text(&output.stdout), &*text(&output.stderr)), (expected, ""), "{source}");
+    }
+}
+
 /// Files and arguments with line ends in their names, each named by a command in an error.
 #[test]
 fn argument_names_cannot_forge_lines() {

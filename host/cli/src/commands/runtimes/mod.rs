@@ -4,7 +4,7 @@ mod cache;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use glovebox::{Engine, PreparedInfo, RuntimeInfo, ToolInfo, escaped};
+use glovebox::{Engine, Language, PreparedInfo, RuntimeInfo, ToolInfo, escaped};
 use serde::Serialize;
 
 use self::cache::{CacheArgs, PruneArgs};
@@ -215,11 +215,17 @@ fn known(host: &Host) -> anyhow::Result<Vec<RuntimeOrTool>> {
 fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<RuntimeOrTool>> {
     let known = known(host)?;
     if args.names.is_empty() {
-        let is_tool = |known: &RuntimeOrTool| matches!(known, RuntimeOrTool::Tool(_));
+        // `glovebox run` starts scripts on the default runtimes, or on the ones below them.
+        let starts = Language::ALL.into_iter().map(|language| host.engine.runtime_for(language, ""));
+        let starts = starts.collect::<Result<Vec<_>, _>>()?;
+        let is_needed = |known: &RuntimeOrTool| match known {
+            RuntimeOrTool::Runtime(runtime) => runtime.default || starts.contains(&runtime.name),
+            RuntimeOrTool::Tool(_) => true,
+        };
         return Ok(match unnamed {
             _ if args.all => known,
             Unnamed::Defaults => known.into_iter().filter(RuntimeOrTool::is_default).collect(),
-            Unnamed::DefaultsAndTools => known.into_iter().filter(|it| it.is_default() || is_tool(it)).collect(),
+            Unnamed::DefaultsAndTools => known.into_iter().filter(is_needed).collect(),
             Unnamed::None => {
                 return Err(
                     Hinted::new("no runtime is named", "name some of `glovebox runtimes list`, or use --all").into()
