@@ -73,10 +73,16 @@ test('providers have namespaces, preludes and connectors', async () => {
     { name: 'codemode', fns: { double: async (n: unknown) => 2 * Number(n) }, prelude: 'codemode.step = async (f) => (await f()) + 1;' },
   ];
   const binding = { callTool: async (method: string, given: unknown) => `${method} ${JSON.stringify(given)}` };
-  const code = 'async () => [await db.query("t"), await codemode.step(() => codemode.double(20)), await mail.send({ to: "a" }), typeof fetch]';
+  const code = 'async () => [await db.query("t"), await codemode.step(() => codemode.double(20)), await mail.send({ to: "a" })]';
   const { result, error } = await executor.execute(code, providers, { connectors: [{ name: 'mail', binding }] });
   assert.equal(error, undefined);
-  assert.deepEqual(result, ['rows of t', 41, 'send {"to":"a"}', 'undefined']);
+  assert.deepEqual(result, ['rows of t', 41, 'send {"to":"a"}']);
+});
+
+test('requests to the network are refused', async () => {
+  await using executor = new GloveboxExecutor();
+  const refused = await executor.execute('async () => fetch("http://127.0.0.1/")', {});
+  assert.match(refused.error ?? '', /^fetch failed: the network is off in this sandbox/);
 });
 
 test('concurrent executions have separate functions', async () => {
