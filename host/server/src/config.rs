@@ -120,7 +120,7 @@ pub struct TelemetryTable {
 }
 
 /// The table form of [`WorkersConfig`](crate::WorkersConfig), with the limits of each worker.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WorkersTable {
@@ -128,17 +128,20 @@ pub struct WorkersTable {
     pub in_process: bool,
     /// Number of workers, at most 256. Default 0: one for each processor.
     pub count: usize,
-    /// Private memory of each worker in bytes (`RLIMIT_DATA`). Mappings count whether touched or not. Default 64 GiB.
-    pub memory_bytes: u64,
-    /// Maximum number of open files of each worker. Default 4,096.
-    pub open_files: u64,
+    /// Private memory of each worker in bytes (`RLIMIT_DATA`). Mappings count whether touched or not. Default 64 GiB, and
+    /// 256 MiB and `limits.memory_bytes` for each session that may be live.
+    pub memory_bytes: Option<u64>,
+    /// Maximum number of open files of each worker. Default 4,096, and 4 for each session that may be live.
+    pub open_files: Option<u64>,
 }
 
-impl Default for WorkersTable {
-    fn default() -> Self {
-        Self { in_process: false, count: 0, memory_bytes: 64 << 30, open_files: 4_096 }
-    }
-}
+/// The limits of a worker without live sessions.
+const WORKER_BYTES: u64 = 64 << 30;
+const WORKER_FILES: u64 = 4_096;
+/// The memory that a live session maps for its image and its stack. The image of Python with its packages maps 122 MiB.
+const SESSION_BYTES: u64 = 256 << 20;
+/// The files that a live session has open: its lock, and those of its image and workspace.
+const SESSION_FILES: u64 = 4;
 
 impl WorkersTable {
     /// The number of worker processes. 0 if the server's own process executes.
@@ -402,6 +405,23 @@ impl ServerConfig {
         }
     }
 
+    /// The maximum private memory in bytes and the maximum number of open files of a process in which each token may
+    /// have `sessions.live_count` live sessions, with defaults filled in.
+    #[must_use]
+    pub fn worker_limits(&self) -> (u64, u64) {
+        let each = u64::try_from(self.sessions.live_count).unwrap_or(u64::MAX);
+        // Without tokens, there is one tenant with the server's policy.
+        let policies = self.tokens.iter().map(|token| token.policy.as_ref().unwrap_or(&self.policy));
+        let tenants = if self.tokens.is_empty() { vec![&self.policy] } else { policies.collect() };
+        let (mut bytes, mut files) = (WORKER_BYTES, WORKER_FILES);
+        for policy in tenants {
+            let session = SESSION_BYTES.saturating_add(policy.limits.memory_bytes);
+            bytes = bytes.saturating_add(each.saturating_mul(session));
+            files = files.saturating_add(each.saturating_mul(SESSION_FILES));
+        }
+        (self.workers.memory_bytes.unwrap_or(bytes), self.workers.open_files.unwrap_or(files))
+    }
+
     /// The limits on suspended executions, with defaults filled in.
     #[must_use]
     pub fn suspension(&self) -> Suspension {
@@ -442,6 +462,25 @@ mod tests {
         assert_eq!(config.admission(), Admission::default());
         assert!(config.http().page);
         assert!(!ServerConfig::from_toml("[page]\nenabled = false").unwrap().http().page);
+    }
+
+    #[test]
+    fn limits_of_workers_grow_with_live_sessions() {
+        const MIB: u64 = 1 << 20;
+        let limits = |text: &str| ServerConfig::from_toml(text).unwrap().worker_limits();
+        let none = limits("[sessions]\nlive_count = 0");
+        assert_eq!(none, (64 << 30, 4_096));
+        let one = limits("[sessions]\nlive_count = 1\n[policy.limits]\nmemory_bytes = 16_777_216");
+        assert_eq!(one, (none.0 + (256 + 16) * MIB, none.1 + 4));
+        let token = |name: &str, digit: u8| {
+            format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{}\"\n", digit.to_string().repeat(64))
+        };
+        let own = "[tokens.policy.limits]\nmemory_bytes = 33_554_432\n";
+        let two = format!("[sessions]\nlive_count = 10\n{}{own}{}{own}", token("a", 1), token("b", 2));
+        assert_eq!(limits(&two), (none.0 + 20 * (256 + 32) * MIB, none.1 + 80));
+        let most = format!("[sessions]\nlive_count = {}", i64::MAX);
+        assert_eq!(limits(&most), (u64::MAX, u64::MAX));
+        assert_eq!(limits("[workers]\nmemory_bytes = 1\nopen_files = 2"), (1, 2));
     }
 
     #[test]

@@ -230,6 +230,6 @@ fn reach(global: &GlobalArgs, orders: &WorkerConfig) -> Reach {
         reach.write.extend(policy.mounts.iter().map(|mount| mount.host.clone()));
         reach.write.extend(policy.workspace.clone());
     }
-    (reach.memory_bytes, reach.open_files) = (config.workers.memory_bytes, config.workers.open_files);
+    (reach.memory_bytes, reach.open_files) = config.worker_limits();
     reach
 }

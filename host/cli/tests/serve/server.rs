@@ -18,11 +18,16 @@ use crate::support::{self, PATIENCE, prepare};
 
 const TOKEN: &str = "a token of the tests";
 
+/// Number of lines of a server's log that a failing test prints.
+const LOG_LINES: usize = 100;
+
 /// A server with its own directory of sessions. Dropping it kills the process.
 pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
     pub(crate) dir: TempDir,
+    /// The last lines of its log, which a failing test prints.
+    log: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
@@ -42,6 +47,7 @@ impl Server {
             .args(store)
             .args(flags)
             .env("GLOVEBOX_TOKEN", TOKEN)
+            .env("GLOVEBOX_LOG", "glovebox=error")
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -55,8 +61,17 @@ impl Server {
             said.push(line);
         };
         // Reads all later output, so that the pipe does not fill up.
-        thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
-        Self { child, address, dir }
+        let log = Arc::new(Mutex::new(said));
+        let write = Arc::clone(&log);
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let mut log = write.lock().unwrap();
+                log.push(line);
+                let surplus = log.len().saturating_sub(LOG_LINES);
+                log.drain(..surplus);
+            }
+        });
+        Self { child, address, dir, log }
     }
 
     /// Returns the text of a request.
@@ -131,6 +146,9 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if thread::panicking() {
+            let _ = writeln!(io::stderr(), "the server's log:\n{}", self.log.lock().unwrap().join("\n"));
+        }
     }
 }
 
