@@ -11,10 +11,9 @@
 //! on.
 
 use std::{
-    collections::BTreeMap,
     env, fs,
     path::Path,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use glovebox_tests::{
@@ -48,11 +47,13 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     }
     // Providers are woven without packages.
     for case in cases.iter().filter(|case| !case.packages) {
-        let shared = Arc::new(Shared::new(case));
-        // Iterates over cases first, so that the hosts work in parallel.
-        for (host, hosted) in hosts.iter().filter(|(host, _)| *host == MAIN || case.smoke || whole_matrix()) {
-            for runtime in runtimes.iter().filter(|runtime| runtime.default && runtime.language == case.language) {
-                let name = format!("everywhere/{}/{}/{}", host.name(), runtime.name, case.name);
+        for runtime in runtimes.iter().filter(|runtime| runtime.default) {
+            let Some(case) = case.on_runtime(&runtime.name) else { continue };
+            let shared = Arc::new(Shared::new(case));
+            // Iterates over hosts last, so that they work in parallel.
+            for (host, hosted) in hosts.iter().filter(|(host, _)| *host == MAIN || shared.case.smoke || whole_matrix())
+            {
+                let name = format!("everywhere/{}/{}/{}", host.name(), runtime.name, shared.case.name);
                 let (host, hosted, runtime, shared) =
                     (*host, hosted.clone(), runtime.name.clone(), Arc::clone(&shared));
                 trials.push(Trial::test(name, move || show(host, &hosted, &runtime, &shared)));
@@ -84,34 +85,29 @@ fn large_trials() -> Vec<Trial> {
         };
         for case in cases.iter().filter(|case| !case.packages && (host == MAIN || case.smoke)) {
             let name = format!("everywhere/{}/{runtime}/{}", host.name(), case.name);
-            let (hosted, shared) = (hosted.clone(), Shared::new(case));
+            let (hosted, shared) = (hosted.clone(), Shared::new(case.clone()));
             trials.push(Trial::test(name, move || show(host, &hosted, runtime, &shared)));
         }
     }
     trials
 }
 
-/// A case with the engine's result under a fixed clock and seeded entropy, which is computed once per runtime.
+/// A case on one runtime, with the engine's result under a fixed clock and seeded entropy, which is computed once.
 struct Shared {
     case: Case,
     fixed: Case,
-    engine: Mutex<BTreeMap<String, Arc<OnceLock<Vec<StepResult>>>>>,
+    engine: OnceLock<Vec<StepResult>>,
 }
 
 impl Shared {
-    fn new(case: &Case) -> Self {
-        let case = case.clone();
+    fn new(case: Case) -> Self {
         let mut with_fixed = case.clone();
         fixed(&mut with_fixed.policy);
-        Self { case, fixed: with_fixed, engine: Mutex::default() }
+        Self { case, fixed: with_fixed, engine: OnceLock::new() }
     }
 
-    fn by_engine(&self, runtime: &str) -> Vec<StepResult> {
-        let cell = {
-            let mut results = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(results.entry(runtime.to_owned()).or_default())
-        };
-        cell.get_or_init(|| EngineBackend::of_runtime(runtime).without_packages().run(&self.fixed)).clone()
+    fn by_engine(&self, runtime: &str) -> &[StepResult] {
+        self.engine.get_or_init(|| EngineBackend::of_runtime(runtime).without_packages().run(&self.fixed))
     }
 }
 
