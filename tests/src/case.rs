@@ -38,7 +38,7 @@ pub struct Case {
     pub golden: bool,
     /// Runs the case on every backend at every push.
     pub smoke: bool,
-    /// Requires the Python packages, which providers do not contain.
+    /// Requires the packages, or modules of Node under computed names. Providers contain neither.
     pub packages: bool,
     /// The required runtime, if any. `python-3.15` includes variants such as `python-3.15-data`.
     pub runtime: Option<String>,
@@ -82,8 +82,7 @@ impl Case {
     /// Returns the case with the expectations for a runtime, or `None` if it needs another runtime.
     #[must_use]
     pub fn on_runtime(&self, runtime: &str) -> Option<Self> {
-        let is_of =
-            |name: &str| runtime.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
+        let is_of = |name: &str| is_variant_of(runtime, name);
         if self.language.name() != runtime_language(runtime) || !self.runtime.as_deref().is_none_or(is_of) {
             return None;
         }
@@ -96,6 +95,12 @@ impl Case {
         }
         Some(case)
     }
+}
+
+/// Returns `true` if a runtime has this name or is a variant of it, as `python-3.15-data` of `python-3.15`.
+#[must_use]
+pub fn is_variant_of(runtime: &str, name: &str) -> bool {
+    runtime.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 /// Returns the language at the start of a runtime's name.

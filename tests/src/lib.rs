@@ -53,7 +53,7 @@ mod sandboxes;
 mod step;
 
 pub use backend::{Backend, DiagnosticSeen, MetadataSeen, Observed, StepResult};
-pub use case::{Case, cases_dir, load_all_cases, load_cases};
+pub use case::{Case, cases_dir, is_variant_of, load_all_cases, load_cases};
 pub use check::check;
 pub use citations::lost_citations;
 pub use component_backend::ComponentBackend;

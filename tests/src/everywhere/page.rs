@@ -132,9 +132,10 @@ call, with these exceptions.
 ";
 
 const PACKAGES: &str = "
-## Cases of Python packages
+## Cases of packages
 
-The provider does not contain the packages at `/app/site-packages`, so only the engine runs these cases:
+The provider contains neither the packages at `/app/site-packages` nor the modules of Node for a file that a script imports under a computed
+name. Only the engine runs these cases:
 ";
 
 const ALL: &str = "

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use glovebox::Language;
-use glovebox_tests::{cases_dir, load_all_cases, lost_citations};
+use glovebox_tests::{cases_dir, is_variant_of, load_all_cases, lost_citations};
 
 #[test]
 fn cases_cite_only_existing_tests() {
@@ -17,6 +17,21 @@ fn cases_cite_only_existing_tests() {
     let paths = fs::read_dir(cases_dir()).unwrap().map(|entry| entry.unwrap().path());
     let cases = paths.filter(|path| !path.ends_with("README.md"));
     assert_eq!(cases.flat_map(|path| lost(&path)).collect::<Vec<_>>(), [""; 0]);
+}
+
+/// Otherwise a misspelt name would exclude the case, or its expectation, from every run.
+#[test]
+fn cases_name_only_runtimes_of_the_manifest() {
+    let manifest = glovebox_runtimes::Manifest::builtin().unwrap();
+    let runtimes: Vec<&str> = manifest.runtimes().iter().map(|entry| entry.name.as_str()).collect();
+    for case in load_all_cases(&cases_dir()).unwrap() {
+        let runs = runtimes.iter().any(|runtime| case.on_runtime(runtime).is_some());
+        assert!(runs, "`{}` needs the runtime {:?}, which does not exist", case.name, case.runtime);
+        for name in case.steps.iter().flat_map(|step| step.expect_on.keys()) {
+            let is_known = runtimes.iter().any(|runtime| is_variant_of(runtime, name));
+            assert!(is_known, "`{}` has an expectation for the runtime `{name}`, which does not exist", case.name);
+        }
+    }
 }
 
 #[test]
