@@ -7,8 +7,8 @@ use std::{
 
 use tokio::sync::{Notify, oneshot};
 
-/// A semaphore for running executions. A free place goes to the waiting tenant with the fewest places, so no tenant can
-/// starve the others.
+/// A semaphore for running executions. A free permit goes to the waiting tenant with the fewest permits, so no tenant
+/// can starve the others.
 #[derive(Clone)]
 pub(crate) struct FairSemaphore(Arc<SharedQueue>);
 
@@ -21,7 +21,7 @@ struct SharedQueue {
 #[derive(Default)]
 struct QueueState {
     taken: usize,
-    /// Keyed by the tenant's name. Tenants without a place have no entry.
+    /// Keyed by the tenant's name. Tenants without a permit have no entry.
     by_tenant: HashMap<String, usize>,
     /// In order of arrival.
     waiting: VecDeque<Waiter>,
@@ -32,7 +32,7 @@ struct Waiter {
     tell: oneshot::Sender<Permit>,
 }
 
-/// A place, given back when dropped.
+/// A permit of the semaphore, released on drop.
 pub(crate) struct Permit {
     places: FairSemaphore,
     tenant: String,
@@ -45,7 +45,7 @@ impl Drop for Permit {
         let next = state.next();
         drop(state);
         match next {
-            // If the waiter is gone, `send` returns the permit. Dropping that permit passes the place on.
+            // If the waiter is gone, `send` returns the permit. Dropping it releases the permit to the next waiter.
             Some(Waiter { tenant, tell }) => drop(tell.send(Self { places: self.places.clone(), tenant })),
             None => self.places.0.changed.notify_waiters(),
         }
@@ -57,7 +57,7 @@ impl FairSemaphore {
         Self(Arc::new(SharedQueue { state: Mutex::default(), changed: Notify::new(), count }))
     }
 
-    /// Takes a place if one is free. The queue is empty while a place is free.
+    /// Acquires a permit if one is free. The queue is empty while a permit is free.
     pub(crate) fn try_take(&self, tenant: &str) -> Option<Permit> {
         let mut state = self.state();
         (state.taken < self.0.count).then(|| {
@@ -66,7 +66,7 @@ impl FairSemaphore {
         })
     }
 
-    /// Takes a place when one is free and it is this tenant's turn. Dropping the future leaves the queue.
+    /// Acquires a permit when one is free and it is this tenant's turn. Dropping the future leaves the queue.
     pub(crate) async fn take(&self, tenant: &str) -> Permit {
         loop {
             let told = {
@@ -86,7 +86,7 @@ impl FairSemaphore {
         }
     }
 
-    /// Waits until no place is taken.
+    /// Waits until all permits are free.
     pub(crate) async fn idle(&self) {
         loop {
             let changed = self.0.changed.notified();
@@ -122,7 +122,7 @@ impl QueueState {
         }
     }
 
-    /// Picks the earliest waiter among the tenants with the fewest places, and takes a place for it.
+    /// Picks the earliest waiter among the tenants with the fewest permits, and takes a permit for it.
     fn next(&mut self) -> Option<Waiter> {
         let count = |waiter: &Waiter| self.by_tenant.get(&waiter.tenant).copied().unwrap_or_default();
         let (index, _) = self
@@ -187,7 +187,7 @@ mod tests {
                 async move { drop(places.take("c").await) }
             });
             tokio::task::yield_now().await;
-            // The waiter was given the place, and is dropped before it polled.
+            // The waiter gets the permit, but is dropped before it is polled.
             drop(first);
             drop(gone);
             waits.await.unwrap();

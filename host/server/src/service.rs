@@ -168,7 +168,7 @@ impl Service {
         })))
     }
 
-    /// The served runtimes, the default of each language first.
+    /// Returns the served runtimes, the default of each language first.
     pub fn runtimes(&self) -> impl Iterator<Item = &RuntimeInfo> {
         self.0.runtimes.iter()
     }
@@ -204,12 +204,12 @@ impl Service {
         self.0.workers.get()
     }
 
-    /// The timeout for waiting to run, or for a worker.
+    /// Returns the timeout for waiting to run, or for a worker.
     pub(crate) fn wait(&self) -> Duration {
         self.0.admission.wait
     }
 
-    /// The metrics of all tenants, in the text format of OpenMetrics.
+    /// Returns the metrics of all tenants, in the text format of OpenMetrics.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         let (mut count, mut bytes) = self.session_usage();
@@ -222,7 +222,7 @@ impl Service {
         self.0.metrics.text()
     }
 
-    /// The number of sessions in this process's memory, and the bytes that they hold.
+    /// Returns the number of sessions in this process's memory, and the bytes that they hold.
     pub(crate) fn session_usage(&self) -> (u64, u64) {
         let usage = self.0.engine.session_usage();
         (usage.count, usage.bytes)
@@ -281,7 +281,7 @@ impl Service {
         })
     }
 
-    /// A cancellation token for one execution.
+    /// Creates a cancellation token for one execution.
     pub(crate) fn token(&self) -> CancelToken {
         self.0.executions.child()
     }
@@ -290,13 +290,13 @@ impl Service {
         self.0.suspension
     }
 
-    /// Takes one of the places for suspended executions.
+    /// Acquires a permit for a suspended execution.
     pub(crate) fn suspension_place(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
         let most = self.0.suspension.count;
         Arc::clone(&self.0.suspended).try_acquire_owned().map_err(|_| ServiceError::TooManySuspended { most })
     }
 
-    /// Takes a place to run when one is free and it is this tenant's turn. Dropping the future leaves the queue.
+    /// Acquires a permit to run when one is free and it is this tenant's turn. Dropping the future leaves the queue.
     pub(crate) async fn admit(&self, tenant: &str) -> Result<ExecutionPermit, ServiceError> {
         self.admit_to(&self.0.places, tenant).await
     }
@@ -338,7 +338,7 @@ impl Service {
     }
 }
 
-/// A place to run, given back when dropped.
+/// A permit to run an execution, released on drop.
 pub(crate) struct ExecutionPermit {
     service: Service,
     _permit: Permit,
@@ -390,7 +390,7 @@ pub enum Door {
 }
 
 impl Door {
-    /// The door's name in metrics and in the audit log.
+    /// Returns the door's name in metrics and in the audit log.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

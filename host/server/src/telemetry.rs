@@ -1,6 +1,6 @@
 //! Traces, exported to an OpenTelemetry collector over OTLP.
 //!
-//! Exports the `tracing` spans with the target `glovebox::trace`: requests, their waits for a place to run, executions,
+//! Exports the `tracing` spans with the target `glovebox::trace`: requests, their waits for a permit to run, executions,
 //! and accesses to the store. They contain no source, no token, and no name of a session or file.
 
 use std::{fmt, time::Duration};
@@ -85,7 +85,7 @@ impl Telemetry {
         Ok(Self(SdkTracerProvider::builder().with_span_processor(processor).with_resource(resource).build()))
     }
 
-    /// The `tracing_subscriber` layer that records the spans.
+    /// Returns the `tracing_subscriber` layer that records the spans.
     pub fn layer<S: tracing::Subscriber + for<'span> LookupSpan<'span>>(&self) -> impl Layer<S> + use<S> {
         let tracer = self.0.tracer("glovebox");
         let spans = tracing_subscriber::filter::Targets::new().with_target(SPANS, tracing::Level::INFO);
@@ -104,7 +104,7 @@ impl Telemetry {
     }
 }
 
-/// The URL for traces at a collector.
+/// Returns the URL for traces at a collector, or `None` if the endpoint is invalid.
 fn traces_url(endpoint: &str) -> Option<String> {
     let uri: Uri = endpoint.parse().ok()?;
     if uri.scheme_str() != Some("http") || uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {

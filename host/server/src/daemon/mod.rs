@@ -62,7 +62,7 @@ struct Shared {
     interpreters: Arc<InterpreterPool>,
     incoming: ByteBudget,
     outgoing: ByteBudget,
-    /// Free places for connections. Each has its share of `outgoing`, by this name.
+    /// Slots for connections. Each has its share of `outgoing`, by this name.
     places: Mutex<Vec<Arc<str>>>,
     sessions: Arc<Semaphore>,
     connected: AtomicUsize,
@@ -100,7 +100,7 @@ impl Daemon {
         daemon
     }
 
-    /// Takes a place for a connection. Returns `None` if all are taken.
+    /// Takes a slot for a connection. Returns `None` if all are taken.
     fn place(&self) -> Option<Place> {
         let name = self.0.places.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         Some(Place { daemon: self.clone(), name })
@@ -121,7 +121,7 @@ impl Daemon {
 /// Upper bound of [`DaemonConfig::connections`].
 const MAX_CONNECTIONS: usize = 1 << 16;
 
-/// The place of a connection, given back when dropped.
+/// The slot of a connection, freed on drop.
 struct Place {
     daemon: Daemon,
     name: Arc<str>,

@@ -51,7 +51,7 @@ impl Tenant {
         self.admit_to(id, self.inner.service.admit(&self.inner.name)).await
     }
 
-    /// Like [`admit`](Self::admit), for a session. Requests to a fleet take no place on this machine.
+    /// Like [`admit`](Self::admit), for a session. Requests to a fleet need no permit on this machine.
     pub(super) async fn admit_session(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
         let (service, name) = (&self.inner.service, &self.inner.name);
         match self.inner.executor.has_remote_sessions() {

@@ -160,7 +160,7 @@ impl Tenant {
     ) -> Result<Stepped<T>, ServiceError> {
         let result = stepping.started.advance(answers, None);
         stepping.output.set(None);
-        // A suspended execution does not occupy a place.
+        // A suspended execution does not hold a permit.
         drop(place);
         match result {
             Ok(Advanced::Done(finished)) => {
