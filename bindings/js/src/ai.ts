@@ -49,7 +49,7 @@ export interface CodeTool extends AsyncDisposable {
 const NAMES: Record<string, string> = { python: 'Python', javascript: 'JavaScript' };
 
 /**
- * Makes a tool for `generateText({ tools: { run_code: codeTool() } })`. All conversations that use the tool share its
+ * Creates a tool for `generateText({ tools: { run_code: codeTool() } })`. All conversations that use the tool share its
  * session: make a tool for each conversation. A script that fails is a result too, and shows the model the cause. By
  * default a call has 60 seconds.
  */

@@ -33,7 +33,7 @@ interface Own {
   FILES: Record<string, Record<string, () => string>>;
 }
 
-/** Makes a sandbox. */
+/** Creates a sandbox. */
 export async function createWith(platform: Platform, options: SandboxOptions): Promise<Sandbox> {
   const { language, backend, policy, tools, progress, component } = checked(options);
   const host: Host = {

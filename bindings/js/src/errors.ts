@@ -79,7 +79,7 @@ const CLASSES = { PolicyError, UnavailableError, UnsupportedError, SessionError,
 /** The classes of errors that a backend can report. */
 export type FailureClass = keyof typeof CLASSES;
 
-/** Makes an error of the named class. */
+/** Creates an error of the named class. */
 export function errorOf(name: FailureClass, message: string, cause?: unknown): GloveboxError {
   return new CLASSES[name](message, cause === undefined ? undefined : { cause });
 }

@@ -27,7 +27,7 @@ const platform: Platform = {
   startWorker: typeof Worker === 'undefined' ? undefined : startWorker,
 };
 
-/** Makes a sandbox. Loading the interpreter the first time takes a second or more. */
+/** Creates a sandbox. Loading the interpreter the first time takes a second or more. */
 export function createSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   return createWith(platform, options);
 }

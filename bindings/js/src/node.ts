@@ -50,7 +50,7 @@ const platform: Platform = {
 };
 
 /**
- * Makes a sandbox. The first one of a language prepares its interpreter, which takes seconds; later ones take
+ * Creates a sandbox. The first one of a language prepares its interpreter, which takes seconds; later ones take
  * milliseconds.
  */
 export function createSandbox(options: SandboxOptions = {}): Promise<Sandbox> {

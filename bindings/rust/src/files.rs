@@ -90,7 +90,7 @@ impl Blob {
         Ok(blob)
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.raw.size()

@@ -153,7 +153,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// The session's id, which the provider chooses and which is not secret.
+    /// Returns the session's id, which the provider chooses and which is not secret.
     #[must_use]
     pub fn id(&self) -> String {
         self.raw.id()
@@ -265,7 +265,7 @@ impl Session {
         Ok(self.raw.checkpoint()?)
     }
 
-    /// The retained checkpoints, oldest first.
+    /// Returns the retained checkpoints, oldest first.
     ///
     /// # Errors
     /// [`Error::SessionEnded`], [`Error::SessionBusy`].

@@ -121,7 +121,7 @@ function factsOf(execution: Execution, files?: Facts['files']): Facts {
   };
 }
 
-/** Makes an execution of its facts. In a session, the files are those of the session. */
+/** Creates an execution from its facts. In a session, the files are those of the session. */
 export function executedOf(facts: Facts, session?: Pick<BackendSession, 'listFiles' | 'readFile'>): Executed {
   const { ok, stdout, stderr, stdoutBytes, stderrBytes, fuelConsumed, value, displays, files } = facts;
   return {
@@ -165,7 +165,7 @@ export interface Guest {
   cancelWord?: Int32Array;
 }
 
-/** Makes a sandbox of a provider. */
+/** Creates a sandbox from a provider. */
 export async function openComponent({ provider, language, policy, answer, cancelWord }: Guest): Promise<ComponentBackend> {
   refuse(policy);
   const tools = policy.tools.map(({ name, description, schema }, index) => ({
@@ -344,8 +344,8 @@ export class GuestSession {
 }
 
 /**
- * Makes a backend of a component on the caller's own thread. The thread is blocked while a script runs, so a script can
- * only be cancelled before it begins.
+ * Creates a backend that runs a component on the caller's own thread. The thread is blocked while a script runs, so a
+ * script can only be cancelled before it begins.
  */
 export function direct(backend: ComponentBackend): Backend {
   const of = async (facts: Promise<Facts>, attendant: Attendant, session?: BackendSession): Promise<Executed> => {

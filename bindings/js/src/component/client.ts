@@ -118,7 +118,7 @@ class Link {
   }
 }
 
-/** Makes a sandbox in a worker. */
+/** Creates a sandbox in a worker. */
 export async function openInWorker(options: WorkerOptions): Promise<Backend> {
   const backend = new WorkerBackend(options);
   await backend.begin();

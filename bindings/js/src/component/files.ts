@@ -25,7 +25,7 @@ export function readBlob(blob: Blob): Uint8Array {
   return pieces((offset) => blob.read(offset, PIECE_BYTES));
 }
 
-/** Makes a blob of bytes. */
+/** Creates a blob from bytes. */
 export function blobOf(instance: Instance, bytes: Uint8Array): Blob {
   const blob = new instance.Blob();
   const step = Number(PIECE_BYTES);

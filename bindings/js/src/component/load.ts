@@ -102,13 +102,13 @@ function base64(bytes: Uint8Array): string {
   return btoa(text);
 }
 
-/** Makes a provider of its parts. */
+/** Creates a provider from its parts. */
 export async function providerOfParts({ module, compiled }: Parts): Promise<Provider> {
   // The module's URL is unknown to bundlers, so the magic comments tell them to leave the import alone.
   return compiledProvider((await import(/* webpackIgnore: true */ /* @vite-ignore */ module)) as ProviderModule, (name) => compiled.get(name));
 }
 
-/** Makes a provider of a module whose WebAssembly is already compiled. */
+/** Creates a provider from a module whose WebAssembly is already compiled. */
 export function compiledProvider(module: ProviderModule, compiled: (name: string) => WebAssembly.Module | undefined): Provider {
   return providerOf(module, async (path) => {
     const found = compiled(path.split('/').at(-1) ?? path);

@@ -35,7 +35,7 @@ async function load(directory: URL): Promise<Provider> {
   return providerOf(module, async (path) => WebAssembly.compile(await readFile(new URL(path, directory))));
 }
 
-/** Makes a sandbox of a provider of the package. */
+/** Creates a sandbox from a provider in the package. */
 export async function createSandbox(provider: ProviderName | Provider, options: SandboxOptions = {}): Promise<Sandbox> {
   return createSandboxOf(typeof provider === 'string' ? await loadProvider(provider) : provider, options);
 }

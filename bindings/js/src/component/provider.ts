@@ -8,7 +8,7 @@ export type Imports = Record<string, unknown>;
 
 /** A compiled provider, from which instances are made. */
 export interface Provider {
-  /** Makes an instance that shares nothing with other instances. */
+  /** Creates an instance that shares nothing with other instances. */
   instantiate(imports: Imports): Promise<Instance>;
 }
 
@@ -21,8 +21,8 @@ export interface ProviderModule {
 }
 
 /**
- * Makes a provider of its module and the WebAssembly beside it. `compile` finds the WebAssembly by name: with `fetch`
- * in a browser, from files in Node.js (`loadProvider`). Each file is compiled once.
+ * Creates a provider from its module and the WebAssembly beside it. `compile` finds the WebAssembly by name: with
+ * `fetch` in a browser, from files in Node.js (`loadProvider`). Each file is compiled once.
  */
 export function providerOf(module: ProviderModule, compile: (path: string) => Promise<WebAssembly.Module>): Provider {
   const compiled = new Map<string, Promise<WebAssembly.Module>>();

@@ -180,7 +180,7 @@ export class Sandbox {
   }
 }
 
-/** Makes a sandbox of a provider. */
+/** Creates a sandbox from a provider. */
 export function createSandbox(provider: Provider, options: SandboxOptions = {}): Promise<Sandbox> {
   return Sandbox.create(provider, options);
 }

@@ -34,7 +34,7 @@ import {
 } from './module.ts';
 import { Port } from './port.ts';
 
-/** Makes a request and returns its result as a promise. */
+/** Sends a request and returns its result as a promise. */
 function asked<Result>(ask: (callback: Callback) => void, tell?: (event: number, payload: any) => void): Promise<Result> {
   return new Promise((resolve, reject) => {
     ask((event, payload) => {
@@ -63,7 +63,7 @@ function engineOf({ module, bundle }: Native, packages: boolean): Promise<Native
   return made;
 }
 
-/** Makes a sandbox. Fetches nothing that the package contains, and prepares the interpreter the first time. */
+/** Creates a sandbox. Fetches nothing that the package contains, and prepares the interpreter the first time. */
 export async function openNative(native: Native, name: string, policy: Policy, host: Host): Promise<Backend> {
   const engine = await engineOf(native, policy.packages !== false);
   const calls = new Map<number, AbortController>();

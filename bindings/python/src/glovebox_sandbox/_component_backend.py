@@ -23,7 +23,7 @@ _UNAVAILABLE = frozenset({"unavailable", "quota-exceeded"})
 
 
 def open_backend(name: str, policy: Policy, wait: tools.Await, provider: str | None) -> Backend:
-    """Makes a sandbox of a provider. Compiles the provider the first time."""
+    """Creates a sandbox from a provider. Compiles the provider the first time."""
     _refuse(policy)
     try:
         from . import component

@@ -52,7 +52,7 @@ def _engine(packages: bool) -> Any:
 
 
 def open_backend(name: str, policy: Policy, wait: tools.Await, progress: Callable[[str], None] | None) -> Backend:
-    """Makes a sandbox. Fetches nothing that the package contains, and prepares the interpreter the first time."""
+    """Creates a sandbox. Fetches nothing that the package contains, and prepares the interpreter the first time."""
     answered: list[Any] = [
         (tool.name, tool.description, json.dumps(tool.schema), functools.partial(tools.answer, tool, wait))
         for tool in policy.tools
@@ -65,7 +65,7 @@ def open_backend(name: str, policy: Policy, wait: tools.Await, progress: Callabl
 
 
 def token() -> Any:
-    """Makes a token that cancels an execution."""
+    """Creates a token that cancels an execution."""
     return _native.CancelToken()
 
 

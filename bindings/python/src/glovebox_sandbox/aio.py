@@ -30,7 +30,7 @@ class _Threads:
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="glovebox")
         self.token: Callable[[], Any] = lambda: _native_backend.token() if _native_backend.is_here() else None
-        """Makes the token that cancels an execution."""
+        """Creates the token that cancels an execution."""
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Calls a function on one of the threads."""

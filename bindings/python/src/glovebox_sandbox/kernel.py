@@ -69,7 +69,7 @@ class Settings:
     saves: Path | None = None
 
     def sandbox(self, progress: Callable[[str], None]) -> Sandbox:
-        """Makes the sandbox of a kernel with these settings."""
+        """Creates the sandbox of a kernel with these settings."""
         # Uses the ratio of fuel to time of the engine's defaults, so that time ends a cell before fuel does.
         fuel = None if self.timeout_ms is None else 40_000_000 * max(self.timeout_ms, 10_000)
         limits = Limits(timeout_ms=self.timeout_ms, fuel=fuel, memory_bytes=self.memory_bytes)

@@ -83,7 +83,7 @@ class Tool:
 
 
 def tool_of(name: str, tool: object) -> Tool:
-    """Makes a tool of a function, or returns a tool unchanged."""
+    """Creates a tool from a function, or returns a tool unchanged."""
     if isinstance(tool, Tool):
         return tool
     if not callable(tool):
@@ -92,7 +92,7 @@ def tool_of(name: str, tool: object) -> Tool:
 
 
 def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """Makes a JSON Schema of a function's arguments."""
+    """Creates the JSON Schema of a function's arguments."""
     named = getattr(function, "__name__", type(function).__name__)
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -365,7 +365,7 @@ class CodeTool:
 
 
 def _taking(make: Callable[P, Made]) -> Callable[[Callable[[Made], T]], Callable[P, T]]:
-    """Makes a decorator: the function gets the parameters of `make`, and receives its result."""
+    """Creates a decorator: the function gets the parameters of `make`, and receives its result."""
 
     def decorate(function: Callable[[Made], T]) -> Callable[P, T]:
         def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -23,7 +23,7 @@ def code_execute_fn(
     limits: Limits | None = None,
     **options: Any,
 ) -> Callable[[str], Any]:
-    """Makes the `code_execute_fn` of a `CodeActAgent`: an `async` function from code to a dict.
+    """Creates the `code_execute_fn` of a `CodeActAgent`: an `async` function from code to a dict.
 
     `functions` are the agent's `tools`: scripts call them by name, and they run on the host, on the agent's loop if
     they are `async`. Variables stay between calls unless `keep=False`. The dict has `stdout`, `stderr`, the `value` of

@@ -12,7 +12,7 @@ except ImportError as error:
 
 @adapter
 def run_code_tool(code_tool: CodeTool) -> FunctionTool:
-    """Makes a tool for `Agent(tools=[…])`.
+    """Creates a tool for `Agent(tools=[…])`.
 
     A script that fails yields an ordinary result with the cause. A request that the sandbox itself refuses, such as an
     oversized script, is an error, and the model gets its message.

@@ -15,7 +15,7 @@ except ImportError as error:
 
 @adapter
 def run_code_tool(code_tool: CodeTool) -> Tool[Any]:
-    """Makes a tool for `Agent(tools=[…])`.
+    """Creates a tool for `Agent(tools=[…])`.
 
     A script that fails yields a `ToolFailed`: the model sees the cause, and the agent continues.
     """
