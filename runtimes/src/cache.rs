@@ -432,7 +432,7 @@ struct Claimed<'a> {
 
 impl Claimed<'_> {
     fn remove(self, name: &str) -> Result<(), PreparedError> {
-        // The record first: code without a record is ignored, but a record without code would be an error.
+        // Remove the record first: code without a record is ignored, but a record without code would be an error.
         if self.group.has_record {
             self.store_dir.dir.remove(&format!("{name}{RECORD_SUFFIX}"))?;
         }

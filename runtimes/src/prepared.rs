@@ -222,7 +222,7 @@ impl<'a> PreparedStore<'a> {
             };
             freed =
                 freed.saturating_add(store_dir.bytes_of(&name)).saturating_add(store_dir.bytes_of(&stored.aot_file));
-            // The record first: code without a record is ignored, but a record without code would be an error.
+            // Remove the record first: code without a record is ignored, but a record without code would be an error.
             store_dir.remove(&name)?;
             store_dir.remove(&stored.aot_file)?;
         }

@@ -37,7 +37,7 @@ impl CaseError {
         Self { line: Some(line), message: message.into() }
     }
 
-    /// The message with the file and, if known, the line.
+    /// Returns the message with the file and, if known, the line.
     pub(crate) fn in_file(&self, path: &Path) -> String {
         match self.line {
             Some(line) => format!("{}:{line}: {}", path.display(), self.message),
@@ -158,7 +158,7 @@ mod tests {
         CaseFile::parse(&format!("+++\n+++\n{text}")).unwrap_err().in_file(Path::new("x.md"))
     }
 
-    /// A Python script as the only block.
+    /// Returns a Python script as the only block.
     fn script(content: &str) -> Vec<(String, String)> {
         vec![("script.py".to_owned(), content.to_owned())]
     }

@@ -24,8 +24,8 @@ pub fn shared_cache_dir() -> Option<PathBuf> {
     env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from)
 }
 
-/// Configures the tests' engines. Unless a test names another, Python is the version in providers, because results are
-/// compared with those of providers.
+/// Configures the tests' engines. The default Python is the version in provider components, because tests compare the
+/// results of both.
 #[must_use]
 pub fn engine_config() -> EngineConfig {
     let mut config = EngineConfig::default();

@@ -93,7 +93,7 @@ pub struct HostState {
 }
 
 impl Default for HostState {
-    /// A placeholder while a guest's state is moved away.
+    /// Returns a placeholder for use while a guest's state is moved away.
     fn default() -> Self {
         Self::new(Wasi::default(), MemoryLimit::default(), ExecutionCtx::default())
     }

@@ -14,7 +14,7 @@ pub enum GuestState {
     Alive,
     /// The guest was not entered and is unchanged.
     Untouched,
-    /// The guest ended itself with `os._exit`.
+    /// The guest exited with `os._exit`.
     Left,
     /// The guest was unwound or damaged itself. It must never be entered again.
     Unwound,

@@ -100,7 +100,7 @@ impl Outcome {
         matches!(self, Self::Completed | Self::Exited { code: 0 })
     }
 
-    /// The uncaught exception, if there is one.
+    /// Returns the uncaught exception, if there is one.
     #[must_use]
     pub fn raised(&self) -> Option<&RaisedOutcome> {
         match self {
@@ -109,7 +109,7 @@ impl Outcome {
         }
     }
 
-    /// A short description for people.
+    /// Returns a short human-readable description.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -131,7 +131,7 @@ impl Outcome {
         }
     }
 
-    /// The process exit code for it: the script's own; 1 for an exception; 124 for time (as `timeout(1)` does); 137 for
+    /// Returns the process exit code: the script's own; 1 for an exception; 124 for time (as `timeout(1)` does); 137 for
     /// fuel or memory (like a kill); 130 cancelled; 134 trapped (like an abort).
     #[must_use]
     pub fn exit_code(&self) -> i32 {
@@ -147,7 +147,7 @@ impl Outcome {
     }
 }
 
-/// A prefix of text chosen by a script, short enough for a log.
+/// Returns a prefix of text chosen by a script, short enough for a log.
 #[must_use]
 pub fn clipped(text: &str) -> &str {
     const MAX_CHARS: usize = 200;

@@ -84,7 +84,7 @@ pub enum PolicyError {
     Env {
         /// The variable's name.
         key: String,
-        /// The problem, in words.
+        /// The reason, as text.
         reason: String,
     },
     /// An argument is invalid.
@@ -106,7 +106,7 @@ pub enum PolicyError {
     Network {
         /// The key within the table `network`.
         key: String,
-        /// The problem, in words.
+        /// The reason, as text.
         reason: String,
     },
     /// A mount is invalid.
@@ -114,7 +114,7 @@ pub enum PolicyError {
     Mount {
         /// The mount, as given.
         mount: String,
-        /// The problem, in words.
+        /// The reason, as text.
         reason: String,
     },
 }

@@ -77,7 +77,7 @@ pub(crate) struct Problem {
     pub(crate) kind: &'static str,
     /// The HTTP status.
     pub(crate) status: u16,
-    /// The kind of problem in words.
+    /// The kind of problem for people.
     pub(crate) title: &'static str,
     /// The problem, and how to fix it.
     pub(crate) detail: String,
@@ -88,32 +88,32 @@ impl Problem {
         Self { kind, status, title: title(status), detail: detail.into().to_string() }
     }
 
-    /// An invalid part of a request.
+    /// Creates the problem for an invalid part of a request.
     pub(crate) fn invalid(detail: impl Into<Untrusted>) -> Self {
         Self::new(400, "invalid-argument", detail)
     }
 
-    /// A policy that is invalid or exceeds the grant.
+    /// Creates the problem for a policy that is invalid or exceeds the grant.
     pub(crate) fn policy(detail: impl Into<Untrusted>) -> Self {
         Self::new(400, "invalid-policy", detail)
     }
 
-    /// A feature that this server does not support.
+    /// Creates the problem for a feature that this server does not support.
     pub(crate) fn unsupported(detail: impl Into<Untrusted>) -> Self {
         Self::new(422, "unsupported", detail)
     }
 
-    /// A part of a request that exceeds its maximum size.
+    /// Creates the problem for a part of a request that exceeds its maximum size.
     pub(crate) fn too_large(detail: impl Into<Untrusted>) -> Self {
         Self::new(413, "too-large", detail)
     }
 
-    /// An error of the server.
+    /// Creates the problem for an error of the server.
     pub(crate) fn internal(detail: impl Into<Untrusted>) -> Self {
         Self::new(500, "internal", detail)
     }
 
-    /// An invalid setting of the operator.
+    /// Creates the problem for an invalid setting of the operator.
     pub(crate) fn misconfigured(detail: impl Into<Untrusted>) -> Self {
         Self::new(500, "misconfigured", detail)
     }

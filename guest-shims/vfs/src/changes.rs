@@ -77,8 +77,8 @@ impl Vfs {
         }
     }
 
-    /// The changes in a root since the last [`mark`](Self::mark), or since the root was added. The cost is proportional
-    /// to the changes. An unknown root has no changes.
+    /// Returns the changes in a root since the last [`mark`](Self::mark), or since the root was added. The cost is
+    /// proportional to the changes. An unknown root has no changes.
     #[must_use]
     pub fn changes(&self, root: RootId) -> Changes {
         let mut changes = Changes::default();

@@ -27,7 +27,7 @@ pub enum Stop {
     Deadline,
     /// The embedder cancelled the execution.
     Cancelled,
-    /// A further reason of the embedder, in words.
+    /// A reason of the embedder, as text.
     Trap(String),
 }
 

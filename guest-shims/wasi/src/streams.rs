@@ -257,7 +257,7 @@ pub struct Shown {
     pub dropped: u64,
 }
 
-/// The device's state.
+/// State of [`DISPLAYS_DEVICE`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DisplaysDevice {
     shown: Shown,

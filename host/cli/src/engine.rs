@@ -34,12 +34,12 @@ pub(crate) enum Pooling {
     Single,
 }
 
-/// How an interpreter is started.
+/// The source of an interpreter's initial state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Image {
-    /// From its prepared image.
+    /// The prepared image.
     Prepared,
-    /// From the binary, booted each time. It can run scripts, but supports neither sessions nor validation.
+    /// The binary, booted for each script. It supports neither sessions nor validation.
     Plain,
 }
 

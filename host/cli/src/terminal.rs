@@ -108,7 +108,7 @@ pub(crate) fn err_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 }
 
 fn json(value: &impl serde::Serialize, out: impl Write + IsTerminal) -> anyhow::Result<()> {
-    // Not built in memory first: the file names of a guest alone can be a quarter of a gigabyte of JSON.
+    // Stream the JSON, because the file names of a guest alone can take a quarter of a gigabyte.
     let mut out = io::BufWriter::new(out);
     let written = if out.get_ref().is_terminal() {
         value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, EscapedJson))

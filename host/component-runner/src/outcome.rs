@@ -45,7 +45,7 @@ pub enum AppOutcome {
     Returned,
     /// The function returned an error.
     Failed,
-    /// The application ended itself.
+    /// The application exited.
     Exited {
         /// Exit code.
         code: i32,

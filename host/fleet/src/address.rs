@@ -38,32 +38,33 @@ impl FleetName {
         Self { scope, id }
     }
 
-    /// The id within the scope.
+    /// Returns the id within the scope.
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
-    /// The scope, if the name has one.
+    /// Returns the scope, if the name has one.
     #[must_use]
     pub fn scope(&self) -> Option<&SessionId> {
         self.scope.as_ref()
     }
 
-    /// The engine service of this session: one of 256 identical services, chosen by a digest of the name. A balancer sees the service but not the
-    /// object. Balancing by service keeps a session on the node that has it in memory for as long as that node is up.
+    /// Returns the engine service of this session: one of 256 identical services, chosen by a digest of the name. A
+    /// balancer sees the service but not the object. Balancing by service keeps a session on the node that has it in
+    /// memory for as long as that node is up.
     pub(crate) fn service(&self) -> String {
         let digest = Sha256::digest(self.to_string());
         service(digest.first().copied().unwrap_or_default())
     }
 }
 
-/// The name of one session service.
+/// Returns the name of one session service.
 pub(crate) fn service(number: u8) -> String {
     format!("{SERVICE_PREFIX}{number:02x}")
 }
 
-/// The service of the image with this digest.
+/// Returns the service of the image with this digest.
 pub(crate) fn image_service(image_sha256: &str) -> String {
     format!("{IMAGE_PREFIX}{}", image_sha256.get(..32).unwrap_or(image_sha256))
 }
@@ -146,19 +147,19 @@ impl FleetUrl {
     /// Maximum length of a URL, in bytes.
     pub const MAX_BYTES: usize = 512;
 
-    /// The URL of an engine on 127.0.0.1.
+    /// Returns the URL of an engine on 127.0.0.1.
     #[must_use]
     pub fn local(ingress: u16, admin: u16) -> Self {
         Self { is_tls: false, host: "127.0.0.1".to_owned(), ingress, admin }
     }
 
-    /// Base URL of the ingress.
+    /// Returns the base URL of the ingress.
     #[must_use]
     pub fn ingress(&self) -> String {
         self.base(self.ingress)
     }
 
-    /// Base URL of the admin API.
+    /// Returns the base URL of the admin API.
     #[must_use]
     pub fn admin(&self) -> String {
         self.base(self.admin)

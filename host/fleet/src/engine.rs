@@ -106,7 +106,7 @@ impl LocalEngine {
         Ok(engine)
     }
 
-    /// The URL of the engine.
+    /// Returns the URL of the engine.
     #[must_use]
     pub fn url(&self) -> &FleetUrl {
         &self.url
@@ -157,7 +157,7 @@ impl Drop for LocalEngine {
     }
 }
 
-/// The requested ports, with free ports for 0, and one more.
+/// Returns the requested ports, with free ports for 0, and one more.
 fn free_ports((ingress, admin): (u16, u16)) -> io::Result<(u16, u16, u16)> {
     // All listeners are open at the same time, so the ports differ.
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));

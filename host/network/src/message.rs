@@ -61,7 +61,7 @@ impl RequestMessage {
             .map_err(|error| Fault::new(Code::Invalid, format!("the request cannot be read: {error}")))
     }
 
-    /// Decodes the body, and checks its size.
+    /// Decodes the body and checks its size.
     pub(crate) fn take_body(&mut self, max_bytes: u64) -> Result<Option<Vec<u8>>, Fault> {
         let body = match (self.text.take(), self.base64.take()) {
             (None, None) => return Ok(None),

@@ -321,7 +321,7 @@ impl Signer {
         fits.then(|| Hmac::new_from_slice(&bytes).ok()).flatten().map(Self)
     }
 
-    /// The value of `webhook-signature`.
+    /// Returns the value of `webhook-signature`.
     fn sign(&self, id: &str, timestamp_s: u64, body: &[u8]) -> String {
         let mut mac = self.0.clone();
         mac.update(format!("{id}.{timestamp_s}.").as_bytes());

@@ -65,7 +65,7 @@ impl Act {
         Self { name, of: None }
     }
 
-    /// Names the variable, file or session that the operation is about.
+    /// Names the variable, file or session that the operation affects.
     pub(crate) fn of(self, of: &str) -> Self {
         Self { of: Some(of.chars().take(MAX_OF_CHARS).collect()), ..self }
     }
@@ -233,7 +233,7 @@ impl From<&ServiceError> for Failed {
 
 pub(crate) type Ended = Result<Executed, Failed>;
 
-/// The name of an outcome.
+/// Returns the name of an outcome.
 fn outcome(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "completed",

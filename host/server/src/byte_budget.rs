@@ -203,14 +203,14 @@ impl ByteBudget {
         self.settle(tenant, room, bytes).await
     }
 
-    /// The number of steps to add to `held`, capped at the total available to this tenant. A larger buffer is thus
-    /// admitted alone.
+    /// Returns the number of steps to add to `held`, capped at the total available to this tenant. A larger buffer is
+    /// thus admitted alone.
     fn missing(&self, tenant: Option<&str>, held: &HeldBytes, bytes: usize) -> usize {
         let own_steps = self.share(tenant).map_or(0, |_| self.0.own_steps);
         bytes.div_ceil(STEP_BYTES).min(own_steps + self.allowed_steps(tenant)).saturating_sub(held.steps)
     }
 
-    /// The maximum that this tenant may take from the shared half.
+    /// Returns the maximum that this tenant may take from the shared half.
     fn allowed_steps(&self, tenant: Option<&str>) -> usize {
         self.share(tenant).map_or(self.0.shared_steps, |_| self.0.allowed_steps)
     }

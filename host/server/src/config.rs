@@ -144,7 +144,7 @@ const SESSION_BYTES: u64 = 256 << 20;
 const SESSION_FILES: u64 = 4;
 
 impl WorkersTable {
-    /// The number of worker processes. 0 if the server's own process executes.
+    /// Returns the number of worker processes. 0 if the server's own process executes.
     #[must_use]
     pub fn processes(&self) -> usize {
         match (self.in_process, self.count) {
@@ -382,7 +382,7 @@ impl ServerConfig {
         Ok(())
     }
 
-    /// The first setting that does not go with a fleet, and the reason.
+    /// Returns the first setting that is not supported with a fleet, and the reason.
     fn not_with_fleet(&self) -> Option<(&'static str, &'static str)> {
         match self {
             _ if self.store.is_some() => Some(("store", "the fleet's nodes store the sessions")),
@@ -392,7 +392,7 @@ impl ServerConfig {
         }
     }
 
-    /// The limits on concurrent executions, with defaults filled in.
+    /// Returns the limits on concurrent executions, with defaults filled in.
     #[must_use]
     pub fn admission(&self) -> Admission {
         let AdmissionTable { running, waiting, in_fleet, wait_ms } = self.admission;
@@ -405,7 +405,7 @@ impl ServerConfig {
         }
     }
 
-    /// The maximum private memory in bytes and the maximum number of open files of a process in which each token may
+    /// Returns the maximum private memory in bytes and the maximum number of open files of a process in which each token may
     /// have `sessions.live_count` live sessions, with defaults filled in.
     #[must_use]
     pub fn worker_limits(&self) -> (u64, u64) {
@@ -422,7 +422,7 @@ impl ServerConfig {
         (self.workers.memory_bytes.unwrap_or(bytes), self.workers.open_files.unwrap_or(files))
     }
 
-    /// The limits on suspended executions, with defaults filled in.
+    /// Returns the limits on suspended executions, with defaults filled in.
     #[must_use]
     pub fn suspension(&self) -> Suspension {
         let default = Suspension::default();
@@ -432,7 +432,7 @@ impl ServerConfig {
         }
     }
 
-    /// The limits on connections and requests, with defaults filled in.
+    /// Returns the limits on connections and requests, with defaults filled in.
     #[must_use]
     pub fn http(&self) -> HttpConfig {
         let HttpTable { connections, body_bytes, bodies_bytes, hosts, origins } = self.http.clone();

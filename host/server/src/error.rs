@@ -53,7 +53,7 @@ pub enum ServiceError {
     QueueFull {
         /// Number of waiting executions.
         waiting: usize,
-        /// When to try again.
+        /// Time to wait before a retry.
         retry_after: Duration,
     },
     /// The execution waited longer than [`Admission::wait`](crate::Admission::wait). Nothing was run.
@@ -67,7 +67,7 @@ pub enum ServiceError {
     Rate {
         /// The limit, in executions per minute.
         per_minute: u32,
-        /// When to try again.
+        /// Time to wait before a retry.
         retry_after: Duration,
     },
     /// The tenant reached one of its quotas.
@@ -175,19 +175,19 @@ const NOT_IN_FLEET: Code = ("not-in-a-fleet", 501);
 const UNAVAILABLE: Code = ("unavailable", 503);
 
 impl ServiceError {
-    /// The error's name for programs. Follows the WIT contract if that has a name for the error.
+    /// Returns the error's name for programs. Follows the WIT contract if that has a name for the error.
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.kind().0
     }
 
-    /// The HTTP status of this error.
+    /// Returns the HTTP status of this error.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.kind().1
     }
 
-    /// When to try again, if known.
+    /// Returns the time to wait before a retry, if known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -219,7 +219,7 @@ impl ServiceError {
         )
     }
 
-    /// The message for an untrusted client. Details of the host go to the log instead.
+    /// Returns the message for an untrusted client. Details of the host go to the log instead.
     #[must_use]
     pub fn public(&self) -> Untrusted {
         let is_told = matches!(

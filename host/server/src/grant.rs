@@ -76,7 +76,7 @@ fn parts(policy: &Policy) -> GrantParts<'_> {
     GrantParts { limits: &policy.limits, clock: &policy.clock, entropy: &policy.entropy }
 }
 
-/// A request may not turn off metering that the grant turns on.
+/// Fails if a request turns off metering that the grant turns on.
 fn check_metering(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
     if asked.metering == Metering::None && granted.metering != Metering::None {
         let (asked, granted) = ("`none`".to_owned(), "`fuel`".to_owned());
@@ -85,7 +85,7 @@ fn check_metering(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
     Ok(())
 }
 
-/// A request may not extend the granted network. It may leave out secrets only if those are not for requests.
+/// Fails if a request extends the granted network. It may leave out secrets only if those are not for requests.
 fn check_network(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
     match asked.network.beyond(&granted.network)? {
         None => Ok(()),

@@ -34,7 +34,7 @@ pub(crate) struct JsonCost {
 pub(crate) struct TooCostly;
 
 impl JsonCost {
-    /// The bytes that the values of a text take, without its strings.
+    /// Returns the memory that the values of a text take in bytes, without its strings.
     pub(crate) fn of(text: &[u8]) -> Result<usize, TooCostly> {
         let mut cost = Self::default();
         cost.read(text)?;
@@ -71,7 +71,7 @@ impl JsonCost {
     }
 }
 
-/// The length of a value as JSON, in bytes.
+/// Returns the length of a value as JSON, in bytes.
 pub(crate) fn json_len(value: &impl Serialize) -> serde_json::Result<usize> {
     let mut len = Length(0);
     serde_json::to_writer(&mut len, value)?;

@@ -77,7 +77,7 @@ impl Utf8Pieces {
     }
 }
 
-/// The length of an incomplete character at the end of `bytes`.
+/// Returns the length of an incomplete character at the end of `bytes`.
 fn incomplete(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let needed = match last.first() {

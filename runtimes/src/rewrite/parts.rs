@@ -32,8 +32,8 @@ use crate::CodePart;
 pub const BASE_IMPORT: &str = "base";
 
 /// Export name of the immutable global with the table slot for the function that loads a part:
-/// `(part: i32, fuel: i32) -> ()`. It also loads all parts before that part. `fuel` is what the stub uses in addition to
-/// the call that it stands for.
+/// `(part: i32, fuel: i32) -> ()`. It also loads all parts before that part. `fuel` is the fuel that the stub uses in
+/// addition to the call that it replaces.
 pub const LOADER_EXPORT: &str = "__glovebox_loader";
 
 /// Export name of table 0.
@@ -358,8 +358,8 @@ impl Forwarders {
     }
 }
 
-/// A forwarder takes the parameters of the function in a slot, and the slot. It loads the part and calls the function
-/// that is in the slot now.
+/// Generates a forwarder. It takes the parameters of a slot's function and the slot, loads the part, and calls the
+/// function that is in the slot now.
 fn forwarder_body(part: usize, parameters: usize, kind: u32, (loader, loader_type): (u32, u32)) -> Function {
     let parameters = u32::try_from(parameters).unwrap_or(u32::MAX);
     let fuel = parameters.saturating_mul(2).saturating_add(STUB_FUEL);

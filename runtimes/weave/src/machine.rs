@@ -206,8 +206,8 @@ pub(crate) fn access(memory: u32, offset: u64) -> MemArg {
     MemArg { offset, align: 0, memory_index: memory }
 }
 
-/// Bytes that one iteration of each loop compares. A loop hands over to the next one where another iteration would read
-/// too far. Compared ranges are often shorter than two iterations of the first loop.
+/// Bytes that one iteration of each loop compares. A loop ends before an iteration that would read beyond the range, and
+/// the next loop compares the rest. Compared ranges are often shorter than two iterations of the first loop.
 const STRIDES: [i32; 2] = [64, 8];
 
 /// Gives 1 if `len` bytes are equal, else 0. Compares the guest's `memory` at `at` with the memory and address that

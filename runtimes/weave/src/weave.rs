@@ -140,7 +140,7 @@ impl WeaveError {
     }
 }
 
-/// Makes a component of the woven module, according to its `component-type` section.
+/// Creates a component from the woven module, according to its `component-type` section.
 pub(crate) fn component(core: &[u8]) -> Result<Vec<u8>, WeaveError> {
     let mut encoder = ComponentEncoder::default().validate(true).module(core).map_err(failed)?;
     without_names(encoder.encode().map_err(failed)?)

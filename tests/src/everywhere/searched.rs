@@ -15,7 +15,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// The length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub(super) fn bytes(self) -> u64 {
         self.end - self.start

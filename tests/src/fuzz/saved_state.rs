@@ -124,7 +124,8 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     all
 }
 
-/// Few bytes that claim a huge number of mounts. Only the mounts in the message exist, so reading on reaches the end.
+/// Returns a few bytes that claim a huge number of mounts. Only the mounts in the message exist, so reading on reaches
+/// the end.
 fn endless_mounts() -> Vec<u8> {
     let mut to = Encoder::new();
     to.byte(1);
@@ -139,8 +140,8 @@ fn endless_mounts() -> Vec<u8> {
     saved
 }
 
-/// Few bytes that claim a huge number of created names. The names exceed the quota by one, so reading on reaches the
-/// end.
+/// Returns a few bytes that claim a huge number of created names. The names exceed the quota by one, so reading on
+/// reaches the end.
 fn endless_journal() -> Vec<u8> {
     /// Each name is charged 256 bytes plus its length.
     const MOST: u64 = QUOTA_BYTES / 260;

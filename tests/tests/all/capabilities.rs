@@ -16,8 +16,8 @@ fn path(page: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page)
 }
 
-/// The environment that the pages describe: a file, a tool, a fixed clock, and less fuel, so that every script ends
-/// soon.
+/// Returns the environment that the pages describe: a file, a tool, a fixed clock, and less fuel, so that every script
+/// ends soon.
 fn sandbox_of(runtime: &str) -> Sandbox {
     let mut policy = Policy::default();
     fixed(&mut policy);

@@ -94,7 +94,7 @@ impl FleetEngine {
         }
     }
 
-    /// The number of running executions.
+    /// Returns the number of running executions.
     pub(crate) fn running(&self) -> usize {
         self.state.lock().unwrap().running.len()
     }

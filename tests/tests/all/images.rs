@@ -49,7 +49,7 @@ impl Drop for Images {
     }
 }
 
-/// A policy under which globals persist, in this directory.
+/// Returns a policy under which globals persist, in this directory.
 fn persisting(directory: &Path) -> Policy {
     let mut policy = Policy::default();
     policy.workspace = Some(directory.to_owned());

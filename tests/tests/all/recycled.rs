@@ -5,7 +5,7 @@
 use glovebox::{BuildError, Engine, ExecuteError, Language, Policy, Request, Sandbox};
 use glovebox_tests::{engine_config, fixed, lone_engine, sandbox_on, short};
 
-/// An engine whose instances are not shared.
+/// Returns an engine whose instances are not shared.
 fn pooled(instance_count: u32) -> Engine {
     let mut config = engine_config();
     config.pool.as_mut().unwrap().instance_count = instance_count;

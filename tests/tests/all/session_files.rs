@@ -9,7 +9,7 @@ use glovebox_tests::{fixed, sandbox, short};
 
 const LANGUAGES: [Language; 2] = Language::ALL;
 
-/// A script that prints a file.
+/// Returns a script that prints a file.
 fn cat(language: Language, path: &str) -> String {
     match language {
         Language::Python => format!("print(open('{path}').read(), end='')"),
@@ -17,7 +17,7 @@ fn cat(language: Language, path: &str) -> String {
     }
 }
 
-/// A script that writes a file.
+/// Returns a script that writes a file.
 fn put(language: Language, path: &str, text: &str) -> String {
     match language {
         Language::Python => format!("open('{path}', 'w').write('{text}') and None"),

@@ -16,7 +16,7 @@ const SESSIONS_EACH: usize = 10;
 const EXECUTIONS: u32 = 250;
 const WORKERS: usize = 2;
 
-/// The repeated script: it creates and drops objects, keeps a few, writes a file, and raises now and then.
+/// Returns the repeated script: it creates and drops objects, keeps a few, writes a file, and raises now and then.
 fn work(language: Language, round: u32) -> String {
     match language {
         Language::Python => format!(

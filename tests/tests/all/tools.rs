@@ -50,7 +50,7 @@ fn echo() -> Tool {
     Tool::new("echo", "Gives back its arguments.").handler(|_, arguments| Ok(arguments))
 }
 
-/// A tool that sleeps for `ms` milliseconds.
+/// Returns a tool that sleeps for `ms` milliseconds.
 fn nap() -> Tool {
     Tool::new("nap", "Sleeps.").handler(|_, arguments| {
         thread::sleep(Duration::from_millis(arguments["ms"].as_u64().unwrap_or(0)));
@@ -58,7 +58,7 @@ fn nap() -> Tool {
     })
 }
 
-/// A tool that runs for a minute unless it is cancelled, and a channel with the time of its cancellation.
+/// Returns a tool that runs for a minute unless it is cancelled, and a channel with the time of its cancellation.
 fn patient() -> (Tool, mpsc::Receiver<Instant>) {
     let (tell, told) = mpsc::channel();
     let tool = Tool::new("patient", "Waits.").handler(move |call, _| {

@@ -11,7 +11,7 @@ use glovebox_tests::{sandbox, short};
 
 const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 
-/// A script that reports its start and then runs for a while.
+/// Returns a script that reports its start and then runs for a while.
 fn slow(language: Language) -> &'static str {
     match language {
         Language::Python => "import time\nprint('begun', flush=True)\ntime.sleep(60)",

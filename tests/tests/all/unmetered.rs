@@ -11,7 +11,7 @@ use glovebox_tests::{engine, sandbox, short};
 
 const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 
-/// A sandbox whose fuel limit would end the script at once if fuel were counted.
+/// Returns a sandbox whose fuel limit would end the script at once if fuel were counted.
 fn unmetered(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     sandbox(language, |policy| {
         policy.metering = Metering::None;

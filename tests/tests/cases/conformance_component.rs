@@ -38,7 +38,7 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     trials
 }
 
-/// The runtimes of the cases.
+/// Returns the runtimes of the cases.
 fn runtimes() -> Vec<(Language, String)> {
     let Ok(named) = env::var("CASES_RUNTIMES") else {
         let known = engine().runtimes().expect("the manifest is read");

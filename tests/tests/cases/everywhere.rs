@@ -68,8 +68,8 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     trials
 }
 
-/// The cases of Python with the large provider, including cases of its own: all in one host, and the smoke set in the
-/// other.
+/// Returns the cases of Python with the large provider, including cases of its own: all in one host, and the smoke set
+/// in the other.
 fn large_trials() -> Vec<Trial> {
     let (runtime, program, hosts) = LARGE;
     let cases = load_all_cases(&cases_dir()).expect("the cases are well formed");

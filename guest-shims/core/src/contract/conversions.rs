@@ -87,7 +87,7 @@ macro_rules! contract_cases {
 macro_rules! contract_errors {
     () => {
         impl types::SandboxError {
-            /// The error of a file operation that failed, on this path or pattern.
+            /// Returns the error of a file operation that failed, on this path or pattern.
             pub(crate) fn from_file(kind: types::FileError, path: &str, message: String) -> Self {
                 Self::File(types::FileFailure { kind, path: contract::quoted(path).to_owned(), message })
             }

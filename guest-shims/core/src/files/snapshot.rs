@@ -44,7 +44,7 @@ impl Snapshot {
         Ok(self.list_page(pattern, None, ListLimits::NONE)?.entries)
     }
 
-    /// The first of the entries that [`list`](Self::list) returns whose path is greater than `after`. Entries beyond
+    /// Returns the first entries of [`list`](Self::list) whose paths are greater than `after`. Entries beyond
     /// the limits are counted, not held in memory.
     pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: ListLimits) -> Result<FilePage, FileError> {
         let Pattern { matcher, prefix, max_depth } = Pattern::parse(pattern)?;
@@ -61,8 +61,8 @@ impl Snapshot {
         page_below(&mut vfs, (&prefix.join("/"), top), max_depth, limits, is_listed)
     }
 
-    /// The first entries below the directory `dir`, at most `max_depth` names deep, in ascending order of paths. Fails
-    /// if `dir` does not exist; a file has no entries below it.
+    /// Returns the first entries below the directory `dir`, at most `max_depth` names deep, in ascending order of
+    /// paths. Fails if `dir` does not exist; a file has no entries below it.
     pub fn list_below(&self, dir: &str, max_depth: usize, limits: ListLimits) -> Result<FilePage, FileError> {
         let (mut vfs, root) = self.state()?;
         let dir = path::inside(dir)?;

@@ -174,12 +174,12 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     }
 }
 
-/// The messages of CPython and of boot/threads.py.
+/// Recognizes the messages of CPython and of boot/threads.py.
 fn needs_threads(message: &str) -> bool {
     message == "can't start new thread" || message.ends_with("the sandbox has no threads")
 }
 
-/// The messages of CPython and of boot/world.py.
+/// Recognizes the messages of CPython and of boot/world.py.
 fn needs_processes(message: &str) -> bool {
     message.contains("does not support processes") || message.ends_with("the sandbox has no processes")
 }
@@ -307,7 +307,7 @@ fn directory(failure: &UncaughtException<'_>) -> Option<Advice> {
     })
 }
 
-/// The message ends with a string in Python's notation.
+/// Advises on the path at the end of the message, which is a Python string literal.
 fn path(failure: &UncaughtException<'_>) -> Option<Advice> {
     let (_, written) = failure.message().split_once("]")?.1.split_once(": ")?;
     let quote = written.chars().next().filter(|char| matches!(char, '\'' | '"'))?;

@@ -224,7 +224,7 @@ pub enum ResumeError<S = Infallible> {
     /// The bytes claim more than the sandbox's policy allows.
     #[error("the hibernated session takes {bytes} bytes of {what}; `limits.{key}` allows {most}; raise it to resume")]
     TooLarge {
-        /// The resource, in words.
+        /// The resource, as named in the message.
         what: &'static str,
         /// The name of the limit.
         key: &'static str,
@@ -238,7 +238,7 @@ pub enum ResumeError<S = Infallible> {
         "the hibernated session's files do not fit this sandbox: {reason}; resume it with the policy it was made with", reason = escaped_text(.reason)
     )]
     Files {
-        /// The reason, in words.
+        /// The reason, as text.
         reason: String,
     },
     /// The session could not be created.

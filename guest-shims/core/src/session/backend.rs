@@ -136,7 +136,7 @@ pub trait SessionBackend {
         Ok(())
     }
 
-    /// Called when the guest has ended itself, with its final files.
+    /// Called when the guest has exited with `os._exit`, with its final files.
     fn left(&mut self, _guest: &Guest<Self::Machine>) {}
 
     /// Called when the session has ended.

@@ -85,9 +85,9 @@ impl Message {
 /// assert!(glovebox_core::tools::weight(br#""a long text in which { and [ are nothing else than text""#) < 200);
 /// ```
 ///
-/// A value is 32 bytes; an object's first entry allocates a tree node for eleven, some 640 bytes; a list's first entry
-/// takes four values. A text with seven bytes per object grows to ninety times its size, and memory for a guest must be
-/// counted before it is allocated.
+/// A value is 32 bytes. An object's first entry allocates a tree node for eleven entries, about 640 bytes. A list's first
+/// entry allocates space for four. A text with seven bytes per object grows to ninety times its size, and memory for a
+/// guest must be counted before it is allocated.
 #[must_use]
 pub fn weight(text: &[u8]) -> u64 {
     const VALUE: u64 = 64;

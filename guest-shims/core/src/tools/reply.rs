@@ -239,7 +239,7 @@ pub enum ToolDefinitionError {
     Schema {
         /// The name of the tool.
         name: String,
-        /// The problem, in words.
+        /// The reason, as text.
         reason: String,
     },
     /// The tool has no handler.

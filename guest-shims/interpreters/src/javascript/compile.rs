@@ -190,7 +190,7 @@ impl Booted<'_> {
     }
 }
 
-/// A name as a C string: truncated to the buffer, and at the first zero.
+/// Returns a name as a C string, truncated to the buffer and at the first NUL.
 fn name_bytes(name: &str) -> Vec<u8> {
     let most = usize::try_from(NAME_BYTES - 1).unwrap_or_default();
     let end = name.floor_char_boundary(most);

@@ -162,7 +162,7 @@ impl Guest<'_> {
         self.call_value("JS_DupValue", &[Value::I32(self.context), Value::I64(value.0)])
     }
 
-    /// Creates a string value. Returns an exception if the guest has no memory for it.
+    /// Creates a string value. Returns an exception if the guest is out of memory.
     pub(super) fn string(&mut self, at: u32, bytes: u32) -> Result<JsValue, MachineError> {
         self.call_value("JS_NewStringLen", &[self.context, at, bytes].map(Value::I32))
     }

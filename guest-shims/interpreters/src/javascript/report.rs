@@ -192,7 +192,7 @@ impl Booted<'_> {
     }
 }
 
-/// Size of a test allocation in bytes. If it fails, a thrown `null` means that QuickJS had no memory for the error.
+/// Size of a test allocation in bytes. If it fails, a thrown `null` means that QuickJS was out of memory.
 const PROBE_BYTES: u32 = 1 << 20;
 
 /// The interpreter's own error.

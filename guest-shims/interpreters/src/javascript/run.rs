@@ -138,7 +138,7 @@ impl Booted<'_> {
     }
 
     /// Passes arguments, environment and standard input to the guest, unless it has them already. Returns `false` if
-    /// the guest has no memory for them.
+    /// the guest is out of memory.
     fn hand_over(&mut self, script: &Script<'_>) -> Result<bool, DriverError> {
         let wanted = fingerprint(script);
         if self.state()?.input == wanted && !script.has_stdin {

@@ -254,7 +254,7 @@ fn dedented(source: &str) -> (Cow<'_, str>, u32) {
     (Cow::Owned(lines.collect::<Vec<_>>().join("\n")), u32::try_from(shared.len()).unwrap_or(u32::MAX))
 }
 
-/// The request that `run_with` in boot/driver.py decodes.
+/// Returns the request that `run_with` in boot/driver.py decodes.
 fn request(script: &Script<'_>, source: &str) -> Vec<u8> {
     let flags = if script.has_stdin { "i" } else { "" };
     let count = script.args.len().to_string();
@@ -313,7 +313,7 @@ pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[
 /// Compiles the packages that are mounted at their path.
 const COMPILER: &str = include_str!("compile.py");
 
-/// The arguments of the compiling interpreter. It may write to the workspace.
+/// Returns the arguments of the compiling interpreter. It may write to the workspace.
 fn compiler_args() -> Vec<String> {
     ["python", "-c", COMPILER, "/app/site-packages", &format!("/app/{COMPILED_FILE}")].map(str::to_owned).to_vec()
 }

@@ -127,7 +127,7 @@ impl<'a> Interpreter<'a> {
         Ok(bytes)
     }
 
-    /// Copies `bytes` into the driver's bytearray. Returns `false` if the guest has no memory for them.
+    /// Copies `bytes` into the driver's bytearray. Returns `false` if the guest is out of memory.
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<bool, DriverError> {
         let Ok(length) = u32::try_from(bytes.len()) else { return Ok(false) };
         // CPython keeps a zero after the bytes.

@@ -282,7 +282,7 @@ fn a_source_beyond_the_buffer_makes_it_grow() {
     // The guest claims to have grown and has not.
     assert!(matches!(execute(&mut liar, &source), Err(DriverError::Report(_))));
     assert_eq!(liar.functions(), [6].map(Value::I32));
-    // The guest has no memory.
+    // The guest is out of memory.
     let mut liar = Liar::new();
     liar.reply(2, b"R");
     let Report::Raised(raised) = execute(&mut liar, &source).unwrap() else { panic!("not raised") };

@@ -1,4 +1,4 @@
-//! A directory tree that stands in for a host's, and seeds that are printed.
+//! A fake host directory, and random seeds that failing tests print.
 
 #![allow(dead_code, reason = "each test binary that includes this uses a part of it")]
 

@@ -48,7 +48,7 @@ pub(crate) fn run(_: &GlobalArgs, command: &ServiceCommand) -> anyhow::Result<i3
     Err(missing(&format!("`glovebox {name}`")).into())
 }
 
-/// The error for something that needs the feature `full`.
+/// Returns the error for something that needs the feature `full`.
 pub(crate) fn missing(what: &str) -> Hinted {
     Hinted::new(format!("this build has no {what}"), "build it with `cargo build --workspace --bin glovebox`")
 }

@@ -346,7 +346,7 @@ fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {
     })
 }
 
-/// Returns the place of all tenants' sessions.
+/// Returns the location of all tenants' sessions.
 fn root(config: &ServerConfig) -> anyhow::Result<Root> {
     if let Some(url) = &config.fleet {
         return Ok(Root::Fleet(FleetClient::new(&url.parse()?).context("cannot connect to the fleet")?));

@@ -145,17 +145,17 @@ fn start_with(
 }
 
 impl WorkerConfig {
-    /// The directory of the sessions, if they are in one.
+    /// Returns the directory of the sessions, if they are in one.
     fn dir(&self) -> Option<&Path> {
         self.root.as_deref().filter(|root| !is_url(root))
     }
 
-    /// A directory that a worker may write to.
+    /// Returns a directory that a worker may write to.
     fn temporary(&self) -> PathBuf {
         self.dir().map_or_else(|| self.cache.join(LOCKS), Path::to_owned)
     }
 
-    /// The store of a tenant. The server has opened stores that are not directories.
+    /// Returns the store of a tenant. The server has opened stores that are not directories.
     fn store(&self, name: &str, tenants: &WorkerTenants) -> anyhow::Result<Arc<dyn SessionStore>> {
         Ok(match (self.dir(), &self.root) {
             (Some(dir), _) if self.has_parts => open_store(&dir.join(name))?,

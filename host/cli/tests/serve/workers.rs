@@ -271,7 +271,7 @@ fn audit_log_has_operations_of_a_killed_worker() {
     });
 }
 
-/// A service that answers each request with its body, or with a header of it for `GET`.
+/// Returns a service that answers each request with its body, or with a header of it for `GET`.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -21,9 +21,9 @@ pub struct Quotas {
     /// Total fuel of all executions. Default 10^14.
     ///
     /// An execution gets at most the remaining fuel. It may therefore be exhausted earlier than its policy says, at the
-    /// value in `exhausted.limit`. While an execution runs, all fuel that it may use counts. After a timeout or a
-    /// cancellation that stays counted, because the exact use is unknown. The fuel left at the end may be too little to
-    /// roll a session back.
+    /// value in `exhausted.limit`. While an execution runs, all fuel that it may use counts. It still counts
+    /// after a timeout or a cancellation, because the exact use is unknown. The fuel left at the end may be too little
+    /// to roll a session back.
     pub fuel: u64,
     /// Bytes that the host holds for the application at once. They include blobs, snapshots of files, output of started
     /// executions, tools, and the arguments and environments of policies. Default 256 MiB. The policy's limits bound

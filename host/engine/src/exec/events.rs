@@ -72,7 +72,7 @@ pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
     tracing::warn!(target: "glovebox", session_id, kind = "tools_refused", detail, "security.tools_refused");
 }
 
-/// Logs a failure that a component sees only as unsupported, with the reason that the component does not get.
+/// Logs the reason for a failure that a component sees only as `unsupported`.
 pub(crate) fn unavailable(what: &str, error: &dyn Error) {
     let mut reason = error.to_string();
     let mut cause = error.source();

@@ -130,12 +130,12 @@ impl From<Snapshot> for Files {
 }
 
 impl Files {
-    /// The files of an execution without a workspace.
+    /// Returns the files of an execution without a workspace.
     pub(crate) fn none() -> Self {
         Self(Snapshot::none())
     }
 
-    /// The files of a workspace.
+    /// Returns the files of a workspace.
     pub(crate) fn of(vfs: Vfs, root: Option<RootId>) -> Self {
         Self(Snapshot::new(vfs, root))
     }

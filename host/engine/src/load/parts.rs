@@ -23,10 +23,10 @@ use crate::{
     load::aot,
 };
 
-/// Where an interpreter's binary comes from.
+/// The source of an interpreter's binary.
 #[derive(Clone)]
 pub(crate) enum BinarySource {
-    /// The manifest. It is fetched if it is missing.
+    /// The manifest. The binary is fetched if it is missing.
     Manifest(Box<RuntimeEntry>),
     /// A file of the caller.
     File(PathBuf),
@@ -217,7 +217,7 @@ pub(crate) fn enable(
     Ok(())
 }
 
-/// Loads the parts up to `number` that the guest does not have yet. `fuel` is what the guest has used for this call.
+/// Loads the parts up to `number` that the guest does not have yet. `fuel` is the fuel that the guest has used for this call.
 ///
 /// A guest that calls this itself gains at most [`MAX_STUB_FUEL`](rewrite::MAX_STUB_FUEL) for each part.
 fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmtime::Result<()> {

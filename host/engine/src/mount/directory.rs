@@ -219,7 +219,7 @@ impl HostDirectory {
     }
 }
 
-/// Makes an error with a message for the log; the guest only sees EIO.
+/// Creates an error with a message for the log; the guest only sees EIO.
 fn source_error(path: &str, error: &dyn std::error::Error) -> SourceError {
     SourceError::new(format!("`{path}`: {error}"))
 }

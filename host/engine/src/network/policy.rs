@@ -151,7 +151,7 @@ impl NetworkPolicy {
         !self.allow.is_empty()
     }
 
-    /// Maximum bytes of a JSON message from or to a script. Base64 makes bodies a third longer, and JSON escapes
+    /// Returns the maximum size of a JSON message from or to a script. Base64 adds a third to bodies, and JSON escapes
     /// characters of text.
     pub(crate) fn message_bytes(&self) -> u64 {
         self.request_bytes.max(self.response_bytes).saturating_mul(2).saturating_add(ENVELOPE_BYTES)

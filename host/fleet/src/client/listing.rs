@@ -177,7 +177,7 @@ impl FleetClient {
     }
 }
 
-/// The SQL condition for a scope.
+/// Returns the SQL condition for a scope.
 fn in_scope(scope: Option<&SessionId>) -> String {
     scope.map(|scope| format!(" AND starts_with(service_key, '{scope}!')")).unwrap_or_default()
 }

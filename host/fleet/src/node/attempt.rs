@@ -141,7 +141,7 @@ impl Attempt {
         Ok(Running { session, started, targets, waits_for: Vec::new(), _place: place })
     }
 
-    /// The tools that the request offers, with their callbacks.
+    /// Returns the tools that the request offers, with their callbacks.
     fn tools(&self) -> Result<Offered, StepError> {
         let (mut tools, mut targets) = Offered::default();
         for offer in &self.request.tools {
@@ -321,7 +321,7 @@ impl From<&ToolFailure> for ToolError {
 }
 
 impl Called {
-    /// The answer for the script.
+    /// Returns the answer for the script.
     pub(super) fn answer(&self) -> ToolAnswer {
         ToolAnswer { id: self.call, answer: self.answer.clone().map_err(|failure| ToolError::from(&failure)) }
     }
@@ -352,7 +352,7 @@ impl StepError {
         }
     }
 
-    /// An error of the sandbox that is the same on every node.
+    /// Returns the error for a failure of the sandbox that would be the same on every node.
     pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Never(status::FAILED, glovebox::with_causes(error))
     }

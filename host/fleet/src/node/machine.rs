@@ -55,7 +55,7 @@ impl Opening {
     }
 }
 
-/// The interpreters, the states, and the sessions in memory.
+/// A node's interpreters, its store of session states, and its sessions in memory.
 pub(super) struct Machine {
     engine: Engine,
     /// The engine's admin API.
@@ -104,12 +104,12 @@ impl Machine {
         Ok(Self { engine, admin, blobs, key, policy, served, callbacks, places, queue, warm })
     }
 
-    /// The policy of scripts.
+    /// Returns the policy of scripts.
     pub(super) fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The identities of the node's images.
+    /// Returns the identities of the node's images.
     pub(super) fn images(&self) -> impl Iterator<Item = &str> {
         self.served.iter().map(|served| &*served.image_sha256)
     }
@@ -202,7 +202,7 @@ impl Machine {
         Ok(state.next(length, executions, at, blob))
     }
 
-    /// The sessions in memory.
+    /// Returns the names of the sessions in memory.
     #[cfg(test)]
     pub(super) fn warm_names(&self) -> Vec<String> {
         self.warm.names()
@@ -377,7 +377,7 @@ impl Warm {
         drop(out);
     }
 
-    /// The names of the sessions, sorted.
+    /// Returns the names of the sessions, sorted.
     #[cfg(test)]
     pub(super) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.held().sessions.keys().map(ToString::to_string).collect();

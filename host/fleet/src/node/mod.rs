@@ -84,7 +84,7 @@ impl NodeConfig {
         }
     }
 
-    /// The default of [`running`](Self::running): four per processor, because some executions wait for tools.
+    /// Returns the default of [`running`](Self::running): four per processor, because some executions wait for tools.
     #[must_use]
     pub fn default_running() -> usize {
         4 * std::thread::available_parallelism().map_or(2, usize::from)

@@ -159,12 +159,12 @@ impl SessionObject {
     }
 }
 
-/// The current time, for the journal.
+/// Returns the current time, for the journal.
 async fn now() -> HandlerResult<Json<Timestamp>> {
     Ok(Json(Timestamp::now()))
 }
 
-/// A new opening, for the journal.
+/// Returns a new opening, for the journal.
 async fn opening() -> HandlerResult<Json<Opening>> {
     Ok(Json(Opening::new()))
 }
@@ -258,25 +258,26 @@ impl SessionState {
         Some(undone)
     }
 
-    /// The id of the next execution, unique even if the session is closed and opened again under the same name.
+    /// Returns the id of the next execution, unique even if the session is closed and opened again under the same name.
     pub(super) fn next_execution(&self) -> String {
         format!("{}-{}", self.opening, self.session.generation + 1)
     }
 }
 
-/// The directory of a session's blobs. A session opened again under the same name has another one, so a late close of
-/// the first session deletes nothing of the second.
+/// Returns the directory of a session's blobs. A session opened again under the same name has another one, so a late
+/// close of the first session deletes nothing of the second.
 pub(super) fn blob_dir(name: &FleetName, opening: &str) -> String {
     format!("sessions/{name}/{opening}")
 }
 
-/// The name of a state's blob. It contains a digest, so two writers of the same generation do not overwrite each other.
+/// Returns the name of a state's blob. It contains a digest, so two writers of the same generation do not overwrite
+/// each other.
 pub(super) fn blob_name(name: &FleetName, opening: &str, generation: u64, state: &[u8]) -> String {
     let digest: String = Sha256::digest(state).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{}/{generation:010}-{digest}", blob_dir(name, opening))
 }
 
-/// The seed of a session's random numbers.
+/// Returns the seed of a session's random numbers.
 pub(super) fn seed(name: &FleetName, opening: &str) -> u64 {
     let digest = Sha256::digest(format!("{name} {opening}"));
     digest.first_chunk().map_or(0, |first| u64::from_le_bytes(*first))

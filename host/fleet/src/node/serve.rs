@@ -78,13 +78,13 @@ impl Node {
         Ok(Self { endpoint, machine, listener, address, drain })
     }
 
-    /// The address that the node listens on.
+    /// Returns the address that the node listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The identities of the node's images.
+    /// Returns the identities of the node's images.
     pub fn images(&self) -> impl Iterator<Item = &str> {
         self.machine.images()
     }

@@ -80,7 +80,7 @@ pub(super) fn endpoint(machine: &Arc<Machine>, identity_key: Option<&str>) -> Re
     Ok(builder.build())
 }
 
-/// The services' timeouts, retention and retries.
+/// Returns the services' timeouts, retention and retries.
 fn options() -> ServiceOptions {
     ServiceOptions::new()
         .inactivity_timeout(SILENT)

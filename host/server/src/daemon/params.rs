@@ -16,7 +16,7 @@ use crate::{
 /// Maximum number of initial files and of tools of a session.
 const MAX_FILES: usize = 10_000;
 const MAX_TOOLS: usize = 256;
-/// Maximum size of text that is parsed in place, in bytes. That takes a fraction of a millisecond.
+/// Maximum size in bytes of text that is parsed without `block_in_place`. Parsing takes a fraction of a millisecond.
 const ASIDE_BYTES: usize = 64 << 10;
 /// Maximum size of a policy or of all tool schemas, in bytes of JSON. Parsed values take many times the memory of their
 /// text.

@@ -239,7 +239,7 @@ impl SessionState {
     }
 }
 
-/// Error for a request without an open session.
+/// Returns the error for a request without an open session.
 fn not_initialized() -> RpcError {
     RpcError::named(NOT_INITIALIZED, "not-initialized", "there is no session; `initialize` opens one")
 }

@@ -96,7 +96,7 @@ impl Executor for FleetExecutor {
     }
 }
 
-/// The name of an operation in traces.
+/// Returns the name of an operation in traces.
 fn operation_name(operation: &SessionOperation) -> &'static str {
     match operation {
         SessionOperation::Open { .. } => "open",
@@ -191,7 +191,7 @@ impl Fleet {
         Self { client, scope }
     }
 
-    /// A session's name in the fleet.
+    /// Returns a session's name in the fleet.
     fn name(&self, id: &SessionId) -> FleetName {
         FleetName::new(Some(self.scope.clone()), id.clone())
     }
@@ -207,7 +207,7 @@ impl Fleet {
         Ok(self.client.open(&self.name(id), open).await.map_err(about(id))?.into())
     }
 
-    /// A page of the tenant's sessions.
+    /// Returns a page of the tenant's sessions.
     async fn list(&self, after: Option<&SessionId>, limit: usize) -> Result<SessionPage, ServiceError> {
         let after = after.map(|id| self.name(id));
         let page = self.client.list(Some(&self.scope), after.as_ref(), limit).await?;
@@ -307,7 +307,7 @@ impl Fleet {
     }
 }
 
-/// A session's generation as shown to clients.
+/// Returns a session's generation as shown to clients.
 fn generation(created_at: Timestamp, number: u64) -> String {
     format!("{}-{number}", created_at.unix_ms())
 }
@@ -375,7 +375,7 @@ pub enum NotInFleet {
 }
 
 impl NotInFleet {
-    /// The operation, as messages name it.
+    /// Returns the operation, as messages name it.
     fn what(self) -> &'static str {
         match self {
             Self::Files => "files of sessions",
@@ -389,7 +389,7 @@ impl NotInFleet {
         }
     }
 
-    /// The alternative to suggest.
+    /// Returns the alternative to suggest.
     fn instead(self) -> &'static str {
         match self {
             Self::Files => "read and write them in scripts of the session; pass input in `stdin` and `context`",

@@ -97,7 +97,7 @@ impl InProcess {
         Self(Arc::new(Local { service, policy, tools, add_network, sandboxes: Mutex::default(), sessions }))
     }
 
-    /// The sessions in this process.
+    /// Returns the sessions in this process.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.0.sessions
     }
@@ -108,7 +108,7 @@ impl InProcess {
     }
 }
 
-/// The error of a network that cannot be opened, as one of the sandbox that needs it.
+/// Converts the error for a network that cannot be opened to a build error of the sandbox that needs it.
 fn unbuilt(error: ServiceError) -> BuildError {
     match error {
         ServiceError::Build(error) => error,
@@ -366,7 +366,7 @@ impl Local {
         Ok(record.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?)
     }
 
-    /// The session's current generation.
+    /// Returns the session's current generation.
     fn generation(&self, id: &SessionId) -> Option<String> {
         self.record(id).ok().as_ref().map(generation)
     }

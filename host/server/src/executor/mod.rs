@@ -29,12 +29,12 @@ pub(crate) use operation::{
 /// Carries out admitted work for one tenant.
 #[async_trait]
 pub(crate) trait Executor: fmt::Debug + Send + Sync {
-    /// The reason for which this executor does not support an operation. Asked before the operation is admitted.
+    /// Returns the error if this executor does not support an operation. Called before the operation is admitted.
     fn refusal(&self, _operation: &SessionOperation) -> Option<ServiceError> {
         None
     }
 
-    /// The reason for which this executor cannot run a script, or cannot suspend it at its tool calls.
+    /// Returns the error if this executor cannot run a script, or cannot suspend it at its tool calls.
     fn refusal_of(&self, _work: &Work, _is_stepped: bool) -> Option<ServiceError> {
         None
     }
@@ -44,7 +44,7 @@ pub(crate) trait Executor: fmt::Debug + Send + Sync {
         false
     }
 
-    /// The name of a new fork of a session.
+    /// Returns the name of a new fork of a session.
     fn name_of_fork(&self, _of: &SessionId) -> SessionId {
         SessionId::random()
     }
@@ -107,7 +107,7 @@ pub(crate) struct Finished {
 }
 
 impl Finished {
-    /// An execution in this process.
+    /// Wraps an execution in this process.
     pub(crate) fn here(execution: Execution, generation: Option<String>) -> Self {
         let files = LeftFiles::Here(execution.files().clone());
         Self { execution, generation, files }

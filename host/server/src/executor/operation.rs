@@ -82,7 +82,7 @@ pub(crate) enum SessionOperation {
 }
 
 impl SessionOperation {
-    /// The session that the operation is about. Operations on one session are carried out one after another.
+    /// Returns the session that the operation affects. Operations on one session run one after another.
     pub(crate) fn session(&self) -> Option<&SessionId> {
         match self {
             Self::Open { .. } | Self::List { .. } | Self::Describe { .. } => None,
@@ -102,7 +102,7 @@ impl SessionOperation {
         }
     }
 
-    /// The session whose process carries out the operation.
+    /// Returns the session whose process carries out the operation.
     pub(crate) fn home(&self) -> Option<&SessionId> {
         match self {
             Self::Open { id, .. } | Self::Describe { id } => Some(id),
@@ -120,7 +120,7 @@ impl SessionOperation {
         matches!(self, Self::Close { .. } | Self::GetVariable { .. } | Self::SetVariable { .. })
     }
 
-    /// The session and the operation for the audit log. `None` for operations that are not recorded.
+    /// Returns the session and the operation for the audit log. `None` for operations that are not recorded.
     pub(crate) fn act(&self) -> Option<(SessionId, Act)> {
         let (id, act) = match self {
             Self::List { .. } | Self::Describe { .. } | Self::Checkpoints { .. } => return None,
@@ -192,7 +192,7 @@ pub(crate) enum FileOperation {
 }
 
 impl FileOperation {
-    /// The path or pattern, for the audit log.
+    /// Returns the path or pattern, for the audit log.
     fn subject(&self) -> &str {
         match self {
             Self::ListPage { pattern, .. } => pattern,

@@ -66,7 +66,7 @@ fn named(host: &str) -> Option<&str> {
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)).then_some(name)
 }
 
-/// An origin in lower case and without the default port of its scheme.
+/// Returns an origin in lower case and without the default port of its scheme.
 fn normalized(origin: &str) -> String {
     let origin = origin.to_ascii_lowercase();
     let port = if origin.starts_with("https:") { ":443" } else { ":80" };

@@ -128,7 +128,7 @@ impl Answering<'_> {
         result
     }
 
-    /// The reason that the script did not succeed.
+    /// Returns the reason that the script did not succeed.
     fn reason(&self, execution: &Execution) -> Option<String> {
         match (&execution.outcome, self.cancelled_after_ms) {
             (outcome, _) if outcome.is_success() => None,
@@ -228,7 +228,7 @@ fn hints(execution: &Execution) -> Vec<Hint> {
         .collect()
 }
 
-/// The remarks for a model after the output: the failure, the changed files, and advice.
+/// Returns the remarks for a model after the output: the failure, the changed files, and advice.
 fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     let mut lines = Vec::new();
     if let Some(reason) = &answer.reason {
@@ -283,7 +283,7 @@ pub(super) struct ToolAnswer {
 }
 
 impl ToolAnswer {
-    /// A result with a text as its content.
+    /// Creates a result with a text as its content.
     pub(super) fn new(text: String, answer: &impl Serialize) -> Result<Self, ServiceError> {
         Self::with(vec![ContentBlock::text(text)], answer)
     }

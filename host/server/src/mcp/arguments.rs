@@ -25,7 +25,7 @@ pub(super) enum CodeLanguage {
 }
 
 impl CodeLanguage {
-    /// The language of the interpreter.
+    /// Returns the language of the interpreter.
     pub(super) fn language(self) -> Language {
         match self {
             Self::Python => Language::Python,
@@ -33,7 +33,7 @@ impl CodeLanguage {
         }
     }
 
-    /// The file name for the script. TypeScript is recognized by its extension; other languages need none.
+    /// Returns the file name for the script. TypeScript is recognized by its extension; other languages need none.
     pub(super) fn file_name(self) -> Option<String> {
         (self == Self::TypeScript).then(|| "script.ts".to_owned())
     }
@@ -195,12 +195,12 @@ pub(super) fn content(path: &str, text: Option<String>, base64: Option<String>) 
     }
 }
 
-/// The schema of a tool's arguments. Its title and description are omitted, because the tool has its own.
+/// Returns the schema of a tool's arguments. Its title and description are omitted, because the tool has its own.
 pub(super) fn input<T: JsonSchema>() -> JsonObject {
     of::<T>(SchemaSettings::draft2020_12())
 }
 
-/// The schema of a tool's structured content.
+/// Returns the schema of a tool's structured content.
 pub(super) fn output<T: JsonSchema>() -> Arc<JsonObject> {
     Arc::new(of::<T>(SchemaSettings::draft2020_12().for_serialize()))
 }

@@ -31,7 +31,7 @@ pub(super) struct StoredOutput {
 }
 
 impl StoredOutput {
-    /// The resource as listed and linked.
+    /// Returns the resource for listings and links.
     pub(super) fn resource(&self) -> Resource {
         Resource::new(&self.uri, &self.name)
             .with_mime_type(&self.media_type)
@@ -60,7 +60,7 @@ impl OutputId {
         Ok(Self(format!("{:032x}", u128::from_le_bytes(random))))
     }
 
-    /// The URI of the output `name`.
+    /// Returns the URI of the output `name`.
     pub(super) fn uri(&self, name: &str) -> String {
         format!("glovebox://output/{}/{name}", self.0)
     }
@@ -130,12 +130,12 @@ pub(super) fn is_picture(media_type: &str, bytes: &[u8]) -> bool {
         && (media_type != "image/webp" || bytes.get(8..12) == Some(b"WEBP"))
 }
 
-/// The type of a picture that models accept, by its magic number.
+/// Detects the media type of a picture by its magic number, if models accept the type.
 pub(super) fn picture_type(bytes: &[u8]) -> Option<&'static str> {
     PICTURES.iter().map(|(media_type, _)| *media_type).find(|media_type| is_picture(media_type, bytes))
 }
 
-/// A picture as a content. Returns `None` if it is too large.
+/// Returns a picture as a content block, or `None` if it is too large.
 pub(super) fn picture(media_type: &str, bytes: &[u8]) -> Option<ContentBlock> {
     (bytes.len() <= MAX_PICTURE_BYTES).then(|| ContentBlock::image(BASE64_STANDARD.encode(bytes), media_type))
 }
@@ -201,7 +201,7 @@ impl Answering<'_> {
         }
     }
 
-    /// A short text inline, or a link to a long one.
+    /// Returns a short text inline, or a link to a long one.
     fn short(&self, number: usize, form: &Form, text: &str) -> ContentBlock {
         if text.len() > HEAD_CHARS {
             return self.linked(number, form);

@@ -43,7 +43,7 @@ impl LastLine {
         }
     }
 
-    /// The last line that is not empty, with control characters escaped.
+    /// Returns the last line that is not empty, with control characters escaped.
     fn line(&self) -> Option<String> {
         let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let text = String::from_utf8_lossy(&tail);

@@ -41,7 +41,7 @@ impl Address {
         Some(Self::File { session, path })
     }
 
-    /// The resource as linked.
+    /// Returns the resource for links.
     pub(super) fn resource(&self, media_type: &str, size_bytes: u64) -> Resource {
         let name = match self {
             Self::Output(uri) => uri.rsplit('/').next().unwrap_or_default(),
@@ -62,7 +62,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// The templates of resource URIs.
+/// Returns the templates of resource URIs.
 pub(super) fn templates() -> Vec<ResourceTemplate> {
     vec![
         ResourceTemplate::new("glovebox://session/{session}/files/{+path}", "session-file")
@@ -137,7 +137,7 @@ const TYPES: [(&str, &str); 22] = [
     ("zip", "application/zip"),
 ];
 
-/// The media type of a file, by its extension or else by whether its beginning is text.
+/// Returns the media type of a file, by its extension or else by whether its beginning is text.
 pub(super) fn media_type(path: &str, begins: &[u8]) -> String {
     let ending =
         path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending.to_ascii_lowercase());

@@ -52,7 +52,7 @@ impl fmt::Debug for McpServer {
 /// The message if an answer does not fit into memory.
 const NO_ROOM: &str = "the request was carried out, but the server's memory for answers is full; read answers faster";
 
-/// An error as the result of a tool call.
+/// Converts an error to the result of a tool call.
 fn refused(error: &ServiceError) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("{}: {}", error.code(), error.public()))])
 }
@@ -70,7 +70,7 @@ impl McpServer {
         Self(Arc::new(McpInner { tenant, outputs: Outputs::default(), tools }))
     }
 
-    /// The tenant that the server executes for.
+    /// Returns the tenant that the server executes for.
     #[must_use]
     pub fn tenant(&self) -> &Tenant {
         &self.0.tenant

@@ -170,7 +170,7 @@ fn additive() -> ToolAnnotations {
     ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false)
 }
 
-/// The served languages, as `run_code` names them.
+/// Returns the served languages, as `run_code` names them.
 fn languages(tenant: &Tenant) -> Vec<&'static str> {
     let has = |language| tenant.service().runtimes().any(|runtime| runtime.language == language);
     let python = has(Language::Python).then_some("python");
@@ -184,7 +184,7 @@ fn name_languages(input: &mut JsonObject, tenant: &Tenant) {
     }
 }
 
-/// The description of `run_code` for this tenant.
+/// Returns the description of `run_code` for this tenant.
 fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
     let mut text = "Runs code in a sandbox and returns its output, the value of its last expression, and the pictures \
                     it displays.\n"
@@ -218,7 +218,7 @@ fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
     text
 }
 
-/// The description of the network for a model.
+/// Returns the description of the network for a model.
 fn network(policy: &NetworkPolicy) -> String {
     const SHOWN: usize = 10;
     if policy.allow.is_empty() {
@@ -234,7 +234,7 @@ fn seconds(ms: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The description of a runtime for a model.
+/// Returns the description of a runtime for a model.
 fn about(runtime: &RuntimeInfo) -> String {
     let version = &runtime.version;
     match runtime.language {

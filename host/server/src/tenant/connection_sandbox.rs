@@ -57,19 +57,19 @@ impl Tenant {
 }
 
 impl OwnSandbox {
-    /// The language of the sandbox's scripts.
+    /// Returns the language of the sandbox's scripts.
     #[must_use]
     pub fn language(&self) -> Language {
         self.sandbox.language()
     }
 
-    /// The name of the sandbox's runtime.
+    /// Returns the name of the sandbox's runtime.
     #[must_use]
     pub fn runtime_name(&self) -> &str {
         self.sandbox.runtime_name()
     }
 
-    /// The interpreter's version, if known.
+    /// Returns the interpreter's version, if known.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.sandbox.version()
@@ -137,7 +137,7 @@ impl OwnSandbox {
 }
 
 impl OwnSession {
-    /// The session's id.
+    /// Returns the session's id.
     #[must_use]
     pub fn id(&self) -> &str {
         self.session.id()

@@ -190,7 +190,7 @@ impl Tenant {
         receiver.await.map_err(|_| ServiceError::Panicked)?
     }
 
-    /// The parts of a request that are needed after its end.
+    /// Returns the parts of a request that are needed after its end.
     pub(super) fn asked(&self, door: Door, work: &mut Work) -> Asked {
         let source = self.audit_source(&work.script().source);
         Asked { door, session: work.session().cloned(), source }

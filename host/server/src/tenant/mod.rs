@@ -52,7 +52,7 @@ pub use work::{Changed, Fresh, OnOutput, Script, Target, Watch, Work};
 #[derive(Clone)]
 pub struct Tenant {
     inner: Arc<TenantInner>,
-    /// The door of the tenant's requests, which the audit log names.
+    /// The protocol through which the tenant's requests arrive, for the audit log.
     door: Door,
 }
 
@@ -140,13 +140,13 @@ impl Tenant {
         Self { inner: Arc::new(inner), door: Door::Http }
     }
 
-    /// Returns the same tenant for requests through another door, which the audit log names.
+    /// Returns the same tenant for requests through another protocol, for the audit log.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
         Self { inner: Arc::clone(&self.inner), door }
     }
 
-    /// The executor in this process.
+    /// Returns the executor in this process.
     pub(crate) fn here(&self) -> &Arc<InProcess> {
         &self.inner.here
     }
@@ -164,43 +164,44 @@ impl Tenant {
         self.inner.executor.has_remote_sessions()
     }
 
-    /// The metrics in the text format of OpenMetrics: of all tenants, or only of this one if it may not see all.
+    /// Returns the metrics in the text format of OpenMetrics: of all tenants, or only of this one if it may not see
+    /// all.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         if self.inner.sees_all_metrics { self.inner.service.metrics_text() } else { self.inner.metrics.text() }
     }
 
-    /// The tenant's name.
+    /// Returns the tenant's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// The service that the tenant belongs to.
+    /// Returns the service that the tenant belongs to.
     #[must_use]
     pub fn service(&self) -> &Service {
         &self.inner.service
     }
 
-    /// The granted policy.
+    /// Returns the granted policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.inner.policy
     }
 
-    /// The maximum number of sessions, live or stored.
+    /// Returns the maximum number of sessions, live or stored.
     #[must_use]
     pub(crate) fn max_sessions(&self) -> usize {
         self.inner.max_sessions
     }
 
-    /// The tools that the tenant's scripts may call.
+    /// Returns the tools that the tenant's scripts may call.
     pub fn tools(&self) -> &[Tool] {
         &self.inner.tools
     }
 
-    /// The tenant's sessions in this process, for blocking operations such as hibernating the idle ones. Empty if the
-    /// sessions are in a fleet.
+    /// Returns the tenant's sessions in this process, for blocking operations such as hibernating the idle ones. Empty
+    /// if the sessions are in a fleet.
     #[must_use]
     pub fn sessions(&self) -> &Sessions {
         self.inner.here.sessions()

@@ -159,7 +159,7 @@ impl Tenant {
         Ok(self.perform(SessionOperation::Export { id: id.clone() }).await?.bytes)
     }
 
-    /// The number of bytes that [`export`](Self::export) returns.
+    /// Returns the number of bytes that [`export`](Self::export) returns.
     ///
     /// # Errors
     /// Fails like [`export`](Self::export).

@@ -80,8 +80,8 @@ impl From<Vec<ListedSession>> for SessionPage {
     }
 }
 
-/// The identifier of a session's state. It differs after each change, and from that of other sessions with the same
-/// name.
+/// Returns the identifier of a session's state. It differs after each change, and from that of other sessions with the
+/// same name.
 pub(crate) fn generation(record: &SessionRecord) -> String {
     format!("{}-{}", record.created_at.unix_ms(), record.generation)
 }

@@ -163,7 +163,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The outcome, output and usage of the execution.
+    /// Returns the outcome, output and usage of the execution.
     #[must_use]
     pub fn execution(&self) -> &Execution {
         &self.finished.execution

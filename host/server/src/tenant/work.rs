@@ -1,4 +1,4 @@
-//! The work that a tenant asks for.
+//! Requests of tenants: scripts, the interpreters or sessions to run them in, and changes to sessions.
 
 use std::{fmt, time::Duration};
 

@@ -124,7 +124,7 @@ impl Measure {
 }
 
 impl Confinement {
-    /// The protections that are not fully enforced: name and reason.
+    /// Returns the protections that are not fully enforced: name and reason.
     pub(crate) fn gaps(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [
             ("resource limits", &self.resource_limits),

@@ -81,7 +81,7 @@ impl WorkerProcesses {
         self.workers()?.ready(chosen, self.service.wait()).await
     }
 
-    /// The worker that runs a script.
+    /// Returns the worker that runs a script.
     fn choose(&self, work: &Work) -> Result<Chosen, ServiceError> {
         Ok(match work.session() {
             Some(id) => Chosen::Number(self.home(id)?),

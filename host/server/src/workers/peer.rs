@@ -369,7 +369,7 @@ impl Peer {
     }
 }
 
-/// The length of a part. `None` if it is too long.
+/// Returns the length of a part, or `None` if it is too long.
 fn length_of(part: &[u8]) -> Option<u32> {
     u32::try_from(part.len()).ok().filter(|length| *length <= MAX_PART_BYTES)
 }

@@ -101,8 +101,8 @@ impl Workers {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The index of the worker that a session belongs to. Sessions whose names are equal up to the first dot belong to
-    /// the same worker, as the contexts of an E2B sandbox do.
+    /// Returns the index of the worker that a session belongs to. Sessions whose names are equal up to the first dot
+    /// belong to the same worker, as the contexts of an E2B sandbox do.
     pub(crate) fn home(&self, tenant: &str, id: &SessionId) -> usize {
         // The hash has no secret key, so it is stable across restarts. Chosen names can only put a tenant's sessions on
         // one worker.
@@ -137,7 +137,7 @@ impl Workers {
         }
     }
 
-    /// The number of ready workers, and the number of restarts.
+    /// Returns the number of ready workers, and the number of restarts.
     pub(crate) fn ready_and_restarts(&self) -> (usize, u64) {
         let ready = self.slots.iter().filter(|slot| slot.live().is_some()).count();
         (ready, self.slots.iter().map(|slot| slot.restarts.load(Ordering::Relaxed)).sum())
@@ -154,7 +154,7 @@ impl Workers {
         }
     }
 
-    /// The number of sessions in the workers' memory, and the bytes that they hold.
+    /// Returns the number of sessions in the workers' memory, and the bytes that they hold.
     pub(crate) fn session_usage(&self) -> (u64, u64) {
         let live = self.slots.iter().filter_map(|slot| slot.live());
         live.map(|live| *live.sessions.lock().unwrap_or_else(PoisonError::into_inner))

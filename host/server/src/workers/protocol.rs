@@ -350,7 +350,7 @@ impl From<RelayedError> for ServiceError {
 }
 
 impl RelayedError {
-    /// The code and the HTTP status. An unknown code counts as an internal error.
+    /// Returns the code and the HTTP status. An unknown code counts as an internal error.
     pub(crate) fn kind(&self) -> (&'static str, u16) {
         known_kind(&self.code)
     }

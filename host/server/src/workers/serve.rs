@@ -71,7 +71,7 @@ pub fn orders<T: DeserializeOwned>() -> Result<T, WorkerError> {
     serde_json::from_slice(&line).map_err(WorkerError::Orders)
 }
 
-/// The socket to the parent, which is standard input.
+/// Returns the socket to the parent, which is standard input.
 fn socket() -> io::Result<UnixStream> {
     Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
@@ -103,7 +103,7 @@ impl ServerLink {
 }
 
 impl WorkerTenants {
-    /// Begins with no tenants.
+    /// Creates an empty set of tenants.
     #[must_use]
     pub fn new(service: &Service) -> Self {
         Self { service: service.clone(), server: ServerLink::default(), tenants: Vec::new() }
@@ -124,7 +124,7 @@ impl WorkerTenants {
         self.tenants.push(Tenant::new(&self.service, config));
     }
 
-    /// All tenants, in the order in which they were added.
+    /// Returns all tenants, in the order in which they were added.
     #[must_use]
     pub fn all(&self) -> &[Tenant] {
         &self.tenants
@@ -275,7 +275,7 @@ impl WorkerSide {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The work of a call, with its tools and its output.
+    /// Creates the job of a call, with its tools and its output.
     fn job(&self, run: RunCall, bytes: &[u8], cancel: CancelToken) -> Job {
         let execution = run.execution;
         let tools = run.tools.clone().into_iter().map(|definition| {
@@ -491,7 +491,7 @@ impl ParentStore {
         }
     }
 
-    /// The number of a lock of this store.
+    /// Returns the number of a lock of this store.
     fn lock_of(lock: &SessionLock) -> Result<u64, StoreError> {
         let own = lock.guard::<LockThere>().map(|held| held.lock);
         own.ok_or_else(|| StoreError::Other("the lock is from another store".into()))

@@ -120,12 +120,12 @@ impl Live {
         }
     }
 
-    /// The number of calls in progress.
+    /// Returns the number of calls in progress.
     pub(super) fn load(&self) -> usize {
         self.peer.in_progress()
     }
 
-    /// The worker's protections, once it is ready.
+    /// Returns the worker's protections, once it is ready.
     pub(super) fn confinement(&self) -> Option<&Confinement> {
         self.confinement.get()
     }

@@ -221,7 +221,7 @@ impl SlotState {
 }
 
 impl Live {
-    /// A new session that is not in the store yet.
+    /// Creates the entry of a new session that is not in the store yet.
     pub(super) fn new(session: Session, lock: SessionLock, place: LivePlace) -> Self {
         Self {
             session,

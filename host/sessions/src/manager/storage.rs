@@ -14,7 +14,7 @@ use glovebox_core::hibernate::{self, reseal};
 use super::{SessionGuard, Sessions, SessionsError, StorePolicy, slot::Live};
 use crate::{Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, block_on, store};
 
-/// Makes a sandbox for the runtime of this name, or for the language if no runtime is named.
+/// Creates a sandbox for the runtime of this name, or for the language if no runtime is named.
 pub(super) type MakeSandbox = Box<dyn Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync>;
 
 /// Polling interval for the lock of another process, which cannot wake this one.
@@ -126,7 +126,7 @@ impl Storage {
         self.sandboxes.read().unwrap_or_else(PoisonError::into_inner).iter().find(|sandbox| fits(sandbox)).cloned()
     }
 
-    /// Makes a sandbox and keeps it for later sessions. Returns `None` without a `make_sandbox` function.
+    /// Creates a sandbox and keeps it for later sessions. Returns `None` without a `make_sandbox` function.
     fn make(&self, language: Language, runtime: Option<&str>) -> Result<Option<Sandbox>, SessionsError> {
         let Some(make) = &self.make_sandbox else { return Ok(None) };
         let sandbox = make(language, runtime)?;

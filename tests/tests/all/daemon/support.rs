@@ -33,7 +33,7 @@ pub(super) struct Running {
     serving: Option<tokio::task::JoinHandle<()>>,
 }
 
-/// The default configuration with a change.
+/// Returns the default configuration with a change.
 pub(super) fn config(change: impl FnOnce(&mut DaemonConfig)) -> Setup {
     let mut config = DaemonConfig::default();
     change(&mut config);
@@ -73,7 +73,7 @@ impl Running {
         client
     }
 
-    /// The number of running executions.
+    /// Returns the number of running executions.
     pub(super) fn executing(&self) -> i64 {
         let text = self.service.metrics_text();
         let line = text.lines().find(|line| line.starts_with("glovebox_running ")).unwrap();

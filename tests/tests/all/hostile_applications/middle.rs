@@ -55,7 +55,7 @@ struct World {
     host: SandboxHost,
 }
 
-/// A host that allows two sessions in total, over all applications.
+/// Returns a host that allows two sessions in total, over all applications.
 fn world() -> World {
     let engine = lone_engine(None);
     let mut policy = Policy::default();

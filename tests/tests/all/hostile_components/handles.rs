@@ -136,7 +136,7 @@ fn handle_numbers_are_private_to_their_store() {
     assert_eq!(info["ended"], Value::Null);
 }
 
-/// A host whose engine allows one session in total.
+/// Returns a host whose engine allows one session in total.
 fn host_of_one_session() -> SandboxHost {
     host_on(&lone_engine(None), |policy, _| policy.limits.session_count = 1)
 }

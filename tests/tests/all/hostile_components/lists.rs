@@ -18,7 +18,7 @@ const ZEROS: u32 = 64 << 20;
 
 const TOO_MUCH: &str = "fuel allocated for hostcalls has been exhausted";
 
-/// A list or string with `len` elements.
+/// Returns a list or string with `len` elements.
 fn zeros(len: usize) -> Value {
     json!({ "raw": [ZEROS, len] })
 }

@@ -183,7 +183,7 @@ fn busy_session_rejects_further_calls() {
     assert_others_work();
 }
 
-/// A script that calls the component twice and prints the answers.
+/// Returns a script that calls the component twice and prints the answers.
 fn asking(puppet: &mut Puppet) -> Value {
     let source = "print(tools.ask(q=1))\nprint(tools.ask(q=2))";
     let tools = json!([{ "name": "ask", "description": "" }]);

@@ -8,7 +8,7 @@ use super::support::{Mcp, pictures_and_links, structured, text};
 /// A PNG of one pixel, as a Python expression.
 const PNG: &str = "__import__('base64').b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=')";
 
-/// A script that displays bytes under media types.
+/// Returns a script that displays bytes under media types.
 fn shown(forms: &str) -> String {
     format!("class A:\n    def _repr_mimebundle_(self, **_): return {{{forms}}}\ndisplay(A())")
 }

@@ -160,7 +160,7 @@ impl Mcp {
         self.runtime.block_on(read).map_err(|error| error.to_string())
     }
 
-    /// The number of running executions.
+    /// Returns the number of running executions.
     pub(super) fn running(&self) -> i64 {
         let text = self.service.metrics_text();
         let line = text.lines().find(|line| line.starts_with("glovebox_running "));

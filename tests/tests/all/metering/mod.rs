@@ -14,7 +14,7 @@ use run::{Counting, End, Meter};
 /// The budget of a random module, so that an endless module ends soon.
 const MOST: u64 = 20_000;
 
-/// The number of calls by their ending, with Wasmtime counting.
+/// Number of calls by outcome, when Wasmtime counts the fuel.
 #[derive(Default, Debug)]
 struct Tally {
     modules: usize,

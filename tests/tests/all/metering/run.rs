@@ -115,7 +115,7 @@ fn host_call(mut caller: Caller<'_, Host>, cost: i32) -> i32 {
     cost
 }
 
-/// The shim's function for an exhausted counter: 0 continues, 1 unwinds.
+/// Stands in for the shim's function for an exhausted counter: 0 continues, 1 unwinds.
 fn refuel(mut caller: Caller<'_, Host>) -> i32 {
     let counter = counter(&mut caller).unwrap();
     let held = counter.get(&mut caller).unwrap_i64() + 1;

@@ -203,7 +203,7 @@ fn routes() -> Vec<Route> {
     routes
 }
 
-/// The routes for E2B clients, which are not in the document.
+/// Returns the routes for E2B clients, which are not in the document.
 fn routes_of_e2b() -> Vec<Route> {
     let route = |method: &str, path: &str, names: &str| Route {
         method: method.to_owned(),

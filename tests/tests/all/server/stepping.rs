@@ -14,7 +14,7 @@ fn tools() -> Value {
     }])
 }
 
-/// A script that calls a tool once, in each language.
+/// Returns a script that calls a tool once, in each language.
 fn asking(language: &str) -> Value {
     let source = match language {
         "python" => "print('before')\nprint(tools.ask('name?'), flush=True)",

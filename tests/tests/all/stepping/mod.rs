@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(300);
 
 const BOTH: [Language; 2] = [Language::Python, Language::JavaScript];
 
-/// The caller's tool `ask`.
+/// Returns the caller's tool `ask`.
 fn ask() -> Tool {
     Tool::new("ask", "Asks.").schema(json!({ "properties": { "q": {} }, "required": ["q"] })).stepped()
 }

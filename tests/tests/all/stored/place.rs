@@ -10,7 +10,7 @@ pub(crate) trait Place: Send + Sync {
     /// Opens the store, as another process would.
     fn open(&self) -> Arc<dyn SessionStore>;
 
-    /// The address by which [`open_at`] opens the store in another process; `None` if no other process can.
+    /// Returns the address by which [`open_at`] opens the store in another process; `None` if no other process can.
     fn address(&self) -> Option<String>;
 
     /// Damages the stored data of a session.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{FUEL, host::Host};
 
-/// The operator's policy: a closed provider has no clock and no randomness.
+/// Returns the operator's policy: a closed provider has no clock and no randomness.
 fn policy() -> Policy {
     let mut policy = Policy::default();
     policy.limits.fuel = FUEL;
@@ -25,7 +25,7 @@ pub(super) fn sandbox(language: Language) -> Sandbox {
         .expect("it can be built")
 }
 
-/// The scripts for the comparison: one for each outcome, and one for each kind of result.
+/// Returns the scripts for the comparison: one for each outcome, and one for each kind of result.
 fn scripts(language: Language) -> [&'static str; 7] {
     match language {
         Language::Python => [

@@ -12,7 +12,7 @@ use tempfile::{TempDir, tempdir};
 use super::super::{MountError, Relation, check_directory};
 use super::*;
 
-/// Makes a home directory with a nested cache and an unrelated directory.
+/// Creates a home directory with a nested cache and an unrelated directory.
 fn home() -> (TempDir, CacheDir) {
     let home = tempdir().unwrap();
     fs::create_dir_all(home.path().join("work/.cache/x")).unwrap();

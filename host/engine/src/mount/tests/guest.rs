@@ -9,7 +9,7 @@ use tempfile::tempdir;
 use super::super::{Collision, MountError};
 use super::*;
 
-/// Makes a guest's file system with the directory mounted.
+/// Creates a guest's file system with the directory mounted.
 fn mounted(path: &Path) -> (Arc<HostDirectory>, Vfs, RootId) {
     let host = Arc::new(writable(path));
     let mut vfs = Vfs::new(VfsLimits::default());

@@ -116,12 +116,12 @@ impl Guest {
     }
 }
 
-/// A tool that returns its arguments.
+/// Returns a tool that returns its arguments.
 fn echo() -> Tool {
     Tool::new("echo", "Gives back its arguments.").handler(|_, arguments| Ok(arguments))
 }
 
-/// A tool whose calls each wait for one message on the first channel, and report their start on the second.
+/// Returns a tool whose calls each wait for one message on the first channel, and report their start on the second.
 fn gate() -> (Tool, mpsc::Sender<()>, mpsc::Receiver<()>) {
     let (open, opened) = mpsc::channel();
     let (begin, begun) = mpsc::channel();

@@ -51,7 +51,7 @@ pub(super) struct Written {
 }
 
 impl Sandbox {
-    /// The session of the context that holds the sandbox's files. The caller must hold the sandbox's turn.
+    /// Returns the session of the context that holds the sandbox's files. The caller must hold the sandbox's turn.
     async fn holder_of_files(&self) -> Result<SessionId, ServiceError> {
         let context = match self.last() {
             Some(context) => context,

@@ -198,13 +198,13 @@ impl E2bError {
         Self(Problem::invalid(detail))
     }
 
-    /// Error for an unknown sandbox. E2B's clients recognize the wording.
+    /// Returns the error for an unknown sandbox. E2B's clients recognize the wording.
     pub(super) fn no_sandbox(id: &str) -> Self {
         let detail = format!("the sandbox `{}` was not found", glovebox::escaped(id));
         Self::new(StatusCode::NOT_FOUND, "not-found", detail)
     }
 
-    /// Error for a sandbox that is not running, with the status that E2B's proxy uses.
+    /// Returns the error for a sandbox that is not running, with the status that E2B's proxy uses.
     pub(super) fn not_running(id: &str) -> Self {
         let detail = format!("the sandbox `{}` was not found: it does not run", glovebox::escaped(id));
         Self::new(StatusCode::BAD_GATEWAY, "not-running", detail)

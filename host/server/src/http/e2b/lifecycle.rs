@@ -149,7 +149,6 @@ impl Sandboxes {
     }
 }
 
-/// Error for a temporary archive that cannot be written.
 /// Returns the stored sessions of a sandbox, including damaged ones.
 pub(super) async fn stored(tenant: &Tenant, id: &str) -> Result<Vec<SessionId>, ServiceError> {
     if !Sandboxes::is_name(id) {

@@ -49,7 +49,7 @@ impl Listing {
         self.names.extend_from_slice(&other.names);
     }
 
-    /// The listing as text of limited length. Empty if there are no tools.
+    /// Returns the listing as text of limited length. Empty if there are no tools.
     #[must_use]
     pub fn text(&self) -> String {
         if self.lines.is_empty() {
@@ -119,7 +119,7 @@ fn arguments(input: &Value) -> String {
     parts.join(", ")
 }
 
-/// A name as an identifier, or else in quotation marks.
+/// Returns a name unchanged if it is a plain identifier, otherwise as a JSON string.
 fn quoted(name: &str) -> String {
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && name.len() <= 64;
     if is_plain {
@@ -129,7 +129,7 @@ fn quoted(name: &str) -> String {
     Value::from(glovebox::escaped(&short).to_string()).to_string()
 }
 
-/// The type of a schema, in Python's notation.
+/// Returns the type of a schema, in Python's notation.
 fn kind(schema: &Value, root: &Value, depth: usize) -> String {
     if depth > MAX_DEPTH {
         return "any".to_owned();

@@ -125,14 +125,14 @@ impl Process {
         self.service.peer().clone()
     }
 
-    /// The last output to standard error, for an error message.
+    /// Returns the last output to standard error, for an error message.
     pub(super) async fn last_words(&self) -> String {
         let too_long =
             self.is_exceeded.load(Ordering::SeqCst).then_some(": a message was too long or had too many values");
         format!("{}{}", too_long.unwrap_or_default(), self.stderr.quoted().await)
     }
 
-    /// The tools, in the server's order.
+    /// Returns the tools, in the server's order.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, String> {
         let (mut tools, mut cursor) = (Vec::new(), None);
         for _ in 0..MAX_PAGES {
@@ -288,7 +288,7 @@ impl<R> BoundedLines<R> {
         Self { inner, max_bytes, line_bytes: 0, cost: JsonCost::default(), is_exceeded: Arc::default() }
     }
 
-    /// A flag that is set when a line was too long. It remains accessible after the reader was given away.
+    /// Returns a flag that is set when a line is too long. The flag stays readable after the reader was moved.
     pub(super) fn exceeded(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_exceeded)
     }

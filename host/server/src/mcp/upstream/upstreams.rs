@@ -108,13 +108,13 @@ impl Upstreams {
         }
     }
 
-    /// The tools of all servers, for [`TenantConfig::tools`](crate::TenantConfig::tools).
+    /// Returns the tools of all servers, for [`TenantConfig::tools`](crate::TenantConfig::tools).
     #[must_use]
     pub fn tools(&self) -> Vec<Tool> {
         self.tools.clone()
     }
 
-    /// The listing of all tools for a prompt.
+    /// Returns the listing of all tools for a prompt.
     #[must_use]
     pub fn listing(&self) -> &Listing {
         &self.listing
@@ -190,7 +190,7 @@ impl Upstreams {
     }
 }
 
-/// A tool's schema, or that of any object if it is too large.
+/// Returns a tool's schema, or that of any object if it is too large.
 fn schema(tool: &rmcp::model::Tool) -> Value {
     let schema = Value::Object((*tool.input_schema).clone());
     if schema.to_string().len() <= MAX_SCHEMA_BYTES { schema } else { json!({ "type": "object" }) }

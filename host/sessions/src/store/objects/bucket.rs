@@ -107,9 +107,9 @@ pub(super) fn failed(
 
 /// Lists the files below a directory after a name, in the order of their names.
 ///
-/// Reads all names of a directory before any metadata. Linux returns as many names as a session's log has in one call,
-/// and so as of one moment. A file that is deleted afterwards is listed with length 0, and a read of it finds it
-/// absent.
+/// Reads all names of a directory before any metadata. A session's log has so few names that Linux returns them in one
+/// call, as a consistent snapshot. A file that is deleted afterwards is listed with length 0, and reading it reports it
+/// as absent.
 pub(super) fn list(root: &Path, dir: &str, after: Option<&str>, limit: usize) -> io::Result<Vec<Listed>> {
     let mut names = Vec::new();
     collect(root, dir, &mut names)?;

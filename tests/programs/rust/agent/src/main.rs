@@ -67,7 +67,7 @@ with open('total.txt', 'w') as file:
 total",
 ];
 
-/// The loop of an agent: validates and runs each script until one succeeds.
+/// Runs the loop of an agent: validates and runs each script until one succeeds.
 fn work(session: &Session) -> Result<()> {
     for (turn, answer) in (1..).zip(ANSWERS) {
         // Uses the language's own parser, which runs nothing.

@@ -60,7 +60,7 @@ fn measure(language: Language, rows: &mut Map<String, Value>) -> Result<(), Box<
     Ok(())
 }
 
-/// The policy of all rows, except for checkpoints, which have a cost of their own.
+/// Returns the policy of all rows, except for checkpoints, which have a cost of their own.
 fn policy(checkpoints: Checkpoints) -> Policy {
     let limits = Limits { memory_bytes: Some(512 << 20), ..Limits::default() };
     let session = SessionPolicy { checkpoints: Some(checkpoints), ..SessionPolicy::default() };

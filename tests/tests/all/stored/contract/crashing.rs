@@ -17,7 +17,7 @@ const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_STORE_LOOP";
 
 const SESSIONS: [&str; 3] = ["a", "b", "c"];
 
-/// A state with a pattern that reveals parts of another state.
+/// Returns a state with a pattern that reveals parts of another state.
 fn state(generation: u64) -> Vec<u8> {
     let length = usize::try_from(generation * 7_919 % 200_000).unwrap();
     generation.to_le_bytes().into_iter().cycle().take(8 + length).collect()
