@@ -188,7 +188,7 @@ fn lock_name(name: &str) -> String {
     format!("{}{LOCK_SUFFIX}", name.chars().map(plain).collect::<String>())
 }
 
-/// Why the cache, or another directory of Glovebox, cannot be used.
+/// The reason why the cache, or another directory of Glovebox, cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::{CacheError, Digest, WheelFault};
 
-/// Why a binary is unavailable.
+/// The reason why a binary is unavailable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
@@ -89,7 +89,7 @@ pub enum RuntimeError {
     Cache(#[from] CacheError),
 }
 
-/// Why packages are unavailable.
+/// The reason why packages are unavailable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackageError {

@@ -291,7 +291,7 @@ fn check_recipe(name: &str, recipe: &Recipe) -> Result<(), ManifestError> {
     Ok(())
 }
 
-/// Why a manifest is invalid, or a name is not in it.
+/// The reason why a manifest is invalid, or a name is not in it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {

@@ -34,7 +34,7 @@ const MAX_RECORD_BYTES: u64 = 1 << 20;
 const CLAIM_ATTEMPTS: u32 = 500;
 const CLAIM_POLL: Duration = Duration::from_millis(2);
 
-/// Why a prepared image cannot be opened or stored.
+/// The reason why a prepared image cannot be opened or stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PreparedError {
@@ -56,7 +56,7 @@ pub enum PreparedError {
     },
 }
 
-/// Why a missing image cannot be built.
+/// The reason why a missing image cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError<E> {

@@ -47,7 +47,7 @@ pub enum Compiled {
     LeftOut,
 }
 
-/// Why a wheel is invalid.
+/// The reason why a wheel is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WheelFault {

@@ -53,10 +53,10 @@ pub enum Outcome {
     },
     /// An exception was not caught.
     Raised(RaisedOutcome),
-    /// A limit was reached: the guest was unwound, could not go on, or ended when it was asked to shortly before
+    /// A limit was reached: the guest was unwound, could not continue, or was interrupted shortly before and ended
     /// (`Execution::interrupted`).
     Exhausted {
-        /// Which limit.
+        /// The exhausted resource.
         resource: Resource,
         /// The limit, in the resource's unit.
         limit: u64,

@@ -1,4 +1,4 @@
-//! The steps that make a directory elsewhere equal to a root.
+//! Commit plans: the steps that make another directory equal to a root.
 
 use std::sync::Arc;
 

@@ -207,7 +207,7 @@ pub struct DirEntry {
     pub name: Name,
 }
 
-/// The first place of an entry. Places 1 and 2 are `.` and `..`; 0 is the start.
+/// The first position of an entry. Positions 1 and 2 are `.` and `..`; 0 is the start.
 pub(crate) const FIRST_PLACE: u32 = 3;
 
 #[derive(Clone, Debug)]
@@ -250,7 +250,7 @@ impl Entries {
         self.by_name.iter()
     }
 
-    /// Returns the place that the next new name gets.
+    /// Returns the position of the next new name.
     pub(crate) fn next_place(&self) -> u32 {
         self.next_place
     }

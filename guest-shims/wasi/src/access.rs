@@ -178,8 +178,8 @@ impl Wasi {
         Ok(mounts::resolve(&others, at, path)?)
     }
 
-    /// Returns the directory in which to create an entry at the path of an inner mount. It is that of the outer mount,
-    /// which owns the entry from then on.
+    /// Returns the directory in which to create an entry at the path of an inner mount. This is the directory of the
+    /// outer mount, which owns the entry from then on.
     pub(crate) fn where_made(&self, place: RealPath) -> Result<RealPath, Errno> {
         let mut mounts = self.mounts.iter().filter(|mount| self.vfs.root_dir(mount.root) == Some(place.at));
         match mounts.find_map(|mount| mounts::outer_of(&self.mounts, &mount.path)) {

@@ -38,7 +38,7 @@ fn name_if_free(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Why a file was not created.
+/// The reason why a file was not created.
 #[derive(Debug)]
 pub(crate) enum NotCreated {
     /// The file exists.

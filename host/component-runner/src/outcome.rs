@@ -161,7 +161,7 @@ fn words(error: &wasmtime::Error) -> String {
     words
 }
 
-/// Why a component cannot be loaded.
+/// The reason why a component cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -248,7 +248,7 @@ pub enum LoadError {
     },
 }
 
-/// Why an application cannot be run.
+/// The reason why an application cannot be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -276,7 +276,7 @@ pub enum RunError {
     Thread(#[source] io::Error),
 }
 
-/// Why an export cannot be invoked.
+/// The reason why an export cannot be invoked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvokeError {

@@ -93,7 +93,7 @@ pub struct Executed {
     pub created_at: Timestamp,
     /// The session's generation after the execution.
     pub generation: u64,
-    /// True if the session was rolled back because the script was stopped half-way.
+    /// True if the session was rolled back because the script was stopped midway.
     pub is_rolled_back: bool,
     /// The execution, as `glovebox run --json` prints it.
     pub execution: Box<RawValue>,

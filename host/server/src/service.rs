@@ -35,8 +35,8 @@ pub struct Admission {
     /// Maximum number of requests to a fleet in progress at once: executions in its sessions, and requests about them.
     /// Default 1,024, because these take no processor of this machine.
     pub in_fleet: usize,
-    /// Timeout for waiting to run. Default 10 s. Then the execution is refused ([`ServiceError::NoTurn`]); nothing was
-    /// run.
+    /// Timeout for waiting to run. Default 10 s. After it, the execution is refused without running
+    /// ([`ServiceError::NoTurn`]).
     pub wait: Duration,
 }
 

@@ -342,7 +342,7 @@ fn invalid(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem)
 }
 
-/// Why a custom image cannot be defined, stored or read.
+/// The reason why a custom image cannot be defined, stored or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnImageError {

@@ -343,7 +343,7 @@ fn is_name(part: &str) -> bool {
     starts_well && part.len() <= MAX_NAME_BYTES && part.chars().all(plain)
 }
 
-/// Why a user package cannot be added, read or removed.
+/// The reason why a user package cannot be added, read or removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnPackageError {

@@ -26,7 +26,7 @@ pub use inspect::{
 pub use parts::{BASE_IMPORT, LOADER_EXPORT, MAX_STUB_FUEL, part_of};
 pub use sections::strip;
 
-/// Why a module cannot be inspected or rewritten.
+/// The reason why a module cannot be inspected or rewritten.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RewriteError {

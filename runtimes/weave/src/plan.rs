@@ -58,7 +58,7 @@ impl Placed<'_> {
     }
 }
 
-/// Why a call was unwound.
+/// The reason why a call was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The shim requested it and knows the reason.
@@ -236,7 +236,7 @@ impl Image {
         }
     }
 
-    /// Returns alternating lengths: of zeros that were left out, of bytes that are present.
+    /// Returns alternating lengths: of omitted zeros, of present bytes.
     pub(crate) fn lengths(&self) -> Vec<u32> {
         let mut end = 0;
         let pair = |(start, length): &(u32, u32)| {

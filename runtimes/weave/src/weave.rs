@@ -87,7 +87,7 @@ impl Default for WeaveOptions {
     }
 }
 
-/// Why a provider cannot be made of a shim and its guests.
+/// The reason why a provider cannot be woven from a shim and its guests.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeaveError {
@@ -211,7 +211,7 @@ const HANDLER: &str = "wasi:http/incoming-handler@";
 /// Composes a provider that imports nothing with the HTTP adapter. The result exports `wasi:http/incoming-handler` and
 /// has the adapter's imports, except for the sandbox.
 ///
-/// `adapter` is the core module that `guest-shims/component/build http` makes, or a component made of it.
+/// `adapter` is the core module that `guest-shims/component/build http` builds, or a component made from it.
 ///
 /// # Errors
 /// If the provider has imports, or the two do not match. Compose a provider that has imports with a tool such as `wac`.

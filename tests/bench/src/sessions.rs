@@ -33,7 +33,7 @@ pub(crate) struct SessionSamples {
     pub(crate) curve: Vec<(&'static str, Samples)>,
 }
 
-/// Two equal sessions, of which `saving` takes a checkpoint before each execution.
+/// Two equal sessions. Only `saving` takes a checkpoint before each execution.
 #[derive(Debug)]
 struct Pair {
     saving: Session,

@@ -17,7 +17,7 @@ const MEMORY_BYTES: u64 = 80 * MIB;
 /// Allowed growth of the host apart from the guest's own memory: a pool slot's page tables, stacks, this program's
 /// buffers.
 const SLACK_BYTES: u64 = 48 * MIB;
-/// For endless scripts, for which a short time suffices.
+/// Timeout for endless scripts. A short one suffices.
 const ENDLESS_TIMEOUT_MS: u64 = 300;
 /// For terminating scripts, long enough for a busy machine.
 const TIMEOUT_MS: u64 = 20_000;

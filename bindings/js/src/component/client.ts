@@ -198,7 +198,7 @@ class WorkerBackend implements Backend {
     };
     const most = Math.min(Number(policy.limits['timeoutMs'] ?? TIMEOUT_MS), input.timeoutMs ?? Infinity);
     // A component with a clock enforces its own timeout: this timer is for components without one. A timeout beyond the
-    // range of timers counts as none.
+    // range of timers is ignored.
     if (most < 0x7fff_ffff - 2 * terminateAfterMs) timers.push(setTimeout(cancel, most + terminateAfterMs));
     link.cancelled = 0;
     const { isCancelled } = asked;

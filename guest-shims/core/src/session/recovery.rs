@@ -166,7 +166,7 @@ pub struct Checkpoint {
     pub executions: u64,
     /// The key of seeded entropy: the policy's seed, or a fork's own key. `None` with the host's entropy.
     pub entropy_key: Option<[u8; 32]>,
-    /// The number of forks made of the session. It is never reset, so that no fork draws the numbers of another.
+    /// The number of forks of the session. It is never reset, so that no fork draws the numbers of another.
     pub forks: u64,
 }
 

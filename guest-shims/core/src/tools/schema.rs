@@ -42,9 +42,9 @@ struct Node {
     times: u64,
     /// Schemas for the same value.
     here: Vec<usize>,
-    /// Schemas for values below, of which at most one applies to each value.
+    /// Schemas for values below. At most one applies to each value.
     either: Vec<usize>,
-    /// Schemas for values below, of which all apply.
+    /// Schemas for values below. All apply to each value.
     also: Vec<usize>,
 }
 

@@ -118,7 +118,7 @@ impl Booted<'_> {
         Ok(made)
     }
 
-    /// Creates the modules of Node for files that a script names only while it runs. `process` is excepted: its
+    /// Creates the modules of Node for files that a script names only while it runs. `process` is an exception: its
     /// variables are those of the running script.
     pub(super) fn import_all(&mut self) -> Result<(), DriverError> {
         for name in MODULES.into_iter().filter(|name| *name != "process") {

@@ -142,7 +142,7 @@ impl FromStr for NamedProgram {
     }
 }
 
-/// Why a tool is invalid.
+/// The reason why a tool is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WrongTool {
     NoCommand,

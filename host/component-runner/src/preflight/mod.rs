@@ -54,7 +54,7 @@ const MAX_ITEMS: u64 = 250_000;
 /// compiled module.
 const MAX_TABLE_ELEMENTS: u64 = 4_000_000;
 
-/// Why a component is rejected.
+/// The reason why a component is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("it contains more than {} modules and components", MAX_PARTS)]

@@ -24,8 +24,8 @@ use crate::{
     },
 };
 
-/// Version of Wasmtime that compiled code belongs to. Wasmtime's own check when loading is authoritative. In the key it
-/// separates images of several versions.
+/// Version of Wasmtime that compiled code belongs to. Wasmtime's own check when loading is authoritative. As part of
+/// the key, it separates images of different versions.
 pub(crate) const WASMTIME: &str = "48";
 
 /// Inputs for building and driving a runtime.

@@ -37,7 +37,7 @@ pub(crate) struct Toolbox {
     tools: Toolset<Arc<Entry>>,
     /// Performs scripts' network requests, if the policy allows them.
     network: Option<Arc<Entry>>,
-    /// A value that is held as long as these tools are.
+    /// A value that is dropped together with these tools.
     _keeps: Option<Arc<dyn fmt::Debug + Send + Sync>>,
     abandoned: Arc<Abandoned>,
 }
@@ -91,7 +91,7 @@ impl Toolbox {
         Ok(toolbox)
     }
 
-    /// Holds a value as long as these tools are held.
+    /// Holds `it` until these tools are dropped.
     pub(crate) fn keeping(self, it: impl fmt::Debug + Send + Sync + 'static) -> Self {
         Self { _keeps: Some(Arc::new(it)), ..self }
     }

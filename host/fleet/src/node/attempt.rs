@@ -202,7 +202,7 @@ impl Attempt {
     /// Stores the session as the script left it. `is_short`: the script ended before it used all recorded answers.
     async fn end(&self, running: Running, execution: &Execution, is_short: bool) -> Result<JournalStep, StepError> {
         let at = Timestamp::now();
-        // A script stopped half-way may leave a session that cannot continue, or that has not seen all answers. Roll it
+        // A script stopped midway may leave a session that cannot continue, or that has not seen all answers. Roll it
         // back.
         let is_rolled_back = is_short || running.session.ended().is_some();
         let state = match is_rolled_back {

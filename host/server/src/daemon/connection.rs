@@ -57,7 +57,7 @@ enum Begun {
     Later(Option<RpcId>, Task),
 }
 
-/// The asynchronous part of a request. Returns the answer, and the place of the request among the outstanding ones.
+/// The asynchronous part of a request. Resolves to the answer and the permit of the outstanding request.
 type Task = Pin<Box<dyn Future<Output = (Answer, OwnedSemaphorePermit)> + Send>>;
 
 /// The work of a request, with its positions in the queues of the sessions that it uses.
@@ -165,7 +165,7 @@ impl Connection {
                     }
                     connection.send_batch(messages).await;
                 };
-                // Without a task, nothing but this wait limits the batches whose answers are not queued yet.
+                // Without a task, only this wait limits the batches whose answers are not queued yet.
                 if has_tasks {
                     self.spawn(answers)
                 } else {

@@ -207,7 +207,7 @@ pub(super) struct Cancel {
     pub(super) session: Option<String>,
 }
 
-/// Parameters of methods that take nothing but a session.
+/// Parameters of methods that take only a session.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Only {

@@ -1,7 +1,7 @@
 //! Reads histories of sessions as JSON, `{SESSION: [{"begun": S, "ended": S | null, "kind": KIND, "count": N | null}]}`, and writes the sessions
 //! whose history is not linearizable, `{"sessions": N, "operations": N, "refuted": [SESSION]}`.
 //!
-//! An operation with an unknown outcome has no end: it may have taken effect at any time after its begin, or never.
+//! An operation with an unknown outcome has no end: it may have taken effect at any time after its start, or never.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

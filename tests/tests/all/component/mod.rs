@@ -110,7 +110,7 @@ impl Embedder {
     }
 }
 
-/// Runs a future that waits for nothing but this thread.
+/// Runs a future that never waits for another thread.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {

@@ -291,7 +291,7 @@ fn support() -> Result<PathBuf, Hinted> {
     }
 }
 
-/// Why a file cannot be edited.
+/// The reason why a file cannot be edited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EditError {
     /// A syntax error, with its position.
