@@ -12,7 +12,7 @@ use crate::{CacheError, Digest, WheelFault};
 #[non_exhaustive]
 pub enum RuntimeError {
     /// The binary has not been downloaded.
-    #[error("runtime `{name}` has not been fetched: there is no file `{}`; type `glovebox runtimes fetch {name}`, or use another file with `--runtime-path`", escaped(path), name = escaped(.name))]
+    #[error("runtime `{name}` has not been fetched: there is no file `{}`; run `glovebox runtimes fetch {name}`, or use another file with `--runtime-path`", escaped(path), name = escaped(.name))]
     Missing {
         /// Name of the runtime.
         name: String,
@@ -21,7 +21,7 @@ pub enum RuntimeError {
     },
     /// A file that the user named does not exist.
     #[error(
-        "there is no runtime file `{}`; check `--runtime-path`, or leave it out and type `glovebox runtimes fetch` to get the pinned ones",
+        "there is no runtime file `{}`; check `--runtime-path`, or leave it out and run `glovebox runtimes fetch` to get the pinned ones",
         escaped(path)
     )]
     NoSuchFile {
@@ -37,7 +37,7 @@ pub enum RuntimeError {
         problem: String,
     },
     /// A file in the cache does not match the length or digest of its pin.
-    #[error("`{}` is not `{name}`: expected {expected}, got {got}; type `glovebox runtimes remove {name}` and fetch it again", escaped(path), name = escaped(.name))]
+    #[error("`{}` is not `{name}`: expected {expected}, got {got}; run `glovebox runtimes remove {name}` and fetch it again", escaped(path), name = escaped(.name))]
     Corrupt {
         /// Name of the runtime.
         name: String,

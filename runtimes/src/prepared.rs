@@ -43,7 +43,7 @@ pub enum PreparedError {
     Cache(#[from] CacheError),
     /// The code on disk differs from the code that was written.
     #[error(
-        "`{}` is damaged: expected {expected}, got {got}; type `glovebox runtimes remove` for its runtime and prepare it again",
+        "`{}` is damaged: expected {expected}, got {got}; run `glovebox runtimes remove` for its runtime and prepare it again",
         escaped(path)
     )]
     Corrupt {

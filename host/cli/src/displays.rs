@@ -47,7 +47,8 @@ impl DisplayFiles {
     /// Creates the directory if it is missing. Rejects a directory that contains files, which could be mistaken for
     /// displays.
     pub(crate) fn new(directory: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(directory).with_context(|| format!("cannot make the directory `{}`", escaped(directory)))?;
+        fs::create_dir_all(directory)
+            .with_context(|| format!("cannot create the directory `{}`", escaped(directory)))?;
         let mut there = fs::read_dir(directory).with_context(|| format!("cannot read `{}`", escaped(directory)))?;
         if there.next().is_some() {
             let message = format!("--displays: the directory `{}` is not empty", escaped(directory));

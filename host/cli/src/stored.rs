@@ -258,7 +258,7 @@ pub(crate) fn entries(store: &dyn SessionStore) -> Result<Vec<StoredEntry>, Stor
 pub(crate) fn missing(id: &SessionId) -> anyhow::Error {
     Hinted::new(
         format!("there is no session `{id}`"),
-        format!("`glovebox session list` lists them; `glovebox run --session {id} -e CODE` makes one"),
+        format!("`glovebox session list` lists them; `glovebox run --session {id} -e CODE` creates one"),
     )
     .into()
 }
@@ -286,7 +286,7 @@ pub(crate) fn key(args: &StoreArgs) -> anyhow::Result<Option<SessionKey>> {
 /// Reads a key. The line end of a text file is not part of it.
 pub(crate) fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     let wrong = |reason: String| {
-        Hinted::new(reason, "`openssl rand -hex 32 > FILE` makes one; keep it private (`chmod 600 FILE`)")
+        Hinted::new(reason, "`openssl rand -hex 32 > FILE` creates one; keep it private (`chmod 600 FILE`)")
     };
     let what = format!("key file `{}`", escaped(path));
     let mut bytes = Vec::new();

@@ -205,7 +205,7 @@ pub(crate) fn load(name: &str) -> Option<Binary> {
         runtimes.fetch(&entry, &Quiet).unwrap();
     }
     if !runtimes.present(&entry).unwrap() {
-        eprintln!("skipped: `{name}` is not in the cache; type `glovebox runtimes fetch {name}`");
+        eprintln!("skipped: `{name}` is not in the cache; run `glovebox runtimes fetch {name}`");
         return None;
     }
     runtimes.verify(&entry).unwrap();

@@ -37,8 +37,8 @@ pub(super) fn run(sandbox: &Sandbox, source: &str) -> anyhow::Result<Duration> {
 
 /// Parses the time that the script printed.
 pub(super) fn took(printed: &str) -> anyhow::Result<Duration> {
-    let millis: f64 = printed.trim().parse().with_context(|| format!("`{}` is no time", printed.trim()))?;
-    Duration::try_from_secs_f64(millis / 1000.0).context("it took no time that there is")
+    let millis: f64 = printed.trim().parse().with_context(|| format!("`{}` is not a time", printed.trim()))?;
+    Duration::try_from_secs_f64(millis / 1000.0).context("the time is out of range")
 }
 
 #[cfg(test)]

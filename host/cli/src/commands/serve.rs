@@ -322,7 +322,7 @@ pub(super) fn given_token(file: Option<&Path>) -> anyhow::Result<Option<String>>
     let Some(token) = given.as_ref().filter(|token| !TOKEN_BYTES.contains(&token.len())) else { return Ok(given) };
     let (least, most) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
     let text = format!("the token has {} bytes; it must have {least} to {most}", token.len());
-    Err(Hinted::new(text, "`glovebox serve --new-token NAME` makes one").into())
+    Err(Hinted::new(text, "`glovebox serve --new-token NAME` creates one").into())
 }
 
 fn read_token(path: &Path) -> anyhow::Result<String> {
@@ -426,7 +426,7 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
     let mut builder = fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(dir).map_err(|error| {
-        Hinted::new(format!("cannot make the directory `{}`", escaped(dir)), "name another with --store")
+        Hinted::new(format!("cannot create the directory `{}`", escaped(dir)), "name another with --store")
             .because(error)
             .into()
     })

@@ -154,7 +154,7 @@ pub enum MountError {
         max_bytes: u64,
     },
     /// The commit has more changes than a journal can hold.
-    #[error("the commit's journal would take {bytes} bytes, and the limit is {limit}; write fewer files")]
+    #[error("the commit's journal needs {bytes} bytes, more than the limit of {limit}; write fewer files")]
     TooManyChanges {
         /// Size of the journal in bytes.
         bytes: u64,

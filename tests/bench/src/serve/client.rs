@@ -39,7 +39,7 @@ pub(super) async fn resolve(url: &str) -> anyhow::Result<(SocketAddr, String)> {
     ensure!(uri.scheme_str() == Some("http"), "`{url}` is not `http://HOST[:PORT]`, which is what can be measured");
     let authority = uri.authority().with_context(|| format!("`{url}` names no host"))?;
     let port = authority.port_u16().unwrap_or(80);
-    let mut found = tokio::net::lookup_host((authority.host(), port)).await.context("the host is not known")?;
+    let mut found = tokio::net::lookup_host((authority.host(), port)).await.context("cannot resolve the host")?;
     let address = found.next().context("the host has no address")?;
     Ok((address, authority.as_str().to_owned()))
 }

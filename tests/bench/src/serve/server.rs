@@ -51,7 +51,7 @@ impl Child {
             None => {}
         }
         let mut process = command.spawn().context("cannot start the server")?;
-        let Some(said) = process.stderr.take() else { anyhow::bail!("the server says nothing") };
+        let Some(said) = process.stderr.take() else { anyhow::bail!("the server has no standard error") };
         let mut lines = BufReader::new(said).lines();
         let address = lines
             .by_ref()

@@ -204,5 +204,5 @@ fn unusable_binary_is_named() {
 fn missing_binary_error_has_a_hint() {
     let error = chain(&custom(Path::new("/no/such/dir/python-custom.wasm")).build().unwrap_err());
     assert!(error.contains("/no/such/dir/python-custom.wasm"), "{error}");
-    assert!(error.contains("type `glovebox runtimes fetch`"), "it says what to do: {error}");
+    assert!(error.contains("run `glovebox runtimes fetch`"), "it says what to do: {error}");
 }

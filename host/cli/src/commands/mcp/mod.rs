@@ -308,7 +308,7 @@ async fn over_http(
     let bound = Bound::new(address).await.map_err(|error| {
         Hinted::new(
             format!("cannot listen on {address}"),
-            "name another address with --listen; port 0 takes any that is free",
+            "name another address with --listen; port 0 picks a free port",
         )
         .because(error)
     })?;

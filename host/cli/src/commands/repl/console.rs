@@ -276,7 +276,7 @@ impl Console {
         if !self.sessions.contains_key(&name) {
             return Err(Hinted::new(
                 format!("there is no session `{}`", escaped(&name)),
-                "`:switch` lists them; `:fork NAME` makes one",
+                "`:switch` lists them; `:fork NAME` creates one",
             )
             .into());
         }
