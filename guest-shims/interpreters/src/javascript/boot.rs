@@ -357,6 +357,8 @@ impl Booted<'_> {
         self.at.facade = self.function(shared, "facade")?;
         self.at.expect_imports = self.function(shared, "expectImports")?;
         self.at.import_error = self.function(shared, "importError")?;
+        self.at.survey = self.function(shared, "survey")?;
+        self.at.next_package = self.function(shared, "nextPackage")?;
         let arm = self.function(shared, "arm")?;
         let error = self.uncatchable()?;
         self.ask(arm, &[error])?.ok_or_else(|| fault("`arm` threw"))?;

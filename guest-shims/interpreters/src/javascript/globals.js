@@ -37,6 +37,7 @@
   const LITTER = 8;
   const LEAVING = 9;
   const LISTENING = 10;
+  const WANTED = 11;
   $.buffer = words.buffer;
 
   // A heap of timers by due time, then by age. It has no prototype, because scripts may define numeric setters on
@@ -315,6 +316,13 @@
     words[LEAVING] = 0;
     words[WAITING] = 0;
     words[EXITED] = 0;
+    words[WANTED] = 0;
+  };
+  // Sets whether the script waits for packages that the host must make importable.
+  $.wantPackages = () => {
+    const isFirst = words[WANTED] === 0;
+    words[WANTED] = 1;
+    return isFirst;
   };
 
   // An error that the interpreter itself marked as uncatchable. Throwing it runs no `catch` and no `finally`.

@@ -230,6 +230,7 @@ pub(super) struct JsValue(pub(super) u64);
 
 const TAG_OBJECT: u64 = 0xffff_ffff;
 const TAG_MODULE: u64 = 0xffff_fffd;
+const TAG_BOOL: u64 = 1;
 const TAG_NULL: u64 = 2;
 const TAG_UNDEFINED: u64 = 3;
 const TAG_UNINITIALIZED: u64 = 4;
@@ -238,6 +239,9 @@ const TAG_EXCEPTION: u64 = 6;
 impl JsValue {
     /// `undefined`.
     pub(super) const UNDEFINED: Self = Self(TAG_UNDEFINED << 32);
+
+    /// `true`.
+    pub(super) const TRUE: Self = Self((TAG_BOOL << 32) | 1);
 
     /// Returns the object at this address.
     pub(super) fn object(at: u32) -> Self {

@@ -5,8 +5,8 @@
 //! compiling fails.
 
 use super::{
-    compile::Compiled,
-    guest::{EVAL_MODULE, JsValue},
+    compile::{Compiled, NAME_BYTES},
+    guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, JsValue},
     report::{Facts, Position},
     split::may_import,
     state::Booted,
@@ -43,6 +43,41 @@ const MODULES: [&str; 23] = [
 /// Returns whether this is the name of a built-in module, with or without the scheme.
 fn is_module(name: &str) -> bool {
     MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
+}
+
+/// The most modules that one survey of imports returns: 256 packages (`MOST_PACKAGES` of `node/modules.js`) and those of
+/// Node. One more call ends the survey.
+const MAX_SURVEYED: usize = 256 + 2 * MODULES.len() + 1;
+
+/// Maximum number of declared names that a survey gets, and maximum bytes of each.
+const MAX_DECLARED: usize = 256;
+const MAX_DECLARED_BYTES: usize = 1024;
+
+/// The modules of the interpreter, besides those with its scheme.
+const NATIVE: [&str; 3] = ["std", "os", "bjson"];
+
+/// Returns the modules, except built-in ones, that the import declarations of a source name.
+fn declared_names(source: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (at, quote) in source.match_indices(['\'', '"']) {
+        let Some((before, rest)) = source.split_at_checked(at) else { continue };
+        let before = before.trim_end();
+        if !before.ends_with("from") && !before.ends_with("import") {
+            continue;
+        }
+        let rest = rest.get(1..).unwrap_or_default();
+        let rest = rest.get(..rest.floor_char_boundary(MAX_DECLARED_BYTES)).unwrap_or_default();
+        let Some((name, _)) = rest.split_once(quote) else { continue };
+        let is_own = is_module(name) || NATIVE.contains(&name) || name.starts_with("qjs:");
+        if name.is_empty() || name.contains('\n') || is_own || found.contains(&name) {
+            continue;
+        }
+        if found.len() == MAX_DECLARED {
+            break;
+        }
+        found.push(name);
+    }
+    found
 }
 
 /// Finds the import of a module in a source, and the module's name there: in `name`, the interpreter has resolved `./`.
@@ -132,6 +167,12 @@ impl Booted<'_> {
 
     fn compile_with_modules(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
         self.import_named(script)?;
+        if may_import(script.source) {
+            let names = declared_names(script.source);
+            if !names.is_empty() {
+                self.add_packages(Some(&names.join("\n")))?;
+            }
+        }
         // Each round creates one module.
         for _ in &MODULES {
             let compiled = self.compile(script)?;
@@ -144,6 +185,65 @@ impl Booted<'_> {
             self.guest.free(thrown)?;
         }
         self.compile(script)
+    }
+
+    /// Makes the packages importable that imports of `names` need, or of the expressions that wait for packages. No code
+    /// of a package runs.
+    pub(super) fn add_packages(&mut self, names: Option<&str>) -> Result<(), DriverError> {
+        let argument = match names {
+            Some(names) => match self.string(names)? {
+                Some(string) => string,
+                None => return Ok(()),
+            },
+            None => JsValue::UNDEFINED,
+        };
+        let found = self.ask(self.at.survey, &[argument])?;
+        self.guest.free(argument)?;
+        // A survey that found nothing ends the wait, too.
+        if names.is_some() && found != Some(JsValue::TRUE) {
+            return Ok(());
+        }
+        let mut failure = JsValue::UNDEFINED;
+        for _ in 0..MAX_SURVEYED {
+            let next = self.ask(self.at.next_package, &[failure])?;
+            self.guest.free(failure)?;
+            failure = JsValue::UNDEFINED;
+            let Some(next) = next else { return Ok(()) };
+            let text = self.guest.whole_text(next)?;
+            self.guest.free(next)?;
+            // Too long a text is as if the package was not there.
+            let Some(text) = text else { continue };
+            match text.split_once('\n') {
+                None => return Ok(()),
+                Some((name, "")) => {
+                    if is_module(name) {
+                        self.import(name)?;
+                    }
+                }
+                Some((name, source)) => failure = self.register(name, source)?,
+            }
+        }
+        Ok(self.guest.free(failure)?)
+    }
+
+    /// Compiles a module, which runs when a script imports it under its name. Returns the exception, or `undefined`.
+    fn register(&mut self, name: &str, source: &str) -> Result<JsValue, DriverError> {
+        let fits = u32::try_from(name.len()).is_ok_and(|bytes| bytes < NAME_BYTES);
+        if !fits || name.contains('\0') {
+            return Ok(JsValue::UNDEFINED);
+        }
+        // Its text imports this module.
+        self.import("node:module")?;
+        let Some(at) = self.copy_in(source.as_bytes())? else { return Ok(JsValue::UNDEFINED) };
+        self.guest.write_text(self.at.name, name.as_bytes())?;
+        let bytes = u32::try_from(source.len()).unwrap_or_default();
+        let module = self.guest.eval(at, bytes, self.at.name, EVAL_MODULE | EVAL_COMPILE_ONLY)?;
+        self.free_copy(at)?;
+        if module.is_exception() {
+            return Ok(self.guest.exception()?);
+        }
+        self.guest.free(module)?;
+        Ok(JsValue::UNDEFINED)
     }
 
     /// Creates the modules of Node that a script names.
@@ -204,6 +304,24 @@ mod tests {
         assert_eq!(import_of(source, "pad"), Some(("pad", at(4, 8))));
         assert_eq!(import_of(source, "import"), None);
         assert_eq!(import_of(source, ""), None);
+    }
+
+    #[test]
+    fn declared_names_leave_out_modules_that_exist() {
+        let source = "import 'a';import b from\n\"@b/c\"; export * from './d.mjs'; import e from 'node:fs';\n\
+                      import * as std from 'std'; import os from 'qjs:os'; f('g'); import 'a'; import 'h\n'; import 'i";
+        assert_eq!(declared_names(source), ["a", "@b/c", "./d.mjs"]);
+    }
+
+    #[test]
+    fn declared_names_are_limited() {
+        let import = |name: &str| format!("import '{name}';");
+        let all = (0..=MAX_DECLARED).map(|i| import(&i.to_string())).collect::<String>();
+        assert_eq!(declared_names(&all).len(), MAX_DECLARED);
+        for (bytes, count) in [(MAX_DECLARED_BYTES - 1, 1), (MAX_DECLARED_BYTES, 0)] {
+            assert_eq!(declared_names(&import(&"a".repeat(bytes))).len(), count);
+        }
+        assert_eq!(declared_names(&import(&"é".repeat(MAX_DECLARED_BYTES))), [""; 0]);
     }
 
     #[test]

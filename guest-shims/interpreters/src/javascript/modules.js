@@ -5,6 +5,7 @@
   const { node } = $;
   const { defineProperty, deleteProperty } = Reflect;
   const Failure = Error;
+  const Waiting = Promise;
 
   const builtin = (name) => {
     if (typeof name !== 'string') return undefined;
@@ -30,8 +31,8 @@
 
   // Returns Node's error for a failed import.
   $.importError = (said, specifier, at) => {
-    const error = $.modules.importError(said, specifier);
-    $.text.setFrames(error, at);
+    const { error, isNew } = $.modules.importError(said, specifier);
+    if (isNew) $.text.setFrames(error, at);
     return error;
   };
   // Replaces `import.meta` in the running script. The files that it imports use the interpreter's own.
@@ -45,6 +46,46 @@
       return Function('specifier', 'return import(specifier)');
     }
   })();
+  // Returns whether the names, or the files that they name, may refer to packages or to files that are not ES modules.
+  const exists = (path) => $.os.stat(path)[1] === 0;
+  const needsPackages = (names) => {
+    for (let i = 0; i < names.length; i++) {
+      const name = names[i];
+      if (name.endsWith('.cjs') || (!name.includes('/') && exists(`/data_js/${name}.js`))) return true;
+    }
+    let above = $.mainFile();
+    while (above !== '') {
+      above = above.slice(0, above.lastIndexOf('/'));
+      if (exists(`${above}/node_modules`)) return true;
+    }
+    return false;
+  };
+  // The names that the running script imports in expressions, until the host has made their packages importable.
+  let wanted = [];
+  const packagesOf = (specifier) => new Waiting((resolve) => {
+    if ($.wantPackages()) wanted = [];
+    wanted[wanted.length] = { specifier, resolve };
+  });
+  // The names of the running script's import declarations.
+  let declared = [];
+  $.declaredImports = () => declared;
+  // Collects the packages that the imports of names need. They are names separated by line feeds, or those of the
+  // expressions that wait.
+  let isWaiting = false;
+  $.survey = (names) => {
+    isWaiting = names === undefined;
+    if (!isWaiting) declared = names.split('\n');
+    const all = isWaiting ? wanted.map(({ specifier }) => specifier) : declared;
+    return (isWaiting || needsPackages(all)) && $.modules.survey(all);
+  };
+  // Returns the next package of a survey as its name and the text of its module, or nothing after the last one.
+  // `failure` is the error of the package before.
+  $.nextPackage = (failure) => {
+    const next = $.modules.nextPackage(failure);
+    if (next === '' && isWaiting) wanted.splice(0).forEach(({ resolve }) => resolve());
+    return next;
+  };
+
   // Replaces `import` in calls of the running script.
   const loads = async (name, options) => {
     const frames = $.text.framesOf(new Failure());
@@ -53,6 +94,7 @@
       // Its variables are those of the running script, so this is not a module of the image.
       return { __proto__: null, ...node.process, default: node.process };
     }
+    if (builtin(specifier) === undefined && needsPackages([specifier])) await packagesOf(specifier);
     try {
       return await imported($.modules.importable(specifier), options);
     } catch (error) {

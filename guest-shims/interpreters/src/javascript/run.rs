@@ -356,6 +356,10 @@ impl Booted<'_> {
             if state.exit.is_some() {
                 return Ok(Completion::Done(None));
             }
+            if self.take_wanted_packages()? {
+                self.add_packages(None)?;
+                continue;
+            }
             // As in Node, a rejection that is unhandled when the jobs are done fails the run.
             if let Some((promise, reason)) = self.rejection()? {
                 let (promise, reason) = (self.guest.hold(promise)?, self.guest.hold(reason)?);

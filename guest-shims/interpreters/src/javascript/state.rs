@@ -92,6 +92,8 @@ addresses! {
     facade,
     expect_imports,
     import_error,
+    survey,
+    next_package,
 }
 
 /// The fingerprint of the guest's last input; zero for none. The boot scripts do not change this word.
@@ -101,6 +103,7 @@ const INPUT_OFFSET: u32 = 12;
 const LITTER_OFFSET: u32 = 32;
 const LEAVING_OFFSET: u32 = 36;
 const LISTENING_OFFSET: u32 = 40;
+const WANTED_OFFSET: u32 = 44;
 
 /// The state of the boot scripts between two calls.
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +153,16 @@ impl<'a> Booted<'a> {
     /// Returns whether the script has listeners for uncaught errors.
     pub(super) fn is_listening(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.words + LISTENING_OFFSET)? != 0)
+    }
+
+    /// Returns whether the script waits for packages, and clears the request.
+    pub(super) fn take_wanted_packages(&mut self) -> Result<bool, DriverError> {
+        let at = self.at.words + WANTED_OFFSET;
+        let is_wanted = self.guest.read_word(at)? != 0;
+        if is_wanted {
+            self.guest.write_word(at, 0)?;
+        }
+        Ok(is_wanted)
     }
 
     /// Returns the exit code of a script that ends normally, if it is not zero.

@@ -87,24 +87,83 @@
     return error === 0 && (found.mode & $.os.S_IFMT) === $.os.S_IFREG;
   };
   const asFile = (file) => ['', '.js', '.json', '.cjs'].map((extension) => file + extension).find(isFile);
-  const asDirectory = (directory) => {
+  const REQUIRED = ['node', 'require', 'default'];
+  const IMPORTED = ['node', 'import', 'default'];
+  // Returns the `package.json` of a directory, if it has one.
+  const aboutOf = (directory) => {
     const about = `${directory}/package.json`;
-    if (isFile(about)) {
-      const { main } = JSON.parse(fs.readFileSync(about, 'utf8'));
+    if (!isFile(about)) return undefined;
+    try {
+      return Object(JSON.parse(fs.readFileSync(about, 'utf8')));
+    } catch (error) {
+      throw coded(Error, 'ERR_INVALID_PACKAGE_CONFIG', `Invalid package config ${about}: ${error.message}`);
+    }
+  };
+  // The maximum depth of conditions in `exports`.
+  const MOST_CONDITIONS = 16;
+  // Returns the path that a value in `exports` has under the conditions.
+  const targetOf = (value, conditions, depth) => {
+    if (typeof value === 'string') return value;
+    if (typeof value !== 'object' || value === null || depth > MOST_CONDITIONS) return undefined;
+    for (const key of Object.keys(value)) {
+      if (!Array.isArray(value) && !conditions.includes(key)) continue;
+      const found = targetOf(value[key], conditions, depth + 1);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  };
+  // Returns the file that a package exports under a path such as `.` or `./part`.
+  const exported = (directory, all, subpath, conditions) => {
+    const isMap = typeof all === 'object' && !Array.isArray(all) && Object.keys(all).some((key) => key.startsWith('.'));
+    const map = isMap ? all : { '.': all };
+    let value = Object.hasOwn(map, subpath) && !subpath.includes('*') ? map[subpath] : undefined;
+    let middle = '';
+    if (value === undefined) {
+      for (const key of Object.keys(map).sort((a, b) => b.indexOf('*') - a.indexOf('*'))) {
+        const [before, after, more] = key.split('*');
+        if (after === undefined || more !== undefined || subpath.length < key.length) continue;
+        if (!subpath.startsWith(before) || !subpath.endsWith(after)) continue;
+        value = map[key];
+        middle = subpath.slice(before.length, subpath.length - after.length);
+        break;
+      }
+    }
+    const target = targetOf(value, conditions, 0)?.replaceAll('*', () => middle);
+    if (target !== undefined && /^\.\/(?!.*(?:^|\/)(?:\.{1,2}|node_modules)(?:\/|$))/.test(target)) return path.resolve(directory, target);
+    const what = subpath === '.' ? 'No "exports" main defined' : `Package subpath '${subpath}' is not defined by "exports"`;
+    throw coded(Error, 'ERR_PACKAGE_PATH_NOT_EXPORTED', `${what} in ${directory}/package.json`);
+  };
+  // Returns the file of a package for a name such as `name`, `name/part` or `@scope/name`.
+  const inPackages = (packages, name, conditions) => {
+    const [, own, rest] = /^((?:@[^/]*\/)?[^/]*)(.*)$/s.exec(name);
+    const directory = `${packages}/${own}`;
+    const about = aboutOf(directory);
+    const all = about?.exports;
+    if (all !== undefined && all !== null) {
+      const file = exported(directory, all, `.${rest}`, conditions);
+      return isFile(file) ? file : undefined;
+    }
+    const whole = `${packages}/${name}`;
+    if (conditions === IMPORTED && rest !== '') return isFile(whole) ? whole : undefined;
+    return asFile(whole) ?? asDirectory(whole);
+  };
+  const asDirectory = (directory) => {
+    const about = aboutOf(directory);
+    if (about !== undefined) {
+      const { main } = about;
       const found = typeof main === 'string' ? asFile(path.resolve(directory, main)) ?? asFile(path.resolve(directory, main, 'index')) : undefined;
       if (found !== undefined) return found;
     }
     return asFile(`${directory}/index`);
   };
-  const locate = (name, parent) => {
+  const locate = (name, parent, conditions = REQUIRED) => {
     const directory = path.dirname(parent);
     if (/^(?:\.{1,2}(?:\/|$)|\/)/.test(name)) {
       const whole = path.resolve(directory, name);
       return (name.endsWith('/') ? undefined : asFile(whole)) ?? asDirectory(whole);
     }
     for (let above = directory; ; above = path.dirname(above)) {
-      const whole = `${above === '/' ? '' : above}/node_modules/${name}`;
-      const found = asFile(whole) ?? asDirectory(whole);
+      const found = inPackages(`${above === '/' ? '' : above}/node_modules`, name, conditions);
       if (found !== undefined) return found;
       if (above === '/') break;
     }
@@ -118,11 +177,11 @@
   function Module(id) {
     Object.assign(this, { id, path: path.dirname(id), filename: id, exports: {}, loaded: false, children: [], paths: [] });
   }
-  const resolve = (name, parent) => {
+  const resolve = (name, parent, conditions) => {
     if (typeof name !== 'string') throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "id" argument must be of type string. Received ${$.received(name)}`);
     if (name === '') throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', "The argument 'id' must be a non-empty string. Received ''");
     if (builtin(name) !== undefined) return name;
-    const file = name.startsWith('node:') ? undefined : locate(name, parent);
+    const file = name.startsWith('node:') ? undefined : locate(name, parent, conditions);
     if (file === undefined) throw notFound(name, parent);
     return file;
   };
@@ -207,7 +266,7 @@
       resolve(name) {
         if (/^\.{0,2}\//.test(name)) return new URL(name, url).href;
         if (builtin(name) !== undefined) return name.startsWith('node:') ? name : `node:${name}`;
-        return /^[a-z]+:/.test(name) ? new URL(name).href : pathToFileURL(resolve(name, file)).href;
+        return /^[a-z]+:/.test(name) ? new URL(name).href : pathToFileURL(resolve(name, file, IMPORTED)).href;
       },
     };
   };
@@ -230,19 +289,196 @@
     (error instanceof ReferenceError && error.message.startsWith('could not load module')) ||
     (error instanceof SyntaxError && error.message.startsWith("Could not find export '"));
 
+  // The packages that imports name. The interpreter finds modules by name, so the host creates a module with the name of
+  // each package, which exports what the package's file does. All files that use a name get the same package.
+
+  // Limits of one survey.
+  const MOST_PACKAGES = 256;
+  const MOST_FILES = 1024;
+  // The length of a name that the host can use.
+  const MOST_NAME = 1024;
+  const SPECIFIER = /\b(?:from|import)\s*\(?\s*(?:'([^'\n]+)'|"([^"\n]+)")/g;
+  const isPath = (name) => /^(?:\.{0,2}\/|file:)/.test(name);
+  const read = (file) => ($.sourceOf(file) ?? fs.readFileSync(file, 'utf8')).replace(/^\ufeff/, '');
+  const specifiersOf = (text) => Array.from(text.matchAll(SPECIFIER), ([, single, double]) => single ?? double);
+  // Returns the interpreter's name of a file, which depends on the name of the running script.
+  const nameOf = (file) => ($.entered().input.name.startsWith('/') || !file.startsWith(`${WORKSPACE}/`) ? file : file.slice(WORKSPACE.length + 1));
+  const fileOf = (name, parent) => (name.startsWith('file:') ? node.url.fileURLToPath(name) : path.resolve(path.dirname(parent), name));
+
+  // Returns whether a file is an ES module, from its name, its package and its text.
+  const isModule = (file, text) => {
+    if (!/\.(?:js|ts)$/.test(file)) return file.endsWith('.mjs');
+    for (let above = path.dirname(file); ; above = path.dirname(above)) {
+      const type = path.basename(above) === 'node_modules' ? undefined : aboutOf(above === '/' ? '' : above)?.type;
+      if (type === 'module' || type === 'commonjs') return type === 'module';
+      if (above === '/' || path.basename(path.dirname(above)) === 'node_modules') break;
+    }
+    return /^\s*(?:import\b[^(.]|export\b)/m.test(text) && !/\bmodule\s*\.\s*exports\b/.test(text);
+  };
+  // Returns whether an ES module has a default export. Comments and strings do not count.
+  const hasDefault = (text) => {
+    if (!text.includes('default')) return false;
+    const code = text.replace(/\/\*[^]*?\*\/|\/\/.*|'[^'\\\n]*(?:\\.[^'\\\n]*)*'|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|`[^`\\]*(?:\\[^][^`\\]*)*`/g, ' ');
+    return /\bexport\s+default\b|\bas\s+default\b|\bexport\s*\{(?:[^{}]*,)?\s*default\s*[,}]/.test(code) || /^export\s+default\b/m.test(text);
+  };
+
+  // Returns the names that a CommonJS module exports, found in its text as Node does.
+  const EXPORTS = [
+    /\bexports\s*\.\s*([A-Za-z_$][\w$]*)\s*=(?!=)/g,
+    /\bexports\s*\[\s*['"]([^'"\n]+)['"]\s*\]\s*=(?!=)/g,
+    /\bdefineProperty\s*\(\s*(?:module\s*\.\s*)?exports\s*,\s*['"]([^'"\n]+)['"]/g,
+  ];
+  const REEXPORT = /(?:\bmodule\s*\.\s*exports\s*=\s*|\b__export(?:Star)?\s*\(\s*|\.{3}\s*)require\s*\(\s*['"]([^'"\n]+)['"]\s*\)/g;
+  const MOST_REEXPORTS = 64;
+  const exportsOf = (first) => {
+    const found = new Set();
+    const files = new Set([first]);
+    for (const file of files) {
+      if (file.endsWith('.json')) continue;
+      const text = read(file);
+      for (const pattern of EXPORTS) for (const [, name] of text.matchAll(pattern)) found.add(name);
+      for (const { 0: start, index } of text.matchAll(/\bmodule\s*\.\s*exports\s*=\s*\{/g)) {
+        const entry = /\s*(?:\.{3}[^,{}]*|([A-Za-z_$][\w$]*)|'([^'\n]+)'|"([^"\n]+)")\s*(?:,|\}|\(|:(?:\s*[\w$]+\s*,)?)/y;
+        entry.lastIndex = index + start.length;
+        for (let part = entry.exec(text); part !== null; part = entry.exec(text)) {
+          const name = part[1] ?? part[2] ?? part[3];
+          if (name !== undefined) found.add(name);
+          if (!part[0].endsWith(',')) break;
+        }
+      }
+      for (const [, name] of text.matchAll(REEXPORT)) {
+        if (files.size >= MOST_REEXPORTS || builtin(name) !== undefined) continue;
+        const next = locate(name, file);
+        if (next !== undefined) files.add(next);
+      }
+    }
+    return [...found].filter((name) => /^[A-Za-z_$][\w$]*$/.test(name) && name !== 'default');
+  };
+  // Returns the text of a module for a file.
+  const facadeOf = (file, text) => {
+    const from = JSON.stringify(nameOf(file));
+    if (isModule(file, text)) return `export * from ${from};\n${hasDefault(text) ? `export { default } from ${from};` : ''}`;
+    const names = exportsOf(file);
+    const values = names.map((name, i) => `const _${i} = all[${JSON.stringify(name)}];`).join('');
+    const list = names.map((name, i) => `_${i} as ${name}`).join(', ');
+    return `import { createRequire } from 'node:module';\nconst value = createRequire('/')(${JSON.stringify(file)});\nconst all = Object(value);\n${values}\nexport default value;\nexport { ${list} };`;
+  };
+
+  // The names of modules that exist, and the errors of those that could not be created.
+  const packages = new Set();
+  const failed = new Map();
+  // Follows imports through files, without running any. Calls `leave` for each package after those that it needs, and
+  // `miss` for a name that is not found, with the file that imports it.
+  const follow = (names, leave, miss) => {
+    const seen = new Set();
+    let files = 0;
+    const stack = [{ parent: $.mainFile(), names, at: 0 }];
+    const enter = (file, text, onEnd) => {
+      const isNew = !seen.has(file) && files < MOST_FILES;
+      seen.add(file);
+      if (isNew) files++;
+      stack.push({ parent: file, names: isNew ? specifiersOf(text) : [], at: 0, onEnd });
+    };
+    while (stack.length > 0) {
+      const top = stack.at(-1);
+      if (top.at === top.names.length) {
+        stack.pop();
+        top.onEnd?.();
+        continue;
+      }
+      const name = top.names[top.at++];
+      const { parent } = top;
+      if (name.length > MOST_NAME || /[\0\n]|^\.{1,2}$/.test(name)) continue;
+      if (builtin(name) !== undefined) {
+        if (!seen.has(name)) leave(name, '');
+        seen.add(name);
+        continue;
+      }
+      const isFileName = isPath(name);
+      const key = isFileName ? fileOf(name, parent) : `:${name}`;
+      if (seen.has(key)) continue;
+      if (!isFileName) seen.add(key);
+      try {
+        const file = isFileName ? key : /^[a-z]+:/.test(name) ? undefined : locate(name, parent, IMPORTED);
+        if (file === undefined || !isFile(file)) {
+          miss(isFileName ? nameOf(key) : name, parent, isFileName);
+          continue;
+        }
+        const text = read(file);
+        const own = isFileName ? nameOf(file) : name;
+        const isFacade = !isFileName || file.endsWith('.cjs');
+        if (isFileName && !isFacade) enter(file, text);
+        else if (!packages.has(own)) enter(file, isModule(file, text) ? text : '', () => leave(own, facadeOf(file, text)));
+      } catch (error) {
+        failed.set(name, error);
+      }
+    }
+  };
+  let surveyed = [];
+  let last;
+  const survey = (names) => {
+    surveyed = [];
+    last = undefined;
+    failed.clear();
+    let count = 0;
+    follow(names, (name, text) => {
+      if (text === '' || ++count <= MOST_PACKAGES) surveyed.push(`${name}\n${text}`);
+    }, () => {});
+    surveyed.reverse();
+    return surveyed.length > 0;
+  };
+  const nextPackage = (failure) => {
+    if (last !== undefined) {
+      if (failure === undefined) packages.add(last);
+      else failed.set(last, failure);
+    }
+    const next = surveyed.pop() ?? '';
+    last = next === '' ? undefined : next.slice(0, next.indexOf('\n'));
+    return next;
+  };
+
   // Converts the interpreter's message about a failed import to Node's error.
   const importError = (said, specifier) => {
-    const parent = $.mainFile();
+    const isNew = true;
+    let parent = $.mainFile();
     const absent = /^Could not find export '(.*)' in module '/.exec(said);
-    if (absent !== null) return new SyntaxError(`The requested module '${specifier}' does not provide an export named '${absent[1]}'`);
-    if (specifier.startsWith('node:')) return coded(Error, 'ERR_UNKNOWN_BUILTIN_MODULE', `No such built-in module: ${specifier}`);
-    const isPath = /^\.{0,2}\//.test(specifier);
-    const kind = isPath ? 'module' : 'package';
-    const shown = isPath ? path.resolve(path.dirname(parent), specifier) : specifier;
-    const hint = notFound(specifier, parent).message.slice(`Cannot find module '${specifier}'`.length);
-    return coded(Error, 'ERR_MODULE_NOT_FOUND', `Cannot find ${kind} '${shown}' imported from ${parent}${hint}`);
+    if (absent !== null) return { isNew, error: new SyntaxError(`The requested module '${specifier}' does not provide an export named '${absent[1]}'`) };
+    let missing = /'([^]*)'[^']*$/.exec(said)?.[1] ?? specifier;
+    // A package that could not be created may have failed because of another one.
+    const causes = new Set();
+    while (failed.has(missing) && !causes.has(missing)) {
+      causes.add(missing);
+      const error = failed.get(missing);
+      if (!isImportError(error) || error instanceof SyntaxError) return { isNew: false, error };
+      missing = /'([^]*)'[^']*$/.exec(error.message)?.[1] ?? missing;
+    }
+    if (causes.has(missing)) {
+      return { isNew, error: coded(Error, 'ERR_MODULE_NOT_FOUND', `Cannot import package '${missing}': packages that import each other by name are not supported`) };
+    }
+    if (specifier.startsWith('node:')) return { isNew, error: coded(Error, 'ERR_UNKNOWN_BUILTIN_MODULE', `No such built-in module: ${specifier}`) };
+    const whole = path.resolve(WORKSPACE, missing);
+    let wanted = specifier;
+    if (specifier !== missing && !(isPath(specifier) && fileOf(specifier, parent) === whole)) wanted = undefined;
+    if (wanted?.startsWith('file:')) wanted = whole;
+    else if (wanted === undefined || specifier === missing) {
+      // A file that the script imports may have imported it.
+      const names = wanted === undefined ? [specifier] : $.declaredImports();
+      if (!names.includes(missing)) {
+        let isFileName = isPath(missing) || /\.(?:[cm]?js|json)$/.test(missing);
+        follow(names, () => {}, (name, file, is) => {
+          if (name !== missing) return;
+          parent = file;
+          isFileName = is;
+        });
+        wanted = isFileName ? whole : missing;
+      }
+    }
+    const kind = isPath(wanted) ? 'module' : 'package';
+    const shown = isPath(wanted) ? fileOf(wanted, parent) : wanted;
+    const hint = notFound(wanted, parent).message.slice(`Cannot find module '${wanted}'`.length);
+    return { isNew, error: coded(Error, 'ERR_MODULE_NOT_FOUND', `Cannot find ${kind} '${shown}' imported from ${parent}${hint}`) };
   };
-  $.modules = { importError, importable, isImportError, load, mainModule, makeRequire, meta: importMeta, requireVendor, resolve, cache };
+  $.modules = { importError, importable, isImportError, load, mainModule, makeRequire, meta: importMeta, nextPackage, requireVendor, resolve, survey, cache };
 
   // Returns the text of the module that `import` finds under a name. Created once.
   const FACADE = Symbol.for('glovebox.module');
