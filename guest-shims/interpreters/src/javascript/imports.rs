@@ -3,6 +3,9 @@
 //! The interpreter's own loader finds files and evaluated modules by name. The driver therefore evaluates every Node
 //! module that a source imports before it compiles the source. Modules that only an imported file names show up when
 //! compiling fails.
+//!
+//! A package of `node_modules` becomes a module with its name, which exports what the package's file does. It is compiled
+//! before a source that may import it, or when the script calls `import()`, and runs at its first import.
 
 use super::{
     compile::{Compiled, NAME_BYTES},
@@ -45,7 +48,7 @@ fn is_module(name: &str) -> bool {
     MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
 
-/// The most modules that one survey of imports returns: 256 packages (`MOST_PACKAGES` of `node/modules.js`) and those of
+/// Maximum number of modules of one survey of imports: the packages, which `node/modules.js` limits, and the modules of
 /// Node. One more call ends the survey.
 const MAX_SURVEYED: usize = 256 + 2 * MODULES.len() + 1;
 
@@ -53,7 +56,7 @@ const MAX_SURVEYED: usize = 256 + 2 * MODULES.len() + 1;
 const MAX_DECLARED: usize = 256;
 const MAX_DECLARED_BYTES: usize = 1024;
 
-/// The modules of the interpreter, besides those with its scheme.
+/// The modules of the interpreter without its scheme.
 const NATIVE: [&str; 3] = ["std", "os", "bjson"];
 
 /// Returns the modules, except built-in ones, that the import declarations of a source name.
