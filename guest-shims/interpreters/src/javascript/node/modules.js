@@ -108,7 +108,8 @@
     for (const key of Object.keys(value)) {
       if (!Array.isArray(value) && !conditions.includes(key)) continue;
       const found = targetOf(value[key], conditions, depth + 1);
-      if (found !== undefined) return found;
+      // Of an array, the first valid path counts.
+      if (found !== undefined && (!Array.isArray(value) || found.startsWith('./'))) return found;
     }
     return undefined;
   };
@@ -297,7 +298,7 @@
   const MOST_FILES = 1024;
   // The length of a name that the host can use.
   const MOST_NAME = 1024;
-  const SPECIFIER = /\b(?:from|import)\s*\(?\s*(?:'([^'\n]+)'|"([^"\n]+)")/g;
+  const SPECIFIER = /\b(?:from|import)\s*(?:\(\s*)?(?:'([^'\n]+)'|"([^"\n]+)")/g;
   const isPath = (name) => /^(?:\.{0,2}\/|file:)/.test(name);
   const read = (file) => ($.sourceOf(file) ?? fs.readFileSync(file, 'utf8')).replace(/^\ufeff/, '');
   const specifiersOf = (text) => Array.from(text.matchAll(SPECIFIER), ([, single, double]) => single ?? double);
