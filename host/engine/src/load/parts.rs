@@ -235,25 +235,29 @@ fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmt
         // Instantiating takes fuel.
         caller.set_fuel(UNBILLED_FUEL)?;
     }
-    for next in first..=number {
-        let begun = caller.data().host.ctx.elapsed();
-        let part = parts.part(next).inspect_err(|error| {
-            tracing::error!(error = error as &dyn std::error::Error, "the code that a script needs cannot be loaded");
-        })?;
-        let took = caller.data().host.ctx.elapsed().saturating_sub(begun);
-        caller.data_mut().host.ctx.extend(took);
-        let mut imports = Vec::with_capacity(part.imports.len());
-        for (exporter, export) in &part.imports {
-            let exporter = caller.data().parts.instances.get(*exporter).copied();
-            let import = exporter.and_then(|exporter| exporter.get_module_export(&mut caller, export));
-            imports.push(import.ok_or_else(|| wasmtime::Error::msg("an export of a part is missing"))?);
-        }
-        let instance = Instance::new(&mut caller, &part.module, &imports)?;
-        caller.data_mut().parts.instances.push(instance);
-    }
+    let loaded = (first..=number).try_for_each(|next| instantiate(&mut caller, &parts, next));
     if is_metered {
         caller.set_fuel(left.saturating_add(fuel))?;
     }
+    loaded
+}
+
+/// Instantiates a part after those before it. The guest's timeout does not include the time of compiling and loading.
+fn instantiate(caller: &mut Caller<'_, GuestStoreData>, parts: &Parts, number: usize) -> wasmtime::Result<()> {
+    let begun = caller.data().host.ctx.elapsed();
+    let part = parts.part(number).inspect_err(|error| {
+        tracing::error!(error = error as &dyn std::error::Error, "the code that a script needs cannot be loaded");
+    })?;
+    let took = caller.data().host.ctx.elapsed().saturating_sub(begun);
+    caller.data_mut().host.ctx.extend(took);
+    let mut imports = Vec::with_capacity(part.imports.len());
+    for (exporter, export) in &part.imports {
+        let exporter = caller.data().parts.instances.get(*exporter).copied();
+        let import = exporter.and_then(|exporter| exporter.get_module_export(&mut *caller, export));
+        imports.push(import.ok_or_else(|| wasmtime::Error::msg("an export of a part is missing"))?);
+    }
+    let instance = Instance::new(&mut *caller, &part.module, &imports)?;
+    caller.data_mut().parts.instances.push(instance);
     Ok(())
 }
 
@@ -385,5 +389,20 @@ mod tests {
         assert_eq!(call(2, most), (true, u64::from(rewrite::MAX_STUB_FUEL)));
         assert_eq!(call(2, most), (true, 0), "both parts are loaded");
         assert_eq!(guest.loaded(), 3);
+    }
+
+    #[test]
+    fn part_that_cannot_be_loaded_gives_no_fuel() {
+        let engine = config::wasmtime_engine(None, Metering::Fuel).unwrap();
+        let mut guest = Guest::new(&engine, &PARTS);
+        let Some(parts) = guest.store.data().parts.parts.clone() else { panic!("the code has parts") };
+        let (inputs, base) = (parts.inputs.clone(), parts.base.clone());
+        let loaded = vec![OnceLock::new(), OnceLock::new()];
+        let absent = Parts { engine: Weak::new(), inputs, base, loaded, loading: Mutex::new(()) };
+        guest.store.data_mut().parts.parts = Some(Arc::new(absent));
+        let (result, left) = guest.run(1, (8, 3));
+        assert!(result.is_err());
+        assert!(left < 100_000 + u64::from(rewrite::MAX_STUB_FUEL), "{left}");
+        assert_eq!(guest.loaded(), 1);
     }
 }
