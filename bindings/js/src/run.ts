@@ -74,7 +74,7 @@ export class Outcome {
       case 'exhausted':
         return `out of ${this.resource}: ${this.used} of ${this.limit}`;
       case 'trapped':
-        return `the interpreter broke: ${this.trap}`;
+        return `the interpreter trapped: ${this.trap}`;
       default:
         return this.kind;
     }

@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(said(stopped(Stop::Exit(1))), ("exited with 1".into(), GuestState::Left));
         assert_eq!(
             said(Err(DriverError::Report("?".into()))),
-            ("the interpreter broke: BadReport".into(), GuestState::Unwound)
+            ("the interpreter trapped: BadReport".into(), GuestState::Unwound)
         );
     }
 

@@ -124,10 +124,10 @@ impl Outcome {
             }
             Self::Exhausted { resource: Resource::Time, limit, .. } => format!("out of time: more than {limit} ms"),
             Self::Exhausted { resource: Resource::Memory, limit, used } => {
-                format!("out of memory: it wanted {used} bytes, the limit is {limit}")
+                format!("out of memory: it needed {used} bytes, and the limit is {limit}")
             }
             Self::Cancelled => "cancelled".into(),
-            Self::Trapped { trap } => format!("the interpreter broke: {trap:?}"),
+            Self::Trapped { trap } => format!("the interpreter trapped: {trap:?}"),
         }
     }
 

@@ -71,7 +71,7 @@ impl Entropy {
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// The text is not TOML, or has an unknown key or an invalid value.
-    #[error("the policy is not valid: {0}")]
+    #[error("invalid policy: {0}")]
     Syntax(String),
     /// A limit is out of range.
     #[error(transparent)]

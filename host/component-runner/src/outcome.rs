@@ -89,7 +89,7 @@ impl AppOutcome {
                 format!("the application is out of time: more than {limit} ms")
             }
             Self::Exhausted { limit, used, .. } => {
-                format!("the application is out of memory: it wanted {used} bytes, the limit is {limit}")
+                format!("the application is out of memory: it needed {used} bytes, and the limit is {limit}")
             }
             Self::Cancelled => "cancelled".into(),
             Self::Trapped { words } => format!("the application trapped: {words}"),

@@ -160,7 +160,7 @@ impl Client {
         if self.rules.allow(address) {
             return Ok(());
         }
-        refuse(format!("`{address}` is no public address, and `network.allow_private` does not have it"))
+        refuse(format!("`{address}` is not a public address, and `network.allow_private` does not have it"))
     }
 
     async fn send(&self, hop: &Hop, reflections: &mut Reflections) -> Result<Response, Fault> {
@@ -180,7 +180,7 @@ impl Client {
         // The resolver or `check` has accepted the address already: this fails only if the library has a bug.
         match response.remote_addr() {
             Some(address) if !self.rules.allow(address.ip()) => {
-                Err(Fault::new(Code::Refused, format!("`{}` is no public address", address.ip())))
+                Err(Fault::new(Code::Refused, format!("`{}` is not a public address", address.ip())))
             }
             _ => Ok(response),
         }

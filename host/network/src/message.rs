@@ -394,5 +394,5 @@ pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<Str
         }
     })?;
     serde_json::to_string(&answered)
-        .map_err(|error| Fault::new(Code::Broken, format!("the response is no JSON: {error}")))
+        .map_err(|error| Fault::new(Code::Broken, format!("the response is not JSON: {error}")))
 }

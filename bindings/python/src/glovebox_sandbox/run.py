@@ -66,7 +66,7 @@ class Outcome:
             case "exhausted":
                 return f"out of {self.resource}: {self.used} of {self.limit}"
             case "trapped":
-                return f"the interpreter broke: {self.trap}"
+                return f"the interpreter trapped: {self.trap}"
         return self.kind
 
 

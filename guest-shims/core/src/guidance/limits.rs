@@ -163,7 +163,7 @@ pub(super) const STEPS: [&str; 3] = [
 const OFF: &str = "the network is off in this sandbox";
 const BEFORE_ORIGIN: &str = "requests to `";
 const AFTER_ORIGIN: &str = "` are not allowed at this path";
-const NOT_PUBLIC: [&str; 2] = ["is no public address", "has no public address"];
+const NOT_PUBLIC: [&str; 2] = ["is not a public address", "has no public address"];
 
 /// Returns advice for the message of an exception about the network.
 pub(super) fn advice(message: &str) -> Option<Advice> {

@@ -500,7 +500,7 @@ fn blocked_request_advice_names_who_can_allow_it() {
     let outside = "fetch failed: requests to `https://evil.example` are not allowed at this path; `network.allow` has `https://a.example`";
     let advice = of(Language::JavaScript, "x", &raised("TypeError", outside, Some(1))).pop().unwrap();
     assert_eq!(advice.summary, "The sandbox's policy does not allow this request to `https://evil.example`.");
-    let inside = "`10.0.0.1` is no public address, and `network.allow_private` does not have it";
+    let inside = "`10.0.0.1` is not a public address, and `network.allow_private` does not have it";
     assert!(python("x", "NetworkRefused", inside).unwrap().steps[0].contains("--allow-private-net"));
     assert_eq!(python("x", "NetworkError", "requests to `nowhere"), None);
 }

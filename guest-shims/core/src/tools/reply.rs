@@ -69,7 +69,7 @@ pub fn within(text: String, max_bytes: u64) -> Answer {
 pub fn json_text(text: String) -> Answer {
     match check_json(&text) {
         Ok(()) => Ok(text),
-        Err(reason) => Err(Failure::new(ToolErrorKind::Failed, format!("the result is no JSON: {reason}"))),
+        Err(reason) => Err(Failure::new(ToolErrorKind::Failed, format!("the result is not JSON: {reason}"))),
     }
 }
 

@@ -176,14 +176,14 @@ fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>
         Ok(FileAt::Link) => return Err("is a link".into()),
         Err(_) => return Err("cannot be read".into()),
     };
-    let text = str::from_utf8(bytes).map_err(|_| "is no JSON".to_owned())?;
+    let text = str::from_utf8(bytes).map_err(|_| "is not JSON".to_owned())?;
     if is_too_deep(text) {
         return Err(format!("is nested more than {MAX_DEPTH} levels deep"));
     }
     // The text is only scanned. No values are built from it, whatever its size.
     match serde_json::from_str::<IgnoredAny>(text) {
-        Err(_) => Err("is no JSON".into()),
-        Ok(_) if !text.trim_start().starts_with('{') => Err("is no JSON object".into()),
+        Err(_) => Err("is not JSON".into()),
+        Ok(_) if !text.trim_start().starts_with('{') => Err("is not a JSON object".into()),
         Ok(_) => Ok(Some(text)),
     }
 }

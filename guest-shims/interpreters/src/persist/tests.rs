@@ -17,13 +17,13 @@ fn saved_globals_must_be_a_json_object() {
         assert_eq!(text_of(&file(text.as_bytes()), 100), Ok(Some(text)));
     }
     for (bytes, wrong) in [
-        (b"".as_slice(), "is no JSON"),
-        (b"{", "is no JSON"),
-        (b"{}x", "is no JSON"),
-        (b"{\"a\":NaN}", "is no JSON"),
-        (b"{\"a\":\"\xff\"}", "is no JSON"),
-        (b"[]", "is no JSON object"),
-        (b"null", "is no JSON object"),
+        (b"".as_slice(), "is not JSON"),
+        (b"{", "is not JSON"),
+        (b"{}x", "is not JSON"),
+        (b"{\"a\":NaN}", "is not JSON"),
+        (b"{\"a\":\"\xff\"}", "is not JSON"),
+        (b"[]", "is not a JSON object"),
+        (b"null", "is not a JSON object"),
     ] {
         assert_eq!(text_of(&file(bytes), 100), Err(wrong.to_owned()), "{bytes:?}");
     }

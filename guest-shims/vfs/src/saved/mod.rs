@@ -63,7 +63,7 @@ pub enum RestoreError {
     #[error("the file system was saved with other mounts; restore it with the same ones in the same order")]
     OtherRoots,
     /// A read-only mount has uncommitted changes.
-    #[error("a mount that is read-only now was changed and not committed; mount it read-write, or discard the changes")]
+    #[error("a mount has uncommitted changes and is now read-only; mount it read-write, or discard the changes")]
     ReadOnly,
     /// The saved state exceeds a limit.
     #[error("the saved state exceeds the limit `{0}`; raise it")]

@@ -265,7 +265,7 @@ ask('echo', n=2)
     let expected = [
         "fail ToolTimeout no such city",
         "crash ToolError the tool broke",
-        "junk ToolError the result is no JSON: expected value at line 1 column 1",
+        "junk ToolError the result is not JSON: expected value at line 1 column 1",
         "want ToolLimit the tool ran out of memory",
         "count 1",
         "count 1",

@@ -294,7 +294,7 @@ fn address_in_the_url_is_checked_as_well() {
         let url = format!("http://{form}:{}/", server.port);
         let policy = NetworkPolicy::allowing([format!("http://127.0.0.1:{}", server.port), url.clone()]);
         let refused = get(&client(&policy), &url).unwrap_err();
-        assert!(refused.contains("is no public address"), "{form}: {refused}");
+        assert!(refused.contains("is not a public address"), "{form}: {refused}");
     }
     assert!(server.heard().is_empty());
 }

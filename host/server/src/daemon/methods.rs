@@ -239,7 +239,7 @@ fn failure(execution: &Execution) -> Option<String> {
             Some(format!("out of {name}: {used} of {limit}"))
         }
         Outcome::Cancelled => Some("cancelled".to_owned()),
-        Outcome::Trapped { trap } => Some(format!("the interpreter broke: {trap:?}")),
+        Outcome::Trapped { trap } => Some(format!("the interpreter trapped: {trap:?}")),
     }
 }
 

@@ -366,7 +366,7 @@ impl<'a> Reader<'a> {
 
     /// Adds the rules that several keywords define together.
     fn rules_of_several(&mut self, keywords: &'a Map<String, Value>, rules: &mut Vec<Rule>) -> Result<(), String> {
-        let wrong = |keyword: &str| format!("`{keyword}` is not what it must be");
+        let wrong = |keyword: &str| format!("`{keyword}` has an invalid value");
         const PROPERTIES: [&str; 3] = ["properties", "patternProperties", "additionalProperties"];
         if PROPERTIES.iter().any(|keyword| keywords.contains_key(*keyword)) {
             let mut named = HashMap::new();

@@ -28,7 +28,7 @@ fn text_handler_results_are_checked_first() {
     assert_eq!(answer(&long(980)), long(980));
     for text in ["", "junk", "1,\"ok\":2", "1}", "1 2", "1e999", "\"\\ud800\"", &"[".repeat(500)] {
         let error = answer(text);
-        assert!(error.contains("the result is no JSON: ") && error.contains("\"ToolError\""), "{text}: {error}");
+        assert!(error.contains("the result is not JSON: ") && error.contains("\"ToolError\""), "{text}: {error}");
     }
     let sizes = Tool::new("sizes", "").text_handler(|_, arguments| {
         let arguments: Value = serde_json::from_str(&arguments).unwrap();
