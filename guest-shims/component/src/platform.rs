@@ -7,7 +7,7 @@ use glovebox_core::tools::{Definition, MAX_PROVIDER_LEVELS, ToolDefinitionError,
 use glovebox_core::{
     Moment, Platform, Watch,
     tools::{
-        Answer, Checked, Failure, QueuedCall, ReadyCall, Start, ToolError, ToolErrorKind, ToolRunner, Toolset,
+        Answer, CallFailure, Checked, QueuedCall, ReadyCall, Start, ToolError, ToolErrorKind, ToolRunner, Toolset,
         json_text, within,
     },
 };
@@ -91,9 +91,9 @@ impl InlineRunner {
         let QueuedCall { name, tool, arguments, text, .. } = call;
         tool.check(&arguments)?;
         let Some(host) = &self.host else {
-            return Err(Failure::new(ToolErrorKind::Failed, "the tool could not be run"));
+            return Err(CallFailure::new(ToolErrorKind::Failed, "the tool could not be run"));
         };
-        let failure = |failure: types::CallFailure| Failure::from(ToolError::from(failure));
+        let failure = |failure: types::CallFailure| CallFailure::from(ToolError::from(failure));
         let result = host.call(&name, &text).map_err(failure)?;
         json_text(within(result, max_bytes)?)
     }
@@ -111,7 +111,7 @@ impl ToolRunner for InlineRunner {
         &self.toolbox
     }
 
-    fn start(&mut self, ready: ReadyCall<Rc<Checked>>) -> Result<Start<Never>, Failure> {
+    fn start(&mut self, ready: ReadyCall<Rc<Checked>>) -> Result<Start<Never>, CallFailure> {
         let ReadyCall { call, max_bytes, .. } = ready;
         Ok(Start::Answered(self.answer(call, max_bytes)))
     }

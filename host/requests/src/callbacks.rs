@@ -65,11 +65,11 @@ pub struct CallbackRefused {
 
 /// An address that may be called.
 #[derive(Clone, Debug)]
-pub struct Target(Allowed);
+pub struct CallbackTarget(Allowed);
 
 /// A call of a tool.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct CallbackRequest<'a> {
     /// Identifies the call, as `idempotency-key` and `webhook-id`. A repeated key means that the call was sent twice.
     pub key: &'a str,
     /// The name of the tool.
@@ -155,7 +155,7 @@ impl Callbacks {
     ///
     /// # Errors
     /// Fails if the address may not be called.
-    pub fn target(&self, tool: &str, url: &str) -> Result<Target, CallbackRefused> {
+    pub fn target(&self, tool: &str, url: &str) -> Result<CallbackTarget, CallbackRefused> {
         let refused = |reason| CallbackRefused { tool: tool.to_owned(), url: url.to_owned(), reason };
         let target = Allowed::find(&self.0.allowed, url).ok_or_else(|| {
             refused("is not an allowed address; allow it with `[tools] callbacks` of a server, or `--callback` of a fleet's nodes")
@@ -163,7 +163,7 @@ impl Callbacks {
         if !target.is_named && is_private_literal(&target.url) {
             return Err(refused("is not a public address"));
         }
-        Ok(Target(target))
+        Ok(CallbackTarget(target))
     }
 
     /// Creates a tool for scripts. Call it in the context of a Tokio runtime.
@@ -180,7 +180,7 @@ impl Callbacks {
             tool = tool.schema(schema);
         }
         Ok(tool.text_handler(move |call, arguments| {
-            let asked = Asked {
+            let asked = CallbackRequest {
                 key: &format!("{run}-{}", call.index),
                 tool: &call.name,
                 arguments: &arguments,
@@ -197,7 +197,7 @@ impl Callbacks {
     ///
     /// # Errors
     /// Fails if the service cannot be reached, answers too late or too much, or reports that the tool failed.
-    pub async fn ask(&self, target: &Target, asked: Asked<'_>) -> Result<String, ToolError> {
+    pub async fn ask(&self, target: &CallbackTarget, asked: CallbackRequest<'_>) -> Result<String, ToolError> {
         self.0.ask(&target.0, asked).await
     }
 }
@@ -210,8 +210,8 @@ fn is_private_literal(url: &Url) -> bool {
 }
 
 impl CallbackClients {
-    async fn ask(&self, target: &Allowed, asked: Asked<'_>) -> Result<String, ToolError> {
-        let Asked { key: id, tool, arguments, call, session, deadline, cancel } = asked;
+    async fn ask(&self, target: &Allowed, asked: CallbackRequest<'_>) -> Result<String, ToolError> {
+        let CallbackRequest { key: id, tool, arguments, call, session, deadline, cancel } = asked;
         let failed = |reason: &str| ToolError::new(format!("the callback of `{tool}` {reason}"));
         let too_late = || ToolError::of(ToolErrorKind::Timeout, format!("the callback of `{tool}` took too long"));
         let arguments = RawValue::from_string(arguments.to_owned()).map_err(|_| failed("got no JSON"))?;

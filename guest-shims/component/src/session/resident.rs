@@ -11,7 +11,7 @@ use glovebox_core::{
     Clock, Refusal,
     files::{FileError, change},
     session::{
-        Checkpoint, GuestPages, Memory, PAGE_BYTES, Page, PageChange, Pages, Place, Reservation, SessionBackend,
+        Checkpoint, GuestPages, LedgerEntry, Memory, PAGE_BYTES, Page, PageChange, Pages, Reservation, SessionBackend,
         SessionCall, SessionError, SessionFailure, SessionSetup,
     },
 };
@@ -335,7 +335,7 @@ impl SessionBackend for ComponentBackend {
         memory(guest)?.enter(keep_pages)
     }
 
-    fn accounted(&mut self, guest: &mut Guest, place: &Place) {
+    fn accounted(&mut self, guest: &mut Guest, place: &LedgerEntry) {
         if let Ok(memory) = memory(guest) {
             memory.reserve_from(place.reservation(self.setup().limits));
         }

@@ -3,7 +3,7 @@
 use glovebox_interpreters::DriverError;
 use glovebox_wasi::Wasi;
 
-use super::{Checkpoint, CheckpointId, History, Pages, Place, Saved, SessionPolicy, TooMany};
+use super::{Checkpoint, CheckpointId, History, LedgerEntry, Pages, Saved, SessionPolicy, TooMany};
 use crate::{ExecutionCtx, Guest, GuestMachine, ImageDriver, Limits};
 
 /// The context of a call into a session's guest.
@@ -105,7 +105,7 @@ pub trait SessionBackend {
     fn measure(&mut self, _guest: &mut Guest<Self::Machine>) {}
 
     /// Called after the session's usage was recorded in the ledger.
-    fn accounted(&mut self, _guest: &mut Guest<Self::Machine>, _place: &Place) {}
+    fn accounted(&mut self, _guest: &mut Guest<Self::Machine>, _place: &LedgerEntry) {}
 
     /// Returns the WASI state to restore a checkpoint with.
     fn wasi_of(&self, saved: &Saved) -> Result<Wasi, Self::Error> {

@@ -1,6 +1,6 @@
 //! The total usage of all stored and active sessions, and its limit.
 //!
-//! A session's [`Place`] holds the usage measured when its guest was last idle. A [`Reservation`] covers the growth of
+//! A session's [`LedgerEntry`] holds the usage measured when its guest was last idle. A [`Reservation`] covers the growth of
 //! a running guest as it happens, so that the limit holds at all times. The next measurement includes that growth in
 //! the place.
 
@@ -35,7 +35,7 @@ struct Totals {
 
 /// A session's entry in the ledger.
 #[derive(Debug)]
-pub struct Place {
+pub struct LedgerEntry {
     totals: Arc<Totals>,
     bytes: u64,
 }
@@ -61,14 +61,14 @@ impl SessionLedger {
     ///
     /// # Errors
     /// The session would exceed a limit.
-    pub fn enter(&self, limits: &Limits, bytes: u64) -> Result<Place, TooMany> {
+    pub fn enter(&self, limits: &Limits, bytes: u64) -> Result<LedgerEntry, TooMany> {
         let most = u64::from(limits.session_count);
         let taken =
             self.0.count.try_update(Ordering::SeqCst, Ordering::SeqCst, |count| (count < most).then_some(count + 1));
         if let Err(used) = taken {
             return Err(TooMany { key: "limits.session_count", used: used.saturating_add(1), most });
         }
-        let mut place = Place { totals: Arc::clone(&self.0), bytes: 0 };
+        let mut place = LedgerEntry { totals: Arc::clone(&self.0), bytes: 0 };
         place.totals.reserve(bytes, limits.session_total_bytes).map_err(|used| over_bytes(used, limits))?;
         place.bytes = bytes;
         Ok(place)
@@ -90,7 +90,7 @@ fn over_bytes(used: u64, limits: &Limits) -> TooMany {
     TooMany { key: "limits.session_total_bytes", used, most: limits.session_total_bytes }
 }
 
-impl Place {
+impl LedgerEntry {
     /// Records the session's current usage.
     pub fn update(&mut self, bytes: u64) {
         self.totals.bytes.fetch_add(bytes, Ordering::SeqCst);
@@ -117,7 +117,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for LedgerEntry {
     fn drop(&mut self) {
         self.update(0);
         self.totals.count.fetch_sub(1, Ordering::SeqCst);

@@ -20,7 +20,7 @@ pub use info::{
     CheckpointId, CheckpointInfo, Checkpoints, MAX_SESSION_ID_BYTES, OnUnwind, Rollback, SessionInfo, SessionPolicy,
     is_session_id,
 };
-pub use ledger::{Place, Reservation, SessionLedger, SessionUsage, TooMany};
+pub use ledger::{LedgerEntry, Reservation, SessionLedger, SessionUsage, TooMany};
 pub use pages::{GuestPages, PAGE_BYTES, Page, PageChange, Pages};
 pub use recovery::{Checkpoint, RandomNumbers};
 pub use state::SessionState;

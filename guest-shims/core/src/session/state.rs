@@ -5,7 +5,7 @@ use std::sync::Arc;
 use glovebox_interpreters::Machine as _;
 
 use super::{
-    Checkpoint, CheckpointId, CheckpointInfo, History, Memory, Pages, Place, RandomNumbers, Rollback, Saved,
+    Checkpoint, CheckpointId, CheckpointInfo, History, LedgerEntry, Memory, Pages, RandomNumbers, Rollback, Saved,
     SessionBackend, SessionCall, SessionFailure, SessionInfo, SessionSetup, TooMany, recovery::restore,
 };
 use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, WORKSPACE, files::Snapshot};
@@ -23,7 +23,7 @@ pub struct SessionState<B: SessionBackend> {
     pub(super) rollbacks: u64,
     forks: u64,
     entropy_key: Option<[u8; 32]>,
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<LedgerEntry>,
     /// The number of due checkpoints that did not fit.
     checkpoints_skipped: u64,
 }
@@ -40,7 +40,7 @@ pub(super) enum Phase<M> {
 
 impl<B: SessionBackend> SessionState<B> {
     /// Creates a session around a new guest.
-    pub fn new(backend: B, guest: Guest<B::Machine>, entropy_key: Option<[u8; 32]>, place: Place) -> Self {
+    pub fn new(backend: B, guest: Guest<B::Machine>, entropy_key: Option<[u8; 32]>, place: LedgerEntry) -> Self {
         let mut state = Self {
             backend,
             phase: Phase::Active(Box::new(guest)),
@@ -58,7 +58,12 @@ impl<B: SessionBackend> SessionState<B> {
     }
 
     /// Creates a session from a saved state.
-    pub fn resume(mut backend: B, saved: Checkpoint, numbers: RandomNumbers, place: Place) -> Result<Self, B::Error> {
+    pub fn resume(
+        mut backend: B,
+        saved: Checkpoint,
+        numbers: RandomNumbers,
+        place: LedgerEntry,
+    ) -> Result<Self, B::Error> {
         let guest = restore(&mut backend, &saved, saved.wasi.clone(), numbers)?;
         let Checkpoint { pages, executions, entropy_key, forks, .. } = saved;
         backend.resumed(pages);
@@ -246,7 +251,7 @@ impl<B: SessionBackend> SessionState<B> {
         info.checkpoints = self.history.count();
         info.checkpoints_skipped = self.checkpoints_skipped;
         info.private_bytes = self.history.last().map_or(0, |saved| saved.state.pages.bytes());
-        info.held_bytes = self.place.as_ref().map_or(0, Place::bytes);
+        info.held_bytes = self.place.as_ref().map_or(0, LedgerEntry::bytes);
         match &mut self.phase {
             Phase::Active(guest) => info.memory_bytes = guest.machine.memory_bytes(),
             Phase::Unwound(_) => {}
@@ -396,7 +401,7 @@ impl<B: SessionBackend> SessionState<B> {
 fn account_for<B: SessionBackend>(
     backend: &mut B,
     history: &History,
-    place: &mut Place,
+    place: &mut LedgerEntry,
     guest: &mut Guest<B::Machine>,
 ) {
     let grown_bytes = guest.machine.memory_bytes().saturating_sub(backend.setup().image_bytes);

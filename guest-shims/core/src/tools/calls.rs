@@ -8,8 +8,8 @@ use std::{collections::VecDeque, fmt, ops::Deref, sync::Arc, time::Duration};
 use serde_json::Value;
 
 use super::{
-    Answer, Checked, Failure, HeldMemory, Message, NO_ROOM, Reply, Size, StartedCall, Tally, ToolMemory, ToolRecord,
-    Toolset, answered, hold_answer, not_understood, timeout, weight,
+    Answer, CallFailure, Checked, HeldMemory, Message, NO_ROOM, Reply, Size, StartedCall, Tally, ToolMemory,
+    ToolRecord, Toolset, answered, hold_answer, not_understood, timeout, weight,
 };
 use crate::{Limits, Watch};
 
@@ -46,11 +46,15 @@ pub trait ToolRunner {
     }
 
     /// Starts a call.
-    fn start(&mut self, call: ReadyCall<Self::Tool>) -> Result<Start<Self::Running>, Failure>;
+    fn start(&mut self, call: ReadyCall<Self::Tool>) -> Result<Start<Self::Running>, CallFailure>;
 
     /// Decides whether the next call may start next to the running ones.
-    fn turn(&self, _next: &QueuedCall<Self::Tool>, _running: &[RunningCall<Self::Running>]) -> Result<Turn, Failure> {
-        Ok(Turn::Now)
+    fn turn(
+        &self,
+        _next: &QueuedCall<Self::Tool>,
+        _running: &[RunningCall<Self::Running>],
+    ) -> Result<Admission, CallFailure> {
+        Ok(Admission::Now)
     }
 
     /// Takes the answers of running calls, in order of arrival.
@@ -89,7 +93,7 @@ pub trait ToolRunner {
 
 /// The decision on starting a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum Admission {
     /// Now.
     Now,
     /// After one of the running calls has ended.
@@ -315,7 +319,7 @@ impl<R: ToolRunner> ToolCalls<R> {
             let Some(next) = self.queued.front() else { return };
             // Decide now rather than when the call was queued: earlier calls may have been abandoned meanwhile.
             let turn = self.runner.turn(next, &self.running);
-            if turn == Ok(Turn::Later) {
+            if turn == Ok(Admission::Later) {
                 return;
             }
             let Some(call) = self.queued.pop_front() else { return };

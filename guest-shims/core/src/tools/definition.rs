@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Failure, ToolDefinitionError, ToolErrorKind, schema::Costs, validator::Validator};
+use super::{CallFailure, ToolDefinitionError, ToolErrorKind, schema::Costs, validator::Validator};
 
 /// Maximum size of names, descriptions and schemas together, in bytes. Guests read them all.
 pub const MAX_CATALOGUE_BYTES: usize = 1 << 20;
@@ -142,11 +142,11 @@ impl Checked {
     }
 
     /// Checks a call's arguments against the schema.
-    pub fn check(&self, arguments: &Value) -> Result<(), Failure> {
+    pub fn check(&self, arguments: &Value) -> Result<(), CallFailure> {
         self.costs.check(arguments)?;
         self.validator.check(arguments).map_err(|wrong| {
             let (place, message) = wrong.location_and_message();
-            Failure::new(ToolErrorKind::InvalidArguments, located(&place, message))
+            CallFailure::new(ToolErrorKind::InvalidArguments, located(&place, message))
         })
     }
 }

@@ -308,7 +308,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tools::Failure;
+    use crate::tools::CallFailure;
 
     fn parse(text: &str) -> Result<Message, &'static str> {
         Message::parse(text.as_bytes())
@@ -411,7 +411,7 @@ mod tests {
         records.finish(first, &Ok("6789".into()), now);
         let second = records.begin("b", "12".into(), now);
         let third = records.begin("c", "1".into(), now);
-        let failure = Failure::new(ToolErrorKind::Failed, "x");
+        let failure = CallFailure::new(ToolErrorKind::Failed, "x");
         records.finish(second, &Err(failure), now);
         let list = records.take();
         assert_eq!(list[0].outcome, ToolOutcome::Returned(Some("6789".into())), "under");
@@ -428,7 +428,7 @@ mod tests {
         let first = records.begin("a", "{\"x\":1}".into(), begun);
         records.finish(first, &Ok("[2]".into()), begun + Duration::from_millis(5));
         let second = records.begin(&"é".repeat(65), "{}".into(), begun);
-        records.finish(second, &Err(Failure::new(ToolErrorKind::Unknown, "no")), begun);
+        records.finish(second, &Err(CallFailure::new(ToolErrorKind::Unknown, "no")), begun);
         let json = serde_json::to_value(records.take()).unwrap();
         assert_eq!(json[0]["arguments"]["x"], 1);
         assert_eq!(json[0]["result"][0], 2);

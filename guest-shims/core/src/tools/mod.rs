@@ -26,9 +26,9 @@ use message::Message;
 use reply::{Reply, answered, not_understood, timeout};
 use tally::{NO_ROOM, Size, StartedCall, Tally};
 
-pub use calls::{Done, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRunner, Turn};
+pub use calls::{Admission, Done, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRunner};
 pub use definition::{Checked, Definition, MAX_CATALOGUE_BYTES, MAX_FOREIGN_PATTERN_BYTES, Toolset};
 pub use message::{ToolOutcome, ToolRecord, weight};
-pub use reply::{Answer, Failure, ToolDefinitionError, ToolError, ToolErrorKind, hold_answer, json_text, within};
+pub use reply::{Answer, CallFailure, ToolDefinitionError, ToolError, ToolErrorKind, hold_answer, json_text, within};
 pub use tally::{CALL_FUEL, HeldMemory, ToolMemory, message_fuel};
 pub use validator::{MAX_ENGINE_LEVELS, MAX_PROVIDER_LEVELS};

@@ -13,7 +13,7 @@ use crate::check_json;
 const REPLY_BYTES: u64 = 256;
 
 /// The answer of a handler: its result as JSON text, or its failure.
-pub type Answer = Result<String, Failure>;
+pub type Answer = Result<String, CallFailure>;
 
 /// A reply that the guest has not taken yet.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(super) fn answered(id: u64, answer: Answer) -> String {
     match answer {
         // The result is JSON text built from a value, so it can be embedded.
         Ok(result) => format!("{{\"id\":{id},\"ok\":{result}}}"),
-        Err(Failure { kind, message }) => {
+        Err(CallFailure { kind, message }) => {
             json!({ "id": id, "error": { "type": kind.name(), "message": message } }).to_string()
         }
     }
@@ -60,7 +60,7 @@ pub fn within(text: String, max_bytes: u64) -> Answer {
     let bytes = text.len() as u64;
     if bytes > max_bytes {
         let message = format!("the result is {bytes} bytes; `limits.tool_bytes` is {max_bytes}");
-        return Err(Failure::new(ToolErrorKind::Limit, message));
+        return Err(CallFailure::new(ToolErrorKind::Limit, message));
     }
     Ok(text)
 }
@@ -69,14 +69,14 @@ pub fn within(text: String, max_bytes: u64) -> Answer {
 pub fn json_text(text: String) -> Answer {
     match check_json(&text) {
         Ok(()) => Ok(text),
-        Err(reason) => Err(Failure::new(ToolErrorKind::Failed, format!("the result is not JSON: {reason}"))),
+        Err(reason) => Err(CallFailure::new(ToolErrorKind::Failed, format!("the result is not JSON: {reason}"))),
     }
 }
 
 /// Returns the failure of a call that took too long.
 #[must_use]
-pub(super) fn timeout(max_ms: u64) -> Failure {
-    Failure::new(ToolErrorKind::Timeout, format!("it took longer than {max_ms} ms (`limits.tool_timeout_ms`)"))
+pub(super) fn timeout(max_ms: u64) -> CallFailure {
+    CallFailure::new(ToolErrorKind::Timeout, format!("it took longer than {max_ms} ms (`limits.tool_timeout_ms`)"))
 }
 
 /// Holds memory for an answer. An answer that does not fit becomes a failure. The few bytes of a failure are always
@@ -88,7 +88,7 @@ pub fn hold_answer(account: &Arc<ToolMemory>, answer: Answer) -> (Answer, HeldMe
     }
     let answer = answer.and_then(|_| {
         let what = "the host has no room for the result: `limits.memory_bytes` counts it until it is read";
-        Err(Failure::new(ToolErrorKind::Limit, what))
+        Err(CallFailure::new(ToolErrorKind::Limit, what))
     });
     let held = account.hold_anyway(length(&answer));
     (answer, held)
@@ -195,14 +195,14 @@ const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// The failure of a call, for the guest and the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct CallFailure {
     /// The kind of failure.
     pub kind: ToolErrorKind,
     /// The message, at most 4 KiB.
     pub message: String,
 }
 
-impl Failure {
+impl CallFailure {
     /// Creates a failure and truncates its message if necessary.
     #[must_use]
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
@@ -215,7 +215,7 @@ impl Failure {
     }
 }
 
-impl From<ToolError> for Failure {
+impl From<ToolError> for CallFailure {
     fn from(ToolError { kind, message }: ToolError) -> Self {
         Self::new(kind, message)
     }

@@ -9,7 +9,7 @@ use std::{collections::HashMap, ptr};
 
 use serde_json::{Map, Value};
 
-use super::{Failure, ToolErrorKind};
+use super::{CallFailure, ToolErrorKind};
 
 /// Maximum number of schemas in one tool's schema.
 const MAX_SCHEMAS: usize = 1_000;
@@ -71,7 +71,7 @@ impl Costs {
     }
 
     /// Rejects arguments whose check would take too long.
-    pub(super) fn check(&self, arguments: &Value) -> Result<(), Failure> {
+    pub(super) fn check(&self, arguments: &Value) -> Result<(), CallFailure> {
         let mut level = vec![arguments];
         let mut sum = 0_u64;
         for cost in &self.0 {
@@ -86,7 +86,7 @@ impl Costs {
         }
         let message =
             "the arguments are too deep or too large to check against the tool's schema; send fewer or flatter values";
-        Err(Failure::new(ToolErrorKind::InvalidArguments, message))
+        Err(CallFailure::new(ToolErrorKind::InvalidArguments, message))
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Answer, Failure, ToolErrorKind, ToolRecord, message::Records};
+use super::{Answer, CallFailure, ToolErrorKind, ToolRecord, message::Records};
 use crate::Limits;
 
 /// Error message for a message that does not fit into memory.
@@ -65,9 +65,9 @@ impl Tally {
     }
 
     /// Counts a message that does not fit into memory.
-    pub(super) fn refuse(&mut self) -> Failure {
+    pub(super) fn refuse(&mut self) -> CallFailure {
         self.refused += 1;
-        Failure::new(ToolErrorKind::Limit, NO_ROOM)
+        CallFailure::new(ToolErrorKind::Limit, NO_ROOM)
     }
 
     /// Returns the number of refused calls, which have no record.
@@ -77,11 +77,11 @@ impl Tally {
     }
 
     /// Counts a call and records it as unfinished, or refuses it beyond the limit.
-    pub(super) fn begin(&mut self, name: &str, arguments: &str, now: Duration) -> Result<StartedCall, Failure> {
+    pub(super) fn begin(&mut self, name: &str, arguments: &str, now: Duration) -> Result<StartedCall, CallFailure> {
         if self.counted >= self.max_calls {
             self.refused += 1;
             let message = format!("an execution may call tools {} times (`limits.tool_calls`)", self.max_calls);
-            return Err(Failure::new(ToolErrorKind::Limit, message));
+            return Err(CallFailure::new(ToolErrorKind::Limit, message));
         }
         self.counted += 1;
         let bytes = arguments.len() as u64;
@@ -89,10 +89,16 @@ impl Tally {
     }
 
     /// Decides whether a call is allowed. `tool` is the tool found under its name, if any.
-    pub(super) fn admit<T>(&self, name: &str, tool: Option<T>, arguments: &Value, size: Size) -> Result<T, Failure> {
+    pub(super) fn admit<T>(
+        &self,
+        name: &str,
+        tool: Option<T>,
+        arguments: &Value,
+        size: Size,
+    ) -> Result<T, CallFailure> {
         let tool = tool.ok_or_else(|| {
             let shown: String = name.chars().take(64).collect();
-            Failure::new(ToolErrorKind::Unknown, format!("no tool is called `{shown}`"))
+            CallFailure::new(ToolErrorKind::Unknown, format!("no tool is called `{shown}`"))
         })?;
         let Size { bytes, max_bytes } = size;
         if bytes > max_bytes.unwrap_or(self.max_bytes) {
@@ -100,11 +106,11 @@ impl Tally {
                 Some(most) => format!("the arguments are {bytes} bytes; `{name}` takes {most}"),
                 None => format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {}", self.max_bytes),
             };
-            return Err(Failure::new(ToolErrorKind::Limit, message));
+            return Err(CallFailure::new(ToolErrorKind::Limit, message));
         }
         if !arguments.is_object() {
             let message = "the arguments must be an object, by name";
-            return Err(Failure::new(ToolErrorKind::InvalidArguments, message));
+            return Err(CallFailure::new(ToolErrorKind::InvalidArguments, message));
         }
         Ok(tool)
     }

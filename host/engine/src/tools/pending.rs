@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use glovebox_core::tools::{Done, Failure, HeldMemory, Turn, hold_answer, within};
+use glovebox_core::tools::{Admission, CallFailure, Done, HeldMemory, hold_answer, within};
 
 use super::{ToolErrorKind, call_status::CallStatus, runner::CompletionQueue};
 
@@ -185,7 +185,7 @@ impl PendingCall {
         drop(self.held);
         let answer = match answer {
             Ok(text) => within(text, self.max_bytes),
-            Err((kind, message)) => Err(Failure::new(kind, message)),
+            Err((kind, message)) => Err(CallFailure::new(kind, message)),
         };
         if self.status.answer() {
             let (answer, held) = hold_answer(&self.completions.account, answer);
@@ -227,7 +227,7 @@ struct Share {
 impl Abandoned {
     /// Decides whether a call with arguments of `bytes` may start beside the running calls of its execution, whose
     /// arguments take `running_bytes` (0 if no call runs).
-    pub(super) fn admit(&self, origin: &Origin, bytes: u64, running_bytes: u64) -> Result<Turn, Failure> {
+    pub(super) fn admit(&self, origin: &Origin, bytes: u64, running_bytes: u64) -> Result<Admission, CallFailure> {
         let shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = shares.get(origin).copied().unwrap_or_default();
         if own.calls >= MAX_ORIGIN_CALLS {
@@ -239,10 +239,10 @@ impl Abandoned {
         let others = shares.iter().filter(|(of, _)| *of != origin).map(|(_, share)| share.bytes.min(MAX_ORIGIN_BYTES));
         let all = others.sum::<u64>().saturating_add(sum.min(MAX_ORIGIN_BYTES));
         if (sum <= MAX_ORIGIN_BYTES || is_alone) && all <= MAX_BYTES {
-            return Ok(Turn::Now);
+            return Ok(Admission::Now);
         }
         if running_bytes > 0 {
-            return Ok(Turn::Later);
+            return Ok(Admission::Later);
         }
         Err(refused("calls with too many bytes of arguments"))
     }
@@ -265,8 +265,8 @@ impl Abandoned {
     }
 }
 
-fn refused(what: &str) -> Failure {
-    Failure::new(ToolErrorKind::Limit, format!("{what} were abandoned and still run; try again later"))
+fn refused(what: &str) -> CallFailure {
+    CallFailure::new(ToolErrorKind::Limit, format!("{what} were abandoned and still run; try again later"))
 }
 
 #[cfg(test)]
@@ -278,7 +278,7 @@ mod tests {
     }
 
     /// Returns the message of a refusal.
-    fn refusal(answer: Result<Turn, Failure>) -> String {
+    fn refusal(answer: Result<Admission, CallFailure>) -> String {
         let failure = answer.unwrap_err();
         assert_eq!(failure.kind, ToolErrorKind::Limit);
         failure.message
@@ -288,16 +288,16 @@ mod tests {
     fn abandoned_calls_of_an_origin_are_limited() {
         let (abandoned, own) = (Abandoned::default(), origin("a"));
         for calls in 0..16 {
-            assert_eq!(abandoned.admit(&own, 1, 0), Ok(Turn::Now), "{calls}");
+            assert_eq!(abandoned.admit(&own, 1, 0), Ok(Admission::Now), "{calls}");
             abandoned.add(&own, 1);
         }
         assert!(refusal(abandoned.admit(&own, 1, 0)).contains("16 of this session's calls were abandoned"));
         assert!(refusal(abandoned.admit(&own, 1, 9)).contains("16 of"), "waiting does not help it");
         for other in [origin("b"), None] {
-            assert_eq!(abandoned.admit(&other, 1, 0), Ok(Turn::Now), "others are not shut out");
+            assert_eq!(abandoned.admit(&other, 1, 0), Ok(Admission::Now), "others are not shut out");
         }
         abandoned.remove(&own, 1);
-        assert_eq!(abandoned.admit(&own, 1, 0), Ok(Turn::Now), "usable after");
+        assert_eq!(abandoned.admit(&own, 1, 0), Ok(Admission::Now), "usable after");
     }
 
     #[test]
@@ -307,19 +307,23 @@ mod tests {
         for (more, fits) in [(-1, true), (0, true), (1, false)] {
             let bytes = (10_u64 << 20).saturating_add_signed(more);
             assert_eq!(abandoned.admit(&own, bytes, 0).is_ok(), fits, "{more}");
-            assert_eq!(abandoned.admit(&own, bytes - 9, 9), Ok(if fits { Turn::Now } else { Turn::Later }), "{more}");
+            assert_eq!(
+                abandoned.admit(&own, bytes - 9, 9),
+                Ok(if fits { Admission::Now } else { Admission::Later }),
+                "{more}"
+            );
         }
         assert!(refusal(abandoned.admit(&own, 11 << 20, 0)).contains("bytes of arguments"));
-        assert_eq!(abandoned.admit(&origin("b"), 11 << 20, 0), Ok(Turn::Now), "others are not shut out");
+        assert_eq!(abandoned.admit(&origin("b"), 11 << 20, 0), Ok(Admission::Now), "others are not shut out");
         abandoned.remove(&own, 6 << 20);
-        assert_eq!(abandoned.admit(&own, 11 << 20, 0), Ok(Turn::Now), "usable after");
+        assert_eq!(abandoned.admit(&own, 11 << 20, 0), Ok(Admission::Now), "usable after");
     }
 
     #[test]
     fn single_abandoned_call_may_be_large() {
         let (abandoned, own) = (Abandoned::default(), origin("a"));
-        assert_eq!(abandoned.admit(&own, 100 << 20, 0), Ok(Turn::Now));
-        assert_eq!(abandoned.admit(&own, 100 << 20, 1), Ok(Turn::Later));
+        assert_eq!(abandoned.admit(&own, 100 << 20, 0), Ok(Admission::Now));
+        assert_eq!(abandoned.admit(&own, 100 << 20, 1), Ok(Admission::Later));
         abandoned.add(&own, 1);
         assert!(abandoned.admit(&own, 100 << 20, 0).is_err());
     }
@@ -328,7 +332,7 @@ mod tests {
     fn abandoned_bytes_of_all_origins_are_shared_fairly() {
         let (abandoned, own) = (Abandoned::default(), origin("z"));
         abandoned.add(&origin("a"), 1 << 40);
-        assert_eq!(abandoned.admit(&own, 100 << 20, 0), Ok(Turn::Now), "one has its share");
+        assert_eq!(abandoned.admit(&own, 100 << 20, 0), Ok(Admission::Now), "one has its share");
         for name in ["b", "c"] {
             abandoned.add(&origin(name), 16 << 20);
         }
@@ -337,8 +341,8 @@ mod tests {
             assert_eq!(abandoned.admit(&own, (1_u64 << 20).saturating_add_signed(more), 0).is_ok(), fits, "{more}");
         }
         assert!(refusal(abandoned.admit(&own, 2 << 20, 0)).contains("bytes of arguments"));
-        assert_eq!(abandoned.admit(&own, 2 << 20, 1), Ok(Turn::Later));
+        assert_eq!(abandoned.admit(&own, 2 << 20, 1), Ok(Admission::Later));
         abandoned.remove(&origin("a"), 1 << 40);
-        assert_eq!(abandoned.admit(&own, 16 << 20, 0), Ok(Turn::Now), "usable after");
+        assert_eq!(abandoned.admit(&own, 16 << 20, 0), Ok(Admission::Now), "usable after");
     }
 }

@@ -16,8 +16,8 @@ use std::{
 use glovebox_core::{
     Watch as _, check_json,
     tools::{
-        Answer, Done, Failure, HeldMemory, QueuedCall, ReadyCall, Received, RunningCall, Start, ToolCalls, ToolRecord,
-        ToolRunner, Toolset, Turn, hold_answer, json_text, within,
+        Admission, Answer, CallFailure, Done, HeldMemory, QueuedCall, ReadyCall, Received, RunningCall, Start,
+        ToolCalls, ToolRecord, ToolRunner, Toolset, hold_answer, json_text, within,
     },
 };
 use serde_json::{Value, json};
@@ -97,14 +97,14 @@ impl ToolRunner for ThreadRunner {
         tool.max_bytes
     }
 
-    fn start(&mut self, ready: ReadyCall<Arc<Entry>>) -> Result<Start<ThreadCall>, Failure> {
+    fn start(&mut self, ready: ReadyCall<Arc<Entry>>) -> Result<Start<ThreadCall>, CallFailure> {
         let ReadyCall { call: QueuedCall { index, name, tool, arguments, text, held, .. }, deadline, max_bytes } =
             ready;
         if let Some(max_calls) = tool.max_calls {
             self.counted += 1;
             if self.counted > max_calls {
                 let message = format!("an execution may make at most {max_calls} requests (`network.request_count`)");
-                return Err(Failure::new(ToolErrorKind::Limit, message));
+                return Err(CallFailure::new(ToolErrorKind::Limit, message));
             }
         }
         let cancel = CancelToken::new();
@@ -118,7 +118,11 @@ impl ToolRunner for ThreadRunner {
     }
 
     /// Takes abandoned calls that still run into account.
-    fn turn(&self, next: &QueuedCall<Arc<Entry>>, running: &[RunningCall<ThreadCall>]) -> Result<Turn, Failure> {
+    fn turn(
+        &self,
+        next: &QueuedCall<Arc<Entry>>,
+        running: &[RunningCall<ThreadCall>],
+    ) -> Result<Admission, CallFailure> {
         next.tool.admit(&next.name)?;
         let running_bytes = running.iter().map(|call| call.running.status.bytes()).sum();
         self.toolbox.abandoned().admit(&self.session_id, next.held.bytes(), running_bytes)
@@ -314,8 +318,8 @@ pub(super) fn start(
     threads: &Arc<ToolThreads>,
     completions: &Arc<CompletionQueue>,
     job: Job,
-) -> Result<Arc<CallStatus>, Failure> {
-    let busy = |message: &str| Failure::new(ToolErrorKind::Limit, message);
+) -> Result<Arc<CallStatus>, CallFailure> {
+    let busy = |message: &str| CallFailure::new(ToolErrorKind::Limit, message);
     let place = threads.enter().ok_or_else(|| busy("the host runs the maximum number of tools; try again later"))?;
     let status = CallStatus::new(&job.entry, &job.abandoned, job.call.session_id.clone(), job.held.bytes());
     let (completions, ticket) = (Arc::clone(completions), Arc::clone(&status));
@@ -331,7 +335,8 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
     let Job { call, entry, arguments, text, held, max_bytes, pending, .. } = job;
     // Catch a panic of the handler: the panic hook has reported it, and the script gets an error.
     let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, (arguments, text), max_bytes, pending)));
-    let panicked = |_| Work::Answered(Err(Failure::new(ToolErrorKind::Failed, format!("`{}` panicked", call.name))));
+    let panicked =
+        |_| Work::Answered(Err(CallFailure::new(ToolErrorKind::Failed, format!("`{}` panicked", call.name))));
     let worked = worked.unwrap_or_else(panicked);
     let ended = completions.elapsed();
     let index = call.index;
@@ -371,15 +376,15 @@ fn work(
     }
     Work::Answered(match (&entry.answerer, pending) {
         (Answerer::Handler(handler), _) => {
-            handler(call, arguments).map_err(Failure::from).and_then(|result| within(result.to_string(), max_bytes))
+            handler(call, arguments).map_err(CallFailure::from).and_then(|result| within(result.to_string(), max_bytes))
         }
         (Answerer::TextHandler(handler), _) => {
-            handler(call, text).map_err(Failure::from).and_then(|text| within(text, max_bytes)).and_then(json_text)
+            handler(call, text).map_err(CallFailure::from).and_then(|text| within(text, max_bytes)).and_then(json_text)
         }
         (Answerer::Caller, Some(pending)) => return Work::Checked(pending, text),
         (Answerer::Caller, None) => {
             let message = format!("`{}` is only answered in started executions", call.name);
-            Err(Failure::new(ToolErrorKind::Failed, message))
+            Err(CallFailure::new(ToolErrorKind::Failed, message))
         }
     })
 }

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use glovebox_core::tools::{Checked, Definition, Failure, MAX_ENGINE_LEVELS, Toolset};
+use glovebox_core::tools::{CallFailure, Checked, Definition, MAX_ENGINE_LEVELS, Toolset};
 use serde_json::{Value, json};
 
 use super::{ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, pending::Abandoned};
@@ -145,12 +145,12 @@ impl Toolbox {
 
 impl Entry {
     /// Fails if too many earlier calls of this tool were abandoned and still run.
-    pub(super) fn admit(&self, name: &str) -> Result<(), Failure> {
+    pub(super) fn admit(&self, name: &str) -> Result<(), CallFailure> {
         if self.abandoned.load(Ordering::SeqCst) < MAX_ABANDONED {
             return Ok(());
         }
         let message = format!("{MAX_ABANDONED} calls of `{name}` were abandoned and still run; try again later");
-        Err(Failure::new(ToolErrorKind::Limit, message))
+        Err(CallFailure::new(ToolErrorKind::Limit, message))
     }
 
     pub(super) fn abandoned(&self) -> &AtomicUsize {

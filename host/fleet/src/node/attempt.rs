@@ -15,7 +15,7 @@ use glovebox::{
     AdvanceError, CancelToken, ExecuteError, Execution, JsonText, Outcome, Request, Resource, Session, Started,
     Step as Progress, Timestamp, Tool, ToolAnswer, ToolError, ToolErrorKind, ToolRequest,
 };
-use glovebox_requests::callbacks::{Asked, Target};
+use glovebox_requests::callbacks::{CallbackRequest, CallbackTarget};
 use glovebox_sessions::StoreError;
 use restate_sdk::errors::{HandlerError, TerminalError};
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub(super) struct Attempt {
 }
 
 /// The callback of each tool, by name.
-type Targets = Vec<(String, Target)>;
+type Targets = Vec<(String, CallbackTarget)>;
 
 /// The tools of a request and their callbacks.
 type Offered = (Vec<Tool>, Targets);
@@ -169,7 +169,7 @@ impl Attempt {
         let target = running.targets.iter().find(|(name, _)| *name == call.name);
         let answer = match (target, &self.machine.callbacks) {
             (Some((_, target)), Some(callbacks)) => {
-                let asked = Asked {
+                let asked = CallbackRequest {
                     key: &key,
                     tool: &call.name,
                     arguments: &call.arguments,

@@ -16,8 +16,8 @@ use super::{
     Completion, Executor, Finished, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution,
 };
 use crate::{
-    Changed, Fresh, NO_CALLBACKS, SPANS, Script, Service, ServiceError, SessionPage, SessionSummary, Target, Work,
-    tools::Callbacks,
+    Changed, Fresh, NO_CALLBACKS, SPANS, Script, Service, ServiceError, SessionPage, SessionSummary, SessionTarget,
+    Work, tools::Callbacks,
 };
 
 /// A tenant's sessions in a fleet, and another executor for everything else.
@@ -111,7 +111,7 @@ impl FleetExecutor {
     /// Runs a script in a session. Its output arrives at the end.
     async fn run_in_session(
         &self,
-        target: &Target,
+        target: &SessionTarget,
         mut script: Script,
         cancel: &CancelToken,
     ) -> Result<Executed, ServiceError> {
@@ -124,7 +124,7 @@ impl FleetExecutor {
 
     /// Refuses scripts that a fleet does not support. Callback addresses must be on this tenant's allow list; the nodes
     /// have an allow list of their own.
-    fn check(&self, target: &Target, script: &Script) -> Result<(), ServiceError> {
+    fn check(&self, target: &SessionTarget, script: &Script) -> Result<(), ServiceError> {
         expected(target)?;
         if script.wants_files {
             return Err(ServiceError::NotInFleet(NotInFleet::Files));
@@ -142,7 +142,7 @@ impl FleetExecutor {
 }
 
 /// Builds the request to the fleet.
-fn request(target: &Target, script: Script, key: Option<&str>) -> Result<ExecuteRequest, ServiceError> {
+fn request(target: &SessionTarget, script: Script, key: Option<&str>) -> Result<ExecuteRequest, ServiceError> {
     let tools = script.callbacks.into_iter().map(|callback| {
         let (name, description) = (callback.name, callback.description);
         ToolOffer { name, description, schema: callback.schema, callback: callback.url }
@@ -230,7 +230,7 @@ impl Fleet {
     }
 
     /// Closes a session. Returns `false` if it did not exist.
-    async fn close(&self, target: &Target) -> Result<bool, ServiceError> {
+    async fn close(&self, target: &SessionTarget) -> Result<bool, ServiceError> {
         let expected = expected(target)?;
         self.client.close(&self.name(&target.id), expected).await.map_err(about(&target.id))
     }
@@ -313,7 +313,7 @@ fn generation(created_at: Timestamp, number: u64) -> String {
 }
 
 /// Parses the expected generation. Malformed text is treated as a generation that no state has.
-fn expected(Target { id, expected }: &Target) -> Result<Option<Expected>, ServiceError> {
+fn expected(SessionTarget { id, expected }: &SessionTarget) -> Result<Option<Expected>, ServiceError> {
     let Some(text) = expected else { return Ok(None) };
     let parsed = text.split_once('-').and_then(|(created_ms, number)| {
         let created_at = Timestamp::from_unix_ms(created_ms.parse().ok()?);
@@ -413,8 +413,8 @@ impl fmt::Display for NotInFleet {
 mod tests {
     use super::*;
 
-    fn target(expected: &str) -> Target {
-        Target { id: SessionId::new("s").unwrap(), expected: Some(expected.to_owned()) }
+    fn target(expected: &str) -> SessionTarget {
+        SessionTarget { id: SessionId::new("s").unwrap(), expected: Some(expected.to_owned()) }
     }
 
     #[test]
@@ -426,7 +426,7 @@ mod tests {
             let error = expected(&target(none)).unwrap_err();
             assert_eq!((error.code(), error.status()), ("generation", 412), "{none}");
         }
-        assert_eq!(expected(&Target { expected: None, ..target("") }).unwrap(), None);
+        assert_eq!(expected(&SessionTarget { expected: None, ..target("") }).unwrap(), None);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::{
     SessionOperation, SessionReply, SteppedExecution, operation::Room,
 };
 use crate::{
-    Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, Target, Work, grant::narrowed,
+    Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, Work, grant::narrowed,
     tenant::generation,
 };
 
@@ -322,7 +322,7 @@ impl Local {
         self.record(&id).map(SessionSummary::from)
     }
 
-    fn close(&self, target: &Target) -> Result<SessionAnswer, ServiceError> {
+    fn close(&self, target: &SessionTarget) -> Result<SessionAnswer, ServiceError> {
         self.check_generation(target)?;
         match self.sessions.close(&target.id) {
             Ok(()) => {}
@@ -336,7 +336,7 @@ impl Local {
     /// Changes a session outside of any script, and saves it.
     fn change<T>(
         &self,
-        target: &Target,
+        target: &SessionTarget,
         change: impl FnOnce(&ActiveSession) -> Result<T, ServiceError>,
     ) -> Result<Changed<T>, ServiceError> {
         let active = self.active(target)?;
@@ -346,7 +346,7 @@ impl Local {
     }
 
     /// Loads a session at its expected generation.
-    fn active(&self, target: &Target) -> Result<ActiveSession, ServiceError> {
+    fn active(&self, target: &SessionTarget) -> Result<ActiveSession, ServiceError> {
         self.check(target)?;
         Ok(self.sessions.open(&target.id)?.activate()?)
     }
@@ -372,13 +372,13 @@ impl Local {
     }
 
     /// Checks a session's generation and that its runtime is served.
-    fn check(&self, target: &Target) -> Result<(), ServiceError> {
+    fn check(&self, target: &SessionTarget) -> Result<(), ServiceError> {
         let record = self.check_generation(target)?;
         self.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
     }
 
     /// Checks only the generation, for operations that need no runtime.
-    fn check_generation(&self, Target { id, expected }: &Target) -> Result<SessionRecord, ServiceError> {
+    fn check_generation(&self, SessionTarget { id, expected }: &SessionTarget) -> Result<SessionRecord, ServiceError> {
         let record = self.record(id)?;
         if let Some(expected) = expected {
             let has = generation(&record);

@@ -6,7 +6,7 @@ use glovebox::{
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 
-use crate::{Changed, ServiceError, SessionPage, SessionSummary, Target, audit::Act};
+use crate::{Changed, ServiceError, SessionPage, SessionSummary, SessionTarget, audit::Act};
 
 /// An operation on a tenant's sessions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub(crate) enum SessionOperation {
     },
     /// Copies a session to `fork`, unless `most` exist.
     Fork {
-        target: Target,
+        target: SessionTarget,
         fork: SessionId,
         most: usize,
     },
@@ -39,21 +39,21 @@ pub(crate) enum SessionOperation {
         id: SessionId,
     },
     Checkpoint {
-        target: Target,
+        target: SessionTarget,
     },
     Checkpoints {
         id: SessionId,
     },
     Undo {
-        target: Target,
+        target: SessionTarget,
         to: Option<CheckpointId>,
     },
     Hibernate {
-        target: Target,
+        target: SessionTarget,
     },
     /// Runs the exit handlers and removes the session.
     Close {
-        target: Target,
+        target: SessionTarget,
     },
     /// Removes the session.
     Remove {
@@ -64,7 +64,7 @@ pub(crate) enum SessionOperation {
         name: String,
     },
     SetVariable {
-        target: Target,
+        target: SessionTarget,
         name: String,
         json: JsonText,
     },
@@ -73,7 +73,7 @@ pub(crate) enum SessionOperation {
         operation: FileOperation,
     },
     ChangeFiles {
-        target: Target,
+        target: SessionTarget,
         operation: FileOperation,
     },
     Export {

@@ -11,7 +11,7 @@ use glovebox_sessions::SessionId;
 use serde::de::DeserializeOwned;
 
 use super::{Problem, Shared};
-use crate::{ServiceError, Target};
+use crate::{ServiceError, SessionTarget};
 
 /// Like [`Path`], but rejects invalid parameters with a [`Problem`].
 pub(crate) struct InPath<T>(pub(crate) T);
@@ -51,8 +51,8 @@ impl IfMatch {
     }
 
     /// Returns the session with this name, at the expected generation.
-    pub(crate) fn target(self, id: String) -> Result<Target, Problem> {
-        Ok(Target { id: session_id(id)?, expected: self.0 })
+    pub(crate) fn target(self, id: String) -> Result<SessionTarget, Problem> {
+        Ok(SessionTarget { id: session_id(id)?, expected: self.0 })
     }
 }
 

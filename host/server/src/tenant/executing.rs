@@ -5,7 +5,7 @@ use glovebox_sessions::SessionId;
 use tokio::sync::oneshot;
 use tracing::{Span, field::Empty, info_span};
 
-use super::{Fresh, Script, Target, Tenant, Watch, Work};
+use super::{Fresh, Script, SessionTarget, Tenant, Watch, Work};
 use crate::{
     Door, OnOutput, SPANS, ServiceError,
     audit::{AuditSource, AuditSubject, Ended, Executed, Failed},
@@ -54,7 +54,7 @@ fn record(span: &Span, ended: &Ended) {
 }
 
 /// The parts of a request that are left once its script is with the executor.
-pub(super) struct Asked {
+pub(super) struct AuditedRequest {
     pub(super) door: Door,
     pub(super) session: Option<SessionId>,
     pub(super) source: Option<AuditSource>,
@@ -92,7 +92,7 @@ impl Tenant {
     pub async fn execute_in(
         &self,
         door: Door,
-        target: Target,
+        target: SessionTarget,
         script: Script,
         watch: Watch,
     ) -> Result<Execution, ServiceError> {
@@ -149,7 +149,7 @@ impl Tenant {
         };
         let held = admitted.await.inspect_err(|error| self.refused(door, error))?;
         let source = self.audit_source(&script.source);
-        let asked = Asked { door, session: session.cloned(), source };
+        let asked = AuditedRequest { door, session: session.cloned(), source };
         let begin = move |cancel: CancelToken, on_output: Option<OnOutput>, span: Span, done: Completion| {
             tokio::task::spawn_blocking(move || {
                 let _entered = span.entered();
@@ -166,7 +166,7 @@ impl Tenant {
     /// Begins an execution, and waits for its end. It is counted and recorded even if the caller is gone.
     async fn run<T: Send + 'static>(
         &self,
-        asked: Asked,
+        asked: AuditedRequest,
         held: impl Send + 'static,
         watch: Watch,
         begin: impl FnOnce(CancelToken, Option<OnOutput>, Span, Completion),
@@ -191,9 +191,9 @@ impl Tenant {
     }
 
     /// Returns the parts of a request that are needed after its end.
-    pub(super) fn asked(&self, door: Door, work: &mut Work) -> Asked {
+    pub(super) fn asked(&self, door: Door, work: &mut Work) -> AuditedRequest {
         let source = self.audit_source(&work.script().source);
-        Asked { door, session: work.session().cloned(), source }
+        AuditedRequest { door, session: work.session().cloned(), source }
     }
 
     fn audit_source(&self, source: &str) -> Option<AuditSource> {
@@ -209,7 +209,7 @@ impl Tenant {
     }
 
     /// Counts and records an execution.
-    pub(super) fn note(&self, span: &Span, asked: Asked, result: Result<&Execution, &ServiceError>) {
+    pub(super) fn note(&self, span: &Span, asked: AuditedRequest, result: Result<&Execution, &ServiceError>) {
         let ended = result.map(Executed::from).map_err(Failed::from);
         record(span, &ended);
         let service = &self.inner.service.0;

@@ -46,7 +46,7 @@ pub(crate) use summary::generation;
 pub use summary::{SessionPage, SessionSummary};
 pub use suspended::Ended;
 pub(crate) use work::NO_CALLBACKS;
-pub use work::{Changed, Fresh, OnOutput, Script, Target, Watch, Work};
+pub use work::{Changed, Fresh, OnOutput, Script, SessionTarget, Watch, Work};
 
 /// A client of the service, with a policy, quotas, and sessions that no other tenant sees. Cheap to clone.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use glovebox::{
 use glovebox_sessions::{PageRequest, SessionId};
 use tracing::Instrument as _;
 
-use super::{Changed, SessionPage, SessionSummary, Target, Tenant};
+use super::{Changed, SessionPage, SessionSummary, SessionTarget, Tenant};
 use crate::{
     ServiceError,
     audit::{Act, AuditSubject},
@@ -42,7 +42,7 @@ impl Tenant {
     /// Fails like [`open`](Self::open), and if the session does not exist.
     pub async fn fork(
         &self,
-        target: impl Into<Target>,
+        target: impl Into<SessionTarget>,
         fork: Option<SessionId>,
     ) -> Result<SessionSummary, ServiceError> {
         let target = target.into();
@@ -82,7 +82,7 @@ impl Tenant {
     ///
     /// # Errors
     /// Fails if the session does not exist, or if the store has no room.
-    pub async fn checkpoint(&self, target: impl Into<Target>) -> Result<Changed<CheckpointId>, ServiceError> {
+    pub async fn checkpoint(&self, target: impl Into<SessionTarget>) -> Result<Changed<CheckpointId>, ServiceError> {
         self.perform(SessionOperation::Checkpoint { target: target.into() }).await?.checkpoint()
     }
 
@@ -92,7 +92,7 @@ impl Tenant {
     /// Fails if the session or the checkpoint does not exist.
     pub async fn undo(
         &self,
-        target: impl Into<Target>,
+        target: impl Into<SessionTarget>,
         to: Option<CheckpointId>,
     ) -> Result<Changed<CheckpointId>, ServiceError> {
         self.perform(SessionOperation::Undo { target: target.into(), to }).await?.checkpoint()
@@ -102,7 +102,7 @@ impl Tenant {
     ///
     /// # Errors
     /// Fails if the session does not exist or cannot be saved.
-    pub async fn hibernate(&self, target: impl Into<Target>) -> Result<Changed<bool>, ServiceError> {
+    pub async fn hibernate(&self, target: impl Into<SessionTarget>) -> Result<Changed<bool>, ServiceError> {
         self.perform(SessionOperation::Hibernate { target: target.into() }).await?.hibernated()
     }
 
@@ -110,7 +110,7 @@ impl Tenant {
     ///
     /// # Errors
     /// Fails if the session does not exist.
-    pub async fn close(&self, target: impl Into<Target>) -> Result<(), ServiceError> {
+    pub async fn close(&self, target: impl Into<SessionTarget>) -> Result<(), ServiceError> {
         self.perform(SessionOperation::Close { target: target.into() }).await.map(drop)
     }
 
@@ -144,7 +144,7 @@ impl Tenant {
     /// Fails if the session does not exist, or if the guest rejects the value.
     pub async fn set_variable(
         &self,
-        target: impl Into<Target>,
+        target: impl Into<SessionTarget>,
         name: String,
         json: JsonText,
     ) -> Result<Changed<()>, ServiceError> {
@@ -235,7 +235,7 @@ impl Tenant {
     /// Writes files, and saves the session.
     pub(crate) async fn write_files(
         &self,
-        target: impl Into<Target>,
+        target: impl Into<SessionTarget>,
         files: Vec<(String, Vec<u8>)>,
         if_exists: IfExists,
     ) -> Result<Changed<FileAnswer>, ServiceError> {
@@ -247,7 +247,7 @@ impl Tenant {
     /// Carries out an operation that changes files, and saves the session.
     pub(crate) async fn change_files(
         &self,
-        target: impl Into<Target>,
+        target: impl Into<SessionTarget>,
         operation: FileOperation,
     ) -> Result<Changed<FileAnswer>, ServiceError> {
         self.perform(SessionOperation::ChangeFiles { target: target.into(), operation }).await?.changed_files()

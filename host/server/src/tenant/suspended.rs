@@ -9,7 +9,7 @@ use std::{
 use glovebox::{CancelToken, Execution, Stream};
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 
-use super::{OnOutput, Tenant, executing::Asked};
+use super::{OnOutput, Tenant, executing::AuditedRequest};
 use crate::{
     Service, ServiceError,
     executor::{Finished, SteppedExecution},
@@ -194,7 +194,7 @@ pub(super) struct Stepping {
     pub(super) started: Box<dyn SteppedExecution>,
     pub(super) output: Output,
     pub(super) cancel: CancelToken,
-    pub(super) asked: Asked,
+    pub(super) asked: AuditedRequest,
     pub(super) return_files: Vec<String>,
     /// Permits for a suspended execution: the tenant's and the service's.
     pub(super) _suspended: [OwnedSemaphorePermit; 2],

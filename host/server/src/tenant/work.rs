@@ -93,7 +93,7 @@ pub enum Work {
     /// In a new interpreter.
     Fresh(Box<Fresh>),
     /// In a session.
-    InSession(Target, Box<Script>),
+    InSession(SessionTarget, Box<Script>),
 }
 
 impl Work {
@@ -114,14 +114,14 @@ impl Work {
 
 /// A session and its expected generation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Target {
+pub struct SessionTarget {
     /// The name of the session.
     pub id: SessionId,
     /// The expected generation, as reported in answers. `None` matches every generation.
     pub expected: Option<String>,
 }
 
-impl From<&SessionId> for Target {
+impl From<&SessionId> for SessionTarget {
     fn from(id: &SessionId) -> Self {
         Self { id: id.clone(), expected: None }
     }

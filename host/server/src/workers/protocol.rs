@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Confinement;
-use crate::{Fresh, Script, ServiceError, Target, Work, error::known_kind, executor::SessionOperation, text::message};
+use crate::{
+    Fresh, Script, ServiceError, SessionTarget, Work, error::known_kind, executor::SessionOperation, text::message,
+};
 
 /// A call of the server.
 #[derive(Debug, Serialize, Deserialize)]
@@ -159,7 +161,7 @@ pub(super) struct RunCall {
 /// The interpreter of a script.
 #[derive(Debug, Serialize, Deserialize)]
 enum Place {
-    Session(Target),
+    Session(SessionTarget),
     Fresh {
         language: Option<Language>,
         runtime: Option<String>,
