@@ -50,8 +50,8 @@ def python_driver(name: str, *arguments: str) -> Callable[[Environment, Places],
     return lambda environment, _: [str(environment.bin / "python"), str(DRIVERS / f"{name}_driver.py"), *arguments]
 
 
-def quickjs(mode: str) -> Callable[[Environment, Places], Sequence[str]]:
-    return lambda _, places: [places.node(), str(DRIVERS / "quickjs_driver.mjs"), mode]
+def node_driver(name: str, *arguments: str) -> Callable[[Environment, Places], Sequence[str]]:
+    return lambda _, places: [places.node(), str(DRIVERS / f"{name}_driver.mjs"), *arguments]
 
 
 def spawn(language: str) -> Callable[[Environment, Places], Sequence[str]]:
@@ -93,6 +93,8 @@ CONTESTANTS = (
         "Pydantic's own interpreter of a subset of Python, in worker processes",
         "monty",
         python_driver("monty"),
+        # Its parser supports no `yield`.
+        lacks=frozenset({"generators"}),
         versions=("pydantic-monty",),
     ),
     Contestant("eryx", "python", "CPython 3.14 in WebAssembly", "eryx", python_driver("eryx"), versions=("pyeryx",)),
@@ -115,6 +117,15 @@ CONTESTANTS = (
         versions=("dspy", "deno", "pyodide"),
     ),
     Contestant(
+        "pyodide",
+        "python",
+        "CPython 3.14 in Node.js, an instance for each session",
+        "pyodide",
+        node_driver("pyodide"),
+        lacks=SAVING,
+        versions=("pyodide",),
+    ),
+    Contestant(
         "node",
         "javascript",
         "a process for each script, no sandbox: the zero line",
@@ -129,7 +140,7 @@ CONTESTANTS = (
         "javascript",
         "QuickJS in WebAssembly, a new context in memory shared by all",
         "quickjs-emscripten",
-        quickjs("shared"),
+        node_driver("quickjs", "shared"),
         lacks=SAVING,
         versions=("quickjs-emscripten",),
     ),
@@ -138,7 +149,7 @@ CONTESTANTS = (
         "javascript",
         "the same, an instance of the module for each",
         "quickjs-emscripten",
-        quickjs("module"),
+        node_driver("quickjs", "module"),
         lacks=SAVING,
         versions=("quickjs-emscripten",),
     ),

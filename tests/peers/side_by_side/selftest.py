@@ -18,6 +18,7 @@ from . import table
 from .contestants import CONTESTANTS, DRIVERS, Contestant, chosen
 from .environments import PINS, Environment, Places, Unavailable, UsageError, find_python, find_wheel, prepare, size_bytes
 from .measures import MEASURES, counts, each_is
+from .programs import NAMES
 from .rounds import Cell, Entry, Plan, Run, empty_cells
 
 MACHINE: dict[str, Any] = {"date": "2026-11-23", "processor": "a processor", "threads": 2, "load_before": 0.0, "load_after": 1.25}
@@ -120,11 +121,23 @@ class Tables(unittest.TestCase):
     def test_markdown_has_the_same_cells_in_each_line(self) -> None:
         text = table.as_markdown(report(self.entry()))
         blocks = re.findall(r"(?:^\|.*\|\n?)+", text, re.MULTILINE)
-        self.assertEqual(len(blocks), 2)
+        self.assertEqual(len(blocks), 3)
         for block in blocks:
             self.assertEqual(len({line.count("|") for line in block.splitlines()}), 1, block)
         self.assertIn("| fake-right | 0.030 / 0.012 | 0.30 / 0.12 | 3.0 / 1.2 | no |", text)
         self.assertIn("* `absent` was not measured: its wheel is missing", text)
+
+    def test_programs_are_compared_with_the_first_row(self) -> None:
+        zero, other = self.entry(), self.entry()
+        for number, name in enumerate(sorted(NAMES)):
+            zero.cells[name].rounds_ms = [10.0, 20.0]
+            other.cells[name].rounds_ms = [20.0 if number % 2 else 45.0]
+        head, rows = table.tables(report(zero, other), "python")[2]
+        self.assertEqual((head[1], head[-1], len(head)), ("calls", "mean", 13))
+        self.assertEqual([row[-1] for row in rows], ["1.00", f"{(2**5 * 4.5**6) ** (1 / 11):.2f}"])
+        self.assertEqual(rows[0][1], "10")
+        other.cells["sort"] = Cell(failed="time-out: no answer within 60 s")
+        self.assertEqual(table.tables(report(zero, other), "python")[2][1][1][-2:], ["time-out", "no"])
 
     def test_json(self) -> None:
         document = json.loads(table.as_json(report(self.entry())))

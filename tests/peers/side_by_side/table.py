@@ -10,14 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from .measures import Measure
+from .programs import NAMES, mean_ratio
 from .rounds import Cell, Entry
 
-# Two tables, because one would be wider than a page.
+# Three tables, because one would be wider than a page.
 SESSION = ("fresh", "live", "hibernate", "resume", "process")
 TITLES = {"python": "Python", "javascript": "JavaScript"}
 ONCE = "first call"
 DISK = "disk"
-FIGURES = "Milliseconds, the median / the least of the rounds; `no`: not available."
+MEAN = "mean"
+FIGURES = (
+    "Milliseconds, the median / the least of the rounds, or the least alone; `no`: not available. "
+    f"`{MEAN}`: the geometric mean of the eleven ratios to the first row."
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,18 @@ def cell_text(cell: Cell) -> str:
     return f"{figure(cell.median_ms())} / {figure(cell.least_ms())}"
 
 
+def least_text(cell: Cell) -> str:
+    return figure(cell.least_ms()) if cell.rounds_ms and not cell.failed else cell_text(cell)
+
+
+def mean_text(entry: Entry, zero: Entry) -> str:
+    def least(each: Entry) -> dict[str, float]:
+        return {name: cell.least_ms() for name, cell in each.cells.items() if cell.rounds_ms and not cell.failed}
+
+    ratio = mean_ratio(least(entry), least(zero))
+    return "no" if ratio is None else f"{ratio:.2f}"
+
+
 def first_text(entry: Entry) -> str:
     if entry.contestant.environment is None:
         return "none"
@@ -72,12 +89,13 @@ def disk_text(entry: Entry) -> str:
 
 
 def tables(report: Report, language: str) -> list[tuple[list[str], list[list[str]]]]:
-    """Returns the heads and rows of the two tables of a language."""
+    """Returns the heads and rows of the three tables of a language."""
     entries = [entry for entry in report.entries if entry.contestant.language == language]
     if not entries:
         return []
     sessions = [each.name for each in report.measures if each.name in SESSION]
-    work = [each.name for each in report.measures if each.name not in SESSION]
+    work = [each.name for each in report.measures if each.name not in SESSION and each.name not in NAMES]
+    programs = [each.name for each in report.measures if each.name in NAMES]
 
     def row(entry: Entry, names: Sequence[str]) -> list[str]:
         if entry.failed:
@@ -87,7 +105,14 @@ def tables(report: Report, language: str) -> list[tuple[list[str], list[list[str
     title = TITLES[language]
     first = ([title, *sessions], [row(entry, sessions) for entry in entries])
     second = ([title, *work, f"{DISK} (MB)", ONCE], [[*row(entry, work), disk_text(entry), first_text(entry)] for entry in entries])
-    return [first, second]
+
+    def of_programs(entry: Entry) -> list[str]:
+        if entry.failed:
+            return [entry.contestant.name, *("failed" for _ in programs), "no"]
+        return [entry.contestant.name, *(least_text(entry.cells[name]) for name in programs), mean_text(entry, entries[0])]
+
+    third = ([title, *programs, MEAN], [of_programs(entry) for entry in entries])
+    return [first, second, third]
 
 
 def plain(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

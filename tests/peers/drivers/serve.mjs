@@ -1,0 +1,51 @@
+// The shared part of the drivers in JavaScript, with the protocol of serve.py.
+import { createInterface } from "node:readline";
+
+// As in serve.py.
+const MAX_CALLS = 200;
+const WARM_UP_BELOW_MS = 10;
+
+async function turn(call, budgetMs) {
+  const ms = [];
+  const answers = [];
+  const begun = performance.now();
+  while (ms.length === 0 || (performance.now() - begun < budgetMs && ms.length < MAX_CALLS)) {
+    const before = performance.now();
+    const answer = await call();
+    ms.push(performance.now() - before);
+    answers.push(answer.trim());
+  }
+  if (ms.length > 1 && ms[0] < WARM_UP_BELOW_MS) ms.shift();
+  return { ms, answers };
+}
+
+async function answer(peer, request) {
+  if (request.do === "fresh") {
+    const fresh = async () => {
+      const session = await peer.open();
+      const printed = await peer.run(session, request.code);
+      peer.close(session);
+      return printed;
+    };
+    return turn(fresh, request.budget_ms);
+  }
+  if (request.do !== "live" && request.do !== "work") throw new Error(`there is no measure \`${request.do}\``);
+  const session = await peer.open();
+  if (request.do === "live") await peer.run(session, request.setup);
+  const result = await turn(() => peer.run(session, request.code), request.budget_ms);
+  peer.close(session);
+  return result;
+}
+
+/** Answers requests until standard input ends. A peer has `open()`, `run(session, code)` with the output, and `close(session)`. */
+export async function serve(peer) {
+  for await (const line of createInterface({ input: process.stdin })) {
+    let result;
+    try {
+      result = await answer(peer, JSON.parse(line));
+    } catch (error) {
+      result = { error: `${error.name}: ${error.message}` };
+    }
+    process.stdout.write(`${JSON.stringify(result)}\n`);
+  }
+}
