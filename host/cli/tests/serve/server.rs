@@ -234,23 +234,33 @@ fn collector() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let take = Arc::clone(&taken);
     thread::spawn(move || {
         for stream in listener.incoming() {
-            let mut reader = BufReader::new(stream.unwrap());
-            let (mut head, mut length) = (String::new(), 0);
-            while reader.read_line(&mut head).unwrap() > 2 {
-                let line = head.lines().last().unwrap().to_ascii_lowercase();
-                if let Some(bytes) = line.strip_prefix("content-length: ") {
-                    length = bytes.parse().unwrap();
-                }
-            }
-            assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            take.lock().unwrap().extend(body);
-            let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
-            reader.get_mut().write_all(answer.as_bytes()).unwrap();
+            let (stream, take) = (stream.unwrap(), Arc::clone(&take));
+            thread::spawn(move || collect(BufReader::new(stream), &take));
         }
     });
     (address, taken)
+}
+
+/// Accepts the requests of one connection.
+fn collect(mut reader: BufReader<TcpStream>, taken: &Mutex<Vec<u8>>) {
+    loop {
+        let (mut head, mut length) = (String::new(), 0);
+        while reader.read_line(&mut head).unwrap() > 2 {
+            let line = head.lines().last().unwrap().to_ascii_lowercase();
+            if let Some(bytes) = line.strip_prefix("content-length: ") {
+                length = bytes.parse().unwrap();
+            }
+        }
+        if head.is_empty() {
+            return;
+        }
+        assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        taken.lock().unwrap().extend(body);
+        let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
+        reader.get_mut().write_all(answer.as_bytes()).unwrap();
+    }
 }
 
 fn has(bytes: &[u8], part: &[u8]) -> bool {
