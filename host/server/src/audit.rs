@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_and_no_source_writes_a_line_or_drives_a_terminal() {
+    fn names_and_source_are_escaped_in_audit_lines() {
         let hostile = "a\n{}\r\u{1b}[2J\u{7f}\u{85}\u{9b}\u{2028}\u{202e}\u{e0041}";
         let out = Written::default();
         let audit = Audit::new(out.clone(), true);

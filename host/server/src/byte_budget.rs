@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_one_takes_others_have_their_share() {
+    fn one_tenant_cannot_use_the_share_of_another() {
         let budget = budget(16, &["a", "b"]);
         let step = |tenant| budget.try_room(tenant, STEP_BYTES).ok();
         let all: Vec<_> = std::iter::from_fn(|| step(Some("a"))).collect();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn room_is_taken_of_both_shares_and_given_back() {
+    async fn room_comes_from_both_shares_and_is_returned() {
         let budget = budget(8, &["a"]);
         let mut held = budget.room(Some("a"), 7 * STEP_BYTES).await.unwrap();
         let permits = |held: &HeldBytes| held.permits.iter().map(|permit| permit.steps.num_permits()).sum::<usize>();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tenant_that_waits_holds_up_no_other() {
+    async fn waiting_tenant_does_not_block_others() {
         let budget = budget(16, &["a", "b"]);
         let mut held = budget.room(Some("a"), 8 * STEP_BYTES).await.unwrap();
         let (waited, other) = tokio::join!(budget.room(Some("a"), 4 * STEP_BYTES), async {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_part_of_the_budget_waits() {
+    async fn waiting_requests_are_limited_to_a_part_of_the_budget() {
         let budget = budget(8, &[]);
         let mut one = budget.room(None, STEP_BYTES).await.unwrap();
         budget.grow(None, &mut one, 7 * STEP_BYTES).await.unwrap();

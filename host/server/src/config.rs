@@ -456,7 +456,7 @@ mod tests {
     const HASH: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
     #[test]
-    fn nothing_at_all_is_a_configuration() {
+    fn empty_configuration_has_the_defaults() {
         let config = ServerConfig::from_toml("").unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:8700");
         assert_eq!(config.admission(), Admission::default());
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_workers_grow_with_live_sessions() {
+    fn worker_limits_grow_with_live_sessions() {
         const MIB: u64 = 1 << 20;
         let limits = |text: &str| ServerConfig::from_toml(text).unwrap().worker_limits();
         let none = limits("[sessions]\nlive_count = 0");
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn configuration_error_names_the_invalid_setting() {
         let token = |name: &str, sha256: &str| format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{sha256}\"\n");
         for (text, said) in [
             ("listem = \"x\"", "listem"),

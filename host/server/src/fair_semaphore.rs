@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_goes_to_whoever_has_the_fewest() {
+    fn tenant_with_the_fewest_permits_is_served_first() {
         runtime().block_on(async {
             let places = FairSemaphore::new(2);
             let first = [places.try_take("many").unwrap(), places.try_take("many").unwrap()];
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_gets_none_and_keeps_none() {
+    fn dropped_waiter_passes_its_permit_on() {
         runtime().block_on(async {
             let places = FairSemaphore::new(1);
             let first = places.try_take("a").unwrap();

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_narrows_its_policy_and_keeps_what_it_does_not_name() {
+    fn request_policy_overrides_only_named_fields() {
         let policy = asked(json!({
             "limits": { "fuel": 1_000_000_000_u64, "timeout_ms": 10 }, "entropy": { "seeded": 7 }, "args": ["a"],
             "env": { "A": "b" }, "session": { "checkpoints_retained": 1 },
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_narrows_the_network_and_extends_nothing_of_it() {
+    fn request_narrows_but_never_widens_the_network() {
         let mut granted = Policy::default();
         granted.network = NetworkPolicy::allowing(["https://api.example.com/v1/*"]);
         granted.network.secrets.insert("KEY".into(), SecretPolicy::new("REAL", "api.example.com"));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_grant_or_is_not_a_requests_to_set_is_named() {
+    fn excessive_or_forbidden_policy_fields_are_named() {
         for (policy, said) in [
             (
                 json!({ "limits": { "fuel": 1_000_000_001_u64 } }),

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_and_nesting_are_read_at_the_limit_and_not_over_it() {
+    fn json_over_the_cost_or_depth_limit_is_rejected() {
         let list = |count: usize| format!("[{}0]", "0,".repeat(count));
         assert_eq!(JsonCost::of(list(MAX_COST - LIST_COST).as_bytes()), Ok(MAX_COST * UNIT_BYTES));
         assert_eq!(JsonCost::of(list(MAX_COST - LIST_COST + 1).as_bytes()), Err(TooCostly));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_cost_nothing_whatever_is_in_them() {
+    fn string_contents_cost_nothing() {
         let text = format!(r#"["{}","\"[[","\\"]"#, "[{,".repeat(1 << 20));
         assert_eq!(JsonCost::of(text.as_bytes()), Ok((LIST_COST + 2) * UNIT_BYTES));
         let mut cost = JsonCost::default();

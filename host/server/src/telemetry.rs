@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_collector_is_named_by_a_plain_address() {
+    fn collector_endpoint_must_be_a_plain_http_url() {
         for (endpoint, url) in [
             ("http://127.0.0.1:4318", Some("http://127.0.0.1:4318/v1/traces")),
             ("http://collector/", Some("http://collector/v1/traces")),

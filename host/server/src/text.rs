@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_cut_over_the_limit_and_not_under_or_at_it() {
+    fn only_text_over_the_limit_is_truncated() {
         for letter in ["x", "\u{202e}"] {
             let at = letter.repeat(HEAD_CHARS + TAIL_CHARS);
             assert_eq!(quoted(&at), at);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_in_two_pieces_is_one() {
+    fn character_split_over_two_pieces_is_joined() {
         for text in ["aé€😀b", "😀", "é", "plain", ""] {
             for at in 0..=text.len() {
                 let (before, after) = text.as_bytes().split_at(at);

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_is_read_at_the_limit_and_not_over_it() {
+    async fn line_over_the_limit_is_rejected() {
         assert_eq!(all(b"12345\n\n \r\n123\r\n1").await, (vec!["12345".into(), "123\r".into(), "1".into()], None));
         let (read, error) = all(b"1\n123456\n2\n").await;
         assert_eq!(read, ["1"]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_does_not_end_is_given_up_and_an_idle_client_is_not() {
+    async fn unfinished_line_times_out_but_idle_client_does_not() {
         let (mut client, server) = tokio::io::duplex(64);
         let mut lines = lines(server);
         let idle = tokio::time::timeout(Duration::from_millis(100), lines.next()).await;

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_what_the_specification_says() {
+    fn messages_are_parsed_as_json_rpc_specifies() {
         for (line, expected) in [
             (r#"{"jsonrpc":"2.0","method":"a","id":1}"#, "a 1 -"),
             (r#"{"jsonrpc":"2.0","method":"a\u0062","params":[1]}"#, "ab - [1]"),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_and_an_id_are_no_longer_than_they_may_be() {
+    fn batch_size_id_length_and_nesting_are_limited() {
         for (count, fits) in [(MAX_BATCH, true), (MAX_BATCH + 1, false)] {
             assert_eq!(parse(format!("[{}1]", "1,".repeat(count - 1)).as_bytes()).is_ok(), fits, "{count}");
         }

@@ -219,7 +219,7 @@ mod unix {
         use super::*;
 
         #[tokio::test]
-        async fn a_peer_of_this_process_is_this_user() {
+        async fn peer_in_the_same_process_has_the_same_user() {
             let (one, _other) = UnixStream::pair().unwrap();
             assert!(is_this_user(&one.peer_cred().unwrap()));
         }

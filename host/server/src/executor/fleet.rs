@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_is_read_as_it_is_written_and_what_is_none_is_no_state_of_the_session() {
+    fn generation_round_trips_and_malformed_one_is_rejected() {
         let created_at = Timestamp::from_unix_ms(1_700_000_000_000);
         let text = generation(created_at, 7);
         assert_eq!(expected(&target(&text)).unwrap(), Some(Expected { created_at, generation: 7 }));
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_is_told_of_sessions_by_their_own_names() {
+    fn fleet_errors_contain_the_clients_session_name() {
         let (id, name): (SessionId, FleetName) = (SessionId::new("notes").unwrap(), "team!notes".parse().unwrap());
         for (error, code, status) in [
             (FleetError::NotFound(name.clone()), "not-found", 404),

@@ -306,7 +306,7 @@ mod tests {
 
     /// Parser errors quote their input.
     #[test]
-    fn a_problem_quotes_a_client_escaped_and_short() {
+    fn problem_quotes_client_input_escaped_and_truncated() {
         let key = format!("a\nerror: forged\u{202e}\u{7f}{}", "x".repeat(10 << 20));
         let error = serde_json::from_value::<glovebox::Limits>(serde_json::json!({ key: 1 })).unwrap_err();
         for problem in [Problem::invalid(error.to_string()), ServiceError::Invalid(error.to_string()).into()] {

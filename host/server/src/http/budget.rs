@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_that_nobody_reads_are_bounded() {
+    async fn unread_answers_are_bounded() {
         let bodies = bodies(1 << 20);
         let mut unread = Vec::new();
         let mut refused = 0;
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_short_whatever_it_quotes() {
+    fn problem_size_is_limited() {
         for letter in ["x", "\u{202e}", "\u{1}"] {
             let problem = Problem::invalid(letter.repeat(1 << 20));
             assert!(serde_json::to_vec(&problem).unwrap().len() < 8 << 10);

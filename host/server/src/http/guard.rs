@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_servers_own_names_and_pages_are_let_in() {
+    fn only_the_servers_hosts_and_origins_are_accepted() {
         let own = HttpConfig::default;
         for host in ["127.0.0.1:8700", "localhost:8700", "LOCALHOST", "[::1]:8700", "127.0.0.1"] {
             assert_eq!(check(own(), host, None), None, "{host}");

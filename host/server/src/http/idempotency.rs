@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_carried_out_once_for_a_key_of_a_token() {
+    fn request_runs_once_per_key_and_token() {
         let answered = answered(10, 8, &["a"]);
         let slot = first(&answered, "k");
         assert_eq!(status(&answered, "a", "k", b"x"), 409, "it runs");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_answers_fit_their_part_of_the_budget() {
+    fn oldest_answers_are_evicted_over_the_budget() {
         let answered = answered(10, 6, &["a"]);
         let status = |key: &str| status(&answered, "a", key, b"x");
         // The key counts as well.
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_one_token_leave_others_their_share() {
+    fn one_token_cannot_evict_the_answers_of_another() {
         let answered = answered(10, 8, &["a", "b"]);
         let store = |tenant: &str, key: &str, bytes| match answered.begin(tenant, &headers(key), &[b"x"]) {
             Ok(Begun::First(slot)) => slot.done(answer(bytes)),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_bounded_and_the_oldest_go_first() {
+    fn oldest_key_is_evicted_unless_all_are_running() {
         let answered = answered(3, 8, &["a"]);
         for key in ["a", "b", "c"] {
             first(&answered, key).done(answer(1));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_short_and_visible() {
+    fn key_has_1_to_255_characters() {
         let answered = answered(3, 8, &["a"]);
         assert_eq!(status(&answered, "a", &"k".repeat(255), b"x"), 201);
         assert_eq!(status(&answered, "a", &"k".repeat(256), b"x"), 400);

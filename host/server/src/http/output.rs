@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_form_is_what_the_client_accepts_first() {
+    fn first_accepted_media_type_selects_the_form() {
         let form =
             |accept: &str| Form::of(&HeaderMap::from_iter([(header::ACCEPT, accept.parse::<HeaderValue>().unwrap())]));
         assert_eq!(Form::of(&HeaderMap::new()), Form::Whole);

@@ -136,7 +136,7 @@ mod tests {
     use super::TokenHash;
 
     #[test]
-    fn a_hash_is_read_as_it_is_written_and_nothing_else_is() {
+    fn token_hash_round_trips_and_rejects_other_text() {
         let hash = TokenHash::of("secret");
         assert_eq!(TokenHash::from_hex(&hash.to_string()), Some(hash));
         assert_eq!(hash.to_string(), "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b");

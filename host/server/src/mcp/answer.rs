@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_shortened_over_the_limit_and_not_under_or_at_it() {
+    fn only_text_over_the_limit_is_shortened() {
         let most = HEAD_CHARS + TAIL_CHARS;
         let note = |left_out: usize| format!("{left_out} left out");
         for letter in ["x", "é", "🙂"] {

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_missing_or_of_another_type_is_named() {
+    fn argument_errors_name_the_field_or_type() {
         for (arguments, said) in [
             (json!({ "language": "python", "code": "1", "timeout": 5 }), "unknown field `timeout`"),
             (json!({ "language": "python" }), "missing field `code`"),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_as_good_as_nothing() {
+    fn null_argument_counts_as_absent() {
         let run: RunCode =
             read(object(json!({ "language": "ts", "code": "1", "session": null, "timeout_ms": null }))).unwrap();
         assert!(run.session.is_none() && run.timeout_ms.is_none());
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_one_content() {
+    fn file_has_either_text_or_base64() {
         assert_eq!(content("a", Some("é".into()), None).unwrap(), "é".as_bytes());
         assert_eq!(content("a", None, Some("AP8=".into())).unwrap(), [0, 255]);
         assert!(

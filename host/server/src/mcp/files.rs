@@ -181,7 +181,7 @@ mod tests {
     use super::text;
 
     #[test]
-    fn characters_that_are_cut_are_left_out_and_nothing_is_lost() {
+    fn split_character_is_left_to_the_next_part() {
         let whole = "aé🙂z".as_bytes();
         // A text read in parts of any length is complete.
         for length in 4..=whole.len() {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_text_is_none() {
+    fn binary_data_is_not_returned_as_text() {
         for bytes in [&b"\xff\xfe"[..], b"a\0b", b"\x80\x80\x80\x80", b"\xf0\x9f"] {
             assert_eq!(text(bytes, 0), None, "{bytes:?}");
         }

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_when_there_are_too_many() {
+    fn oldest_output_is_evicted_over_the_count_limit() {
         let outputs = Outputs::default();
         for index in 0..MAX_COUNT {
             assert!(outputs.keep(held(&index.to_string(), 1)));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_when_they_take_too_much() {
+    fn oldest_outputs_are_evicted_over_the_byte_limit() {
         let outputs = Outputs::default();
         assert!(outputs.keep(held("a", MAX_BYTES / 2)) && outputs.keep(held("b", MAX_BYTES / 2)));
         assert_eq!(names(&outputs), ["a", "b"], "at the limit");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_begins_as_a_picture_is_one() {
+    fn picture_must_begin_as_its_media_type_requires() {
         for (media_type, bytes, expected) in [
             ("image/png", &b"\x89PNG\r\n\x1a\n..."[..], true),
             ("image/png", b"GIF89a", false),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_is_sent_at_the_limit_and_not_over_it() {
+    fn picture_over_the_limit_is_not_sent() {
         assert!(picture("image/png", &vec![0; MAX_PICTURE_BYTES]).is_some());
         assert!(picture("image/png", &vec![0; MAX_PICTURE_BYTES + 1]).is_none());
     }

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_is_short_and_drives_nothing() {
+    fn last_line_is_escaped_and_truncated() {
         let last = LastLine::default();
         let mut on_output = last.watch().on_output.unwrap();
         assert_eq!(last.line(), None);

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_as_it_is_written() {
+    fn resource_address_round_trips() {
         for path in ["a.txt", "data/über 1%.csv", "a?b#c", "../x", "\u{202e}x", "a\nb"] {
             let address = Address::File { session: SessionId::new("s.1").unwrap(), path: path.into() };
             let text = address.to_string();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_is_longer_than_its_base64() {
+    fn text_is_used_only_if_no_longer_than_base64() {
         for (text, is_short) in
             [("", true), ("a,b\n1,2\n", true), ("\0\0\0", false), ("\n\n\n", false), ("\u{1}aaaaaaaaaaaaaa", true)]
         {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_of_ours_is_none() {
+    fn foreign_or_malformed_address_is_rejected() {
         for uri in [
             "",
             "file:///etc/passwd",
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_files_type_is_told_by_its_name_or_by_what_it_begins_with() {
+    fn media_type_comes_from_the_name_or_first_bytes() {
         for (path, begins, expected) in [
             ("a/b.PNG", &b""[..], "image/png"),
             ("a.d/b", b"text", "text/plain"),

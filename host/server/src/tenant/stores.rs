@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_grows_to_its_limit_and_shrinks_at_it() {
+    fn store_at_its_limit_rejects_only_growth() {
         let dir = tempfile::tempdir().unwrap();
         // Each session file also has a header of a few hundred bytes.
         let store = BoundedStore::new(Arc::new(DirectoryStore::open(dir.path()).unwrap()), 25_000);

@@ -157,7 +157,7 @@ mod tests {
     const DIR: &str = "GLOVEBOX_TEST_CONFINED";
 
     #[test]
-    fn a_confined_process_reaches_what_it_was_left_and_nothing_else() {
+    fn confined_process_accesses_only_what_is_permitted() {
         let Some(dir) = env::var_os(DIR) else {
             let dir = tempfile::tempdir().unwrap();
             for name in ["read", "write"] {
@@ -166,10 +166,7 @@ mod tests {
             fs::write(dir.path().join("read/file"), "text").unwrap();
             // In a process of its own, because confinement cannot be undone.
             let output = Command::new(env::current_exe().unwrap())
-                .args([
-                    "--exact",
-                    "workers::confine::tests::a_confined_process_reaches_what_it_was_left_and_nothing_else",
-                ])
+                .args(["--exact", "workers::confine::tests::confined_process_accesses_only_what_is_permitted"])
                 .args(["--nocapture", "--test-threads=1"])
                 .env(DIR, dir.path())
                 .output()

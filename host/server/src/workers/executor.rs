@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_each_session_as_its_worker_sees_it() {
+    fn merged_list_takes_each_session_from_its_worker() {
         let merged =
             merged(vec![page("b a", 0, None), page("a b", 1, None)], |id, index| (id.as_str() == "a") == (index == 0));
         let seen: Vec<_> = merged.sessions.iter().map(|session| (session.id.as_str(), session.bytes)).collect();
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_a_list_where_the_shortest_ends() {
+    fn merged_list_ends_where_the_shortest_page_ends() {
         let all = |one, other| merged(vec![one, other], |id, index| (id.as_str() < "c") == (index == 0));
         let until_c = (vec!["a", "c"], vec!["b"], Some("c"));
         assert_eq!(names(&all(page("a c", 0, Some("c")), page("a c", 0, Some("c")))), until_c);

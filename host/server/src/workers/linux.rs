@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_reaches_others_is_not_among_the_calls() {
+    fn calls_that_affect_other_processes_are_not_allowed() {
         for call in [
             libc::SYS_socket,
             libc::SYS_connect,

@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_of_the_workspace_or_refused() {
+    fn path_outside_the_workspace_is_rejected() {
         for (path, expected) in [
             ("a/b", Some("a/b")),
             ("/home/user/a", Some("a")),

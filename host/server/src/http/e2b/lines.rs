@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_lose_their_quotes_and_nothing_else_does() {
+    fn only_matching_outer_quotes_are_removed() {
         for (text, expected) in [
             ("'a'", "a"),
             ("\"a'b\"", "a'b"),

@@ -217,7 +217,7 @@ mod tests {
     use super::{script_name, *};
 
     #[test]
-    fn a_schema_is_a_signature() {
+    fn schema_becomes_a_signature() {
         let input = json!({
             "type": "object",
             "properties": {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_schema_is_short_and_on_one_line() {
+    fn signature_of_a_hostile_schema_is_one_short_line() {
         let mut deep = json!({ "type": "string" });
         for _ in 0..200 {
             deep = json!({ "type": "array", "items": deep });
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_is_bounded_and_names_the_rest() {
+    fn listing_is_bounded_and_names_the_remaining_tools() {
         let mut listing = Listing::default();
         assert_eq!(listing.text(), "");
         let lines = |listing: &Listing| listing.text().lines().filter(|line| line.starts_with("tools.f")).count();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_only_what_scripts_can_write() {
+    fn tool_name_becomes_a_valid_identifier() {
         for (server, tool, name) in [
             ("weather", "get_forecast", "weather_get_forecast"),
             ("my-server", "files/read.text", "my_server_files_read_text"),

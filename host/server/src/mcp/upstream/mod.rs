@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_form_is_read() {
+    fn common_configuration_format_is_parsed() {
         let json = r#"{"mcpServers": {
             "b": {"type": "stdio", "command": "npx", "args": ["-y", "x"], "env": {"K": "v"}, "cwd": "sub", "timeout": 5},
             "a": {"command": "/bin/a", "tools": ["one"]},
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_named() {
+    fn unusable_configuration_is_rejected_by_name() {
         let many: Vec<String> = (0..33).map(|index| format!(r#""s{index}": {{"command": "x"}}"#)).collect();
         let many = format!(r#"{{"mcpServers": {{{}}}}}"#, many.join(","));
         for (json, said) in [

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_is_read_at_the_limit_and_not_over_it() {
+    async fn line_over_the_limit_is_rejected() {
         for (bytes, fits) in [
             (&b"123\n123\n\n123"[..], true),
             (b"1234\n1234\n", true),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_of_many_values_is_not_read_and_many_lines_are() {
+    async fn number_of_values_is_limited_per_line() {
         let values = "[],".repeat(1 << 18);
         for (text, fits) in [
             (format!("[{values}0]\n"), false),

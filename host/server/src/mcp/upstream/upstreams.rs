@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structure_is_taken_before_text_and_failures_are_errors() {
+    fn structured_content_precedes_text_and_failures_are_errors() {
         let texts = vec![ContentBlock::text("a"), ContentBlock::image("AAAA", "image/png"), ContentBlock::text("b")];
         let plain = CallToolResult::success(texts.clone());
         assert_eq!(json(plain, 100).unwrap(), r#""a\n[picture, image/png]\nb""#);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_taken_at_the_limit_and_not_over_it() {
+    fn result_over_the_limit_is_rejected() {
         let result = |size: usize| CallToolResult::success(vec![ContentBlock::text("x".repeat(size - 2))]);
         assert_eq!(json(result(100), 100).unwrap().len(), 100);
         assert_eq!(json(result(101), 100).unwrap_err().kind(), ToolErrorKind::Limit);
