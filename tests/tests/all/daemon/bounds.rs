@@ -122,7 +122,7 @@ fn open_connections_are_limited() {
 }
 
 #[test]
-fn unused_sessions_and_their_connections_end() {
+fn idle_sessions_and_connections_are_closed() {
     let daemon = Running::with(config(|config| config.idle = Duration::from_millis(300)));
     let mut client = daemon.opened();
     client.prints("x = 1");

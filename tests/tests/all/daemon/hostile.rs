@@ -202,7 +202,7 @@ fn session_answers_arbitrary_requests() {
 }
 
 #[test]
-fn unread_answers_hold_up_no_other_client() {
+fn unread_answers_do_not_block_other_clients() {
     let daemon = Running::with(config(|config| (config.messages_bytes, config.connections) = (32 << 20, 4)));
     let mut honest = daemon.opened();
     // Its answer is larger than the share of a connection.

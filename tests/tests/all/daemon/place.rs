@@ -101,7 +101,7 @@ fn only_a_dead_daemons_socket_is_replaced() {
 }
 
 #[test]
-fn replaced_socket_is_left_alone() {
+fn socket_of_another_process_is_not_removed() {
     let mut daemon = Running::new();
     fs::remove_file(&daemon.socket).unwrap();
     let other = UnixListener::bind(&daemon.socket).unwrap();

@@ -75,7 +75,7 @@ fn one_connection_has_sessions_in_both_languages() {
 }
 
 #[test]
-fn a_fresh_execution_leaves_the_session_alone() {
+fn fresh_execution_does_not_affect_the_session() {
     let daemon = Running::new();
     let mut client = daemon.client();
     client.ok("initialize", json!({ "files": { "in.txt": "given" }, "open": false }));

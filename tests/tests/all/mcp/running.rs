@@ -66,7 +66,7 @@ fn stopping_service_cancels_and_rejects_calls() {
 }
 
 #[test]
-fn call_includes_files() {
+fn files_of_a_call_are_written_before_it_runs() {
     let mcp = Mcp::new();
     let files = json!([{ "path": "in/a.txt", "text": "é" }, { "path": "b.bin", "base64": "AP8=" }]);
     let code = "print(open('in/a.txt').read(), open('b.bin', 'rb').read())";

@@ -41,7 +41,7 @@ fn other_language_and_taken_name_are_rejected() {
 }
 
 #[test]
-fn number_of_sessions_is_granted() {
+fn number_of_sessions_is_limited() {
     let mcp = Mcp::changed(|config| config.sessions = 2);
     for name in ["a", "b"] {
         mcp.ok("session_open", json!({ "language": "javascript", "session": name }));

@@ -113,7 +113,7 @@ fn fresh_executions_do_not_use_the_fleet() {
 }
 
 #[test]
-fn operations_unsupported_by_a_fleet_have_one_problem() {
+fn operations_unsupported_by_a_fleet_are_rejected() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     open(&server, "s").ok();
@@ -316,7 +316,7 @@ fn quotas_and_rates_apply_before_the_fleet_is_called() {
 }
 
 #[test]
-fn streamed_fleet_response_is_one_result() {
+fn streamed_fleet_response_contains_one_result() {
     let engine = FleetEngine::start();
     let server = server(&engine);
     open(&server, "s").ok();

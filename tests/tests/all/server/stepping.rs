@@ -31,7 +31,7 @@ fn needs(answer: &Answer) -> (String, Vec<Value>) {
     (answer["execution"].as_str().unwrap().to_owned(), answer["calls"].as_array().unwrap().clone())
 }
 
-fn go_on(server: &Server, execution: &str, answers: &Value) -> Answer {
+fn resume(server: &Server, execution: &str, answers: &Value) -> Answer {
     server.post(&format!("/v1/executions/{execution}/continue"), &json!({ "answers": answers }))
 }
 
@@ -48,10 +48,10 @@ fn client_answers_the_scripts_tool_calls() {
         let (execution, calls) = needs(&server.post("/v1/execute", &asking(language)));
         assert_eq!(calls, [json!({"id": 0, "name": "ask", "arguments": {"question": "name?"}})], "{language}");
         assert_eq!(metric(&server, "glovebox_running"), 0, "it waits without a place");
-        let done = go_on(&server, &execution, &json!([{"id": 0, "value": "Ada"}])).ok();
+        let done = resume(&server, &execution, &json!([{"id": 0, "value": "Ada"}])).ok();
         assert_eq!(done["stdout"], "before\nAda\n");
         assert_eq!(done["tool_calls"][0]["name"], "ask");
-        assert_eq!(go_on(&server, &execution, &json!([])).problem(), (404, "not-found".into()), "it is over");
+        assert_eq!(resume(&server, &execution, &json!([])).problem(), (404, "not-found".into()), "it is over");
     }
     let lines = server.audited();
     assert_eq!((lines.len(), &lines[0]["action"], &lines[0]["outcome"]), (2, &json!("execute"), &json!("completed")));
@@ -60,7 +60,7 @@ fn client_answers_the_scripts_tool_calls() {
     writes["source"] = json!("open('a', 'w').write(tools.ask('x'))");
     let (execution, _) = needs(&server.post("/v1/execute", &writes));
     assert_eq!(
-        go_on(&server, &execution, &json!([{"id": 0, "value": "text"}])).ok()["files"],
+        resume(&server, &execution, &json!([{"id": 0, "value": "text"}])).ok()["files"],
         json!({"a": "dGV4dA=="})
     );
 }
@@ -73,10 +73,10 @@ fn calls_are_batched_and_failures_raise_errors() {
     let (execution, calls) = needs(&server.post("/v1/execute", &body));
     assert_eq!(calls.len(), 3);
     // Calls without an answer are returned again.
-    let (same, calls) = needs(&go_on(&server, &execution, &json!([{"id": 1, "value": {"n": [1, null]}}])));
+    let (same, calls) = needs(&resume(&server, &execution, &json!([{"id": 1, "value": {"n": [1, null]}}])));
     assert_eq!((&same, calls.len()), (&execution, 2));
     let answers = json!([{"id": 0, "error": "no such person"}, {"id": 2, "value": 2.5}, {"id": 1, "value": "late"}]);
-    let done = go_on(&server, &execution, &answers).ok();
+    let done = resume(&server, &execution, &answers).ok();
     assert_eq!(done["stdout"], "[ToolError('no such person'), {'n': [1, None]}, 2.5]\n");
 }
 
@@ -92,9 +92,9 @@ fn invalid_answer_is_rejected_and_the_execution_continues() {
         json!({}),
         json!([{"id": 0, "value": 1}, {"id": 7, "value": 1}]),
     ] {
-        assert_eq!(go_on(&server, &execution, &answers).problem(), (400, "invalid-argument".into()), "{answers}");
+        assert_eq!(resume(&server, &execution, &answers).problem(), (400, "invalid-argument".into()), "{answers}");
     }
-    assert_eq!(go_on(&server, &execution, &json!([{"id": 0, "value": "Ada"}])).ok()["stdout"], "before\nAda\n");
+    assert_eq!(resume(&server, &execution, &json!([{"id": 0, "value": "Ada"}])).ok()["stdout"], "before\nAda\n");
     for tools in [
         json!([{"name": "a b"}]),
         json!([{"name": "ask", "schema": {"type": 7}}]),
@@ -125,7 +125,7 @@ fn suspended_session_is_busy_until_saved_at_the_end() {
     let first = server.ask("POST", "/v1/sessions/s/execute", &[("if-match", &etag)], body.as_bytes());
     let (execution, _) = needs(&first);
     let waiting = server.begin("GET", "/v1/sessions/s/variables/x", &[], b"");
-    let done = go_on(&server, &execution, &json!([{"id": 0, "value": [1, 2]}]));
+    let done = resume(&server, &execution, &json!([{"id": 0, "value": [1, 2]}]));
     assert_eq!((done.status, done.header("etag").is_some_and(|new| new != etag)), (200, true));
     assert_eq!(Answer::read(waiting).ok()["value"], json!([1, 2]), "it came after");
     let again = server.ask("POST", "/v1/sessions/s/execute", &[("if-match", &etag)], body.as_bytes());
@@ -170,7 +170,7 @@ fn cancelled_or_unanswered_execution_frees_its_session() {
     assert_eq!(server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").problem().0, 404);
     assert_eq!(server.post("/v1/sessions/s/execute", &json!({"source": "1 + 1"})).ok()["value"]["json"], 2);
     let (execution, _) = needs(&server.post("/v1/sessions/s/execute", &body));
-    until("its time is over", || go_on(&server, &execution, &json!([{"id": 9, "value": 1}])).status == 404);
+    until("its time is over", || resume(&server, &execution, &json!([{"id": 9, "value": 1}])).status == 404);
     assert_eq!(server.post("/v1/sessions/s/execute", &json!({"source": "1 + 1"})).ok()["value"]["json"], 2);
     let outcomes: Vec<_> = server
         .audited()
@@ -190,7 +190,7 @@ fn suspended_execution_reports_its_limit() {
     // The session is free as soon as the execution has ended, even if no client has asked for the result.
     let next = server.post("/v1/sessions/s/execute", &json!({"source": "1 + 1"}));
     assert_eq!(next.ok()["value"]["json"], 2);
-    assert_eq!(go_on(&server, &execution, &json!([{"id": 0, "value": 1}])).ok()["outcome"]["kind"], "cancelled");
+    assert_eq!(resume(&server, &execution, &json!([{"id": 0, "value": 1}])).ok()["outcome"]["kind"], "cancelled");
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn suspended_executions_are_limited() {
     let path = format!("/v1/executions/{first}/continue");
     let theirs = server.ask("POST", &path, &[("authorization", "Bearer the other token")], b"{}");
     assert_eq!(theirs.problem().0, 404);
-    assert_eq!(go_on(&server, &first, &json!([{"id": 0, "value": "x"}])).status, 200);
+    assert_eq!(resume(&server, &first, &json!([{"id": 0, "value": "x"}])).status, 200);
     needs(&ask(own));
     let plain = server.post("/v1/execute", &json!({"language": "javascript", "source": "console.log(1)"}));
     assert_eq!(plain.ok()["stdout"], "1\n", "others run");
@@ -229,7 +229,7 @@ fn disconnecting_ends_a_resumed_execution() {
     let answers = json!({"answers": [{"id": 0, "value": 1}]}).to_string();
     let stream = server.begin("POST", &format!("/v1/executions/{execution}/continue"), &[], answers.as_bytes());
     until("it runs", || metric(&server, "glovebox_running") == 1);
-    let second = go_on(&server, &execution, &json!([]));
+    let second = resume(&server, &execution, &json!([]));
     assert_eq!(second.problem(), (409, "execution-busy".into()));
     drop(stream);
     until("it has ended", || metric(&server, "glovebox_running") == 0);
@@ -269,5 +269,5 @@ fn stopping_server_ends_suspended_executions() {
     let dir: Arc<_> = ending.join().unwrap();
     let server = Server::start(Setup { dir: Some(dir), ..Setup::default() });
     assert_eq!(server.get("/v1/sessions/s/variables/x").ok()["value"], 1);
-    assert_eq!(go_on(&server, &execution, &json!([])).problem().0, 404);
+    assert_eq!(resume(&server, &execution, &json!([])).problem().0, 404);
 }
