@@ -3,7 +3,8 @@
 //!
 //! A table is read if its header has `script` and `outcome`. A table that also has `then` is about sessions, where that
 //! script runs second. In a cell, `<br>` separates the lines of a script and `, ` separates scripts, which all have the
-//! row's outcome. The outcome is the result of [`told`], or its beginning up to a colon: a type without its message.
+//! row's outcome. The outcome is the result of [`outcome_text`], or its beginning up to a colon: a type without its
+//! message.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -33,7 +34,7 @@ fn sandbox_of(runtime: &str) -> Sandbox {
 }
 
 /// Formats an outcome as in the pages.
-fn told(execution: &Execution) -> String {
+fn outcome_text(execution: &Execution) -> String {
     let lines =
         |text: &str| text.trim_end().split('\n').map(|line| format!("`{line}`")).collect::<Vec<_>>().join("<br>");
     match &execution.outcome {
@@ -92,14 +93,14 @@ fn rows(page: &str) -> Vec<Row> {
 
 /// Runs a row's script and returns its outcome.
 fn outcome(sandbox: &Sandbox, script: &str, then: Option<&str>) -> String {
-    let Some(then) = then else { return told(&sandbox.execute(script).unwrap()) };
+    let Some(then) = then else { return outcome_text(&sandbox.execute(script).unwrap()) };
     let session = sandbox.session().unwrap();
     session.execute(script).unwrap();
-    told(&session.execute(then).unwrap())
+    outcome_text(&session.execute(then).unwrap())
 }
 
 /// Returns `true` if an outcome matches that of a row.
-fn is_told(found: &str, row: &str) -> bool {
+fn outcome_matches(found: &str, row: &str) -> bool {
     found == row || found.split_once(": ").is_some_and(|(kind, _)| kind == row)
 }
 
@@ -112,7 +113,7 @@ fn check(name: &str, sandbox: &Sandbox) -> usize {
     for row in &rows {
         for script in &row.scripts {
             let found = outcome(sandbox, script, row.then.as_deref());
-            if !is_told(&found, &row.outcome) {
+            if !outcome_matches(&found, &row.outcome) {
                 wrong += &format!("{name}:{}: `{script}`: {found}, and not {}\n", row.line + 1, row.outcome);
                 let cell = |outcome: &str| format!("| {} |", outcome.replace('|', "\\|"));
                 if let Some(line) = page.get_mut(row.line) {
@@ -148,7 +149,7 @@ fn python_capability_rows_hold_in_the_other_runtime() {
     for row in rows(before) {
         for script in &row.scripts {
             let outcome = outcome(&other, script, row.then.as_deref());
-            if !is_told(&outcome, &row.outcome) {
+            if !outcome_matches(&outcome, &row.outcome) {
                 let script = script.replace('\n', "`<br>`");
                 found += &format!("| `{script}` | {outcome} |\n").replace("||", "\\|\\|");
             }
@@ -208,7 +209,7 @@ fn page_lists_sandbox_utils_functions_with_parameters() {
 }
 
 #[test]
-fn a_row_is_read_as_it_is_written() {
+fn capability_tables_are_parsed_into_rows() {
     let page = "| script | outcome | |\n|---|---|---|\n| `a = 1 \\| 2`<br>`b` | raises `E`: m | note |\n| `import a`, `import b` | works | |\n\n\
         | other | outcome |\n|---|---|\n| `c` | works |\n\n| script | then | outcome |\n|---|---|---|\n| `d` | `e` | prints `1`<br>`2` |\n";
     let read: Vec<_> = rows(page)

@@ -27,7 +27,7 @@ fn is_ended<T: std::fmt::Debug>(result: Result<T, ExecuteError>) -> bool {
 }
 
 #[test]
-fn undoing_takes_the_last_execution_back_once() {
+fn undo_reverts_the_last_execution_only_once() {
     for language in LANGUAGES {
         let session = sandbox(language, |_| {}).session().unwrap();
         assert!(matches!(session.undo(), Err(ExecuteError::NoCheckpoint { wanted: None, .. })), "nothing to undo yet");
@@ -292,7 +292,7 @@ fn a_session_is_opened_with_a_context_and_an_id() {
 }
 
 #[test]
-fn values_belong_to_sessions_only() {
+fn only_sessions_return_values() {
     for language in LANGUAGES {
         let sandbox = sandbox(language, |_| {});
         assert_eq!(sandbox.execute("1 + 1").unwrap().value, None);

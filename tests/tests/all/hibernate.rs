@@ -369,7 +369,7 @@ fn guest_with_forged_memory_stays_contained() {
 }
 
 #[test]
-fn a_small_session_is_small_and_quick() {
+fn small_session_hibernates_to_less_than_300_kib() {
     let engine = lone_engine(None);
     for (language, set, show, _) in LIFE {
         let sandbox = sandbox_on(&engine, language, |_| {});

@@ -140,7 +140,7 @@ fn fetch_behaves_as_in_node() {
 }
 
 #[test]
-fn requests_of_one_script_run_beside_each_other() {
+fn requests_of_one_script_run_concurrently() {
     // The server answers only when all requests have arrived.
     let server = Server::meeting(Some(Arc::new(Barrier::new(4))));
     let printed = server.output(

@@ -38,7 +38,7 @@ fn globals_file_is_committed_but_not_a_script_change() {
 }
 
 #[test]
-fn a_cancelled_script_leaves_the_file_as_it_was() {
+fn cancelled_script_does_not_change_the_globals_file() {
     for (language, name) in FILES {
         let directory = tempfile::tempdir().unwrap();
         let sandbox = sandbox(language, |policy| {

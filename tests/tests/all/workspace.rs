@@ -101,7 +101,7 @@ fn javascript_reports_links_as_links() {
 }
 
 #[test]
-fn commit_decides_what_reaches_the_host() {
+fn commit_policy_controls_what_reaches_the_host() {
     let rules = [
         (Commit::Always, "open('f', 'w').write('x')", true),
         (Commit::Always, "open('f', 'w').write('x')\nraise ValueError", true),

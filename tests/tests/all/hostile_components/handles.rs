@@ -142,7 +142,7 @@ fn host_of_one_session() -> SandboxHost {
 }
 
 #[test]
-fn a_trap_leaves_nothing_behind() {
+fn trapped_component_is_freed_with_its_sessions() {
     let host = host_of_one_session();
     let mut attacker = Puppet::new(&host);
     let session = open(&mut attacker);

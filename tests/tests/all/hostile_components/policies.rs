@@ -81,7 +81,7 @@ fn arguments_and_environment_are_limited_in_bytes() {
 }
 
 #[test]
-fn a_granted_clock_and_entropy_are_not_exceeded() {
+fn host_clock_and_entropy_require_a_grant() {
     let host = host(|policy: &mut Policy, _| glovebox_tests::fixed(policy));
     let mut puppet = Puppet::new(&host);
     ok(&execute(&mut puppet, &json!({ "clock": { "fixed": u64::MAX }, "entropy": { "seeded": u64::MAX } })));

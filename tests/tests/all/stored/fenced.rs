@@ -17,7 +17,7 @@ on_each_store![
     discarded_session_runs_no_exit_handlers,
     unsaved_changes_of_a_taken_over_session_are_dropped,
     taken_over_session_frees_its_slot,
-    all_handles_learn_of_the_takeover,
+    all_handles_report_the_takeover,
     session_removed_or_replaced_elsewhere_is_discarded,
     every_write_is_fenced,
     both_managers_continue_in_turns,
@@ -108,7 +108,7 @@ fn taken_over_session_frees_its_slot(place: &dyn Place) {
     assert_eq!(run(&session, COUNT), "3");
 }
 
-fn all_handles_learn_of_the_takeover(place: &dyn Place) {
+fn all_handles_report_the_takeover(place: &dyn Place) {
     for save in [Save::AfterEach, Save::OnHibernate] {
         let (here, session, there) = taken_over(place, |policy| policy.save = save);
         let (one, other) = (session.activate().unwrap(), session.activate().unwrap());

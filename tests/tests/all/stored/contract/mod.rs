@@ -18,12 +18,12 @@ use super::{
 
 on_each_store![
     a_session_is_stored_replaced_and_removed,
-    every_write_is_another_version,
+    every_write_gets_a_new_version,
     write_depends_on_the_expected_version,
     recreated_session_is_a_different_one,
     damaged_session_is_overwritten_only_unconditionally,
     lock_permits_writes_to_its_session_only,
-    states_of_many_sizes_come_back,
+    states_of_many_sizes_round_trip,
 ];
 
 fn record(name: &str, updated_ms: i64, bytes: usize) -> SessionRecord {
@@ -106,7 +106,7 @@ fn a_session_is_stored_replaced_and_removed(place: &dyn Place) {
     assert_eq!((get(&*other, "a"), listed(&*other)), (None, vec![]));
 }
 
-fn every_write_is_another_version(place: &dyn Place) {
+fn every_write_gets_a_new_version(place: &dyn Place) {
     let store = place.open();
     let lock = lock(&*store, "a");
     let mut seen = std::collections::HashSet::new();
@@ -205,7 +205,7 @@ fn lock_permits_writes_to_its_session_only(place: &dyn Place) {
     assert_eq!(listed(&*store), []);
 }
 
-fn states_of_many_sizes_come_back(place: &dyn Place) {
+fn states_of_many_sizes_round_trip(place: &dyn Place) {
     let store = place.open();
     let lock = lock(&*store, "a");
     for bytes in [0, 1, 4_095, 4_096, 4_097, (1 << 20) - 1, 1 << 20, (5 << 20) + 1] {

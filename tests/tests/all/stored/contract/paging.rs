@@ -12,7 +12,7 @@ on_each_store![
 ];
 
 #[test]
-fn a_page_has_1_to_1000() {
+fn page_limit_is_1_to_1000() {
     for limit in [0, 1_001, usize::MAX] {
         let error = PageRequest::new(limit).unwrap_err();
         assert_eq!(error.to_string(), format!("the page limit is `{limit}`; use 1 to 1000"));
