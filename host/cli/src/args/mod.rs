@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_named_with_its_variable_and_its_host() {
+    fn secret_argument_requires_name_variable_and_host() {
         let NamedSecret { name, secret } = "KEY=REAL@api.example.com:8443".parse().unwrap();
         assert_eq!((name.as_str(), secret), ("KEY", SecretPolicy::new("REAL", "api.example.com:8443")));
         for wrong in ["", "KEY", "KEY=REAL", "=REAL@x", "KEY=@x", "KEY=REAL@"] {

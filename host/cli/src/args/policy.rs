@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_fixes_the_clock_unless_something_else_sets_it() {
+    fn seed_fixes_the_clock_unless_the_clock_is_set() {
         let policy = parse(&["--seed", "7"]).resolve().unwrap();
         assert_eq!((policy.entropy, policy.clock), (Entropy::Seeded(7), Clock::Fixed(SEEDED_CLOCK_NS)));
         let policy = parse(&["--seed", "7", "--clock", "host"]).resolve().unwrap();
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_set_of_flags_is_the_default_policy() {
+    fn no_flags_give_the_default_policy() {
         let matches = PolicyArgs::augment_args(clap::Command::new("x")).get_matches_from(["x"]);
         let args = PolicyArgs::from_arg_matches(&matches).unwrap();
         assert_eq!(args.resolve().unwrap(), glovebox::Policy::default());

@@ -32,7 +32,7 @@ fn ask(what: &str, socket: &Path) -> (String, Option<i32>) {
 }
 
 #[test]
-fn a_daemon_is_started_asked_and_stopped() {
+fn daemon_starts_reports_its_status_and_stops() {
     let home = tempfile::tempdir().unwrap();
     // The default socket.
     let said = prepared(&["daemon", "status"]).env("HOME", home.path()).output().unwrap();

@@ -418,7 +418,7 @@ fn contexts_of_an_e2b_sandbox_share_files_in_a_worker() {
 }
 
 #[test]
-fn executes_in_workers_unless_told_otherwise() {
+fn workers_are_used_by_default() {
     let count = thread::available_parallelism().unwrap().get();
     let server = Server::start(&["--e2b"]);
     assert_eq!(server.workers().len(), count);

@@ -270,7 +270,7 @@ async fn cancellation_before_takeover_leaves_no_effect() {
 }
 
 #[tokio::test]
-async fn an_answer_is_recorded_up_to_its_limit() {
+async fn answer_over_the_limit_is_recorded_as_an_error() {
     for (bytes, expected) in [(9, "string"), (10, "string"), (11, "ToolLimit")] {
         let service = Service::answering(move |_| format!("\"{}\"", "x".repeat(bytes - 2)));
         let node = machine(&format!("memory://attempts-answers-{bytes}"), |config| {

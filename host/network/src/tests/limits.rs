@@ -6,7 +6,7 @@ use super::*;
 use crate::message::{MAX_REQUEST_HEADER_BYTES, MAX_REQUEST_HEADERS, MAX_RESPONSE_HEADER_BYTES, MAX_RESPONSE_HEADERS};
 
 #[test]
-fn a_requests_body_has_a_maximum() {
+fn request_body_size_is_limited() {
     let server = Server::with_body("");
     let mut policy = policy(&[&server]);
     policy.request_bytes = 10;
@@ -21,7 +21,7 @@ fn a_requests_body_has_a_maximum() {
 }
 
 #[test]
-fn a_responses_body_has_a_maximum_however_it_is_sent() {
+fn response_body_size_is_limited_in_every_framing() {
     for (length, fits) in [(9, true), (10, true), (11, false)] {
         let body = "x".repeat(length);
         let chunked: String = body.chars().map(|byte| format!("1\r\n{byte}\r\n")).collect();
@@ -175,7 +175,7 @@ fn only_methods_of_the_policy_are_allowed() {
 }
 
 #[test]
-fn addresses_of_special_purposes_are_not_public() {
+fn special_purpose_addresses_are_not_public() {
     for (address, public) in [
         ("1.1.1.1", true),
         ("0.0.0.0", false),

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn session_ids_are_words() {
+    fn session_id_characters_and_length_are_limited() {
         let longest = "x".repeat(64);
         for id in ["a", "A-1", "_x", "-x", "0", "a..b", "a.session", &longest] {
             assert_eq!(SessionId::new(id).unwrap().as_str(), id);

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn stack_traces_have_the_columns_that_were_typed() {
+    fn stack_trace_columns_match_the_typed_input() {
         for (printed, shown) in [
             ("    at <eval> (<expression>:1:18)\n", "    at <eval> (<sandbox>:1:1)\n"),
             ("    at f (<expression>.ts:1:20)\n", "    at f (<sandbox>.ts:1:3)\n"),

@@ -329,7 +329,7 @@ fn one_of_three_takes_over_a_killed_holders_lease() {
 }
 
 #[test]
-fn frozen_holder_keeps_or_loses_the_lease_exclusively() {
+fn frozen_holder_and_successor_never_both_hold_the_lease() {
     for (switches, times) in [(6, &[3][..]), (5, &[2, 1])] {
         let (renewed, taken) = (Cell::new(0), Cell::new(0));
         let runs = exhaustively(0, |run| {

@@ -287,7 +287,7 @@ fn write_with_a_lost_response_is_applied_once() {
 }
 
 #[test]
-fn many_writers_with_many_faults() {
+fn writes_stay_consistent_under_random_faults() {
     at_random(1_000, 3, |run, seed| {
         let from = first(run);
         let done = RefCell::default();
