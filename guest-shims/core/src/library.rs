@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_inside_another_is_read_only_if_somebody_looks_into_it() {
+    fn nested_directory_is_read_on_first_access() {
         let sources = files(&[("python/a/code", b"22"), ("python/b", b"1")]);
         let source = mounted(&["python/a/data", "python"], &[("python", Ok(sources.clone()))]).source;
         assert_eq!(names(&*source, "python"), ["a", "b"]);

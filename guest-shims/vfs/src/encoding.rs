@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_end_takes_no_memory() {
+    fn length_beyond_the_end_allocates_nothing() {
         let mut encoder = Encoder::new();
         encoder.number(u64::MAX);
         encoder.raw(b"abc");

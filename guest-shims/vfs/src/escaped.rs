@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn no_control_character_or_line_end_remains() {
+    fn every_control_character_and_line_end_is_escaped() {
         for c in (0..=u32::from(char::MAX)).filter_map(char::from_u32) {
             let text = escaped(c.encode_utf8(&mut [0; 4])).to_string();
             assert!(!text.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')), "{text:?}");

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_bytes_do_not_come_back() {
+    fn truncated_bytes_read_as_zeros() {
         let mut chunks = Chunks::default();
         chunks.write(0, &[7; 9_000]);
         chunks.truncate(5_000);
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_holds_no_chunk() {
+    fn hole_takes_no_chunk() {
         let mut chunks = Chunks::default();
         chunks.write(1 << 40, b"x");
         assert_eq!(chunks.chunks.len(), 1);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn malformed_requests_are_rejected() {
         for request in [&[][..], &[0], &[7, 0], &[255, 0], &[0, 4], &[0, 255]] {
             assert_eq!(decode(request), Err(Errno::Inval), "{request:x?}");
         }

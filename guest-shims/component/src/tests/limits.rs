@@ -229,7 +229,7 @@ fn deadline_wakes_a_sleeping_guest() {
 }
 
 #[test]
-fn a_deadline_cancels() {
+fn deadline_of_a_request_cancels_the_execution() {
     let cancelled = |sandbox: &Sandbox, source: &str, deadline_ms| {
         let task = sandbox.task(types::Request { deadline_ms: Some(deadline_ms), ..request(source) }).unwrap();
         sandbox.execute(&task).unwrap().to_wit()
@@ -250,7 +250,7 @@ fn a_deadline_cancels() {
 }
 
 #[test]
-fn each_look_reads_the_clock_once() {
+fn each_fuel_slice_reads_the_clock_once() {
     // Each slice of fuel ends with a reading of the clock.
     let readings = |slices| {
         let clocks = FakeClocks::new(Duration::from_nanos(1));
@@ -262,7 +262,7 @@ fn each_look_reads_the_clock_once() {
 }
 
 #[test]
-fn a_host_cancels_by_its_clock() {
+fn host_clock_can_cancel_the_execution() {
     let cancelled = |source: &str, after_ms| {
         let clocks = FakeClocks::cancelling(Duration::from_millis(1), Some(Duration::from_millis(after_ms)));
         execute(&open_with(clocks, short()), source)

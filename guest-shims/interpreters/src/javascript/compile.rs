@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn only_await_and_import_add_grammars() {
+    fn await_and_import_select_the_grammars_to_try() {
         assert_eq!(detected("console.log(1)", "<sandbox>"), [Grammar::Script]);
         assert_eq!(detected("await f()", "<sandbox>"), [Grammar::AsyncScript, Grammar::Script]);
         assert_eq!(detected("import 'std'", "<sandbox>"), [Grammar::Script, Grammar::Module]);

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sign_encodes_what_follows() {
+    fn sign_selects_how_a_global_is_decoded() {
         assert_eq!(decode("=[\"é\"]"), Some(GlobalJson::Text("[\"é\"]".to_owned())));
         assert_eq!(decode("!why"), Some(GlobalJson::Refused("why".to_owned())));
         assert_eq!(decode("-"), Some(GlobalJson::NotState));

@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_import_binds_its_names_and_leaves_white_space() {
+    fn imports_are_collected_and_replaced_by_white_space() {
         for (source, imports, script) in [
             ("import a from 'x'\n(1)", "import a from 'x'|a", ";                \n(1)"),
             ("import 'x';1", "import 'x';|", ";          1"),
@@ -624,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn a_modules_meta_is_replaced_where_it_is_code() {
+    fn import_meta_is_replaced_in_code_only() {
         let source = "f(import.meta.url, 'import.meta', /import.meta/, `${import.meta}`); a.import.meta";
         let replaced = "f($importMeta.url, 'import.meta', /import.meta/, `${$importMeta}`); a.import.meta";
         assert_eq!(replace_expressions(source).as_deref(), Some(replaced));
@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dynamic_import_is_replaced_where_it_is_a_call() {
+    fn dynamic_import_calls_are_replaced() {
         let source = "await import('a'); import /* b */ ('b'); `${import(c)}`; import d from 'd'";
         let replaced = "await $loads('a'); $loads /* b */ ('b'); `${$loads(c)}`; import d from 'd'";
         assert_eq!(replace_expressions(source).as_deref(), Some(replaced));
@@ -643,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn import_as_another_word_is_ignored() {
+    fn import_outside_declarations_is_ignored() {
         for source in [
             "import('x')",
             "a.import; ({ import: 1 })",

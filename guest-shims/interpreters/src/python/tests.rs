@@ -183,7 +183,7 @@ fn execute(liar: &mut Liar, source: &str) -> Result<Report, DriverError> {
 }
 
 #[test]
-fn a_plain_script_is_one_call_with_its_source_in_the_buffer() {
+fn script_takes_one_call_with_its_source_in_the_buffer() {
     let mut liar = Liar::new();
     assert_eq!(execute(&mut liar, "\u{feff}print(1)").unwrap(), Report::Completed(None));
     assert_eq!(liar.called, [[1, SCRATCH, 2, 0].map(Value::I32)]);
@@ -192,7 +192,7 @@ fn a_plain_script_is_one_call_with_its_source_in_the_buffer() {
 }
 
 #[test]
-fn a_variable_is_one_call_with_its_name_in_the_buffer() {
+fn variable_takes_one_call_with_its_name_in_the_buffer() {
     let mut liar = Liar::new();
     assert_eq!(Python::command().get_variable(&mut liar, &anchors(), "name").unwrap(), Ok(None));
     assert_eq!(liar.memory.get(0x400..0x405).unwrap(), b"name\0");

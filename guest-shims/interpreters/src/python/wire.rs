@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_survives_the_frame() {
+    fn framed_report_is_decoded() {
         let mut reply = b"R".to_vec();
         reply.extend(framed(["ValueError", "é\0", "Traceback", "12"]));
         let Report::Raised(raised) = decode_report(&reply).unwrap() else { panic!("not raised") };
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_survives_the_frame_with_and_without_json() {
+    fn framed_value_is_decoded_with_and_without_json() {
         for (json, expected) in [("[1]", Some("[1]".to_owned())), ("", None)] {
             let reply = [b"V".as_slice(), &framed(["[1]", json])].concat();
             let value = GuestValue { repr: "[1]".to_owned(), json: expected };
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_neither_exits_nor_is_a_diagnostic() {
+    fn exit_or_diagnostic_is_rejected_as_variable_reply() {
         let exit = [b"X".as_slice(), &framed(["3"])].concat();
         let diagnostic = [b"D".as_slice(), &framed(["1", "1", "x"])].concat();
         for reply in [exit, diagnostic] {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_global_survives_the_frame_with_its_json_or_without() {
+    fn framed_global_is_decoded_with_and_without_json() {
         for (kind, more, global) in [
             (b"J", Some("[1]"), GlobalJson::Text("[1]".to_owned())),
             (b"N", Some("why"), GlobalJson::Refused("why".to_owned())),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_line_is_none() {
+    fn unknown_line_decodes_to_none() {
         let mut reply = b"R".to_vec();
         reply.extend(framed(["E", "", "", "0"]));
         let Report::Raised(raised) = decode_report(&reply).unwrap() else { panic!("not raised") };
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_reply_is_an_error_and_allocates_nothing() {
+    fn length_beyond_the_reply_is_rejected_without_allocating() {
         for reply in [
             b"R\xff\xff\xff\xff".as_slice(),
             b"R\x05\0\0\0abcd",
@@ -194,14 +194,14 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_utf8_are_replaced() {
+    fn invalid_utf8_is_replaced() {
         let reply = b"R\x01\0\0\0\xff\0\0\0\0\0\0\0\0\x01\0\0\0x";
         let Report::Raised(raised) = decode_report(reply).unwrap() else { panic!("not raised") };
         assert_eq!((raised.type_name.as_str(), raised.line), ("\u{fffd}", None));
     }
 
     #[test]
-    fn every_cut_of_a_reply_is_an_error() {
+    fn truncated_reply_is_an_error() {
         let whole = [b"D".as_slice(), &framed(["3", "0", "SyntaxError: x"])].concat();
         let diagnostic = decode_diagnostic(&whole).unwrap();
         assert_eq!((diagnostic.line, diagnostic.column), (3, 1));

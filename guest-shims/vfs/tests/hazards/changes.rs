@@ -100,7 +100,7 @@ fn renaming_a_directory_reports_every_file_below() {
 }
 
 #[test]
-fn directories_that_swap_names_modify_what_both_have() {
+fn swapping_directories_modifies_their_common_files() {
     let (mut vfs, root, top) = fresh();
     for path in ["a/both", "a/only-a", "b/both", "b/only-b"] {
         vfs.write_file(root, path, b"1").unwrap();
@@ -138,7 +138,7 @@ fn every_name_of_a_file_is_reported() {
 }
 
 #[test]
-fn a_file_becoming_a_directory_and_back() {
+fn file_replaced_by_a_directory_and_back_is_reported() {
     let (mut vfs, root, top) = fresh();
     vfs.write_file(root, "f", b"1").unwrap();
     vfs.write_file(root, "d/x", b"1").unwrap();
@@ -154,7 +154,7 @@ fn a_file_becoming_a_directory_and_back() {
 }
 
 #[test]
-fn a_removed_file_that_is_still_written_is_only_deleted() {
+fn write_to_a_removed_file_is_not_reported() {
     let (mut vfs, root, top) = fresh();
     vfs.write_file(root, "f", b"1").unwrap();
     vfs.mark();
@@ -178,7 +178,7 @@ fn changes_are_reported_per_root() {
 }
 
 #[test]
-fn forks_never_see_each_other() {
+fn forks_are_isolated() {
     let (mut vfs, root, top) = fresh();
     vfs.write_file(root, "d/shared", &[1; 20_000]).unwrap();
     let shared = vfs.file_stat(root, "d/shared").unwrap().inode;
@@ -347,7 +347,7 @@ fn commit_plan_contains_the_base_of_a_changed_file() {
 }
 
 #[test]
-fn an_uncommitted_period_is_part_of_the_next_commit() {
+fn changes_of_earlier_executions_are_in_the_next_commit() {
     let (host, mut vfs, root, _) = sample();
     vfs.write_file(root, "one", b"1").unwrap();
     vfs.mark();
@@ -359,7 +359,7 @@ fn an_uncommitted_period_is_part_of_the_next_commit() {
 }
 
 #[test]
-fn swapped_names_are_read_before_they_are_written() {
+fn swapped_files_are_read_before_they_are_overwritten() {
     let (host, mut vfs, root, top) = sample();
     for (from, to) in [("d/a", "t"), ("d/b", "d/a"), ("t", "d/b")] {
         vfs.rename(top, from.as_bytes(), top, to.as_bytes()).unwrap();
@@ -399,7 +399,7 @@ fn link_that_leads_out_on_the_host_is_marked() {
 }
 
 #[test]
-fn noting_a_path_that_does_not_exist_is_refused() {
+fn marking_a_missing_path_as_committed_is_rejected() {
     let (mut vfs, root, _) = fresh();
     vfs.write_file(root, "f", b"x").unwrap();
     let (host, ..) = sample();

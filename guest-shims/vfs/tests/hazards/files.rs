@@ -25,7 +25,7 @@ fn gaps_and_truncated_ranges_read_as_zeros() {
 }
 
 #[test]
-fn absurd_offsets_are_refused_without_harm() {
+fn huge_offsets_are_rejected_without_changes() {
     let (mut vfs, root, top) = fresh();
     vfs.write_file(root, "f", b"data").unwrap();
     let file = vfs.file_stat(root, "f").unwrap().inode;
@@ -100,7 +100,7 @@ fn times_come_from_the_caller() {
 }
 
 #[test]
-fn the_same_operations_give_the_same_numbers() {
+fn equal_operations_give_equal_inode_numbers() {
     let numbers = || {
         let (mut vfs, _, top) = fresh();
         let a = touch(&mut vfs, top, "a").unwrap();

@@ -40,7 +40,7 @@ fn invalid_hard_links_are_rejected() {
 }
 
 #[test]
-fn names_of_one_file_under_at_and_over_the_limit() {
+fn number_of_hard_links_is_limited() {
     let (mut vfs, _, top) = fresh();
     touch(&mut vfs, top, "f").unwrap();
     let used = vfs.inodes_used();

@@ -136,7 +136,7 @@ fn a_file_too_large_for_the_quota_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn entries_under_at_and_over_the_limit() {
+fn number_of_mount_entries_is_limited() {
     let host = Arc::new(FakeHost::default());
     host.dir("small");
     host.dir("big");

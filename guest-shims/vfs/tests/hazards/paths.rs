@@ -76,7 +76,7 @@ fn malformed_paths_have_distinct_errors() {
 }
 
 #[test]
-fn name_and_path_lengths_under_at_and_over() {
+fn name_and_path_lengths_are_limited() {
     let (mut vfs, _, top) = fresh();
     touch(&mut vfs, top, &"n".repeat(255)).unwrap();
     assert_eq!(touch(&mut vfs, top, &"n".repeat(256)), Err(VfsError::NameTooLong));
@@ -103,7 +103,7 @@ fn path_length_limit_holds_over_renames() {
 }
 
 #[test]
-fn symlink_hops_under_at_and_over() {
+fn number_of_symlink_hops_is_limited() {
     let (mut vfs, _, top) = fresh();
     touch(&mut vfs, top, "l0").unwrap();
     for n in 1..=41 {
@@ -137,7 +137,7 @@ fn symlink_loops_and_bombs_are_errors() {
 }
 
 #[test]
-fn a_final_symlink_is_followed_or_refused_as_asked() {
+fn final_symlink_is_followed_only_if_requested() {
     let (mut vfs, _, top) = fresh();
     let dir = vfs.create_dir(top, b"d").unwrap();
     vfs.symlink(b"d", top, b"l").unwrap();

@@ -10,7 +10,7 @@ fn room_for_data(data: u64) -> VfsLimits {
 }
 
 #[test]
-fn bytes_under_at_over_and_usable_after() {
+fn byte_quota_is_exact_and_recoverable() {
     let (mut vfs, root, top) = with_limits(room_for_data(8_192));
     let file = touch(&mut vfs, top, "f").unwrap();
     vfs.write_at(file, 0, &[1; 8_191]).unwrap();
@@ -61,7 +61,7 @@ fn bytes_of_names_are_limited() {
 }
 
 #[test]
-fn inodes_under_at_over_and_usable_after() {
+fn inode_quota_is_exact_and_recoverable() {
     let (mut vfs, _, top) = with_limits(VfsLimits { inodes: 4, ..VfsLimits::default() });
     touch(&mut vfs, top, "a").unwrap();
     vfs.create_dir(top, b"b").unwrap();
@@ -133,7 +133,7 @@ fn removal_works_at_a_full_quota() {
 }
 
 #[test]
-fn the_ceiling_under_at_and_over() {
+fn available_bytes_limit_growth_only() {
     let (mut vfs, root, top) = fresh();
     let file = touch(&mut vfs, top, "f").unwrap();
     let used = vfs.bytes_used();

@@ -133,7 +133,7 @@ fn committed_files_are_read_from_the_source() {
 }
 
 #[test]
-fn a_renamed_directory_of_a_mount_is_read_from_its_old_place() {
+fn renamed_mount_directory_is_read_from_its_old_path() {
     let host = Arc::new(FakeHost::default());
     host.dir("d");
     host.dir("d/e");
@@ -242,7 +242,7 @@ fn limit(name: &'static str, needed: u64, set: fn(&mut VfsLimits, u64), make: fn
 }
 
 #[test]
-fn restore_limits_under_at_and_over() {
+fn every_limit_is_exact_on_restore() {
     // An inode with its name, and three chunks.
     limit(
         "bytes",
@@ -298,7 +298,7 @@ fn restore_limits_under_at_and_over() {
 }
 
 #[test]
-fn the_ceiling_on_memory_holds_under_at_and_over() {
+fn memory_limit_is_exact_on_restore() {
     let (mut vfs, root, _) = fresh();
     vfs.write_file(root, "file", &[1; 10_000]).unwrap();
     let saved = vfs.save(&none());
@@ -315,7 +315,7 @@ fn the_ceiling_on_memory_holds_under_at_and_over() {
 }
 
 #[test]
-fn entries_of_mounts_are_limited_under_at_and_over() {
+fn mount_entry_limit_is_exact_on_restore() {
     let host = Arc::new(FakeHost::default());
     for number in 0..6 {
         host.file(&format!("{number}"), b"");

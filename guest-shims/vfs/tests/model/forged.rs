@@ -131,13 +131,13 @@ fn run(name: &str, mounted: bool) {
 }
 
 #[test]
-fn forged_bytes_make_a_sound_file_system_or_none() {
-    run("forged_bytes_make_a_sound_file_system_or_none", false);
+fn forged_bytes_are_rejected_or_restore_soundly() {
+    run("forged_bytes_are_rejected_or_restore_soundly", false);
 }
 
 #[test]
-fn forged_bytes_over_a_mount_make_a_sound_file_system_or_none() {
-    run("forged_bytes_over_a_mount_make_a_sound_file_system_or_none", true);
+fn forged_bytes_over_a_mount_are_rejected_or_sound() {
+    run("forged_bytes_over_a_mount_are_rejected_or_sound", true);
 }
 
 pub(crate) fn read_all(vfs: &mut Vfs, inode: InodeId) -> Vec<u8> {

@@ -20,7 +20,7 @@ fn preopens_begin_at_three_and_end_with_ebadf() {
 }
 
 #[test]
-fn fdstat_tells_type_flags_and_rights() {
+fn fdstat_reports_type_flags_and_rights() {
     let mut guest = Guest::new();
     call!(guest, fd_fdstat_get(APP, STAT)).unwrap();
     assert_eq!(guest.get(STAT, 1), [3]);
@@ -102,7 +102,7 @@ fn directory_rights_bound_the_rights_of_its_files() {
 }
 
 #[test]
-fn a_missing_right_is_refused_by_each_call_that_needs_it() {
+fn calls_fail_without_their_rights() {
     let mut guest = Guest::new();
     guest.file("file", b"abc");
     let fd = guest.open("file", 0).unwrap();
@@ -228,7 +228,7 @@ fn allocating_extends_and_never_shortens() {
 }
 
 #[test]
-fn attributes_of_a_descriptor() {
+fn filestat_reports_type_links_and_size() {
     let mut guest = Guest::new();
     guest.file("file", b"abc");
     let fd = guest.open("file", 0).unwrap();
@@ -425,7 +425,7 @@ fn scrypt_device_limits_and_prepays_requests() {
 }
 
 #[test]
-fn the_text_device_has_a_limit_on_a_request_and_its_work_is_paid_before() {
+fn text_device_limits_and_prepays_requests() {
     let mut guest = guest();
     let fd = guest.open_at(ROOT, TEXT_DEVICE.strip_prefix('/').unwrap(), 0, ALL_RIGHTS, 0).unwrap();
     let most = u32::try_from(MAX_TEXT_BYTES).unwrap();

@@ -272,7 +272,7 @@ proptest! {
 }
 
 #[test]
-fn open_files_under_at_and_over_their_limit_and_usable_after() {
+fn open_file_limit_is_exact_and_recoverable() {
     let limits = WasiLimits { open_files: 6, ..WasiLimits::default() };
     let mut guest = Guest::with(VfsLimits::default(), |config| config.limits = limits);
     let first = guest.open("a", CREAT).unwrap();
@@ -302,7 +302,7 @@ fn repeated_open_and_close_leaks_nothing() {
 }
 
 #[test]
-fn inodes_under_at_and_over_their_limit() {
+fn inode_quota_is_reported_and_recoverable() {
     let mut guest = Guest::with(VfsLimits { inodes: 20, ..VfsLimits::default() }, |_| ());
     let mut made = 0;
     let refused = loop {

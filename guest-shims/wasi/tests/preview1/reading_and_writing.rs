@@ -142,7 +142,7 @@ fn a_bad_address_has_no_effect() {
 }
 
 #[test]
-fn iovec_arrays_under_at_and_over_their_limit() {
+fn number_of_iovecs_is_limited() {
     let mut guest = Guest::new();
     for (count, expected) in [(1023, Ok(())), (1024, Ok(())), (1025, Err(Errno::Inval)), (u32::MAX, Err(Errno::Inval))]
     {
@@ -155,7 +155,7 @@ fn iovec_arrays_under_at_and_over_their_limit() {
 }
 
 #[test]
-fn lengths_that_add_up_to_more_than_a_c_size_are_invalid() {
+fn total_iovec_length_beyond_a_c_size_is_invalid() {
     let mut guest = Guest::new();
     guest.host.memory.resize(4 << 20, 0);
     let count = guest.iovs(&vec![(0, 4 << 20); 512]);

@@ -203,7 +203,7 @@ fn unknown_format_version_is_rejected() {
 }
 
 #[test]
-fn the_limit_on_open_files_holds_under_at_and_over() {
+fn open_file_limit_is_exact_on_restore() {
     let mut saved = guest();
     for _ in 0..5 {
         saved.open("file", CREAT).unwrap();
@@ -221,7 +221,7 @@ fn the_limit_on_open_files_holds_under_at_and_over() {
 }
 
 #[test]
-fn the_common_limit_on_memory_holds_under_at_and_over() {
+fn common_memory_limit_is_exact_on_restore() {
     let mut saved = guest_with(|config| config.stdin = vec![1; 10_000]);
     saved.file("file", &[1; 10_000]);
     let needed = saved.wasi.vfs().bytes_used() + 10_000;
@@ -433,7 +433,7 @@ fn mismatched_mounts_are_read_only_as_far_as_shown() {
 }
 
 #[test]
-fn a_path_of_another_mount_is_clipped_in_the_message() {
+fn mismatched_mount_paths_are_truncated_in_the_error() {
     // A character that is displayed as five.
     for (length, characters) in [(63, 63), (64, 64), (65, 64), (1 << 20, 64)] {
         let path = "\u{1}".repeat(length);

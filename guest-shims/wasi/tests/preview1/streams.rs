@@ -74,7 +74,7 @@ fn output_is_retained_streamed_and_counted_by_stream() {
 }
 
 #[test]
-fn output_under_at_and_over_its_cap_and_usable_after() {
+fn output_is_limited_per_stream_and_execution() {
     for (len, held, truncated) in [(9, 9, false), (10, 10, false), (11, 10, true)] {
         let mut guest = with_limits(WasiLimits { stdout_bytes: 10, ..WasiLimits::default() });
         assert_eq!(guest.write(1, &vec![b'x'; len]), Ok(u32::try_from(len).unwrap()), "the write itself succeeds");
@@ -96,7 +96,7 @@ fn output_under_at_and_over_its_cap_and_usable_after() {
 }
 
 #[test]
-fn a_log_of_two_gigabytes_is_not_held() {
+fn two_gigabytes_of_output_are_not_retained() {
     let mut guest = with_limits(WasiLimits { stdout_bytes: 1_000, ..WasiLimits::default() });
     let iovs = vec![(0, 1 << 20); 1024];
     let count = guest.iovs(&iovs);
@@ -317,7 +317,7 @@ fn subscription_errors_are_returned_as_events() {
 }
 
 #[test]
-fn subscriptions_under_at_and_over_their_limit() {
+fn number_of_subscriptions_is_limited() {
     let mut guest = Guest::new();
     for (count, expected) in [(1, true), (1023, true), (1024, true), (1025, false)] {
         let subscriptions = vec![clock(0, 1, 1, 0); count];

@@ -73,7 +73,7 @@ fn empty_reads_and_writes_skip_the_host() {
 }
 
 #[test]
-fn a_message_under_at_and_over_its_limit() {
+fn message_over_the_limit_is_rejected() {
     let mut guest = with_limits(WasiLimits { tool_bytes: 10, ..WasiLimits::default() });
     let fd = open(&mut guest);
     for (len, answer) in [(9, Ok(9)), (10, Ok(10)), (11, Err(Errno::MsgSize)), (10, Ok(10))] {
@@ -153,7 +153,7 @@ fn messages_and_replies_are_prepaid() {
 }
 
 #[test]
-fn the_host_can_end_the_guest_from_either_side() {
+fn host_can_end_the_guest_during_a_write_or_read() {
     let mut guest = guest();
     let fd = open(&mut guest);
     guest.put(DATA, b"stop");

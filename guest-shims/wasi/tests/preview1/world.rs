@@ -84,7 +84,7 @@ fn a_fixed_clock_stands_still() {
 }
 
 #[test]
-fn the_monotonic_clock_never_goes_back_when_its_source_changes() {
+fn monotonic_clock_never_decreases_when_its_source_changes() {
     let mut guest = Guest::new();
     guest.wasi.set_clock(Clock::Fixed { realtime_ns: 77, monotonic_ns: 1_000_000 });
     guest.wasi.set_clock(Clock::Host);

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cancellation_goes_down_and_not_up() {
+    fn cancellation_reaches_children_but_not_parents() {
         let root = CancelToken::new();
         let (left, right) = (root.child(), root.child());
         let below = left.child();
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn children_come_and_go_while_their_parent_is_cancelled() {
+    fn child_created_during_cancellation_is_cancelled() {
         for _ in 0..200 {
             let root = CancelToken::new();
             thread::scope(|scope| {

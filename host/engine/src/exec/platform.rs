@@ -413,7 +413,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_times() {
+    fn timestamps_match_known_dates() {
         // The expected texts come from `date -u -d @SECONDS +%FT%TZ`.
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00.000Z"),

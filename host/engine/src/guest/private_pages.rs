@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn written_pages_are_found_on_every_look() {
+    fn written_pages_are_found_by_every_scan() {
         let (mut store, memory) = memory();
         let mut pages = PrivatePages::default();
         let Some(_) = pages.look(memory.data(&store)) else { return };

@@ -73,7 +73,7 @@ fn expensive_schemas_are_rejected_at_any_depth() {
 }
 
 #[test]
-fn a_schema_that_is_no_json_is_refused() {
+fn schema_must_be_valid_json() {
     for schema in ["", "{", "{}{}", &"[".repeat(1_000)] {
         assert!(refusal_of(schema).contains("the schema of `ask`: it is not JSON"), "{schema}");
     }
@@ -178,7 +178,7 @@ fn common_patterns_are_accepted() {
 }
 
 #[test]
-fn schemas_are_compiled_only_for_calls_that_are_counted() {
+fn schemas_are_compiled_only_within_the_quotas() {
     fn wrong() -> Vec<Tool> {
         vec![tool("ask", r#"{"pattern": "("}"#)]
     }

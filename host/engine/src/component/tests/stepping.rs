@@ -285,7 +285,7 @@ fn a_started_execution_outlives_its_sessions_handle() {
 }
 
 #[test]
-fn a_call_in_a_plain_execution_fails() {
+fn caller_tool_fails_in_a_plain_execution() {
     let mut ctx = ctx();
     let session = HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), asking()).unwrap();
     let source = "try { await tools.ask({q: 1}) } catch (error) { console.log(error.name) }";

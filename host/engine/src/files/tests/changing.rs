@@ -48,7 +48,7 @@ fn a_write_cannot_leave_the_workspace() {
 }
 
 #[test]
-fn a_write_at_the_quota_fits_and_one_over_it_changes_nothing() {
+fn write_over_the_quota_changes_nothing() {
     // An inode of 512 bytes, one entry of 256 and the name, and whole chunks of 4,096.
     const FITTING: u64 = 512 + 256 + 1 + 4_096;
     for (bytes, fits) in [(FITTING - 1, false), (FITTING, true), (FITTING + 1, true)] {
@@ -80,7 +80,7 @@ fn write_over_the_quota_keeps_the_old_file() {
 }
 
 #[test]
-fn a_name_has_255_bytes_and_a_path_4096() {
+fn name_and_path_lengths_are_limited() {
     let mut space = Space::new();
     space.put(&"n".repeat(255), "", IfExists::Fail).unwrap();
     assert_eq!(refusal(space.put(&"n".repeat(256), "", IfExists::Fail)), VfsError::NameTooLong);

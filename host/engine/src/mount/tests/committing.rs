@@ -177,7 +177,7 @@ fn a_link_on_the_host_is_replaced_and_never_written_through() {
 }
 
 #[test]
-fn files_and_links_take_each_others_places() {
+fn files_and_links_replace_each_other() {
     let dir = tempdir().unwrap();
     fs::write(dir.path().join("file"), "x").unwrap();
     symlink("old", dir.path().join("link")).unwrap();
@@ -198,7 +198,7 @@ fn files_and_links_take_each_others_places() {
 }
 
 #[test]
-fn modes_stay_and_never_set_user_id() {
+fn file_modes_are_kept_except_set_user_id() {
     let dir = tempdir().unwrap();
     for (name, mode) in [("script", 0o755), ("private", 0o600), ("suid", 0o6755)] {
         fs::write(dir.path().join(name), "x").unwrap();

@@ -119,7 +119,7 @@ fn timed_out_call_is_abandoned_and_cancelled() {
 }
 
 #[test]
-fn late_call_is_late_even_if_nobody_waited() {
+fn late_call_times_out_even_if_nobody_waited() {
     let late = Tool::new("late", "").handler(|_, _| {
         thread::sleep(Duration::from_millis(60));
         Ok(json!(1))
