@@ -42,7 +42,8 @@ fn daemon_starts_reports_its_status_and_stops() {
 
     let mut first = start(&default);
     let (status, code) = ask("status", &default);
-    assert!(status.contains("listens at") && status.contains("0 sessions, 0 connections"), "{status}");
+    // The connection that has waited for the daemon may still be open.
+    assert!(status.contains("listens at") && status.contains("0 sessions, "), "{status}");
     assert_eq!(code, Some(0));
     let second = output(&["daemon", "--socket", default.to_str().unwrap()]);
     assert_eq!(second.status.code(), Some(125));
