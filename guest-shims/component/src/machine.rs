@@ -142,7 +142,7 @@ impl Machine for GuestMachine {
 impl glovebox_core::GuestMachine for GuestMachine {
     type Platform = ComponentPlatform;
 
-    fn fuel(&self) -> u64 {
+    fn fuel(&mut self) -> u64 {
         self.state.fuel(&self.memory)
     }
 

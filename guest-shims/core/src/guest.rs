@@ -31,7 +31,7 @@ pub trait GuestMachine: Machine {
     type Platform: Platform;
 
     /// Returns the remaining fuel.
-    fn fuel(&self) -> u64;
+    fn fuel(&mut self) -> u64;
 
     /// Sets the remaining fuel before a call.
     fn set_fuel(&mut self, fuel: u64) -> Result<(), MachineError>;
@@ -107,7 +107,7 @@ impl<M: GuestMachine> Guest<M> {
 
     /// Ends a call, charges the budget and returns the remaining fuel. The fuel of a call that was stopped from outside
     /// is not known exactly, so its whole allowance is charged.
-    fn end<T>(&self, result: &Result<T, DriverError>) -> u64 {
+    fn end<T>(&mut self, result: &Result<T, DriverError>) -> u64 {
         let left = self.machine.fuel();
         let is_known =
             !matches!(result, Err(DriverError::Machine(MachineError::Stopped(Stop::Deadline | Stop::Cancelled))));
@@ -141,7 +141,8 @@ impl<M: GuestMachine> Guest<M> {
         if let Err(stop) = self.ctx().check() {
             // The guest was not entered and can be entered later.
             let end = CallEnd { driver, result: Err(MachineError::Stopped(stop).into()), asked: None };
-            let result = self.usage(limits, self.machine.fuel()).conclude(end)?;
+            let left = self.machine.fuel();
+            let result = self.usage(limits, left).conclude(end)?;
             return Ok(CallResult { after: GuestState::Untouched, ..result });
         }
         let result = match image {
@@ -233,7 +234,7 @@ impl<M: GuestMachine> Guest<M> {
 
     /// Converts a driver's reply about a variable. A call that never entered the guest leaves it unchanged.
     fn answer<T>(
-        &self,
+        &mut self,
         limits: &Limits,
         answer: Result<Result<Result<T, Raised>, DriverError>, DriverError>,
     ) -> (Result<T, Refusal>, GuestState) {

@@ -164,8 +164,8 @@ const MAX_PARTS: u32 = 4;
 pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> Result<wasmtime::Engine, EngineError> {
     let mut config = Config::new();
     config
-        .consume_fuel(metering == Metering::Fuel)
-        .epoch_interruption(true)
+        // Metered code counts its fuel itself, and calls the host between slices of it.
+        .epoch_interruption(metering == Metering::None)
         .max_wasm_stack(recycled::GUEST_STACK_BYTES)
         // Unused, because guests run on our own stacks, but Wasmtime requires it to be at least `max_wasm_stack`.
         .async_stack_size(recycled::GUEST_STACK_BYTES)

@@ -17,9 +17,9 @@ use wasmtime::Linker;
 
 use crate::{
     CacheLimits, EngineConfig, EngineError, ExecuteError, Metering, Network, PoolConfig, config,
-    exec::platform::Ticker,
+    exec::platform::{Running, Ticker},
     guest::{
-        instantiate,
+        fuel, instantiate,
         recycled::{GuestStoreData, Stacks},
     },
     load::{
@@ -165,6 +165,7 @@ fn platform(
     let mut linker = Linker::new(&wasmtime);
     instantiate::define_wasi(&mut linker)
         .and_then(|()| parts::define_loader(&mut linker))
+        .and_then(|()| fuel::define_refuel(&mut linker))
         .map_err(|error| EngineError::Settings(format!("{error:#}")))?;
     Ok((wasmtime, linker))
 }
@@ -219,11 +220,19 @@ impl EngineInner {
         self.packages.is_none()
     }
 
-    /// Runs `work` on a guest stack while the epoch advances.
+    /// Runs `work` on a guest stack.
     pub(crate) fn on_stack<R>(&self, work: impl FnOnce() -> R) -> Result<R, ExecuteError> {
         let system = |what| move |source| ExecuteError::System { what, source };
-        let _running = self.ticker.running(&self.wasmtime).map_err(system("thread"))?;
+        let _running = self.running().map_err(system("thread"))?;
         self.stacks.run(work).map_err(system("stack"))
+    }
+
+    /// Advances the epoch while the guard lives, if the code of this engine has epochs.
+    pub(crate) fn running(&self) -> std::io::Result<Option<Running>> {
+        match self.metering {
+            Metering::Fuel => Ok(None),
+            Metering::None => self.ticker.running(&self.wasmtime).map(Some),
+        }
     }
 
     pub(crate) fn loaded(&self, key: &Loaded) -> Option<Arc<Runtime>> {

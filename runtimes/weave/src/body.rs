@@ -7,7 +7,7 @@
 //!   before code that may read it: calls, function ends, and failing checks.
 //! * **Depth**: the native stack that a call uses, for functions that can recur. One branch at the function's entry
 //!   tests both counters; the call must not proceed if either is negative.
-//! * **Exceptions**: a guest is unwound by an exception, which no `catch_all` of the guest may intercept. The first
+//! * **Exceptions**: a woven guest is unwound by an exception, which no `catch_all` of the guest may intercept. The first
 //!   clause of each `try_table` that catches everything therefore leads our exception to the function's end, where it
 //!   is thrown again. Both counters are reloaded where exceptions [land](crate::reach).
 //! * `unreachable` becomes an unwind that the shim can catch. `memory.size` and `memory.grow` use the virtual size.
@@ -35,8 +35,8 @@ pub(crate) struct Work {
     pub(crate) memory: Option<VirtualMemory>,
     /// Unwinds the guest in place of `unreachable`.
     pub(crate) unreachable: Option<u32>,
-    /// Tag of the unwinding exception.
-    pub(crate) tag: u32,
+    /// Tag of the unwinding exception. `None` if the host unwinds guests with traps.
+    pub(crate) tag: Option<u32>,
 }
 
 /// Fuel metering.
@@ -162,7 +162,7 @@ impl<'w> Writer<'w> {
         let fuel = local(work.fuel.is_some(), ValType::I64);
         let depth = local(knows_depth, ValType::I64);
         let length = local(work.fuel.is_some() && has_lengths, ValType::I32);
-        let rethrows = charges.catches_all;
+        let rethrows = charges.catches_all && work.tag.is_some();
         let is_wrapped = rethrows || ((work.fuel.is_some() || knows_depth) && charges.branches_out);
         let catches = charges.catches;
         let code = Function::new(locals);
@@ -284,11 +284,11 @@ impl<'w> Writer<'w> {
     /// Writes a `try_table` inside `around` blocks. The unwinding exception branches to the outermost generated block.
     fn try_table(&mut self, before: &wasmparser::TryTable, again: &Instruction<'_>, around: u32) {
         let Instruction::TryTable(of, catches) = again else { return self.copy(again) };
-        if !before.catches.iter().any(reach::catches_all) {
+        let Some(tag) = self.work.tag.filter(|_| before.catches.iter().any(reach::catches_all)) else {
             return self.copy(again);
-        }
+        };
         // Label of the outer generated block, which receives the exception.
-        let ours = Catch::OneRef { tag: self.work.tag, label: around.saturating_add(1) };
+        let ours = Catch::OneRef { tag, label: around.saturating_add(1) };
         let catches: Vec<Catch> = std::iter::once(ours).chain(catches.iter().cloned()).collect();
         self.copy(&Instruction::TryTable(*of, Cow::Owned(catches)));
     }

@@ -1,5 +1,5 @@
-//! Weaving: combines prepared interpreters and a shim into one core module, and makes it a component that contains the
-//! sandbox.
+//! Weaving: counts the fuel of an interpreter in its own code, for the engine. For a provider, combines prepared
+//! interpreters and a shim into one core module, and makes it a component that contains the sandbox.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,7 +34,7 @@
 //!
 //! The limits of guests are part of the generated code, so they hold in hosts that enforce none:
 //!
-//! * fuel, counted exactly as in Wasmtime 48 ([`metered`] does the same to a single module, for comparison);
+//! * fuel, counted exactly as in Wasmtime 48 ([`metered`] does the same to a single module, for the engine);
 //! * the depth of calls, below the usual stack sizes of hosts;
 //! * the size of a guest's memory, which the shim controls.
 //!
@@ -62,5 +62,5 @@ mod woven;
 pub use guest::{
     Description, GlobalDescription, Guest, GuestDescription, GuestLibrary, LibraryDescription, WeaveDescription,
 };
-pub use metered::metered;
+pub use metered::{Counter, FUEL_EXPORT, REFUEL_EXPORT, REFUEL_IMPORT, metered};
 pub use weave::{WeaveError, WeaveOptions, Woven, served, weave};

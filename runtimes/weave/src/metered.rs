@@ -2,39 +2,77 @@
 //!
 //! The costs are those of Wasmtime 48: `fuel_*` in its `func_environ.rs`, `default_operator_cost` in `tunables.rs`.
 
-use wasm_encoder::{ConstExpr, EntityType, ExportKind, Function, ValType, reencode::Reencode};
+use wasm_encoder::{ConstExpr, EntityType, ExportKind, GlobalType, ValType, reencode::Reencode};
 use wasmparser::{Operator, TypeRef};
 
 use crate::{
     WeaveError,
     body::{self, Frame, Fuel, Work},
-    glue::{self, Assembly},
+    glue::Assembly,
     guest::{Module, count, index},
     plan::Shift,
 };
 
-/// Meters the fuel of one module like that of a woven one, for comparison with Wasmtime's metering.
+/// Export name of the counter: a mutable `i64` global with the remaining fuel minus one. It is negative once fuel is
+/// exhausted.
+pub const FUEL_EXPORT: &str = "__glovebox_fuel";
+
+/// Export name of [`REFUEL_IMPORT`].
+pub const REFUEL_EXPORT: &str = "__glovebox_refuel";
+
+/// Module and name of the function that is called when the counter is negative: `(counter: i64) -> i64`. It returns
+/// the refilled counter, or traps.
+pub const REFUEL_IMPORT: (&str, &str) = ("glovebox", "refuel");
+
+/// The place of a metered module's counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter<'a> {
+    /// The module defines the counter, without fuel, and imports [`REFUEL_IMPORT`]. It exports both.
+    Own,
+    /// The module is a part of another one's code: it imports both, under their export names, from the module with this
+    /// name.
+    ImportedFrom(&'a str),
+}
+
+/// Meters the fuel of one module. It uses as much as Wasmtime's metering would charge.
 ///
-/// The module exports the counter as `fuel`, a mutable `i64` global. It holds the remaining fuel minus one and counts
-/// down from the value that the embedder sets. The module imports `glovebox:machine` `refuel: [] -> [i32]`, which is
-/// called when the fuel is exhausted. Zero means that the counter was refilled and execution continues; any other
-/// result unwinds the call with an exception.
+/// The host refills the counter in slices that are as small as it has to check a time limit, and traps when there is no
+/// more fuel. Only then is the counter saved after a trap: otherwise it may be out of date.
 ///
-/// Everything else stays: `unreachable` traps, and the host limits the depth of calls.
-pub fn metered(bytes: &[u8]) -> Result<Vec<u8>, WeaveError> {
+/// # Errors
+/// Fails if the module is invalid, or uses a feature of WebAssembly that weaving does not support.
+pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError> {
     let module = Module::read("the module", bytes)?;
     let mut assembly = Assembly::default();
+    let imported_globals = module.imports.iter().filter(|import| matches!(import.ty, TypeRef::Global(_))).count();
+    let imported_globals = u32::try_from(imported_globals).unwrap_or(u32::MAX);
+    let is_own = counter == Counter::Own;
     let mut shift = Shift {
         imported_functions: (0..module.imported_functions).collect(),
         own_functions: module.imported_functions.saturating_add(1),
         ..Shift::default()
     };
+    // Its indices would follow that of the counter.
+    if !is_own && !module.globals.is_empty() {
+        return Err(WeaveError::unsupported(module.name, "it is a part of other code and defines globals"));
+    }
     assembly.add(&module, &mut shift)?;
     for import in &module.imports {
         assembly.import(import.module, import.name, import.ty, &mut shift)?;
     }
-    let refuel_type = assembly.signature(&[], &[ValType::I32]);
-    assembly.imports.import("glovebox:machine", "refuel", EntityType::Function(refuel_type));
+    let refuel_type = EntityType::Function(assembly.signature(&[ValType::I64], &[ValType::I64]));
+    let global = imported_globals.saturating_add(count(&module.globals));
+    match counter {
+        Counter::Own => {
+            assembly.imports.import(REFUEL_IMPORT.0, REFUEL_IMPORT.1, refuel_type);
+            assembly.global(ValType::I64, &ConstExpr::i64_const(-1));
+        }
+        Counter::ImportedFrom(from) => {
+            let of = GlobalType { val_type: ValType::I64, mutable: true, shared: false };
+            assembly.imports.import(from, REFUEL_EXPORT, refuel_type);
+            assembly.imports.import(from, FUEL_EXPORT, EntityType::Global(of));
+        }
+    }
 
     let encoding = WeaveError::encoding(module.name);
     for memory in &module.memories {
@@ -47,21 +85,14 @@ pub fn metered(bytes: &[u8]) -> Result<Vec<u8>, WeaveError> {
     for export in &module.exports {
         shift.parse_export(&mut assembly.exports, *export).map_err(&encoding)?;
     }
+    let refuel = module.imported_functions;
+    if is_own {
+        assembly.export(FUEL_EXPORT, ExportKind::Global, global);
+        assembly.export(REFUEL_EXPORT, ExportKind::Func, refuel);
+    }
     assembly.start = module.start.map(|start| shift.function(start));
 
-    let tag = assembly.tag();
-    let imported = |is: fn(&TypeRef) -> bool| {
-        let count = module.imports.iter().filter(|import| is(&import.ty)).count();
-        u32::try_from(count).unwrap_or(u32::MAX)
-    };
-    let tag = tag.saturating_add(imported(|of| matches!(of, TypeRef::Tag(_))));
-    let global = assembly.global(ValType::I64, &ConstExpr::i64_const(0));
-    let global = global.saturating_add(imported(|of| matches!(of, TypeRef::Global(_))));
-    assembly.export("fuel", ExportKind::Global, global);
-
-    let halt = shift.own_functions.saturating_add(count(&module.bodies));
-    let unwind = halt.saturating_add(1);
-    let work = Work { fuel: Some(Fuel { global, halt }), tag, ..Work::default() };
+    let work = Work { fuel: Some(Fuel { global, halt: refuel }), ..Work::default() };
     for (function, body) in module.own_functions() {
         let Some(of) = module.function_type(function) else { continue };
         let results = assembly.block_of(module.name, of, &mut shift)?;
@@ -70,12 +101,6 @@ pub fn metered(bytes: &[u8]) -> Result<Vec<u8>, WeaveError> {
         let signature = module.functions.get(index(function)).copied().unwrap_or_default();
         assembly.define(signature, &again);
     }
-    let signature = assembly.signature(&[ValType::I64], &[ValType::I64]);
-    assembly.define(signature, &glue::halt(global, None, module.imported_functions, unwind));
-    let signature = assembly.signature(&[], &[]);
-    let mut throw = Function::new([]);
-    throw.instructions().throw(tag).end();
-    assembly.define(signature, &throw);
     Ok(assembly.finish())
 }
 

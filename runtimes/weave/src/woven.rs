@@ -164,7 +164,7 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
             depth: Some(depth),
             memory: Some(VirtualMemory { size: guest.virtual_size, grow }),
             unreachable: Some(unreachable),
-            tag,
+            tag: Some(tag),
         };
         rewrite_functions(&mut assembly, guest, &work)?;
     }

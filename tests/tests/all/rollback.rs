@@ -98,10 +98,10 @@ fn cancelled_guest_is_rolled_back() {
 
 #[test]
 fn trapped_guest_is_rolled_back() {
-    let session = unwinding(Language::Python, |policy| policy.limits.fuel = 10_000_000_000).session().unwrap();
+    let session = unwinding(Language::Python, |policy| policy.limits.fuel = 100_000_000_000).session().unwrap();
     session.execute("x = 1").unwrap();
     // A tuple's hash is computed by recursion over its items, which CPython does not count.
-    let source = "x = 2\nt = ()\nfor _ in range(100000): t = (t,)\nhash(t)";
+    let source = "x = 2\nt = ()\nfor _ in range(400_000): t = (t,)\nhash(t)";
     let execution = session.execute(source).unwrap();
     assert_eq!((short(&execution.outcome).as_str(), lost(&execution)), ("trapped stack-overflow", Some(0)));
     assert_eq!(session.get_variable("x").unwrap().unwrap().repr, "1");

@@ -13,17 +13,15 @@ use crate::{
     engine::EngineInner,
     exec::platform::{EnginePlatform, ExecutionCtx},
     guest::{
+        fuel::{self, Fuel, UNBILLED_FUEL},
         machine::GuestMachine,
-        recycled::{EarlyEnd, GuestStoreData, Unwound, classify, fuel_left},
+        recycled::{EarlyEnd, GuestStoreData, Unwound, classify},
     },
     load::{
         parts::{self, Code},
         runtime::Runtime,
     },
 };
-
-/// Fuel for work that is not charged to the script: instantiating and reseeding.
-pub(crate) const UNBILLED_FUEL: u64 = u64::MAX;
 
 /// Creates a guest's instance. This is the only place that creates a store for guests.
 pub(crate) fn instantiate(
@@ -33,11 +31,11 @@ pub(crate) fn instantiate(
     memory: MemoryLimit,
     ctx: ExecutionCtx,
 ) -> Result<GuestMachine, ExecuteError> {
-    let (store, instance) = match instantiate_once(inner, template, GuestStoreData::new(wasi, memory, ctx))? {
+    let (store, instance) = match instantiate_once(inner, template, GuestStoreData::new(wasi, memory, ctx)) {
         // The pool is full: drop idle instances to make room.
         (store, Err(error)) if error.is::<PoolConcurrencyLimitError>() && inner.drop_recycled() => {
             let GuestHost { wasi, ctx, .. } = store.into_data().host;
-            instantiate_once(inner, template, GuestStoreData::new(wasi, memory, ctx))?
+            instantiate_once(inner, template, GuestStoreData::new(wasi, memory, ctx))
         }
         made => made,
     };
@@ -59,33 +57,19 @@ pub(crate) fn instantiate(
 /// A store and the result of instantiating in it.
 type StoreAndInstance = (Store<GuestStoreData>, wasmtime::Result<Instance>);
 
-fn instantiate_once(
-    inner: &EngineInner,
-    template: &Template,
-    mut state: GuestStoreData,
-) -> Result<StoreAndInstance, ExecuteError> {
-    let failed = |error: wasmtime::Error| ExecuteError::Instantiate { reason: format!("{error:#}") };
-    let is_metered = inner.metering == Metering::Fuel;
-    state.uncounted = (!is_metered).then_some(UNBILLED_FUEL);
+fn instantiate_once(inner: &EngineInner, template: &Template, mut state: GuestStoreData) -> StoreAndInstance {
+    state.fuel = Fuel::new(inner.metering, UNBILLED_FUEL);
     let mut store = Store::new(&inner.wasmtime, state);
     store.limiter(|state| state);
-    if is_metered {
-        store.set_fuel(UNBILLED_FUEL).map_err(failed)?;
-    }
-    store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|mut context| {
-        let fuel = fuel_left(&context)?;
-        let (memory, state) = match context.data().memory {
-            Some(memory) => memory.data_and_store_mut(&mut context),
-            None => (&mut [][..], context.data_mut()),
-        };
-        match state.host.ctx.tick(fuel, memory) {
+    if inner.metering == Metering::None {
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|context| match GuestStoreData::look(context, u64::MAX) {
             Ok(()) => Ok(UpdateDeadline::Continue(1)),
             Err(stop) => Err(wasmtime::Error::new(Unwound(stop))),
-        }
-    });
+        });
+    }
     let instance = template.instantiate(&inner.linker, &mut store);
-    Ok((store, instance))
+    (store, instance)
 }
 
 fn failed_start(how: String) -> ExecuteError {
@@ -222,14 +206,14 @@ pub(crate) fn with_wasi<R>(
     work: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> R,
 ) -> wasmtime::Result<R> {
     let mut context = store.as_context_mut();
-    let fuel = fuel_left(&context)?;
+    let fuel = fuel::left(&mut context);
     let (memory, state) = match memory {
         Some(memory) => memory.data_and_store_mut(&mut context),
         None => (&mut [][..], context.data_mut()),
     };
     let (result, left) = state.host.call(memory, fuel, work);
-    if left != fuel && context.data().uncounted.is_none() {
-        context.set_fuel(left)?;
+    if left != fuel {
+        fuel::charge(&mut context, fuel.saturating_sub(left))?;
     }
     Ok(result)
 }

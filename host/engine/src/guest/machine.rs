@@ -13,6 +13,7 @@ use wasmtime::{Extern, Global, Instance, Memory, Ref, Store, Table, Val};
 use crate::{
     exec::platform::EnginePlatform,
     guest::{
+        fuel::{self, Fuel},
         function::Function,
         instantiate::with_wasi,
         private_pages::PrivatePages,
@@ -51,6 +52,7 @@ impl GuestMachine {
     pub(crate) fn new(mut store: Store<GuestStoreData>, instance: Instance) -> Option<Self> {
         let memory = instance.get_memory(&mut store, "memory")?;
         let table = instance.get_table(&mut store, TABLE);
+        fuel::attach(&mut store, &instance);
         store.data_mut().memory = Some(memory);
         let (exports, called) = (HashMap::new(), HashMap::new());
         Some(Self { store, instance, memory, table, exports, called, private_pages: PrivatePages::default() })
@@ -181,8 +183,8 @@ impl GuestMachine {
     }
 }
 
-/// Converts an error that cannot occur: without metering, no code requests fuel from Wasmtime.
-fn unmetered(error: wasmtime::Error) -> MachineError {
+/// Converts an error that cannot occur: the counter is a mutable global.
+fn unset(error: wasmtime::Error) -> MachineError {
     MachineError::Missing(format!("fuel: {error}"))
 }
 
@@ -239,7 +241,7 @@ impl Machine for GuestMachine {
     ) -> Result<(), MachineError> {
         self.private_pages.before_write();
         let done = with_wasi(&mut self.store, Some(self.memory), |wasi, host| work(wasi, host));
-        Ok(done.map_err(unmetered)??)
+        Ok(done.map_err(unset)??)
     }
 
     fn wasi(&mut self) -> &mut Wasi {
@@ -250,17 +252,18 @@ impl Machine for GuestMachine {
 impl glovebox_core::GuestMachine for GuestMachine {
     type Platform = EnginePlatform;
 
-    fn fuel(&self) -> u64 {
-        self.store.data().uncounted.unwrap_or_else(|| self.store.get_fuel().unwrap_or(0))
+    fn fuel(&mut self) -> u64 {
+        match self.store.data().fuel {
+            Fuel::Uncounted(given) => given,
+            Fuel::Counted { .. } => fuel::left(&mut self.store),
+        }
     }
 
     fn set_fuel(&mut self, fuel: u64) -> Result<(), MachineError> {
-        match &mut self.store.data_mut().uncounted {
-            Some(given) => *given = fuel,
-            None => self.store.set_fuel(fuel).map_err(unmetered)?,
+        if let Fuel::Uncounted(_) = self.store.data().fuel {
+            self.store.set_epoch_deadline(1);
         }
-        self.store.set_epoch_deadline(1);
-        Ok(())
+        fuel::set(&mut self.store, fuel).map_err(unset)
     }
 
     fn write_pages(&mut self, pages: &Pages) -> bool {

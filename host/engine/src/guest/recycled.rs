@@ -26,12 +26,15 @@ use corosensei::{on_stack, stack::DefaultStack};
 use glovebox_core::{GuestHost, MemoryLimit, MemoryLimiter, session::PAGE_BYTES};
 use glovebox_interpreters::Machine;
 use glovebox_wasi::{Stop, Wasi};
-use wasmtime::{Memory, ResourceLimiter, StoreContextMut, Trap};
+use wasmtime::{AsContextMut as _, Caller, Memory, ResourceLimiter, StoreContextMut, Trap};
 
 use crate::{
-    PoolConfig, TrapKind,
+    Metering, PoolConfig, TrapKind,
     exec::platform::{EnginePlatform, ExecutionCtx},
-    guest::machine::GuestMachine,
+    guest::{
+        fuel::{Fuel, Fueled, UNBILLED_FUEL},
+        machine::GuestMachine,
+    },
     load::parts::GuestParts,
     session::{Pristine, bits},
 };
@@ -232,8 +235,7 @@ pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 pub(crate) struct GuestStoreData {
     pub(crate) host: GuestHost<EnginePlatform>,
     pub(crate) memory: Option<Memory>,
-    /// Fuel of a guest whose code does not meter it: all of it always remains. `None` if Wasmtime meters.
-    pub(crate) uncounted: Option<u64>,
+    pub(crate) fuel: Fuel,
     pub(crate) parts: GuestParts,
     tables: TableLimiter,
 }
@@ -241,24 +243,38 @@ pub(crate) struct GuestStoreData {
 impl GuestStoreData {
     pub(crate) fn new(wasi: Box<Wasi>, memory: MemoryLimit, ctx: ExecutionCtx) -> Self {
         let (parts, tables) = (GuestParts::default(), TableLimiter::default());
-        Self { host: GuestHost::new(wasi, memory, ctx), memory: None, uncounted: None, parts, tables }
+        let fuel = Fuel::new(Metering::Fuel, UNBILLED_FUEL);
+        Self { host: GuestHost::new(wasi, memory, ctx), memory: None, fuel, parts, tables }
     }
 
     /// Takes over an instance with its tables and `memory_bytes` of memory from another state. Returns `false` if this
     /// state's limit does not allow the memory.
     pub(crate) fn adopt(&mut self, other: &Self, memory_bytes: u64) -> bool {
         self.tables = other.tables;
-        self.uncounted = other.uncounted;
+        self.fuel = other.fuel;
         self.parts = other.parts.clone();
         self.host.limiter.grow(0, memory_bytes, None)
     }
 }
 
-/// Returns the guest's remaining fuel, or `u64::MAX` if its code does not meter fuel.
-pub(crate) fn fuel_left(context: &StoreContextMut<'_, GuestStoreData>) -> wasmtime::Result<u64> {
-    match context.data().uncounted {
-        Some(_) => Ok(u64::MAX),
-        None => context.get_fuel(),
+impl GuestStoreData {
+    /// Stops a running guest if it must stop now, and delivers a soft stop if it is due.
+    pub(crate) fn look(mut context: StoreContextMut<'_, Self>, fuel_left: u64) -> Result<(), Stop> {
+        let (memory, state) = match context.data().memory {
+            Some(memory) => memory.data_and_store_mut(&mut context),
+            None => (&mut [][..], context.data_mut()),
+        };
+        state.host.ctx.look(fuel_left, memory)
+    }
+}
+
+impl Fueled for GuestStoreData {
+    fn fuel(&mut self) -> &mut Fuel {
+        &mut self.fuel
+    }
+
+    fn check(caller: &mut Caller<'_, Self>, left: u64) -> Result<(), Stop> {
+        Self::look(caller.as_context_mut(), left)
     }
 }
 
@@ -339,8 +355,6 @@ pub(crate) fn classify(error: wasmtime::Error) -> EarlyEnd {
         };
     }
     EarlyEnd::Trapped(match error.downcast_ref::<Trap>() {
-        Some(Trap::OutOfFuel) => return EarlyEnd::Stopped(Stop::OutOfFuel),
-        Some(Trap::Interrupt) => return EarlyEnd::Stopped(Stop::Deadline),
         Some(Trap::StackOverflow) => TrapKind::StackOverflow,
         Some(Trap::UnreachableCodeReached) => TrapKind::Unreachable,
         Some(Trap::MemoryOutOfBounds | Trap::HeapMisaligned | Trap::TableOutOfBounds | Trap::ArrayOutOfBounds) => {
@@ -428,8 +442,6 @@ mod tests {
         for (trap, kind) in table {
             assert!(matches!(classify(trap.into()), EarlyEnd::Trapped(got) if got == kind), "{trap:?}");
         }
-        assert!(matches!(classify(Trap::OutOfFuel.into()), EarlyEnd::Stopped(Stop::OutOfFuel)));
-        assert!(matches!(classify(Trap::Interrupt.into()), EarlyEnd::Stopped(Stop::Deadline)));
         let exit = wasmtime::Error::new(Unwound(Stop::Exit(3)));
         assert!(matches!(classify(exit), EarlyEnd::Stopped(Stop::Exit(3))));
         let host = wasmtime::Error::msg("all fuel consumed by WebAssembly");

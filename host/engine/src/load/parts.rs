@@ -2,6 +2,7 @@
 //! others when a guest first calls one of their functions.
 
 use std::{
+    fmt::Display,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
 };
@@ -10,16 +11,13 @@ use glovebox_runtimes::{
     Artefact, ArtefactKey, Binary, CacheKind, Digest, ImageRecord, NewArtefact, Recipe, RuntimeEntry,
     rewrite::{self, Bootable, MEMORY_IMPORT},
 };
-use wasmtime::{AsContextMut, Caller, Instance, Linker, Module, ModuleExport, Ref, Store};
+use glovebox_weave::Counter;
+use wasmtime::{Caller, Instance, Linker, Module, ModuleExport, Ref, Store};
 
 use crate::{
     RuntimeError,
     engine::EngineInner,
-    guest::{
-        instantiate::UNBILLED_FUEL,
-        machine::TABLE,
-        recycled::{GuestStoreData, fuel_left},
-    },
+    guest::{fuel, machine::TABLE, recycled::GuestStoreData},
     load::aot,
 };
 
@@ -106,6 +104,8 @@ impl EngineInner {
             if inputs.keys.len() > 1 {
                 wasm = rewrite::part_of(&wasm, &inputs.recipe.parts, number).map_err(rewriting)?;
             }
+            let counter = if number == 0 { Counter::Own } else { Counter::ImportedFrom(rewrite::BASE_IMPORT) };
+            wasm = fuel::metered(self.metering, wasm, counter).map_err(|error| wrong(inputs, &error))?;
             self.progress.message(&compiling(inputs, number, wasm.len()));
             // Compiling recurses deeply, and the caller may be a thread with a small stack.
             let compiled = self.stacks.run(|| aot::compile(&self.wasmtime, &wasm));
@@ -161,7 +161,7 @@ fn no_part(inputs: &CodeInputs, number: usize) -> RuntimeError {
     RuntimeError::Load { name: inputs.name.clone(), reason: format!("its code has no part {number}") }
 }
 
-fn wrong(inputs: &CodeInputs, error: &wasmtime::Error) -> RuntimeError {
+fn wrong(inputs: &CodeInputs, error: &dyn Display) -> RuntimeError {
     RuntimeError::Load { name: inputs.name.clone(), reason: format!("{error:#}") }
 }
 
@@ -229,17 +229,9 @@ fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmt
     if first > number {
         return Ok(());
     }
-    let left = fuel_left(&caller.as_context_mut())?;
-    let is_metered = caller.data().uncounted.is_none();
-    if is_metered {
-        // Instantiating takes fuel.
-        caller.set_fuel(UNBILLED_FUEL)?;
-    }
-    let loaded = (first..=number).try_for_each(|next| instantiate(&mut caller, &parts, next));
-    if is_metered {
-        caller.set_fuel(left.saturating_add(fuel))?;
-    }
-    loaded
+    (first..=number).try_for_each(|next| instantiate(&mut caller, &parts, next))?;
+    let left = fuel::left(&mut caller);
+    fuel::set(&mut caller, left.saturating_add(fuel))
 }
 
 /// Instantiates a part after those before it. The guest's timeout does not include the time of compiling and loading.
@@ -293,14 +285,19 @@ mod tests {
     fn template(engine: &wasmtime::Engine, ranges: &[(u32, u32)]) -> Template {
         let module = wat::parse_str(MODULE).unwrap();
         let code = code_of(&module).unwrap();
-        let compile = |wasm: Vec<u8>| Module::new(engine, wasm).unwrap();
-        let memory = compile(initial_memory_of(&module).unwrap());
+        let compile =
+            |wasm: Vec<u8>, counter| Module::new(engine, glovebox_weave::metered(&wasm, counter).unwrap()).unwrap();
+        let memory = Module::new(engine, initial_memory_of(&module).unwrap()).unwrap();
         let named: Vec<_> =
             ranges.iter().map(|range| CodePart { name: String::new(), functions: vec![*range] }).collect();
         let Some(later) = named.len().checked_sub(1) else {
-            return Template::Apart { code: Code { base: compile(code), parts: None }, memory, globals: Vec::new() };
+            return Template::Apart {
+                code: Code { base: compile(code, Counter::Own), parts: None },
+                memory,
+                globals: Vec::new(),
+            };
         };
-        let base = compile(part_of(&code, &named, 0).unwrap());
+        let base = compile(part_of(&code, &named, 0).unwrap(), Counter::Own);
         let recipe =
             Recipe { driver: glovebox_runtimes::DriverKind::Cpython, exports: Default::default(), parts: named };
         let binary = BinarySource::File(PathBuf::new());
@@ -308,7 +305,8 @@ mod tests {
         let loaded = (0..later).map(|_| OnceLock::new()).collect();
         let parts = Parts { engine: Weak::new(), inputs, base: base.clone(), loaded, loading: Mutex::new(()) };
         for number in 1..=later {
-            let part = compile(part_of(&code, &parts.inputs.recipe.parts, number).unwrap());
+            let part = part_of(&code, &parts.inputs.recipe.parts, number).unwrap();
+            let part = compile(part, Counter::ImportedFrom(rewrite::BASE_IMPORT));
             let part = parts.link(number, part).unwrap();
             assert!(parts.loaded[number - 1].set(part).is_ok());
         }
@@ -324,11 +322,12 @@ mod tests {
         fn new(engine: &wasmtime::Engine, ranges: &[(u32, u32)]) -> Self {
             let mut linker = Linker::new(engine);
             define_loader(&mut linker).unwrap();
+            fuel::define_refuel(&mut linker).unwrap();
             let state = GuestStoreData::new(Box::default(), MemoryLimit::from(u64::MAX), EnginePlatform::over());
             let mut store = Store::new(engine, state);
-            store.set_fuel(100_000).unwrap();
-            store.set_epoch_deadline(1);
             let instance = template(engine, ranges).instantiate(&linker, &mut store).unwrap();
+            fuel::attach(&mut store, &instance);
+            fuel::set(&mut store, 100_000).unwrap();
             Self { store, instance }
         }
 
@@ -336,7 +335,7 @@ mod tests {
         fn run(&mut self, slot: i32, args: (i32, i64)) -> (wasmtime::Result<i64>, u64) {
             let run = self.instance.get_typed_func::<(i32, i32, i64), i64>(&mut self.store, "run").unwrap();
             let result = run.call(&mut self.store, (slot, args.0, args.1));
-            (result, self.store.get_fuel().unwrap())
+            (result, fuel::left(&mut self.store))
         }
 
         fn loaded(&self) -> usize {
@@ -377,9 +376,9 @@ mod tests {
             panic!("the loader is in the last slot")
         };
         let mut call = |number: i32, fuel: i32| {
-            let before = guest.store.get_fuel().unwrap();
+            let before = fuel::left(&mut guest.store);
             let called = loader.call(&mut guest.store, &[Val::I32(number), Val::I32(fuel)], &mut []);
-            (called.is_ok(), guest.store.get_fuel().unwrap() - before)
+            (called.is_ok(), fuel::left(&mut guest.store) - before)
         };
         let most = i32::try_from(rewrite::MAX_STUB_FUEL).unwrap();
         for (number, fuel) in [(1, most + 1), (1, -1), (3, 0), (-1, 0), (i32::MAX, 0)] {

@@ -149,7 +149,7 @@ pub(crate) fn boot(
 
     inner.progress.message(&format!("booting `{name}`"));
     let driver = driver(recipe, inner.is_lean());
-    let _running = inner.ticker.running(&inner.wasmtime).map_err(|error| booting(error.to_string()))?;
+    let _running = inner.running().map_err(|error| booting(error.to_string()))?;
     let packages = match (&inner.packages, driver.compiler_args()) {
         (Some(packages), Some(args)) => {
             inner.runtimes.fetch_packages(&*inner.progress)?;

@@ -9,12 +9,13 @@ use glovebox_runtimes::{
     ManifestError, NewArtefact, OwnImage, OwnImageError, PreparedError, Recipe, RuntimeEntry, rewrite,
 };
 use glovebox_vfs::MountSource;
+use glovebox_weave::Counter;
 use wasmtime::Module;
 
 use crate::{
     Language, RuntimeError,
     engine::{EngineInner, compile_digest},
-    guest::{instantiate::Template, recycled::RecycledInstances},
+    guest::{fuel, instantiate::Template, recycled::RecycledInstances},
     load::{
         aot,
         compile::library_mount,
@@ -112,7 +113,7 @@ impl Plan<'_> {
         let version = concat!(
             env!("CARGO_PKG_VERSION"),
             " with an imported memory, the last buffer in it, loops of scipy, calls of QuickJS, errors of floating-point numbers",
-            ", and indices that are checked in groups"
+            ", indices that are checked in groups, and a counter of its fuel"
         )
         .as_bytes();
         let key = |part: usize| {
@@ -396,7 +397,10 @@ impl EngineInner {
         let stripped = rewrite::strip(&binary.bytes)
             .map_err(|source| RuntimeError::Rewrite { name: plan.name.clone(), source })?;
         Module::validate(&self.wasmtime, &stripped).map_err(|error| plan.wrong(&error))?;
-        let aot = aot::compile(&self.wasmtime, &stripped).map_err(|error| plan.wrong(&error))?;
+        let metered = fuel::metered(self.metering, stripped.clone(), Counter::Own);
+        let metered =
+            metered.map_err(|error| RuntimeError::Load { name: plan.name.clone(), reason: error.to_string() })?;
+        let aot = aot::compile(&self.wasmtime, &metered).map_err(|error| plan.wrong(&error))?;
         Ok(NewArtefact { aot, record: ImageRecord::of_code(Digest::of(&stripped)) })
     }
 }

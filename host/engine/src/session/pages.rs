@@ -173,7 +173,6 @@ mod tests {
 
     fn instance(engine: &wasmtime::Engine, module: &Module) -> (Store<()>, Instance, Memory) {
         let mut store = Store::new(engine, ());
-        store.set_fuel(u64::MAX).unwrap();
         let instance = Instance::new(&mut store, module, &[]).unwrap();
         let memory = instance.get_memory(&mut store, "memory").unwrap();
         (store, instance, memory)

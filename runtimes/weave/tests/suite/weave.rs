@@ -6,7 +6,7 @@ use glovebox_runtimes::{
     Binary, CacheDir, Digest, Manifest, Quiet, Runtimes,
     rewrite::{GlobalKind, MutableGlobal},
 };
-use glovebox_weave::{Guest, WeaveError, WeaveOptions, weave};
+use glovebox_weave::{Counter, Guest, WeaveError, WeaveOptions, weave};
 use wasmparser::{Validator, WasmFeatures};
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -20,9 +20,9 @@ fn valid(wasm: &[u8]) {
 fn pinned_binaries_are_supported_by_metering() {
     for name in ["python-3.12", "javascript", "javascript-0.11"] {
         let Some(binary) = load(name) else { continue };
-        let metered = glovebox_weave::metered(&binary.bytes).unwrap();
+        let metered = glovebox_weave::metered(&binary.bytes, Counter::Own).unwrap();
         valid(&metered);
-        assert_eq!(metered, glovebox_weave::metered(&binary.bytes).unwrap());
+        assert_eq!(metered, glovebox_weave::metered(&binary.bytes, Counter::Own).unwrap());
     }
 }
 
@@ -34,7 +34,7 @@ fn instructions_without_a_rule_are_rejected_by_name() {
         ("(module (type (array i8)))", "array"),
         ("(component)", "component"),
     ] {
-        let error = glovebox_weave::metered(&wat::parse_str(text).unwrap()).unwrap_err();
+        let error = glovebox_weave::metered(&wat::parse_str(text).unwrap(), Counter::Own).unwrap_err();
         assert!(matches!(&error, WeaveError::Invalid { module, .. } if module == "the module"), "{error}");
         assert!(error.to_string().contains(says), "{text}: {error}");
     }

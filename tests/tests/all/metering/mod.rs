@@ -1,4 +1,4 @@
-//! Woven code counts exactly the fuel that Wasmtime counts. The oracle is Wasmtime's own `consume_fuel`, and both
+//! Metered code counts exactly the fuel that Wasmtime counts. The oracle is Wasmtime's own `consume_fuel`, and both
 //! versions run in Wasmtime.
 //!
 //! Random modules are generated from a printed seed: `GLOVEBOX_FUZZ_SEED` repeats a run, `GLOVEBOX_FUZZ_RUNS` sets the
@@ -53,7 +53,7 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
     let text = generate::module(seed, lengths);
     let plain = wat::parse_str(&text).unwrap_or_else(|error| panic!("seed {seed}: {error}\n{text}"));
     tally.modules += 1;
-    let metered = match glovebox_weave::metered(&plain) {
+    let metered = match glovebox_weave::metered(&plain, glovebox_weave::Counter::Own) {
         Ok(metered) => metered,
         Err(error) if lengths == Lengths::Plain => panic!("seed {seed}: {error}\n{text}"),
         Err(_) => {

@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use glovebox_weave::{FUEL_EXPORT, REFUEL_IMPORT};
 use wasmtime::{
     Caller, Config, Engine, Extern, Global, Instance, Linker, Module, OptLevel, Store, ThrownException, Trap, Val,
 };
@@ -45,8 +46,6 @@ struct Host {
     /// The part of the budget that was not provided yet.
     reserve: i64,
     slice: i64,
-    /// Set when the budget was used up.
-    is_out: bool,
 }
 
 /// Compiles modules with identical settings except for the fuel counter.
@@ -60,7 +59,7 @@ impl Counting {
         let mut config = Config::new();
         config
             .consume_fuel(matches!(meter, Meter::Wasmtime))
-            // As in the engine: epoch checks change Wasmtime's knowledge about constants.
+            // The rules are those of code with epoch checks, which change Wasmtime's knowledge about constants.
             .epoch_interruption(true)
             .cranelift_opt_level(OptLevel::None)
             // Frames of woven code are larger, and every budget is exhausted before this stack.
@@ -95,7 +94,7 @@ fn linker(engine: &Engine) -> Linker<Host> {
     let wasi = "wasi_snapshot_preview1";
     linker.func_wrap(wasi, "sched_yield", |caller: Caller<'_, Host>| host_call(caller, -1)).unwrap();
     linker.func_wrap(wasi, "fd_close", |caller: Caller<'_, Host>, cost: i32| host_call(caller, cost)).unwrap();
-    linker.func_wrap("glovebox:machine", "refuel", refuel).unwrap();
+    linker.func_wrap(REFUEL_IMPORT.0, REFUEL_IMPORT.1, refuel).unwrap();
     linker
 }
 
@@ -115,31 +114,26 @@ fn host_call(mut caller: Caller<'_, Host>, cost: i32) -> i32 {
     cost
 }
 
-/// Stands in for the shim's function for an exhausted counter: 0 continues, 1 unwinds.
-fn refuel(mut caller: Caller<'_, Host>) -> i32 {
+/// Stands in for the engine's function for an exhausted counter. Returns the next slice, or traps as Wasmtime does.
+fn refuel(mut caller: Caller<'_, Host>, exhausted: i64) -> wasmtime::Result<i64> {
     let counter = counter(&mut caller).unwrap();
-    let held = counter.get(&mut caller).unwrap_i64() + 1;
+    let held = exhausted + 1;
     assert!(held <= 0, "asks for fuel with {held} in hand");
     let host = caller.data_mut();
     let left = host.reserve + held;
-    if left <= 0 {
-        host.is_out = true;
-        return 1;
-    }
-    let slice = left.min(host.slice);
-    host.reserve = left - slice;
-    counter.set(&mut caller, Val::I64(slice - 1)).unwrap();
-    0
+    let slice = left.clamp(0, host.slice);
+    host.reserve = (left - slice).max(0);
+    counter.set(&mut caller, Val::I64(slice - 1))?;
+    if left <= 0 { Err(Trap::OutOfFuel.into()) } else { Ok(slice - 1) }
 }
 
 fn counter(caller: &mut Caller<'_, Host>) -> Option<Global> {
-    caller.get_export("fuel").and_then(Extern::into_global)
+    caller.get_export(FUEL_EXPORT).and_then(Extern::into_global)
 }
 
 fn call(store: &mut Store<Host>, instance: Instance, budget: u64) -> Seen {
-    let counter = instance.get_global(&mut *store, "fuel");
+    let counter = instance.get_global(&mut *store, FUEL_EXPORT);
     store.data_mut().calls.clear();
-    store.data_mut().is_out = false;
     let whole = i64::try_from(budget).unwrap();
     match &counter {
         Some(counter) => {
@@ -163,7 +157,6 @@ fn call(store: &mut Store<Host>, instance: Instance, budget: u64) -> Seen {
         Err(error) => match error.downcast_ref::<Trap>() {
             Some(Trap::OutOfFuel) => End::OutOfFuel,
             Some(&trap) => End::Trapped(trap),
-            None if error.is::<ThrownException>() && store.data().is_out => End::OutOfFuel,
             None if error.is::<ThrownException>() => End::Thrown,
             None => panic!("{error:?}"),
         },

@@ -8,12 +8,15 @@
 
 mod values;
 
+use std::fmt::Display;
+
 use glovebox_core::{GuestState, clipped};
 use glovebox_interpreters::Diagnostic;
 use glovebox_runtimes::{
     Artefact, ArtefactKey, BuildError, CacheKind, Digest, ImageRecord, KeyParts, NewArtefact, ToolEntry,
 };
 use glovebox_wasi::Stop;
+use glovebox_weave::Counter;
 use values::{Glue, Misuse, Value};
 use wasmtime::{Instance, InstancePre, Linker, Store, UpdateDeadline};
 
@@ -24,7 +27,10 @@ use crate::{
         platform::ExecutionCtx,
         run::{PreparedRequest, Rejection, Translation},
     },
-    guest::recycled::{EarlyEnd, classify},
+    guest::{
+        fuel::{self, Fuel},
+        recycled::{EarlyEnd, classify},
+    },
     load::{aot, resolve::WASMTIME},
 };
 
@@ -187,30 +193,30 @@ fn stopped(outcome: Outcome, fuel: u64) -> Rejection {
 pub(crate) struct Stripper(InstancePre<Glue>);
 
 impl Stripper {
-    /// Removes a script's types. Returns the result and the fuel used. Called on a guest stack while the epoch
-    /// advances.
+    /// Removes a script's types. Returns the result and the fuel used. Called on a guest stack.
     ///
     /// # Errors
     /// Fails with Wasmtime's message if no instance could be created.
     pub(crate) fn strip(&self, strip: Strip<'_>) -> Result<(Stripped, u64), String> {
         let Strip { source, name, kind, fuel, memory_bytes, timeout_ms, ctx } = strip;
-        let failed = |error: wasmtime::Error| format!("{error:#}");
-        let mut store = Store::new(self.0.module().engine(), Glue::new(source.len(), memory_bytes, ctx));
+        let metering = if fuel.is_some() { Metering::Fuel } else { Metering::None };
+        let fuel = fuel.unwrap_or(0);
+        let glue = Glue::new(source.len(), memory_bytes, Fuel::new(metering, fuel), ctx);
+        let mut store = Store::new(self.0.module().engine(), glue);
         store.limiter(|glue| &mut glue.limiter);
-        if let Some(fuel) = fuel {
-            store.set_fuel(fuel).map_err(failed)?;
+        if metering == Metering::None {
+            store.set_epoch_deadline(1);
+            store.epoch_deadline_callback(|context| {
+                context.data().check()?;
+                Ok(UpdateDeadline::Continue(1))
+            });
         }
-        store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(|context| {
-            context.data().check()?;
-            Ok(UpdateDeadline::Continue(1))
-        });
         let result = self.0.instantiate(&mut store).and_then(|instance| {
+            fuel::attach(&mut store, &instance);
             store.data().check()?;
             transform(&mut store, &instance, source, name, kind)
         });
-        let fuel = fuel.unwrap_or(0);
-        let used = fuel.saturating_sub(store.get_fuel().unwrap_or(0));
+        let used = fuel.saturating_sub(fuel::left(&mut store));
         let glue = store.data();
         let stripped = match result {
             Ok(value) => understood(&value, source),
@@ -324,10 +330,11 @@ impl EngineInner {
         }
         let tool = self.stripper_tool()?;
         let artefact = self.tool_artefact(tool)?;
-        let module = aot::load(&self.wasmtime, artefact.aot).map_err(|error| wrong(tool, error))?;
+        let module = aot::load(&self.wasmtime, artefact.aot).map_err(|error| wrong(tool, &error))?;
         let mut linker = Linker::new(&self.wasmtime);
-        values::define_glue(&mut linker, &module).map_err(|error| wrong(tool, error))?;
-        let pre = linker.instantiate_pre(&module).map_err(|error| wrong(tool, error))?;
+        let defined = fuel::define_refuel(&mut linker).and_then(|()| values::define_glue(&mut linker, &module));
+        defined.map_err(|error| wrong(tool, &error))?;
+        let pre = linker.instantiate_pre(&module).map_err(|error| wrong(tool, &error))?;
         // If two threads load it at once, the first one stays.
         Ok(self.stripper.get_or_init(|| Stripper(pre)))
     }
@@ -358,7 +365,7 @@ impl EngineInner {
         ArtefactKey::new(KeyParts {
             label: format!("{}-{}", tool.name, tool.version),
             runtime: tool.sha256,
-            recipe: Digest::of(b"a tool"),
+            recipe: Digest::of(b"a tool that counts its fuel"),
             wasmtime: WASMTIME.into(),
             settings: compile_digest(&self.wasmtime).to_string(),
             target: std::env::consts::ARCH.into(),
@@ -368,14 +375,15 @@ impl EngineInner {
     fn build_tool(&self, tool: &ToolEntry) -> Result<NewArtefact, RuntimeError> {
         let module = self.runtimes.load_or_fetch_tool(tool, &*self.progress)?;
         self.progress.message(&format!("compiling `{}`", tool.name));
+        let module = fuel::metered(self.metering, module, Counter::Own).map_err(|error| wrong(tool, &error))?;
         // Compiling recurses deeply, and the caller may be a thread with a small stack.
         let aot = self.stacks.run(|| aot::compile(&self.wasmtime, &module)).map_err(RuntimeError::Stack)?;
-        let aot = aot.map_err(|error| wrong(tool, error))?;
+        let aot = aot.map_err(|error| wrong(tool, &error))?;
         Ok(NewArtefact { aot, record: ImageRecord::of_code(tool.sha256) })
     }
 }
 
-fn wrong(tool: &ToolEntry, error: wasmtime::Error) -> RuntimeError {
+fn wrong(tool: &ToolEntry, error: &dyn Display) -> RuntimeError {
     RuntimeError::Load { name: tool.name.clone(), reason: format!("{error:#}") }
 }
 

@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 
 use glovebox_core::MemoryLimiter;
+use glovebox_wasi::Stop;
 use wasmtime::{Caller, Extern, Linker, Memory, Module, TypedFunc};
 
 use crate::{
     exec::platform::ExecutionCtx,
-    guest::recycled::{GuestLimiter, Unwound},
+    guest::{
+        fuel::{Fuel, Fueled},
+        recycled::{GuestLimiter, Unwound},
+    },
 };
 
 /// Maximum number of values in one call. A call needs about fifty.
@@ -187,18 +191,29 @@ const MALLOC: &str = "__wbindgen_export_2";
 pub(super) struct Glue {
     pub(super) values: Values,
     pub(super) limiter: GuestLimiter,
+    fuel: Fuel,
     pub(super) ctx: ExecutionCtx,
 }
 
 impl Glue {
-    pub(super) fn new(source_bytes: usize, memory_limit_bytes: u64, ctx: ExecutionCtx) -> Self {
+    pub(super) fn new(source_bytes: usize, memory_limit_bytes: u64, fuel: Fuel, ctx: ExecutionCtx) -> Self {
         let limiter = GuestLimiter::new(MemoryLimiter::new(memory_limit_bytes, 0));
-        Self { values: Values::new(source_bytes), limiter, ctx }
+        Self { values: Values::new(source_bytes), limiter, fuel, ctx }
     }
 
     /// Fails if the call was cancelled, or its time is up.
     pub(super) fn check(&self) -> wasmtime::Result<()> {
         self.ctx.check().map_err(|stop| wasmtime::Error::new(Unwound(stop)))
+    }
+}
+
+impl Fueled for Glue {
+    fn fuel(&mut self) -> &mut Fuel {
+        &mut self.fuel
+    }
+
+    fn check(caller: &mut Caller<'_, Self>, _left: u64) -> Result<(), Stop> {
+        caller.data().ctx.check()
     }
 }
 
