@@ -249,13 +249,6 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(())
     }
 
-    /// Checks a running guest; called at every tick.
-    pub fn tick<M: LinearMemory + ?Sized>(&mut self, fuel_left: u64, memory: &mut M) -> Result<(), Stop> {
-        self.look(fuel_left, memory)?;
-        self.soft.tick(fuel_left, memory);
-        Ok(())
-    }
-
     /// Waits on behalf of a sleeping guest: until the time is over, a soft stop arrives, or the guest must stop.
     pub fn sleep<M: LinearMemory + ?Sized>(
         &mut self,

@@ -4,11 +4,6 @@
 //! These words are written once per execution: when only the reserve of fuel or time is left, or when the execution is
 //! cancelled. The script may ignore the exception; the hard stop that follows is the guarantee.
 //!
-//! Fuel is read at ticks of the epoch and in host calls. Compiled code keeps the count in a register and saves it at
-//! calls. The value read can therefore be too high by the fuel that one function used since its last call. For a loop
-//! without calls, that is all of it. If the value has not changed since the last tick, the interpreter is nudged, and
-//! the next tick sees the change.
-//!
 //! Times are relative to the start of the execution.
 
 use std::time::Duration;
@@ -26,20 +21,13 @@ pub struct InterruptWords {
     pub time: Vec<Poke>,
     /// The execution was cancelled.
     pub cancelled: Vec<Poke>,
-    /// Makes the guest call a function, so that it saves its fuel count.
-    pub nudge: Vec<Poke>,
 }
 
 impl InterruptWords {
     /// Returns the words of an image's interpreter.
     pub fn of(driver: &dyn Driver, anchors: &Anchors) -> Result<Self, DriverError> {
         let of = |interrupt| driver.interrupt(anchors, interrupt);
-        Ok(Self {
-            fuel: of(Interrupt::Fuel)?,
-            time: of(Interrupt::Time)?,
-            cancelled: of(Interrupt::Cancelled)?,
-            nudge: driver.nudge(anchors)?,
-        })
+        Ok(Self { fuel: of(Interrupt::Fuel)?, time: of(Interrupt::Time)?, cancelled: of(Interrupt::Cancelled)? })
     }
 }
 
@@ -51,8 +39,6 @@ pub struct SoftStop {
     /// `None` while the guest cannot be interrupted: before its script runs, or if the driver does not support it.
     pokes: Option<InterruptWords>,
     asked: Option<Interrupt>,
-    /// The remaining fuel at the last tick.
-    fuel_seen: u64,
     /// The end of a cancelled script's grace period.
     grace: Option<Duration>,
 }
@@ -102,14 +88,6 @@ impl SoftStop {
         } else if self.fuel_reserve > fuel_left {
             self.ask(Interrupt::Fuel, memory);
         }
-    }
-
-    /// Nudges the guest if its fuel has not changed since the last tick: a running guest must have used some.
-    pub fn tick(&mut self, fuel_left: u64, memory: &mut (impl LinearMemory + ?Sized)) {
-        if self.fuel_seen == fuel_left && self.fuel_reserve > 0 && self.asked.is_none() {
-            write(self.pokes.as_ref().map_or(&[], |pokes| &pokes.nudge), memory);
-        }
-        self.fuel_seen = fuel_left;
     }
 
     /// Interrupts a cancelled guest. Returns the end of its grace period; `None` if it must stop now.
@@ -179,7 +157,7 @@ mod tests {
 
     fn pokes() -> InterruptWords {
         let at = |word| vec![Poke::word(4, word), Poke::flag(8)];
-        InterruptWords { fuel: at(10), time: at(20), cancelled: at(30), nudge: vec![Poke::flag(12)] }
+        InterruptWords { fuel: at(10), time: at(20), cancelled: at(30) }
     }
 
     fn armed() -> SoftStop {
@@ -249,25 +227,6 @@ mod tests {
         assert!(soft.is_unread(&memory[..]));
         memory[8] = 0;
         assert!(!soft.is_unread(&memory[..]));
-    }
-
-    #[test]
-    fn guest_with_constant_fuel_is_nudged() {
-        let (mut soft, mut memory) = (armed(), [0; 16]);
-        soft.tick(5_000, &mut memory[..]);
-        soft.tick(4_000, &mut memory[..]);
-        assert_eq!(memory[12], 0, "it moves");
-        soft.tick(4_000, &mut memory[..]);
-        assert_eq!(memory[12], 1);
-        memory[12] = 0;
-        soft.look(0, Duration::MAX, &mut memory[..]);
-        soft.tick(4_000, &mut memory[..]);
-        assert_eq!(memory[12], 0, "it was asked");
-        let mut unlimited = SoftStop::new(0, RESERVE);
-        unlimited.arm(pokes());
-        unlimited.tick(4_000, &mut memory[..]);
-        unlimited.tick(4_000, &mut memory[..]);
-        assert_eq!(memory[12], 0, "nobody will look at its fuel");
     }
 
     #[test]

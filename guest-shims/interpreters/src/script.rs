@@ -219,15 +219,6 @@ pub trait Driver: Send + Sync {
     /// exception in the script at its next check. They must be harmless to a guest that has just ended its script.
     fn interrupt(&self, anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError>;
 
-    /// Returns the words to write into the memory of a running guest so that the interpreter leaves its innermost loop
-    /// for a moment, without any other effect. An engine that counts fuel in a register saves the count only at calls,
-    /// so it cannot see the remaining fuel of a script that makes none. Default: none, for an interpreter that calls a
-    /// function periodically in any script.
-    fn nudge(&self, anchors: &Anchors) -> Result<Vec<Poke>, DriverError> {
-        let _ = anchors;
-        Ok(Vec::new())
-    }
-
     /// Returns a global variable of a session's interpreter; `None` if it does not exist.
     fn get_variable(
         &self,

@@ -203,9 +203,7 @@ pub(super) fn settle(
     let words = interpreter.find_interrupt(&stack, interrupt_words)?;
     anchors.0.insert("files".to_owned(), files);
     anchors.0.extend(words);
-    for pokes in [python.interrupt(&anchors, Interrupt::Cancelled)?, python.nudge(&anchors)?] {
-        Interpreter::new(machine, &anchors).check_interrupt(&pokes)?;
-    }
+    Interpreter::new(machine, &anchors).check_interrupt(&python.interrupt(&anchors, Interrupt::Cancelled)?)?;
     // The first call from the host also costs a little more.
     for (last, wants_value) in [(false, false), (true, false), (false, true), (true, true)] {
         let script = Script {

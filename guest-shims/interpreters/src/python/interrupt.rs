@@ -42,12 +42,6 @@ pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>
     Ok(pokes)
 }
 
-/// Returns the words that make the evaluation loop check for signals and find none. `while True: pass` leaves the loop
-/// for no other reason.
-pub(super) fn nudge(anchors: &Anchors) -> Result<Vec<Poke>, DriverError> {
-    Ok(flags(anchors)?.skip(1).collect())
-}
-
 /// Returns the words that a signal sets, in the same order.
 fn flags(anchors: &Anchors) -> Result<impl Iterator<Item = Poke>, DriverError> {
     anchors.get(WORDS[0])?;

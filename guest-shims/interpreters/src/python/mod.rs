@@ -161,10 +161,6 @@ impl Driver for Python {
         interrupt::pokes(anchors, interrupt)
     }
 
-    fn nudge(&self, anchors: &Anchors) -> Result<Vec<Poke>, DriverError> {
-        interrupt::nudge(anchors)
-    }
-
     fn get_variable(
         &self,
         machine: &mut dyn Machine,

@@ -82,7 +82,7 @@ impl Plan<'_> {
                 // with the version.
                 let version = concat!(
                     env!("CARGO_PKG_VERSION"),
-                    " with its memory apart, settled at last, with 512 KiB of its stack, floating-point errors and sources"
+                    " with its memory apart, settled at last, with 512 KiB of its stack, floating-point errors, sources, and one check of interrupts"
                 )
                 .as_bytes();
                 let compiler = driver.compiler_args();
