@@ -115,6 +115,12 @@ pub const EXCEPTIONS: &[Exception] = &[
                  `SyntaxError`.",
     },
     Exception {
+        cases: &["javascript/import-computed-builtin"],
+        hosts: &Host::ALL,
+        differs: Differs::Outcome,
+        reason: "The provider loads the modules of Node that the script names. A computed name is known too late.",
+    },
+    Exception {
         cases: &["javascript/typescript-name-decides"],
         hosts: &Host::ALL,
         differs: Differs::Figures,
@@ -142,6 +148,7 @@ const LARGE_EXCEPTIONS: &[Exception] = &[
             "recursion-uncaught",
             "repr-recursion",
             "session-recursion",
+            "sort-callback-deep",
         ],
         ..STACK_EXCEPTION
     },
