@@ -29,7 +29,7 @@ pub const REFUEL_IMPORT: (&str, &str) = ("glovebox", "refuel");
 pub enum Counter<'a> {
     /// The module defines the counter, without fuel, and imports [`REFUEL_IMPORT`]. It exports both.
     Own,
-    /// The module is a part of another one's code: it imports both, under their export names, from the module with this
+    /// The module is a part of other code: it imports both, under their export names, from the module with this
     /// name.
     ImportedFrom(&'a str),
 }
