@@ -18,15 +18,20 @@ const MACHINE: &str = "glovebox:machine";
 /// Prefix of the custom sections that describe the component's type.
 const COMPONENT_TYPE: &str = "component-type";
 
-/// A core module with the sizes of its code and data.
-pub(crate) struct Core {
-    pub(crate) wasm: Vec<u8>,
-    pub(crate) code_bytes: usize,
-    pub(crate) data_bytes: usize,
-    pub(crate) description: Description,
+/// A woven core module, with statistics.
+#[derive(Clone, Debug)]
+pub struct WovenCore {
+    /// The module's binary.
+    pub wasm: Vec<u8>,
+    /// Size of the module's code in bytes.
+    pub code_bytes: usize,
+    /// Size of the module's data in bytes, mostly images.
+    pub data_bytes: usize,
+    /// Description of the guests that the shim receives.
+    pub description: Description,
 }
 
-pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOptions) -> Result<Core, WeaveError> {
+pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOptions) -> Result<WovenCore, WeaveError> {
     check_shim(shim)?;
     let stack = stack(&guests, options.stack_bytes)?;
     let description = Description::new(&guests, options.stack_bytes);
@@ -175,7 +180,7 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     let shim_bytes = shim.data.iter().map(|data| data.data.len()).sum::<usize>();
     let code_bytes = assembly.code_bytes();
     let data_bytes = image_bytes.saturating_add(library_bytes).saturating_add(shim_bytes).saturating_add(json.len());
-    Ok(Core { wasm: assembly.finish(), code_bytes, data_bytes, description })
+    Ok(WovenCore { wasm: assembly.finish(), code_bytes, data_bytes, description })
 }
 
 /// Returns `true` if both function types are equal.

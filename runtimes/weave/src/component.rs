@@ -1,0 +1,310 @@
+//! Encoding of woven modules as components, and composition of a provider with the adapter that answers HTTP requests.
+
+use std::fmt::Display;
+
+use wasm_encoder::{
+    Alias, Component, ComponentAliasSection, ComponentExportKind, ComponentExportSection, ComponentInstanceSection,
+    ComponentSectionId, RawSection,
+};
+use wasmparser::{Parser, Payload, Validator, WasmFeatures};
+use wit_component::ComponentEncoder;
+
+use crate::{Description, Guest, WeaveError, WeaveOptions, WovenCore, weave_core};
+
+/// A provider component, with statistics.
+#[derive(Clone, Debug)]
+pub struct Woven {
+    /// The component's binary.
+    pub component: Vec<u8>,
+    /// The core module in it.
+    pub core: Vec<u8>,
+    /// Size of the module's code in bytes.
+    pub code_bytes: usize,
+    /// Size of the module's data in bytes, mostly images.
+    pub data_bytes: usize,
+    /// Names of the component's imports.
+    pub imports: Vec<String>,
+    /// Names of the component's exports.
+    pub exports: Vec<String>,
+    /// Description of the guests that the shim receives.
+    pub description: Description,
+}
+
+impl Woven {
+    /// Composes the component with the adapter that answers HTTP requests: [`served`].
+    ///
+    /// # Errors
+    /// As for [`served`].
+    pub fn served(mut self, adapter: &[u8]) -> Result<Self, WeaveError> {
+        self.component = served(&self.component, adapter)?;
+        (self.imports, self.exports) = names(&self.component)?;
+        Ok(self)
+    }
+}
+
+/// Weaves guests into a shim. The same inputs give the same bytes.
+pub fn weave(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptions) -> Result<Woven, WeaveError> {
+    let core = weave_core(shim, guests, options)?;
+    let component = component(&core.wasm)?;
+    let (imports, exports) = names(&component)?;
+    let WovenCore { wasm, code_bytes, data_bytes, description } = core;
+    Ok(Woven { component, core: wasm, code_bytes, data_bytes, imports, exports, description })
+}
+
+/// Creates a component from the woven module, according to its `component-type` section.
+fn component(core: &[u8]) -> Result<Vec<u8>, WeaveError> {
+    let mut encoder = ComponentEncoder::default().validate(true).module(core).map_err(failed)?;
+    without_names(encoder.encode().map_err(failed)?)
+}
+
+/// Removes the name section, which is 7 KB long and never read.
+fn without_names(mut component: Vec<u8>) -> Result<Vec<u8>, WeaveError> {
+    let (mut depth, mut end, mut names) = (0u32, 0, None);
+    for payload in Parser::new(0).parse_all(&component) {
+        let payload = payload.map_err(failed)?;
+        let section = payload.as_section().map(|(_, range)| range).filter(|_| depth == 1);
+        match &payload {
+            Payload::Version { range, .. } if depth == 0 => end = range.end,
+            Payload::CustomSection(custom) if depth == 1 && custom.name() == "component-name" => {
+                // The section's header lies between the previous section and its contents.
+                names = section.as_ref().map(|section| end..section.end);
+            }
+            _ => {}
+        }
+        match payload {
+            Payload::Version { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        end = section.map_or(end, |section| section.end);
+    }
+    if let Some(names) = names {
+        component.drain(names);
+    }
+    Ok(component)
+}
+
+/// Returns the names of a component's imports and of its exports.
+fn names(component: &[u8]) -> Result<(Vec<String>, Vec<String>), WeaveError> {
+    let (mut imports, mut exports, mut depth) = (Vec::new(), Vec::new(), 0u32);
+    for payload in Parser::new(0).parse_all(component) {
+        match payload.map_err(failed)? {
+            // Nested modules and components have imports and exports of their own.
+            Payload::Version { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::ComponentImportSection(section) if depth == 1 => {
+                for import in section {
+                    imports.push(import.map_err(failed)?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) if depth == 1 => {
+                for export in section {
+                    exports.push(export.map_err(failed)?.name.name.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok((imports, exports))
+}
+
+/// Converts an encoder's error, with its whole chain of causes.
+fn failed(error: impl Display) -> WeaveError {
+    WeaveError::Component(format!("{error:#}"))
+}
+
+/// Prefix of the interfaces that the provider gives to the adapter.
+const SANDBOX: &str = "glovebox:sandbox/";
+
+/// Export of the composed component, without its version.
+const HANDLER: &str = "wasi:http/incoming-handler@";
+
+/// Composes a provider that imports nothing with the HTTP adapter. The result exports `wasi:http/incoming-handler` and
+/// has the adapter's imports, except for the sandbox.
+///
+/// `adapter` is the core module that `guest-shims/component/build http` builds, or a component made from it.
+///
+/// # Errors
+/// If the provider has imports, or the two do not match. Compose a provider that has imports with a tool such as `wac`.
+pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
+    let made;
+    let adapter = if Parser::is_component(adapter) {
+        adapter
+    } else {
+        made = component(adapter)?;
+        &made
+    };
+    let (imports, exports) = names(provider)?;
+    if let Some(import) = imports.first() {
+        return Err(refused(format!("the provider imports `{import}`; use a provider without imports")));
+    }
+    let (_, handlers) = names(adapter)?;
+    let handler = handlers.iter().find(|name| name.starts_with(HANDLER));
+    let handler = handler.ok_or_else(|| refused("the adapter does not export `wasi:http/incoming-handler`"))?;
+    let mut whole = Component::new();
+    let adapted = Imports::copied(adapter, &mut whole)?;
+    let instance = whole_of(&mut whole, provider, adapter, &adapted, &exports)?;
+    whole.section(ComponentAliasSection::new().alias(exported(instance, handler)));
+    whole.section(ComponentExportSection::new().export(handler, ComponentExportKind::Instance, instance + 1, None));
+    let whole = whole.finish();
+    // Validation checks that the provider's exports have the types that the adapter imports.
+    Validator::new_with_features(WasmFeatures::all()).validate_all(&whole).map_err(refused)?;
+    Ok(whole)
+}
+
+/// Names of the instances that the adapter imports, in the order of their indices.
+struct Imports {
+    /// Imports that the composed component has as well.
+    outer: Vec<String>,
+    /// Imports that the provider satisfies.
+    sandbox: Vec<String>,
+}
+
+impl Imports {
+    /// Copies the adapter's sections up to the sandbox to the composed component, unchanged, so that the indices in
+    /// them stay valid.
+    fn copied(adapter: &[u8], whole: &mut Component) -> Result<Self, WeaveError> {
+        let (mut outer, mut sandbox, mut depth) = (Vec::new(), Vec::new(), 0_u32);
+        for payload in Parser::new(0).parse_all(adapter) {
+            let payload = payload.map_err(refused)?;
+            match &payload {
+                Payload::Version { .. } => depth += 1,
+                // All imports come before the first module or component.
+                Payload::ModuleSection { .. } | Payload::ComponentSection { .. } | Payload::End(_) => break,
+                Payload::ComponentImportSection(section) if depth == 1 => {
+                    let before = outer.len();
+                    for import in section.clone() {
+                        let name = import.map_err(refused)?.name.name.to_owned();
+                        let of = if name.starts_with(SANDBOX) { &mut sandbox } else { &mut outer };
+                        of.push(name);
+                    }
+                    // A section with the sandbox is not copied, so it must not contain other imports.
+                    if !sandbox.is_empty() && outer.len() > before {
+                        return Err(refused("the adapter imports something beside or after the sandbox"));
+                    }
+                }
+                _ => {}
+            }
+            let is_copied = matches!(
+                payload,
+                Payload::ComponentTypeSection(_)
+                    | Payload::ComponentImportSection(_)
+                    | Payload::ComponentAliasSection(_)
+            );
+            if let Some((id, range)) = payload.as_section().filter(|_| is_copied && sandbox.is_empty()) {
+                let data = adapter.get(range).ok_or_else(|| refused("the adapter ends too early"))?;
+                whole.section(&RawSection { id, data });
+            }
+        }
+        Ok(Self { outer, sandbox })
+    }
+}
+
+/// Adds both components behind the imports and instantiates the adapter with its imports. Returns the index of that
+/// instance.
+fn whole_of(
+    whole: &mut Component,
+    provider: &[u8],
+    adapter: &[u8],
+    imports: &Imports,
+    provided: &[String],
+) -> Result<u32, WeaveError> {
+    for data in [provider, adapter] {
+        whole.section(&RawSection { id: ComponentSectionId::Component as u8, data });
+    }
+    const NONE: [(&str, ComponentExportKind, u32); 0] = [];
+    whole.section(ComponentInstanceSection::new().instantiate(0, NONE));
+    let count = |names: &[String]| u32::try_from(names.len()).map_err(refused);
+    let source = count(&imports.outer)?;
+    let mut aliases = ComponentAliasSection::new();
+    for name in &imports.sandbox {
+        if !provided.contains(name) {
+            return Err(refused(format!("the provider does not export `{name}`, which the adapter imports")));
+        }
+        aliases.alias(exported(source, name));
+    }
+    whole.section(&aliases);
+    // The provider's instance has the index between the imports and the aliases.
+    let outer = imports.outer.iter().zip(0..);
+    let sandbox = imports.sandbox.iter().zip(source + 1..);
+    let given: Vec<_> =
+        outer.chain(sandbox).map(|(name, number)| (name.as_str(), ComponentExportKind::Instance, number)).collect();
+    whole.section(ComponentInstanceSection::new().instantiate(1, given));
+    Ok(source + 1 + count(&imports.sandbox)?)
+}
+
+fn exported(instance: u32, name: &str) -> Alias<'_> {
+    Alias::InstanceExport { instance, kind: ComponentExportKind::Instance, name }
+}
+
+fn refused(reason: impl Display) -> WeaveError {
+    WeaveError::Served(reason.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A provider that exports `types` with a record, and `sandbox` with a function.
+    const PROVIDER: &str = r#"(component
+        (type $answer (record (field "number" u32)))
+        (component $types (type $answer (record (field "number" u32))) (export "answer" (type $answer)))
+        (instance $types (instantiate $types))
+        (alias export $types "answer" (type $exported))
+        (core module $m (func (export "f") (result i32) i32.const 42))
+        (core instance $i (instantiate $m))
+        (func $f (result u32) (canon lift (core func $i "f")))
+        (instance $sandbox (export "ask" (func $f)))
+        (export "glovebox:sandbox/types@0.2.0" (instance $types))
+        (export "glovebox:sandbox/sandbox@0.2.0" (instance $sandbox)))"#;
+
+    fn adapter(imports: &str) -> String {
+        format!(
+            r#"(component {imports}
+            (core module $m (func (export "handle")))
+            (core instance $i (instantiate $m))
+            (func $handle (canon lift (core func $i "handle")))
+            (instance $handler (export "handle" (func $handle)))
+            (export "wasi:http/incoming-handler@0.2.12" (instance $handler)))"#
+        )
+    }
+
+    const ENVIRONMENT: &str =
+        r#"(import "wasi:cli/environment@0.2.12" (instance (export "cwd" (func (result string)))))"#;
+    const SANDBOX: &str = r#"(import "glovebox:sandbox/sandbox@0.2.0" (instance (export "ask" (func (result u32)))))"#;
+
+    fn composed(provider: &str, adapter: &str) -> Result<Vec<u8>, String> {
+        let bytes = |text: &str| wat::parse_str(text).unwrap();
+        served(&bytes(provider), &bytes(adapter)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn combined_component_imports_all_but_the_sandbox() {
+        let whole = composed(PROVIDER, &adapter(&[ENVIRONMENT, SANDBOX].concat())).unwrap();
+        let (imports, exports) = names(&whole).unwrap();
+        assert_eq!(imports, ["wasi:cli/environment@0.2.12"]);
+        assert_eq!(exports, ["wasi:http/incoming-handler@0.2.12"]);
+        let whole = composed(PROVIDER, &adapter(SANDBOX)).unwrap();
+        assert_eq!(names(&whole).unwrap().0, Vec::<String>::new());
+    }
+
+    #[test]
+    fn mismatched_imports_are_named() {
+        let whole = adapter(SANDBOX);
+        let importing = PROVIDER.replacen("(component", "(component (import \"wasi:x/y@0.1.0\" (instance))", 1);
+        let other = SANDBOX.replace("u32", "u64");
+        let unknown = SANDBOX.replace("sandbox@0.2.0", "sandbox@0.9.0");
+        for (provider, adapter, said) in [
+            (importing.as_str(), whole.as_str(), "the provider imports `wasi:x/y@0.1.0`"),
+            (PROVIDER, PROVIDER, "does not export `wasi:http/incoming-handler`"),
+            (PROVIDER, &adapter(&[SANDBOX, ENVIRONMENT].concat()), "beside or after the sandbox"),
+            (PROVIDER, &adapter(&other), "type mismatch"),
+            (PROVIDER, &adapter(&unknown), "does not export `glovebox:sandbox/sandbox@0.9.0`"),
+        ] {
+            let error = composed(provider, adapter).unwrap_err();
+            assert!(error.contains(said), "{said}: {error}");
+        }
+        assert!(served(b"no component", &wat::parse_str(&whole).unwrap()).is_err());
+        assert!(served(&wat::parse_str(PROVIDER).unwrap(), b"").is_err());
+    }
+}
