@@ -284,7 +284,7 @@ mod tests {
     const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
     #[test]
-    fn known_value_and_round_trip() {
+    fn digest_of_known_bytes_round_trips() {
         assert_eq!(Digest::of(b"").to_string(), EMPTY);
         assert_eq!(EMPTY.parse::<Digest>().unwrap(), Digest::of(b""));
         assert_eq!(EMPTY.to_uppercase().parse::<Digest>().unwrap(), Digest::of(b""));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_do_not_run_together() {
+    fn digest_depends_on_field_boundaries() {
         assert_ne!(Digest::of_fields(&[b"ab", b"c"]), Digest::of_fields(&[b"a", b"bc"]));
         assert_ne!(Digest::of_fields(&[b"", b"a"]), Digest::of_fields(&[b"a"]));
     }

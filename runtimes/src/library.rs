@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_an_archive_are_found_by_their_paths() {
+    fn archive_files_are_unpacked_by_path() {
         let files = unpack(&library(&[("x", b"1"), ("y/z", b"22")]), "a/data.zip").unwrap();
         assert_eq!(files, BTreeMap::from([("x".into(), b"1".to_vec()), ("y/z".into(), b"22".to_vec())]));
     }

@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn the_module_is_found_in_its_file() {
+    fn base64_module_is_extracted_from_javascript() {
         assert_eq!(embedded("a;\nconst b = Buffer.from('Zm9v', 'base64');\n").as_deref(), Some(&b"foo"[..]));
         for wrong in ["", "Buffer.from('Zm9v')", "Buffer.from('Zm9', 'base64')", "'Zm9v', 'base64')"] {
             assert_eq!(embedded(wrong), None, "{wrong}");

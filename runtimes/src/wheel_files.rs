@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn files_come_out_sorted_and_scripts_stay_behind() {
+    fn wheel_files_are_sorted_and_scripts_omitted() {
         let wheel = zipped(&[
             ("b/x.py", b"x"),
             ("a.py", b""),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn wheel_paths_cannot_lead_out() {
+    fn invalid_wheel_paths_are_rejected() {
         for path in ["../a.py", "/a.py", "a/../b.py", "a//b.py", "./a.py", "a\\b.py", "c:a.py", "a\n.py", "\u{1b}[2J"] {
             assert!(matches!(refused(&[(path, b"")]), WheelFault::Path(_)), "{path}");
         }
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn compiled_code_is_refused_or_left_out() {
+    fn compiled_code_is_rejected_or_omitted() {
         for name in ["a/b.so", "a.cpython-312-x86_64-linux-gnu.so", "a.PYD", "x.dylib", "x.dll", "lib.so.1", "x.wasm"] {
             assert_eq!(refused(&[(name, b"")]), WheelFault::Compiled(name.into()));
         }

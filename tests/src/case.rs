@@ -387,7 +387,7 @@ mod tests {
     const SCRIPT: &str = "```python script.py\n1\n```\n";
 
     #[test]
-    fn each_language_with_a_script_is_a_case() {
+    fn each_language_with_a_script_becomes_a_case() {
         let blocks = format!("{SCRIPT}```javascript script.js\n2\n```\n```text files/a/b.txt no-newline\nx\n```\n");
         let cases = parse(EXPECT, &blocks).unwrap();
         let [python, javascript] = cases.as_slice() else { panic!("{cases:?}") };
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn every_block_is_used() {
+    fn unused_blocks_are_rejected() {
         let unused = "```python other.py\n```\n";
         assert_eq!(parse(EXPECT, &[SCRIPT, unused].concat()).unwrap_err(), "x.md:7: no step runs `other.py`");
         let both = "```javascript script.js\n```\n```typescript script.ts\n```\n";
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn every_step_has_its_script() {
+    fn step_without_a_script_is_rejected() {
         assert_eq!(parse(EXPECT, "").unwrap_err(), "x.md: the case has no script");
         let missing = "x.md: step 0 (python): no block for the script `script`";
         assert_eq!(parse(EXPECT, "```python a.py\n```\n").unwrap_err(), missing);
@@ -429,13 +429,13 @@ mod tests {
     }
 
     #[test]
-    fn sessions_have_no_files() {
+    fn files_in_a_session_case_are_rejected() {
         let error = parse(&format!("in_session = true\n{EXPECT}"), &format!("{SCRIPT}```text files/a\n```\n"));
         assert_eq!(error.unwrap_err(), "x.md: files are not supported in a session: use a step with `write`");
     }
 
     #[test]
-    fn errors_in_toml_have_the_line_of_the_file() {
+    fn toml_errors_use_line_numbers_of_the_file() {
         let error = parse("\nunknown = 1\n", SCRIPT).unwrap_err();
         assert!(error.contains("line 3, column 1") && error.contains("unknown field `unknown`"), "{error}");
     }

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_matter_has_both_delimiters() {
+    fn front_matter_without_a_delimiter_is_rejected() {
         for text in ["", "a = 1\n", "\n+++\n+++\n", "+++ \n+++\n", "\u{feff}+++\n+++\n"] {
             let error = CaseFile::parse(text).unwrap_err().in_file(Path::new("x.md"));
             assert_eq!(error, "x.md:1: the first line must be `+++`");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_is_closed_by_one_of_at_least_its_length() {
+    fn closing_fence_must_be_at_least_as_long() {
         let close = |fence: &str| format!("````python script.py\n```js\n```\n{fence}\n");
         assert_eq!(error(&close("```")), "x.md:3: the block `script.py` has no closing fence");
         for fence in ["````", "`````", "   ````", "```` \t"] {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_refused() {
+    fn text_outside_fenced_blocks_is_rejected() {
         let outside = "only blank lines and fenced blocks may follow the front matter";
         assert_eq!(error("\nA sentence.\n"), format!("x.md:4: {outside}"));
         assert_eq!(error("```python script.py\n```\n# Heading\n"), format!("x.md:5: {outside}"));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fence_names_a_language_and_a_file() {
+    fn fence_must_name_a_language_and_a_file() {
         for info in ["", "python", "python script.py x", "python script.py no-newline x"] {
             assert!(error(&format!("```{info}\n```\n")).contains("expected a language, a file name"), "{info}");
         }

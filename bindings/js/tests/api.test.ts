@@ -23,7 +23,7 @@ for (const way of ways) {
     assert.equal((await box.execute('console.log("still here")')).stdout, 'still here\n');
   });
 
-  of('Python runs', async () => {
+  of('Python exceptions have a type, line and traceback', async () => {
     const box = await sandbox(way, { language: 'python' });
     const run = await box.execute('def f():\n    return 1 / 0\nf()', { name: 'report.py' });
     assert.deepEqual([run.outcome.type, run.outcome.line], ['ZeroDivisionError', 2]);

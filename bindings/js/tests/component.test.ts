@@ -66,7 +66,7 @@ test('integrity hashes of any kind are checked', { skip }, async () => {
   await assert.rejects(createSandbox({ ...options, indexURL: 'nowhere' }), /indexURL must be a whole URL/);
 });
 
-test('options of the engine alone have a hint', { skip }, async () => {
+test('engine-only options are rejected with a hint', { skip }, async () => {
   for (const [given, said] of [
     [{ workspace: '/tmp' }, /^workspace: .*backend: "native"/],
     [{ mounts: { '/in': '/tmp' } }, /^mounts/],

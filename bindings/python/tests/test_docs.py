@@ -13,12 +13,12 @@ PAGE = Path(__file__).parents[3] / "docs/from-python.md"
 
 
 class Docs(unittest.TestCase):
-    def test_examples_of_the_page(self) -> None:
+    def test_page_examples_pass(self) -> None:
         result = doctest.testfile(str(PAGE), module_relative=False)
         self.assertEqual(result.failed, 0)
         self.assertGreater(result.attempted, 20)
 
-    def test_examples_of_docstrings(self) -> None:
+    def test_docstring_examples_pass(self) -> None:
         for module in (glovebox_sandbox, aio, sandbox, tools):
             with self.subTest(module.__name__):
                 result = doctest.testmod(module, extraglobs={"AsyncSandbox": glovebox_sandbox.AsyncSandbox})

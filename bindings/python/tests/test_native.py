@@ -221,7 +221,7 @@ except UnavailableError as error:
         self.assertIn("install Python's pip", out)
         self.assertEqual(err, "")
 
-    def test_the_package_has_the_command(self) -> None:
+    def test_package_runs_as_a_command(self) -> None:
         def command(*args: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
                 [sys.executable, "-m", "glovebox_sandbox", *args], capture_output=True, text=True, timeout=60, check=False

@@ -350,7 +350,7 @@ class Suite(Where, Case):
             with self.subTest(said), self.assertRaisesRegex(ValueError, said):
                 call()
 
-    def test_host_directory_or_a_clear_error(self) -> None:
+    def test_host_directory_is_mounted_or_unsupported(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
             workspace, mounted = Path(directory, "data"), Path(directory, "in")
             workspace.mkdir()

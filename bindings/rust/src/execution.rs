@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outcome_is_one_line() {
+    fn outcome_is_displayed_as_one_line() {
         let exhausted = |resource| Outcome::Exhausted(Exhausted { resource, limit: 9, used: 10 });
         let all = [
             (Outcome::Completed, "completed", true),

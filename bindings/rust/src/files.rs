@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_reaches_the_reader() {
+    fn reader_returns_errors() {
         let mut reader = Pieces::new(|_, _| Err(Error::Unavailable("gone".into())));
         assert_eq!(reader.read(&mut [0]).unwrap_err().to_string(), "unavailable: gone");
     }

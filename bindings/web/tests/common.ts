@@ -52,7 +52,7 @@ export function commonTests({ name, site, browser }: Form): void {
     await done();
   });
 
-  test(`${name}: an exception, an exit, a custom limit, standard input`, async () => {
+  test(`${name}: exceptions, exit codes, standard input and custom limits are shown`, async () => {
     const { page: it, done } = await page();
     assert.equal(await run(it, '1 / 0'), 'ZeroDivisionError');
     assert.match(await output(it), /ZeroDivisionError: division by zero/);

@@ -86,7 +86,7 @@ test('without a token, and with a wrong one, the page asks for it', async () => 
   await done();
 });
 
-test('problems are shown: too many, unknown, too large', async (t) => {
+test('errors are shown: too large, too many requests, too many sessions', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-config-'));
   const config = join(directory, 'server.toml');
   const sha256 = createHash('sha256').update('few-executions').digest('hex');
@@ -114,7 +114,7 @@ test('problems are shown: too many, unknown, too large', async (t) => {
   await done();
 });
 
-test('the page waits for a lost server', async (t) => {
+test('the page reconnects to a lost server', async (t) => {
   const own = await Server.start();
   t.after(() => own.close());
   const { page, done } = await open(browser, own.url);
@@ -149,7 +149,7 @@ test('the stop button ends a script of a session', async () => {
   await done();
 });
 
-test('a late list of sessions removes none', async () => {
+test('a delayed session list removes no session', async () => {
   const { page, done } = await open(browser, server.url);
   await ready(page);
   await page.locator('#session-new').click();

@@ -203,7 +203,7 @@ mod tests {
     use super::Directory;
 
     #[test]
-    fn directory_grant_has_path_name_and_mode() {
+    fn directory_grants_are_parsed() {
         let table = [
             ("data", "data", "data", false),
             ("/a/b:ro", "/a/b", "/a/b", true),

@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_ending_of_an_application_has_an_outcome() {
+    fn errors_are_classified_into_outcomes() {
         let limits = AppLimits { fuel: 7, memory_bytes: 5, timeout_ms: 3, ..AppLimits::default() };
         let read = |error, refused| classify(&error, &limits, refused);
         let memory = AppOutcome::Exhausted { resource: Resource::Memory, limit: 5, used: 6 };

@@ -148,7 +148,7 @@ fn archived(definition: &str, entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn image_archive_is_limited_and_cannot_lead_out() {
+fn invalid_image_archives_are_rejected() {
     use tar::EntryType::{Link, Regular, Symlink};
     let sound = define("a", Vec::new(), &inputs(&[("f", b"1")]));
     let json = serde_json::to_value(&sound).unwrap();

@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn framing_an_unknown_function_names_it() {
+    fn unknown_framed_function_error_names_it() {
         assert!(framed("absent").unwrap_err().contains("`absent`"));
         assert!(framed("other").unwrap_err().contains("is imported"));
     }
 
     #[test]
-    fn an_empty_path_stays_empty_behind_a_wrapped_path_finder() {
+    fn wrapped_path_finder_keeps_empty_paths() {
         let module = r#"(module (memory 1)
             (func $finder (param i32 i32 i32 i32 i32) (result i32) i32.const 3)
             (func $other (param i32) (result i32) i32.const 3))"#;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_needs_a_stack_pointer() {
+    fn framing_without_a_stack_pointer_is_rejected() {
         let mut list = ExportList { framed: vec!["f".to_owned()], ..ExportList::default() };
         let error = |list: &ExportList, module: &str| {
             with_exports(&wat::parse_str(module).unwrap(), list).unwrap_err().to_string()

@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn another_binary_is_refused_by_the_name_of_the_function() {
+    fn unknown_binary_error_names_the_function() {
         let problem = locate_calls(&module()).unwrap_err().to_string();
         assert!(problem.contains("no function named `"), "{problem}");
         let problem = locate_calls(&wat::parse_str("(module (func $f))").unwrap()).unwrap_err().to_string();

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn code_names_functions_and_addresses() {
+    fn splice_resolves_functions_and_addresses() {
         let functions = BTreeMap::from([("f".to_owned(), 1), ("g".to_owned(), 200)]);
         let splice = Splice::new("f", "41 07 10 {g}", "28 02 {@128} 10 {f}");
         assert_eq!(splice.calls().collect::<Vec<_>>(), ["g", "f"]);

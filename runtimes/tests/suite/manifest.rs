@@ -100,7 +100,7 @@ setup = "import math"
 "#;
 
 #[test]
-fn an_image_is_a_runtime_with_the_files_of_another() {
+fn image_shares_the_binary_of_its_base_runtime() {
     let manifest = Manifest::parse(&format!("{GOOD}{IMAGE}")).unwrap();
     let names: Vec<_> = manifest.runtimes().iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(names, ["python", "python-more", "other"]);
@@ -159,7 +159,7 @@ fn valid_manifest_is_parsed() {
 }
 
 #[test]
-fn every_mistake_is_named_by_its_key() {
+fn manifest_errors_name_the_invalid_key() {
     // The text to replace, its replacement, and the key that the message must name.
     let cases = [
         ("licence = \"PSF-2.0\"", "license = \"PSF-2.0\"", "license"),
@@ -219,7 +219,7 @@ fn every_mistake_is_named_by_its_key() {
 }
 
 #[test]
-fn every_mistake_in_a_tool_is_named_by_its_key() {
+fn tool_errors_name_the_invalid_key() {
     const TOOL: &str = r#"
 [[tool]]
 name = "tool"
@@ -349,7 +349,7 @@ fn library_is_fetched_checked_and_removed_with_its_binary() {
 }
 
 #[test]
-fn a_library_with_other_bytes_is_not_stored() {
+fn library_with_a_wrong_checksum_is_not_stored() {
     let world = World::with_wheels();
     world.wheel_of("first", &[("a/fake.wasm", &pinned()), ("a/lib.zip", b"b library")]);
     let runtimes = runtimes(&world);

@@ -213,7 +213,7 @@ fn an_image_of_the_wrong_size_is_refused() {
 }
 
 #[test]
-fn a_global_that_does_not_fit_is_refused() {
+fn invalid_global_values_are_rejected() {
     let module = wasm(MODULE);
     let memory = vec![0; PAGE];
     let cases: [&[(u32, GlobalValue)]; 6] = [

@@ -92,7 +92,7 @@ fn pack(world: &World, file: &str, content: &[u8]) {
 }
 
 #[test]
-fn fetched_once_verified_and_then_offline() {
+fn tool_is_fetched_once_and_then_used_offline() {
     let world = world();
     pack(&world, FILE, script(&module()).as_bytes());
     let runtimes = runtimes(&world);
@@ -180,7 +180,7 @@ fn broken_or_missing_package_error_has_a_hint() {
 }
 
 #[test]
-fn without_npm_the_message_says_what_to_install() {
+fn missing_npm_error_says_what_to_install() {
     let world = world();
     let none = Fetcher::default().with_npm_commands(vec![vec!["/nonexistent/npm".into()]]);
     let runtimes = runtimes(&world).with_fetcher(none);

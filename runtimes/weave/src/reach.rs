@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_counted_from_outside() {
+    fn landing_labels_count_from_the_outermost_block() {
         let found = landings("block loop block try_table (catch $t 0) (catch_all 2) end end end end");
         assert_eq!(found, Landings { at: [0, 2].into(), is_function: false });
         assert!(found.is_at(0) && !found.is_at(1) && !found.is_at(3));

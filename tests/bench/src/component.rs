@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_written_byte_by_byte() {
+    fn text_is_written_as_escaped_bytes() {
         assert_eq!(literal("a\"\\é"), r#""\61\22\5c\c3\a9""#);
     }
 }

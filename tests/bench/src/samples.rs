@@ -66,7 +66,7 @@ mod tests {
     use super::Samples;
 
     #[test]
-    fn percentiles_are_values_that_were_measured() {
+    fn percentiles_are_measured_values() {
         let samples = Samples((1..=200).rev().map(Duration::from_millis).collect());
         assert_eq!(samples.percentile_ms(50), 100.0);
         assert_eq!(samples.percentile_ms(99), 198.0);

@@ -28,10 +28,10 @@ class Protocol(unittest.TestCase):
         self.addCleanup(interpreter.shutdown)
         return interpreter
 
-    def test_it_is_an_interpreter(self) -> None:
+    def test_has_the_interpreter_type(self) -> None:
         self.assertIsInstance(self.make(), CodeInterpreter)
 
-    def test_results(self) -> None:
+    def test_result_is_the_value_or_the_output(self) -> None:
         interpreter = self.make()
         interpreter.start()
         interpreter.start()
@@ -41,7 +41,7 @@ class Protocol(unittest.TestCase):
         self.assertEqual(interpreter.execute("[x, 'a']"), [41, "a"])
         self.assertEqual(interpreter.execute("{1}"), "{1}")
 
-    def test_variables(self) -> None:
+    def test_variables_are_passed_as_json(self) -> None:
         interpreter = self.make({"tool": lambda: None})
         given = {"words": ["ä", None, 1.5], "point": Point(x=1), "long": "x" * 2_000_000}
         self.assertEqual(
@@ -54,7 +54,7 @@ class Protocol(unittest.TestCase):
         with self.assertRaisesRegex(CodeInterpreterError, "JSON"):
             interpreter.execute("1", variables={"x": object()})
 
-    def test_submit_ends_at_once(self) -> None:
+    def test_submit_ends_the_script(self) -> None:
         interpreter = self.make()
         code = "try:\n    SUBMIT({'a': (1, 2)})\nexcept Exception:\n    pass\nprint('not here')\nafter = 1"
         self.assertEqual(interpreter.execute(code), FinalOutput({"output": {"a": [1, 2]}}))
@@ -70,7 +70,7 @@ class Protocol(unittest.TestCase):
             with self.subTest(code), self.assertRaisesRegex(CodeExecutionError, "SUBMIT"):
                 interpreter.execute(code)
 
-    def test_tools_come_and_go(self) -> None:
+    def test_tools_can_be_added_and_removed(self) -> None:
         interpreter = self.make({"add": lambda a, b=1: a + b})
         self.assertEqual(interpreter.execute("add(1), add(a=1, b=5)"), [2, 6])
         interpreter.tools["make"] = lambda: Point(x=3)
@@ -105,7 +105,7 @@ class Protocol(unittest.TestCase):
         with dspy.context(lm=lm):
             self.assertIs(interpreter.execute("model()"), True)
 
-    def test_errors(self) -> None:
+    def test_failing_scripts_raise_and_keep_the_session(self) -> None:
         interpreter = self.make()
         interpreter.execute("kept = 1")
         with self.assertRaisesRegex(SyntaxError, "never closed"):
@@ -149,7 +149,7 @@ class Protocol(unittest.TestCase):
             interpreter.execute("again()")
         self.assertEqual(interpreter.execute("2"), 2)
 
-    def test_bad_arguments(self) -> None:
+    def test_invalid_arguments_are_rejected(self) -> None:
         with self.assertRaisesRegex(CodeInterpreterError, "code must be str, not int"):
             self.make().execute(1)  # type: ignore[arg-type]
         with self.assertRaisesRegex(CodeInterpreterError, "SUBMIT"):
@@ -157,7 +157,7 @@ class Protocol(unittest.TestCase):
 
 
 class Modules(unittest.TestCase):
-    def test_rlm(self) -> None:
+    def test_rlm_runs_scripts_and_shuts_down_the_interpreter(self) -> None:
         steps = [
             {"reasoning": "look", "code": "print(len(text), shout(text=text[:2]))"},
             {"reasoning": "fail", "code": "1 / 0"},
@@ -183,7 +183,7 @@ class Modules(unittest.TestCase):
         with self.assertRaisesRegex(CodeInterpreterError, "shut down"):
             made[0].execute("1")
 
-    def test_sub_agents_of_rlm(self) -> None:
+    def test_rlm_scripts_can_call_sub_agents(self) -> None:
         steps = [
             {"reasoning": "ask", "code": "import dspy\nask = dspy.Predict('word -> length: int')\nSUBMIT(ask(word='four').length)"},
             {"length": "4"},
@@ -195,7 +195,7 @@ class Modules(unittest.TestCase):
         rlm = dspy.RLM("text -> count: int", interpreter_factory=GloveboxInterpreter)
         self.assertIn(GloveboxInterpreter.execution_instructions, rlm.generate_action.signature.instructions)
 
-    def test_flex(self) -> None:
+    def test_flex_runs_programs_with_tools(self) -> None:
         class Doubled(dspy.Signature):  # type: ignore[misc]
             number: int = dspy.InputField()
             doubled: int = dspy.OutputField()
@@ -217,7 +217,7 @@ class Modules(unittest.TestCase):
         with dspy.context(lm=DummyLM([{"doubled": "43"}])):
             self.assertEqual(program(number=21).doubled, 42)
 
-    def test_program_of_thought(self) -> None:
+    def test_program_of_thought_runs_generated_code(self) -> None:
         steps = [
             {"reasoning": "add", "generated_code": "```python\nSUBMIT({'answer': sum(range(10))})\n```"},
             {"reasoning": "so it is", "answer": "45"},

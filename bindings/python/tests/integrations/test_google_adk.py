@@ -46,7 +46,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
                     results.append((part.code_execution_result.outcome.name, part.code_execution_result.output))
         return results, runner, session.id
 
-    async def test_a_stateful_agent(self) -> None:
+    async def test_stateful_agent_keeps_variables_and_saves_files(self) -> None:
         executor = GloveboxCodeExecutor(stateful=True, limits=LIMITS)
         self.addCleanup(executor.close)
         results, runner, session = await self.results(
@@ -61,7 +61,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         )
         self.assertEqual((artifact.inline_data.data, artifact.inline_data.mime_type), (b"a,b", "text/csv"))
 
-    async def test_stateless_scripts_and_failures(self) -> None:
+    async def test_stateless_agent_keeps_nothing_and_reports_failures(self) -> None:
         results, _, _ = await self.results(
             GloveboxCodeExecutor(limits=LIMITS), "x = 1\nprint('x' in globals())", "print(x)", "print('after')"
         )
@@ -74,12 +74,12 @@ class Executors(unittest.TestCase):
         context = SimpleNamespace(app_name="test", user_id=user)
         return executor.execute_code(context, CodeExecutionInput(code=code, **given))
 
-    def test_it_is_an_executor(self) -> None:
+    def test_has_the_executor_type_and_options(self) -> None:
         executor = GloveboxCodeExecutor(stateful=True, optimize_data_file=True, error_retry_attempts=5)
         self.assertIsInstance(executor, BaseCodeExecutor)
         self.assertEqual((executor.stateful, executor.optimize_data_file, executor.error_retry_attempts), (True, True, 5))
 
-    def test_results(self) -> None:
+    def test_result_has_output_and_exit_code(self) -> None:
         executor = GloveboxCodeExecutor(limits=LIMITS)
         result = self.run_code(executor, "import sys\nprint('out')\nprint('warned', file=sys.stderr)")
         self.assertEqual((result.stdout, result.stderr, result.exit_code), ("out\n", "", 0))
@@ -92,7 +92,7 @@ class Executors(unittest.TestCase):
         self.assertEqual((result.exit_code, result.stdout), (1, ""))
         self.assertIn("2000000", result.stderr)
 
-    def test_files(self) -> None:
+    def test_files_are_passed_in_and_returned(self) -> None:
         files = [
             File("a.txt", base64.b64encode(b"text").decode(), "text/plain"),
             File("b.bin", b"\x00\xff", "application/octet-stream"),
@@ -118,7 +118,7 @@ class Executors(unittest.TestCase):
         executor.close()
         self.assertEqual(self.run_code(executor, "print('x' in globals())", execution_id="a").stdout, "False\n")
 
-    def test_the_time_limit(self) -> None:
+    def test_time_limit_ends_a_script(self) -> None:
         executor = GloveboxCodeExecutor(timeout_seconds=1)
         result = self.run_code(executor, "import time\ntime.sleep(30)")
         self.assertEqual(result.exit_code, 124)

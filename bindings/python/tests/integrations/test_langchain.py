@@ -42,11 +42,11 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         state = self.agent("x = 40\nprint('set')", "x + 2").invoke({"messages": [("user", "go")]})
         self.assertEqual(told(state), [("success", "set"), ("success", "42")])
 
-    async def test_asynchronously(self) -> None:
+    async def test_async_agent_shares_a_session(self) -> None:
         state = await self.agent("x = 40\nprint('set')", "x + 2").ainvoke({"messages": [("user", "go")]})
         self.assertEqual(told(state), [("success", "set"), ("success", "42")])
 
-    def test_stateless_scripts(self) -> None:
+    def test_stateless_scripts_share_nothing(self) -> None:
         state = self.agent("x = 40", "'x' in globals()", keep=False).invoke({"messages": [("user", "go")]})
         self.assertEqual(told(state), [("success", "(no output)"), ("success", "False")])
 
@@ -64,7 +64,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(tool.invoke({"code": "1 + 1"}), "2")
         self.assertEqual(run_code_tool(name="code", description="Runs it.").description, "Runs it.")
 
-    def test_bad_options(self) -> None:
+    def test_invalid_options_are_rejected(self) -> None:
         for options, said in (
             ({"max_characters": "many"}, "max_characters must be int, not str"),
             ({"limits": 3}, "limits must be Limits, not int"),

@@ -40,7 +40,7 @@ def population(city: str) -> int:
 
 
 class Agents(unittest.IsolatedAsyncioTestCase):
-    async def test_an_agent(self) -> None:
+    async def test_agent_calls_functions_and_sees_failures(self) -> None:
         says = [
             "<execute>people = population('Oslo')\nprint('asked')</execute>",
             "<execute>population('Atlantis')</execute>",
@@ -56,7 +56,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         self.assertIn("Atlantis", llm.told[2])
         self.assertIn("700001", llm.told[3])
 
-    async def test_the_result(self) -> None:
+    async def test_result_has_output_value_and_error(self) -> None:
         execute = code_execute_fn(limits=LIMITS)
         result = await execute("import sys\nprint('out')\nprint('err', file=sys.stderr)\n{1}")
         self.assertEqual(result, {"stdout": "out\n", "stderr": "err\n", "value": "{1}", "error": None})
@@ -75,14 +75,14 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         execute = code_execute_fn([FunctionTool.from_defaults(async_fn=where)], limits=LIMITS)
         self.assertEqual((await execute("where('a')"))["value"], "True")
 
-    async def test_sessions_and_fresh_interpreters(self) -> None:
+    async def test_keep_selects_a_session_or_fresh_interpreters(self) -> None:
         for keep, expected in ((True, "1"), (False, None)):
             with self.subTest(keep):
                 execute = code_execute_fn(keep=keep, limits=LIMITS, files={"a.txt": "there"})
                 self.assertEqual((await execute("x = 1\nopen('a.txt').read()"))["value"], "'there'")
                 self.assertEqual((await execute("x"))["value"], expected)
 
-    async def test_concurrent_scripts(self) -> None:
+    async def test_scripts_run_concurrently(self) -> None:
         async def add(a: int, b: int) -> int:
             await asyncio.sleep(0.01)
             return a + b
@@ -107,7 +107,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         self.assertLess(len(text), 200)
         self.assertRegex(text, r"^a+\n\[901 characters left out\]\nb+\n$")
 
-    def test_bad_arguments(self) -> None:
+    def test_invalid_arguments_are_rejected(self) -> None:
         with self.assertRaisesRegex(TypeError, "functions must be functions and FunctionTools, not int"):
             code_execute_fn([1])
         with self.assertRaisesRegex(TypeError, "keep must be bool, not int"):

@@ -54,7 +54,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((model.tool.name, list(model.tool.params_json_schema["properties"])), ("run_python", ["code"]))
         self.assertIn("stay between calls", model.tool.description)
 
-    async def test_stateless_scripts(self) -> None:
+    async def test_stateless_scripts_share_nothing(self) -> None:
         model = await self.ask("x = 40", "'x' in globals()", keep=False, files={"f": "in"}, name="python")
         self.assertEqual(model.told, ["(no output)", "False"])
         self.assertEqual(model.tool.name, "python")

@@ -39,7 +39,7 @@ class Agents(unittest.TestCase):
         self.assertEqual((tool.name, list(tool.parameters_json_schema["properties"])), ("run_python", ["code"]))
         self.assertIn("stay between calls", tool.description)
 
-    def test_stateless_scripts(self) -> None:
+    def test_stateless_scripts_share_nothing(self) -> None:
         told, tool = self.ask("x = 40", "'x' in globals()", keep=False, name="python", description="Runs it.")
         self.assertEqual([part.content for part in told], ["(no output)", "False"])
         self.assertEqual((tool.name, tool.description), ("python", "Runs it."))
@@ -52,7 +52,7 @@ class Agents(unittest.TestCase):
         self.assertTrue(told[0].content.startswith("before\n"))
         self.assertEqual((told[3].outcome, told[3].content), ("success", "7"))
 
-    def test_options_of_the_sandbox(self) -> None:
+    def test_sandbox_options_are_passed_on(self) -> None:
         def add(a: int, b: int) -> int:
             return a + b
 

@@ -76,7 +76,7 @@ class Executors(unittest.TestCase):
         self.executor = GloveboxExecutor(limits=LIMITS, files={"in.txt": "here"})
         self.addCleanup(self.executor.cleanup)
 
-    def test_it_is_an_executor(self) -> None:
+    def test_call_returns_value_and_output(self) -> None:
         self.assertIsInstance(self.executor, PythonExecutor)
         output = self.executor("print('said')\nopen('in.txt').read()")
         self.assertEqual((output.output, output.logs, output.is_final_answer), ("here", "said\n", False))

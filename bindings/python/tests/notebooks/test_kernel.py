@@ -215,7 +215,7 @@ class Cells(KernelCase):
             self.assertEqual(self.collect(first).reply["status"], "error")
             self.assertEqual(self.collect(second).reply["status"], status)
 
-    def test_kernel_info(self) -> None:
+    def test_kernel_info_names_implementation_and_language(self) -> None:
         info = self.ask(self.client.kernel_info())
         self.assertEqual((info["implementation"], info["language_info"]["name"]), ("glovebox", "python"))
         self.assertRegex(info["language_info"]["version"], r"^3\.\d+")
@@ -319,7 +319,7 @@ class Typing(KernelCase):
         self.assertEqual((reply["status"], reply["cursor_end"]), ("ok", len(code)))
         return [code[: reply["cursor_start"]] + match for match in reply["matches"]]
 
-    def test_completeness_of_cells(self) -> None:
+    def test_complete_and_incomplete_cells_are_detected(self) -> None:
         for code, expected in [
             ("x = 1", ("complete", None)),
             ("%undo", ("complete", None)),
@@ -434,7 +434,7 @@ class Magics(KernelCase):
 class JavaScript(KernelCase):
     kernel_name = "glovebox-javascript"
 
-    def test_javascript_cell(self) -> None:
+    def test_javascript_cell_has_output_value_and_error(self) -> None:
         ran = self.cell("let x = 40; const add = (n) => n + x; console.log('out'); add(2)")
         self.assertEqual((ran.stdout, ran.text), ("out\n", "42"))
         self.assertEqual(self.value("x"), "40")

@@ -81,7 +81,7 @@ class Magic(unittest.TestCase):
         self.assertIn("glovebox: cancelled", err)
         self.assertEqual(self.cell("", "x")[0], "1\n")
 
-    def test_run_is_returned(self) -> None:
+    def test_out_option_stores_the_run(self) -> None:
         self.assertEqual(self.cell("--out done", "open('a.txt', 'w').write('a')\n[1, 2]")[0], "[1, 2]\n")
         run = self.shell.user_ns["done"]
         self.assertIsInstance(run, Run)

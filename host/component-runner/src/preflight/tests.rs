@@ -316,7 +316,7 @@ fn instance_size_estimate_is_an_upper_bound() {
 }
 
 #[test]
-fn the_elements_of_passive_segments_count_sixteen_bytes_each() {
+fn passive_elements_and_globals_take_sixteen_bytes_each() {
     let passive = |count| {
         let text =
             format!("(core module $m (func $f) (elem func {})) (core instance (instantiate $m))", "$f ".repeat(count));

@@ -77,7 +77,7 @@ fn files() -> (tempfile::TempDir, std::path::PathBuf) {
 }
 
 #[test]
-fn no_directory_that_reaches_the_cache_is_granted() {
+fn directory_inside_or_around_the_cache_is_rejected() {
     let (world, application) = probe();
     let cache = world.cache().to_path_buf();
     fs::create_dir_all(cache.join("prepared")).unwrap();
@@ -92,7 +92,7 @@ fn no_directory_that_reaches_the_cache_is_granted() {
 }
 
 #[test]
-fn a_directory_is_read_and_written_within_itself() {
+fn granted_directory_is_readable_and_writable() {
     let (_outer, inner) = files();
     let granted = config(|config| directory(config, &inner, false));
     assert_eq!(value("directories()", &granted), "1");
@@ -121,7 +121,7 @@ fn granted_directory_cannot_be_left() {
 }
 
 #[test]
-fn a_read_only_directory_is_not_written() {
+fn writes_to_a_read_only_directory_are_denied() {
     let (_outer, inner) = files();
     let granted = config(|config| directory(config, &inner, true));
     assert_eq!(value(&format!("open(\"a\", {READ})"), &granted), u32::from(b'a').to_string());
@@ -136,7 +136,7 @@ fn a_read_only_directory_is_not_written() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_named() {
+fn missing_directory_error_names_the_path() {
     let granted = config(|config| directory(config, "/no/such/place".as_ref(), false));
     let (world, application) = probe();
     let error = application.invoke("add(1, 2)", &world.host, &granted).unwrap_err();
@@ -170,7 +170,7 @@ fn command_reports_the_usage_of_its_script() {
 }
 
 #[test]
-fn application_learns_of_its_quota() {
+fn exhausted_execution_quota_fails_the_application() {
     let mut quotas = Quotas::default();
     quotas.executions = 0;
     let host = SandboxHost::builder(&prepared()).quotas(quotas).build().unwrap();

@@ -83,7 +83,7 @@ fn arguments_and_results_are_text() {
 }
 
 #[test]
-fn a_function_of_an_interface_has_a_long_name_and_shorter_ones() {
+fn interface_function_is_found_by_full_and_short_names() {
     for name in ["a:b/first@1.2.3.get", "a:b/first.get@1.2.3", "a:b/first.get", "first.get", "first@1.2.3.get", "only"]
     {
         assert_eq!(invoke(&format!("{name}()")).unwrap().1.as_deref(), Some("1"), "{name}");
@@ -126,7 +126,7 @@ fn uncallable_function_error_lists_the_callable() {
 }
 
 #[test]
-fn a_signature_that_would_be_long_is_cut() {
+fn long_signature_is_truncated() {
     // Each type contains the previous one twice: spelled out, the last would be over a million words.
     let mut text = "(component (type $t0 (tuple u8 u8))\n".to_owned();
     for at in 1..16 {
@@ -146,7 +146,7 @@ fn a_signature_that_would_be_long_is_cut() {
 }
 
 #[test]
-fn file_format_of_a_non_component_is_named() {
+fn non_component_error_states_the_file_format() {
     let world = world();
     let load = |bytes: &[u8]| world.applications.load_bytes("x.wasm", bytes).unwrap_err();
     for bytes in [&b""[..], b"\0as", b"\0asm", b"#!/bin/sh", b"\0asm\x0d\0\x07\0"] {
@@ -159,7 +159,7 @@ fn file_format_of_a_non_component_is_named() {
 }
 
 #[test]
-fn an_import_that_nothing_provides_is_named() {
+fn missing_import_error_names_the_import() {
     let world = world();
     let load = |import: &str, what: &str| {
         let bytes = component(&format!("(component (import \"{import}\" (instance {what})))"));
@@ -190,7 +190,7 @@ fn missing_command_error_lists_the_exports() {
 }
 
 #[test]
-fn a_command_returns_or_fails() {
+fn command_result_determines_success() {
     for (returned, is_success) in [(0, true), (1, false)] {
         let world = world();
         let text = format!(
@@ -276,7 +276,7 @@ ask('echo', n=2)
 }
 
 #[test]
-fn long_call_ends_at_its_own_and_the_script_limits() {
+fn long_tool_call_ends_at_its_fuel_and_time_limits() {
     let script = "
 try:
     tools.spin()

@@ -67,7 +67,7 @@ fn abort_after_refused_growth_is_out_of_memory() {
 }
 
 #[test]
-fn tables_count_together() {
+fn tables_share_one_element_limit() {
     let others = other_elements();
     for (table_elements, before) in [(11, "1"), (10, "1"), (9, "-1")] {
         let grants = config(|config| config.limits.table_elements = others + table_elements);
@@ -85,7 +85,7 @@ fn other_elements() -> u64 {
 }
 
 #[test]
-fn instances_have_a_limit() {
+fn exceeding_the_instance_limit_traps() {
     let fits = |instances| {
         call("add(1, 2)", &config(|config| config.limits.instances = instances)).outcome == AppOutcome::Returned
     };
@@ -97,7 +97,7 @@ fn instances_have_a_limit() {
 }
 
 #[test]
-fn time_bounds_work_and_waits() {
+fn time_limit_covers_work_and_waits() {
     for endless in ["spin()", "sleep(3600000000000)"] {
         let ended = call(endless, &config(|config| config.limits.timeout_ms = 50));
         let AppOutcome::Exhausted { resource: Resource::Time, limit: 50, used } = ended.outcome else {
@@ -114,7 +114,7 @@ fn time_bounds_work_and_waits() {
 }
 
 #[test]
-fn host_bytes_of_wasi_are_limited() {
+fn exceeding_the_wasi_handle_limit_traps() {
     let grants = |most| config(|config| config.limits.wasi_handles = most);
     assert_eq!(call("timers(10)", &grants(21)).outcome, AppOutcome::Returned, "a timer is two entries");
     assert_eq!(call("timers(10)", &grants(20)).outcome, AppOutcome::Returned);
@@ -122,7 +122,7 @@ fn host_bytes_of_wasi_are_limited() {
 }
 
 #[test]
-fn handles_have_a_limit() {
+fn exceeding_the_handle_limit_traps() {
     let grants = |most| config(|config| config.limits.handles = most);
     assert_eq!(call("timers(10)", &grants(11)).outcome, AppOutcome::Returned);
     assert_eq!(call("timers(10)", &grants(10)).outcome, AppOutcome::Returned);
@@ -139,13 +139,13 @@ fn bytes_passed_to_the_host_are_limited() {
 }
 
 #[test]
-fn recursion_ends_in_a_trap_of_its_own() {
+fn stack_overflow_and_unreachable_have_distinct_traps() {
     assert_eq!(trap("recurse()", &config(|_| ())), "call stack exhausted");
     assert_eq!(trap("crash()", &config(|_| ())), "wasm `unreachable` instruction executed");
 }
 
 #[test]
-fn random_bytes_are_bounded_in_one_call() {
+fn random_bytes_per_call_are_limited() {
     const MOST: u64 = 16 << 20;
     let limits = config(|_| ());
     for bytes in [0, MOST - 1, MOST] {
@@ -157,7 +157,7 @@ fn random_bytes_are_bounded_in_one_call() {
 }
 
 #[test]
-fn a_million_timers_are_a_trap() {
+fn creating_a_million_timers_traps() {
     assert!(trap("timers(1000000)", &config(|_| ())).contains("no free keys"));
 }
 
@@ -253,14 +253,14 @@ fn counts_to_the_byte(bytes: &[u8], least: u64) {
 }
 
 #[test]
-fn globals_count_in_each_instance_before_there_is_one() {
+fn globals_are_counted_per_instance_before_instantiation() {
     let globals = "(global v128 (v128.const i64x2 1 2))".repeat(2_000);
     let text = format!("(core module $m {globals}) {}", "(core instance (instantiate $m))".repeat(30));
     counts_to_the_byte(&application(&text), 30 * 2_000 * 16);
 }
 
 #[test]
-fn passive_elements_count_in_each_instance_before_there_is_one() {
+fn passive_elements_are_counted_before_instantiation() {
     let text = format!(
         "(core module $m (func $f) (elem func {})) {}",
         "$f ".repeat(2_000),
@@ -289,7 +289,7 @@ fn instance_limits_are_checked_before_allocation() {
 }
 
 #[test]
-fn growth_beyond_the_type_maximum_counts_for_nothing() {
+fn growth_beyond_the_type_maximum_is_not_counted() {
     let bytes = component(
         "(component (core module $m (table $t 0 100 funcref)
            (func $grow (param i32) (drop (table.grow $t (ref.null func) (local.get 0))))
@@ -342,7 +342,7 @@ fn compiler_panic_is_an_error() {
 }
 
 #[test]
-fn images_are_no_larger_than_their_data() {
+fn sparse_memories_compile_to_small_images() {
     // Two distant bytes in each memory, and a table with one element at its end.
     let memory = |n: usize| {
         format!(

@@ -60,7 +60,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn everything_is_documented() {
+fn every_wit_item_is_documented() {
     let contract = Contract::read();
     let docs = contract.docs();
     for (name, docs) in &docs {

@@ -79,7 +79,7 @@ fn unserialized_enums_are_the_same_in_wit_and_rust() {
 }
 
 #[test]
-fn failures_of_tools_are_the_same_in_wit_and_rust() {
+fn tool_error_kinds_are_the_same_in_wit_and_rust() {
     let word = |kind| match kind {
         ToolErrorKind::Failed => "failed",
         ToolErrorKind::Limit => "limit",
@@ -98,7 +98,7 @@ fn failures_of_tools_are_the_same_in_wit_and_rust() {
 }
 
 #[test]
-fn stepping_is_the_same_in_wit_and_rust() {
+fn steps_and_tool_answers_are_the_same_in_wit_and_rust() {
     let contract = Contract::read();
     // The compiler requires a word here when a step is added.
     let word = |step: &Step| match step {

@@ -103,7 +103,7 @@ fn splice_requires_exactly_one_match() {
 }
 
 #[test]
-fn another_binary_is_refused_by_the_name_of_the_function() {
+fn unknown_binary_error_names_the_function() {
     assert!(error(&wat::parse_str("(module (func $f))").unwrap(), &[]).contains("no function named `"));
     let problem = error(&module(), SPLICES);
     assert!(problem.contains("no function named `"), "{problem}");

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_are_seen_through_locals_and_the_stack() {
+    fn constants_are_tracked_through_locals_and_the_stack() {
         assert_eq!(after("", "i32.const 5"), Some(5));
         assert_eq!(after("", "i32.const 5 nop"), Some(5));
         assert_eq!(after("", "i32.const 5 i32.const 9 local.set 1"), Some(5));

@@ -97,7 +97,7 @@ impl Parts {
 }
 
 #[test]
-fn a_woven_component_is_valid_and_the_same_every_time() {
+fn woven_component_is_valid_and_deterministic() {
     let parts = Parts::new(GUEST, &["add", "close", "exit", "abort"]);
     let guests = [parts.guest("one"), parts.guest("two")];
     let woven = weave(&shim(SHIM), &guests, &WeaveOptions::default()).unwrap();

@@ -91,7 +91,7 @@ fn coalesced(idle_s: f64) -> Persistence {
 /// Little's law: the number of sessions in memory is the rate of executions times the mean stay. Misses are the
 /// executions of sessions that were idle for longer than the limit.
 #[test]
-fn memory_and_misses_follow_from_the_pauses() {
+fn memory_and_misses_match_littles_law() {
     let simulated = Config { sessions: 60_000, window_s: 2_000.0, ..config() };
     let gaps = Gaps::new(&simulated.kinds[0].gaps, 1.0);
     for ttl_s in [10.0, 300.0, 3_000.0] {
@@ -199,7 +199,7 @@ fn more_memory_never_increases_misses() {
 }
 
 #[test]
-fn events_come_in_order_and_can_be_moved() {
+fn wheel_events_are_ordered_and_movable() {
     let (mut wheel, mut random) = (Wheel::new(1_000, 50.0), Random::new(5));
     (0..1_000).for_each(|who| wheel.set(who, 60.0 * random.unit()));
     let mut last = 0.0;
