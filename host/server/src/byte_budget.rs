@@ -280,7 +280,7 @@ mod tests {
         let budget = budget(16, &["a", "b"]);
         let step = |tenant| budget.try_room(tenant, STEP_BYTES).ok();
         let all: Vec<_> = std::iter::from_fn(|| step(Some("a"))).collect();
-        assert_eq!(all.len(), 8, "its own quarter, and half of the shared half");
+        assert_eq!(all.len(), 8, "a quarter of its own plus half of the shared half");
         let others: Vec<_> = std::iter::from_fn(|| step(Some("b"))).collect();
         assert_eq!(others.len(), 8);
         assert!(step(None).is_none());
@@ -299,11 +299,7 @@ mod tests {
         assert_eq!((held.steps, permits(&held)), (2, 2));
         drop(budget.try_room(Some("a"), 6 * STEP_BYTES).unwrap());
         drop(held);
-        assert_eq!(
-            budget.room(Some("a"), 9 * STEP_BYTES).await.map(drop),
-            Err(NoRoom),
-            "more than there is altogether"
-        );
+        assert_eq!(budget.room(Some("a"), 9 * STEP_BYTES).await.map(drop), Err(NoRoom), "more than the whole budget");
         drop(budget.room(Some("a"), 8 * STEP_BYTES).await.unwrap());
         drop(budget.room(Some("a"), 0).await.unwrap());
         assert!(budget.try_room(Some("a"), 100 * STEP_BYTES).is_err());
@@ -331,15 +327,18 @@ mod tests {
         let budget = budget(8, &[]);
         let mut one = budget.room(None, STEP_BYTES).await.unwrap();
         budget.grow(None, &mut one, 7 * STEP_BYTES).await.unwrap();
-        assert_eq!(budget.grow(None, &mut one, 9 * STEP_BYTES).await, Ok(()), "as much as there is");
+        assert_eq!(budget.grow(None, &mut one, 9 * STEP_BYTES).await, Ok(()), "growth stops at the whole budget");
         assert_eq!(budget.try_grow(None, &mut HeldBytes::default(), 1), Err(NoRoom));
         let (first, second) = tokio::join!(budget.room(None, 2 * STEP_BYTES), async {
             let begun = std::time::Instant::now();
             (budget.room(None, 1).await.map(drop), begun.elapsed())
         });
-        assert_eq!(first.map(drop), Err(NoRoom), "it waits in vain");
+        assert_eq!(first.map(drop), Err(NoRoom), "the wait for room times out");
         assert_eq!(second.0, Err(NoRoom));
-        assert!(second.1 < Duration::from_millis(20), "a quarter waits already");
+        assert!(
+            second.1 < Duration::from_millis(20),
+            "rejected at once because a quarter of the budget is already waiting"
+        );
         drop(one);
         budget.room(None, 8 * STEP_BYTES).await.unwrap();
     }

@@ -107,7 +107,7 @@ mod tests {
         let mut granted = Policy::default();
         granted.limits.fuel = 1_000_000_000;
         granted.clock = Clock::Fixed(5);
-        let Value::Object(policy) = policy else { panic!("{policy} is no object") };
+        let Value::Object(policy) = policy else { panic!("{policy} is not an object") };
         narrowed(&granted, &policy).map_err(|error| error.to_string())
     }
 
@@ -130,10 +130,10 @@ mod tests {
         granted.network = NetworkPolicy::allowing(["https://api.example.com/v1/*"]);
         granted.network.secrets.insert("KEY".into(), SecretPolicy::new("REAL", "api.example.com"));
         let asked = |network: Value| {
-            let Value::Object(policy) = json!({ "network": network }) else { panic!("no object") };
+            let Value::Object(policy) = json!({ "network": network }) else { panic!("not an object") };
             narrowed(&granted, &policy).map_err(|error| error.to_string())
         };
-        assert!(!asked(json!({ "allow": [] })).unwrap().network.is_on(), "without any");
+        assert!(!asked(json!({ "allow": [] })).unwrap().network.is_on(), "an empty list turns the network off");
         let policy =
             asked(json!({ "allow": ["https://api.example.com/v1/a"], "request_count": 1, "secrets": {} })).unwrap();
         assert_eq!((policy.network.request_count, policy.network.secrets.len()), (1, 0));
@@ -160,9 +160,12 @@ mod tests {
             assert!(error.contains(said), "{network}: {error}");
         }
         let Value::Object(policy) = json!({ "network": { "allow": ["https://a.example"] } }) else {
-            panic!("no object")
+            panic!("not an object")
         };
-        assert!(narrowed(&Policy::default(), &policy).is_err(), "and where none is granted, none can be asked for");
+        assert!(
+            narrowed(&Policy::default(), &policy).is_err(),
+            "a request must not ask for a network that is not granted"
+        );
     }
 
     #[test]

@@ -123,7 +123,7 @@ mod tests {
         let mut pieces = Utf8Pieces::default();
         assert_eq!(pieces.next(b"a\xff\xf0\x9f"), "a\u{fffd}");
         assert_eq!(pieces.next(b"x"), "\u{fffd}x");
-        assert!(pieces.next(&[0x80; 100]).chars().all(|c| c == '\u{fffd}'), "nothing piles up");
+        assert!(pieces.next(&[0x80; 100]).chars().all(|c| c == '\u{fffd}'), "invalid bytes must not accumulate");
         assert!(pieces.0.is_empty());
     }
 }

@@ -85,7 +85,7 @@ fn guest_with_a_panicked_output_callback_is_not_reentered() {
     let request = Request::new("x = 1\nprint(1, flush=True)").on_output(|_, _| panic!("the embedder's mistake"));
     assert!(catch_unwind(AssertUnwindSafe(|| session.run(request))).is_err());
     let after = session.execute("print('x' in globals())").unwrap();
-    assert_eq!(after.stdout.text(), "False\n", "a new one, as before that execution");
+    assert_eq!(after.stdout.text(), "False\n", "a new guest restored to the state before that execution");
 }
 
 #[test]

@@ -96,7 +96,7 @@ except BaseException as error:
             return;
         }
     }
-    panic!("it never began");
+    panic!("the script never started");
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn listener_receives_a_line_in_one_chunk() {
             |wanted| heard.lock().unwrap().iter().filter(|each| each.0 == wanted).map(|each| each.1.clone()).collect();
         let (stdout, stderr): (Vec<String>, Vec<String>) = (of(Stream::Stdout), of(Stream::Stderr));
         assert_eq!(stdout[..2], ["one\n", "two\n"], "{language}");
-        assert!(stdout[2].starts_with("three\nfour"), "{language}: what is written at once is not cut: {stdout:?}");
+        assert!(stdout[2].starts_with("three\nfour"), "{language}: one write must not be split: {stdout:?}");
         assert_eq!(stderr, ["e\n"], "{language}");
     }
 }

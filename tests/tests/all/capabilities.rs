@@ -195,7 +195,7 @@ fn every_package_is_on_the_page_with_its_version() {
     let page = fs::read_to_string(path("python.md")).unwrap();
     for package in PackageList::builtin().unwrap().packages() {
         let row = format!("\n| `{}` {} | ", package.name, package.version);
-        assert!(page.contains(&row), "no row begins with `{}`", row.trim());
+        assert!(page.contains(&row), "the page has no row for `{}`", row.trim());
     }
 }
 

@@ -36,10 +36,10 @@ fn undo_reverts_the_last_execution_only_once() {
         session.undo().unwrap();
         assert!(
             matches!(session.undo(), Err(ExecuteError::NoCheckpoint { .. })),
-            "only the last one is retained by itself"
+            "only the last automatic checkpoint is retained"
         );
         assert_eq!((x(&session), session.info().executions), (is(1), 1), "{language}");
-        assert!(session.undo().is_err(), "to look at a variable is nothing that could be undone");
+        assert!(session.undo().is_err(), "reading a variable creates no undo step");
         session.set_variable("x", &json!(3)).unwrap();
         session.undo().expect("to set one is");
         assert_eq!(x(&session), is(1));
@@ -61,13 +61,13 @@ fn every_requested_checkpoint_can_be_restored() {
         assert_eq!(x(&session), is(2));
         assert!(
             matches!(session.undo_to(ids[3]), Err(ExecuteError::NoCheckpoint { wanted: Some(_), .. })),
-            "later: forgotten"
+            "later checkpoints are dropped"
         );
         session.undo_to(ids[0]).unwrap();
         assert_eq!(x(&session), is(0));
         let listed = session.checkpoints().unwrap();
         let (first, second) = (&listed[0], &listed[1]);
-        assert!(first.automatic, "before the first execution");
+        assert!(first.automatic, "the first checkpoint is the automatic one");
         assert_eq!((second.id, second.automatic, second.executions), (ids[0], false, 1));
     }
 }
@@ -127,7 +127,7 @@ fn forks_are_isolated_from_their_session() {
         set(&grandchild, 4);
         assert_eq!((x(&session), x(&one), x(&two), x(&grandchild)), (is(3), is(2), is(1), is(4)), "{language}");
         drop(session);
-        assert_eq!(x(&one), is(2), "it does not need its parent");
+        assert_eq!(x(&one), is(2), "a fork must not depend on its parent");
     }
 }
 
@@ -212,7 +212,7 @@ fn closing_ends_all_handles_and_frees_the_slot() {
         let next = sandbox.session().expect("its place is free");
         let also = next.clone();
         drop(next);
-        assert!(sandbox.session().is_err(), "a handle is left");
+        assert!(sandbox.session().is_err(), "another handle is still open");
         drop(also);
         assert!(sandbox.session().is_ok());
     }
@@ -231,7 +231,7 @@ fn checkpoints_count_as_session_bytes() {
     session.execute("a[0] = 2").unwrap();
     session.checkpoint().unwrap();
     let twice = session.info().held_bytes - before;
-    assert!(twice < once + (1 << 20), "what did not change is shared: {twice}");
+    assert!(twice < once + (1 << 20), "unchanged memory must be shared: {twice}");
     for round in 3..6 {
         session.execute(&format!("a.fill({round})")).unwrap();
         if let Err(error) = session.checkpoint() {

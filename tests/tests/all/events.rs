@@ -56,7 +56,7 @@ fn executions_are_logged() {
             assert_eq!(execution.session_id.as_deref(), Some(id.as_str()));
             fuel = execution.fuel_consumed;
         });
-        let [start, complete] = seen.as_slice() else { panic!("two events, not {seen:#?}") };
+        let [start, complete] = seen.as_slice() else { panic!("expected two events, got {seen:#?}") };
         assert_eq!(start.get("message"), "execution.start");
         assert_eq!(start.get("runtime"), language.name());
         assert_eq!(start.get("fuel"), "2000000000");
@@ -73,7 +73,7 @@ fn executions_are_logged() {
             sandbox.run(Request::new(pick("1/0", "null.x")).session_id(&id)).unwrap();
         });
         assert_eq!(named(&seen, "execution.complete")[0].get("success"), "false");
-        assert_eq!(seen.len(), 2, "an exception is no security event: {seen:#?}");
+        assert_eq!(seen.len(), 2, "an exception is not a security event: {seen:#?}");
 
         let id = format!("loops-{language}");
         let seen = events(&captured, &id, || {
@@ -110,7 +110,10 @@ fn executions_are_logged() {
         assert_eq!((seen[2].get("tool"), seen[2].get("outcome")), ("secret", "ToolError"));
         assert_eq!(seen[3].get("detail"), "refused tool calls: 1");
         let all = format!("{seen:?}");
-        assert!(!all.contains("hush") && !all.contains("hidden"), "what is said between them is theirs: {all}");
+        assert!(
+            !all.contains("hush") && !all.contains("hidden"),
+            "events must not contain arguments and results of tools: {all}"
+        );
 
         let id = format!("waits-{language}");
         let seen = events(&captured, &id, || {
@@ -179,7 +182,7 @@ fn stored_sessions_are_logged(captured: &Captured) {
     // The subscriber also records other tests of this process.
     let seen: Vec<_> =
         captured.take().into_iter().filter(|event| event.get("message").starts_with("session.prune.")).collect();
-    let [deleted, complete] = seen.as_slice() else { panic!("two events, not {seen:#?}") };
+    let [deleted, complete] = seen.as_slice() else { panic!("expected two events, got {seen:#?}") };
     assert_eq!(deleted.get("message"), "session.prune.delete");
     assert_eq!(["session_id", "reason", "dry_run"].map(|field| deleted.get(field)), ["fork", "count", "true"]);
     assert_eq!(complete.get("message"), "session.prune.complete");

@@ -25,7 +25,7 @@ fn execution_json_round_trips() {
         .unwrap();
     let kind = |source: &str| {
         let (json, read) = read_again(&sandbox.run(Request::new(source)).unwrap());
-        assert!(read.files().list("**").unwrap().is_empty(), "it has no files");
+        assert!(read.files().list("**").unwrap().is_empty(), "the execution created no files");
         json["outcome"]["kind"].as_str().unwrap().to_owned()
     };
     for (source, expected) in [

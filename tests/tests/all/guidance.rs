@@ -238,8 +238,8 @@ fn guidance_page_matches_the_texts() {
         fs::write(&path, &made).unwrap();
     }
     let held = fs::read_to_string(&path).unwrap_or_default();
-    assert!(held == made, "{PAGE} is not what is said; run with BLESS=1");
-    assert!(!held.contains("nothing is said"), "something here has no advice");
+    assert!(held == made, "{PAGE} is out of date; run with BLESS=1");
+    assert!(!held.contains("nothing is said"), "an entry has no advice");
 }
 
 #[test]

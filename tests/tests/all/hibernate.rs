@@ -121,14 +121,14 @@ fn equal_sessions_give_equal_bytes() {
             run(session, set);
         }
         let saved = bytes(&one);
-        assert!(saved == bytes(&one), "{language}: saving changes nothing");
+        assert!(saved == bytes(&one), "{language}: saving must not change the session");
         assert!(saved == bytes(&two), "{language}");
         let resumed = again(&sandbox, &saved);
-        assert!(saved == bytes(&resumed), "{language}: nor does resuming");
+        assert!(saved == bytes(&resumed), "{language}: resuming must not change the session");
         for session in [&one, &resumed] {
             run(session, show);
         }
-        assert!(bytes(&one) == bytes(&resumed), "{language}: and both go on alike");
+        assert!(bytes(&one) == bytes(&resumed), "{language}: both sessions continue identically");
     }
 }
 
@@ -363,8 +363,8 @@ fn guest_with_forged_memory_stays_contained() {
             }
         }
         println!("{language}: {outcomes:?} in {:?}", begun.elapsed());
-        assert!(resumed > 0, "{language}: none got as far as to run: {outcomes:?}");
-        assert_eq!(run(&session, "1"), "", "{language}: the real one is none the worse");
+        assert!(resumed > 0, "{language}: no resumed session reached execution: {outcomes:?}");
+        assert_eq!(run(&session, "1"), "", "{language}: the real session stays usable");
     }
 }
 

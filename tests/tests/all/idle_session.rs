@@ -23,7 +23,7 @@ fn idle(test: &str, language: Language, source: &str, max_bytes: u64) {
     }
     let held = process::anonymous_bytes().saturating_sub(before);
     println!("{language}: an idle session holds {held} bytes after 10,000 executions");
-    assert!(held <= max_bytes, "{held} bytes; it was to be at most {max_bytes}");
+    assert!(held <= max_bytes, "{held} bytes, more than {max_bytes}");
 }
 
 /// Opens many sessions, reports the memory of an idle session, and closes and opens as many again.
@@ -48,7 +48,7 @@ fn many(test: &str, language: Language, source: &str, max_bytes: u64) {
     let held = process::anonymous_bytes().saturating_sub(before);
     let each = held / u64::try_from(count).unwrap();
     println!("{language}: {count} idle sessions hold {held} bytes, {each} each");
-    assert!(each <= max_bytes, "{each} bytes each; it was to be at most {max_bytes}");
+    assert!(each <= max_bytes, "{each} bytes each, more than {max_bytes}");
     // The pool keeps freed memory for the next sessions: it must be reused and must not grow.
     for _ in 0..3 {
         for session in sessions.drain(..) {

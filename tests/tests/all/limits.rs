@@ -29,17 +29,24 @@ fn session_bytes_are_limited() {
     // There is a checkpoint before each execution, so growing memory is held twice.
     assert!(large.execute("globalThis.held = new Uint8Array(8 << 20).fill(1); 0").unwrap().is_success());
     let refused = large.execute("globalThis.more = new Uint8Array(4 << 20); 0").unwrap();
-    assert!(!refused.is_success(), "it is over the limit of all sessions");
+    assert!(!refused.is_success(), "the limit of all sessions is exceeded");
     let held = large.info();
     assert!((8 << 20..=10 << 20).contains(&held.held_bytes), "{held:?}");
-    assert!(held.checkpoints_skipped > 0, "there is no room for one: {held:?}");
-    assert_eq!(large.execute("held[5] + held.length").unwrap().value.unwrap().repr, "8388609", "it goes on");
+    assert!(held.checkpoints_skipped > 0, "no checkpoint fits: {held:?}");
+    assert_eq!(
+        large.execute("held[5] + held.length").unwrap().value.unwrap().repr,
+        "8388609",
+        "the session stays usable"
+    );
     let error = large.checkpoint().unwrap_err().to_string();
     assert!(error.contains("session_total_bytes"), "{error}");
     let error = large.fork().unwrap_err().to_string();
     assert!(error.contains("session_total_bytes"), "{error}");
     let beside = sandbox.session().expect("it holds next to nothing");
-    assert!(!beside.execute("new Uint8Array(4 << 20).fill(1); 0").unwrap().is_success(), "nor has another one room");
+    assert!(
+        !beside.execute("new Uint8Array(4 << 20).fill(1); 0").unwrap().is_success(),
+        "another session has no room either"
+    );
     large.close().unwrap();
     assert!(beside.execute("new Uint8Array(4 << 20).fill(1); 0").unwrap().is_success(), "usable after");
 }
@@ -248,5 +255,5 @@ fn every_limit_is_on_the_page() {
     let lost: Vec<_> = names
         .filter(|name| !page.contains(&format!("| `{name}`")) && !page.contains(&format!(", `{name}` |")))
         .collect();
-    assert!(lost.is_empty(), "no row of docs/limits.md begins with {lost:?}");
+    assert!(lost.is_empty(), "docs/limits.md has no row for {lost:?}");
 }

@@ -53,12 +53,14 @@ fn spin_manifest_uses_known_keys() {
         toml::from_str(&text("dist/hosts/spin.toml")).unwrap();
     assert_eq!(spin_manifest_version, 2);
     assert!(![application.name, application.version, application.description].iter().any(String::is_empty));
-    let [Trigger { route, component: triggered }] = trigger.http.as_slice() else { panic!("one trigger") };
+    let [Trigger { route, component: triggered }] = trigger.http.as_slice() else { panic!("expected one trigger") };
     assert_eq!(route, "/...");
     let Component { source, allowed_outbound_hosts, environment } = &component[triggered];
     assert!(allowed_outbound_hosts.is_empty(), "scripts have no network");
     // The adapter accepts the policy: names of a policy file, as JSON.
-    let [(name, policy)] = environment.iter().collect::<Vec<_>>()[..] else { panic!("one variable: {environment:?}") };
+    let [(name, policy)] = environment.iter().collect::<Vec<_>>()[..] else {
+        panic!("expected one variable: {environment:?}")
+    };
     assert_eq!(name, "GLOVEBOX_POLICY");
     let policy: glovebox::Policy = serde_json::from_str(policy).unwrap();
     assert!(policy.limits.fuel < glovebox::Limits::default().fuel);

@@ -201,7 +201,7 @@ fn attribute(text: &str) -> (&str, &str) {
             return (&text[..at], &rest[..rest.find("#[error(").unwrap_or(rest.len())]);
         }
     }
-    panic!("an attribute without an end: {text}");
+    panic!("unterminated attribute: {text}");
 }
 
 /// Returns the placeholders of a message that are between backticks.

@@ -372,7 +372,11 @@ fn recording_answers_only_identical_requests() {
     let builder = Sandbox::builder(engine()).policy(server.policy()).network(Replay::new(ran.tool_calls));
     let replaying = builder.build().unwrap();
     assert_eq!(server.run(&replaying, source).stdout.text(), ran.stdout.text());
-    assert_eq!(server.heard().len(), 3, "nothing was sent");
+    assert_eq!(server.heard().len(), 3, "a replay must not send requests");
     let again = server.run(&replaying, source);
-    assert!(again.stderr.text().contains("no such request was recorded"), "each answers once: {}", again.stderr.text());
+    assert!(
+        again.stderr.text().contains("no such request was recorded"),
+        "each recorded request answers once: {}",
+        again.stderr.text()
+    );
 }

@@ -82,7 +82,7 @@ fn session_keeps_globals_without_writing_the_file() {
         let session = sandbox.session().unwrap();
         assert!(session.execute("b = 1").unwrap().outcome.is_success());
         assert_eq!(session.execute("b").unwrap().value.unwrap().repr, "1");
-        assert!(!session.execute("a").unwrap().outcome.is_success(), "the file is for new interpreters");
+        assert!(!session.execute("a").unwrap().outcome.is_success(), "the file applies only to new interpreters");
         let bytes = session.hibernate(&HibernateOptions::default()).unwrap();
         let resumed = sandbox.resume(&bytes, ResumeOptions::default()).unwrap();
         assert_eq!(resumed.execute("b").unwrap().value.unwrap().repr, "1");

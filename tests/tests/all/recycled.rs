@@ -111,7 +111,7 @@ fn limit_below_the_image_fails_as_in_a_new_instance() {
         Sandbox::builder(engine).policy(policy).build()
     };
     let Err(BuildError::Memory { needed_bytes, .. }) = limited(&engine, 1 << 20) else {
-        panic!("an image counts as more than that")
+        panic!("the image must not fit")
     };
     // Only the image fits.
     let refused = |engine: &Engine| {
@@ -136,10 +136,10 @@ fn oldest_instances_are_dropped_when_the_pool_is_full() {
     }
     while let Ok(session) = sandboxes[0].session() {
         sessions.push(session);
-        assert!(sessions.len() < 100, "the pool has an end");
+        assert!(sessions.len() < 100, "the pool never fills up");
     }
     let recycled = |sandbox: &Sandbox| sandbox.compare_recycled();
-    assert!(sandboxes.iter().all(|sandbox| recycled(sandbox).is_err()), "there is no place even to compare with");
+    assert!(sandboxes.iter().all(|sandbox| recycled(sandbox).is_err()), "a full pool has no instance to compare with");
     sessions.clear();
     assert!(sandboxes.iter().all(|sandbox| recycled(sandbox) == Ok(0)));
 }
@@ -197,7 +197,7 @@ fn changes_to_the_interpreter_do_not_persist() {
             }
             assert_eq!(waiting(&sandbox), 1, "{source}");
         }
-        assert!(recycled > 2, "{language}: {recycled} instances were used again");
+        assert!(recycled > 2, "{language}: only {recycled} instances were reused");
     }
 }
 

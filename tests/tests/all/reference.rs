@@ -37,7 +37,7 @@ fn reference_page_links_are_valid() {
         .map(|line| anchor(line.trim_start_matches(['#', ' '])))
         .collect();
     let anchors: BTreeSet<&str> = headings.iter().map(String::as_str).collect();
-    assert_eq!(anchors.len(), headings.len(), "two headings have one anchor: {headings:?}");
+    assert_eq!(anchors.len(), headings.len(), "two headings share an anchor: {headings:?}");
     let links: BTreeSet<&str> = page.split("](#").skip(1).filter_map(|rest| rest.split(')').next()).collect();
     assert!(links.len() > 40, "{links:?}");
     let lost: Vec<_> = links.difference(&anchors).collect();

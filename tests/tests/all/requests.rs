@@ -46,7 +46,7 @@ fn context_is_set_for_one_script_only() {
         }
         let session = sandbox.session().unwrap();
         session.run(Request::new("1").context(&json!(7))).unwrap();
-        assert_eq!(session.execute("context").unwrap().value.unwrap().repr, "7", "it stays");
+        assert_eq!(session.execute("context").unwrap().value.unwrap().repr, "7", "the context is kept in the session");
         session.run(Request::new("1").context(&json!(8))).unwrap();
         assert_eq!(session.execute("context").unwrap().value.unwrap().repr, "8");
         let started = session.start(Request::new("context").context(&json!(9))).unwrap();
@@ -85,7 +85,7 @@ fn standard_input_is_read_lazily_once() {
             sandbox.run(Request::new(source).stdin_from(read)).unwrap().stdout.text().trim_end().replace('\'', "\"")
         };
         assert_eq!(run("1", b"abc"), "");
-        assert_eq!(asked.load(Ordering::SeqCst), 0, "{language}: nobody reads");
+        assert_eq!(asked.load(Ordering::SeqCst), 0, "{language}: unread input must not be requested");
         for (bytes, expected) in [(&b"abcd"[..], "abcd"), (b"abcde", "abcde"), (b"abcdef", "abcde"), (b"", "")] {
             asked.store(0, Ordering::SeqCst);
             assert_eq!(run(reads(language), bytes), format!("\"{expected}\" \"\""), "{language}");

@@ -73,7 +73,7 @@ fn unwound_session_is_restored_and_output_kept() {
             let unwound = session.execute(&scripts.set_and_hang(2)).unwrap();
             assert_eq!(short(&unwound.outcome), "exhausted fuel");
             assert_eq!((lost(&unwound), unwound.stdout.text().as_str()), (Some(0), "here\n"));
-            assert_eq!(unwound.files().read("file").unwrap(), b"2", "as the script left it");
+            assert_eq!(unwound.files().read("file").unwrap(), b"2", "files are not rolled back");
             assert_eq!(scripts.shown(&session), "1 1\n", "{}", scripts.language);
             assert_eq!(session.info().rollbacks, round);
         }
@@ -244,9 +244,9 @@ fn committed_changes_survive_rollback() {
         assert_eq!(on_host(), "1");
         assert_eq!(lost(&session.execute(&scripts.set_and_hang(2)).unwrap()), Some(0));
         assert_eq!(on_host(), "2");
-        assert_eq!(scripts.shown(&session), "1 2\n", "variables go back, the host's files do not");
+        assert_eq!(scripts.shown(&session), "1 2\n", "variables are rolled back, host files are not");
         session.execute(&(scripts.set)(3)).unwrap();
-        assert_eq!(on_host(), "3", "no conflict with what it wrote itself");
+        assert_eq!(on_host(), "3", "a session's own writes must not conflict");
         session.undo().unwrap();
         assert_eq!((on_host().as_str(), scripts.shown(&session).as_str()), ("3", "1 3\n"));
     }
@@ -344,10 +344,10 @@ fn endless_variable_read_rolls_the_session_back() {
     session.execute("class Slow:\n    def __repr__(self):\n        global x\n        x = 2\n        while True: pass\nslow = Slow()\nx = 1").unwrap();
     let error = session.get_variable("slow").unwrap_err();
     assert!(matches!(&error, ExecuteError::Variable { reason, .. } if reason.contains("out of fuel")), "{error}");
-    assert_eq!(session.get_variable("x").unwrap().unwrap().repr, "1", "as it was before the look");
+    assert_eq!(session.get_variable("x").unwrap().unwrap().repr, "1", "the variable is unchanged by the failed read");
     assert_eq!(session.info().rollbacks, 1);
     session.undo().unwrap();
-    assert_eq!(session.get_variable("slow").unwrap(), None, "before the execution, as if nobody had looked");
+    assert_eq!(session.get_variable("slow").unwrap(), None, "undo restores the state before the execution");
 }
 
 #[test]

@@ -27,5 +27,5 @@ fn every_promise_names_existing_tests() {
         assert_eq!(lost_citations(held_by, &root), [""; 0], "promise {number}");
         assert_eq!(lost_paths(held_by, &root), [""; 0], "promise {number}");
     }
-    assert!(count >= 25, "promises are gone: {count}");
+    assert!(count >= 25, "promises are missing: {count}");
 }

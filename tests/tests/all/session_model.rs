@@ -191,7 +191,7 @@ impl Program {
         pair.note(&before);
         match (end, execution.rolled_back_to, &execution.interrupted) {
             (End::Loops | End::LoopsOn, Some(back), None) => {
-                assert_eq!(back.executions_lost, 0, "there is a checkpoint before every execution");
+                assert_eq!(back.executions_lost, 0, "a checkpoint precedes every execution");
                 self.tell("rolled back", String::new());
             }
             (End::Loops | End::LoopsOn, None, Some(raised)) => {
@@ -384,7 +384,7 @@ fn run(language: Language, seeds: impl Iterator<Item = u64>) {
     }
     if one.is_none() && steps >= STEPS {
         for what in WHAT {
-            assert!(happened.contains(what), "{language}: no program had `{what}`");
+            assert!(happened.contains(what), "{language}: no program contained `{what}`");
         }
     }
 }

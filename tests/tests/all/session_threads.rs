@@ -54,7 +54,7 @@ fn every_thread_gets_its_own_output() {
             }
         });
         let total = session.get_variable("total").unwrap().unwrap();
-        assert_eq!(total.repr, (THREADS * ROUNDS).to_string(), "{language}: none was lost");
+        assert_eq!(total.repr, (THREADS * ROUNDS).to_string(), "{language}: no update may be lost");
     }
 }
 
@@ -145,7 +145,7 @@ fn forks_run_side_by_side_and_draw_different_numbers() {
                 scope.spawn(move || {
                     for _ in 0..10 {
                         let number = fork.execute(draw).unwrap().value.unwrap().repr;
-                        assert!(drawn.lock().unwrap().insert(number), "{language}: a number came twice");
+                        assert!(drawn.lock().unwrap().insert(number), "{language}: a random number was drawn twice");
                     }
                 });
             }

@@ -18,7 +18,7 @@ fn sessions_of_one_sandbox_are_isolated() {
         let (one, two) = (sandbox.session().unwrap(), sandbox.session().unwrap());
         assert_ne!(one.id(), two.id());
         assert!(one.execute(set).unwrap().is_success());
-        assert!(!two.execute(show).unwrap().is_success(), "{language}: a variable crossed over");
+        assert!(!two.execute(show).unwrap().is_success(), "{language}: a variable leaked into another session");
         assert_eq!(one.execute(show).unwrap().stdout.text(), "42\n");
         let execution = sandbox.execute(show).unwrap();
         assert!(!execution.is_success(), "{language}: a fresh execution sees a session");
@@ -81,7 +81,7 @@ fn panicking_listener_affects_only_its_execution() {
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             session.run(Request::new(show).on_output(|_, _| panic!("the listener's own")))
         }));
-        assert!(panicked.is_err(), "{language}: the caller's panic is the caller's");
+        assert!(panicked.is_err(), "{language}: the callback's panic reaches the caller");
         assert_eq!(session.execute(show).unwrap().stdout.text(), "42\n");
         assert!(sandbox.execute("1").unwrap().is_success(), "{language}");
         assert!(sandbox.session().unwrap().execute(set).unwrap().is_success(), "{language}");

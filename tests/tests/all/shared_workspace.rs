@@ -65,7 +65,7 @@ fn open_file_is_usable_while_others_execute() {
     ok(&javascript, "{ let f = std.open('log', 'a'); f.puts('b'); f.close() }");
     assert_eq!(ok(&python, "f.seek(0)\nprint(f.read())"), "ab\n");
     ok(&javascript, "os.remove('log')");
-    assert_eq!(ok(&python, "f.seek(0)\nprint(f.read())"), "ab\n", "deleted, but still open");
+    assert_eq!(ok(&python, "f.seek(0)\nprint(f.read())"), "ab\n", "a deleted file stays readable while it is open");
 }
 
 #[test]
@@ -81,11 +81,11 @@ fn closed_session_releases_its_open_files() {
     };
     assert!(fits());
     ok(&python, fill);
-    assert!(!fits(), "quotas hold for all of them together");
+    assert!(!fits(), "quotas are shared by all sessions");
     python.execute("while True: pass").unwrap();
-    assert!(!fits(), "it was rolled back, and still has it open");
+    assert!(!fits(), "the rolled back session still has the file open");
     drop(python);
-    assert!(fits(), "nobody has it any more");
+    assert!(fits(), "the file is closed everywhere");
     let next = open(&sandboxes(|policy| policy.limits.workspace_bytes = 4 << 20)[0], &workspace);
     ok(&next, fill);
     assert!(!fits());
@@ -119,9 +119,9 @@ fn older_checkpoint_keeps_the_current_files() {
         "1 2 ['log', 'more', 'theirs']\n"
     );
     ok(&python, "f.write('c')\nf.close()");
-    assert_eq!(ok(&javascript, "console.log(std.loadFile('log'))"), "ac\n", "where it stood");
+    assert_eq!(ok(&javascript, "console.log(std.loadFile('log'))"), "ac\n", "writing continues at the old offset");
     python.undo_to(id).unwrap();
-    assert_eq!(ok(&python, "print(x, open('more').read())"), "1 2\n", "undoing leaves the files");
+    assert_eq!(ok(&python, "print(x, open('more').read())"), "1 2\n", "undo does not revert files");
 }
 
 #[test]

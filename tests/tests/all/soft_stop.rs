@@ -71,9 +71,9 @@ fn fuel_reserve_lets_a_script_clean_up() {
         assert_last_word(&execution, source);
         assert_eq!(execution.interrupted.as_ref().unwrap().message, "the fuel limit is nearly reached");
         let expected = Outcome::Exhausted { resource: Resource::Fuel, limit: FUEL, used: FUEL };
-        assert_eq!((execution.outcome, execution.fuel_consumed), (expected, FUEL), "the same every time");
+        assert_eq!((execution.outcome, execution.fuel_consumed), (expected, FUEL), "the result is reproducible");
         assert!(execution.rolled_back_to.is_none());
-        assert!(session.execute("held").unwrap().is_success(), "{language}: what it did stays");
+        assert!(session.execute("held").unwrap().is_success(), "{language}: changes before the stop are kept");
     }
 }
 
@@ -182,13 +182,13 @@ while True:
     let sandbox_with = |edit: fn(&mut Policy)| sandbox(Language::Python, edit);
     let execution = sandbox_with(little_fuel).execute(source).unwrap();
     assert_eq!((short(&execution.outcome).as_str(), &execution.interrupted), ("exhausted fuel", &None));
-    assert_eq!(execution.stdout.text(), "no\n", "it was asked once");
+    assert_eq!(execution.stdout.text(), "no\n", "interruption is requested only once");
     let execution = sandbox_with(little_time).execute(source).unwrap();
     assert_eq!((short(&execution.outcome).as_str(), &execution.interrupted), ("exhausted time", &None));
     assert!(execution.duration >= Duration::from_secs(2));
     let execution = cancelled(&sandbox_with(much), source);
     assert_eq!((&execution.outcome, &execution.interrupted), (&Outcome::Cancelled, &None));
-    assert!(execution.duration >= Duration::from_secs(1), "it has its grace: {:?}", execution.duration);
+    assert!(execution.duration >= Duration::from_secs(1), "the script gets its grace period: {:?}", execution.duration);
     assert!(execution.duration < Duration::from_secs(30));
 }
 

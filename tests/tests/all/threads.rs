@@ -102,6 +102,6 @@ fn guest_at_its_limit_does_not_delay_others() {
             done += 1;
         }
         assert_eq!(short(&looping.join().unwrap().outcome), "exhausted time");
-        assert!(done > 50, "only {done} beside a loop of 1.5 s");
+        assert!(done > 50, "only {done} executions during a loop of 1.5 s");
     });
 }

@@ -53,12 +53,12 @@ fn busy_session_rejects_callers_without_wait() {
     for language in LANGUAGES {
         let session = sandbox(language, |policy| policy.limits.timeout_reserve_ms = 0).session().unwrap();
         let refused = |source| session.run(Request::new(source).if_busy(IfBusy::Refuse));
-        assert!(refused("1").unwrap().is_success(), "it is free");
+        assert!(refused("1").unwrap().is_success(), "the session is free");
         let cancel = CancelToken::new();
         thread::scope(|scope| {
             hold(scope, &session, &cancel);
             assert!(matches!(refused("2"), Err(ExecuteError::SessionBusy { .. })));
-            assert_eq!((session.idle_for(), session.ended()), (None, None), "these do not wait");
+            assert_eq!((session.idle_for(), session.ended()), (None, None), "these calls must not wait");
             assert_eq!(session.info().executions, 1);
             cancel.cancel();
         });
@@ -104,7 +104,11 @@ fn wait_ends_at_the_execution_deadline() {
         });
         thread::sleep(Duration::from_millis(1_000));
         cancel.cancel();
-        assert_eq!(short(&second.join().unwrap().unwrap().outcome), "exhausted time", "waiting was not on its time");
+        assert_eq!(
+            short(&second.join().unwrap().unwrap().outcome),
+            "exhausted time",
+            "waiting must not count as execution time"
+        );
         let (refused, waited) = third.join().unwrap();
         assert!(matches!(refused, Err(ExecuteError::SessionBusy { .. })));
         assert!(waited >= Duration::from_millis(3_000));

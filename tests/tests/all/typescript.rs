@@ -119,7 +119,7 @@ fn type_removal_costs_the_scripts_fuel() {
     let roomy = sandbox(|_| ());
     let (first, again) = (run(&roomy, source), run(&roomy, source));
     assert_eq!(first.stdout.text(), "x\n");
-    assert_eq!(first.fuel_consumed, again.fuel_consumed, "the same every time");
+    assert_eq!(first.fuel_consumed, again.fuel_consumed, "fuel is reproducible");
     let without = roomy.run(Request::new(plain).name("x.js")).unwrap();
     let stripping = first.fuel_consumed - without.fuel_consumed;
     assert!(stripping > 10_000, "{stripping}");

@@ -229,7 +229,7 @@ mod tests {
         let (mut client, server) = tokio::io::duplex(64);
         let mut lines = lines(server);
         let idle = tokio::time::timeout(Duration::from_millis(100), lines.next()).await;
-        assert!(idle.is_err(), "nothing has begun");
+        assert!(idle.is_err(), "no message has started, so no timeout applies");
         client.write_all(b"12").await.unwrap();
         assert!(lines.next().await.unwrap_err().to_string().contains("incomplete after"));
     }

@@ -292,6 +292,6 @@ mod tests {
             assert!(said(&line).starts_with(expected), "{len}");
         }
         let deep = "[".repeat(100_000);
-        assert_eq!(said(&deep), "-32700", "what nests deep is no stack overflow");
+        assert_eq!(said(&deep), "-32700", "deep nesting must not overflow the stack");
     }
 }

@@ -330,9 +330,9 @@ mod tests {
             refused += usize::from(answer.status() == StatusCode::SERVICE_UNAVAILABLE);
             unread.push(answer);
         }
-        assert_eq!(refused, 30, "ten of 100,000 bytes have room");
+        assert_eq!(refused, 30, "only ten answers of 100,000 bytes fit");
         let short = count_answer(&bodies, Some("a"), response(100)).await;
-        assert_eq!(short.status(), StatusCode::OK, "what is short is answered in any case");
+        assert_eq!(short.status(), StatusCode::OK, "short answers are never refused");
         drop(unread);
         assert_eq!(count_answer(&bodies, Some("a"), response(1 << 19)).await.status(), StatusCode::OK);
     }

@@ -168,7 +168,7 @@ mod tests {
         }
         headers.append(header::ORIGIN, "http://localhost:8700".parse().unwrap());
         headers.append(header::ORIGIN, "https://evil.example".parse().unwrap());
-        assert!(names.check(&Uri::from_static("/"), &headers).is_err(), "one of two");
+        assert!(names.check(&Uri::from_static("/"), &headers).is_err(), "one of two origins is not allowed");
         let named = || HttpConfig {
             hosts: vec!["Box.example.com".into()],
             origins: vec!["https://app.example.com:443".into()],

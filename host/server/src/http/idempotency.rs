@@ -260,7 +260,7 @@ mod tests {
     fn first(answered: &Answered, key: &str) -> KeySlot {
         match answered.begin("a", &headers(key), &[b"x"]) {
             Ok(Begun::First(slot)) => slot,
-            Ok(_) => panic!("`{key}` is known"),
+            Ok(_) => panic!("`{key}` already exists"),
             Err(problem) => panic!("{problem:?}"),
         }
     }
@@ -278,11 +278,11 @@ mod tests {
     fn request_runs_once_per_key_and_token() {
         let answered = answered(10, 8, &["a"]);
         let slot = first(&answered, "k");
-        assert_eq!(status(&answered, "a", "k", b"x"), 409, "it runs");
+        assert_eq!(status(&answered, "a", "k", b"x"), 409, "the first request is still running");
         slot.done(answer(10));
         assert_eq!(status(&answered, "a", "k", b"x"), 200);
-        assert_eq!(status(&answered, "a", "k", b"y"), 422, "another request");
-        assert_eq!(status(&answered, "b", "k", b"x"), 201, "another token's");
+        assert_eq!(status(&answered, "a", "k", b"y"), 422, "same key with another body");
+        assert_eq!(status(&answered, "b", "k", b"x"), 201, "same key of another token");
         drop(first(&answered, "failed"));
         drop(first(&answered, "failed"));
     }
@@ -294,11 +294,15 @@ mod tests {
         // The key counts as well.
         first(&answered, "1").done(answer((2 << 10) - 1));
         first(&answered, "2").done(answer((4 << 10) - 1));
-        assert_eq!((status("1"), status("2")), (200, 200), "just full");
+        assert_eq!((status("1"), status("2")), (200, 200), "both fit exactly");
         first(&answered, "3").done(answer(1));
-        assert_eq!((status("1"), status("2"), status("3")), (409, 200, 200), "the oldest makes room");
+        assert_eq!((status("1"), status("2"), status("3")), (409, 200, 200), "the oldest answer is evicted");
         first(&answered, "4").done(answer(6 << 10));
-        assert_eq!((status("2"), status("3"), status("4")), (200, 200, 409), "one byte over displaces nothing");
+        assert_eq!(
+            (status("2"), status("3"), status("4")),
+            (200, 200, 409),
+            "an answer one byte over the limit must not evict others"
+        );
         first(&answered, "5").done(answer((6 << 10) - 1));
         assert_eq!((status("2"), status("3"), status("5")), (409, 409, 200));
     }
@@ -308,17 +312,21 @@ mod tests {
         let answered = answered(10, 8, &["a", "b"]);
         let store = |tenant: &str, key: &str, bytes| match answered.begin(tenant, &headers(key), &[b"x"]) {
             Ok(Begun::First(slot)) => slot.done(answer(bytes)),
-            _ => panic!("`{key}` is known"),
+            _ => panic!("`{key}` already exists"),
         };
         let status = |tenant: &str, key: &str| status(&answered, tenant, key, b"x");
         for (tenant, key) in [("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")] {
             store(tenant, key, (2 << 10) - 1);
         }
-        assert_eq!([status("a", "1"), status("a", "2"), status("b", "1"), status("b", "2")], [200; 4], "just full");
+        assert_eq!(
+            [status("a", "1"), status("a", "2"), status("b", "1"), status("b", "2")],
+            [200; 4],
+            "both fit exactly"
+        );
         store("b", "3", 1);
         assert_eq!((status("a", "1"), status("b", "1"), status("b", "3")), (200, 409, 200));
         drop(answered.0.current(Instant::now() + HELD_FOR + Duration::from_secs(1)));
-        assert_eq!((status("a", "1"), status("b", "3")), (201, 201), "too old");
+        assert_eq!((status("a", "1"), status("b", "3")), (201, 201), "expired");
         assert_eq!(answered.0.budget.free_bytes(Some("a")), 4 << 10);
     }
 
@@ -331,7 +339,7 @@ mod tests {
         drop(first(&answered, "d"));
         assert_eq!((status(&answered, "a", "a", b"x"), status(&answered, "a", "b", b"x")), (201, 200));
         let running: Vec<_> = ["r1", "r2", "r3"].map(|key| first(&answered, key)).into();
-        assert_eq!(status(&answered, "a", "r4", b"x"), 503, "all of them run");
+        assert_eq!(status(&answered, "a", "r4", b"x"), 503, "every key is still running");
         drop(running);
         assert_eq!(status(&answered, "a", "r4", b"x"), 201);
     }

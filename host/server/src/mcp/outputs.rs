@@ -244,7 +244,7 @@ mod tests {
         for index in 0..MAX_COUNT {
             assert!(outputs.keep(held(&index.to_string(), 1)));
         }
-        assert!(outputs.get("0").is_some(), "at the limit all of them are there");
+        assert!(outputs.get("0").is_some(), "nothing is evicted at the limit");
         assert!(outputs.keep(held("one more", 1)));
         assert!(outputs.get("0").is_none() && outputs.get("1").is_some() && outputs.get("one more").is_some());
         assert_eq!(names(&outputs).len(), MAX_COUNT);
@@ -259,8 +259,8 @@ mod tests {
         assert_eq!(names(&outputs), ["b", "c"]);
         assert!(outputs.keep(held("d", MAX_BYTES)));
         assert_eq!(names(&outputs), ["d"]);
-        assert!(!outputs.keep(held("e", MAX_BYTES + 1)), "it would never fit");
-        assert_eq!(names(&outputs), ["d"], "and takes the place of nothing");
+        assert!(!outputs.keep(held("e", MAX_BYTES + 1)), "larger than the whole limit");
+        assert_eq!(names(&outputs), ["d"], "a rejected output must not evict others");
         assert!(outputs.keep(held("f", 1)));
         assert_eq!(names(&outputs), ["f"]);
     }

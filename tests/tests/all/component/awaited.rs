@@ -117,13 +117,13 @@ fn dropped_call_cancels_its_script_and_sandbox() {
         {
             let mut call = pin!(completes.call_async(&mut store, ("await tools.wait()".into(),)));
             poll_fn(|context| {
-                assert!(call.as_mut().poll(context).is_pending(), "it waits");
+                assert!(call.as_mut().poll(context).is_pending(), "the call is still waiting");
                 context.waker().wake_by_ref();
                 if entered.try_recv().is_ok() { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;
         }
-        assert!(ended.recv_timeout(LONG).unwrap(), "its tool is told");
+        assert!(ended.recv_timeout(LONG).unwrap(), "the tool sees the cancellation");
         assert!(store.data().sandbox.cancel_token().is_cancelled());
         assert_eq!(store.data().sandbox.usage().executions, 1);
         let again = instance(&embedder, &mut store).await;

@@ -134,7 +134,7 @@ fn components_execute_scripts_in_sync_and_async_stores() {
     let instance = now(embedder.linker.instantiate_async(&mut store, &embedder.app)).unwrap();
     let completes = instance.get_typed_func::<(&str,), (bool,)>(&mut store, "completes").unwrap();
     assert!(now(completes.call_async(&mut store, ("let x = 6 * 7",))).unwrap().0);
-    assert_eq!(store.data().sandbox.usage().executions, 1, "each store has a sandbox of its own");
+    assert_eq!(store.data().sandbox.usage().executions, 1, "each store has a separate sandbox");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn lifted_bytes_limit_is_exact() {
         assert_eq!(appended.as_ref().ok().map(|(size,)| *size), fits.then_some(bytes as u64));
         if let Err(trap) = appended {
             assert!(format!("{trap:#}").contains("fuel allocated for hostcalls has been exhausted"), "{trap:#}");
-            assert_eq!(store.data().sandbox.usage().held_bytes, 0, "the sandbox never heard of them");
+            assert_eq!(store.data().sandbox.usage().held_bytes, 0, "the refused bytes must not reach the sandbox");
         }
     }
 }
@@ -178,5 +178,5 @@ fn trapped_component_resources_are_freed_with_the_store() {
     append.call(&mut store, (u32::MAX,)).unwrap_err();
     assert_eq!(store.data().sandbox.usage().handles, 1, "its blob was not dropped");
     drop(store);
-    assert!(token.is_cancelled(), "what else runs for it is stopped");
+    assert!(token.is_cancelled(), "other executions of the store are cancelled");
 }

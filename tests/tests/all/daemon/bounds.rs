@@ -22,7 +22,7 @@ fn message_size_is_limited() {
     }
     let answer = client.answer(&message(10_001));
     assert_eq!((answer["error"]["code"].as_i64(), &answer["id"]), (Some(-32_600), &Value::Null));
-    assert!(client.receive().is_none(), "it is closed: where the next message begins is not known");
+    assert!(client.receive().is_none(), "the connection closes because the next message boundary is unknown");
     assert_eq!(daemon.opened().prints("print(1)"), "1\n");
 }
 
@@ -78,7 +78,7 @@ fn open_sessions_are_limited() {
     assert!(name == "quota-exceeded" && message.contains("2 sessions of this connection"), "{message}");
     let (_, name, message) = two.refused("initialize", json!({}));
     assert!(name == "quota-exceeded" && message.contains("3 sessions of this daemon"), "{message}");
-    assert_eq!(two.prints("print(1)"), "1\n", "what there is goes on");
+    assert_eq!(two.prints("print(1)"), "1\n", "open sessions continue");
     one.ok("destroy", json!({}));
     two.ok("initialize", json!({}));
     drop(two);
@@ -135,9 +135,9 @@ fn idle_sessions_and_connections_are_closed() {
     other.ok("initialize", json!({ "open": false }));
     std::thread::sleep(Duration::from_millis(900));
     let fresh = other.ok("execute", json!({ "code": "print(1)", "fresh": true }));
-    assert_eq!(fresh["stdout"], "1\n", "what has no interpreter stays");
+    assert_eq!(fresh["stdout"], "1\n", "a client without an interpreter stays connected");
     let code = "import time\nfor _ in range(8): time.sleep(0.1)\nprint('busy')";
-    assert_eq!(other.prints(code), "busy\n", "what runs is used");
+    assert_eq!(other.prints(code), "busy\n", "a running execution counts as use");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn socket_directory_is_private() {
     let path = dir.path().join("a").join(".rlm").join("daemon.sock");
     bind(&path).unwrap();
     assert_eq!(mode(path.parent().unwrap()), 0o700);
-    assert!(!path.exists(), "it is gone with the daemon");
+    assert!(!path.exists(), "the socket is removed with the daemon");
     let open = dir.path().join("open");
     fs::create_dir(&open).unwrap();
     for (mode, fits) in [(0o755, true), (0o775, false), (0o757, false), (0o1777, false)] {
@@ -86,7 +86,7 @@ fn only_a_dead_daemons_socket_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("d.sock");
     let other = UnixListener::bind(&path).unwrap();
-    assert!(matches!(bind(&path), Err(SocketError::InUse(_))), "nor another program that listens there");
+    assert!(matches!(bind(&path), Err(SocketError::InUse(_))), "a socket of another program must not be replaced");
     drop(other);
     assert!(path.exists());
     bind(&path).unwrap();
@@ -97,7 +97,7 @@ fn only_a_dead_daemons_socket_is_replaced() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/dev/null", &path).unwrap();
-    assert!(matches!(bind(&path), Err(SocketError::NotASocket(_))), "a link is not followed");
+    assert!(matches!(bind(&path), Err(SocketError::NotASocket(_))), "links must not be followed");
 }
 
 #[test]

@@ -39,7 +39,7 @@ fn invalid_requests_get_the_specified_error_code() {
     }
     client.stream.write_all(b"\"\xff\xfe\"\n").unwrap();
     assert_eq!(client.receive().unwrap()["error"]["code"], -32_700);
-    assert_eq!(client.ok("ping", json!({}))["pong"], true, "it goes on");
+    assert_eq!(client.ok("ping", json!({}))["pong"], true, "the connection stays usable");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn notifications_get_no_response() {
         client.send(&line.to_string());
     }
     let x = client.ok("getVariable", json!({ "name": "x" }));
-    assert_eq!((&x["found"], &x["value"]), (&json!(true), &json!(5)), "what came before was done before");
+    assert_eq!((&x["found"], &x["value"]), (&json!(true), &json!(5)), "requests must run in order");
     assert!(client.others.is_empty(), "{:?}", client.others);
 }
 
@@ -109,7 +109,7 @@ fn an_id_that_is_in_use_is_refused() {
     client.send(&request("import time; time.sleep(0.5)"));
     assert_eq!(refusal(&client.answer(&request("1"))).0, -32_600);
     assert!(client.receive().unwrap()["result"].is_object());
-    assert_eq!(client.answer(&request("print(1)"))["result"]["stdout"], "1\n", "it is free again");
+    assert_eq!(client.answer(&request("print(1)"))["result"]["stdout"], "1\n", "a finished request frees its place");
 }
 
 #[test]
@@ -124,5 +124,5 @@ fn half_closed_client_still_gets_responses() {
     client.stream.write_all(request.as_bytes()).unwrap();
     client.stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(client.end(2)["result"]["stdout"], "late\nthe client is gone\n");
-    assert!(client.receive().is_none(), "then it is closed");
+    assert!(client.receive().is_none(), "the connection closes after the answer");
 }

@@ -79,10 +79,10 @@ fn unanswered_tool_call_times_out() {
     assert_eq!(
         (&told["method"], &told["params"]["id"]),
         (&json!("cancel"), &asked["id"]),
-        "it is told that nobody waits"
+        "the client sees that the call was cancelled"
     );
     reply(&mut client, &asked, json!("too late"));
-    assert_eq!(client.prints("print(1)"), "1\n", "the session goes on");
+    assert_eq!(client.prints("print(1)"), "1\n", "the session stays usable");
 }
 
 #[test]
@@ -96,13 +96,13 @@ fn request_is_cancelled_by_id_and_the_session_lives_on() {
     let queued = client.begin("execute", json!({ "code": "print('never')" }));
     until("it runs", || daemon.executing() == 1);
     assert_eq!(client.ok("cancel", json!({ "id": queued }))["cancelled"], 1);
-    assert_eq!(client.end(queued)["error"]["code"], -32_800, "what has not begun does not begin");
+    assert_eq!(client.end(queued)["error"]["code"], -32_800, "a cancelled request in the queue must not start");
     assert_eq!(client.ok("cancel", json!({ "id": 12_345 }))["cancelled"], 0);
     let begun = Instant::now();
     assert_eq!(client.ok("cancel", json!({ "id": id }))["cancelled"], 1);
     let result = client.end(id)["result"].take();
     assert_eq!((&result["outcome"]["kind"], &result["error"]), (&json!("cancelled"), &json!("cancelled")));
-    assert_eq!(result["stdout"], "here\n", "what it did until then is there");
+    assert_eq!(result["stdout"], "here\n", "output before the cancellation is kept");
     assert!(begun.elapsed() < Duration::from_secs(5));
     assert_eq!(client.prints("print(x)"), "1\n");
 }
@@ -135,11 +135,14 @@ fn output_is_streamed_on_request() {
         let to = if told["params"]["stream"] == "stdout" { &mut out } else { &mut err };
         to.push_str(told["params"]["text"].as_str().unwrap());
     }
-    assert_eq!((out.as_str(), err.as_str()), ("one\n", "e\n"), "before it has ended");
+    assert_eq!((out.as_str(), err.as_str()), ("one\n", "e\n"), "output is streamed before the execution ends");
     assert_eq!(client.end(id)["result"]["stdout"], "one\nü\n");
     let id = client.begin("execute", json!({ "code": "print(1)" }));
     client.end(id);
-    assert!(client.others.iter().all(|other| other["params"]["request"] != json!(id)), "and not otherwise");
+    assert!(
+        client.others.iter().all(|other| other["params"]["request"] != json!(id)),
+        "output is streamed only on request"
+    );
 }
 
 #[test]
@@ -155,7 +158,7 @@ fn disconnecting_cancels_the_clients_executions() {
         if half_first {
             client.stream.shutdown(Shutdown::Write).unwrap();
             std::thread::sleep(Duration::from_millis(200));
-            assert_eq!(daemon.executing(), 2, "it may still want its answers");
+            assert_eq!(daemon.executing(), 2, "executions continue because the client may still read answers");
         }
         let begun = Instant::now();
         drop(client);

@@ -61,17 +61,21 @@ fn one_connection_has_sessions_in_both_languages() {
     let mut client = daemon.client();
     let python = client.ok("initialize", json!({ "context": "python" }))["session"].clone();
     let javascript = client.ok("initialize", json!({ "language": "javascript", "context": "js" }))["session"].clone();
-    assert_eq!(client.prints("console.log(context)"), "js\n", "the last one is meant");
+    assert_eq!(client.prints("console.log(context)"), "js\n", "the default is the newest session");
     let result = client.ok("execute", json!({ "session": python, "code": "print(context)" }));
     assert_eq!(result["stdout"], "python\n");
     client.ok("destroy", json!({}));
-    assert_eq!(client.prints("print(context)"), "python\n", "then the one before is");
+    assert_eq!(client.prints("print(context)"), "python\n", "the default falls back to the previous session");
     assert_eq!(client.refused("execute", json!({ "session": javascript, "code": "1" })).1, "session-ended");
     client.ok("destroy", json!({ "session": python }));
     assert_eq!(client.refused("execute", json!({ "code": "1" })).0, -32_002);
     let mut other = daemon.client();
     other.ok("initialize", json!({}));
-    assert_eq!(other.refused("execute", json!({ "session": python, "code": "1" })).1, "session-ended", "nobody else's");
+    assert_eq!(
+        other.refused("execute", json!({ "session": python, "code": "1" })).1,
+        "session-ended",
+        "sessions must not be visible to other clients"
+    );
 }
 
 #[test]
@@ -104,7 +108,7 @@ fn session_supports_files_checkpoints_forks_and_bytes() {
         assert_eq!(read["size_bytes"], 9 << 20);
         read["contents"]["base64"].as_str().unwrap().len() / 4 * 3
     };
-    assert_eq!(piece(&mut client, 0), (8 << 20) + 1, "with its padding");
+    assert_eq!(piece(&mut client, 0), (8 << 20) + 1, "two bytes of base64 padding count");
     assert_eq!((piece(&mut client, 8 << 20), piece(&mut client, 9 << 20)), ((1 << 20) + 2, 0));
     client.prints("x = 1");
     let checkpoint = client.ok("checkpoint", json!({}))["checkpoint"].clone();
@@ -136,7 +140,7 @@ fn interpreters_are_prepared_in_advance() {
         assert_eq!(
             client.prints("print(context, 'x' in globals()); x = 1"),
             format!("{round} False\n"),
-            "it is nobody else's"
+            "a new client must not see other sessions"
         );
     }
     sessions.dedup();

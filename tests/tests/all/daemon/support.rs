@@ -153,7 +153,8 @@ impl Client {
             return self.others.remove(at);
         }
         loop {
-            let message = self.receive().unwrap_or_else(|| panic!("no answer to {id}; {:?}", self.others));
+            let message =
+                self.receive().unwrap_or_else(|| panic!("no answer to request {id}; received {:?}", self.others));
             if message["id"] == id && message["method"].is_null() {
                 return message;
             }

@@ -67,7 +67,7 @@ fn damaged_components_are_errors_or_end_within_their_limits() {
     }
     assert_others_work();
     println!("{refused} refused, {ran} ran");
-    assert!(refused > 100, "most of a component is looked at before it runs");
+    assert!(refused > 100, "most changes to a component must be detected before it runs");
 }
 
 /// Builds a component of core modules in text format, with `f` of the last module.

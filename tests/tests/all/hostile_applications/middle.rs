@@ -81,7 +81,7 @@ impl World {
                 outcome => return outcome,
             }
         }
-        panic!("the sessions of an earlier one were never freed");
+        panic!("sessions of an earlier application were never freed");
     }
 }
 

@@ -64,7 +64,7 @@ fn invalid_tool_lists_are_reported_on_loading() {
         ("(i32.store8 (i32.const 2048) (i32.const 255))".into(), "utf-8"),
     ];
     for (list, words) in lists {
-        let Err(error) = load(&provider("", &list, "")) else { panic!("{list} was taken") };
+        let Err(error) = load(&provider("", &list, "")) else { panic!("{list} was accepted") };
         assert!(chain(&error).contains(words), "{list}: {}", chain(&error));
     }
     let grown = peak_resident_bytes().saturating_sub(before);

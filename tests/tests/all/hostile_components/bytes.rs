@@ -84,7 +84,7 @@ fn file_lookups_stay_inside() {
         for answer in reads {
             assert_eq!(error(&answer).0, "file", "{}", path.chars().take(30).collect::<String>());
             let repeated = answer["err"]["file"]["path"].as_str().unwrap();
-            assert!(repeated.len() <= 4_096, "what is repeated is cut");
+            assert!(repeated.len() <= 4_096, "repeated input is truncated");
         }
     }
     for (offset, len, bytes) in [(0, u64::MAX, "0123"), (3, u64::MAX, "3"), (4, 1, ""), (u64::MAX, u64::MAX, "")] {
@@ -177,7 +177,7 @@ fn forged_sessions_are_errors_or_within_limits() {
             let state = blob(&mut puppet, bytes);
             let resumed = puppet.call("session.resume", &json!(["javascript", state, {}, {}])).unwrap();
             // A checksum covers all bytes.
-            assert!(resumed.get("err").is_some() || *bytes == real, "something else than was written is resumed");
+            assert!(resumed.get("err").is_some() || *bytes == real, "a modified state was resumed");
             if resumed.get("err").is_some() {
                 assert_eq!(error(&resumed).0, "not-resumable", "{resumed}");
             }

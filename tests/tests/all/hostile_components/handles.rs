@@ -55,7 +55,7 @@ fn forged_handles_trap_in_every_function() {
             let mut puppet = Puppet::new(&host);
             let words = trap(&mut puppet, function, &with_handle(&json!(forged), &rest));
             assert!(words.contains("unknown handle index"), "{function} {forged}: {words}");
-            assert_eq!(puppet.store.data().usage(), host.ctx().usage(), "nothing is counted");
+            assert_eq!(puppet.store.data().usage(), host.ctx().usage(), "a rejected call must not count");
         }
     }
     assert_others_work();
@@ -111,7 +111,7 @@ fn handles_are_private_to_their_instance() {
     let mut second = first.beside();
     assert_eq!(second.store.data().usage().sessions, 1);
     let blob = second.call("blob.new", &json!([])).unwrap();
-    assert_eq!(blob, session, "both tables begin at the same number");
+    assert_eq!(blob, session, "both handle tables start at the same number");
     assert_eq!(second.call("blob.size", &json!([blob])).unwrap(), 0);
     let words = trap(&mut second, "session.get-variable", &json!([session, "secret"]));
     assert!(words.contains("used with the wrong type"), "{words}");

@@ -73,14 +73,14 @@ fn assert_others_work() {
 
 /// Returns the error of a call, and its text.
 fn error(answer: &Value) -> (&str, &str) {
-    let error = answer["err"].as_object().unwrap_or_else(|| panic!("no error: {answer}"));
+    let error = answer["err"].as_object().unwrap_or_else(|| panic!("expected an error: {answer}"));
     let (name, text) = error.iter().next().unwrap();
     (name, text.as_str().or(text["message"].as_str()).unwrap_or_default())
 }
 
 /// Returns the value of a successful call.
 fn ok(answer: &Value) -> &Value {
-    answer.get("ok").unwrap_or_else(|| panic!("an error: {answer}"))
+    answer.get("ok").unwrap_or_else(|| panic!("unexpected error: {answer}"))
 }
 
 fn open(puppet: &mut Puppet) -> Value {

@@ -75,7 +75,7 @@ fn arguments_and_environment_are_limited_in_bytes() {
     }
     let twice = execute(&mut puppet, &json!({ "env": [["k".repeat(100_000), "1"], ["k".repeat(100_000), "2"]] }));
     assert_eq!(error(&twice).0, "invalid-policy");
-    assert!(error(&twice).1.len() < 1_000, "what is repeated is cut");
+    assert!(error(&twice).1.len() < 1_000, "repeated input is truncated");
     assert_eq!(error(&execute(&mut puppet, &json!({ "args": ["a\0"] }))).0, "invalid-policy");
     assert_others_work();
 }
@@ -114,12 +114,12 @@ fn arbitrary_names_are_quoted_truncated() {
     for name in ["a\0b", &"x".repeat(4_097), &"x".repeat(1 << 20)] {
         let answer = run(name);
         assert_eq!(error(&answer).0, "invalid-argument");
-        assert!(error(&answer).1.len() < 10_000, "what is repeated is cut");
+        assert!(error(&answer).1.len() < 10_000, "repeated input is truncated");
     }
     let unknown = puppet.call("execute", &json!([{ "named": "../../x".repeat(100_000) }, { "source": "" }, {}]));
     let unknown = unknown.unwrap();
     assert_eq!(error(&unknown).0, "unknown-runtime");
-    assert!(error(&unknown).1.len() < 1_000, "what is repeated is cut");
+    assert!(error(&unknown).1.len() < 1_000, "repeated input is truncated");
     assert_others_work();
 }
 

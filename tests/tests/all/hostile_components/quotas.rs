@@ -50,7 +50,7 @@ fn sessions_over_the_quota_cost_nothing() {
         }
         assert_others_work();
     });
-    assert_eq!(opened, 64, "as many as there may be by default");
+    assert_eq!(opened, 64, "the default session quota");
     // An open session has a few private pages.
     assert!(grown < 256 * MIB, "the host grew by {} MiB", grown / MIB);
     println!("64 sessions: {} MiB", grown / MIB);
@@ -153,7 +153,7 @@ fn snapshots_of_files_count_in_full_each() {
     let written = puppet.call("session.write-file", &json!([session, "f", "x".repeat(3 << 20), "fail"])).unwrap();
     ok(&written);
     let taken = (0..1_000).take_while(|_| puppet.call("session.files", &json!([session])).unwrap().get("ok").is_some());
-    assert_eq!(taken.count(), 3, "four would be twelve of ten");
+    assert_eq!(taken.count(), 3, "a fourth would exceed the ten MiB");
     assert_others_work();
 }
 

@@ -41,7 +41,7 @@ fn started_executions_are_limited_by_their_quota() {
     puppet.call("started.cancel", &json!([first])).unwrap();
     puppet.call("started.cancel", &json!([first])).unwrap();
     assert_eq!(end(&mut puppet, &first)["outcome"], "cancelled");
-    assert!(eventually(|| try_start(&mut puppet, "1").get("ok").is_some()), "it has made room");
+    assert!(eventually(|| try_start(&mut puppet, "1").get("ok").is_some()), "the cancelled execution frees its place");
     assert_others_work();
 }
 
@@ -64,10 +64,10 @@ fn dropped_started_executions_leave_no_threads() {
         }
     });
     println!("{begun} begun, {most} threads at most of {before} before, {} MiB", grown / MIB);
-    assert!(begun > 8, "those that were dropped make room");
+    assert!(begun > 8, "dropped executions free their places");
     // A thread per execution, and a few of concurrent sandboxes.
     assert!(most <= before + 8 + 4, "{most} threads");
-    assert!(eventually(|| puppet.store.data().usage().started == 0), "all are unwound");
+    assert!(eventually(|| puppet.store.data().usage().started == 0), "every execution is unwound");
     assert!(eventually(|| threads() <= before + 4), "{} threads at the end", threads());
     assert!(grown < 256 * MIB, "the host grew by {} MiB", grown / MIB);
     assert_others_work();
@@ -81,7 +81,7 @@ fn uncontinued_executions_end_at_their_limits() {
         ok(&puppet.call("start", &json!(["javascript", { "source": ENDLESS }, policy, []])).unwrap());
     }
     // Executions count until they have ended, even if the component does not step them.
-    assert!(eventually(|| puppet.store.data().usage().started == 0), "all have run out of fuel");
+    assert!(eventually(|| puppet.store.data().usage().started == 0), "every execution has run out of fuel");
     assert_others_work();
 }
 
@@ -215,7 +215,7 @@ fn invalid_answers_are_rejected_as_a_whole() {
     }
     let many: Vec<Value> = (0..10_000).map(|n| json!({ "id": 0, "answer": { "ok": n.to_string() } })).collect();
     let step = puppet.call("started.continue", &json!([started, many, null])).unwrap();
-    assert_eq!(ok(&step)["needs-tools"][0]["id"], 1, "the first of them was taken, and the script asks again");
+    assert_eq!(ok(&step)["needs-tools"][0]["id"], 1, "the first answer was used and the script asks again");
     // Answers to answered calls are ignored. An answer that is too large fails in the script.
     let huge = format!("\"{}\"", "x".repeat(1 << 20));
     let answers = json!([{ "id": 0, "answer": { "ok": "7" } }, { "id": 1, "answer": { "ok": huge } }]);
@@ -235,6 +235,6 @@ fn failure_messages_are_truncated() {
     let step = puppet.call("started.continue", &json!([started, answers, null])).unwrap();
     let raised = &ok(&step)["done"]["outcome"]["raised"];
     assert_eq!(raised["type-name"], "ToolError", "{step}");
-    assert!(raised["message"].as_str().unwrap().len() <= 4_200, "it is cut");
+    assert!(raised["message"].as_str().unwrap().len() <= 4_200, "the message is truncated");
     assert_others_work();
 }

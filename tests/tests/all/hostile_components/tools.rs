@@ -37,7 +37,7 @@ fn invalid_tools_are_named() {
     for name in ["", "1a", "a-b", "then", "constructor", "ToolError", "class", "é", "a\0", &long, &huge] {
         let answer = start_with(&mut puppet, &json!([tool(name, "{}")]));
         assert_eq!(error(&answer).0, "invalid-argument", "{name}");
-        assert!(error(&answer).1.len() < 1_000, "what is repeated is cut");
+        assert!(error(&answer).1.len() < 1_000, "repeated input is truncated");
     }
     assert_eq!(error(&start_with(&mut puppet, &json!([tool("a", "{}"), tool("a", "{}")]))).0, "invalid-argument");
     assert_others_work();

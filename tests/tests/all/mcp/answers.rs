@@ -66,7 +66,7 @@ fn long_output_is_shortened_and_linked() {
         )
     );
     assert_eq!(structured(&over)["stdout_truncated"], true);
-    assert_eq!(structured(&over)["stdout"], json!(shown), "no more for programs, which may give it to a model");
+    assert_eq!(structured(&over)["stdout"], json!(shown), "structured output has the same limit as text");
     let whole = mcp.read(uri).unwrap();
     let ResourceContents::TextResourceContents { text, mime_type, .. } = &whole.contents[0] else {
         panic!("{whole:?}")

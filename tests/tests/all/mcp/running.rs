@@ -76,7 +76,7 @@ fn files_of_a_call_are_written_before_it_runs() {
     assert_eq!(text(&run(None)), "é b'\\x00\\xff'\n");
     let session = mcp.session();
     assert_eq!(text(&run(Some(&session))), "é b'\\x00\\xff'\n");
-    assert_eq!(text(&run(Some(&session))), "é b'\\x00\\xff'\n", "they are replaced");
+    assert_eq!(text(&run(Some(&session))), "é b'\\x00\\xff'\n", "files of the previous call are replaced");
     for (files, said) in [
         (json!([{ "path": "../x", "text": "" }]), "../x"),
         (json!([{ "path": "a" }]), "file `a`: give either"),

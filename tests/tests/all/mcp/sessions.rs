@@ -19,7 +19,7 @@ fn a_session_is_opened_used_copied_undone_and_closed() {
     let listed = mcp.ok("session_list", json!({}));
     let names: Vec<_> =
         structured(&listed)["sessions"].as_array().unwrap().iter().map(|session| session["session"].clone()).collect();
-    assert_eq!(names, ["mine", "copy"], "the last that was used first");
+    assert_eq!(names, ["mine", "copy"], "most recently used first");
     assert!(text(&listed).contains("copy: python, ") && structured(&listed)["more"] == 0, "{listed:?}");
     for name in ["mine", "copy"] {
         mcp.ok("session_close", json!({ "session": name }));

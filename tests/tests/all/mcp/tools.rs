@@ -29,7 +29,7 @@ fn tool_list_is_ordered_and_described() {
     let mcp = Mcp::new();
     let listed = tools(&mcp);
     assert_eq!(listed.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), NAMES);
-    assert_eq!(listed, tools(&Mcp::new()), "the same for every client");
+    assert_eq!(listed, tools(&Mcp::new()), "every client sees the same tools");
     for tool in &listed {
         let (input, output) = (json!(*tool.input_schema), json!(**tool.output_schema.as_ref().unwrap()));
         assert_eq!((&input["type"], &output["type"]), (&json!("object"), &json!("object")), "{}", tool.name);

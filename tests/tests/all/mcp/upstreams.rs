@@ -115,7 +115,7 @@ fn upstream_call_ends_with_its_timeout_and_script() {
     mcp.runtime.block_on(handle.cancel(None)).unwrap();
     until("it has ended", || mcp.running() == 0);
     until("the server is told", || cancelled.exists());
-    assert_eq!(text(&mcp.python("print(tools.slow_now())")), "now\n", "the server is as it was");
+    assert_eq!(text(&mcp.python("print(tools.slow_now())")), "now\n", "the server is still usable");
     runtime.block_on(upstreams.close());
 }
 
@@ -134,7 +134,7 @@ fn upstream_result_over_the_limit_is_rejected() {
     assert_eq!(&lines[..2], ["997", "998"], "{printed}");
     assert_eq!(lines[2], "ToolLimit the result has 1001 bytes as JSON, more than the maximum of 1000");
     assert!(lines[3].starts_with("ToolError MCP server `s` has ended: a message was too long"), "{printed}");
-    assert_eq!(lines[4], "1", "and it is started again");
+    assert_eq!(lines[4], "1", "the server is restarted");
     runtime.block_on(upstreams.close());
 }
 

@@ -118,7 +118,7 @@ fn host_call(mut caller: Caller<'_, Host>, cost: i32) -> i32 {
 fn refuel(mut caller: Caller<'_, Host>, exhausted: i64) -> wasmtime::Result<i64> {
     let counter = counter(&mut caller).unwrap();
     let held = exhausted + 1;
-    assert!(held <= 0, "asks for fuel with {held} in hand");
+    assert!(held <= 0, "asks for fuel while {held} is left");
     let host = caller.data_mut();
     let left = host.reserve + held;
     let slice = left.clamp(0, host.slice);
@@ -179,6 +179,6 @@ fn bits(value: &Val) -> u64 {
         Val::I64(number) => number.cast_unsigned(),
         Val::F32(bits) => bits.into(),
         Val::F64(bits) => bits,
-        _ => panic!("no module here has other types"),
+        _ => panic!("unexpected value type"),
     }
 }

@@ -48,7 +48,7 @@ fn unknown_binary_runs_as_a_plain_command() {
         assert!(execution.metadata.runtime_name.contains("hello.wasm"), "{}", execution.metadata.runtime_name);
         assert!(
             execution.files_created.is_empty(),
-            "the script's own file is no change: {:?}",
+            "the script's own file must not count as created: {:?}",
             execution.files_created
         );
         assert!(execution.fuel_consumed > 0);
@@ -196,7 +196,7 @@ fn unusable_binary_is_named() {
             custom(path).build().map(|sandbox| sandbox.execute("").map(drop)).map(|ran| ran.unwrap_err().to_string());
         let error = error.unwrap_or_else(|error| chain(&error));
         let name = path.file_name().unwrap().to_str().unwrap();
-        assert!(error.contains(name), "`{name}` is not named: {error}");
+        assert!(error.contains(name), "the error does not name `{name}`: {error}");
     }
 }
 
@@ -204,5 +204,5 @@ fn unusable_binary_is_named() {
 fn missing_binary_error_has_a_hint() {
     let error = chain(&custom(Path::new("/no/such/dir/python-custom.wasm")).build().unwrap_err());
     assert!(error.contains("/no/such/dir/python-custom.wasm"), "{error}");
-    assert!(error.contains("run `glovebox runtimes fetch`"), "it says what to do: {error}");
+    assert!(error.contains("run `glovebox runtimes fetch`"), "the error has no hint: {error}");
 }

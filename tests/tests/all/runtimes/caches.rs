@@ -57,13 +57,13 @@ fn processes_share_one_cache() {
         }
     });
     let first = prepared_files(dir.path());
-    assert_eq!(first.len(), 2, "the code and an image of it: {first:?}");
+    assert_eq!(first.len(), 2, "expected the code and its image: {first:?}");
     let made = |path: &PathBuf| fs::metadata(path).unwrap().modified().unwrap();
     let times: Vec<_> = first.iter().map(made).collect();
     let output = process::run_child("runtimes::caches::processes_share_one_cache", task, Duration::from_secs(120));
     assert!(output.status.success());
     assert_eq!(prepared_files(dir.path()), first);
-    assert_eq!(first.iter().map(made).collect::<Vec<_>>(), times, "nothing was made again");
+    assert_eq!(first.iter().map(made).collect::<Vec<_>>(), times, "files must not be rebuilt");
 }
 
 /// The images' identities are pinned: an unnoticed change would invalidate fuel figures and saved sessions.
@@ -85,7 +85,7 @@ fn preparing_again_gives_the_same_image() {
     }
     // The large images are checked only in the full matrix.
     held.retain(|name, _| seen.contains_key(name));
-    assert_eq!(seen, held, "run with BLESS=1 where the boot code or a binary was changed on purpose");
+    assert_eq!(seen, held, "run with BLESS=1 if the boot code or a binary was changed on purpose");
 }
 
 #[test]

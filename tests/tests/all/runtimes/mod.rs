@@ -43,7 +43,7 @@ fn each_language_has_its_default_runtime() {
     for language in Language::ALL {
         let default: Vec<_> =
             engine().runtimes().unwrap().into_iter().filter(|info| info.language == language && info.default).collect();
-        let [default] = default.as_slice() else { panic!("one default for {language}, not {default:?}") };
+        let [default] = default.as_slice() else { panic!("expected one default for {language}, got {default:?}") };
         let sandbox = Sandbox::builder(engine()).language(language).build().unwrap();
         let execution = sandbox.execute("").unwrap();
         assert_eq!(execution.metadata.runtime_name, default.name);
@@ -76,7 +76,7 @@ fn added_runtime_is_the_default_until_removed() {
     let adding = another(dir.path());
     adding.add_runtime("quickjs-0.11").unwrap_err();
     let image = adding.add_runtime("javascript-0.11").unwrap();
-    assert_eq!(used(&adding), "javascript-0.11", "nobody had asked this engine before");
+    assert_eq!(used(&adding), "javascript-0.11", "the engine had not been used before");
     let later = another(dir.path());
     assert_eq!(later.prepare("javascript-0.11").unwrap().image_sha256, image.image_sha256);
     assert_eq!(used(&later), "javascript-0.11");
@@ -90,7 +90,7 @@ fn added_runtime_is_the_default_until_removed() {
         .into_iter()
         .find(|info| info.default && info.language == Language::JavaScript);
     assert_eq!(default.unwrap().name, "javascript");
-    assert_eq!(used(&later), "javascript-0.11", "a program that runs goes on as it began");
+    assert_eq!(used(&later), "javascript-0.11", "a running engine keeps its default");
 }
 
 #[test]
@@ -173,6 +173,6 @@ fn sandbox_rejects_a_runtime_of_the_other_language() {
         Sandbox::builder(engine()).language(Language::Python).runtime("javascript").build().unwrap_err().to_string();
     assert!(error.contains("javascript") && error.contains("python"), "{error}");
     let error = chain(&Sandbox::builder(engine()).runtime("ruby").build().unwrap_err());
-    assert!(error.contains("ruby") && error.contains("python"), "the known ones are listed: {error}");
+    assert!(error.contains("ruby") && error.contains("python"), "the error must list the known runtimes: {error}");
     drop(sandbox(Language::Python, |_| {}));
 }

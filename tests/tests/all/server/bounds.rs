@@ -69,11 +69,15 @@ fn total_body_size_and_body_time_are_limited() {
     let refused = server.ask("POST", "/v1/execute", &[], body.as_bytes());
     assert_eq!(refused.problem(), (503, "unavailable".into()));
     let small = server.post("/v1/execute", &json!({"language": "python", "source": "print(1)"}));
-    assert_eq!(small.ok()["stdout"], "1\n", "what fits goes through");
+    assert_eq!(small.ok()["stdout"], "1\n", "a request that fits is served");
     let begun = Instant::now();
     assert_eq!(Answer::read(slow).problem(), (408, "timeout".into()));
     assert!(begun.elapsed() < Duration::from_secs(30));
-    assert_eq!(server.ask("POST", "/v1/execute", &[], body.as_bytes()).ok()["stdout"], "1\n", "there is room again");
+    assert_eq!(
+        server.ask("POST", "/v1/execute", &[], body.as_bytes()).ok()["stdout"],
+        "1\n",
+        "the memory is free again"
+    );
 }
 
 #[test]
@@ -83,7 +87,7 @@ fn total_size_of_stored_responses_is_limited() {
     let ask = |key: &str| server.ask("POST", "/v1/execute", &[("idempotency-key", key)], prints(100_000).as_bytes());
     // An eighth of the memory has room for two responses.
     let answers = ["1", "2", "3"].map(|key| ask(key).body);
-    assert_eq!(ask("1").problem(), (409, "idempotency-key".into()), "it ran, and must not run again");
+    assert_eq!(ask("1").problem(), (409, "idempotency-key".into()), "the request ran and must not run again");
     assert_eq!((ask("2").body, ask("3").body), (answers[1].clone(), answers[2].clone()));
     // Stored responses take no room from other requests.
     let large = server.ask("POST", "/v1/execute", &[], prints(1_700_000).as_bytes());
@@ -136,9 +140,9 @@ fn execution_rate_of_a_token_is_limited() {
     let third = quick(&server);
     assert_eq!(third.problem(), (429, "rate-exceeded".into()));
     assert!((1..=30).contains(&third.header("retry-after").unwrap().parse::<u32>().unwrap()));
-    assert_eq!(server.audited().len(), 2, "whoever is refused can ask as often as they like");
+    assert_eq!(server.audited().len(), 2, "refused requests are not audited");
     assert_eq!(metric(&server, "glovebox_refused_total{door=\"http\",code=\"rate-exceeded\"}"), 1);
-    assert_eq!(server.get("/v1/sessions").status, 200, "it is no execution");
+    assert_eq!(server.get("/v1/sessions").status, 200, "the rate limit covers only executions");
 }
 
 #[test]
@@ -175,7 +179,7 @@ fn connections_beyond_the_limit_wait() {
     std::thread::sleep(Duration::from_millis(100));
     let third = server.begin("GET", "/healthz", &[], b"");
     third.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-    assert!((&third).read(&mut [0; 1]).is_err(), "it waits");
+    assert!((&third).read(&mut [0; 1]).is_err(), "the third connection waits");
     drop(idle.pop());
     third.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     assert_eq!(Answer::read(third).status, 200);

@@ -125,7 +125,7 @@ fn callback_service_answers_signed_calls() {
     assert!(
         asked[0].header("webhook-signature").starts_with("v1,") && !asked[0].header("webhook-timestamp").is_empty()
     );
-    assert_eq!(asked[0].header("authorization"), "", "the token stays here");
+    assert_eq!(asked[0].header("authorization"), "", "the token must not be sent");
     // In a session, with a streamed answer.
     server.post("/v1/sessions", &json!({"id": "s", "language": "javascript"})).ok();
     let tools = json!([{"name": "add", "callback": service.url("/tools/add")}]);

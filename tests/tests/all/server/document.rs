@@ -13,7 +13,7 @@ fn properties(document: &Value, schema: &Value) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     if let Some(reference) = schema["$ref"].as_str() {
         let target =
-            document.pointer(reference.trim_start_matches('#')).unwrap_or_else(|| panic!("{reference} leads nowhere"));
+            document.pointer(reference.trim_start_matches('#')).unwrap_or_else(|| panic!("{reference} does not exist"));
         names.extend(properties(document, target));
     }
     for part in schema["allOf"].as_array().into_iter().flatten() {

@@ -103,7 +103,7 @@ fn output_is_streamed_as_events_or_lines() {
         pieces.iter().filter(|piece| piece["type"] == name).map(|piece| piece["text"].as_str().unwrap()).collect()
     };
     assert_eq!((text("stdout"), text("stderr")), ("éin\n".into(), "x\n".into()));
-    assert!(pieces.len() >= 4, "one piece for each flush: {pieces:?}");
+    assert!(pieces.len() >= 4, "expected one piece per flush: {pieces:?}");
     let result = pieces.last().unwrap();
     assert_eq!((&result["type"], &result["result"]["stdout"]), (&json!("result"), &json!("éin\n")));
 
@@ -168,7 +168,7 @@ fn request_with_an_idempotency_key_runs_once() {
     assert_eq!(
         (first.body.clone(), first.header("etag")),
         (again.body.clone(), again.header("etag")),
-        "the same answer"
+        "the repeated request gets the same answer"
     );
     assert_eq!(first.ok()["value"]["json"], 1);
     assert_eq!(ask("k2", &step).ok()["value"]["json"], 2);

@@ -57,7 +57,7 @@ fn fleet_session_is_opened_run_undone_and_closed() {
     assert_eq!(server.get("/v1/sessions/s").header("etag"), Some(&*etag(&done)));
     execute(&server, &[], "x = 'changed'").ok();
     let undone = server.post("/v1/sessions/s/undo", &json!({}));
-    assert_eq!(undone.ok()["checkpoint"], 4, "each state has a number of its own");
+    assert_eq!(undone.ok()["checkpoint"], 4, "each state has a unique number");
     assert_eq!(execute(&server, &[], "x").ok()["value"]["json"], 7);
     server.post("/v1/sessions/s/undo", &json!({})).ok();
     assert_eq!(server.post("/v1/sessions/s/undo", &json!({})).problem(), (409, "no-checkpoint".into()));
@@ -72,7 +72,7 @@ fn fleet_session_is_opened_run_undone_and_closed() {
         server.post("/v1/sessions/s/undo", &json!({})),
     ] {
         assert_eq!(answer.problem(), (404, "not-found".into()));
-        assert!(!answer.text().contains("one!s"), "by its own name: {}", answer.text());
+        assert!(!answer.text().contains("one!s"), "the error must use the caller's name: {}", answer.text());
     }
     assert!(engine.asked().iter().all(|asked| ["one!s", "query"].contains(&&*asked.name)), "{:?}", engine.asked());
 }
@@ -141,7 +141,7 @@ fn operations_unsupported_by_a_fleet_are_rejected() {
         assert_eq!(answer.problem(), (501, "not-in-a-fleet".into()), "{method} {path}");
         assert!(answer.text().contains(said), "{method} {path}: {}", answer.text());
     }
-    assert_eq!(engine.asked().len(), before, "nothing was asked");
+    assert_eq!(engine.asked().len(), before, "the engine must not be called");
     assert_eq!(execute(&server, &[], "1 + 1").ok()["value"]["json"], 2);
 }
 
@@ -181,7 +181,7 @@ fn fleet_errors_map_to_problems_on_every_route() {
     engine.fail(None);
     let unknown = server.post("/v1/sessions", &json!({"runtime": "cobol"}));
     assert_eq!(unknown.problem(), (400, "invalid-argument".into()));
-    assert_eq!(open(&server, "s").status, 201, "and then it serves again");
+    assert_eq!(open(&server, "s").status, 201, "the server recovers");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn unreachable_fleet_engine_is_retried() {
     for answer in [open(&server, "s"), execute(&server, &[], "1"), server.get("/v1/sessions")] {
         assert_eq!(answer.problem(), (503, "unavailable".into()));
         assert_eq!(answer.header("retry-after"), Some("1"));
-        assert!(!answer.text().contains(&port.to_string()), "it does not say where: {}", answer.text());
+        assert!(!answer.text().contains(&port.to_string()), "the error must not reveal the address: {}", answer.text());
     }
     assert_eq!(server.post("/v1/execute", &json!({"language": PYTHON, "source": "1"})).status, 200);
 }
@@ -228,14 +228,14 @@ fn idempotency_key_holds_across_servers_and_restarts() {
     let keys = || engine.asked().into_iter().filter_map(|asked| asked.key).collect::<Vec<_>>();
     assert_eq!(keys(), ["one/k1"]);
     assert_eq!(execute(&first, &[("idempotency-key", "k1")], count).body, answer.body);
-    assert_eq!(keys().len(), 1, "the server has the answer");
+    assert_eq!(keys().len(), 1, "the server repeats its stored answer");
     let other = execute(&first, &[("idempotency-key", "k1")], "2");
     assert_eq!(other.problem(), (422, "idempotency-key".into()));
     drop(first);
     let second = server(&engine);
     let again = execute(&second, &[("idempotency-key", "k1")], count);
     assert_eq!((again.ok(), etag(&again)), (answer.json(), etag(&answer)));
-    assert_eq!(execute(&second, &[], "n").ok()["value"]["json"], 1, "it was run once");
+    assert_eq!(execute(&second, &[], "n").ok()["value"]["json"], 1, "the request ran only once");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn tokens_see_only_their_sessions_on_every_server() {
     assert_eq!(execute(&same, &[], "x").ok()["value"]["json"], 1);
     assert_eq!(other.get("/v1/sessions").ok()["sessions"], json!([]));
     assert_eq!(other.get("/v1/sessions/s").problem(), (404, "not-found".into()));
-    assert_eq!(open(&other, "s").status, 201, "a name is each token's own");
+    assert_eq!(open(&other, "s").status, 201, "session names are per token");
     assert_eq!(execute(&other, &[], "globals().get('x')").ok()["value"], json!(null));
 }
 
@@ -287,7 +287,7 @@ fn fleet_sessions_are_paged_and_limited() {
     let one = server_in(engine.client(), "one", |config| config.sessions = 1_201);
     engine.list_also("one", 1_200);
     engine.list_also("other", 5);
-    assert_eq!(open(&one, "s").status, 201, "just room");
+    assert_eq!(open(&one, "s").status, 201, "the last free place");
     assert_eq!(open(&one, "t").problem(), (429, "quota-exceeded".into()));
     let page = |query: &str| {
         let listed = one.get(&format!("/v1/sessions{query}")).ok();

@@ -199,7 +199,7 @@ fn routes() -> Vec<Route> {
             routes.push(Route { method, path: path.clone(), names });
         }
     }
-    assert!(routes.len() > 25, "the document has all of them");
+    assert!(routes.len() > 25, "the document must list every route");
     routes
 }
 
@@ -297,7 +297,7 @@ fn fuzz(server: &Server, routes: &[Route], more: &[(&'static str, String)], mut 
     println!("{statuses:?}");
     assert!(
         statuses.len() > 5 && statuses.get(&200).is_some_and(|count| *count > 10),
-        "they are of many kinds: {statuses:?}"
+        "expected many different statuses: {statuses:?}"
     );
     until("nothing is left", || metric(server, "glovebox_running") == 0 && metric(server, "glovebox_waiting") == 0);
     let fresh = server.post("/v1/execute", &json!({"language": "javascript", "source": "console.log(1)"}));

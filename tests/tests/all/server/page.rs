@@ -54,7 +54,7 @@ fn page_needs_no_token_but_requests_do() {
         };
         assert_eq!(answer.header("content-type"), Some(media_type), "{name}");
         // `assert_eq` would print the whole file.
-        assert!(answer.text() == asset(name), "{name} is another one than was compiled in");
+        assert!(answer.text() == asset(name), "{name} differs from the compiled asset");
         for (header, value) in [
             ("x-content-type-options", "nosniff"),
             ("referrer-policy", "no-referrer"),
@@ -133,7 +133,7 @@ fn page_security_policy_allows_only_its_own_server() {
     }
     let (html, ours) = (asset("index.html"), asset("page/app.js"));
     for inline in ["<style", " style=", " onclick", "javascript:", "<script>", "//"] {
-        assert!(!html.contains(inline), "{inline} in index.html");
+        assert!(!html.contains(inline), "index.html contains {inline}");
     }
     for sink in [
         "innerHTML",
@@ -144,9 +144,9 @@ fn page_security_policy_allows_only_its_own_server() {
         "new Function",
         "localStorage.setItem(NAME",
     ] {
-        assert!(!ours.contains(sink), "{sink} in app.js");
+        assert!(!ours.contains(sink), "app.js contains {sink}");
     }
-    assert_eq!(ours.matches("srcdoc").count(), 1, "HTML goes into one frame, which has no rights");
+    assert_eq!(ours.matches("srcdoc").count(), 1, "HTML goes only into one sandboxed frame");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn page_files_match_their_sources() {
         };
         let bytes = fs::read(&path).unwrap_or_else(|error| panic!("{name}: {error}; {REMEDY}"));
         let found: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(found, hash, "{name} is not what the page was made of; {REMEDY}");
+        assert_eq!(found, hash, "{name} has changed since the page was built; {REMEDY}");
         named.insert(name.to_owned());
     }
     assert!(MADE.iter().all(|name| named.contains(*name)), "{named:?}");

@@ -28,7 +28,7 @@ fn every_session_change_checks_the_generation() {
         let before = etag();
         let stale = server.ask(method, path, &[("if-match", "\"1-1\"")], body);
         assert_eq!(stale.problem(), (412, "generation".into()), "{method} {what}");
-        assert_eq!(etag(), before, "nothing was done: {method} {what}");
+        assert_eq!(etag(), before, "a refused request must not change anything: {method} {what}");
         let done = server.ask(method, path, &[("if-match", &before)], body);
         assert!(matches!(done.status, 200 | 201 | 204), "{method} {what}: {done:?}");
         if !matches!(what, "" | "fork") {

@@ -108,7 +108,7 @@ fn changed_session_fails_the_precondition() {
     let done = ask(&first);
     let second = done.header("etag").unwrap().to_owned();
     assert!(done.ok()["value"]["json"] == 1 && second != first);
-    assert_eq!(ask(&first).problem(), (412, "generation".into()), "nothing was run");
+    assert_eq!(ask(&first).problem(), (412, "generation".into()), "a refused request must not run");
     assert_eq!(ask(&second).ok()["value"]["json"], 2);
     assert_eq!(ask("*").ok()["value"]["json"], 3);
     // Routes that do not check preconditions refuse them, and do nothing.
@@ -193,7 +193,7 @@ fn sessions_are_listed_by_pages() {
     assert_eq!(list("?limit=4"), ("a b c d".into(), None), "exactly");
     assert_eq!(list("?limit=1000"), ("a b c d".into(), None));
     assert_eq!(list("?limit=2&after=b"), ("c d".into(), None));
-    assert_eq!(list("?after=bb"), ("c d".into(), None), "there need not be such a one");
+    assert_eq!(list("?after=bb"), ("c d".into(), None), "the cursor may name a missing session");
     assert_eq!(list("?after=d"), (String::new(), None));
     for query in ["limit=0", "limit=1001", "limit=x", "limit=-1", "after=..", "after=", "unknown=1"] {
         let problem = server.get(&format!("/v1/sessions?{query}")).problem();
@@ -220,9 +220,9 @@ fn executions_in_a_lost_session_are_not_counted() {
     assert_eq!(server.get("/v1/sessions/s").header("etag"), Some(&*stored));
     let audited = server.audited();
     assert!(audited.iter().any(|line| line["outcome"] == "session-fenced"), "{audited:?}");
-    assert_eq!(ask(&server, "late").problem(), (409, "session-busy".into()), "the other server has it");
+    assert_eq!(ask(&server, "late").problem(), (409, "session-busy".into()), "the session belongs to the other server");
     other.ask("POST", "/v1/sessions/s/hibernate", &[], b"").ok();
     // The refused request did not use up the key.
     assert_eq!(ask(&server, "late").ok()["value"]["json"], 3);
-    assert_eq!(ask(&server, "first").ok()["value"]["json"], 1, "what was acknowledged is not run again");
+    assert_eq!(ask(&server, "first").ok()["value"]["json"], 1, "an acknowledged request must not run again");
 }

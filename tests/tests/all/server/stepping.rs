@@ -47,11 +47,15 @@ fn client_answers_the_scripts_tool_calls() {
     for language in ["python", "javascript"] {
         let (execution, calls) = needs(&server.post("/v1/execute", &asking(language)));
         assert_eq!(calls, [json!({"id": 0, "name": "ask", "arguments": {"question": "name?"}})], "{language}");
-        assert_eq!(metric(&server, "glovebox_running"), 0, "it waits without a place");
+        assert_eq!(metric(&server, "glovebox_running"), 0, "a waiting execution occupies no place");
         let done = resume(&server, &execution, &json!([{"id": 0, "value": "Ada"}])).ok();
         assert_eq!(done["stdout"], "before\nAda\n");
         assert_eq!(done["tool_calls"][0]["name"], "ask");
-        assert_eq!(resume(&server, &execution, &json!([])).problem(), (404, "not-found".into()), "it is over");
+        assert_eq!(
+            resume(&server, &execution, &json!([])).problem(),
+            (404, "not-found".into()),
+            "the execution has ended"
+        );
     }
     let lines = server.audited();
     assert_eq!((lines.len(), &lines[0]["action"], &lines[0]["outcome"]), (2, &json!("execute"), &json!("completed")));
@@ -127,7 +131,7 @@ fn suspended_session_is_busy_until_saved_at_the_end() {
     let waiting = server.begin("GET", "/v1/sessions/s/variables/x", &[], b"");
     let done = resume(&server, &execution, &json!([{"id": 0, "value": [1, 2]}]));
     assert_eq!((done.status, done.header("etag").is_some_and(|new| new != etag)), (200, true));
-    assert_eq!(Answer::read(waiting).ok()["value"], json!([1, 2]), "it came after");
+    assert_eq!(Answer::read(waiting).ok()["value"], json!([1, 2]), "the waiting request ran afterwards");
     let again = server.ask("POST", "/v1/sessions/s/execute", &[("if-match", &etag)], body.as_bytes());
     assert_eq!(again.problem(), (412, "generation".into()));
     // Tools exist only for their request.
@@ -135,7 +139,7 @@ fn suspended_session_is_busy_until_saved_at_the_end() {
     assert_eq!(next["value"]["repr"], "([1, 2], False)");
     let dir = server.stop(Duration::from_secs(5));
     let server = Server::start(Setup { dir: Some(dir), ..Setup::default() });
-    assert_eq!(server.get("/v1/sessions/s/variables/x").ok()["value"], json!([1, 2]), "it was saved");
+    assert_eq!(server.get("/v1/sessions/s/variables/x").ok()["value"], json!([1, 2]), "the session was saved");
 }
 
 #[test]
@@ -157,7 +161,7 @@ fn output_is_streamed_in_each_step() {
     assert_eq!((&second[0]["text"], &second[1]["type"]), (&json!("two 0\n"), &json!("needs-tools")), "{second:?}");
     let events = server.ask("POST", &path, &[("accept", "text/event-stream")], answer(1).as_bytes()).text();
     assert!(events.starts_with("event: stdout\ndata: ") && events.contains("event: result\n"), "{events}");
-    assert!(events.contains("one\\ntwo 0\\nthree 1\\n"), "the result has all output: {events}");
+    assert!(events.contains("one\\ntwo 0\\nthree 1\\n"), "the result must contain all output: {events}");
 }
 
 #[test]
@@ -217,7 +221,7 @@ fn suspended_executions_are_limited() {
     assert_eq!(resume(&server, &first, &json!([{"id": 0, "value": "x"}])).status, 200);
     needs(&ask(own));
     let plain = server.post("/v1/execute", &json!({"language": "javascript", "source": "console.log(1)"}));
-    assert_eq!(plain.ok()["stdout"], "1\n", "others run");
+    assert_eq!(plain.ok()["stdout"], "1\n", "other executions still run");
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn exit_handlers_and_value_reads_end_with_the_server() {
         let begun = Instant::now();
         let answer = std::thread::spawn(move || Answer::read(stream));
         server.stop(Duration::from_millis(100));
-        assert!(begun.elapsed() < Duration::from_secs(8), "{method}: its limit is 10 s");
+        assert!(begun.elapsed() < Duration::from_secs(8), "{method}: stopping must not wait for the 10 s limit");
         let _: Answer = answer.join().unwrap();
     }
 }

@@ -51,10 +51,10 @@ fn answer_to_an_unknown_call_rejects_all_answers() {
         let error = started.advance(vec![answer(&requests[0], "wrong"), raw(id, "1")], None).unwrap_err();
         assert!(matches!(error, AdvanceError::UnknownCall { id: wrong } if wrong == id), "{error}");
     }
-    assert_eq!(needs(&started, Vec::new()), requests, "none was taken");
+    assert_eq!(needs(&started, Vec::new()), requests, "a wrong answer must not be accepted");
     assert_eq!(text(&done(&started, vec![answer(&requests[0], "right")])), "right\n");
     let error = started.advance(vec![raw(1, "1")], None).unwrap_err();
-    assert!(matches!(error, AdvanceError::UnknownCall { id: 1 }), "after its end as well");
+    assert!(matches!(error, AdvanceError::UnknownCall { id: 1 }), "answers are rejected after the end");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn invalid_json_answer_rejects_all_answers() {
         let error = started.advance(vec![raw(0, "1"), raw(0, wrong)], None).unwrap_err();
         assert!(matches!(error, AdvanceError::NotJson { id: 0, .. }), "{wrong}: {error}");
     }
-    assert_eq!(needs(&started, Vec::new()), requests, "none was taken");
+    assert_eq!(needs(&started, Vec::new()), requests, "a wrong answer must not be accepted");
     assert_eq!(text(&done(&started, vec![raw(0, " [ \"\\u0041\" ,\n1 ] ")])), "[ 'A', 1 ]\n");
 }
 
@@ -141,11 +141,11 @@ except tools.ToolTimeout: print('late')",
             match started.advance(Vec::new(), None).unwrap() {
                 Step::Done(execution) => break execution,
                 Step::NeedsTools(requests) => assert_eq!(requests.len(), 1),
-                Step::Running => panic!("it was given no time"),
+                Step::Running => panic!("`Running` is returned only with a time limit"),
             }
         };
         assert_eq!(text(&execution), "late\n");
-        assert_eq!(text(&done(&started, vec![raw(0, "1")])), "late\n", "too late");
+        assert_eq!(text(&done(&started, vec![raw(0, "1")])), "late\n", "late answers are ignored");
     }
 }
 

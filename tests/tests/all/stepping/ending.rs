@@ -22,7 +22,7 @@ fn until_gone(told: &mpsc::Receiver<()>) {
         match told.recv_timeout(LONG) {
             Ok(()) => {}
             Err(mpsc::RecvTimeoutError::Disconnected) => return,
-            Err(mpsc::RecvTimeoutError::Timeout) => panic!("it goes on"),
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("the execution still runs"),
         }
     }
 }
@@ -132,7 +132,7 @@ fn dropping_a_started_execution_ends_it() {
         needs(&started, Vec::new());
         drop(started);
         until_gone(&told);
-        assert_eq!(text(&done(&start(&sandbox, "print(1)"), Vec::new())), "1\n", "the sandbox can be used");
+        assert_eq!(text(&done(&start(&sandbox, "print(1)"), Vec::new())), "1\n", "the sandbox stays usable");
     }
 }
 
@@ -165,7 +165,7 @@ fn panic_is_an_error() {
             assert!(matches!(error, AdvanceError::Panicked), "{error}");
         }
         assert!(started.execution().is_none());
-        assert_eq!(text(&done(&start(&sandbox, "print(1)"), Vec::new())), "1\n", "the sandbox can be used");
+        assert_eq!(text(&done(&start(&sandbox, "print(1)"), Vec::new())), "1\n", "the sandbox stays usable");
     }
 }
 

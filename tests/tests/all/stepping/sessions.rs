@@ -61,7 +61,7 @@ fn wait_for_a_session_has_a_timeout() {
     let session = sandbox.session().unwrap();
     let started = start(&session, ASKS.0);
     let late = session.start(Request::new("x = 2").cancel_after(Duration::from_millis(20))).unwrap();
-    assert_eq!(done(&late, Vec::new()).outcome, Outcome::Cancelled, "cancelled as it waited");
+    assert_eq!(done(&late, Vec::new()).outcome, Outcome::Cancelled, "cancelled while waiting for the session");
     let requests = needs(&started, Vec::new());
     done(&started, vec![answer(&requests[0], 1)]);
     assert_eq!(session.execute("x").unwrap().value.unwrap().repr, "1");

@@ -17,7 +17,10 @@ fn execution_without_calls_is_done_at_once() {
         let started = start(&stepped(language, &[], |_| {}), "print(6 * 7)");
         let execution = done(&started, Vec::new());
         assert_eq!(text(&execution), "42\n");
-        assert!(std::sync::Arc::ptr_eq(&execution, &done(&started, Vec::new())), "again and again");
+        assert!(
+            std::sync::Arc::ptr_eq(&execution, &done(&started, Vec::new())),
+            "repeated calls return the same execution"
+        );
         assert!(std::sync::Arc::ptr_eq(&execution, &started.execution().unwrap()));
     }
 }
@@ -53,7 +56,7 @@ fn concurrent_calls_are_delivered_together() {
         let started = start(&stepped(language, &[], |_| {}), of(language, SEVERAL.0, SEVERAL.1));
         let all = needs(&started, Vec::new());
         assert_eq!(questions(&all), [0, 1, 2, 3, 4]);
-        assert_eq!(needs(&started, Vec::new()), all, "nothing was answered");
+        assert_eq!(needs(&started, Vec::new()), all, "requests without answers are repeated");
         let left = needs(&started, vec![answer(&all[3], 13), answer(&all[1], 11)]);
         assert_eq!(questions(&left), [0, 2, 4]);
         let last = left.iter().rev().zip([14, 12, 10]).map(|(request, value)| answer(request, value)).collect();
@@ -277,7 +280,10 @@ fn invalid_request_is_rejected_before_the_start() {
 #[test]
 fn tools_can_be_added_later() {
     let sandbox = stepped(Language::Python, &[], |_| {});
-    assert!(sandbox.with_tools(&[super::ask()]).unwrap_err().to_string().contains("`ask`"), "there is one");
+    assert!(
+        sandbox.with_tools(&[super::ask()]).unwrap_err().to_string().contains("`ask`"),
+        "the sandbox already has a tool named `ask`"
+    );
     let more = sandbox.with_tools(&[Tool::new("more", "").stepped()]).unwrap();
     let started = start(&more, "print(tools.ask(q=1), tools.more())");
     let first = needs(&started, Vec::new());

@@ -51,12 +51,12 @@ fn executions_in_a_taken_over_session_are_discarded(place: &dyn Place) {
         "another process took over session `a`; its changes here were discarded; run it again"
     );
     assert!(is_fenced::<()>(Err(error)));
-    assert_eq!(stored(&here), before, "what the other process stored stays");
+    assert_eq!(stored(&here), before, "the other process's session is unchanged");
     assert!(!is_live(&here, "a") && is_live(&there, "a"));
     // The other process holds the lock as well.
     assert!(matches!(session.execute(COUNT), Err(SessionsError::InUse { .. })));
     assert!(there.hibernate(&id("a")).unwrap());
-    assert_eq!(run(&session, COUNT), "3", "what the other process left");
+    assert_eq!(run(&session, COUNT), "3", "execution continues from the other process's state");
     assert!(here.hibernate(&id("a")).unwrap());
     assert_eq!(run(&python(&there, "a"), COUNT), "4");
 }
@@ -77,7 +77,7 @@ fn discarded_session_runs_no_exit_handlers(place: &dyn Place) {
     drop((session, here));
     assert!(!host.path().join("bye").exists());
     there.close(&id("a")).unwrap();
-    assert_eq!(fs::read(host.path().join("bye")).unwrap(), b"x", "those of the other process do, when it closes it");
+    assert_eq!(fs::read(host.path().join("bye")).unwrap(), b"x", "hooks run when the other process closes the session");
 }
 
 fn unsaved_changes_of_a_taken_over_session_are_dropped(place: &dyn Place) {
@@ -92,7 +92,7 @@ fn unsaved_changes_of_a_taken_over_session_are_dropped(place: &dyn Place) {
             assert!(is_fenced(here.hibernate(&id("a"))));
         }
         assert!(!is_live(&here, "a"));
-        assert!(!here.hibernate(&id("a")).unwrap(), "there is nothing left to hibernate");
+        assert!(!here.hibernate(&id("a")).unwrap(), "no live session is left");
         there.hibernate(&id("a")).unwrap();
         assert_eq!(run(&session, COUNT), "3");
         assert!(here.delete(&id("a")).unwrap());
@@ -149,7 +149,7 @@ fn session_removed_or_replaced_elsewhere_is_discarded(place: &dyn Place) {
     place.lose_lock(&id("a"));
     assert!(there.delete(&id("a")).unwrap());
     there.import(id("a"), &exported, IfExists::Fail).unwrap();
-    assert!(is_fenced(session.execute(COUNT)), "removed and made again");
+    assert!(is_fenced(session.execute(COUNT)), "the session was deleted and recreated");
     assert_eq!(run(&session, COUNT), "3");
 }
 
@@ -212,5 +212,5 @@ fn both_managers_continue_in_turns(place: &dyn Place) {
             Err(error) => panic!("round {round}: {error}"),
         }
     }
-    assert_eq!((acknowledged, fenced), (12, 10), "each side was live from its first turn on");
+    assert_eq!((acknowledged, fenced), (12, 10), "each side was live from its first turn");
 }

@@ -89,8 +89,8 @@ fn session_is_saved_by_its_save_policy() {
         assert_eq!(executions(), held, "{save:?}");
         assert!(sessions.hibernate(&id("a")).unwrap());
         assert_eq!(executions(), 2, "{save:?}");
-        assert!(!sessions.hibernate(&id("a")).unwrap(), "it is hibernated already");
-        assert_eq!(run(&session, COUNT), "3", "the handle resumes it");
+        assert!(!sessions.hibernate(&id("a")).unwrap(), "the session is already hibernated");
+        assert_eq!(run(&session, COUNT), "3", "the handle resumes the session");
     }
 }
 
@@ -152,7 +152,7 @@ fn background_thread_hibernates_idle_sessions() {
     let thread = sessions.hibernate_idle_in_background(Duration::from_millis(5)).unwrap();
     let begun = Instant::now();
     while is_live(&sessions, "a") {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it is never hibernated");
+        assert!(begun.elapsed() < Duration::from_secs(20), "the session was never hibernated");
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(thread);
@@ -160,7 +160,7 @@ fn background_thread_hibernates_idle_sessions() {
     drop(sessions.hibernate_idle_in_background(Duration::MAX).unwrap());
     run(&session, COUNT);
     std::thread::sleep(Duration::from_millis(50));
-    assert!(is_live(&sessions, "a"), "nobody hibernates it any more");
+    assert!(is_live(&sessions, "a"), "hibernation stops with its thread");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn number_of_live_sessions_is_limited() {
     let dir = tempdir().unwrap();
     let sessions = open(dir.path(), |policy| policy.live_count = 2);
     let all: Vec<SessionGuard> = ["a", "b", "c"].iter().map(|name| python(&sessions, name)).collect();
-    assert!(!is_live(&sessions, "a"), "the one used longest ago made room");
+    assert!(!is_live(&sessions, "a"), "the least recently used session is hibernated");
     for round in 1..3 {
         for session in &all {
             assert_eq!(run(session, COUNT), round.to_string());
@@ -271,10 +271,10 @@ fn session_is_exported_and_imported() {
     let sessions = open(here.path(), |policy| policy.save = Save::OnHibernate);
     run(&python(&sessions, "a"), "n = 41");
     let live = sessions.export(&id("a")).unwrap();
-    assert_eq!(HibernatedInfo::read(&live).unwrap().executions, 1, "it was not saved yet");
+    assert_eq!(HibernatedInfo::read(&live).unwrap().executions, 1, "the export contains unsaved changes");
     sessions.hibernate(&id("a")).unwrap();
     let stored = sessions.export(&id("a")).unwrap();
-    assert!(stored == sessions.export(&id("a")).unwrap(), "hibernated it stays the same");
+    assert!(stored == sessions.export(&id("a")).unwrap(), "a hibernated export is stable");
     assert!(matches!(sessions.export(&id("none")), Err(SessionsError::NotFound { .. })));
 
     // Neither operation needs an interpreter.
@@ -295,7 +295,7 @@ fn session_is_exported_and_imported() {
     assert!(matches!(bare.import(id("b"), &live, IfExists::Replace), Err(SessionsError::InUse { .. })));
     drop(active);
     bare.import(id("b"), &live, IfExists::Replace).unwrap();
-    assert_eq!(run(&bare.open(&id("b")).unwrap(), COUNT), "42", "what was live was replaced");
+    assert_eq!(run(&bare.open(&id("b")).unwrap(), COUNT), "42", "the live session was replaced");
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn deleted_and_closed_sessions_are_gone() {
         }
     }
     assert!(matches!(sessions.close(&id("live")), Err(SessionsError::NotFound { .. })));
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left of them");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "closing must remove every file");
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn many_threads_share_few_live_sessions() {
     assert_eq!(counts.iter().sum::<usize>(), 4 * EACH, "{counts:?}");
     drop(sessions);
     let left: Vec<PathBuf> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(left.len(), names.len(), "no locks stay: {left:?}");
+    assert_eq!(left.len(), names.len(), "lock files must be removed: {left:?}");
 }
 
 #[test]
@@ -454,7 +454,7 @@ fn session_uses_the_sandbox_of_its_image() {
     let error = sessions.create(id("a"), NewSession::default().language(Language::Python)).unwrap_err();
     assert!(matches!(error, SessionsError::NoSandbox { language: Language::Python, .. }), "{error}");
     assert!(sessions.list_all().unwrap().is_empty());
-    assert_eq!(run(&python(&sessions, "a"), COUNT_JS), "1", "the first sandbox's language, where none is named");
+    assert_eq!(run(&python(&sessions, "a"), COUNT_JS), "1", "the default is the first sandbox's language");
     sessions.add_sandbox(sandbox(Language::Python, |_| {}));
     sessions.create(id("p"), NewSession::default().language(Language::Python)).unwrap();
     sessions.hibernate_all();

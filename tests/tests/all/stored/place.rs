@@ -25,7 +25,7 @@ pub(crate) fn open_at(address: &str) -> Arc<dyn SessionStore> {
     match address.split_once(' ') {
         Some(("directory", path)) => Arc::new(DirectoryStore::open(path).unwrap()),
         Some(("objects", url)) => open_objects(url),
-        _ => panic!("`{address}` is no address of a store"),
+        _ => panic!("`{address}` is not a store address"),
     }
 }
 

@@ -51,7 +51,10 @@ fn one_process_at_a_time(place: &dyn Place) {
         assert_eq!(waiter.join().unwrap(), "2");
     });
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
-    assert!(matches!(session.execute(COUNT), Err(SessionsError::InUse { .. })), "it has moved");
+    assert!(
+        matches!(session.execute(COUNT), Err(SessionsError::InUse { .. })),
+        "the session moved to the other process"
+    );
 }
 
 fn wait_behind_another_thread_can_be_cancelled(place: &dyn Place) {
@@ -69,7 +72,7 @@ fn wait_behind_another_thread_can_be_cancelled(place: &dyn Place) {
         std::thread::sleep(Duration::from_millis(50));
         second.cancel();
         in_use(other.join().unwrap().unwrap_err());
-        assert!(!one.is_finished(), "it waits for the other process");
+        assert!(!one.is_finished(), "the waiter must wait for the other process");
         // These operations do not wait that long either.
         in_use(waiting.hibernate(&id("a")).unwrap_err());
         in_use(waiting.delete(&id("a")).unwrap_err());

@@ -292,9 +292,9 @@ fn without_metering_no_fuel_is_counted() {
 fn guest_memory_growth_is_decided_by_the_shim() {
     let mut woven = Woven::new(2);
     assert_eq!(woven.run::<_, i32>("virtual_size", 1), 1);
-    assert_eq!(woven.run::<_, i32>("memory_grow", (0, 2)), 1, "the old size");
+    assert_eq!(woven.run::<_, i32>("memory_grow", (0, 2)), 1, "growing returns the old size");
     assert_eq!(woven.run::<_, i32>("memory_size", 0), 3);
-    assert_eq!(woven.run::<_, i32>("memory_size", 1), 1, "the other guest's is as it was");
+    assert_eq!(woven.run::<_, i32>("memory_size", 1), 1, "the other guest is unchanged");
     assert_eq!(woven.run::<_, i32>("memory_grow", (0, 65_536)), -1);
     woven.run::<_, ()>("set_virtual_size", (0, 2));
     // The guest adds 1000 times the result of `memory.grow` to that of `memory.size`.
@@ -303,7 +303,7 @@ fn guest_memory_growth_is_decided_by_the_shim() {
     assert_eq!(woven.get("argument"), 5);
     woven.set("grown", -1);
     assert_eq!(woven.call("grow", &[5]).1 as u32, (-998i32).cast_unsigned());
-    assert_eq!(woven.run::<_, i32>("memory_size", 0), 3, "the real memory is the shim's to grow");
+    assert_eq!(woven.run::<_, i32>("memory_size", 0), 3, "only the shim grows the real memory");
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn memory_is_copied_filled_and_compared() {
         assert_eq!(&woven.peek::<10>(guest, 500), b"01xxx56789");
     }
     woven.run::<_, ()>("memory_fill", (1, 0, 1, 65_536));
-    assert_eq!(&woven.peek::<2>(0, 500), b"01", "the other guest's is as it was");
+    assert_eq!(&woven.peek::<2>(0, 500), b"01", "the other guest is unchanged");
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn memory_comparison_finds_differences_in_range_only() {
 #[test]
 fn image_is_stored_beside_the_guest_and_copied() {
     let mut woven = Woven::new(2);
-    assert_eq!(woven.peek::<5>(0, 8), [0; 5], "nothing is in the guest's memory before the shim has put it there");
+    assert_eq!(woven.peek::<5>(0, 8), [0; 5], "guest memory stays empty until the shim fills it");
     for guest in [0, 1] {
         woven.run::<_, ()>("image_to_guest", (guest, 0, 8, 5));
         assert_eq!(&woven.peek::<6>(guest, 8), b"image\0");
@@ -384,7 +384,7 @@ fn globals_are_accessed_as_bits() {
         woven.run::<_, ()>("global_set", (1, number, bits.cast_signed()));
         assert_eq!(woven.run::<_, i64>("global_get", (1, number)).cast_unsigned(), bits, "{number}");
     }
-    assert_eq!(woven.run::<_, i64>("global_get", (0, 0)), 1024, "the other guest's is as it was");
+    assert_eq!(woven.run::<_, i64>("global_get", (0, 0)), 1024, "the other guest is unchanged");
     assert!(woven.try_run::<_, i64>("global_get", (0, 4)).is_err());
     assert!(woven.try_run::<_, i64>("global_get", (2, 0)).is_err());
 }
@@ -405,6 +405,6 @@ fn a_guest_that_traps_ends_the_instance() {
     let number = i32::try_from(EXPORTS.iter().position(|export| *export == "wide").unwrap()).unwrap();
     assert!(
         woven.try_run::<_, i32>("call_export", (0, number, -1, 1, RESULT)).is_err(),
-        "arguments outside the memory"
+        "arguments outside the memory are rejected"
     );
 }

@@ -24,7 +24,7 @@ fn one_holder_at_a_time(place: &dyn Place) {
     let again = lock(&*other, "a");
     assert!(block_on(one.try_lock(&id("a"))).unwrap().is_none());
     drop((again, beside));
-    assert_eq!(listed(&*one), [], "a lock is no session");
+    assert_eq!(listed(&*one), [], "a lock must not be listed as a session");
 }
 
 const THREADS: usize = 6;
@@ -38,7 +38,7 @@ fn one_of_many_threads_holds_the_lock(place: &dyn Place) {
                 let store = place.open();
                 for _ in 0..100 {
                     if let Some(lock) = block_on(store.try_lock(&id("a"))).unwrap() {
-                        assert!(!held.swap(true, Ordering::SeqCst), "two hold it");
+                        assert!(!held.swap(true, Ordering::SeqCst), "two callers hold the lock");
                         std::thread::yield_now();
                         held.store(false, Ordering::SeqCst);
                         taken.fetch_add(1, Ordering::SeqCst);

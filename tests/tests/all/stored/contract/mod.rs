@@ -113,7 +113,7 @@ fn every_write_gets_a_new_version(place: &dyn Place) {
     let mut expected = Expected::Absent;
     for _ in 0..20 {
         let version = put(&*store, &lock, &expected, b"the same").unwrap();
-        assert!(seen.insert(version.clone()), "{version} was another write's");
+        assert!(seen.insert(version.clone()), "version {version} was used by another write");
         expected = Expected::Version(version);
     }
 }

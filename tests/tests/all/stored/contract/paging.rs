@@ -49,7 +49,7 @@ fn pages_have_the_requested_size_and_order(place: &dyn Place) {
             let page = page(&*store, limit, after.as_deref());
             seen.extend(ids(&page));
             asked += 1;
-            assert!(asked <= names.len() + 1, "limit {limit}: it does not end");
+            assert!(asked <= names.len() + 1, "limit {limit}: paging does not end");
             match page.next {
                 Some(next) => after = Some(next.to_string()),
                 None => break,
@@ -91,7 +91,7 @@ fn stable_sessions_are_listed_once_during_changes(place: &dyn Place) {
         for gone in listed(&*other).iter().filter(|entry| entry.id.as_str().ends_with("-goes")).take(2) {
             remove(gone.id.as_str());
         }
-        assert!(round < 60, "it does not end");
+        assert!(round < 60, "paging does not end");
         match page.next {
             // The listing would not end while sessions are added after its position.
             Some(next) if next.as_str() < "zzz" => after = Some(next.to_string()),
@@ -102,7 +102,7 @@ fn stable_sessions_are_listed_once_during_changes(place: &dyn Place) {
     assert_eq!(seen_staying, stays.iter().collect::<Vec<_>>());
     let mut once = seen.clone();
     once.dedup();
-    assert_eq!(seen, once, "in order, and none twice");
+    assert_eq!(seen, once, "sorted without duplicates");
     assert!(seen.is_sorted());
 }
 
