@@ -46,7 +46,7 @@ fn context_is_set_for_one_script_only() {
         }
         let session = sandbox.session().unwrap();
         session.run(Request::new("1").context(&json!(7))).unwrap();
-        assert_eq!(session.execute("context").unwrap().value.unwrap().repr, "7", "the context is kept in the session");
+        assert_eq!(session.execute("context").unwrap().value.unwrap().repr, "7", "the context stays in the session");
         session.run(Request::new("1").context(&json!(8))).unwrap();
         assert_eq!(session.execute("context").unwrap().value.unwrap().repr, "8");
         let started = session.start(Request::new("context").context(&json!(9))).unwrap();

@@ -73,7 +73,7 @@ fn fuel_reserve_lets_a_script_clean_up() {
         let expected = Outcome::Exhausted { resource: Resource::Fuel, limit: FUEL, used: FUEL };
         assert_eq!((execution.outcome, execution.fuel_consumed), (expected, FUEL), "the result is reproducible");
         assert!(execution.rolled_back_to.is_none());
-        assert!(session.execute("held").unwrap().is_success(), "{language}: changes before the stop are kept");
+        assert!(session.execute("held").unwrap().is_success(), "{language}: changes before the stop are retained");
     }
 }
 

@@ -102,7 +102,7 @@ fn request_is_cancelled_by_id_and_the_session_lives_on() {
     assert_eq!(client.ok("cancel", json!({ "id": id }))["cancelled"], 1);
     let result = client.end(id)["result"].take();
     assert_eq!((&result["outcome"]["kind"], &result["error"]), (&json!("cancelled"), &json!("cancelled")));
-    assert_eq!(result["stdout"], "here\n", "output before the cancellation is kept");
+    assert_eq!(result["stdout"], "here\n", "output before the cancellation is retained");
     assert!(begun.elapsed() < Duration::from_secs(5));
     assert_eq!(client.prints("print(x)"), "1\n");
 }

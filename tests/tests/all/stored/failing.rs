@@ -209,7 +209,7 @@ fn session_survives_a_failed_replace_or_remove() {
     sessions.import(id("a"), &exported, IfExists::Replace).unwrap_err();
     sessions.delete(&id("a")).unwrap_err();
     store.fails.store(false, Ordering::SeqCst);
-    assert_eq!(run(&session, COUNT), "2", "unsaved changes are kept");
+    assert_eq!(run(&session, COUNT), "2", "unsaved changes are retained");
     sessions.import(id("a"), &exported, IfExists::Replace).unwrap();
     assert_eq!(run(&session, COUNT), "1");
     assert!(sessions.delete(&id("a")).unwrap());
