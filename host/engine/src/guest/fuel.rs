@@ -131,6 +131,8 @@ pub(crate) fn charge<T: Fueled>(mut store: impl AsContextMut<Data = T>, amount: 
 }
 
 /// Called by metered code with an exhausted counter. Returns the value of the next slice.
+///
+/// A binary of the caller's own can import this function and pass any number: it only loses the rest of its slice.
 fn refuel<T: Fueled>(mut caller: Caller<'_, T>, exhausted: i64) -> wasmtime::Result<i64> {
     let counter = match *caller.data_mut().fuel() {
         Fuel::Counted { counter: Some(counter), .. } => counter,
@@ -138,7 +140,7 @@ fn refuel<T: Fueled>(mut caller: Caller<'_, T>, exhausted: i64) -> wasmtime::Res
         _ => caller.get_export(FUEL_EXPORT).and_then(Extern::into_global).ok_or_else(no_counter)?,
     };
     let left = match *caller.data_mut().fuel() {
-        Fuel::Counted { reserve, .. } => remaining(reserve, exhausted),
+        Fuel::Counted { reserve, .. } => remaining(reserve, exhausted.min(-1)),
         Fuel::Uncounted(_) => return Err(no_counter()),
     };
     let next = caller.data_mut().fuel().divide(left);
@@ -187,15 +189,17 @@ mod tests {
     }
 
     /// `run` counts down from its argument. `ask` asks the host for the remaining fuel, `pay` also lets it charge the
-    /// argument, and `spend` does so repeatedly. The start function takes fuel too.
+    /// argument, `spend` does so repeatedly, and `steal` refuels. The start function takes fuel too.
     const MODULE: &str = r#"(module
         (import "host" "left" (func $left (result i64)))
         (import "host" "pay" (func $pay (param i64) (result i64)))
+        (import "glovebox" "refuel" (func $refuel (param i64) (result i64)))
         (func (export "run") (param $rounds i32)
             (loop $again
                 (local.set $rounds (i32.sub (local.get $rounds) (i32.const 1)))
                 (br_if $again (i32.gt_s (local.get $rounds) (i32.const 0)))))
         (func (export "ask") (result i64) (call $left))
+        (func (export "steal") (param $counter i64) (result i64) (call $refuel (local.get $counter)))
         (func (export "pay") (param $amount i64) (result i64) (call $pay (local.get $amount)))
         (func (export "spend") (param $rounds i32)
             (loop $again
@@ -297,6 +301,19 @@ mod tests {
         spend.call(&mut store, 20_000).unwrap();
         let used = 100 * SLICE - left(&mut store);
         assert_eq!(store.data().checks.len() as u64, used / SLICE);
+    }
+
+    #[test]
+    fn guest_that_refuels_itself_gains_nothing() {
+        let (mut store, instance) = instance(usize::MAX);
+        let steal: TypedFunc<i64, i64> = instance.get_typed_func(&mut store, "steal").unwrap();
+        for counter in [i64::MAX, 0, -1, -100, i64::MIN] {
+            set(&mut store, 3 * SLICE).unwrap();
+            let result = steal.call(&mut store, counter);
+            let after = left(&mut store);
+            assert!(after < 3 * SLICE, "{counter}: {after}");
+            assert_eq!(result.is_ok(), counter > i64::MIN);
+        }
     }
 
     #[test]
