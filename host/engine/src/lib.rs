@@ -102,6 +102,8 @@ pub use tools::{
 mod pages {
     #[doc = include_str!("../../../README.md")]
     mod readme {}
+    #[doc = include_str!("../../../docs/every-way.md")]
+    mod every_way {}
     #[doc = include_str!("../../../docs/sessions.md")]
     mod sessions {}
     #[doc = include_str!("../../../docs/tools.md")]
