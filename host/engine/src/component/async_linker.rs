@@ -70,11 +70,11 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         P: ComponentNamedList + Lift + 'static,
         R: ComponentType + Lower + 'static,
     {
-        self.looks(name, move |ctx, parameters| into_wit(work(ctx, parameters)))
+        self.define_infallible(name, move |ctx, parameters| into_wit(work(ctx, parameters)))
     }
 
     /// Adds an infallible function that runs on the store's thread.
-    fn looks<P, R>(
+    fn define_infallible<P, R>(
         &mut self,
         name: &str,
         work: impl Fn(&mut SandboxCtx, P) -> wasmtime::Result<R> + Send + Sync + 'static,
@@ -114,8 +114,8 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
 /// Adds the interface `sandbox`.
 pub(super) fn add_sandbox<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     let mut of = Interface(linker.instance(SANDBOX)?);
-    of.looks("info", |ctx, ()| Host::info(ctx))?;
-    of.looks("default-policy", |ctx, ()| Host::default_policy(ctx))?;
+    of.define_infallible("info", |ctx, ()| Host::info(ctx))?;
+    of.define_infallible("default-policy", |ctx, ()| Host::default_policy(ctx))?;
     of.awaited("execute", |ctx, (runtime, request, policy)| Host::execute(ctx, runtime, request, policy))?;
     of.awaited("validate", |ctx, (runtime, request, policy)| Host::validate(ctx, runtime, request, policy))?;
     of.awaited("start", |ctx, (runtime, request, policy, tools)| Host::start(ctx, runtime, request, policy, tools))?;
@@ -131,7 +131,7 @@ fn add_started<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime:
     of.awaited("[method]started.continue", |ctx, (it, answers, wait_ms)| {
         HostStarted::continue_(ctx, it, answers, wait_ms)
     })?;
-    of.looks("[method]started.read-output", |ctx, (it, stream, offset, len)| {
+    of.define_infallible("[method]started.read-output", |ctx, (it, stream, offset, len)| {
         HostStarted::read_output(ctx, it, stream, offset, len)
     })?;
     of.at_once("[method]started.files", |ctx, (it,)| HostStarted::files(ctx, it))?;
@@ -148,8 +148,8 @@ fn add_session<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime:
     of.awaited("[static]session.resume", |ctx, (runtime, state, policy, options)| {
         HostSession::resume(ctx, runtime, state, policy, options)
     })?;
-    of.looks("[method]session.id", |ctx, (it,)| HostSession::id(ctx, it))?;
-    of.looks("[method]session.info", |ctx, (it,)| HostSession::info(ctx, it))?;
+    of.define_infallible("[method]session.id", |ctx, (it,)| HostSession::id(ctx, it))?;
+    of.define_infallible("[method]session.info", |ctx, (it,)| HostSession::info(ctx, it))?;
     of.awaited("[method]session.execute", |ctx, (it, request)| HostSession::execute(ctx, it, request))?;
     of.awaited("[method]session.start", |ctx, (it, request)| HostSession::start(ctx, it, request))?;
     of.awaited("[method]session.get-variable", |ctx, (it, name)| HostSession::get_variable(ctx, it, name))?;
@@ -188,16 +188,16 @@ fn add_files<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::R
 
 fn add_blob<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Result<()> {
     of.resource::<Bytes>("blob", HostBlob::drop)?;
-    of.looks("[constructor]blob", |ctx, ()| HostBlob::new(ctx))?;
+    of.define_infallible("[constructor]blob", |ctx, ()| HostBlob::new(ctx))?;
     of.at_once("[method]blob.append", |ctx, (it, bytes)| HostBlob::append(ctx, it, bytes))?;
-    of.looks("[method]blob.size", |ctx, (it,)| HostBlob::size(ctx, it))?;
-    of.looks("[method]blob.read", |ctx, (it, offset, len)| HostBlob::read(ctx, it, offset, len))
+    of.define_infallible("[method]blob.size", |ctx, (it,)| HostBlob::size(ctx, it))?;
+    of.define_infallible("[method]blob.read", |ctx, (it, offset, len)| HostBlob::read(ctx, it, offset, len))
 }
 
 /// Adds the interface `tools`.
 pub(super) fn add_tools<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     let mut of = Interface(linker.instance(TOOLS)?);
-    of.looks("list-tools", |ctx, ()| tools::Host::list_tools(ctx))?;
+    of.define_infallible("list-tools", |ctx, ()| tools::Host::list_tools(ctx))?;
     of.0.func_wrap_async("call", |mut store: StoreContextMut<'_, T>, (name, arguments): (String, String)| {
         Box::new(
             async move { Ok((on_thread(&mut store, move |ctx| tools::Host::call(ctx, name, arguments)).await??,)) },

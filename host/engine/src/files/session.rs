@@ -85,7 +85,7 @@ impl SessionFiles {
     /// # Errors
     /// The errors of [`Files::list`], and [`FilesError::Session`].
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FilesError> {
-        self.told("list", pattern);
+        self.log("list", pattern);
         self.snapshot()?.list(pattern)
     }
 
@@ -94,7 +94,7 @@ impl SessionFiles {
     /// # Errors
     /// As there, and [`FilesError::Session`].
     pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: ListLimits) -> Result<FilePage, FilesError> {
-        self.told("list", pattern);
+        self.log("list", pattern);
         self.snapshot()?.list_page(pattern, after, limits)
     }
 
@@ -103,7 +103,7 @@ impl SessionFiles {
     /// # Errors
     /// As there, and [`FilesError::Session`].
     pub fn list_below(&self, dir: &str, max_depth: usize, limits: ListLimits) -> Result<FilePage, FilesError> {
-        self.told("list", dir);
+        self.log("list", dir);
         self.snapshot()?.list_below(dir, max_depth, limits)
     }
 
@@ -120,7 +120,7 @@ impl SessionFiles {
     /// # Errors
     /// The errors of [`Files::read`], and [`FilesError::Session`].
     pub fn read(&self, path: &str) -> Result<Vec<u8>, FilesError> {
-        self.told("read", path);
+        self.log("read", path);
         self.snapshot()?.read(path)
     }
 
@@ -129,7 +129,7 @@ impl SessionFiles {
     /// # Errors
     /// The errors of [`Files::read_at`], and [`FilesError::Session`].
     pub fn read_at(&self, path: &str, offset: u64, len_bytes: u64) -> Result<Vec<u8>, FilesError> {
-        self.told("read", path);
+        self.log("read", path);
         self.snapshot()?.read_at(path, offset, len_bytes)
     }
 
@@ -139,7 +139,7 @@ impl SessionFiles {
     /// [`FilesError::Workspace`] if the path is invalid or a directory, the file exists, even if it is empty, or a quota is
     /// exhausted. [`FilesError::Session`].
     pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>, if_exists: IfExists) -> Result<(), FilesError> {
-        self.told("write", path);
+        self.log("write", path);
         self.change(|vfs, root, _| Ok(change::write(vfs, root, path, bytes.as_ref(), if_exists)?))
     }
 
@@ -149,7 +149,7 @@ impl SessionFiles {
     /// [`FilesError::Workspace`] if the path is invalid or exists, a parent is not a directory, or a quota is exhausted.
     /// [`FilesError::Session`].
     pub fn make_dir(&self, path: &str) -> Result<(), FilesError> {
-        self.told("make", path);
+        self.log("make", path);
         self.change(|vfs, root, _| Ok(change::make_dir(vfs, root, path)?))
     }
 
@@ -159,7 +159,7 @@ impl SessionFiles {
     /// [`FilesError::Workspace`] if the path is invalid, does not exist or is the workspace itself, or the directory is not
     /// empty. [`FilesError::Session`].
     pub fn delete(&self, path: &str) -> Result<(), FilesError> {
-        self.told("delete", path);
+        self.log("delete", path);
         self.change(|vfs, root, _| Ok(change::delete(vfs, root, path)?))
     }
 
@@ -168,7 +168,7 @@ impl SessionFiles {
     /// # Errors
     /// The errors of [`delete`](Self::delete).
     pub fn delete_all(&self, path: &str) -> Result<(), FilesError> {
-        self.told("delete", path);
+        self.log("delete", path);
         self.change(|vfs, root, _| Ok(change::delete_all(vfs, root, path)?))
     }
 
@@ -177,7 +177,7 @@ impl SessionFiles {
     /// # Errors
     /// [`FilesError::Workspace`]; [`FilesError::Session`].
     pub fn rename(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), FilesError> {
-        self.told("rename", from);
+        self.log("rename", from);
         self.change(|vfs, root, _| Ok(change::rename(vfs, root, from, to, if_exists)?))
     }
 
@@ -191,7 +191,7 @@ impl SessionFiles {
     /// [`FilesError::Workspace`] if a file exists or a quota is exhausted. [`FilesError::HostLink`],
     /// [`FilesError::HostPath`], [`FilesError::HostRead`]. [`FilesError::Session`].
     pub fn copy_in(&self, host: impl AsRef<Path>, to: &str, if_exists: IfExists) -> Result<CopyReport, FilesError> {
-        self.told("write", to);
+        self.log("write", to);
         self.change(|vfs, _, top| carry::into(vfs, top, host.as_ref(), to, if_exists))
     }
 
@@ -200,7 +200,7 @@ impl SessionFiles {
     /// # Errors
     /// The errors of [`Files::copy_out`], and [`FilesError::Session`].
     pub fn copy_out(&self, from: &str, host: impl AsRef<Path>, if_exists: IfExists) -> Result<CopyReport, FilesError> {
-        self.told("read", from);
+        self.log("read", from);
         self.snapshot()?.copy_out(from, host, if_exists)
     }
 
@@ -209,7 +209,7 @@ impl SessionFiles {
     /// # Errors
     /// The errors of [`Files::export_tar`], and [`FilesError::Session`].
     pub fn export_tar(&self, writer: impl Write) -> Result<CopyReport, FilesError> {
-        self.told("read", "");
+        self.log("read", "");
         self.snapshot()?.export_tar(writer)
     }
 
@@ -225,7 +225,7 @@ impl SessionFiles {
     /// out, hard links to files outside the archive, headers over 64 KiB. [`FilesError::Workspace`]
     /// if a file exists or a quota is exhausted. [`FilesError::Io`]. [`FilesError::Session`].
     pub fn import_tar(&self, reader: impl Read, if_exists: IfExists) -> Result<CopyReport, FilesError> {
-        self.told("write", "");
+        self.log("write", "");
         self.change(|vfs, _, top| archive::import(vfs, top, reader, if_exists))
     }
 
@@ -237,7 +237,7 @@ impl SessionFiles {
     }
 
     /// Logs the operation.
-    fn told(&self, operation: &str, path: &str) {
+    fn log(&self, operation: &str, path: &str) {
         events::file(self.session_id(), operation, path);
     }
 

@@ -101,9 +101,9 @@ impl Daemon {
     }
 
     /// Takes a slot for a connection. Returns `None` if all are taken.
-    fn place(&self) -> Option<Place> {
+    fn place(&self) -> Option<ConnectionSlot> {
         let name = self.0.places.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-        Some(Place { daemon: self.clone(), name })
+        Some(ConnectionSlot { daemon: self.clone(), name })
     }
 
     /// Stops accepting connections. The daemon ends once all running requests have ended; [`Service::drain`] bounds the
@@ -122,12 +122,12 @@ impl Daemon {
 const MAX_CONNECTIONS: usize = 1 << 16;
 
 /// The slot of a connection, freed on drop.
-struct Place {
+struct ConnectionSlot {
     daemon: Daemon,
     name: Arc<str>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.daemon.0.places.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&self.name));
     }

@@ -12,7 +12,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    Daemon, Place,
+    ConnectionSlot, Daemon,
     connection::Connection,
     lines::{self, Lines, Outbox},
     message::{self, INVALID_REQUEST, RpcError, RpcId},
@@ -36,13 +36,13 @@ impl Drop for Connected<'_> {
 ///
 /// `hung_up` resolves when the client cannot read any more, if the transport can detect that. It is polled only once
 /// the client has closed its sending side.
-pub(super) async fn serve_client<R, W, H>(place: Place, input: R, output: W, hung_up: H)
+pub(super) async fn serve_client<R, W, H>(place: ConnectionSlot, input: R, output: W, hung_up: H)
 where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin + Send + 'static,
     H: Future<Output = ()>,
 {
-    let Place { daemon, name } = &place;
+    let ConnectionSlot { daemon, name } = &place;
     let shared = &daemon.0;
     shared.connected.fetch_add(1, Ordering::SeqCst);
     let _connected = Connected(&shared.connected);

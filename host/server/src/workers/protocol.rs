@@ -155,12 +155,12 @@ pub(super) struct RunCall {
     cancel_after: Option<Duration>,
     pub(super) wants_files: bool,
     without_value: bool,
-    place: Place,
+    place: ScriptInterpreter,
 }
 
 /// The interpreter of a script.
 #[derive(Debug, Serialize, Deserialize)]
-enum Place {
+enum ScriptInterpreter {
     Session(SessionTarget),
     Fresh {
         language: Option<Language>,
@@ -174,12 +174,12 @@ impl RunCall {
     /// Returns the call and its bytes. `tools` are all tools of the script.
     pub(super) fn new(tenant: String, execution: u64, work: Work, tools: Vec<ToolDefinition>) -> (Self, Vec<u8>) {
         let (script, place, contents) = match work {
-            Work::InSession(target, script) => (*script, Place::Session(target), Vec::new()),
+            Work::InSession(target, script) => (*script, ScriptInterpreter::Session(target), Vec::new()),
             Work::Fresh(fresh) => {
                 let Fresh { script, language, runtime, files, policy } = *fresh;
                 let (names, contents): (Vec<_>, Vec<_>) =
                     files.into_iter().map(|(path, bytes)| ((path, bytes.len()), bytes)).unzip();
-                (script, Place::Fresh { language, runtime, files: names, policy }, contents)
+                (script, ScriptInterpreter::Fresh { language, runtime, files: names, policy }, contents)
             }
         };
         let Script { source, name, kind, stdin, context, cancel_after, wants_files, without_value, .. } = script;
@@ -220,8 +220,8 @@ impl RunCall {
             ..Script::default()
         };
         match self.place {
-            Place::Session(target) => Work::InSession(target, Box::new(script)),
-            Place::Fresh { language, runtime, files, policy } => {
+            ScriptInterpreter::Session(target) => Work::InSession(target, Box::new(script)),
+            ScriptInterpreter::Fresh { language, runtime, files, policy } => {
                 let files = files.into_iter().map(|(path, length)| (path, take(length))).collect();
                 Work::Fresh(Box::new(Fresh { script, language, runtime, files, policy }))
             }

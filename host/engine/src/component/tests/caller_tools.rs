@@ -158,7 +158,7 @@ fn invalid_tool_definition_is_reported() {
         tool("ask", r#"{"pattern": "a{5000}"}"#),
     ] {
         let options = SessionOptions { context: None, tools: Some(vec![wrong]) };
-        let error = told(HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), options));
+        let error = error_of(HostSession::open(&mut ctx, Runtime::Javascript, no_policy(), options));
         let SandboxError::InvalidArgument(text) = &error else { panic!("{error:?}") };
         assert!(text.starts_with("`tools`: "), "{text}");
     }
@@ -191,7 +191,7 @@ fn schemas_are_compiled_only_within_the_quotas() {
     }
     for begin in [open as fn(&mut SandboxCtx) -> Result<(), SandboxFailure>, start] {
         let mut ctx = with_quotas(|quotas| quotas.executions = 1);
-        assert!(matches!(told(begin(&mut ctx)), SandboxError::InvalidArgument(_)));
+        assert!(matches!(error_of(begin(&mut ctx)), SandboxError::InvalidArgument(_)));
         assert!(over_quota(begin(&mut ctx)).contains("`executions`"), "before the schema is looked at");
         assert!(over_quota(begin(&mut with_quotas(|quotas| quotas.handles = 0))).contains("`handles`"));
         assert_eq!((ctx.usage().started, ctx.usage().handles, ctx.usage().held_bytes), (0, 0, 0));

@@ -171,7 +171,7 @@ fn info_lists_the_available_runtimes() {
     assert_eq!(run("javascript").unwrap().metadata.runtime, types::Language::Javascript);
     // The last one takes minutes to fetch and compile, and was not added.
     for name in ["", "ruby", "../python", "/bin/sh", "javascript\0", "python-3.15"] {
-        assert!(matches!(told(run(name)), SandboxError::UnknownRuntime(_)), "{name}");
+        assert!(matches!(error_of(run(name)), SandboxError::UnknownRuntime(_)), "{name}");
     }
 }
 
@@ -226,7 +226,7 @@ fn a_dropped_context_frees_its_sessions() {
     HostSession::fork(&mut ctx, session).unwrap();
     let mut other = host.ctx();
     let third = HostSession::open(&mut other, Runtime::Javascript, no_policy(), no_options());
-    let SandboxError::TooManySessions(text) = told(third) else { panic!("there are two") };
+    let SandboxError::TooManySessions(text) = error_of(third) else { panic!("there are two") };
     assert_eq!(text, "`limits.session-count`: 3 of 2 would be in use; close a session first");
     drop(ctx);
     open(&mut other);
@@ -264,7 +264,7 @@ fn endless_variable_read_stops_with_the_context() {
         token.cancel();
         running.join().unwrap()
     });
-    let SandboxError::Variable(text) = told(got) else { panic!("it is a variable's error") };
+    let SandboxError::Variable(text) = error_of(got) else { panic!("it is a variable's error") };
     assert!(text.contains("cancelled"), "{text}");
 }
 

@@ -159,7 +159,7 @@ fn said_in(ctx: &mut SandboxCtx, session: &Resource<SessionResource>, source: &s
 }
 
 /// Returns the error, which must not be a trap.
-fn told<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> SandboxError {
+fn error_of<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> SandboxError {
     match result {
         Err(SandboxFailure::Error(error)) => error,
         other => panic!("{other:?}"),
@@ -168,7 +168,7 @@ fn told<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> SandboxError {
 
 /// Returns the text of an exceeded quota.
 fn over_quota<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> String {
-    match told(result) {
+    match error_of(result) {
         SandboxError::QuotaExceeded(text) => text,
         other => panic!("{other:?}"),
     }
@@ -176,7 +176,7 @@ fn over_quota<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> String {
 
 /// Returns the text of an invalid policy.
 fn bad_policy<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> String {
-    match told(result) {
+    match error_of(result) {
         SandboxError::InvalidPolicy(text) => text,
         other => panic!("{other:?}"),
     }

@@ -56,12 +56,12 @@ fn rejected_requests_are_not_counted() {
     let mut ctx = ctx();
     let over = limited(|limits| limits.fuel = Some(u64::MAX));
     bad_policy(ctx.run(Runtime::Javascript, request("1"), over));
-    told(ctx.run(Runtime::Named("ruby".into()), request("1"), no_policy()));
+    error_of(ctx.run(Runtime::Named("ruby".into()), request("1"), no_policy()));
     assert_eq!(ctx.usage(), Usage::default());
     // The engine rejects this request: it was counted, but used no fuel.
     let long = "1;".repeat(1 << 20);
     assert!(matches!(
-        told(ctx.run(Runtime::Javascript, request(&long), no_policy())),
+        error_of(ctx.run(Runtime::Javascript, request(&long), no_policy())),
         SandboxError::SourceTooLarge(types::TooLarge { bytes: 2_097_152, limit: 1_048_576 })
     ));
     assert_eq!(ctx.usage(), Usage { executions: 1, ..Usage::default() });

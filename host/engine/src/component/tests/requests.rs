@@ -18,7 +18,7 @@ fn with_files(source: &str, files: &[InputFile]) -> Request {
 }
 
 fn invalid_argument<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> String {
-    match told(result) {
+    match error_of(result) {
         SandboxError::InvalidArgument(text) => text,
         other => panic!("{other:?}"),
     }
@@ -65,7 +65,7 @@ fn context_becomes_a_script_variable() {
     let policy = limited(|limits| limits.stdin_bytes = Some(3));
     assert!(ctx.run(Runtime::Javascript, with("[0]"), policy.clone()).is_ok());
     assert_eq!(
-        told(ctx.run(Runtime::Javascript, with("[ 0]"), policy)),
+        error_of(ctx.run(Runtime::Javascript, with("[ 0]"), policy)),
         SandboxError::StdinTooLarge(types::TooLarge { bytes: 4, limit: 3 })
     );
     // The context may use as much fuel of the quota as a script, and unused fuel is returned.

@@ -48,9 +48,9 @@ fn session_supports_forks_undo_and_resume() {
     HostSession::close(&mut ctx, same(&session)).unwrap();
     HostSession::close(&mut ctx, same(&session)).unwrap();
     assert!(HostSession::info(&mut ctx, same(&session)).unwrap().ended.is_some());
-    let after = told(HostSession::execute(&mut ctx, same(&session), request("1")));
+    let after = error_of(HostSession::execute(&mut ctx, same(&session), request("1")));
     assert!(matches!(after, SandboxError::SessionEnded(_)));
-    assert!(matches!(told(HostSession::files(&mut ctx, session)), SandboxError::SessionEnded(_)));
+    assert!(matches!(error_of(HostSession::files(&mut ctx, session)), SandboxError::SessionEnded(_)));
 }
 
 #[test]
@@ -83,20 +83,20 @@ fn invalid_arguments_are_named() {
     };
     for name in ["", "a b", "1x", "a.b", "a\0", "a\n", &"x".repeat(4_097)] {
         assert_eq!(json(&mut ctx, &session, name), None, "there is none of that name: {name:?}");
-        let set = told(HostSession::set_variable(&mut ctx, same(&session), name.into(), "1".into()));
+        let set = error_of(HostSession::set_variable(&mut ctx, same(&session), name.into(), "1".into()));
         assert!(argument(set).starts_with("`name`: "), "{name:?}");
     }
     HostSession::get_variable(&mut ctx, same(&session), "x".repeat(4_096)).unwrap();
     HostSession::get_variable(&mut ctx, same(&session), "größe".into()).unwrap();
     for text in ["", "{", "1 2", "nan", &"[".repeat(200)] {
-        let set = told(HostSession::set_variable(&mut ctx, same(&session), "x".into(), text.into()));
+        let set = error_of(HostSession::set_variable(&mut ctx, same(&session), "x".into(), text.into()));
         assert!(argument(set).starts_with("`json` is not JSON: "), "{text:?}");
         let options = SessionOptions { context: Some(text.into()), ..no_options() };
-        assert!(argument(told(open_with(&mut ctx, no_policy(), options))).starts_with("`context` is not JSON: "));
+        assert!(argument(error_of(open_with(&mut ctx, no_policy(), options))).starts_with("`context` is not JSON: "));
     }
     let named = Request { name: Some("a\0".into()), ..request("1") };
-    argument(told(ctx.run(Runtime::Javascript, named, no_policy())));
-    let read_only = told(HostSession::set_variable(&mut ctx, same(&session), "undefined".into(), "1".into()));
+    argument(error_of(ctx.run(Runtime::Javascript, named, no_policy())));
+    let read_only = error_of(HostSession::set_variable(&mut ctx, same(&session), "undefined".into(), "1".into()));
     assert!(matches!(read_only, SandboxError::Variable(_)), "{read_only:?}");
 }
 
@@ -117,7 +117,7 @@ fn value_text_is_limited_like_standard_input() {
     let set =
         |ctx: &mut SandboxCtx, text: &str| HostSession::set_variable(ctx, same(&session), "x".into(), text.into());
     set(&mut ctx, "1234567890").unwrap();
-    assert!(matches!(told(set(&mut ctx, "12345678901")), SandboxError::StdinTooLarge(_)));
+    assert!(matches!(error_of(set(&mut ctx, "12345678901")), SandboxError::StdinTooLarge(_)));
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn invalid_session_bytes_are_not_resumed() {
     let resume = |ctx: &mut SandboxCtx, policy: Policy| {
         HostSession::resume(ctx, Runtime::Javascript, same(&state), policy, no_options())
     };
-    assert!(matches!(told(resume(&mut ctx, no_policy())), SandboxError::NotResumable(_)));
+    assert!(matches!(error_of(resume(&mut ctx, no_policy())), SandboxError::NotResumable(_)));
     HostBlob::append(&mut ctx, same(&state), vec![0xff; 1_000]).unwrap();
-    assert!(matches!(told(resume(&mut ctx, no_policy())), SandboxError::NotResumable(_)));
+    assert!(matches!(error_of(resume(&mut ctx, no_policy())), SandboxError::NotResumable(_)));
     assert_eq!((ctx.usage().sessions, ctx.usage().handles), (0, 1));
     // A session that is larger than the policy allows.
     let session = open(&mut ctx);
@@ -137,10 +137,10 @@ fn invalid_session_bytes_are_not_resumed() {
     let large = HostSession::hibernate(&mut ctx, session).unwrap();
     let small = limited(|limits| limits.memory_bytes = Some(20 << 20));
     let resumed = HostSession::resume(&mut ctx, Runtime::Javascript, same(&large), small, no_options());
-    let SandboxError::NotResumable(text) = told(resumed) else { panic!("it does not fit") };
+    let SandboxError::NotResumable(text) = error_of(resumed) else { panic!("it does not fit") };
     assert!(text.contains("`limits.memory-bytes` is 20971520"), "{text}");
     let other = HostSession::resume(&mut ctx, Runtime::Python, large, no_policy(), no_options());
-    assert!(matches!(told(other), SandboxError::NotResumable(_)));
+    assert!(matches!(error_of(other), SandboxError::NotResumable(_)));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn session_is_busy_until_its_started_execution_ends() {
         ("close", |ctx, it| HostSession::close(ctx, it)),
     ];
     for (name, ask) in asked {
-        let busy = told(ask(&mut ctx, same(&session)));
+        let busy = error_of(ask(&mut ctx, same(&session)));
         assert!(matches!(busy, SandboxError::SessionBusy(_)), "{name}: {busy:?}");
     }
     HostSession::info(&mut ctx, same(&session)).unwrap();
@@ -207,7 +207,7 @@ fn write(
 }
 
 fn kind<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> FileError {
-    match told(result) {
+    match error_of(result) {
         SandboxError::File(failure) => failure.kind,
         other => panic!("{other:?}"),
     }
@@ -275,7 +275,7 @@ fn file_errors_give_the_reason() {
     delete(&mut ctx, "dir", true).unwrap();
     assert_eq!(kind(delete(&mut ctx, "dir", true)), FileError::NotFound);
     let long = "x".repeat(1 << 20);
-    let SandboxError::File(failure) = told(write(&mut ctx, &session, &long, b"")) else { panic!("it is too long") };
+    let SandboxError::File(failure) = error_of(write(&mut ctx, &session, &long, b"")) else { panic!("it is too long") };
     assert!(failure.path.len() <= 4_096 && failure.message.len() <= 4_096, "no more is repeated");
     let big = vec![0; (64 << 20) + 1];
     assert_eq!(kind(write(&mut ctx, &session, "big", &big)), FileError::NoSpace);

@@ -228,14 +228,14 @@ fn session_is_busy_until_the_end_is_delivered() {
     let started = HostSession::start(&mut ctx, same(&session), request("var x = await tools.ask({q: 1})")).unwrap();
     let busy = |ctx: &mut SandboxCtx| {
         for refused in [
-            told(HostSession::execute(ctx, same(&session), request(""))),
-            told(HostSession::start(ctx, same(&session), request(""))),
-            told(HostSession::get_variable(ctx, same(&session), "x".into())),
-            told(HostSession::fork(ctx, same(&session))),
-            told(HostSession::files(ctx, same(&session))),
-            told(HostSession::checkpoint(ctx, same(&session))),
-            told(HostSession::hibernate(ctx, same(&session))),
-            told(HostSession::close(ctx, same(&session))),
+            error_of(HostSession::execute(ctx, same(&session), request(""))),
+            error_of(HostSession::start(ctx, same(&session), request(""))),
+            error_of(HostSession::get_variable(ctx, same(&session), "x".into())),
+            error_of(HostSession::fork(ctx, same(&session))),
+            error_of(HostSession::files(ctx, same(&session))),
+            error_of(HostSession::checkpoint(ctx, same(&session))),
+            error_of(HostSession::hibernate(ctx, same(&session))),
+            error_of(HostSession::close(ctx, same(&session))),
         ] {
             assert!(matches!(refused, SandboxError::SessionBusy(_)), "{refused:?}");
         }
@@ -251,7 +251,7 @@ fn session_is_busy_until_the_end_is_delivered() {
     let execution = done(&mut ctx, &started, vec![answer(0, "5")]);
     assert_eq!(execution.session_id, Some(HostSession::id(&mut ctx, same(&session)).unwrap()));
     assert_eq!(said_in(&mut ctx, &session, "console.log(x)"), "5\n");
-    assert!(matches!(told(HostStarted::files(&mut ctx, same(&started))), SandboxError::Unsupported(_)));
+    assert!(matches!(error_of(HostStarted::files(&mut ctx, same(&started))), SandboxError::Unsupported(_)));
     let fork = HostSession::fork(&mut ctx, same(&session)).unwrap();
     let again = HostSession::start(&mut ctx, same(&fork), request("x + await tools.ask({q: 2})")).unwrap();
     needs(&mut ctx, &again, vec![]);
@@ -327,7 +327,8 @@ fn one_invalid_answer_rejects_all_answers() {
     let started = start(&mut ctx, ASKS);
     needs(&mut ctx, &started, vec![]);
     for wrong in [answer(1, "1"), answer(u64::MAX, "1"), answer(0, "{"), answer(0, "")] {
-        let SandboxError::InvalidArgument(text) = told(step(&mut ctx, &started, vec![answer(0, "1"), wrong])) else {
+        let SandboxError::InvalidArgument(text) = error_of(step(&mut ctx, &started, vec![answer(0, "1"), wrong]))
+        else {
             panic!()
         };
         assert!(text.starts_with("`answers`: "), "{text}");
@@ -348,7 +349,7 @@ print(await tools.ask({q: 1}))";
     assert_eq!(needs(&mut ctx, &started, vec![])[0].id, 1);
     assert_eq!(output(&done(&mut ctx, &started, vec![answer(1, "2")])), "the host's words\n2\n");
     let twice = Host::start(&mut ctx, Runtime::Javascript, request(""), no_policy(), vec![tool("host", None)]);
-    let SandboxError::InvalidArgument(text) = told(twice) else { panic!() };
+    let SandboxError::InvalidArgument(text) = error_of(twice) else { panic!() };
     assert!(text.contains("`host`"), "{text}");
 }
 
@@ -384,7 +385,7 @@ fn files_are_available_after_the_end() {
     let source = "const file = std.open('a', 'w'); file.puts(await tools.ask({q: 1})); file.close()";
     let started = start(&mut ctx, source);
     needs(&mut ctx, &started, vec![]);
-    assert!(matches!(told(HostStarted::files(&mut ctx, same(&started))), SandboxError::SessionBusy(_)));
+    assert!(matches!(error_of(HostStarted::files(&mut ctx, same(&started))), SandboxError::SessionBusy(_)));
     done(&mut ctx, &started, vec![answer(0, "\"text\"")]);
     let files = HostStarted::files(&mut ctx, same(&started)).unwrap();
     release(&mut ctx, started);

@@ -18,11 +18,11 @@ fn with_tools(edit: impl FnOnce(&mut crate::Policy)) -> SandboxCtx {
             "required": ["a", "b"],
         }))
         .handler(|_, arguments| Ok(json!(arguments["a"].as_i64().unwrap_or(0) + arguments["b"].as_i64().unwrap_or(0))));
-    let hang = Tool::new("hang", "Waits to be told.").handler(|call, _| {
-        let told = call.cancel.wait_timeout(std::time::Duration::from_secs(3600));
-        Err(Failed::new(format!("told: {told}")))
+    let hang = Tool::new("hang", "Waits to be error_of.").handler(|call, _| {
+        let error_of = call.cancel.wait_timeout(std::time::Duration::from_secs(3600));
+        Err(Failed::new(format!("error_of: {error_of}")))
     });
-    let echo = Tool::new("echo", "Says what it is told.").handler(|_, arguments| Ok(arguments));
+    let echo = Tool::new("echo", "Says what it is error_of.").handler(|_, arguments| Ok(arguments));
     let say = Tool::new("who", "Says who asks.").handler(|call, _| Ok(json!(call.session_id)));
     let host = SandboxHost::builder(engine()).policy(policy).tool(add).tool(hang).tool(echo).tool(say);
     host.build().unwrap().ctx()
