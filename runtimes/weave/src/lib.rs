@@ -42,15 +42,11 @@
 //! into a guest catch it: a guest's own handlers never do. A genuine trap (an access out of bounds, a division by zero,
 //! a wrong indirect call) cannot be caught and ends the instance.
 //!
-//! The feature `component` makes components of woven modules. The engine needs only their metering, and does not build
-//! the libraries for components.
-//!
 //! Modules are untrusted: [`WeaveError`] names a module that is damaged or uses a feature that weaving does not
 //! support.
 
 mod body;
 mod charges;
-#[cfg(feature = "component")]
 mod component;
 mod depth;
 mod glue;
@@ -64,7 +60,6 @@ mod values;
 mod weave;
 mod woven;
 
-#[cfg(feature = "component")]
 pub use component::{Woven, served, weave};
 pub use guest::{
     Description, GlobalDescription, Guest, GuestDescription, GuestLibrary, LibraryDescription, WeaveDescription,
