@@ -22,8 +22,8 @@
 //!
 //! Not protected: code that runs as the same user, which can write to the cache, and a processor, kernel or disk that
 //! changes bytes between two checks. The full digest of a binary is checked when it is downloaded and at every read.
-//! The digest of compiled code is checked on request, and at loading only if the file has changed since its last check;
-//! that is recorded outside the cache. Unix only: the trust rules depend on owners and modes.
+//! The digest of compiled code is checked on request, and on load only if the file has changed since its last check.
+//! The last check is recorded outside the cache. Unix only: the trust rules depend on owners and modes.
 
 mod artefact;
 mod cache;

@@ -1,4 +1,4 @@
-//! Expected figures in files of the repository.
+//! Expected figures, stored in golden files in the repository.
 
 use std::{
     collections::BTreeMap,

@@ -74,8 +74,8 @@ pub(crate) fn raw(text: &str) -> Option<&RawValue> {
 }
 
 /// Returns the text of `value`, which was parsed from `text`, without whitespace. It keeps the digits and the key order
-/// of `text`, which a [`Value`] loses. If `text` repeats a key, the text is that of `value`, so that every reader sees
-/// the same one of the two members.
+/// of `text`, which a [`Value`] loses. If `text` repeats a key, `value` is serialized instead, so that every reader
+/// sees the same member.
 pub(crate) fn exact_text(text: &str, value: &Value) -> String {
     let mut exact = String::with_capacity(text.len());
     let mut members = 0;

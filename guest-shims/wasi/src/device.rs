@@ -70,7 +70,8 @@ pub(crate) fn descriptor_at(path: &str) -> Option<u32> {
     (0..).zip(STREAMS).find_map(|(fd, stream)| (path == stream).then_some(fd))
 }
 
-/// Returns whether an absolute path is that of a directory that contains a device or a name of a descriptor.
+/// Returns whether an absolute path is a device, a standard stream's name, or a parent directory of a device or of a
+/// descriptor's name.
 pub(crate) fn is_above_one(path: &str) -> bool {
     claimed().any(|claimed| is_within(claimed, path))
 }

@@ -35,12 +35,12 @@
 //! The limits of guests are part of the generated code, so they hold in hosts that enforce none:
 //!
 //! * fuel, counted exactly as in Wasmtime 48 ([`metered`] does the same to a single module, for the engine);
-//! * the depth of calls, below the usual stack sizes of hosts;
+//! * call depth, low enough for the usual stack sizes of hosts;
 //! * the size of a guest's memory, which the shim controls.
 //!
-//! Exhausted fuel, exit, limits, `unreachable` and too deep calls throw one exception. Only the functions that call
-//! into a guest catch it: a guest's own handlers never do. A genuine trap (an access out of bounds, a division by zero,
-//! a wrong indirect call) cannot be caught and ends the instance.
+//! Exhausted fuel, exit, limits, `unreachable` and calls that nest too deeply throw one exception. Only the functions
+//! that call into a guest catch it: a guest's own handlers never do. A genuine trap (an access out of bounds, a
+//! division by zero, a wrong indirect call) cannot be caught and ends the instance.
 //!
 //! Modules are untrusted: [`WeaveError`] names a module that is damaged or uses a feature that weaving does not
 //! support.

@@ -26,7 +26,7 @@ pub(crate) struct Work {
     /// Number of concurrent sessions, and of executions distributed over them.
     sessions: u64,
     session_executions: u64,
-    /// Turns of the parallel cases.
+    /// Number of rounds in each parallel case.
     parallel_turns: u64,
     /// Duration of a parallel turn.
     parallel_period: Duration,

@@ -43,7 +43,7 @@ impl Host {
         }
     }
 
-    /// Returns the name on pages.
+    /// Returns the host's name in the generated documentation.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {

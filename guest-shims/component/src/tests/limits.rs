@@ -166,7 +166,7 @@ fn soft_stop_leaves_the_whole_fuel_reserve() {
     let policy = limits(|limits| (limits.fuel, limits.fuel_reserve) = (Some(1_000_000), Some(50_000)));
     let sandbox = sandbox_in(&world, policy).unwrap();
     for (burn, asked) in [(949_999, 0), (950_000, 0), (950_001, 1)] {
-        // The guest reads the word itself. A counter is only checked when it is empty.
+        // The guest reads the soft-stop word itself, because the fuel counter is checked only when it is empty.
         let execution = execute(&sandbox, &format!("burn {burn}\nshow 256"));
         assert_eq!(printed(&execution), format!("{asked}\n"), "{burn}");
     }

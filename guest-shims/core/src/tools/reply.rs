@@ -1,4 +1,4 @@
-//! Replies to the guest, and the errors of tools.
+//! Replies to the guest's tool calls, and tool errors.
 
 use std::{fmt, sync::Arc};
 

@@ -142,7 +142,7 @@ impl Guest<'_> {
         Ok(whole.and_then(|(bytes, _)| String::from_utf8(bytes).ok()))
     }
 
-    /// Returns the first bytes of a value as text, and whether they are all.
+    /// Returns the first `most` bytes of a value's text, and whether that is the whole text.
     fn bytes(&mut self, value: JsValue, most: u32) -> Result<Option<(Vec<u8>, bool)>, MachineError> {
         let args = [Value::I32(self.context), Value::I32(self.scratch), Value::I64(value.0), Value::I32(0)];
         let at = self.call_word("JS_ToCStringLen2", &args)?;

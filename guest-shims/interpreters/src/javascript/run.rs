@@ -376,7 +376,7 @@ impl Booted<'_> {
             }
             let callback = self.guest.apply(JsValue::object(self.at.tick), &[])?;
             if callback.is_exception() {
-                // The exception comes from driver code, or from a stop by the host.
+                // The exception comes from driver code, or the host stopped the guest.
                 return Ok(Completion::Threw(self.guest.exception()?));
             }
             if callback.is_undefined() {

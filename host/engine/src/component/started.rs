@@ -195,7 +195,7 @@ pub struct Stepped {
 /// The results of a started execution that the host holds.
 #[derive(Debug)]
 pub(super) struct RetainedResults {
-    /// The share for the output, and for the whole result after the end.
+    /// Quota share: covers the output while the script runs, and the whole result once it has ended.
     share: Mutex<Share>,
     files: Mutex<RetainedFiles>,
     /// Set if the result exceeded the quota and was dropped.

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The file gets its name only when it is complete and on the disk. It contains the inodes of the mounted directory and
-//! of the commit's private directory. So a journal that was copied with an archive or a checkout is not applied.
+//! of the commit's private directory. A journal that was copied with an archive or a checkout is therefore not applied.
 //!
-//! After a conflict with the host, undoing reverts its steps. Each function that undoes can be interrupted at any
+//! After a conflict with the host, the steps of the commit are undone. Each undo function can be interrupted at any
 //! point and called again, as in `site`.
 
 use std::io::{self, Read as _, Write as _};

@@ -21,7 +21,7 @@ use super::Shared;
 /// constructed style sheets. The files repeat the policy in a `meta` element, except for `frame-ancestors`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
     frame-src 'self'; form-action 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors 'none'";
-/// Content security policy of the frame around HTML of scripts. The frame may only render. Its content inherits the
+/// Content security policy of the frame that shows a script's HTML. The frame can only render. Its content inherits the
 /// policy and gains no further rights.
 const FRAME_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; form-action 'none'; \
     base-uri 'none'; frame-ancestors 'self'";

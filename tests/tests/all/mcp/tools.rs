@@ -122,7 +122,7 @@ fn requested_timeout_applies_within_the_grant() {
         let refused = text(&run(timeout_ms));
         assert!(refused.contains(&format!("`timeout_ms` is {timeout_ms}; it must be between 1 and 2000")), "{refused}");
     }
-    // The call also works in a session, which continues.
+    // The timeout also applies in a session, and the session survives it.
     let session = mcp.session();
     let code =
         json!({ "language": "python", "session": session, "code": "x = 1\nwhile True: pass", "timeout_ms": 300 });

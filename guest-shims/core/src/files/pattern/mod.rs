@@ -244,7 +244,7 @@ fn parse(pattern: &str) -> Result<Vec<Token>, String> {
         return Err("a `{` has no `}`; write `\\{` for the character".to_owned());
     }
     Ok(match &*parser.tokens {
-        // `**` matches everything; elsewhere directories end with a slash.
+        // A lone `**` matches everything. Any other leading `**` matches directories and is followed by a slash.
         [Token::Dirs] => vec![Token::Dirs, Token::Star],
         _ => parser.tokens,
     })

@@ -335,7 +335,7 @@ impl EngineInner {
         let defined = fuel::define_refuel(&mut linker).and_then(|()| values::define_glue(&mut linker, &module));
         defined.map_err(|error| wrong(tool, &error))?;
         let pre = linker.instantiate_pre(&module).map_err(|error| wrong(tool, &error))?;
-        // If two threads load it at once, the first one stays.
+        // If two threads load it concurrently, the first result stays in use.
         Ok(self.stripper.get_or_init(|| Stripper(pre)))
     }
 

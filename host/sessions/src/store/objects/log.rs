@@ -142,7 +142,7 @@ impl Log<'_> {
         Ok(listed.into_iter().filter_map(|listed| Some((number_of(&listed.name)?, listed))).collect())
     }
 
-    /// Reads a listed entry. Returns `None` if it was deleted since.
+    /// Reads a listed entry. Returns `None` if it has been deleted since it was listed.
     pub(super) async fn read(self, number: u64, listed: &Listed) -> Result<Option<Head>, StoreError> {
         let entry = match self.bucket.get(&listed.name, MAX_ENTRY_BYTES).await {
             Ok(None) => return Ok(None),

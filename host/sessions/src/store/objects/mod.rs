@@ -3,8 +3,9 @@
 //! * [`location`]: parses store URLs and reads credentials from the environment.
 //! * [`bucket`]: the operations of a store, with size and time limits, on separate threads.
 //! * [`blobs`]: immutable named blobs.
-//! * [`store`]: sessions, log entries, and listing sessions; [`log`]: the order and acceptance of writes.
-//! * [`lease`]: session locks, and the check whether a store is suitable.
+//! * [`store`]: stores and lists sessions.
+//! * [`log`]: orders writes and decides which of them are accepted.
+//! * [`lease`]: locks sessions, and checks that a store is suitable.
 
 mod blobs;
 mod bucket;

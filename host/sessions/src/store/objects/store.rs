@@ -245,7 +245,7 @@ impl SessionStore for ObjectStore {
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
-        // If there is no session, it is removed already, whatever the caller expected.
+        // A session that does not exist counts as already removed, whatever the caller expected.
         let log = self.log(lock.id());
         let head = log.head().await?;
         if head.as_ref().is_none_or(Head::is_removal) {
