@@ -27,19 +27,19 @@ COMMAND_README = """\
     ./glovebox --bundle interpreters.zip run -e 'print(sum(range(10)))'
     ./glovebox --bundle interpreters.zip run --language javascript -e 'console.log([1, 2, 3].map(x => x * x))'
 
-`interpreters.zip` has CPython 3.12, QuickJS-NG and what TypeScript needs. With `--bundle FILE`, or the variable GLOVEBOX_BUNDLE, nothing is
-downloaded. Without it `glovebox` runs Python on 3.15 with numpy and pandas, which it fetches with `pip` the first time.
+`interpreters.zip` contains CPython 3.12, QuickJS-NG and the TypeScript stripper. With `--bundle FILE`, or the variable GLOVEBOX_BUNDLE, nothing
+is downloaded. Without it `glovebox` runs Python on 3.15 with numpy and pandas, which it fetches with `pip` the first time.
 
 `./glovebox --help` has the rest. `service` has what runs it as a server: a unit of systemd, a configuration to begin with, a file to build
-a container from. LICENSE is Glovebox's, {notices} has those of others that are inside.
+a container from. LICENSE is Glovebox's licence. {notices} lists the licences of third-party code.
 """
 PROVIDERS_README = """\
 # Provider components of Glovebox {version}
 
-Each `.wasm` is a WebAssembly component that exports the sandbox, `wit/`, with interpreters in it. Those with `-closed` in their name import
-nothing; the others import tools and the clocks of WASI.
+Each `.wasm` is a WebAssembly component that contains interpreters and exports the sandbox interface in `wit/`. Those whose names
+end in `-closed` have no imports; the others import tools and the WASI clocks.
 
-LICENSE is Glovebox's, {notices} has those of others that are inside.
+LICENSE is Glovebox's licence. {notices} lists the licences of third-party code.
 """
 
 

@@ -271,7 +271,7 @@ fn io_error(programs: &TrustedDir, error: io::Error) -> RuntimeError {
 const BEFORE: &str = "Buffer.from('";
 const AFTER: &str = "', 'base64')";
 
-/// Maximum size of the rest of that file, the module's JavaScript functions. The known file has 17 kB of them.
+/// Maximum size of the JavaScript glue around the embedded module. The pinned package has 17 kB.
 const MAX_GLUE_BYTES: u64 = 1 << 20;
 
 /// Maximum unpacked size of a package.

@@ -225,7 +225,7 @@ impl GuestMemory {
         &*self.guests
     }
 
-    /// Returns the guest's number.
+    /// Returns the index of the guest in the woven module.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number

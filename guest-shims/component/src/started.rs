@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Runs a started execution. The argument is `true` if it was cancelled before.
+/// Runs a started execution. The argument is `true` if the execution has already been cancelled.
 type Begin = Box<dyn FnOnce(bool) -> Result<Executed, SandboxError>>;
 
 /// A started execution.

@@ -41,7 +41,7 @@ pub trait ToolHost {
     fn call(&self, name: &str, arguments: &str) -> Result<String, types::CallFailure>;
 }
 
-/// The guests, the clocks and the tools.
+/// The interfaces through which a sandbox reaches the woven module and the component's host.
 #[derive(Clone)]
 pub struct World {
     /// The guests of the woven module.

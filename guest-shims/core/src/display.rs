@@ -14,8 +14,8 @@ const MAX_MEDIA_TYPE_BYTES: usize = 127;
 /// A displayed object in one or more forms. A reader shows the form that it supports best. Jupyter calls this a MIME
 /// bundle.
 ///
-/// Its content is untrusted. An HTML form may contain scripts, and data labelled `image/png` may be of another format.
-/// Show it with the same care as any content from a stranger.
+/// Its content is untrusted. An HTML form may contain scripts, and data labelled `image/png` may have another format.
+/// Sanitize or isolate it before rendering.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Display {

@@ -84,7 +84,7 @@ struct InSessionAnswer {
     session_ended: Option<String>,
 }
 
-/// Opens a session. The answer contains all of it.
+/// Opens a session. The response contains its complete sealed state.
 pub(crate) fn open_session(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
     let key = settings.session_key()?;
     let body = if body.is_empty() { OpenBody::default() } else { wire::json(body)? };

@@ -45,7 +45,7 @@ fn shown(page: &str) -> Option<(&str, &str, &str)> {
     Some((before, command, rest.strip_suffix("```\n")?))
 }
 
-/// Returns the differences in a task, or an empty text.
+/// Runs a task and returns how its output differs from the page, or an empty string if it matches.
 fn check(task: &Path, is_blessing: bool) -> String {
     let directory = tempfile::tempdir().unwrap();
     copy(task, directory.path());

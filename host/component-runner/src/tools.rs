@@ -23,9 +23,9 @@ const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
 
 /// A component of the world `tool-provider`. Scripts may call the tools that it exports.
 ///
-/// Each call is a new instance, with the limits of `config` and the deadline of the call. Calls can therefore run
-/// concurrently, no script sees data of another, and a trap ends only its own call: the script gets a `ToolError`. A
-/// component that has to store data between calls needs a granted directory or the network.
+/// Each call runs in a new instance, with the limits of `config` and the deadline of the call. Calls can therefore run
+/// concurrently, scripts cannot see each other's data, and a trap ends only its own call: the script gets a
+/// `ToolError`. A component that has to store data between calls needs a granted directory or the network.
 ///
 /// The component has no sandbox.
 #[derive(Clone)]

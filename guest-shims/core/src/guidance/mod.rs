@@ -219,7 +219,7 @@ pub struct FuelAnalysis {
     pub used: u64,
     /// The fuel available: `limits.fuel`.
     pub limit: u64,
-    /// The share used, in whole percent.
+    /// The share used, as a whole percentage.
     pub utilization_percent: u64,
     /// The classification of that share.
     pub status: FuelStatus,

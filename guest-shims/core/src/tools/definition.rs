@@ -19,7 +19,7 @@ const MAX_NAME_BYTES: usize = 64;
 /// Maximum compiled size of one pattern, and of its matching cache, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// Like `MAX_PATTERN_BYTES`, for untrusted schemas. Unicode classes such as `\w` take some ten thousand bytes.
+/// Like `MAX_PATTERN_BYTES`, for untrusted schemas. A Unicode class such as `\w` takes about ten kilobytes.
 pub const MAX_FOREIGN_PATTERN_BYTES: usize = 64 << 10;
 
 /// Words that cannot be written after a dot or as a keyword argument although they look like names, and the attributes

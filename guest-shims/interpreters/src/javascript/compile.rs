@@ -149,8 +149,8 @@ impl Booted<'_> {
         self.most_telling(failures, script.name)
     }
 
-    /// Chooses which grammar's exception to show: the parse error furthest into the source, unless one grammar failed
-    /// for another reason than the source text.
+    /// Chooses which grammar's exception to show: the parse error furthest into the source, unless a grammar failed
+    /// for a reason other than a syntax error in it.
     fn most_telling(&mut self, failures: Vec<JsValue>, name: &str) -> Result<Compiled, DriverError> {
         let mut best: Option<(Position, JsValue, Facts)> = None;
         for failure in failures {

@@ -3,9 +3,9 @@
 //! In the language, a `let`, `const` or `class` at the top of a script may be declared only once. Users of a session
 //! declare the same names again and again: to try another value, or because the first attempt threw and left the name
 //! in its dead zone. QuickJS checks all declarations of a script before running any of it. A script that failed at once
-//! and created no binding was therefore either refused there, or has not used its bindings. The interpreter itself
-//! reveals the declared names: the same source behind a `throw`, run with two empty tables, fills them with its
-//! declarations. The driver frees these names and then runs the script for the first time.
+//! and created no binding was therefore either refused there, or has not used its bindings. The driver gets the
+//! declared names from the interpreter: it runs the same source after a `throw`, with two empty tables that the
+//! interpreter fills with the declarations. The driver frees these names and then runs the script.
 //!
 //! Functions created earlier look a global name up on each use, and so see the new binding.
 

@@ -1,4 +1,4 @@
-//! Persisting globals of JavaScript with the functions of persist.js.
+//! Persists JavaScript globals with the functions in `persist.js`.
 
 use super::{guest::JsValue, state::Booted, variables::is_identifier};
 use crate::{

@@ -19,8 +19,8 @@ use crate::{
 
 impl Vfs {
     /// Restores the state that [`save`](Self::save) wrote: all roots with their content, under this file system's
-    /// quotas, access and sources. The number of roots must be that of the saved ones, with sources for the same roots.
-    /// A new period of [`changes`](Self::changes) begins; uncommitted changes stay uncommitted.
+    /// quotas, access and sources. This file system must have the same number of roots as the saved one, with sources
+    /// for the same roots. A new period of [`changes`](Self::changes) begins; uncommitted changes stay uncommitted.
     ///
     /// `open` are the numbers of the inodes that the guest has open, one for each reference it holds; they replace the
     /// existing references. The bytes are untrusted: accepted state is state that a guest could have produced within

@@ -25,7 +25,7 @@ pub(crate) enum Fuel {
     /// The guest's code does not count fuel: all of it always remains.
     Uncounted(u64),
     Counted {
-        /// The global with the rest of the current slice, minus one. `None` until the instance exists.
+        /// The global that holds the fuel left in the current slice, minus one. `None` until the instance exists.
         counter: Option<Global>,
         /// The fuel after the current slice.
         reserve: u64,

@@ -153,7 +153,7 @@ impl<T> Reuse<T> {
         Self { unused: Mutex::default(), max_count }
     }
 
-    /// Takes the object that this thread gave back last, or else the last one of any thread.
+    /// Takes the object that this thread gave back last, or else the most recent one from any thread.
     pub(crate) fn take(&self) -> Option<T> {
         let mut unused = self.lock();
         let thread = thread::current().id();

@@ -277,7 +277,7 @@ fn copy(source: Source<'_>, file: &mut File) -> Result<u64, MountError> {
         let left = usize::try_from(source.size_bytes - at).unwrap_or(BUFFER_BYTES);
         let wanted = buffer.get_mut(..left.min(BUFFER_BYTES)).unwrap_or_default();
         let count = source.contents.read_at(source.inode, at, wanted).map_err(unread)?;
-        // A host file that is read lazily has become shorter.
+        // An empty read means that a lazily read host file was truncated.
         let read = wanted.get(..count).filter(|read| !read.is_empty()).ok_or_else(|| unread(VfsError::Io))?;
         file.write_all(read).map_err(MountError::io("stage", path))?;
         at += u64::try_from(count).unwrap_or(u64::MAX);

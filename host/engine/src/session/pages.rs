@@ -104,7 +104,7 @@ impl Pristine {
         Ok(Self { store, memory, globals })
     }
 
-    /// Returns `true` if a page equals the image's. Beyond the image, a page of zeros is equal.
+    /// Returns `true` if a page equals the image's page. Past the end of the image, an all-zero page counts as equal.
     pub(crate) fn has(&self, number: u32, page: &Page) -> bool {
         match self.page(number) {
             Some(original) => original == page,

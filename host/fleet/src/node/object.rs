@@ -193,11 +193,11 @@ fn refused(code: u16, message: String) -> HandlerError {
     TerminalError::new_with_code(code, message).into()
 }
 
-/// The engine's key of the session's state.
+/// Key under which the fleet's engine stores the session's state.
 pub(crate) const STATE_KEY: &str = "session";
-/// The engine's key of the running invocation's id.
+/// Key under which the fleet's engine stores the id of the running invocation.
 pub(super) const RUNNING_KEY: &str = "running";
-/// The engine's key of the caller's id for the running execution.
+/// Key under which the fleet's engine stores the caller's id for the running execution.
 pub(super) const ID_KEY: &str = "running-id";
 
 /// The stored state of a session.

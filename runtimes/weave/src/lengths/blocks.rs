@@ -47,8 +47,8 @@ pub(super) enum Kind {
     If {
         /// The block that tests the condition.
         head: Block,
-        /// Block for a false condition. `None` if parameters and results have equal types: `else` is optional then, and
-        /// a false condition leads to the end until it appears.
+        /// Block for a false condition. `None` if the parameter and result types are equal. `else` is then optional,
+        /// and a false condition branches to the end unless an `else` follows.
         otherwise: Option<Block>,
         params: Vec<Value>,
     },

@@ -1,4 +1,4 @@
-//! Applications that fail while they have sessions, and while scripts run for them.
+//! Applications that fail while they hold sessions or while their scripts are running.
 
 use std::{thread, time::Duration};
 

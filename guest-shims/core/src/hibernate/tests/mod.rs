@@ -103,7 +103,8 @@ impl Sample {
         })
     }
 
-    /// Returns a session with these private pages of its 192 KiB. Some differ slightly from the image, some completely.
+    /// Returns a 192 KiB session with these private pages. Even-numbered pages differ from the image in one byte,
+    /// odd-numbered ones completely.
     fn saved(&self, pages: &[u32]) -> Saved {
         let mut numbers = Numbers(pages.len() as u64);
         let mut private = Pages::default();

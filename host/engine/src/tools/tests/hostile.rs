@@ -213,7 +213,7 @@ fn recursive_arguments_reach_the_depth_limit() {
 
 #[test]
 fn deepest_check_fits_the_stack() {
-    // 15 alternatives with their references at each level of the deepest arguments.
+    // At each of the 120 levels of the arguments, the check follows 14 `anyOf` schemas and 15 references.
     let mut schema = chain(14, |next| json!({"anyOf": [next, {"type": "null"}]}));
     schema["$defs"]["d14"] = json!({"type": ["array", "null"], "items": {"$ref": "#/$defs/d0"}});
     let mut guest = Guest::new(&[echo().schema(schema)], |_| {});

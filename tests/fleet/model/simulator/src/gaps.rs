@@ -43,7 +43,7 @@ impl Distribution {
         }
     }
 
-    /// Returns the probability of a time of at most `x`.
+    /// Returns the probability that a time is at most `x` seconds.
     pub fn below(self, x: f64) -> f64 {
         match self {
             Self::Lomax { tail, median_s, max_s } => {

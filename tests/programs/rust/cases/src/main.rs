@@ -1,9 +1,9 @@
 //! Runs conformance cases through `glovebox:sandbox`, in any host of components. Each line of standard input is a case
-//! as JSON ([`case`]). Each line of standard output has the results of its steps ([`observed`]). The program needs
-//! nothing else of a system.
+//! as JSON ([`case`]). Each line of standard output has the results of its steps ([`observed`]). The program uses
+//! no other system interface.
 //!
-//! The program answers the tools of a case itself. With the feature `provider-tools`, the tools belong to the provider:
-//! it imports them from the component `case-tools`, with which both are composed.
+//! The program answers a case's tool calls itself. With the feature `provider-tools`, the provider imports the tools
+//! from the component `case-tools`, and the program and the provider are composed with that component.
 
 mod case;
 mod fresh;

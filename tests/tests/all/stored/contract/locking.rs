@@ -18,7 +18,7 @@ fn one_holder_at_a_time(place: &dyn Place) {
     assert!(block_on(one.try_lock(&id("a"))).unwrap().is_none());
     assert!(block_on(other.try_lock(&id("a"))).unwrap().is_none());
     let beside = block_on(other.try_lock(&id("b"))).unwrap().unwrap();
-    // Opening the store again takes no lock from its holder.
+    // Reopening the store does not release a lock that is held.
     assert!(block_on(place.open().try_lock(&id("a"))).unwrap().is_none());
     drop(taken);
     let again = lock(&*other, "a");
