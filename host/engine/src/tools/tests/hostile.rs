@@ -37,7 +37,7 @@ fn text_handler_results_are_checked_first() {
         Ok("0".repeat(length - 1) + "1")
     });
     let mut guest = Guest::new(&[sizes], |limits| limits.tool_bytes = 1000);
-    for (bytes, words) in [(999, "no JSON"), (1000, "no JSON"), (1001, "the result is 1001 bytes")] {
+    for (bytes, words) in [(999, "not JSON"), (1000, "not JSON"), (1001, "the result is 1001 bytes")] {
         guest.call(1, "sizes", &json!({ "bytes": bytes }));
         let reply = guest.read().unwrap();
         assert!(reply["error"]["message"].as_str().unwrap().contains(words), "{reply}");
