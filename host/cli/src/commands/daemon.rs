@@ -250,12 +250,13 @@ async fn serve_until_stopped(
     tenant: &Tenant,
     config: DaemonConfig,
 ) -> anyhow::Result<()> {
+    // A client may connect, and Ctrl-C follow, as soon as the socket exists.
+    let (pressed, over) = (interrupt::install_for_server()?, CancellationToken::new());
     let listener = match args.stdio {
         true => None,
         false => Some(Listener::bind(args.socket.path()?)?),
     };
     let daemon = Daemon::new(tenant, config);
-    let (pressed, over) = (interrupt::install_for_server()?, CancellationToken::new());
     let stops = daemon.clone();
     let _hook = pressed.on_cancel(move || stops.stop());
     let drain = async {
