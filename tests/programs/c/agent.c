@@ -160,7 +160,7 @@ static void outcomes(void) {
   outcome_of(&python, sleep, no_policy);
 
   // Hashing nested tuples exceeds the interpreter's native stack.
-  outcome_of(&python, request("t = ()\nfor _ in range(100000): t = (t,)\nhash(t)"), no_policy);
+  outcome_of(&python, request("t = ()\nfor _ in range(400000): t = (t,)\nhash(t)"), no_policy);
 }
 
 // A script that calls a tool of this program.
