@@ -9,7 +9,7 @@ use wasm_encoder::{
 use wasmparser::{Parser, Payload, Validator, WasmFeatures};
 use wit_component::ComponentEncoder;
 
-use crate::{Description, Guest, WeaveError, WeaveOptions, WovenCore, weave_core};
+use crate::{Description, Guest, WeaveError, WeaveOptions, weave::weave_core, woven::WovenCore};
 
 /// A provider component, with statistics.
 #[derive(Clone, Debug)]

@@ -65,5 +65,4 @@ pub use guest::{
     Description, GlobalDescription, Guest, GuestDescription, GuestLibrary, LibraryDescription, WeaveDescription,
 };
 pub use metered::{Counter, FUEL_EXPORT, REFUEL_EXPORT, REFUEL_IMPORT, metered};
-pub use weave::{WeaveError, WeaveOptions, weave_core};
-pub use woven::WovenCore;
+pub use weave::{WeaveError, WeaveOptions};

@@ -12,10 +12,7 @@ use crate::{
 };
 
 /// Weaves guests into a shim, without making a component of the result. The same inputs give the same bytes.
-///
-/// # Errors
-/// Fails if a module is invalid or cannot be woven, or if the shim does not match the guests.
-pub fn weave_core(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptions) -> Result<WovenCore, WeaveError> {
+pub(crate) fn weave_core(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptions) -> Result<WovenCore, WeaveError> {
     if guests.is_empty() {
         return Err(WeaveError::Guests("there is no guest".to_owned()));
     }

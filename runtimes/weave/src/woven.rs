@@ -19,16 +19,11 @@ const MACHINE: &str = "glovebox:machine";
 const COMPONENT_TYPE: &str = "component-type";
 
 /// A woven core module, with statistics.
-#[derive(Clone, Debug)]
-pub struct WovenCore {
-    /// The module's binary.
-    pub wasm: Vec<u8>,
-    /// Size of the module's code in bytes.
-    pub code_bytes: usize,
-    /// Size of the module's data in bytes, mostly images.
-    pub data_bytes: usize,
-    /// Description of the guests that the shim receives.
-    pub description: Description,
+pub(crate) struct WovenCore {
+    pub(crate) wasm: Vec<u8>,
+    pub(crate) code_bytes: usize,
+    pub(crate) data_bytes: usize,
+    pub(crate) description: Description,
 }
 
 pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOptions) -> Result<WovenCore, WeaveError> {
