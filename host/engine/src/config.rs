@@ -17,41 +17,40 @@ pub struct EngineConfig {
     /// Directory of binaries and prepared images. Default: `glovebox` in the user's cache directory (`$XDG_CACHE_HOME`,
     /// else `~/.cache`).
     pub cache_dir: Option<PathBuf>,
-    /// Directory of the records that compiled files in the cache are unchanged. Users who can write to the cache must
-    /// not be able to write here. Default: `glovebox/seals` in the user's data directory (`$XDG_DATA_HOME`, else
-    /// `~/.local/share`). Without a data directory, only owner, mode and length of compiled files are checked.
+    /// Directory of the seals, which record that compiled files in the cache are unchanged. Users who can write to the
+    /// cache must not be able to write here. Default: `glovebox/seals` in the user's data directory (`$XDG_DATA_HOME`,
+    /// else `~/.local/share`). Without a data directory, only the owner, mode and length of compiled files are checked.
     pub seals_dir: Option<PathBuf>,
-    /// Directories that no guest of this process may reach while the engine exists. A mount may not be one of them,
-    /// contain one, or lie inside one. They need not exist yet. The cache, the seals, packages and open session stores
-    /// are always protected in this way. Default: none.
+    /// Directories that no guest of this process can reach while the engine exists. A mount must not be, contain or lie
+    /// inside such a directory. They do not have to exist yet. The cache, the seals, packages and open session stores
+    /// are always protected like this. Default: none.
     pub private_dirs: Vec<PathBuf>,
-    /// Pool of ready instances. Default: a pool. A program that runs only one script is faster without a pool, because
-    /// reserving its address space takes time.
+    /// Instance pool. Default: `Some`. A program that runs only one script is faster without a pool, because reserving
+    /// the pool's address space takes time.
     pub pool: Option<PoolConfig>,
-    /// Maximum number of concurrent tool calls in all executions together, each on a thread of its own. Default 1,024.
-    /// Further calls fail with `ToolLimit`.
+    /// Maximum number of concurrent tool calls in all executions together. Each call runs on its own thread. Default:
+    /// 1,024. Further calls fail with `ToolLimit`.
     pub tool_threads: u32,
-    /// Limits on the compiled code in the cache. Adding code removes code that is too old, then the least recently used
-    /// until the rest fits.
+    /// Limits on the compiled code in the cache. When code is added, code that is too old is removed, then the least
+    /// recently used code until the cache is within its limits.
     pub cache: CacheLimits,
-    /// Libraries for scripts in the images, including Python packages at `/app/site-packages`. Default: the bundled
-    /// ones.
+    /// Libraries for scripts in the images, including the Python packages at `/app/site-packages`. Default: bundled.
     pub packages: Packages,
-    /// Directory of the user's own packages ([`OwnPackages`](crate::OwnPackages)), which scripts can import beside the
+    /// Directory of custom packages ([`OwnPackages`](crate::OwnPackages)), which scripts can import in addition to the
     /// bundled ones. They are imported from source. Ignored with [`Packages::None`]. Default: none.
     pub own_packages: Option<PathBuf>,
-    /// Directory of the user's own images ([`ImageBuilder`](crate::ImageBuilder)). Their names can be used as names of
-    /// runtimes. Default: none.
+    /// Directory of custom images ([`ImageBuilder`](crate::ImageBuilder)). An image's name can be used as a runtime
+    /// name. Default: none.
     pub own_images: Option<PathBuf>,
-    /// Zip file of pinned files, as written by [`Engine::write_bundle`](crate::Engine::write_bundle). It is searched
-    /// before a network request is made, and its files are verified like fetched ones. Default: none.
+    /// Zip file of pinned files, written by [`Engine::write_bundle`](crate::Engine::write_bundle). Files are looked up
+    /// here before they are requested over the network, and are verified like fetched files. Default: none.
     pub bundle: Option<PathBuf>,
-    /// Runtimes for scripts whose caller names none, by name or alias, the user's own images included. They take
-    /// precedence over runtimes that were added to the cache and over the manifest's defaults. The first one of a
-    /// language applies. Default: none.
+    /// Runtimes for scripts whose caller names none, by name or alias, including custom images. They take precedence
+    /// over runtimes that were added to the cache and over the manifest's defaults. For each language, the first entry
+    /// applies. Default: none.
     pub default_runtimes: Vec<String>,
-    /// Performs the requests of scripts whose policy allows addresses, such as `glovebox_network::Http`. Default: none;
-    /// a sandbox with such a policy cannot be built.
+    /// Performs the requests of scripts whose policy allows addresses, such as `glovebox_network::Http`. Default: none,
+    /// so a sandbox with such a policy cannot be built.
     pub network: Option<Arc<dyn Network>>,
     /// Receives the progress of fetching, booting and compiling, and can abort them. Default: none.
     pub progress: Arc<dyn Progress + Send + Sync>,
@@ -96,33 +95,33 @@ impl fmt::Debug for EngineConfig {
     }
 }
 
-/// Libraries for scripts in an engine's images. A prepared image belongs to one choice.
+/// Libraries for scripts in an engine's images. Each choice has its own prepared images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Packages {
-    /// The pinned packages. pip downloads their wheels when a Python runtime is first used. Preparation imports them,
-    /// so that importing them again costs a script almost nothing.
+    /// The pinned packages. pip downloads their wheels when a Python runtime is first used. They are imported during
+    /// preparation, so importing them again costs a script almost nothing.
     #[default]
     Bundled,
-    /// No libraries, as in a portable provider. Python scripts find no packages, and Node's modules for JavaScript are
-    /// compiled at first use, on the script's fuel.
+    /// No libraries, as in a portable provider. Python scripts find no packages. Node modules for JavaScript are
+    /// compiled at first use, at the cost of the script's fuel.
     None,
 }
 
-/// Limits of the pool of instances.
+/// Limits of the instance pool.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolConfig {
-    /// Maximum number of concurrent instances, including sessions. Default 1,100. Each reserves 8 GiB of address space
-    /// and no memory. Idle instances are dropped when a session needs their slots.
+    /// Maximum number of concurrent instances, including sessions. Default: 1,100. Each instance reserves 8 GiB of
+    /// address space but no memory. Idle instances are dropped when a session needs their slots.
     pub instance_count: u32,
-    /// Maximum private memory of an idle instance, in bytes. Default 2 MiB; a trivial Python script uses 0.5 MiB. Pages
-    /// that a script wrote to are restored by copying. An instance with more is dropped, unless its script ran long
-    /// enough for copying to be cheap in comparison: then up to eight times as much is allowed.
+    /// Maximum private memory of an idle instance, in bytes. Default: 2 MiB; a trivial Python script uses 0.5 MiB. The
+    /// pages that a script wrote are restored by copying. An instance with more private memory is dropped. After a
+    /// long-running script, where copying is cheap in comparison, the maximum is up to eight times as high.
     ///
-    /// Each runtime has at most twice as many idle instances as there are processors. When an instance is dropped, half
-    /// of this amount stays in its slot of the pool, which saves a later instance the page faults. The rest is returned
-    /// to the system.
+    /// Each runtime keeps at most two idle instances per processor. When an instance is dropped, half of this amount
+    /// stays resident in its pool slot, which saves a later instance page faults. The remaining memory is returned to
+    /// the system.
     pub keep_resident_bytes: usize,
 }
 
@@ -132,7 +131,7 @@ impl Default for PoolConfig {
     }
 }
 
-/// Limits on the compiled code in the cache. Code that is in use, or that was just added, stays in any case.
+/// Limits on the compiled code in the cache. Code that is in use or was just added is never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheLimits {
@@ -140,7 +139,7 @@ pub struct CacheLimits {
     pub image_bytes: u64,
     /// Maximum size of compiled components together, in bytes. Default 2 GiB.
     pub component_bytes: u64,
-    /// Maximum time since the last use of compiled code, whatever the size of the cache. Default 30 days.
+    /// Maximum time since the last use of compiled code, regardless of the cache size. Default 30 days.
     pub max_age: Duration,
 }
 
@@ -153,38 +152,38 @@ impl Default for CacheLimits {
 /// Maximum size of an instance without its memory and tables. CPython 3.15 has 47,000 functions whose address is taken.
 const MAX_INSTANCE_BYTES: usize = 4 << 20;
 
-/// Maximum number of loaded images. Each has an instance that is never entered: other instances are compared with it
-/// and restored from it. These instances do not count towards [`PoolConfig::instance_count`].
+/// Maximum number of loaded images. Each image has an instance that is never entered. Other instances are compared with
+/// it and restored from it. These instances are not included in [`PoolConfig::instance_count`].
 const MAX_IMAGES: u32 = 8;
 
-/// Maximum number of parts of an interpreter's code.
+/// Maximum number of modules that an interpreter's code is split into.
 const MAX_PARTS: u32 = 4;
 
-/// Wasmtime's settings. Everything that changes compiled code is part of a prepared image's cache key.
+/// Creates a Wasmtime engine. All settings that change compiled code are included in the cache key of a prepared image.
 pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> Result<wasmtime::Engine, EngineError> {
     let mut config = Config::new();
     config
-        // Metered code counts its fuel itself, and calls the host between slices of it.
+        // Metered code counts its fuel itself and calls the host after each slice of fuel.
         .epoch_interruption(metering == Metering::None)
         .max_wasm_stack(recycled::GUEST_STACK_BYTES)
         // Unused, because guests run on our own stacks, but Wasmtime requires it to be at least `max_wasm_stack`.
         .async_stack_size(recycled::GUEST_STACK_BYTES)
-        // CPython 3.15 is compiled with exceptions, which are garbage-collected objects. Other runtimes throw none.
+        // CPython 3.15 is compiled with exceptions, which are garbage-collected objects. Other runtimes do not throw.
         .wasm_exceptions(true)
-        // A guest's traceback comes from its interpreter. Wasm frames of the interpreter do not help users, and cost
+        // A guest's traceback comes from its interpreter. The interpreter's Wasm frames do not help users and cost
         // time.
         .wasm_backtrace_max_frames(None)
-        // Both are for tracebacks and debuggers, and are a tenth of the code.
+        // Both serve tracebacks and debuggers only, and account for a tenth of the code.
         .generate_address_map(false)
         .native_unwind_info(false)
-        // An image is mostly filled: always map it copy-on-write, whatever its size.
+        // Images are mostly non-zero data: always map them copy-on-write, regardless of size.
         .memory_guaranteed_dense_image_size(Limits::MAX_MEMORY_BYTES)
         .memory_init_cow(true);
     if let Some(pool) = pool {
         let mut pooling = PoolingAllocationConfig::new();
         let places = pool.instance_count.saturating_add(MAX_IMAGES);
         pooling
-            // Each guest uses one core instance for its memory and one for each part of its code.
+            // Each guest uses one core instance for its memory and one for each module of its code.
             .total_core_instances(places.saturating_mul(1 + MAX_PARTS))
             // The heap for garbage-collected objects is a memory too, and counts towards this limit.
             .total_memories(places.saturating_mul(2))
@@ -193,8 +192,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
             .max_core_instance_size(MAX_INSTANCE_BYTES)
             .max_memory_size(usize::try_from(Limits::MAX_MEMORY_BYTES).unwrap_or(usize::MAX))
             .table_elements(MAX_TABLE_ELEMENTS)
-            // Below the limit for recycled instances: otherwise a new instance in a used slot could exceed it from the
-            // start.
+            // Below the limit for recycled instances. Otherwise a new instance in a used slot could already exceed that
+            // limit.
             .linear_memory_keep_resident(pool.keep_resident_bytes / 2)
             .table_keep_resident(MAX_TABLE_ELEMENTS)
             .pagemap_scan(Enabled::Auto);

@@ -1,4 +1,4 @@
-//! The engine: state that all sandboxes of a program share.
+//! The engine: the state that all sandboxes of a program share.
 
 use std::{
     collections::HashMap,
@@ -30,8 +30,8 @@ use crate::{
     tools::ToolThreads,
 };
 
-/// Compiled runtimes, the pool of instances, the ticker and the cache directory. Create one per program and share it.
-/// Clones are cheap, and refer to the same engine.
+/// Compiled runtimes, the instance pool, the ticker and the cache directory. Create one engine per program. Clones are
+/// cheap and refer to the same engine.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, Sandbox};
@@ -46,26 +46,26 @@ use crate::{
 pub struct Engine(pub(crate) Arc<EngineInner>);
 
 pub(crate) struct EngineInner {
-    /// This engine itself.
+    /// Reference to this engine, for code that has only `&EngineInner`.
     pub(crate) me: Weak<EngineInner>,
     pub(crate) wasmtime: wasmtime::Engine,
-    /// Metering in the code that `wasmtime` compiles.
+    /// Metering mode of the code that `wasmtime` compiles.
     pub(crate) metering: Metering,
     pub(crate) linker: Linker<GuestStoreData>,
     pub(crate) stacks: Stacks,
     pub(crate) ticker: Ticker,
     pub(crate) runtimes: Arc<Runtimes>,
-    /// Packages at `/app/site-packages` for Python scripts.
+    /// Python packages, mounted at `/app/site-packages`. `None` under [`Packages::None`](crate::Packages::None).
     pub(crate) packages: Option<SharedPackages>,
-    /// The user's own images, if a directory for them is configured.
+    /// Custom images, if [`EngineConfig::own_images`] is set.
     pub(crate) own_images: Option<Arc<OwnImages>>,
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
     pub(crate) tool_threads: Arc<ToolThreads>,
-    /// The pool of instances. `None`: instances are allocated on demand.
+    /// Limits of the instance pool. `None`: instances are allocated on demand.
     pub(crate) pool: Option<PoolConfig>,
     pub(crate) cache: CacheLimits,
-    /// Loaded with the first TypeScript script.
+    /// Loaded for the first TypeScript script.
     pub(crate) stripper: OnceLock<Stripper>,
     /// [`EngineConfig::default_runtimes`].
     pub(crate) default_runtimes: Vec<String>,
@@ -74,13 +74,14 @@ pub(crate) struct EngineInner {
     /// The default runtimes for Python and for JavaScript, set at first use.
     pub(crate) preferred: (OnceLock<String>, OnceLock<String>),
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
-    /// An engine like this one whose code meters no fuel, set when a policy first requires it.
+    /// Engine with the same configuration that compiles unmetered code. Created for the first policy that turns
+    /// metering off.
     unmetered: OnceLock<Engine>,
-    /// Protect [`EngineConfig::private_dirs`] from guests.
+    /// Keep guests out of [`EngineConfig::private_dirs`] while the engine exists.
     guards: Arc<[Guard]>,
 }
 
-/// Key of a loaded runtime: the digest of its prepared artefact's key.
+/// Key of a loaded runtime: the digest of the cache key of its prepared artefact.
 type Loaded = String;
 
 impl fmt::Debug for Engine {
@@ -90,10 +91,10 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Creates an engine. Nothing is fetched, compiled or started yet.
+    /// Creates an engine. Does not fetch, compile or start anything yet.
     ///
     /// # Errors
-    /// Fails if Wasmtime refuses the settings on this machine, if the cache directory cannot be used, or if the
+    /// Fails if Wasmtime rejects the settings on this machine, if the cache directory cannot be used, or if the
     /// configuration needs a feature that is not in this build.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
         let metering = Metering::Fuel;
@@ -138,25 +139,28 @@ impl Engine {
         })))
     }
 
-    /// Returns the directory of binaries and prepared images.
+    /// Returns the directory of the binaries and the prepared images.
     #[must_use]
     pub fn cache_dir(&self) -> &Path {
         self.0.runtimes.cache().path()
     }
 
-    /// Returns the combined usage of this engine's sessions. Only sessions with an interpreter in memory count.
+    /// Returns the combined usage of this engine's sessions. Only sessions whose interpreter is in memory count.
     #[must_use]
     pub fn session_usage(&self) -> SessionUsage {
         self.0.sessions.usage()
     }
 
-    /// Returns the path of a runtime's binary, whether or not it is fetched yet.
+    /// Returns the path of a runtime's binary, even if the binary has not been fetched yet.
+    ///
+    /// # Errors
+    /// Fails if no runtime has this name.
     pub fn runtime_path(&self, name: &str) -> Result<PathBuf, crate::RuntimeError> {
         Ok(self.0.runtimes.path(&self.0.find(name)?.entry))
     }
 }
 
-/// Creates a Wasmtime engine and the imports of its guests.
+/// Creates a Wasmtime engine and a linker with the imports of its guests.
 fn platform(
     pool: Option<&PoolConfig>,
     metering: Metering,
@@ -171,8 +175,8 @@ fn platform(
 }
 
 impl Engine {
-    /// Returns the engine with this metering. Both engines share the cache, the limits on sessions and the tool
-    /// threads. Each has a pool of its own.
+    /// Returns an engine with this metering mode. Both engines share the cache, the session limits and the tool
+    /// threads. Each engine has its own instance pool.
     pub(crate) fn with_metering(&self, metering: Metering) -> Result<Self, EngineError> {
         if metering == self.0.metering {
             return Ok(self.clone());
@@ -180,7 +184,7 @@ impl Engine {
         if let Some(unmetered) = self.0.unmetered.get() {
             return Ok(unmetered.clone());
         }
-        // If two threads create one at once, the second is dropped.
+        // If two threads create an engine at the same time, the second one is dropped.
         let made = Self(self.0.unmetered()?);
         Ok(self.0.unmetered.get_or_init(|| made).clone())
     }
@@ -215,7 +219,7 @@ impl EngineInner {
         }))
     }
 
-    /// Returns `true` if images contain no libraries for scripts.
+    /// Returns `true` if the images contain no libraries for scripts.
     pub(crate) fn is_lean(&self) -> bool {
         self.packages.is_none()
     }
@@ -227,7 +231,7 @@ impl EngineInner {
         self.stacks.run(work).map_err(system("stack"))
     }
 
-    /// Advances the epoch while the guard lives, if the code of this engine has epochs.
+    /// Returns a guard that keeps the epoch advancing. `None` if this engine's code is metered and checks no epochs.
     pub(crate) fn running(&self) -> std::io::Result<Option<Running>> {
         match self.metering {
             Metering::Fuel => Ok(None),
@@ -248,7 +252,7 @@ impl EngineInner {
         cleared.count() > 0
     }
 
-    /// Stores a runtime that was just loaded. If two threads loaded it at once, the first one stays.
+    /// Stores a runtime that was just loaded. If two threads loaded it concurrently, the first result stays.
     pub(crate) fn keep(&self, key: Loaded, runtime: Runtime) -> Arc<Runtime> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(loaded.entry(key).or_insert_with(|| Arc::new(runtime)))
@@ -262,7 +266,7 @@ pub(crate) fn compile_digest(wasmtime: &wasmtime::Engine) -> Digest {
     Digest::of(&collected.0)
 }
 
-/// Collects the bytes that a type feeds to a hasher, to pass them to SHA-256.
+/// Collects the bytes that a type feeds to its hasher, as input for SHA-256.
 struct HashedBytes(Vec<u8>);
 
 impl Hasher for HashedBytes {

@@ -1,4 +1,4 @@
-//! Errors of Glovebox or of the caller. The outcome of a guest is never an error, but an [`Outcome`](crate::Outcome).
+//! Errors of Glovebox and of its callers. A guest's failure is an [`Outcome`](crate::Outcome), never an error.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::{error::Error, io, path::PathBuf};
@@ -13,13 +13,13 @@ use crate::{CheckpointId, Execution, PolicyError, ToolDefinitionError, mount::Mo
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// Wasmtime refuses these settings on this machine.
+    /// Wasmtime rejects the settings on this machine.
     #[error("the engine cannot be set up on this machine: {0}")]
     Settings(String),
     /// The cache directory cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The list of runtimes is damaged.
+    /// The runtime manifest is damaged.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
 }
@@ -64,10 +64,10 @@ pub enum RuntimeError {
         /// Description of the failure.
         reason: String,
     },
-    /// An image of the user's own is unavailable.
+    /// A custom image is unavailable.
     #[error(transparent)]
     Image(#[from] OwnImageError),
-    /// The engine has no directory for the user's own images.
+    /// The engine has no directory for custom images.
     #[error("no directory for custom images is configured; set `EngineConfig::own_images`")]
     NoImages,
     /// The setup code of an image failed. Nothing was stored.
@@ -78,12 +78,12 @@ pub enum RuntimeError {
         /// The interpreter's message, or the exceeded limit.
         reason: String,
     },
-    /// The operating system could not provide a stack to run a guest on.
+    /// The operating system could not provide a stack for the guest.
     #[error("cannot allocate a stack for the guest")]
     Stack(#[source] io::Error),
 }
 
-/// Indents and escapes a traceback, so that none of its lines can pass for one of ours.
+/// Indents and escapes a traceback, so that no line of it can pass for a message of Glovebox.
 fn lines(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("    {}", escaped_text(line))).collect();
     lines.join("\n")
@@ -96,7 +96,7 @@ pub enum BuildError {
     /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The second engine, with the policy's metering, cannot be created.
+    /// The second engine, which has the policy's metering mode, cannot be created.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The runtime is unavailable.
@@ -108,7 +108,7 @@ pub enum BuildError {
     /// A tool cannot be registered.
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
-    /// A file for the workspace exceeds its limits, or the workspace is a host directory.
+    /// A workspace file exceeds the workspace's limits, or the workspace is a host directory.
     #[error("workspace file `{path}`: {reason}", path = escaped(.path), reason = escaped_text(.reason))]
     File {
         /// Path of the file in the workspace.
@@ -116,7 +116,7 @@ pub enum BuildError {
         /// Description of the problem.
         reason: String,
     },
-    /// The policy stores globals in the workspace, which needs a prepared interpreter.
+    /// `auto_persist_globals` is set, but the runtime is not prepared.
     #[error(
         "`auto_persist_globals` needs a prepared runtime, but `{name}` is not prepared; remove it or name another runtime", name = escaped(.name)
     )]
@@ -124,7 +124,7 @@ pub enum BuildError {
         /// Name of the runtime.
         name: String,
     },
-    /// The memory limit leaves no room for the interpreter itself.
+    /// The memory limit is too low for the interpreter itself.
     #[error("`limits.memory_bytes` is {limit_bytes}; `{name}` alone takes {needed_bytes}", name = escaped(.name))]
     Memory {
         /// Name of the runtime.
@@ -134,7 +134,7 @@ pub enum BuildError {
         /// Size of the runtime's image in bytes.
         needed_bytes: u64,
     },
-    /// The binary is for the other language.
+    /// The runtime runs a different language than the requested one.
     #[error("runtime `{name}` runs {has}, not {wanted}; leave the language out or name another runtime", name = escaped(.name))]
     Language {
         /// Name of the runtime.
@@ -175,7 +175,7 @@ pub enum ExecuteError {
         /// Wasmtime's message.
         reason: String,
     },
-    /// The operating system could not provide a stack or the ticker thread.
+    /// The operating system could not provide a stack or a thread.
     #[error("the operating system could not provide a {what} for the guest")]
     System {
         /// The missing resource, such as `stack`.
@@ -186,8 +186,7 @@ pub enum ExecuteError {
     /// A host directory cannot be used.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The guest ran, but its files could not be written back to a host directory. Nothing in the directory was
-    /// changed.
+    /// The guest ran, but its files could not be written back to a host directory. The directory is unchanged.
     #[error("the files could not be written back to `{}`; nothing there was changed", escaped(host))]
     Commit {
         /// Path of the host directory.
@@ -197,47 +196,47 @@ pub enum ExecuteError {
         /// Error of the host directory.
         source: MountError,
     },
-    /// The session has ended. It was closed, its guest exited, or the guest was unwound. An unwound session ends if it
+    /// The session has ended: it was closed, its guest exited, or its guest was unwound. An unwound session ends if it
     /// has no checkpoint to roll back to, or under [`OnUnwind::End`](crate::OnUnwind::End).
     #[error("session `{id}` has ended: {reason}; open another one", id = escaped(.id), reason = escaped_text(.reason))]
     SessionEnded {
         /// Id of the session.
         id: String,
-        /// Reason for its end.
+        /// Reason why the session ended.
         reason: String,
     },
-    /// The session is executing. Either the request does not wait for it, or it waited as long as an execution may
-    /// take.
+    /// The session is executing another request. This request does not wait for it, or waited for the maximum duration
+    /// of an execution.
     #[error("session `{id}` is busy; nothing was run", id = escaped(.id))]
     SessionBusy {
         /// Id of the session.
         id: String,
     },
-    /// The shared workspace is in use by an execution of another session. Either the request does not wait for it, or
-    /// it waited as long as an execution may take.
+    /// The shared workspace is in use by another session's execution. This request does not wait for it, or waited for
+    /// the maximum duration of an execution.
     #[error("the shared workspace is busy; nothing was done")]
     WorkspaceBusy,
-    /// A shared workspace was created from a policy with other directories than the session's.
+    /// The policies of the shared workspace and of the session have different host directories.
     #[error("the shared workspace has another `{key}` than the session; use the same policy for both")]
     OtherWorkspace {
-        /// Name of the policy's key that differs.
+        /// Policy key that differs.
         key: &'static str,
     },
-    /// A fork cannot use a shared workspace, because it has a copy of its session's files.
+    /// A fork cannot use a shared workspace, because the fork has its own copy of its session's files.
     #[error("a fork cannot use a shared workspace: it has a copy of its session's files")]
     ForkWorkspace,
-    /// The id is not valid for a session.
+    /// The session id is invalid.
     #[error("`{id}` is not a valid session id; use 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`", id = escaped(.id))]
     SessionId {
         /// Start of the requested id.
         id: String,
     },
-    /// The checkpoint does not exist in the session.
+    /// The session does not have the requested checkpoint.
     #[error("session `{id}` has no checkpoint{}", wanted.map_or_else(|| " to undo to; take one before the change".to_owned(), |id| format!(" with the id `{}`; use the id of a retained checkpoint", id.0)), id = escaped(.id))]
     NoCheckpoint {
         /// Id of the session.
         id: String,
-        /// The requested checkpoint. `None`: the last one.
+        /// The requested checkpoint, or `None` for the last one.
         wanted: Option<CheckpointId>,
     },
     /// A variable could not be read or set.
@@ -258,12 +257,12 @@ pub enum ExecuteError {
         /// The limit in bytes.
         most: u64,
     },
-    /// A new session or checkpoint would exceed a limit.
+    /// A new session or checkpoint would exceed a limit of the engine.
     #[error("{used} of {most} `{key}` would be in use; close a session first or raise the limit")]
     TooManySessions {
-        /// The limit: `limits.session_count` or `limits.session_total_bytes`.
+        /// Exceeded limit: `limits.session_count` or `limits.session_total_bytes`.
         key: &'static str,
-        /// Usage with the new session or checkpoint.
+        /// Usage, including the new session or checkpoint.
         used: u64,
         /// Value of the limit.
         most: u64,
@@ -279,7 +278,7 @@ pub enum ExecuteError {
     /// A tool of the request is invalid.
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
-    /// Sessions and validation call into a prepared interpreter, which this runtime is not.
+    /// The runtime is not prepared. Sessions and validation require a prepared interpreter.
     #[error("`{name}` is not prepared and can only execute; use a runtime from `glovebox runtimes list`", name = escaped(.name))]
     NotPrepared {
         /// Name of the runtime.
@@ -312,8 +311,7 @@ impl From<DriverError> for ExecuteError {
     }
 }
 
-/// Formats an error with its causes on one line, for logs and answers. Leaves out causes that the message contains
-/// already.
+/// Formats an error and its causes on one line, for logs and answers. Omits causes that the text already contains.
 #[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();

@@ -1,4 +1,4 @@
-//! JSON as text.
+//! JSON text: an escaping formatter and a checked string.
 
 use std::{
     fmt,
@@ -10,9 +10,9 @@ use glovebox_vfs::is_hidden;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::Error as _};
 use serde_json::{Value, ser::Formatter, value::RawValue};
 
-/// Writes JSON on one line without control, invisible or direction-changing characters.
+/// Writes JSON on one line and escapes control, invisible and direction-changing characters.
 ///
-/// JSON itself escapes only the control characters below U+0020. A program that parses the output gets the same value.
+/// JSON itself requires escapes only for control characters below U+0020. Parsers read the same value from the output.
 ///
 /// ```
 /// use serde::Serialize as _;
@@ -39,7 +39,7 @@ impl Formatter for EscapedJson {
         writer.write_all(rest.as_bytes())
     }
 
-    /// Escapes finished JSON, which can contain such characters only within its strings.
+    /// Escapes serialized JSON, which can contain such characters only within strings.
     fn write_raw_fragment<W: Write + ?Sized>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let mut is_first = true;
         for line in fragment.split(['\n', '\r', '\t']) {
@@ -53,7 +53,7 @@ impl Formatter for EscapedJson {
     }
 }
 
-/// Text that was checked to be one JSON value, nested at most 127 levels deep.
+/// Text that has been checked to be one JSON value, nested at most 127 levels deep.
 ///
 /// Parsed JSON takes up to a hundred times the memory of its text, so untrusted JSON should stay unparsed.
 ///
@@ -67,16 +67,16 @@ impl Formatter for EscapedJson {
 #[derive(Clone, PartialEq, Eq)]
 pub struct JsonText(Box<str>);
 
-/// The text is not JSON, or is nested too deep.
+/// The text is not JSON, or is nested too deeply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is not JSON: {0}")]
 pub struct NotJson(String);
 
 impl JsonText {
-    /// Checks a text.
+    /// Checks that `text` is one JSON value.
     ///
     /// # Errors
-    /// Fails if the text is not JSON, or is nested too deep.
+    /// Fails if the text is not JSON, or is nested too deeply.
     pub fn new(text: impl Into<Box<str>>) -> Result<Self, NotJson> {
         let text = text.into();
         check_json(&text).map_err(NotJson)?;
@@ -96,7 +96,7 @@ impl Serialize for JsonText {
     }
 }
 
-/// Checks the text like [`JsonText::new`]. Supported only by formats that keep raw JSON.
+/// Checks the text like [`JsonText::new`]. Works only with formats that support [`RawValue`], such as `serde_json`.
 impl<'de> Deserialize<'de> for JsonText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::new(Box::<str>::from(Box::<RawValue>::deserialize(deserializer)?)).map_err(D::Error::custom)

@@ -13,7 +13,7 @@
 //!
 //! The main types:
 //!
-//! * [`Engine`]: state that all sandboxes of a program share. One per program.
+//! * [`Engine`]: the state that all sandboxes of a program share. Create one per program.
 //! * [`Sandbox`]: a runtime and a [`Policy`]. Each execution gets a new interpreter.
 //! * [`Session`]: an interpreter that persists between executions. [`Session::hibernate`] converts it to bytes, and
 //!   [`Sandbox::resume`] restores it from them. The crate `glovebox-sessions` stores many of them.
@@ -97,7 +97,7 @@ pub use tools::{
     ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, check_tools, weight as json_weight,
 };
 
-/// Compiles and runs the Rust code of these pages with the documentation tests.
+/// Compiles and runs the Rust examples of the README and of the docs pages as doc tests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../README.md")]

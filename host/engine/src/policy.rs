@@ -17,11 +17,11 @@ pub enum Commit {
     Always,
     /// Only after a successful execution.
     OnSuccess,
-    /// Never: changes are reported and dropped.
+    /// Never. Changes are reported, then discarded.
     Never,
 }
 
-/// A host directory that is mounted for a guest.
+/// A host directory to mount in the guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mount {
@@ -58,7 +58,7 @@ impl FromStr for Mount {
 
 /// All permissions and limits of an execution.
 ///
-/// In TOML (a policy file) the same names are used:
+/// A policy file in TOML uses the same names:
 ///
 /// ```
 /// # use glovebox::{Clock, Commit, Entropy, Policy};
@@ -94,8 +94,8 @@ pub struct Policy {
     pub workspace: Option<PathBuf>,
     /// When changes are committed to host directories. Default: always.
     pub commit: Commit,
-    /// Loads the globals that the previous execution stored in the workspace, and stores the execution's own. Each
-    /// language has a file of its own, `/app/.globals_py.json` or `/app/.globals_js.json`. Default: `false`.
+    /// Loads the globals that the previous execution stored in the workspace, and stores those of this execution. Each
+    /// language has its own file, `/app/.globals_py.json` or `/app/.globals_js.json`. Default: `false`.
     ///
     /// Stores JSON-serializable values whose names have no leading `_`, and the whole object `_state`, which always
     /// exists. A script that raises or exits still stores its globals. A script that is stopped leaves the file
@@ -105,14 +105,13 @@ pub struct Policy {
     pub clock: Clock,
     /// The guest's source of randomness. Default: the host's.
     pub entropy: Entropy,
-    /// Metering of fuel. Default: on. Code without metering runs faster. It is compiled separately, for the first
-    /// sandbox that uses it. Without metering `limits.fuel` has no effect, and only `limits.timeout_ms` stops an
-    /// endless loop.
+    /// Fuel metering. Default: on. Unmetered code runs faster. It is compiled separately, for the first sandbox that
+    /// uses it. Without metering, `limits.fuel` has no effect, and only `limits.timeout_ms` stops an endless loop.
     pub metering: Metering,
     /// Arguments after the script's name.
     pub args: Vec<String>,
-    /// Puts `/app/site-packages` into `sys.path`, so that Python scripts find packages there. Default: `true`. A
-    /// session keeps the setting that it was created with.
+    /// Adds `/app/site-packages` to `sys.path`, so that Python scripts find packages there. Default: `true`. A session
+    /// keeps the setting that it was created with.
     pub inject_setup: bool,
     /// Limits of each execution.
     pub limits: Limits,
@@ -120,9 +119,9 @@ pub struct Policy {
     pub session: SessionPolicy,
     /// Network access of scripts. Default: none.
     pub network: NetworkPolicy,
-    /// Environment variables. The host's own variables are never passed on.
+    /// Environment variables of the guest. The host's own variables are never passed on.
     pub env: BTreeMap<String, String>,
-    /// Further host directories.
+    /// Additional host directories to mount.
     pub mounts: Vec<Mount>,
 }
 
@@ -168,7 +167,10 @@ impl Policy {
         toml::to_string(self).unwrap_or_default()
     }
 
-    /// Checks constraints that the types do not express: limits, variable names, guest paths, network rules.
+    /// Checks constraints that the types do not express: limits, variable names, guest paths and network rules.
+    ///
+    /// # Errors
+    /// Fails with the name of the key if a value is invalid.
     pub fn check(&self) -> Result<(), PolicyError> {
         let Self { limits, session, args, env, .. } = self;
         PolicyParts { limits, session, args, env }.check()?;
@@ -177,7 +179,7 @@ impl Policy {
         self.check_mounts()
     }
 
-    /// Returns `true` if equal input gives equal executions, including the fuel used.
+    /// Returns `true` if identical inputs produce identical executions, including the fuel used.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.clock.is_repeatable() && self.entropy.is_repeatable()
     }
@@ -203,7 +205,7 @@ impl Policy {
                     "the guest path must be plain, without `.`, `..`, empty parts or a slash at its end",
                 ));
             }
-            // With nested mounts, a path would have two meanings, depending on the preopen that resolves it.
+            // With nested mounts, a path would refer to two files, depending on the preopen that resolves it.
             let clashes = |other: &str| {
                 let (a, b) = (format!("{}/", mount.guest), format!("{other}/"));
                 a.starts_with(&b) || b.starts_with(&a)

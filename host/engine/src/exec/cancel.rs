@@ -1,4 +1,4 @@
-//! Cancels an execution from another thread.
+//! Cancellation of executions from other threads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,9 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// Cancels executions from any thread. The script gets an exception within a few milliseconds, and at once during a
-/// wait (`time.sleep`, a timer, a tool). If it still runs after `limits.timeout_reserve_ms`, it is unwound. A cancelled
-/// token stays cancelled: later executions with it end before they begin.
+/// Cancels executions from any thread. The script receives an exception within a few milliseconds, or immediately if it
+/// waits (`time.sleep`, a timer, a tool). If the script still runs after `limits.timeout_reserve_ms`, it is unwound. A
+/// cancelled token stays cancelled: later executions with it end before they begin.
 ///
 /// ```
 /// let cancel = glovebox::CancelToken::new();
@@ -28,7 +28,7 @@ struct Signal {
 }
 
 /// Link of a child token to its parent, whose cancellation also cancels the child. `number` identifies the child in the
-/// parent.
+/// parent's state.
 #[derive(Debug)]
 struct Parent {
     token: CancelToken,
@@ -44,15 +44,16 @@ impl Drop for Parent {
 #[derive(Debug, Default)]
 struct SignalState {
     cancelled: bool,
-    /// Threads that park for other events too, and are unparked on cancellation.
+    /// Parked threads that also wait for other events. Cancellation unparks them.
     parked: Vec<Thread>,
-    /// Tokens to cancel with this token, by number. Empty once it is cancelled. Numbers are never reused.
+    /// Child tokens by number, cancelled together with this token. Empty once this token is cancelled. Numbers are
+    /// never reused.
     children: BTreeMap<u64, Weak<Signal>>,
     next_child: u64,
     hooks: Vec<Arc<Hook>>,
 }
 
-/// A callback for cancellation.
+/// Callback that a cancellation runs.
 struct Hook(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Hook {
@@ -67,7 +68,7 @@ impl Signal {
     }
 }
 
-/// Guard of [`CancelToken::wakes`]: until it is dropped, a cancellation unparks the thread.
+/// Guard of [`CancelToken::wakes`]. Until it is dropped, cancellation unparks the thread.
 #[derive(Debug)]
 pub(crate) struct Wakes<'a> {
     token: &'a CancelToken,
@@ -132,7 +133,7 @@ impl CancelToken {
         Self(child)
     }
 
-    /// Cancels every execution that has this token or a [`child`](Self::child) of it, and wakes waiting threads.
+    /// Cancels every execution that uses this token or a [`child`](Self::child) of it, and wakes waiting threads.
     pub fn cancel(&self) {
         let (children, hooks) = {
             let mut state = self.0.state();
@@ -143,7 +144,7 @@ impl CancelToken {
             self.0.changed.notify_all();
             (mem::take(&mut state.children), state.hooks.clone())
         };
-        // Not under the lock: dropping a child locks this token to remove itself, and a hook may query the token.
+        // Release the lock first: dropping a child locks this token to remove itself, and a hook may query the token.
         for child in children.into_values().filter_map(|child| child.upgrade()) {
             Self(child).cancel();
         }
@@ -152,11 +153,11 @@ impl CancelToken {
         }
     }
 
-    /// Calls `then` on cancellation, on the thread that cancels. If the token is cancelled already, calls it at once on
-    /// the current thread. Use it to interrupt waits that do not use this token.
+    /// Registers `then` to be called on cancellation, on the cancelling thread. If the token is already cancelled,
+    /// `then` is called immediately on the current thread. Use this to interrupt waits that do not use this token.
     ///
-    /// `then` must not block, and may be called more than once. Dropping the result does not stop a call that is in
-    /// progress.
+    /// `then` must not block and can be called more than once. Dropping the returned guard does not interrupt a call
+    /// that is in progress.
     ///
     /// ```
     /// let (cancel, (sender, receiver)) = (glovebox::CancelToken::new(), std::sync::mpsc::channel());
@@ -177,14 +178,14 @@ impl CancelToken {
         OnCancel { token: self.clone(), hook }
     }
 
-    /// Returns `true` once [`cancel`](Self::cancel) was called on this token or a parent of it.
+    /// Returns `true` once [`cancel`](Self::cancel) has been called on this token or on one of its ancestors.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.state().cancelled
     }
 
-    /// Waits for cancellation for at most `duration`, and returns `true` if the token is cancelled. Suits callers that
-    /// wait for nothing else, such as a [`Tool`](crate::Tool) between two attempts.
+    /// Waits at most `duration` for cancellation. Returns `true` if the token is cancelled. Suits callers that wait
+    /// only for cancellation, such as a [`Tool`](crate::Tool) between two attempts.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -195,14 +196,14 @@ impl CancelToken {
     /// ```
     #[must_use]
     pub fn wait_timeout(&self, duration: Duration) -> bool {
-        // A year is practically forever, and cannot overflow an `Instant`.
+        // A year is practically forever and cannot overflow an `Instant`.
         const MOST: Duration = Duration::from_secs(365 * 24 * 3600);
         self.wait(Instant::now() + duration.min(MOST), true, || false);
         self.is_cancelled()
     }
 
-    /// Unparks `thread` on cancellation. Check [`is_cancelled`](Self::is_cancelled) after calling this and before
-    /// parking.
+    /// Unparks `thread` on cancellation until the guard is dropped. Check [`is_cancelled`](Self::is_cancelled) between
+    /// this call and parking.
     pub(crate) fn wakes(&self, thread: Thread) -> Wakes<'_> {
         self.0.state().parked.push(thread.clone());
         Wakes { token: self, thread }
@@ -215,8 +216,8 @@ impl CancelToken {
         self.0.changed.notify_all();
     }
 
-    /// Waits until `end`, until `ready` returns `true` after a [`wake`](Self::wake), or until cancellation if
-    /// `heeds_cancellation` is set.
+    /// Waits until `end`, or until `ready` returns `true` after a [`wake`](Self::wake). Cancellation ends the wait too
+    /// if `heeds_cancellation` is set.
     pub(crate) fn wait(&self, end: Instant, heeds_cancellation: bool, ready: impl Fn() -> bool) {
         let mut state = self.0.state();
         loop {

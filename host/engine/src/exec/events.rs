@@ -1,4 +1,4 @@
-//! Structured log events, through `tracing`: target `glovebox`.
+//! Structured log events, emitted through `tracing` with the target `glovebox`.
 //!
 //! | message | fields |
 //! |---|---|
@@ -45,12 +45,12 @@ pub(crate) fn complete(execution: &Execution) {
     );
 }
 
-/// Logs an operation of the embedder on a session's files, before it is carried out.
+/// Logs a file operation of the embedder in a session, before the operation is carried out.
 pub(crate) fn file(session_id: Option<&str>, operation: &str, path: &str) {
     tracing::info!(target: "glovebox", session_id, path, "session.file.{operation}");
 }
 
-/// Leaves out the arguments: they come from the script, and may be long or secret.
+/// Logs a tool call without its arguments. They come from the script and can be long or secret.
 pub(crate) fn tool_start(session_id: Option<&str>, tool: &str, index: usize) {
     tracing::info!(target: "glovebox", session_id, tool = clipped(tool), index, "tool.start");
 }
@@ -72,7 +72,7 @@ pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
     tracing::warn!(target: "glovebox", session_id, kind = "tools_refused", detail, "security.tools_refused");
 }
 
-/// Logs the reason for a failure that a component sees only as `unsupported`.
+/// Logs the reason of a failure that a component sees only as `unsupported`.
 pub(crate) fn unavailable(what: &str, error: &dyn Error) {
     let mut reason = error.to_string();
     let mut cause = error.source();
@@ -94,7 +94,7 @@ pub(crate) fn checkpoint_skipped(session_id: &str, reason: &TooMany) {
     tracing::warn!(target: "glovebox", session_id, %reason, "session.checkpoint.skipped");
 }
 
-/// Logs events for the operator: exceeded limits, and attempts that the sandbox refused.
+/// Logs security events for the operator: exceeded limits and attempts that the sandbox refused.
 pub(crate) fn security(session_id: Option<&str>, ran: &CallResult, events: &[SecurityEvent]) {
     let warn = |kind: &str, detail: &str| {
         tracing::warn!(target: "glovebox", session_id, kind, detail, "security.{kind}");

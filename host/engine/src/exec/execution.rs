@@ -16,62 +16,61 @@ use crate::{
 
 /// Result and resource usage of one execution.
 ///
-/// As JSON it has exactly the names `success outcome exit_code interrupted value stdout stderr stdout_truncated
+/// Its JSON has exactly the keys `success outcome exit_code interrupted value stdout stderr stdout_truncated
 /// stderr_truncated displays displays_dropped fuel_consumed memory_used_bytes duration_ms files_created files_modified
 /// files_deleted tool_calls workspace_path session_id rolled_back_to guidance metadata`.
 ///
-/// An execution can be deserialized from this JSON, for example on another machine. The deserialized value gives the
-/// same JSON again, but has no [`files`](Self::files).
+/// An execution can be deserialized from this JSON, for example on another machine. A deserialized execution serializes
+/// to the same JSON, but has no [`files`](Self::files).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Execution {
-    /// How the script ended.
+    /// Reason why the script ended.
     pub outcome: Outcome,
-    /// The exception that ended the script at a soft limit, shortly before it would have been unwound. `outcome` then
-    /// gives the cause: `Exhausted` or `Cancelled`.
+    /// Exception that ended the script at a soft limit, shortly before it would have been unwound. `outcome` then
+    /// contains the cause: `Exhausted` or `Cancelled`.
     pub interrupted: Option<RaisedOutcome>,
-    /// The value of the script's last expression, in a session or if [`Request::value`](crate::Request::value) asks for
-    /// it. `None` if the script ends with another statement, or if the value is Python's `None` or `undefined`.
+    /// Value of the script's last expression, in a session or if [`Request::value`](crate::Request::value) requests it.
+    /// `None` if the last statement is not an expression, or if its value is `None` or `undefined`.
     pub value: Option<GuestValue>,
-    /// The script's standard output, up to `limits.stdout_bytes`.
+    /// Standard output of the script, up to `limits.stdout_bytes`.
     pub stdout: Output,
-    /// The script's standard error, up to `limits.stderr_bytes`. If a limit ended the script, the last line names it:
-    /// `OutOfFuel`, `TimedOut` or `OutOfMemory`. The line counts as the script's output. If `limits.stderr_bytes` is
-    /// used up, it replaces the end of the script's output.
+    /// Standard error of the script, up to `limits.stderr_bytes`. If a limit ended the script, the last line names it:
+    /// `OutOfFuel`, `TimedOut` or `OutOfMemory`. The line is charged to `limits.stderr_bytes`. If that limit is used
+    /// up, the line replaces the end of the script's output.
     pub stderr: Output,
-    /// Displays of this execution, in order: pictures, tables, and in a session the value of the last expression if it
-    /// has more than a text form.
+    /// Displays of this execution, in order: pictures, tables, and in a session the last expression's value if it has a
+    /// form other than text.
     pub displays: Vec<Display>,
-    /// Number of displays that were dropped, by `limits.display_bytes` or the limit on their number.
+    /// Number of displays that were dropped because of `limits.display_bytes` or the limit on their number.
     pub displays_dropped: u64,
-    /// Fuel used. Equal for equal input under a fixed clock and seeded entropy. If the guest was stopped from outside,
-    /// by the time limit or a cancellation, this is a lower bound: Wasmtime keeps the count in a register and saves it
-    /// at calls.
+    /// Fuel used. Equal inputs use equal fuel under a fixed clock and seeded entropy. This is a lower bound if the time
+    /// limit or a cancellation stopped the guest.
     pub fuel_consumed: u64,
-    /// Peak memory use in bytes: linear memory plus the host's buffers for it.
+    /// Peak memory use in bytes: the linear memory and the host's buffers for the guest.
     pub memory_used_bytes: u64,
     /// Wall-clock time from the start of the guest to its end. Excludes compilation and preparation.
     pub duration: Duration,
-    /// Files that were created in the workspace, relative to `/app`, sorted.
+    /// Paths of files that were created in the workspace, relative to `/app`, sorted.
     pub files_created: Vec<String>,
-    /// Existing files in the workspace that were written to, relative to `/app`, sorted.
+    /// Paths of existing workspace files that were written, relative to `/app`, sorted.
     pub files_modified: Vec<String>,
-    /// Files that were deleted from the workspace, relative to `/app`, sorted.
+    /// Paths of files that were deleted from the workspace, relative to `/app`, sorted.
     pub files_deleted: Vec<String>,
-    /// Tool calls, in the order of the calls. Excludes calls beyond `limits.tool_calls`.
+    /// Tool calls, in call order. Excludes calls that exceeded `limits.tool_calls`.
     pub tool_calls: Vec<ToolRecord>,
     /// The host directory that is mounted as the workspace, if any.
     pub workspace_path: Option<PathBuf>,
-    /// Id of the session, if the script ran in one or the caller named one.
+    /// Session id, if the script ran in a session or the request set an id.
     pub session_id: Option<String>,
-    /// The checkpoint that the session was rolled back to, because the guest was unwound. The script's changes to
-    /// variables and files are undone.
+    /// Checkpoint that the session was rolled back to because the guest was unwound. The rollback undid the script's
+    /// changes to variables and files.
     pub rolled_back_to: Option<Rollback>,
-    /// Analysis of the fuel used, and advice on a failure.
+    /// Analysis of the fuel used, and advice after a failure.
     pub guidance: Guidance,
     /// Runtime, image and metering of the execution.
     pub metadata: Metadata,
-    /// The files as the execution left them.
+    /// Workspace files at the end of the execution.
     pub(crate) files: Files,
 }
 
@@ -84,19 +83,19 @@ impl Execution {
 }
 
 impl Execution {
-    /// Returns the duration in milliseconds, to the microsecond: an execution in a live JavaScript session takes only a
-    /// few microseconds.
+    /// Returns the duration in milliseconds, with microsecond precision, because an execution in a live JavaScript
+    /// session takes only a few microseconds.
     pub(crate) fn duration_ms(&self) -> f64 {
         milliseconds(self.duration)
     }
 
-    /// Returns the workspace as the execution left it. Empty if the execution was deserialized.
+    /// Returns the workspace at the end of the execution. Empty if the execution was deserialized.
     #[must_use]
     pub fn files(&self) -> &Files {
         &self.files
     }
 
-    /// Takes the files out, and leaves an empty workspace behind.
+    /// Takes the files and leaves an empty workspace.
     pub(crate) fn take_files(&mut self) -> Files {
         std::mem::replace(&mut self.files, Files::none())
     }
@@ -186,15 +185,15 @@ impl<'de> Deserialize<'de> for Execution {
     }
 }
 
-/// Restores an output stream from its text. If the original bytes were not UTF-8, their number differs from the text's,
-/// so `total_bytes` is used only for truncated output.
+/// Restores an output stream from its text. If the original bytes were not UTF-8, the text has another length, so
+/// `total_bytes` is used only for truncated output.
 fn output(text: String, is_truncated: bool, total_bytes: u64) -> Output {
     let bytes = text.into_bytes();
     let held = bytes.len() as u64;
     Output { total_bytes: if is_truncated { total_bytes.max(held + 1) } else { held }, bytes }
 }
 
-/// A display in the form that [`DisplaysAsJson`] writes.
+/// A display in the format that [`DisplaysAsJson`] writes.
 #[derive(Deserialize)]
 struct DisplayFromJson {
     is_result: bool,
@@ -237,7 +236,7 @@ impl<'de> Deserialize<'de> for FormsFromJson {
     }
 }
 
-/// Displays as notebooks store them: `{"is_result": …, "data": {MEDIA TYPE: TEXT OR BASE64}}`.
+/// Displays in the format of notebooks: `{"is_result": …, "data": {MEDIA TYPE: TEXT OR BASE64}}`.
 struct DisplaysAsJson<'a>(pub(crate) &'a [Display]);
 
 struct DisplayAsJson<'a>(&'a Display);

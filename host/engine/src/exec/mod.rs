@@ -1,9 +1,9 @@
-//! Executions: a request, its limits, and its result.
+//! Executions: requests, limits and results.
 //!
-//! * [`request`], [`execution`]: input and result.
-//! * [`run`]: one execution from start to end; [`stepping`]: one that the caller steps through.
-//! * [`platform`]: time, output, random numbers, and limits over several executions; [`cancel`]: cancellation.
-//! * [`events`]: the log.
+//! * [`request`] and [`execution`]: the input and the result.
+//! * [`run`]: runs one execution. [`stepping`]: executions that the caller steps through.
+//! * [`platform`]: time, output, random numbers and fuel budgets. [`cancel`]: cancellation.
+//! * [`events`]: log events.
 
 pub(crate) mod cancel;
 pub(crate) mod events;

@@ -1,4 +1,4 @@
-//! Time, random numbers, cancellation, output and fuel, as the engine provides them to executions.
+//! Platform services for executions: time, random numbers, cancellation, output and fuel budgets.
 
 use std::{
     fmt,
@@ -24,25 +24,25 @@ use crate::{
     tools::ThreadRunner,
 };
 
-/// The current execution of a guest of this engine.
+/// Context of a guest's current execution.
 pub(crate) type ExecutionCtx = glovebox_core::ExecutionCtx<EnginePlatform>;
 
 /// Polling interval while a guest waits for its standard input.
 const STDIN_POLL: Duration = Duration::from_millis(5);
 
-/// Host state of one execution. By default it has no listener, a token that no caller holds, and no budget beside the
-/// execution's own limit.
+/// Host state of one execution. The default has no listener, a token that no caller holds, and no budget in addition to
+/// the execution's own limit.
 #[derive(Default)]
 pub(crate) struct EnginePlatform {
     pub(crate) cancel: CancelToken,
-    /// Fuel budget that the execution shares.
+    /// Fuel budget that the execution draws on.
     pub(crate) budget: Budget,
-    /// Fuel that was used before the guest is entered.
+    /// Fuel that the execution used before the guest was entered.
     pub(crate) used_fuel: u64,
     pub(crate) on_output: Option<OnOutput>,
-    /// Source of standard input, read at the guest's first read.
+    /// Provides standard input, called at the guest's first read.
     pub(crate) stdin: Option<StdinSource>,
-    /// Progress of preparing an image, which can request cancellation.
+    /// Reports the progress of preparing an image, and can request cancellation.
     pub(crate) progress: Option<Arc<dyn Progress + Send + Sync>>,
 }
 
@@ -52,18 +52,18 @@ impl EnginePlatform {
         Self { cancel, ..Self::default() }
     }
 
-    /// Starts an execution now.
+    /// Starts the clock of an execution.
     pub(crate) fn begin(self, timeout: Duration) -> ExecutionCtx {
         ExecutionCtx::new(self, Stopwatch(Instant::now()), timeout)
     }
 
-    /// Returns the context of an idle instance, without an execution.
+    /// Returns a context for an idle instance, which runs no execution.
     pub(crate) fn over() -> ExecutionCtx {
         Self::default().begin(Duration::ZERO)
     }
 
-    /// Drops the listener and the standard input. Otherwise a retained guest would keep them alive, with everything
-    /// they own, such as the guest's own session.
+    /// Drops the listener and the standard input. A retained guest would otherwise keep alive everything that they own,
+    /// such as the guest's own session.
     pub(crate) fn forget_listener(&mut self) {
         (self.on_output, self.stdin) = (None, None);
     }
@@ -96,7 +96,8 @@ impl Platform for EnginePlatform {
         }
     }
 
-    /// Reads standard input on a thread of its own. A blocked reader cannot be stopped, so its thread is left behind.
+    /// Reads standard input on a separate thread. A blocked reader cannot be stopped, so its thread can outlive the
+    /// execution.
     fn stdin<M: LinearMemory + ?Sized>(
         ctx: &mut ExecutionCtx,
         fuel_left: u64,
@@ -133,36 +134,35 @@ impl Platform for EnginePlatform {
     }
 }
 
-/// Fuel that several executions share, one after the other. The default is unlimited: only the limit of each execution
-/// applies.
+/// Fuel budget shared by executions that run one after the other. The default is unlimited: only the limit of each
+/// execution applies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Budget(Option<Arc<AtomicU64>>);
 
 impl Budget {
-    /// Returns a budget without fuel.
+    /// Creates a budget without fuel.
     pub(crate) fn empty() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// Sets the remaining fuel. Must not be called during an execution that uses the budget. Executions that share a
-    /// budget run one after the other.
+    /// Sets the remaining fuel. Must not be called during an execution that uses the budget.
     pub(crate) fn renew(&self, fuel: u64) {
         if let Some(left) = &self.0 {
             left.store(fuel, Ordering::SeqCst);
         }
     }
 
-    /// Empties the budget, and returns the remaining fuel.
+    /// Empties the budget and returns the fuel that remained.
     pub(crate) fn take(&self) -> u64 {
         self.0.as_ref().map_or(0, |left| left.swap(0, Ordering::SeqCst))
     }
 
-    /// Returns the fuel that one execution with the limit `fuel` may use.
+    /// Returns the fuel that an execution may use: the lower of its limit `fuel` and the remaining budget.
     pub(crate) fn within(&self, fuel: u64) -> u64 {
         self.0.as_ref().map_or(fuel, |left| left.load(Ordering::SeqCst).min(fuel))
     }
 
-    /// Subtracts used fuel.
+    /// Subtracts used fuel from the budget.
     pub(crate) fn spend(&self, fuel: u64) {
         if let Some(left) = &self.0 {
             left.store(left.load(Ordering::SeqCst).saturating_sub(fuel), Ordering::SeqCst);
@@ -170,12 +170,12 @@ impl Budget {
     }
 }
 
-/// The token and the budget of one session. The default budget is unlimited, and no caller holds the default token.
+/// Cancellation token and fuel budget of one session. By default the budget is unlimited and no caller holds the token.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionScope {
-    /// Cancels work of the session outside any request: access to variables, exit handlers, rollbacks.
+    /// Cancels the session's work outside requests: access to variables, exit handlers, rollbacks.
     pub(crate) cancel: CancelToken,
-    /// Fuel budget for all work of the session.
+    /// Fuel budget for all work in the session.
     pub(crate) budget: Budget,
 }
 
@@ -188,7 +188,7 @@ impl SessionScope {
     }
 }
 
-/// The start of a measured time.
+/// Start of a time measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(pub(crate) Instant);
 
@@ -204,8 +204,7 @@ impl Stopwatch {
         instant.saturating_duration_since(self.0)
     }
 
-    /// Returns the system's instant for a time since the start. A time too far away to be represented gives the current
-    /// instant.
+    /// Converts a time since the start to an `Instant`. Returns the current time if the result cannot be represented.
     pub(crate) fn instant(self, at: Duration) -> Instant {
         self.0.checked_add(at).unwrap_or_else(Instant::now)
     }
@@ -213,8 +212,8 @@ impl Stopwatch {
 
 /// Fills `into` from the operating system.
 ///
-/// This works on every supported system once it has booted. If it ever fails, the process aborts: scripts make keys and
-/// tokens from these numbers, and guessable numbers would be worse than none.
+/// This works on every supported system once it has booted. If it fails, the process aborts: scripts derive keys and
+/// tokens from these numbers, and predictable numbers would be worse than none.
 pub(crate) fn fill_random(into: &mut [u8]) {
     if let Err(error) = getrandom::fill(into) {
         tracing::error!(%error, "the operating system could not provide random numbers");
@@ -222,23 +221,23 @@ pub(crate) fn fill_random(into: &mut [u8]) {
     }
 }
 
-/// Returns a unique id for a session: 128 random bits in hexadecimal.
+/// Returns a unique session id: 128 random bits in hexadecimal.
 pub(crate) fn random_id() -> String {
     let mut random = [0; 16];
     fill_random(&mut random);
     format!("{:032x}", u128::from_le_bytes(random))
 }
 
-/// Interval at which running guests check their deadline and cancellation. Short compared with any useful timeout, long
-/// compared with the cost of a check (about 0.1 µs).
+/// Interval at which running guests check their deadline and cancellation. Short compared with any useful timeout, but
+/// long compared with the cost of a check (about 0.1 µs).
 const TICK: Duration = Duration::from_millis(2);
 
-/// Number of idle ticks before the thread sleeps. Waking it costs a system call, which a series of short executions
-/// should not pay each time.
+/// Number of idle ticks before the ticker thread sleeps. Waking it takes a system call, which a series of short
+/// executions should not pay each time.
 const IDLE_TICKS: u32 = 50;
 
-/// Advances a Wasmtime engine's epoch every [`TICK`], but only while a guest runs. The thread starts with the first
-/// guest. It holds the engine weakly, and ends with it.
+/// Advances a Wasmtime engine's epoch every [`TICK`] while a guest runs. The first guest starts the thread. The thread
+/// holds a weak reference to the engine and ends with it.
 #[derive(Debug, Default)]
 pub(crate) struct Ticker(Arc<Shared>);
 
@@ -267,9 +266,9 @@ impl Drop for Running {
 }
 
 impl Ticker {
-    /// Marks a guest as running, and ensures that the epoch advances.
+    /// Marks a guest as running until the guard is dropped, and ensures that the epoch advances.
     ///
-    /// Fails if the thread cannot be started: without it no deadline would be enforced.
+    /// Fails if the thread cannot be started, because no deadline would be enforced.
     pub(crate) fn running(&self, engine: &wasmtime::Engine) -> std::io::Result<Running> {
         self.0.running.fetch_add(1, Ordering::SeqCst);
         let running = Running(Arc::clone(&self.0));
@@ -309,7 +308,8 @@ fn tick(shared: &Shared, engine: &wasmtime::EngineWeak) {
         }
         drop(engine);
         let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // A guest that started between the check above and the lock saw `is_paused` unset: check again under the lock.
+        // If a guest started between the check above and the lock, it did not see `is_paused` set. Check again under
+        // the lock.
         if shared.running.load(Ordering::SeqCst) == 0 {
             state.is_paused = true;
         }
@@ -323,20 +323,21 @@ fn tick(shared: &Shared, engine: &wasmtime::EngineWeak) {
     }
 }
 
-/// A point in time in UTC, in milliseconds, from 1970 to 9999. As text: RFC 3339, `2026-11-22T01:44:11.250Z`.
+/// A point in time in UTC from 1970 to 9999, with millisecond precision. Its text form is RFC 3339:
+/// `2026-11-22T01:44:11.250Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Timestamp {
     unix_ms: u64,
 }
 
-/// The text is not a point in time.
+/// The text is not a valid [`Timestamp`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid time `{name}`; write it as `2026-11-22T01:44:11.250Z`", name = escaped(.0))]
 pub struct TimestampError(String);
 
 impl Timestamp {
-    /// The last millisecond of 9999, the last year that RFC 3339 can express.
+    /// The last millisecond of 9999, the last year in RFC 3339.
     const LAST_MS: u64 = 253_402_300_799_999;
 
     /// Returns the current time of the host's clock.
@@ -345,7 +346,7 @@ impl Timestamp {
         Self::from(SystemTime::now())
     }
 
-    /// Converts milliseconds since 1970-01-01T00:00:00Z. Times after 9999 are clamped to its end.
+    /// Converts milliseconds since 1970-01-01T00:00:00Z. Times after 9999 are clamped to the end of 9999.
     #[must_use]
     pub fn from_unix_ms(unix_ms: u64) -> Self {
         Self { unix_ms: unix_ms.min(Self::LAST_MS) }
@@ -365,7 +366,7 @@ impl Timestamp {
 }
 
 impl From<SystemTime> for Timestamp {
-    /// Clamps times before 1970 to its start.
+    /// Clamps times before 1970 to 1970-01-01T00:00:00Z.
     fn from(time: SystemTime) -> Self {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self::from_unix_ms(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
@@ -381,7 +382,7 @@ impl fmt::Display for Timestamp {
 impl FromStr for Timestamp {
     type Err = TimestampError;
 
-    /// Parses a time in UTC, such as the output of [`Display`](fmt::Display). The fraction is optional.
+    /// Parses a UTC time, such as the output of [`Display`](fmt::Display). Fractional seconds are optional.
     fn from_str(text: &str) -> Result<Self, TimestampError> {
         let time = humantime::parse_rfc3339(text);
         time.map(Self::from).map_err(|_| TimestampError(text.chars().take(40).collect()))
@@ -414,7 +415,7 @@ mod tests {
 
     #[test]
     fn timestamps_match_known_dates() {
-        // The expected texts come from `date -u -d @SECONDS +%FT%TZ`.
+        // Generated with `date -u -d @SECONDS +%FT%TZ`.
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (951_782_399, "2000-02-28T23:59:59.000Z"),

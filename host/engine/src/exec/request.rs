@@ -1,4 +1,4 @@
-//! Input of one execution.
+//! The input of an execution.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -7,24 +7,24 @@ use crate::{CancelToken, JsonText, SourceKind, Stream, Tool, exec::platform::Bud
 /// Default name of a script in tracebacks.
 pub const SANDBOX_NAME: &str = "<sandbox>";
 
-/// Listener for a guest's output, called while the guest runs.
+/// Listener that receives a guest's output while the guest runs.
 pub(crate) type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 
-/// Reads standard input when the guest first reads it.
+/// Provides standard input, called at the guest's first read.
 pub(crate) type StdinSource = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
-/// Handling of a request while its session is busy with another.
+/// Handling of a request whose session is busy with another request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfBusy {
-    /// Waits for its turn, in the order of arrival.
+    /// Waits for the request's turn, in arrival order.
     #[default]
     Wait,
     /// Fails with [`ExecuteError::SessionBusy`](crate::ExecuteError::SessionBusy).
     Refuse,
 }
 
-/// Input of one execution: a source and the options of this execution. Options for all executions are in the
-/// [`Policy`](crate::Policy).
+/// Input of one execution: a source and the options that apply only to this execution. The [`Policy`](crate::Policy)
+/// contains the options of all executions.
 ///
 /// ```
 /// # use glovebox::{Request, CancelToken};
@@ -38,24 +38,24 @@ pub struct Request<'a> {
     pub(crate) kind: SourceKind,
     pub(crate) stdin: Cow<'a, [u8]>,
     pub(crate) stdin_source: Option<StdinSource>,
-    /// JSON text.
+    /// JSON text of the global variable `context`.
     pub(crate) context: Option<Cow<'a, str>>,
     pub(crate) session_id: Option<Cow<'a, str>>,
     pub(crate) cancel: Option<CancelToken>,
     pub(crate) cancel_after: Option<Duration>,
     pub(crate) on_output: Option<OnOutput>,
     pub(crate) if_busy: IfBusy,
-    /// Tools in addition to the sandbox's.
+    /// Tools in addition to the sandbox's tools.
     pub(crate) tools: Vec<Tool>,
-    /// Set if the caller answers the tool calls of a started execution.
+    /// Set for a started execution, whose caller answers its tool calls.
     pub(crate) pending: Option<Arc<PendingCalls>>,
-    /// Asks for the value of the last expression in a new interpreter too.
+    /// Requests the value of the last expression. Sessions always return it.
     pub(crate) wants_value: bool,
     pub(crate) budget: Budget,
 }
 
 impl<'a> Request<'a> {
-    /// Creates a request to run `source`, named `<sandbox>`, without standard input.
+    /// Creates a request to run `source` under the name `<sandbox>`, without standard input.
     #[must_use]
     pub fn new(source: &'a str) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Converts borrowed fields to owned ones, to move the request to another thread.
+    /// Converts borrowed fields to owned ones, so that the request can move to another thread.
     pub(crate) fn into_owned(self) -> Request<'static> {
         Request {
             source: self.source.into_owned().into(),
@@ -98,20 +98,20 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Sets a fuel budget, which may contain less than `limits.fuel`.
+    /// Sets a fuel budget, which limits the execution in addition to `limits.fuel`.
     pub(crate) fn budget(mut self, budget: &Budget) -> Self {
         self.budget = budget.clone();
         self
     }
 
-    /// Sets the file name in tracebacks. Default: `<sandbox>`.
+    /// Sets the script's file name in tracebacks. Default: `<sandbox>`.
     #[must_use]
     pub fn name(mut self, name: &'a str) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Sets the kind of JavaScript source. Default: detected from the source. Ignored for Python.
+    /// Sets the kind of a JavaScript source. Default: detected from the source. Ignored for Python.
     #[must_use]
     pub fn kind(mut self, kind: SourceKind) -> Self {
         self.kind = kind;
@@ -126,33 +126,33 @@ impl<'a> Request<'a> {
     }
 
     /// Sets a function that provides the standard input. It is called when the script first reads, so a script that
-    /// reads nothing never waits for it. At most `limits.stdin_bytes` of its result are used. [`stdin`](Self::stdin)
-    /// takes precedence.
+    /// never reads does not wait for it. The result is truncated to `limits.stdin_bytes`. [`stdin`](Self::stdin) takes
+    /// precedence.
     ///
-    /// `read` is called at most once, on a thread of its own. The wait for it counts towards the script's time. If the
-    /// execution ends before `read` returns, the thread is left behind.
+    /// `read` is called at most once, on a separate thread. The time it takes is included in the script's time. If the
+    /// execution ends before `read` returns, the thread keeps running.
     #[must_use]
     pub fn stdin_from(mut self, read: impl FnOnce() -> Vec<u8> + Send + 'static) -> Self {
         self.stdin_source = Some(Box::new(read));
         self
     }
 
-    /// Sets the global variable `context`: at most `limits.stdin_bytes` of JSON text. In a session the variable is set
-    /// before the script runs, in the same turn, and persists. Default: no such variable. Needs a prepared runtime.
+    /// Sets the global variable `context` from JSON of at most `limits.stdin_bytes`. In a session, the variable is set
+    /// immediately before the script runs, and persists. Default: no such variable. Requires a prepared runtime.
     #[must_use]
     pub fn context(mut self, value: &serde_json::Value) -> Self {
         self.context = Some(value.to_string().into());
         self
     }
 
-    /// Like [`context`](Self::context), for text.
+    /// Like [`context`](Self::context), from JSON text.
     #[must_use]
     pub fn context_text(mut self, json: JsonText) -> Self {
         self.context = Some(String::from(json).into());
         self
     }
 
-    /// Adds tools for this execution to those of the sandbox. A duplicate name is an error
+    /// Adds tools for this execution to the sandbox's tools. A duplicate name is an error
     /// ([`ExecuteError::Tool`](crate::ExecuteError::Tool)). Default: none.
     #[must_use]
     pub fn tools(mut self, tools: Vec<Tool>) -> Self {
@@ -160,20 +160,20 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Like [`context`](Self::context), for text already validated as JSON.
+    /// Like [`context`](Self::context), from text that was already validated as JSON.
     pub(crate) fn context_json(mut self, json: &'a str) -> Self {
         self.context = Some(json.into());
         self
     }
 
-    /// Sets a session id for the result and the log events of an execution outside a [`Session`](crate::Session).
+    /// Sets the session id in the result and in log events, for an execution outside a [`Session`](crate::Session).
     #[must_use]
     pub fn session_id(mut self, id: &'a str) -> Self {
         self.session_id = Some(id.into());
         self
     }
 
-    /// Sets a token that cancels the execution from another thread.
+    /// Sets a token that cancels the execution.
     #[must_use]
     pub fn cancel(mut self, token: &'a CancelToken) -> Self {
         self.cancel = Some(token.clone());
@@ -186,35 +186,35 @@ impl<'a> Request<'a> {
         self.cancel.as_ref()
     }
 
-    /// Cancels the execution after `duration`, like a [`CancelToken`]. The duration starts with the call that takes the
-    /// request, so it includes the wait for a session. Default: never. `limits.timeout_ms` still applies, and is the
-    /// reported cause if it expires first.
+    /// Cancels the execution after `duration`, like a [`CancelToken`]. The duration starts when the request is
+    /// submitted, so it includes the wait for a busy session. Default: never. `limits.timeout_ms` still applies, and is
+    /// the reported cause if it expires first.
     #[must_use]
     pub fn cancel_after(mut self, duration: Duration) -> Self {
         self.cancel_after = Some(duration);
         self
     }
 
-    /// Asks for the value of the script's last expression, which every execution in a session returns anyway.
-    /// Converting it to text and JSON costs fuel. Default in a new interpreter: `false`. Needs a prepared runtime.
+    /// Requests the value of the script's last expression. Sessions always return it. Converting the value to text and
+    /// JSON costs fuel. Default outside sessions: `false`. Requires a prepared runtime.
     #[must_use]
     pub fn value(mut self, wanted: bool) -> Self {
         self.wants_value = wanted;
         self
     }
 
-    /// Sets the handling of the request while its session is busy. Default: [`IfBusy::Wait`].
+    /// Sets how the request is handled while its session is busy. Default: [`IfBusy::Wait`].
     #[must_use]
     pub fn if_busy(mut self, if_busy: IfBusy) -> Self {
         self.if_busy = if_busy;
         self
     }
 
-    /// Calls `listener` with the guest's output while the guest runs, up to the stream's limit. At the end it also
-    /// receives the line on standard error that names the limit that ended the script.
+    /// Calls `listener` with the guest's output while the guest runs, up to the stream's limit. If a limit ends the
+    /// script, the listener also receives the final line on standard error that names the limit.
     ///
-    /// The listener runs on the thread of the execution, and the guest waits for it. It receives bytes, not lines: the
-    /// guest's stream is flushed at line ends, but a long line may arrive in pieces.
+    /// The listener runs on the execution's thread, and the guest waits for it. It receives bytes, not lines: the guest
+    /// flushes its stream at line ends, but a long line can arrive in several chunks.
     #[must_use]
     pub fn on_output(mut self, listener: impl FnMut(Stream, &[u8]) + Send + 'static) -> Self {
         self.on_output = Some(Box::new(listener));

@@ -1,4 +1,4 @@
-//! Runs one execution, in a fresh guest or in a session's.
+//! Runs one execution, in a new guest or in a session's guest.
 
 use std::{
     borrow::Cow,
@@ -27,22 +27,22 @@ use glovebox_core::{
 use glovebox_interpreters::Script;
 use glovebox_wasi::Captured;
 
-/// Name of the global variable for a request's context.
+/// Name of the global variable that contains a request's context.
 pub(crate) const CONTEXT: &str = "context";
 
-/// Guest directory of a plain command's script.
+/// Guest directory that contains a plain command's script.
 pub(crate) const SCRIPT_MOUNT: &str = "/script";
 
-/// A request that was checked against its limits, with the settings of the policy.
+/// A request that was checked against the limits, with the policy's settings.
 pub(crate) struct PreparedRequest<'a> {
-    /// The source as the caller wrote it, which guidance quotes.
+    /// The caller's original source, which guidance quotes.
     pub(crate) source: Cow<'a, str>,
     pub(crate) name: Cow<'a, str>,
     pub(crate) kind: SourceKind,
     pub(crate) stdin: Cow<'a, [u8]>,
     stdin_source: Option<StdinSource>,
     has_stdin: bool,
-    /// JSON text.
+    /// JSON text of the global variable `context`.
     pub(crate) context: Option<String>,
     session_id: Option<Cow<'a, str>>,
     pub(crate) cancel: CancelToken,
@@ -54,33 +54,33 @@ pub(crate) struct PreparedRequest<'a> {
     wants_value: bool,
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
-    /// Set if the interpreter gets a translation instead of the source.
+    /// Set if the interpreter runs a translation of the source.
     translation: Option<Translation>,
 }
 
-/// A translation of the source, and the execution's fuel and time that it took.
+/// A translation of the source, and the fuel and time that the translation used.
 pub(crate) struct Translation {
-    /// The translation, in which every line and column stays in place.
+    /// The translated source, in which all lines and columns are unchanged.
     pub(crate) source: Result<String, Rejection>,
     pub(crate) kind: SourceKind,
     pub(crate) fuel: u64,
-    /// Start of the execution's time.
+    /// Start of the execution's time, which includes the translation.
     pub(crate) begun: Stopwatch,
 }
 
-/// Result of a script that cannot be translated, and so never reaches the interpreter.
+/// Result of a script that cannot be translated and is never passed to the interpreter.
 pub(crate) struct Rejection {
     pub(crate) outcome: Outcome,
     /// Diagnostic for validation.
     pub(crate) diagnostic: Diagnostic,
-    /// State of the guest that did not run the script.
+    /// State of the guest, which did not run the script.
     pub(crate) after: GuestState,
     /// Fuel to subtract from the budget.
     pub(crate) charge: u64,
 }
 
 impl<'a> PreparedRequest<'a> {
-    /// Checks a request against the limits. An error means that nothing has run yet.
+    /// Checks a request against the limits. If this fails, nothing has run.
     pub(crate) fn new(sandbox: &'a Sandbox, request: Request<'a>) -> Result<Self, ExecuteError> {
         Self::check(sandbox, &request)?;
         let toolbox = match request.tools.as_slice() {
@@ -98,7 +98,7 @@ impl<'a> PreparedRequest<'a> {
             session_id: request.session_id,
             cancel: request.cancel.unwrap_or_default(),
             budget: request.budget,
-            // A time that cannot be represented is practically never.
+            // An instant that cannot be represented is practically never reached.
             cancel_at: request.cancel_after.and_then(|after| Instant::now().checked_add(after)),
             on_output: request.on_output,
             pending: request.pending,
@@ -125,23 +125,23 @@ impl<'a> PreparedRequest<'a> {
         Ok(check_request(&sandbox.0.policy.limits, source, name, stdin)?)
     }
 
-    /// Replaces the source for the interpreter.
+    /// Replaces the source that the interpreter runs.
     pub(crate) fn translated(self, translation: Translation) -> Self {
         Self { kind: translation.kind, translation: Some(translation), ..self }
     }
 
-    /// Returns a context for work before the execution, with the request's clock and cancellation.
+    /// Returns a context for work before the execution, with a new clock and the request's cancellation.
     pub(crate) fn ctx(&self) -> ExecutionCtx {
         self.cancelled(EnginePlatform::new(self.cancel.clone()).begin(self.sandbox.0.policy.limits.timeout()))
     }
 
-    /// Applies the request's `cancel_after`.
+    /// Applies the request's automatic cancellation.
     fn cancelled(&self, ctx: ExecutionCtx) -> ExecutionCtx {
         let after = self.cancel_at.map(|at| ctx.watch().at(at));
         ctx.cancelled_after(after)
     }
 
-    /// Starts the clock of the execution. If the script was translated, the clock has run since then.
+    /// Starts the execution's clock. If the script was translated, the clock started with the translation.
     pub(crate) fn start(&mut self) -> ExecutionCtx {
         let (inner, limits) = (&self.sandbox.0, &self.sandbox.0.policy.limits);
         let most = usize::try_from(limits.stdin_bytes).unwrap_or(usize::MAX);
@@ -165,7 +165,7 @@ impl<'a> PreparedRequest<'a> {
             Some(translation) => ctx.begun_at(translation.begun),
             None => ctx,
         };
-        // Reserves no fuel if none is metered.
+        // Without metering, no fuel reserve is needed.
         let keeps_none = inner.policy.is_repeatable() || inner.policy.metering == Metering::None;
         let soft = SoftStop::within(limits, self.budget.within(limits.fuel), keeps_none);
         let tools = ThreadRunner::calls(
@@ -180,8 +180,8 @@ impl<'a> PreparedRequest<'a> {
         self.cancelled(ctx).with_soft_stop(soft).with_tools(tools)
     }
 
-    /// Returns the driver's input. `last` means that the guest is dropped afterwards. In a session globals persist
-    /// anyway, and the value of the last expression is always returned.
+    /// Returns the driver's input. `last` means that the guest is dropped after the script. Otherwise, in a session,
+    /// globals persist anyway and the value of the last expression is always returned.
     pub(crate) fn script(&self, last: bool) -> Script<'_> {
         let inner = &self.sandbox.0;
         let policy = &inner.policy;
@@ -199,7 +199,7 @@ impl<'a> PreparedRequest<'a> {
         }
     }
 
-    /// Sets the request's context in a new guest.
+    /// Sets the global variable `context` in a new guest.
     pub(crate) fn set_context(&self, guest: &mut Guest) -> Result<(), ExecuteError> {
         let inner = &self.sandbox.0;
         match (&self.context, inner.runtime.image()) {
@@ -214,8 +214,8 @@ impl<'a> PreparedRequest<'a> {
         }
     }
 
-    /// Returns the file name of a plain command's script: the last component of the script's name, unless that is no
-    /// file name.
+    /// Returns the file name of a plain command's script: the last component of the script's name, or a default if that
+    /// is not a file name.
     pub(crate) fn file_name(&self) -> &str {
         let plain = |name: &&str| !name.is_empty() && !matches!(*name, "." | "..") && !name.starts_with('<');
         self.name.rsplit('/').next().filter(plain).unwrap_or(match self.sandbox.language() {
@@ -224,7 +224,7 @@ impl<'a> PreparedRequest<'a> {
         })
     }
 
-    /// Returns a plain command's arguments: the program, its flags, the script's path, the policy's arguments.
+    /// Returns a plain command's arguments: the program, its flags, the script's path and the policy's arguments.
     pub(crate) fn command_args(&self, flags: &[&str]) -> Vec<String> {
         let mut args = vec![self.sandbox.language().name().to_owned()];
         args.extend(flags.iter().map(|flag| (*flag).to_owned()));
@@ -233,7 +233,7 @@ impl<'a> PreparedRequest<'a> {
         args
     }
 
-    /// Returns the source for the interpreter.
+    /// Returns the source that the interpreter runs.
     pub(crate) fn translated_source(&self) -> &str {
         match &self.translation {
             Some(Translation { source: Ok(source), .. }) => source,
@@ -246,14 +246,14 @@ impl<'a> PreparedRequest<'a> {
         Some((source.as_ref().err()?, *fuel))
     }
 
-    /// Returns the diagnostic of a script that never reaches the interpreter, and charges its fuel.
+    /// Returns the diagnostic of a script that could not be translated, and charges the translation's fuel.
     pub(crate) fn rejected_diagnostic(&self) -> Option<Diagnostic> {
         let (Rejection { diagnostic, charge, .. }, _) = self.rejection()?;
         self.budget.spend(*charge);
         Some(diagnostic.clone())
     }
 
-    /// Returns the result of a script that never reaches the interpreter, and charges its fuel.
+    /// Returns the result of a script that could not be translated, and charges the translation's fuel.
     fn rejected(&self, guest: &Guest) -> Option<CallResult> {
         let (Rejection { outcome, after, charge, .. }, fuel) = self.rejection()?;
         self.budget.spend(*charge);
@@ -268,8 +268,8 @@ impl<'a> PreparedRequest<'a> {
         })
     }
 
-    /// Runs the script in `guest` and collects the result. `last` means that the guest is dropped afterwards. `own`
-    /// records the commits of its session.
+    /// Runs the script in `guest` and collects the result. `last` means that the guest is dropped after the script.
+    /// `own` records the session's commits.
     pub(crate) fn execute(
         &self,
         guest: &mut Guest,
@@ -282,7 +282,7 @@ impl<'a> PreparedRequest<'a> {
         events::start(runtime.language, self.session_id.as_deref(), limits);
         let script = self.script(last);
         let rejected = self.rejected(guest);
-        // Printed as the interpreter prints a syntax error.
+        // Printed in the interpreter's format for syntax errors.
         let printed = rejected.as_ref().and_then(|ran| ran.outcome.raised()).map(|raised| {
             let text = format!("{}\n", raised.traceback);
             let (most, total_bytes) = (usize::try_from(limits.stderr_bytes).unwrap_or(usize::MAX), text.len() as u64);
@@ -327,7 +327,7 @@ impl<'a> PreparedRequest<'a> {
         Ok(Executed { execution, after: ran.after, committed })
     }
 
-    /// Returns the result of an execution that ended with `outcome` before it started.
+    /// Returns the result of an execution that ended with `outcome` before the script started.
     pub(crate) fn not_begun(&self, outcome: Outcome) -> Execution {
         let inner = &self.sandbox.0;
         let runtime = &*inner.runtime;
@@ -380,7 +380,7 @@ impl<'a> PreparedRequest<'a> {
     }
 }
 
-/// An execution, and the state that it left.
+/// An execution, the state of its guest, and the result of committing its files.
 pub(crate) struct Executed {
     pub(crate) execution: Execution,
     pub(crate) after: GuestState,
@@ -388,7 +388,7 @@ pub(crate) struct Executed {
 }
 
 impl Executed {
-    /// Returns the caller's result: an error if files could not be committed to the host.
+    /// Returns the result for the caller: an error if files could not be committed to the host.
     pub(crate) fn into_result(self) -> Result<Execution, ExecuteError> {
         match self.committed.failed {
             None => Ok(self.execution),

@@ -1,4 +1,5 @@
-//! Executions that their caller steps through. [`Started`] runs one on its own thread and is the caller's handle.
+//! Executions that the caller steps through. [`Started`] runs an execution on its own thread and is the caller's
+//! handle.
 
 use std::{
     cell::Cell,
@@ -23,26 +24,25 @@ use crate::{
 pub enum Step {
     /// The execution has ended.
     Done(Arc<Execution>),
-    /// The unanswered calls, in the order in which the script made them. Concurrent calls are returned together.
+    /// Unanswered tool calls, in the order in which the script made them. Concurrent calls are returned together.
     ///
-    /// Returned if the script can only continue with answers of the caller, or with a timeout. Also returned if there
-    /// are unanswered calls when the time limit of [`Started::advance`](crate::Started::advance) expires.
+    /// Returned if the script can continue only after an answer of the caller or a timeout. Also returned if there are
+    /// unanswered calls when the time limit of [`Started::advance`](crate::Started::advance) expires.
     NeedsTools(Vec<ToolRequest>),
-    /// The time limit of [`Started::advance`](crate::Started::advance) has expired, and the script runs without
+    /// The time limit of [`Started::advance`](crate::Started::advance) has expired, and the script is running without
     /// unanswered calls.
     Running,
 }
 
-/// A call of one of the caller's tools, for which the script waits.
+/// A call of one of the caller's tools. The script waits for the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolRequest {
-    /// Index of the call in the execution, counted from 0: its position in [`Execution::tool_calls`]. Calls of other
-    /// tools count too.
+    /// Index of the call in [`Execution::tool_calls`], counted from 0. Calls of tools with handlers are counted too.
     pub id: u64,
     /// Name of the tool.
     pub name: String,
-    /// The arguments as the text of a JSON object, which the tool's schema has accepted. At most `limits.tool_bytes`.
+    /// The arguments: text of a JSON object that matches the tool's schema, at most `limits.tool_bytes`.
     pub arguments: String,
 }
 
@@ -57,7 +57,7 @@ impl ToolRequest {
 /// The caller's answer to a [`ToolRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolAnswer {
-    /// Id of the request.
+    /// Id of the [`ToolRequest`].
     pub id: u64,
     /// The result as JSON text, or an error. A result larger than `limits.tool_bytes` raises
     /// [`ToolLimit`](crate::ToolErrorKind::Limit) in the script.
@@ -78,17 +78,17 @@ impl ToolAnswer {
     }
 }
 
-/// A started execution could not be continued, or could not be carried out.
+/// A started execution could not be continued or carried out.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdvanceError {
-    /// An answer is for a call that the execution has not made. None of the answers was used.
+    /// An answer is for a call that the execution has not made. All answers were discarded.
     #[error("unknown tool call {id}; answer with the id of the request")]
     UnknownCall {
         /// Id of the answer.
         id: u64,
     },
-    /// An answer is not JSON, or is nested more than 127 levels deep. None of the answers was used.
+    /// An answer is not JSON, or is nested more than 127 levels deep. All answers were discarded.
     #[error("the answer to call {id} is not JSON: {reason}")]
     NotJson {
         /// Id of the answer.
@@ -99,28 +99,27 @@ pub enum AdvanceError {
     /// The execution could not be carried out. Advancing again returns the same error.
     #[error(transparent)]
     Execute(Arc<ExecuteError>),
-    /// The execution's thread panicked, in a listener of the embedder or in the sandbox itself. A session is in the
-    /// state of an unwound execution.
+    /// The execution's thread panicked, in a listener of the embedder or in the sandbox itself. A session is then in
+    /// the same state as after an unwound execution.
     #[error("the execution's thread panicked; see the output of the panic hook")]
     Panicked,
 }
 
-/// Stack size of an execution's thread, for the host's own code. Guests run on stacks of their own.
+/// Stack size of an execution's thread, in bytes. Only host code uses it: guests run on separate stacks.
 const STACK_BYTES: usize = 512 << 10;
 
-/// An execution that its caller steps through, to answer tool calls itself, to stream output, or to do other work
-/// meanwhile.
+/// An execution that the caller steps through, to answer tool calls, to stream output, or to do other work meanwhile.
 ///
-/// The execution runs on a thread of its own, whether or not the caller waits in [`advance`](Self::advance). Its limits
-/// apply from its start. Time between two steps counts like any other wait (`limits.timeout_ms`,
-/// `limits.tool_timeout_ms`), but waiting costs no fuel. The fuel of a script does not depend on whether a handler or
-/// the caller answers its tool calls.
+/// The execution runs on its own thread, even while the caller does not wait in [`advance`](Self::advance). Its limits
+/// apply from its start. Time between two steps is charged like any other wait (`limits.timeout_ms`,
+/// `limits.tool_timeout_ms`), but waiting costs no fuel. A script uses the same fuel whether a handler or the caller
+/// answers its tool calls.
 ///
-/// The sandbox's handlers answer calls of their tools. Calls of [`Tool::stepped`](crate::Tool::stepped) tools are
+/// Tools with handlers are answered by their handlers. Only calls of [`Tool::stepped`](crate::Tool::stepped) tools are
 /// returned to the caller.
 ///
-/// In a session the execution holds the turn until it has ended. Dropping the handle cancels the execution. The thread
-/// then ends by itself, and the session continues as after any other cancelled execution.
+/// In a session, the execution keeps the turn until it has ended. Dropping the handle cancels the execution. The thread
+/// then ends on its own, and the session continues as after any other cancelled execution.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, Request, Sandbox, Step, Tool, ToolAnswer};
@@ -152,12 +151,12 @@ pub struct Started {
     cancel: CancelToken,
 }
 
-/// State that the execution's thread shares with its caller.
+/// State that the execution's thread and the handle share.
 #[derive(Default)]
 struct Shared {
     pending: Arc<PendingCalls>,
     transcript: Arc<Transcript>,
-    /// Set before `pending` reports the end.
+    /// Result of the execution. Set before `pending` reports the end.
     end: OnceLock<Result<Arc<Execution>, AdvanceError>>,
 }
 
@@ -174,14 +173,14 @@ impl Drop for Started {
 }
 
 impl Started {
-    /// Runs `work` on a thread of its own. Returns once `work` has called its argument, or has failed before that.
-    /// `finish` is called, or dropped if the execution fails, before the end becomes visible.
+    /// Runs `work` on a new thread. Returns once `work` has called its second argument, or has failed earlier. Before
+    /// the end becomes visible, `finish` is called, or dropped if the execution failed.
     pub(crate) fn begin(
         request: Request<'_>,
         finish: impl FnOnce(&mut Execution) + Send + 'static,
         work: impl FnOnce(Request<'static>, &dyn Fn()) -> Result<Execution, ExecuteError> + Send + 'static,
     ) -> Result<Self, ExecuteError> {
-        // A child, so that dropping the handle cancels nothing else.
+        // A child token, so that dropping the handle cancels only this execution.
         let cancel = request.cancel.as_ref().map_or_else(CancelToken::new, CancelToken::child);
         let request = request.cancel(&cancel).into_owned();
         let shared = Arc::new(Shared::default());
@@ -199,14 +198,15 @@ impl Started {
         }
     }
 
-    /// Passes answers to the script, and waits until the execution has ended or needs more answers. `wait` limits the
-    /// wait; without it there is no limit.
+    /// Passes answers to the script, then waits until the execution has ended or needs more answers. `wait` limits the
+    /// wait. Without it, the wait is unlimited.
     ///
-    /// An answer to a call that timed out or was answered before is ignored. Unanswered calls are returned again,
-    /// without a wait. After the end, each call returns [`Step::Done`] with the same execution.
+    /// An answer to a call that timed out or was already answered is ignored. Calls that are still unanswered are
+    /// returned again immediately. After the end, each call of `advance` returns [`Step::Done`] with the same
+    /// execution.
     ///
     /// # Errors
-    /// If an answer is invalid, none of the answers is used, and the execution continues. Other errors mean that the
+    /// If an answer is invalid, all answers are discarded and the execution continues. Other errors mean that the
     /// execution could not be carried out.
     pub fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Step, AdvanceError> {
         let end = wait.and_then(|wait| Instant::now().checked_add(wait));
@@ -220,8 +220,8 @@ impl Started {
         })
     }
 
-    /// Returns the script's output on a stream so far, from the byte `offset` on, at most `len_bytes`. Returns an empty
-    /// vector at the end. Bytes beyond the stream's limit are never included.
+    /// Returns at most `len_bytes` of the script's output on a stream, from the byte `offset` on. Returns an empty
+    /// vector at the end of the current output. Bytes beyond the stream's limit are never included.
     #[must_use]
     pub fn read_output(&self, stream: Stream, offset: u64, len_bytes: u64) -> Vec<u8> {
         let live = self.shared.transcript.read(stream, offset, len_bytes);
@@ -229,25 +229,26 @@ impl Started {
             .unwrap_or_default()
     }
 
-    /// Returns `true` once the execution has ended, with a result or an error. [`advance`](Self::advance) returns
-    /// either.
+    /// Returns `true` once the execution has ended, with a result or with an error. [`advance`](Self::advance) returns
+    /// either one.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.shared.end.get().is_some()
     }
 
-    /// Returns the execution of [`Step::Done`] once it has ended, and `None` after an error.
+    /// Returns the finished execution. Returns `None` while it is running, and if it failed with an error.
     #[must_use]
     pub fn execution(&self) -> Option<Arc<Execution>> {
         self.shared.end.get()?.as_ref().ok().cloned()
     }
 
-    /// Cancels the execution, like its [`CancelToken`]. Has no effect if it was cancelled already or has ended.
+    /// Cancels the execution, like its [`CancelToken`]. Has no effect if the execution was already cancelled or has
+    /// ended.
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    /// Returns the token that cancels the execution: a child of the request's token, if it had one.
+    /// Returns the token that cancels the execution. It is a child of the request's token, if there is one.
     #[must_use]
     pub fn cancel_token(&self) -> &CancelToken {
         &self.cancel
@@ -255,7 +256,7 @@ impl Started {
 }
 
 impl Shared {
-    /// Runs the execution. This is the body of the thread.
+    /// Runs the execution. This is the body of its thread.
     fn run(
         &self,
         mut request: Request<'static>,
@@ -266,7 +267,7 @@ impl Shared {
         let has_begun = Cell::new(false);
         let begun = || {
             has_begun.set(true);
-            // `begin` waits only for this message.
+            // Sending fails only if `begin` has stopped waiting.
             tell.send(Ok(())).ok();
         };
         let (transcript, mut listener) = (Arc::clone(&self.transcript), request.on_output.take());
@@ -279,7 +280,7 @@ impl Shared {
         let worked = panic::catch_unwind(AssertUnwindSafe(|| {
             let mut asked = request.on_output(on_output);
             asked.pending = Some(Arc::clone(&self.pending));
-            // In any case the request is dropped here, with its listener.
+            // `work` always drops the request with its listener.
             let mut worked = work(asked, &begun);
             match &mut worked {
                 Ok(execution) => finish(execution),
@@ -305,7 +306,7 @@ impl Shared {
     }
 }
 
-/// Validates an answer, and finds its call.
+/// Validates an answer and looks up its call.
 fn accepted(pending: &PendingCalls, ToolAnswer { id, answer }: ToolAnswer) -> Result<CallerAnswer, AdvanceError> {
     let index = usize::try_from(id).ok().filter(|index| pending.knows(*index));
     let index = index.ok_or(AdvanceError::UnknownCall { id })?;
@@ -322,7 +323,8 @@ fn requested(OpenCall { index, name, arguments }: OpenCall) -> ToolRequest {
     ToolRequest { id: index as u64, name, arguments }
 }
 
-/// Both output streams of a running execution, up to their limits. `None` once the execution's result contains them.
+/// Both output streams of a running execution, up to their limits. `None` once the execution has a result, which
+/// contains them.
 #[derive(Debug)]
 struct Transcript(Mutex<Option<Written>>);
 
@@ -339,7 +341,7 @@ impl Default for Transcript {
 }
 
 impl Transcript {
-    /// Appends output. The caller has applied the limits.
+    /// Appends output that is already limited by the caller.
     fn add(&self, stream: Stream, bytes: &[u8]) {
         if let Some(written) = &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             match stream {
@@ -349,12 +351,12 @@ impl Transcript {
         }
     }
 
-    /// Frees the output, which the result contains by now.
+    /// Frees the output. The execution's result now contains it.
     fn close(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Returns at most `len_bytes` of a stream from `offset` on, or `None` if the transcript is closed.
+    /// Returns at most `len_bytes` of a stream, from `offset` on. Returns `None` if the transcript is closed.
     fn read(&self, stream: Stream, offset: u64, len_bytes: u64) -> Option<Vec<u8>> {
         let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = written.as_ref().map(|written| match stream {
@@ -365,7 +367,7 @@ impl Transcript {
     }
 }
 
-/// Like [`Transcript::read`], for an execution that has ended.
+/// Like [`Transcript::read`], for a finished execution.
 fn written(execution: &Execution, stream: Stream, offset: u64, len_bytes: u64) -> Vec<u8> {
     let output = match stream {
         Stream::Stdout => &execution.stdout,

@@ -1,8 +1,8 @@
-//! Fuel of guests, which their own code counts down in a global ([`metered`](glovebox_weave::metered)).
+//! Guest fuel. [Metered](glovebox_weave::metered) code counts it down in a global.
 //!
-//! The host fills the global in slices. Between two of them it checks the time limit, cancellation and soft limits, so
-//! compiled code needs no other check: with Wasmtime's fuel and epochs, eleven Python programs took 12% longer. Unmetered
-//! code has epochs instead.
+//! The host refills the global in slices. After each slice it checks the time limit, cancellation and soft limits, so
+//! compiled code needs no other check. With Wasmtime's fuel and epochs, eleven Python programs took 12% longer.
+//! Unmetered code uses epochs instead.
 
 use std::cmp::min;
 
@@ -12,28 +12,28 @@ use wasmtime::{AsContextMut, Caller, Extern, Global, Instance, Linker, Val};
 
 use crate::{Metering, guest::recycled::Unwound};
 
-/// Fuel for work that is not charged to the script: instantiating and reseeding.
+/// Fuel limit for work that is not charged to the script: instantiating and reseeding.
 pub(crate) const UNBILLED_FUEL: u64 = u64::MAX;
 
-/// Maximum fuel between two checks: a tenth of a millisecond of ordinary work. Code whose every access to memory misses
-/// the caches needs some 20 times as long.
+/// Maximum fuel between two checks, about a tenth of a millisecond of ordinary code. Code whose every memory access
+/// misses the caches takes about 20 times as long.
 const SLICE: u64 = 1_000_000;
 
-/// Fuel of a guest.
+/// Remaining fuel of a guest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fuel {
-    /// The guest's code does not count fuel: all of it always remains.
+    /// The guest's code is unmetered. The fuel never decreases.
     Uncounted(u64),
     Counted {
-        /// The global that holds the fuel left in the current slice, minus one. `None` until the instance exists.
+        /// Global that contains the remaining fuel of the current slice, minus one. `None` until the instance exists.
         counter: Option<Global>,
-        /// The fuel after the current slice.
+        /// Fuel that remains after the current slice.
         reserve: u64,
     },
 }
 
 impl Fuel {
-    /// Returns the fuel of a new store.
+    /// Returns the initial fuel of a store.
     pub(crate) fn new(metering: Metering, fuel: u64) -> Self {
         match metering {
             Metering::Fuel => Self::Counted { counter: None, reserve: fuel },
@@ -41,7 +41,7 @@ impl Fuel {
         }
     }
 
-    /// Divides fuel into a slice and the reserve, and returns the counter's value.
+    /// Splits fuel into a slice and the reserve. Returns the counter's value for the slice.
     fn divide(&mut self, fuel: u64) -> i64 {
         let slice = min(fuel, SLICE);
         if let Self::Counted { reserve, .. } = self {
@@ -58,16 +58,16 @@ impl Fuel {
     }
 }
 
-/// State of a store whose code may count fuel.
+/// Data of a store whose code may count fuel.
 pub(crate) trait Fueled: Sized + 'static {
     /// Returns the store's fuel.
     fn fuel(&mut self) -> &mut Fuel;
 
-    /// Checks between two slices whether execution continues. `left` is the remaining fuel.
+    /// Decides after each slice whether execution continues. `left` is the remaining fuel.
     fn check(caller: &mut Caller<'_, Self>, left: u64) -> Result<(), Stop>;
 }
 
-/// Returns code that counts its fuel.
+/// Adds metering to a module, or returns it unchanged if `metering` is off.
 pub(crate) fn metered(metering: Metering, wasm: Vec<u8>, counter: Counter<'_>) -> Result<Vec<u8>, WeaveError> {
     match metering {
         Metering::Fuel => glovebox_weave::metered(&wasm, counter),
@@ -75,13 +75,13 @@ pub(crate) fn metered(metering: Metering, wasm: Vec<u8>, counter: Counter<'_>) -
     }
 }
 
-/// Defines the function that fills the counter.
+/// Defines [`REFUEL_IMPORT`], which refills the counter.
 pub(crate) fn define_refuel<T: Fueled>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     linker.func_wrap(REFUEL_IMPORT.0, REFUEL_IMPORT.1, refuel::<T>)?;
     Ok(())
 }
 
-/// Finds the counter of a new instance.
+/// Connects the store's fuel to the counter of a new instance.
 pub(crate) fn attach<T: Fueled>(mut store: impl AsContextMut<Data = T>, instance: &Instance) {
     let found = instance.get_global(&mut store, FUEL_EXPORT);
     if let Fuel::Counted { counter, .. } = store.as_context_mut().data_mut().fuel() {
@@ -89,7 +89,7 @@ pub(crate) fn attach<T: Fueled>(mut store: impl AsContextMut<Data = T>, instance
     }
 }
 
-/// Returns the remaining fuel, or `u64::MAX` if the code does not count it.
+/// Returns the remaining fuel, or `u64::MAX` for unmetered code.
 pub(crate) fn left<T: Fueled>(mut store: impl AsContextMut<Data = T>) -> u64 {
     match *store.as_context_mut().data_mut().fuel() {
         Fuel::Uncounted(_) => u64::MAX,
@@ -98,7 +98,7 @@ pub(crate) fn left<T: Fueled>(mut store: impl AsContextMut<Data = T>) -> u64 {
     }
 }
 
-/// Sets the remaining fuel. Must not be called while the guest's code runs, except in its calls of the host.
+/// Sets the remaining fuel. Must not be called while guest code runs, except from a host function that it called.
 pub(crate) fn set<T: Fueled>(mut store: impl AsContextMut<Data = T>, fuel: u64) -> wasmtime::Result<()> {
     let mut context = store.as_context_mut();
     let known = context.data_mut().fuel();
@@ -118,8 +118,7 @@ pub(crate) fn set<T: Fueled>(mut store: impl AsContextMut<Data = T>, fuel: u64) 
     }
 }
 
-/// Subtracts fuel that the host charges in a guest's call. The next check comes as soon as if the guest's code had used
-/// the fuel.
+/// Subtracts fuel for a host call of the guest. The next check is due as early as if guest code had used the fuel.
 pub(crate) fn charge<T: Fueled>(mut store: impl AsContextMut<Data = T>, amount: u64) -> wasmtime::Result<()> {
     let Some(counter) = store.as_context_mut().data_mut().fuel().counter() else { return Ok(()) };
     let before = value(&mut store, counter);
@@ -130,13 +129,13 @@ pub(crate) fn charge<T: Fueled>(mut store: impl AsContextMut<Data = T>, amount: 
     counter.set(store, Val::I64(before.saturating_sub_unsigned(in_slice)))
 }
 
-/// Called by metered code with an exhausted counter. Returns the value of the next slice.
+/// Called by metered code when its counter is exhausted. Returns the counter's value for the next slice.
 ///
-/// A binary of the caller's own can import this function and pass any number: it only loses the rest of its slice.
+/// A custom binary can import this function and pass any number, but only loses the remaining fuel of its slice.
 fn refuel<T: Fueled>(mut caller: Caller<'_, T>, exhausted: i64) -> wasmtime::Result<i64> {
     let counter = match *caller.data_mut().fuel() {
         Fuel::Counted { counter: Some(counter), .. } => counter,
-        // A start function runs before the instance is known.
+        // A start function runs before the counter is attached.
         _ => caller.get_export(FUEL_EXPORT).and_then(Extern::into_global).ok_or_else(no_counter)?,
     };
     let left = match *caller.data_mut().fuel() {
@@ -157,7 +156,7 @@ fn value<T: 'static>(store: impl AsContextMut<Data = T>, counter: Global) -> i64
     counter.get(store).i64().unwrap_or(-1)
 }
 
-/// Returns the remaining fuel. A counter below -1 has used fuel of the reserve.
+/// Returns the remaining fuel. A counter below -1 has already used fuel of the reserve.
 fn remaining(reserve: u64, counter: i64) -> u64 {
     reserve.saturating_add_signed(counter.saturating_add(1))
 }
@@ -188,8 +187,9 @@ mod tests {
         }
     }
 
-    /// `run` counts down from its argument. `ask` asks the host for the remaining fuel, `pay` also lets it charge the
-    /// argument, `spend` does so repeatedly, and `steal` refuels. The start function takes fuel too.
+    /// `run` counts down from its argument. `ask` returns the host's view of the remaining fuel. `pay` also lets the
+    /// host charge the argument, `spend` repeats that, and `steal` calls `refuel` directly. The start function uses
+    /// fuel too.
     const MODULE: &str = r#"(module
         (import "host" "left" (func $left (result i64)))
         (import "host" "pay" (func $pay (param i64) (result i64)))
@@ -273,7 +273,7 @@ mod tests {
         for fuel in [10, SLICE, SLICE + 1, 3 * SLICE] {
             set(&mut store, fuel).unwrap();
             assert_eq!(left(&mut store), fuel);
-            // The entry and the call.
+            // Two units: the function entry and the call.
             assert_eq!(ask.call(&mut store, ()).unwrap().unsigned_abs(), fuel - 2);
             assert_eq!(left(&mut store), fuel - 2);
         }

@@ -1,15 +1,15 @@
-//! Guest functions that are looked up and type-checked once, for drivers that call them often.
+//! Guest functions whose type is checked once, for functions that drivers call often.
 //!
 //! [`Func::call`] looks up the function's type on each call. The lookup takes a lock and changes a reference count that
-//! all threads of the engine share: two threads achieved little more together than one. A [`TypedFunc`] is checked
-//! once, when it is created.
+//! all threads of the engine share, so two threads achieved little more than one. A [`TypedFunc`] checks its type once,
+//! when it is created.
 
 use glovebox_interpreters::Value;
 use wasmtime::{Func, Store, TypedFunc, Val, ValType, WasmParams, WasmResults, WasmTy};
 
 use crate::guest::recycled::GuestStoreData;
 
-/// A function that takes and returns numbers.
+/// A guest function whose parameters and result are integers.
 pub(crate) struct Function(Box<dyn Call>);
 
 impl Function {
@@ -38,7 +38,7 @@ impl<P: Params + Sync, R: Returned> Call for TypedFunc<P, R> {
     }
 }
 
-/// The slow path, for types that drivers do not call often.
+/// Slow path for signatures that drivers rarely call.
 impl Call for Func {
     fn call(&self, store: &mut Store<GuestStoreData>, args: &[Value]) -> Option<wasmtime::Result<Option<Value>>> {
         let ty = self.ty(&*store);
@@ -66,7 +66,7 @@ impl Call for Func {
     }
 }
 
-/// Returns the function as a [`TypedFunc`], if it has one of the types that drivers call often.
+/// Converts the function to a [`TypedFunc`], if its type is one that drivers call often.
 fn typed(function: Func, store: &Store<GuestStoreData>) -> Option<Box<dyn Call>> {
     let ty = function.ty(store);
     let kinds: Vec<_> = ty.params().map(|param| IntegerWidth::of(&param)).collect::<Option<_>>()?;
@@ -75,7 +75,7 @@ fn typed(function: Func, store: &Store<GuestStoreData>) -> Option<Box<dyn Call>>
         1 => Some(IntegerWidth::of(&ty.result(0)?)?),
         _ => return None,
     };
-    // The types of the functions that the drivers of QuickJS and CPython call.
+    // Signatures of the functions that the QuickJS and CPython drivers call.
     macro_rules! one_of {
         ($(($($param:ty),*))*) => {
             match kinds.as_slice() {
@@ -109,7 +109,7 @@ fn with_params<P: Params + Sync>(
     })
 }
 
-/// The types of a [`Value`].
+/// Integer type of a [`Value`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IntegerWidth {
     I32,
@@ -126,7 +126,7 @@ impl IntegerWidth {
     }
 }
 
-/// The type of a single parameter.
+/// Type of a single parameter.
 trait IntegerParam: WasmTy + Sized + 'static {
     const KIND: IntegerWidth;
 
@@ -149,7 +149,7 @@ impl IntegerParam for u64 {
     }
 }
 
-/// The types of all parameters of a function.
+/// Types of all parameters of a function.
 trait Params: WasmParams + Sized + 'static {
     fn from_values(values: &[Value]) -> Option<Self>;
 }
@@ -172,7 +172,7 @@ params!(A B C);
 params!(A B C D);
 params!(A B C D E);
 
-/// The type of a function's result.
+/// Result type of a function.
 trait Returned: WasmResults + Sized + 'static {
     fn value(self) -> Option<Value>;
 }

@@ -1,4 +1,4 @@
-//! Creates guests, which are instances of a runtime with their state, for `glovebox-core`.
+//! Creates guests. A guest is an instance of a runtime, with its host state.
 
 use glovebox_core::{GuestHost, GuestMachine as _, MemoryLimit};
 use glovebox_runtimes::rewrite::MEMORY_EXPORT;
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Creates a guest's instance. This is the only place that creates a store for guests.
+/// Creates a guest's instance. All guest stores are created here.
 pub(crate) fn instantiate(
     inner: &EngineInner,
     template: &Template,
@@ -40,8 +40,7 @@ pub(crate) fn instantiate(
         made => made,
     };
     let instance = instance.map_err(|error| {
-        // A binary of the caller's own may have a start function, which runs here. Other errors come from the pool or
-        // the system.
+        // A custom binary can have a start function, which runs here. Other errors come from the pool or the system.
         let reason = format!("{error:#}");
         match classify(error) {
             EarlyEnd::Stopped(stop) => failed_start(format!("was stopped: {stop:?}")),
@@ -54,7 +53,7 @@ pub(crate) fn instantiate(
     })
 }
 
-/// A store and the result of instantiating in it.
+/// A store and the result of instantiating a template in it.
 type StoreAndInstance = (Store<GuestStoreData>, wasmtime::Result<Instance>);
 
 fn instantiate_once(inner: &EngineInner, template: &Template, mut state: GuestStoreData) -> StoreAndInstance {
@@ -78,7 +77,7 @@ fn failed_start(how: String) -> ExecuteError {
 
 pub(crate) type Guest = glovebox_core::Guest<GuestMachine>;
 
-/// Creates a guest from a new instance, with new random numbers.
+/// Creates a guest from a new instance and reseeds its random numbers.
 pub(crate) fn fresh(
     inner: &EngineInner,
     runtime: &Runtime,
@@ -89,7 +88,7 @@ pub(crate) fn fresh(
     reseeded(runtime, instantiate_idle(inner, runtime, wasi, limits, ctx)?)
 }
 
-/// Creates a guest for one script, from a recycled instance if there is one.
+/// Creates a guest for one script, from a recycled instance if one is available.
 pub(crate) fn one_shot(
     inner: &EngineInner,
     runtime: &Runtime,
@@ -103,7 +102,7 @@ pub(crate) fn one_shot(
     let failed = |error| ExecuteError::Instantiate { reason: format!("{error}") };
     machine.set_fuel(UNBILLED_FUEL).map_err(failed)?;
     if let Err(refused) = machine.renew(GuestStoreData::new(wasi, runtime.memory_limit(limits), ctx)) {
-        // A new instance is refused as well, with a better error.
+        // Creating a new instance fails too, with a better error.
         let GuestHost { wasi, ctx, .. } = refused.host;
         recycled.put_back(machine);
         return fresh(inner, runtime, wasi, limits, ctx);
@@ -129,24 +128,24 @@ fn reseeded(runtime: &Runtime, mut guest: Guest) -> Result<Guest, ExecuteError> 
     Ok(guest)
 }
 
-/// Compiled code to instantiate.
+/// Compiled code that instances are created from.
 pub(crate) enum Template {
-    /// A module with a memory of its own: a plain command.
+    /// A plain command: a module that defines its own memory.
     Whole(InstancePre<GuestStoreData>),
-    /// An interpreter's code and its memory, which are compiled separately, so that all images of an interpreter share
-    /// its code.
+    /// An interpreter's code and memory. They are compiled separately, so that all images of an interpreter share its
+    /// code.
     Apart {
         /// The code, which imports its memory.
         code: Code,
         /// A module that defines only the memory.
         memory: Module,
-        /// Values of the exported globals, if they differ from the initial values in the code.
+        /// Values of the exported globals that differ from the code's initial values.
         globals: Vec<(String, Val)>,
     },
 }
 
 impl Template {
-    /// Loads all code that is otherwise loaded when a guest first needs it.
+    /// Loads the code that is otherwise loaded when a guest first needs it.
     pub(crate) fn load_all(&self) -> Result<(), RuntimeError> {
         match self {
             Self::Apart { code: Code { parts: Some(parts), .. }, .. } => parts.load_all(),
@@ -195,11 +194,11 @@ fn missing(name: &str) -> wasmtime::Error {
 /// Module name of the WASI preview 1 imports.
 const PREVIEW1: &str = "wasi_snapshot_preview1";
 
-/// The guest's memory and the host, as a WASI call sees them.
+/// A WASI call's view of the guest memory and the host.
 type CallHost<'a> = glovebox_core::CallHost<'a, [u8], EnginePlatform>;
 
 /// Runs `work` with a guest's WASI state, its memory and the host. Subtracts the fuel that `work` charges from the
-/// store's.
+/// store's fuel.
 pub(crate) fn with_wasi<R>(
     mut store: impl AsContextMut<Data = GuestStoreData>,
     memory: Option<Memory>,
@@ -223,7 +222,7 @@ fn call<R>(
     mut caller: Caller<'_, GuestStoreData>,
     run: impl FnOnce(&mut Wasi, &mut CallHost<'_>) -> Result<R, Stop>,
 ) -> wasmtime::Result<R> {
-    // The state holds the memory only once the instance exists. A start function may call before that.
+    // The store data contains the memory only after instantiation, but a start function can call WASI before that.
     let memory = caller.data().memory.or_else(|| caller.get_export("memory").and_then(Extern::into_memory));
     with_wasi(caller, memory, run)?.map_err(|stop| wasmtime::Error::new(Unwound(stop)))
 }
@@ -242,8 +241,8 @@ pub(crate) fn define_wasi(linker: &mut Linker<GuestStoreData>) -> wasmtime::Resu
         };
     }
     wasi_preview1_functions!(define);
-    // CPython 3.15 was built with an import for calls to its host. It always returns -1, for no host: tools use another
-    // path.
+    // CPython 3.15 imports a function for calls to its host. Tools do not use it, so it always returns -1, which means
+    // no host.
     linker.func_wrap("host", "call", |_: u32, _: u32, _: u32, _: u32| -1_i32)?;
     Ok(())
 }

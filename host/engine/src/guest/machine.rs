@@ -1,4 +1,4 @@
-//! A guest instance as its driver sees it: [`Machine`] over Wasmtime.
+//! Implements [`Machine`], the driver's view of a guest, for a Wasmtime instance.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -24,7 +24,7 @@ use crate::{
 /// Export name of the function table in a prepared module.
 pub(crate) const TABLE: &str = "__table";
 
-/// Maximum number of cached table functions. Drivers call two or three, but a guest can choose which.
+/// Maximum number of cached table functions. Drivers call two or three, but the guest can replace them.
 const MAX_CALLED: usize = 16;
 
 pub(crate) struct GuestMachine {
@@ -34,13 +34,13 @@ pub(crate) struct GuestMachine {
     table: Option<Table>,
     /// Exports that a driver has looked up.
     exports: HashMap<Box<str>, Export>,
-    /// Table functions that a driver has called, by address.
+    /// Table functions that a driver has called, by the address of the function reference.
     called: HashMap<usize, Arc<Function>>,
     /// Private pages of `memory`.
     private_pages: PrivatePages,
 }
 
-/// The kinds of exports that drivers use.
+/// Exports that drivers use.
 #[derive(Clone)]
 enum Export {
     Function(Arc<Function>),
@@ -48,7 +48,7 @@ enum Export {
 }
 
 impl GuestMachine {
-    /// Wraps an instance. Returns `None` if it exports no memory, which WASI requires of every program.
+    /// Wraps an instance. Returns `None` if it does not export the memory that WASI requires.
     pub(crate) fn new(mut store: Store<GuestStoreData>, instance: Instance) -> Option<Self> {
         let memory = instance.get_memory(&mut store, "memory")?;
         let table = instance.get_table(&mut store, TABLE);
@@ -58,7 +58,7 @@ impl GuestMachine {
         Some(Self { store, instance, memory, table, exports, called, private_pages: PrivatePages::default() })
     }
 
-    /// Returns the export with this name.
+    /// Returns the export `name` and caches it.
     fn export(&mut self, name: &str) -> Result<Export, MachineError> {
         if let Some(found) = self.exports.get(name) {
             return Ok(found.clone());
@@ -115,15 +115,16 @@ impl GuestMachine {
         self.memory.data_mut(&mut self.store)
     }
 
-    /// Returns the numbers of the pages that may differ from the image's, in ascending order. Returns `None` if the
-    /// system does not provide them.
+    /// Returns the numbers of the pages that may differ from the image, in ascending order. Returns `None` if the
+    /// system does not expose them.
     pub(crate) fn private_pages(&mut self) -> Option<&[u32]> {
         self.private_pages.look(self.memory.data(&self.store))
     }
 
-    /// Restores the memory from its image, which `original` returns page by page. Returns the number of pages copied.
+    /// Restores the memory from its image, page by page. `original` returns a page of the image. Returns the number of
+    /// pages copied.
     ///
-    /// Returns `None` if the system does not provide the private pages, or if there are more than `max`. The memory may
+    /// Returns `None` if the system does not expose the private pages, or if there are more than `max`. The memory can
     /// then be partly restored.
     pub(crate) fn restore_memory<'a>(
         &mut self,
@@ -131,7 +132,7 @@ impl GuestMachine {
         original: impl Fn(u32) -> Option<&'a Page>,
     ) -> Option<usize> {
         let numbers = self.private_pages.look(self.memory.data(&self.store)).filter(|numbers| numbers.len() <= max)?;
-        // Needs no `before_write`: these pages are private already.
+        // These pages are already private, so `before_write` is not needed.
         let memory = self.memory.data_mut(&mut self.store).as_chunks_mut::<PAGE_BYTES>().0;
         for number in numbers {
             *memory.get_mut(*number as usize)? = *original(*number)?;
@@ -139,8 +140,8 @@ impl GuestMachine {
         Some(numbers.len())
     }
 
-    /// Replaces the state of the instance, which in every other respect is as new. Returns `state` if its memory limit
-    /// does not allow the instance's initial memory.
+    /// Replaces the store data of an instance that is otherwise in its initial state. Returns `state` if its memory
+    /// limit is lower than the size of the instance's memory.
     pub(crate) fn renew(&mut self, mut state: GuestStoreData) -> Result<(), Box<GuestStoreData>> {
         let bytes = self.memory.data_size(&self.store) as u64;
         if !state.adopt(self.store.data(), bytes) {
@@ -151,7 +152,8 @@ impl GuestMachine {
         Ok(())
     }
 
-    /// Sets an exported global from its bits, in the encoding of [`bits`](crate::session::bits).
+    /// Sets an exported global from bits as encoded by [`bits`](crate::session::bits). Returns `None` if that is
+    /// impossible.
     pub(crate) fn set_global_bits(&mut self, name: &str, bits: u64) -> Option<()> {
         let global = self.exported_global(name)?;
         let low = u32::try_from(bits & u64::from(u32::MAX)).ok()?;
@@ -165,7 +167,7 @@ impl GuestMachine {
         global.set(&mut self.store, value).ok()
     }
 
-    /// Returns the function type of each table element as text, or `None` for an element without a function.
+    /// Returns the type of each function in the table as text, and `None` for each empty element.
     pub(crate) fn table_types(&mut self) -> Vec<Option<String>> {
         let Some(table) = self.table else { return Vec::new() };
         let count = table.size(&self.store);
@@ -183,7 +185,7 @@ impl GuestMachine {
     }
 }
 
-/// Converts an error that cannot occur: the counter is a mutable global.
+/// Converts an error of setting the counter, which cannot occur, because the counter is a mutable `i64` global.
 fn unset(error: wasmtime::Error) -> MachineError {
     MachineError::Missing(format!("fuel: {error}"))
 }

@@ -1,10 +1,11 @@
 //! Guests: instances of an interpreter, their memory, and calls into them.
 //!
-//! * [`instantiate`]: creates a guest from a template, with its WASI imports; [`recycled`] takes a used one instead,
-//!   and has the native stacks, the store data of a guest, and why a call ended.
-//! * [`machine`]: the guest as its driver sees it; [`function`]: calls.
-//! * [`fuel`]: the fuel that a guest's code counts.
-//! * [`private_pages`]: which pages of memory a guest has written to.
+//! * [`instantiate`]: creates a guest from a template, with its WASI imports.
+//! * [`recycled`]: reuses idle instances. Also defines the native stacks, a guest's store data and the reasons why a
+//!   call ended.
+//! * [`machine`]: the driver's view of a guest. [`function`]: calls of guest functions.
+//! * [`fuel`]: the fuel counter of metered code.
+//! * [`private_pages`]: finds the memory pages that a guest has written.
 
 pub(crate) mod fuel;
 pub(crate) mod function;

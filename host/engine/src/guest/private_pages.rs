@@ -1,13 +1,13 @@
-//! The private pages of a guest's memory, read from the system only if there may be new ones.
+//! Finds the private pages of a guest's memory. Reads the page map only if there can be new private pages.
 //!
 //! A memory is a private mapping of its image. The first write to a page causes a page fault, which makes the page
 //! private for the lifetime of the mapping. The kernel counts each thread's page faults. The private pages are
-//! unchanged if only one thread has written to the memory since they were read, and that thread has had no fault.
+//! unchanged if only one thread has written to the memory since the last look, and that thread has had no page fault.
 //! Reading the fault count takes a fraction of a microsecond. Reading the page map of an interpreter's memory takes 60
 //! microseconds, and concurrent readers wait for each other.
 //!
-//! Two events make pages private without a fault, and are checked separately. A memory can grow into pages that the
-//! previous guest in its slot left, and the kernel can replace small pages by huge ones on its own.
+//! Pages can also become private without a fault. A memory can grow into pages that the previous guest left in the
+//! slot, and the kernel can replace small pages with huge ones on its own. Both cases are checked separately.
 
 use std::{
     cell::RefCell,
@@ -21,14 +21,14 @@ use glovebox_core::session::PAGE_BYTES;
 
 /// The known private pages of one memory.
 ///
-/// The writing thread must announce every write to the memory ([`before_write`](Self::before_write)), except for writes
-/// to pages that are private already.
+/// The writing thread must announce each write to the memory with [`before_write`](Self::before_write), except writes
+/// to pages that are already private.
 #[derive(Debug, Default)]
 pub(crate) struct PrivatePages {
     /// Page numbers as of the last `look`, in ascending order.
     numbers: Vec<u32>,
-    /// Length of the memory at the last `look`. Memory beyond it may include private pages that the last guest in the
-    /// slot left.
+    /// Length of the memory at the last `look`. Memory beyond this length can contain private pages of the slot's
+    /// previous guest.
     len: usize,
     since: WritesSinceLook,
 }
@@ -36,12 +36,12 @@ pub(crate) struct PrivatePages {
 /// Writes to the memory since the last `look`.
 #[derive(Debug, Default)]
 enum WritesSinceLook {
-    /// There was no `look` yet, or several threads have written.
+    /// `look` has not been called yet, or several threads have written.
     #[default]
     Unknown,
     /// No writes.
     Idle,
-    /// This thread may have written. The number is its fault count before the first write.
+    /// Only this thread may have written. The number is its fault count before its first write.
     Written(ThreadId, u64),
 }
 
@@ -59,7 +59,7 @@ impl PrivatePages {
     }
 
     /// Returns the numbers of the pages of `memory` that may differ from its image, in ascending order. Returns `None`
-    /// if the system does not provide them.
+    /// if the system does not expose them.
     pub(crate) fn look(&mut self, memory: &[u8]) -> Option<&[u32]> {
         let is_known = match self.since {
             WritesSinceLook::Unknown => false,
@@ -84,7 +84,7 @@ fn faults() -> Option<u64> {
 
     use nix::sys::resource::{UsageWho, getrusage};
 
-    /// More than any allocator reuses without returning it to the system first.
+    /// Larger than any block that an allocator reuses without first returning it to the system.
     const FRESH_BYTES: usize = 64 << 20;
 
     fn count() -> Option<u64> {
@@ -92,9 +92,9 @@ fn faults() -> Option<u64> {
         u64::try_from(usage.minor_page_faults().checked_add(usage.major_page_faults())?).ok()
     }
 
-    /// Returns `true` if the kernel may replace small pages by huge ones on its own, which causes no page fault in any
-    /// thread. This is so if huge pages are enabled `always`, and not only on `madvise`. A setting that cannot be read
-    /// counts as disabled.
+    /// Returns `true` if the kernel may replace small pages with huge ones on its own, which causes no page fault in
+    /// any thread. That is the case if huge pages are enabled for `always` instead of `madvise`. Unreadable settings
+    /// are treated as disabled.
     fn has_huge_pages_unasked() -> bool {
         let directory = Path::new("/sys/kernel/mm/transparent_hugepage");
         let sizes = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path().join("enabled"));
@@ -124,20 +124,20 @@ fn faults() -> Option<u64> {
     None
 }
 
-/// Bytes per page in `/proc/self/pagemap`.
+/// Size of an entry in `/proc/self/pagemap`, one per page.
 const ENTRY_BYTES: usize = 8;
 
-/// Number of entries to read at once: 16 MiB of memory, about the size of an interpreter.
+/// Number of entries to read with one system call: 16 MiB of memory, about the size of an interpreter.
 const ENTRIES_AT_ONCE: usize = 4096;
 
 /// Returns the numbers of the pages of `memory` that may differ from the mapped file, in ascending order: pages that
-/// were written to, and pages that the system has swapped out. Returns `None` if the system does not provide them.
+/// were written and pages that were swapped out. Returns `None` if the system does not expose them.
 pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
     // <https://www.kernel.org/doc/Documentation/admin-guide/mm/pagemap.rst>
     const PRESENT: u64 = 1 << 63;
     const SWAPPED: u64 = 1 << 62;
     const FILE_OR_SHARED: u64 = 1 << 61;
-    // Only where pages are known to have 4 KiB, and where the flags were verified to have this meaning.
+    // Supported only on systems whose pages have 4 KiB and where these flags were verified.
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return None;
     }
@@ -168,9 +168,9 @@ pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
     Some(pages)
 }
 
-/// The open page map of a process, and a buffer to read it into.
+/// Open page map of a process, with a read buffer.
 struct PageMap {
-    /// After a fork, the file would still show the parent's pages, so the process is compared.
+    /// Process that opened the file. After a fork, the file would still show the parent's pages.
     process: u32,
     file: File,
     entries: Vec<[u8; ENTRY_BYTES]>,
@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a new memory of 64 pages with an image.
+    /// Returns a new memory of 64 small pages, initialized from an image.
     fn memory() -> (Store<()>, Memory) {
         let engine = Engine::default();
         // (module (memory (export "m") 4) (data (i32.const 0) "image"))
@@ -226,13 +226,13 @@ mod tests {
                 assert_eq!(found, private_pages(memory.data(&store)).unwrap(), "{page} in round {round}");
                 assert!(found.contains(&u32::try_from(page).unwrap()));
             }
-            // A write of another thread between two writes of this thread.
+            // A second thread writes between two writes of this thread.
             write(&mut pages, &mut store, memory, 20 + round);
             thread::scope(|scope| drop(scope.spawn(|| write(&mut pages, &mut store, memory, 30 + round))));
             write(&mut pages, &mut store, memory, 40 + round);
             let found = pages.look(memory.data(&store)).unwrap().to_vec();
             assert_eq!(found, private_pages(memory.data(&store)).unwrap());
-            // A write of another thread only.
+            // Only another thread writes.
             thread::scope(|scope| drop(scope.spawn(|| write(&mut pages, &mut store, memory, 50 + round))));
             let found = pages.look(memory.data(&store)).unwrap().to_vec();
             assert_eq!(found, private_pages(memory.data(&store)).unwrap());
@@ -251,8 +251,8 @@ mod tests {
         let len = memory.data_size(&store);
         let elsewhere = vec![0; len + 1];
         let at = usize::from(elsewhere.as_ptr().align_offset(4096) == 0);
-        // The page map of an unaligned address cannot be read, so a result proves that it was not read. This thread may
-        // happen to have a fault, so the test tries repeatedly.
+        // The page map of an unaligned address cannot be read, so a result proves that it was not read. The test
+        // retries, because this thread can have an unrelated page fault.
         let is_known = (0..100).any(|_| {
             pages.look(memory.data(&store)).unwrap();
             write(&mut pages, &mut store, memory, 5);

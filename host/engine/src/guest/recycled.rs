@@ -1,15 +1,15 @@
-//! Reused instances and stacks. A recycled instance has run one script, was restored to its image, and waits for the
+//! Reused instances and stacks. A recycled instance has run one script, was restored to its image and waits for the
 //! next script.
 //!
-//! Dropping an instance and creating another costs more than most scripts. The kernel unmaps pages and maps them again
-//! fault by fault, and threads of one process interrupt each other for it. An instance whose script ended normally is
-//! restored instead. The private pages are known ([`private_pages`](super::private_pages)), and are copied from the
-//! image, as are the globals. Tables and segments cannot differ, because the image's code has no instruction that
-//! changes them ([`rewrite::changes_only_memory_and_globals`]). The store gets a new [`GuestStoreData`].
+//! Dropping an instance and creating another one costs more than most scripts. The kernel unmaps pages and maps them
+//! again fault by fault, which interrupts the other threads of the process. An instance whose script ended normally is
+//! restored instead. Its private pages are known ([`private_pages`](super::private_pages)) and are copied from the
+//! image, like the globals. Tables and segments cannot differ, because the image's code contains no instruction that
+//! changes them ([`rewrite::changes_only_memory_and_globals`]). The store receives a new [`GuestStoreData`].
 //!
-//! An instance is dropped if it was unwound, exited, or grew its memory. It is also dropped if restoring its private
-//! pages would take long compared with its script, and on systems without a page map. Programs that run a single script
-//! use no pool, and recycle no instances.
+//! An instance is dropped if it was unwound, exited or grew its memory. It is also dropped if restoring its private
+//! pages would take long compared with its script, and on systems without a page map. Without a pool, as in programs
+//! that run a single script, instances are not recycled.
 //!
 //! [`rewrite::changes_only_memory_and_globals`]: glovebox_runtimes::rewrite::changes_only_memory_and_globals
 //! [`GuestStoreData`]: crate::guest::recycled::GuestStoreData
@@ -39,16 +39,16 @@ use crate::{
     session::{Pristine, bits},
 };
 
-/// The restored instances of a runtime.
+/// Idle restored instances of a runtime.
 pub(crate) struct RecycledInstances {
     waiting: Reuse<GuestMachine>,
-    /// An instance with at most this many private pages is always restored. Pages stay private once they are written,
-    /// so each later script may have to wait for all of them to be restored.
+    /// Maximum number of private pages to restore after a short script. Pages that were written once stay private, so
+    /// they are restored again after each later script.
     max_private_pages: usize,
 }
 
-/// Multiple of [`RecycledInstances::max_private_pages`] that is still worth restoring after a long script, and the most
-/// an idle instance holds.
+/// Multiple of [`RecycledInstances::max_private_pages`] that is still restored after a long script. It also bounds the
+/// private memory of an idle instance.
 const MAX_TIMES: usize = 8;
 
 impl RecycledInstances {
@@ -56,7 +56,7 @@ impl RecycledInstances {
     pub(crate) fn new(pool: &PoolConfig) -> Self {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let max_private_pages = pool.keep_resident_bytes / PAGE_BYTES;
-        // More instances than can run at once are useless.
+        // More instances than can run concurrently would be useless.
         Self { waiting: Reuse::new(2 * cores), max_private_pages }
     }
 
@@ -72,7 +72,7 @@ impl RecycledInstances {
     }
 
     /// Returns the number of pages worth restoring: one per microsecond of the script, because copying a page takes
-    /// less than that. With a new instance the system would have to copy them too, fault by fault.
+    /// less than that. For a new instance, the system would copy these pages too, fault by fault.
     fn max_pages(&self, took: Duration) -> usize {
         let worth = usize::try_from(took.as_micros()).unwrap_or(usize::MAX);
         worth.clamp(self.max_private_pages, self.max_private_pages.saturating_mul(MAX_TIMES))
@@ -88,8 +88,8 @@ impl RecycledInstances {
         self.waiting.take_all().count() > 0
     }
 
-    /// Compares all idle instances with a new one: the memory byte for byte, the named globals, and the types in the
-    /// table. Returns the number of idle instances, or a description of the first difference.
+    /// Compares all idle instances with a new one: the memory byte for byte, the named globals, and the function types
+    /// in the table. Returns the number of idle instances, or a description of the first difference.
     pub(crate) fn compare(&self, new: &mut GuestMachine, globals: &[(String, u64)]) -> Result<usize, String> {
         let mut waiting: Vec<_> = self.waiting.take_all().collect();
         waiting.iter_mut().try_for_each(|machine| compare(machine, new, globals))?;
@@ -120,8 +120,8 @@ fn compare(machine: &mut GuestMachine, new: &mut GuestMachine, globals: &[(Strin
     Ok(())
 }
 
-/// Restores an instance to its image. Returns `false` if the instance must be dropped, because it may be partly
-/// restored.
+/// Restores an instance to its image. Returns `false` if that failed. The instance may then be partly restored and must
+/// be dropped.
 fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: usize) -> bool {
     if machine.memory_bytes() != pristine.memory_bytes() {
         return false;
@@ -133,16 +133,16 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
             return false;
         }
     }
-    // Frees the host's buffers of the script now instead of before the next script.
+    // Frees the host's buffers for the finished script now, not when the next script starts.
     machine.renew(GuestStoreData::new(Box::default(), u64::MAX.into(), EnginePlatform::over())).is_ok()
 }
 
-/// A collection of reusable objects in which each thread prefers the objects that it used last.
+/// Reusable objects. Each thread prefers the object that it used last.
 ///
-/// An object that another processor has written to moves into this processor's cache line by line. When instances were
-/// passed between threads, two threads achieved 1.3 times the throughput of one, and not 1.8 times.
+/// An object that another processor wrote moves into this processor's cache line by line. When instances moved between
+/// threads, two threads had 1.3 times the throughput of one, instead of 1.8 times.
 struct Reuse<T> {
-    /// Each object with the thread that used it last, in the order in which they were given back.
+    /// Each object with the thread that used it last, in the order of their return.
     unused: Mutex<Vec<(ThreadId, T)>>,
     max_count: usize,
 }
@@ -153,7 +153,7 @@ impl<T> Reuse<T> {
         Self { unused: Mutex::default(), max_count }
     }
 
-    /// Takes the object that this thread gave back last, or else the most recent one from any thread.
+    /// Takes the object that this thread returned last, or else the object that any thread returned last.
     pub(crate) fn take(&self) -> Option<T> {
         let mut unused = self.lock();
         let thread = thread::current().id();
@@ -161,13 +161,13 @@ impl<T> Reuse<T> {
         Some(unused.remove(at).1)
     }
 
-    /// Stores an object, or drops it if the collection is full.
+    /// Returns an object for reuse, or drops it if the collection is full.
     pub(crate) fn give(&self, used: T) {
         let mut unused = self.lock();
         if unused.len() < self.max_count {
             unused.push((thread::current().id(), used));
         } else {
-            // Drops the object outside the lock.
+            // Drop the object outside the lock.
             drop(unused);
             drop(used);
         }
@@ -183,24 +183,24 @@ impl<T> Reuse<T> {
     }
 }
 
-/// Maximum native stack of a guest; using more is a trap. QuickJS counts 320 KiB of its own stack and needs up to 40
-/// times that of the native one before its `RangeError` (measured: 4 MiB fail 12 of 150 hostile scripts, 8 MiB pass all
-/// of them). CPython's own limits apply first, at 1 MiB. The recursions it does not check take at most as much of its C
-/// stack as of this stack, so that its 24 MiB are never overrun.
+/// Maximum native stack of a guest, in bytes; a guest that exceeds it traps. QuickJS limits its own stack to 320 KiB
+/// and needs up to 40 times as much native stack to reach its `RangeError` (measured: 12 of 150 hostile scripts fail
+/// with 4 MiB, none with 8 MiB). CPython's own limits apply earlier, at 1 MiB. Its unchecked recursions use at most as
+/// much C stack as native stack, so they cannot overrun the 24 MiB of C stack.
 pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 
-/// Stack for the host's own functions when the guest has used its maximum.
+/// Additional stack for host functions when the guest has used its maximum, in bytes.
 const HOST_STACK_BYTES: usize = 1 << 20;
 
-/// Maximum number of unused stacks. Pages that a deep guest touched stay resident, so this limits the unused memory:
-/// 272 MiB if that many concurrent guests used their whole stacks. Further concurrent guests need a new mapping each.
+/// Maximum number of idle stacks. Pages that a deep recursion touched stay resident, so this bounds the idle memory at
+/// 272 MiB, if as many concurrent guests used their whole stacks. Each further concurrent guest needs a new mapping.
 const IDLE_COUNT: usize = 16;
 
-/// Reusable stacks for guests, of a known size.
+/// Reusable stacks of a known size, on which guests run.
 ///
-/// `max_wasm_stack` is counted from the current stack pointer and never compared with the thread's real stack, so a
-/// deep guest on a small thread would abort the host. Guests therefore never run on their caller's stack: they run on
-/// one of these stacks, which have a guard page at the end, whatever thread calls.
+/// Wasmtime counts `max_wasm_stack` from the current stack pointer and never compares it with the thread's real stack,
+/// so a deep recursion on a small thread would abort the host. Guests therefore never run on the caller's stack, but
+/// always on one of these stacks, which end in a guard page.
 pub(crate) struct Stacks(Reuse<DefaultStack>);
 
 impl Default for Stacks {
@@ -216,7 +216,7 @@ impl std::fmt::Debug for Stacks {
 }
 
 impl Stacks {
-    /// Runs `work` on a guest stack and waits for it. A panic in `work` continues in the caller.
+    /// Runs `work` on a guest stack and returns its result. A panic in `work` propagates to the caller.
     pub(crate) fn run<R>(&self, work: impl FnOnce() -> R) -> io::Result<R> {
         let mut stack = match self.0.take() {
             Some(stack) => stack,
@@ -228,7 +228,7 @@ impl Stacks {
     }
 }
 
-/// Maximum number of elements in all tables of a guest. CPython's has 5,903 and does not grow.
+/// Maximum number of elements in all tables of a guest together. CPython's table has 5,903 and does not grow.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 
 /// State of a guest outside its WebAssembly instance.
@@ -247,8 +247,8 @@ impl GuestStoreData {
         Self { host: GuestHost::new(wasi, memory, ctx), memory: None, fuel, parts, tables }
     }
 
-    /// Takes over an instance with its tables and `memory_bytes` of memory from another state. Returns `false` if this
-    /// state's limit does not allow the memory.
+    /// Takes over an instance with its tables and `memory_bytes` of memory from other store data. Returns `false` if
+    /// the memory exceeds this data's memory limit.
     pub(crate) fn adopt(&mut self, other: &Self, memory_bytes: u64) -> bool {
         self.tables = other.tables;
         self.fuel = other.fuel;
@@ -258,7 +258,7 @@ impl GuestStoreData {
 }
 
 impl GuestStoreData {
-    /// Stops a running guest if it must stop now, and delivers a soft stop if it is due.
+    /// Returns an error if a running guest must stop now. Delivers a soft stop that is due.
     pub(crate) fn look(mut context: StoreContextMut<'_, Self>, fuel_left: u64) -> Result<(), Stop> {
         let (memory, state) = match context.data().memory {
             Some(memory) => memory.data_and_store_mut(&mut context),
@@ -281,7 +281,7 @@ impl Fueled for GuestStoreData {
 /// Enforces one limit on all tables of an instance.
 #[derive(Clone, Copy, Default)]
 struct TableLimiter {
-    /// Elements of all tables.
+    /// Number of elements in all tables.
     elements: usize,
 }
 
@@ -296,7 +296,7 @@ impl TableLimiter {
     }
 }
 
-/// Enforces the limits on memories and tables in stores without `GuestStoreData`.
+/// Enforces the memory and table limits of stores without `GuestStoreData`.
 pub(crate) struct GuestLimiter {
     pub(crate) memory: MemoryLimiter,
     tables: TableLimiter,
@@ -332,12 +332,12 @@ fn grow_memory(limiter: &mut MemoryLimiter, current: usize, desired: usize, maxi
     limiter.grow(current as u64, desired as u64, maximum.map(|max| max as u64))
 }
 
-/// A [`Stop`] wrapped in an error of Wasmtime.
+/// A [`Stop`] as a Wasmtime error.
 #[derive(Debug, thiserror::Error)]
 #[error("the guest was unwound")]
 pub(crate) struct Unwound(pub(crate) Stop);
 
-/// Cause of a call's early end.
+/// Reason why a call ended early.
 #[derive(Debug)]
 pub(crate) enum EarlyEnd {
     /// The host unwound the guest, or its fuel ran out.
@@ -346,7 +346,7 @@ pub(crate) enum EarlyEnd {
     Trapped(TrapKind),
 }
 
-/// Extracts the cause from Wasmtime's error.
+/// Extracts the reason from Wasmtime's error.
 pub(crate) fn classify(error: wasmtime::Error) -> EarlyEnd {
     if error.is::<Unwound>() {
         return match error.downcast::<Unwound>() {

@@ -43,13 +43,13 @@ impl SandboxBuilder {
         self
     }
 
-    /// Selects a runtime by name or alias. Images of the user's own are named in the same way.
+    /// Selects a runtime by name or alias, or a custom image by name.
     pub fn runtime(mut self, name: impl Into<String>) -> Self {
         self.runtime = Some(name.into());
         self
     }
 
-    /// Selects a language or a runtime by name. A language's name (`python`, `javascript`) selects its default runtime.
+    /// Selects a language or a runtime by name. A language name (`python`, `javascript`) selects its default runtime.
     /// Any other name is the name or alias of a runtime.
     pub fn named(self, name: &str) -> Self {
         match Language::ALL.iter().find(|language| language.name() == name) {
@@ -58,16 +58,16 @@ impl SandboxBuilder {
         }
     }
 
-    /// Selects any other WASI binary. A binary whose digest is in the manifest runs as if it were named. Any other
-    /// binary runs as a plain command, `_start` with the script's path as its argument, and is booted for each
-    /// execution.
+    /// Selects a WASI binary by path. A binary whose digest is in the manifest runs as if selected by name. Any other
+    /// binary runs as a plain command: each execution boots it anew and calls `_start` with the script's path as an
+    /// argument.
     pub fn runtime_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.runtime_path = Some(path.into());
         self
     }
 
-    /// Uses the prepared image. Default: `true`. Otherwise the binary boots as a plain command for each execution. This
-    /// is slow and supports neither sessions nor validation, but adds no code of ours to the guest.
+    /// Uses the prepared image. Default: `true`. With `false`, the binary boots as a plain command for each execution.
+    /// A plain command is slow and supports neither sessions nor validation, but contains no Glovebox code.
     pub fn prepared(mut self, prepared: bool) -> Self {
         self.prepared = prepared;
         self
@@ -85,39 +85,39 @@ impl SandboxBuilder {
         self
     }
 
-    /// Adds a file that exists in the workspace at the start of each execution, by its path relative to `/app`.
+    /// Adds a file to the workspace of each execution. `path` is relative to `/app`.
     pub fn file(mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.files.push((path.into(), bytes.into()));
         self
     }
 
-    /// Adds a host function that scripts may call as `tools.name(…)`.
+    /// Adds a host function that scripts call as `tools.name(…)`.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// Sets tools that were validated already, instead of other tools.
+    /// Sets tools that have already been validated. Tools added with `tool` are ignored.
     pub(crate) fn toolbox(mut self, toolbox: &Arc<Toolbox>) -> Self {
         self.toolbox = Some(Arc::clone(toolbox));
         self
     }
 
-    /// Keeps a value alive as long as the sandbox exists.
+    /// Keeps a value alive while the sandbox exists.
     pub(crate) fn keeping(mut self, it: KeptAlive) -> Self {
         self.keeps = Some(it);
         self
     }
 
-    /// Sets what performs the requests of scripts, instead of
-    /// [`EngineConfig::network`](crate::EngineConfig::network). The policy must allow the addresses.
+    /// Sets the network that performs the requests of scripts, instead of
+    /// [`EngineConfig::network`](crate::EngineConfig::network). The policy must allow the requested addresses.
     pub fn network(mut self, network: impl Network + 'static) -> Self {
         self.network = Some(Arc::new(network));
         self
     }
 
-    /// Adds the tool that performs the requests of scripts, if the policy allows addresses. Also returns the variables
-    /// with placeholders for secrets.
+    /// Adds the tool that performs network requests, if the policy allows addresses. Also returns the environment
+    /// variables that contain placeholders for secrets.
     fn with_network(&self, toolbox: Arc<Toolbox>) -> Result<(Arc<Toolbox>, BTreeMap<String, String>), BuildError> {
         if !self.policy.network.is_on() {
             return Ok((toolbox, BTreeMap::new()));
@@ -131,7 +131,7 @@ impl SandboxBuilder {
     }
 
     /// Checks the policy and the tools, and opens the host directories. Fetches, prepares and loads the runtime if
-    /// necessary, which takes seconds the first time and milliseconds afterwards.
+    /// necessary, which takes seconds the first time and milliseconds later.
     ///
     /// # Errors
     /// Fails if the policy, a tool or a workspace file is invalid, if a host directory cannot be used, or if the
@@ -143,7 +143,7 @@ impl SandboxBuilder {
             None => Arc::new(Toolbox::new(&self.tools)?),
         };
         let (toolbox, environment) = self.with_network(toolbox)?;
-        // Check first, to avoid fetching and preparing a runtime in vain.
+        // Check the directories first, to avoid fetching and preparing a runtime in vain.
         for host in self.policy.workspace.iter().chain(self.policy.mounts.iter().map(|mount| &mount.host)) {
             if let Err(error @ MountError::Guarded { .. }) = mount::check_directory(host) {
                 return Err(error.into());
@@ -194,7 +194,7 @@ impl SandboxBuilder {
 }
 
 impl Sandbox {
-    /// Starts to configure a sandbox.
+    /// Creates a builder with the default policy.
     pub fn builder(engine: &Engine) -> SandboxBuilder {
         SandboxBuilder {
             engine: engine.clone(),
@@ -212,14 +212,14 @@ impl Sandbox {
     }
 }
 
-/// Returns the reason why this runtime cannot have a mount at a guest path: the guest would not see it.
+/// Returns the reason why nothing can be mounted at a guest path, or `None` if the guest would see a mount there.
 fn taken(runtime: &Runtime, guest: &str) -> Option<&'static str> {
     let below = |root: &str| guest.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     match (&runtime.drive, runtime.language) {
         (ExecutionMode::Command { .. }, _) if below(SCRIPT_MOUNT) => {
             Some("a plain command's script is at `/script`; choose another guest path")
         }
-        // wasi-vfs, which is linked into the binary, handles all of `/usr` without asking a preopen.
+        // wasi-vfs, which is linked into the binary, serves all of `/usr` itself and asks no preopen.
         (_, Language::Python) if below("/usr") => {
             Some("Python's standard library is at `/usr`, inside the interpreter; choose another guest path")
         }

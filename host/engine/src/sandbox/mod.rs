@@ -1,4 +1,4 @@
-//! A sandbox: a runtime and a policy. Executes and validates scripts, from the request to the result.
+//! Sandboxes. A sandbox has a runtime and a policy, and executes and validates scripts.
 
 mod builder;
 
@@ -27,8 +27,8 @@ use crate::{
 
 pub use builder::SandboxBuilder;
 
-/// A runtime and a policy. Every [`execute`](Self::execute) uses a new interpreter with new files: no execution sees
-/// the state of another. Cheap to clone, and any number of threads may execute at once.
+/// A runtime and a policy. Every [`execute`](Self::execute) uses a new interpreter with new files, so no execution sees
+/// the state of another. Clones are cheap. Any number of threads can execute concurrently.
 #[derive(Clone)]
 pub struct Sandbox(pub(crate) Arc<SandboxInner>);
 
@@ -38,11 +38,11 @@ pub(crate) struct SandboxInner {
     pub(crate) policy: Policy,
     pub(crate) workspace: Workspace,
     pub(crate) toolbox: Arc<Toolbox>,
-    /// A share of a quota, released with the sandbox.
+    /// Share of a quota, released when the sandbox is dropped.
     keeps: Option<KeptAlive>,
 }
 
-/// A value that is held and never read.
+/// Value that is held but never read.
 pub(crate) type KeptAlive = Arc<dyn fmt::Debug + Send + Sync>;
 
 impl fmt::Debug for Sandbox {
@@ -55,7 +55,7 @@ impl fmt::Debug for Sandbox {
 }
 
 impl Sandbox {
-    /// Returns a copy of this sandbox with more tools. Does not load or open anything again.
+    /// Returns a copy of this sandbox with additional tools. Does not reload the runtime or reopen directories.
     ///
     /// ```no_run
     /// # use glovebox::{Engine, EngineConfig, Sandbox, Tool};
@@ -65,7 +65,7 @@ impl Sandbox {
     /// ```
     ///
     /// # Errors
-    /// Fails if a tool is invalid, or has the name of another.
+    /// Fails if a tool is invalid, or if two tools have the same name.
     pub fn with_tools(&self, tools: &[Tool]) -> Result<Self, ToolDefinitionError> {
         Ok(self.with_toolbox(self.0.toolbox.with(tools)?))
     }
@@ -107,15 +107,15 @@ impl Sandbox {
         self.0.runtime.image().is_some()
     }
 
-    /// Returns the identity of the prepared image: the SHA-256 of its module, in hexadecimal. `None` for a plain
+    /// Returns the identity of the prepared image: the SHA-256 of its module in hexadecimal. Returns `None` for a plain
     /// command.
     #[must_use]
     pub fn image_sha256(&self) -> Option<&str> {
         self.0.runtime.image().map(|image| &*image.identity)
     }
 
-    /// Loads the code that is otherwise loaded when a script first needs it, such as scipy, and compiles what is not in the
-    /// cache. Servers call this before they accept requests.
+    /// Loads code that is otherwise loaded when a script first needs it, such as scipy, and compiles code that is
+    /// missing from the cache. Servers call this before they accept requests.
     ///
     /// # Errors
     /// Fails if the code cannot be compiled or loaded.
@@ -123,7 +123,7 @@ impl Sandbox {
         self.0.runtime.template.load_all()
     }
 
-    /// Returns the policy of its executions.
+    /// Returns the policy of this sandbox's executions.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.0.policy
@@ -134,7 +134,7 @@ impl Sandbox {
     /// Runs `source` in a new interpreter.
     ///
     /// # Errors
-    /// Fails if the execution could not be carried out. The guest's failures are part of the [`Execution`].
+    /// Fails if Glovebox could not carry out the execution. A guest's failure is an [`Execution`].
     pub fn execute(&self, source: &str) -> Result<Execution, ExecuteError> {
         self.run(Request::new(source))
     }
@@ -142,7 +142,7 @@ impl Sandbox {
     /// Runs a request in a new interpreter.
     ///
     /// # Errors
-    /// Fails if the execution could not be carried out. The guest's failures are part of the [`Execution`].
+    /// Fails if Glovebox could not carry out the execution. A guest's failure is an [`Execution`].
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
         let mut request = translate(PreparedRequest::new(self, request)?)?;
         self.0.engine.0.on_stack(|| {
@@ -155,15 +155,16 @@ impl Sandbox {
         })?
     }
 
-    /// Starts [`run`](Self::run) on a thread of its own, for the caller to step through. See [`Started`].
+    /// Starts [`run`](Self::run) on a new thread, for the caller to step through. See [`Started`].
     ///
     /// # Errors
-    /// Returns the errors of [`run`](Self::run) that occur before there is an instance.
+    /// Fails like [`run`](Self::run), for errors that occur before an instance is created.
     pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
         self.start_with(request, |_| ())
     }
 
-    /// Like `start`. `finish` receives the execution before the caller does, and is dropped if the execution fails.
+    /// Like `start`. Calls `finish` with the execution before the caller receives it. Drops `finish` if the execution
+    /// fails.
     pub(crate) fn start_with(
         &self,
         request: Request<'_>,
@@ -177,8 +178,8 @@ impl Sandbox {
         })
     }
 
-    /// Returns the diagnostics of the language's own parser for `source`, and an empty list if it is well-formed.
-    /// Executes nothing.
+    /// Returns the diagnostics of the language's own parser for `source`. The list is empty if `source` is well-formed.
+    /// Does not execute the source.
     ///
     /// # Errors
     /// Fails if the runtime is not prepared, or the source exceeds the limits.
@@ -186,7 +187,7 @@ impl Sandbox {
         self.validate_request(Request::new(source))
     }
 
-    /// Like [`validate`](Self::validate), with the name and the kind of the request.
+    /// Like [`validate`](Self::validate), but uses the name and the source kind of the request.
     ///
     /// # Errors
     /// Fails if the runtime is not prepared, or the request exceeds the limits.
@@ -208,7 +209,7 @@ impl Sandbox {
         })?
     }
 
-    /// Creates an instance as [`run`](Self::run) does and drops it. Returns the duration. For benchmarks.
+    /// Creates and drops an instance as [`run`](Self::run) does. Returns the time it took. For benchmarks.
     #[doc(hidden)]
     pub fn instantiate(&self) -> Result<Duration, ExecuteError> {
         let mut request = PreparedRequest::new(self, Request::new(""))?;
@@ -220,7 +221,7 @@ impl Sandbox {
         })?
     }
 
-    /// Recycles the instance of a guest, if that is possible and worthwhile.
+    /// Recycles a guest's instance, if possible and worthwhile.
     fn recycle(&self, guest: Guest, after: GuestState, took: Duration) {
         let Runtime { recycled, .. } = &*self.0.runtime;
         if let (GuestState::Alive, Some(recycled), Some(image)) = (after, recycled, self.0.runtime.image())
@@ -230,7 +231,8 @@ impl Sandbox {
         }
     }
 
-    /// Compares the idle instances with a new one. Returns their number, or a description of the difference. For tests.
+    /// Compares the idle instances with a new one. Returns their number, or a description of the first difference. For
+    /// tests.
     #[doc(hidden)]
     pub fn compare_recycled(&self) -> Result<usize, String> {
         let said = |error: ExecuteError| error.to_string();
@@ -245,7 +247,7 @@ impl Sandbox {
         recycled.compare(&mut new, pristine.globals())
     }
 
-    /// Returns a guest with its files, created by `make`.
+    /// Creates a guest with these files by calling `make`.
     pub(crate) fn guest(
         &self,
         request: &PreparedRequest<'_>,
@@ -264,14 +266,14 @@ impl Sandbox {
 
     pub(crate) fn wasi(&self, request: &PreparedRequest<'_>, files: &GuestFiles) -> Result<Wasi, ExecuteError> {
         let policy = &self.0.policy;
-        // An image's libc has read environment and arguments at boot. Scripts get theirs from the driver.
+        // An image's libc read the environment and arguments at boot. The driver passes the script's values.
         let (args, env) = match &self.0.runtime.drive {
             ExecutionMode::Image(_) => Default::default(),
             ExecutionMode::Command { flags } => (request.command_args(flags), policy.env.clone().into_iter().collect()),
         };
         let mut limits = policy.limits.clone();
         if policy.network.is_on() {
-            // Messages that are not network requests are checked against their own limit when they are read.
+            // Other messages are checked against their own limit when they are read.
             limits.tool_bytes = limits.tool_bytes.max(policy.network.message_bytes());
         }
         let world = GuestWorld {
