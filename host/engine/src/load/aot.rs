@@ -1,20 +1,20 @@
-//! Loads AOT-compiled code, with the only `unsafe` code of this crate.
+//! Loads AOT-compiled code. Contains the only `unsafe` code of this crate.
 //!
-//! A compiled file is native code, so loading a file means running it. This is sound for the following reasons:
+//! A compiled file is native code, so loading the file means running it. This is sound for the following reasons:
 //!
 //! * The file comes as a handle from [`glovebox_runtimes::PreparedStore`], which opens it below a directory that was
-//!   opened without following links. `fstat` has confirmed that this user owns the directory and the file, and that no
-//!   other user may write to them. A user who can change the file could also change this program.
-//! * A process of this user wrote it with [`compile`] or [`compile_component`], to a new file that was renamed when
-//!   complete. Its length was recorded and compared. It is never written in place.
-//! * Its name is a digest over the binary, the recipe, the boot code, the CPU, and Wasmtime's version and compile
-//!   settings. Wasmtime also refuses a file for another version, other settings or another CPU, a module in place of a
+//!   opened without following links. `fstat` confirmed that this user owns the directory and the file, and that no
+//!   other user can write to them. A user who can change the file could also change this program.
+//! * A process of this user wrote the file with [`compile`] or [`compile_component`] under a temporary name, and
+//!   renamed it when it was complete. Its length was recorded and compared. It is never written in place.
+//! * Its name is a digest of the binary, the recipe, the boot code, the CPU, and Wasmtime's version and compile
+//!   settings. Wasmtime also rejects a file for another version, other settings or another CPU, a module in place of a
 //!   component, and a component in place of a module.
-//! * Its content is unchanged. The file is read-only, and no guest gets a directory that reaches it
-//!   ([`glovebox_runtimes::guard`]). A record outside the cache holds the result of `fstat` at the time of the last
-//!   full digest comparison: device, inode, length, and the times of modification and change. If the result differs
-//!   now, the digest is compared again before the file is loaded. Comparing it on every start would cost more than a
-//!   whole run.
+//! * Its content is unchanged. The file is read-only, and no guest can access a directory that contains it
+//!   ([`glovebox_runtimes::guard`]). A seal outside the cache records the result of `fstat` at the time of the last
+//!   full digest comparison: device, inode, length, and the modification and change times. If the current result
+//!   differs, the digest is compared again before the file is loaded. Comparing it at every start would cost more than
+//!   a whole run.
 //!
 //! The remaining risks are a disk that corrupts bytes, which `glovebox doctor` detects, and other code that runs as
 //! this user.
@@ -35,7 +35,7 @@ pub(crate) fn compile(engine: &Engine, wasm: &[u8]) -> wasmtime::Result<Vec<u8>>
     engine.precompile_module(wasm)
 }
 
-/// Maps a file that [`compile`] made and the cache vouches for.
+/// Maps a file that was written by [`compile`] and verified by the cache.
 pub(crate) fn load(engine: &Engine, file: File) -> wasmtime::Result<Module> {
     // SAFETY: see the module's documentation.
     unsafe { Module::deserialize_open_file(engine, file) }
@@ -46,22 +46,22 @@ pub(crate) fn compile_component(engine: &Engine, wasm: &[u8]) -> wasmtime::Resul
     engine.precompile_component(wasm)
 }
 
-/// Maps a file that [`compile_component`] made and the cache vouches for.
+/// Maps a file that was written by [`compile_component`] and verified by the cache.
 pub(crate) fn load_component(engine: &Engine, mut file: File) -> wasmtime::Result<Component> {
     let path = path_of(&file);
     if path.exists() {
-        // SAFETY: see the module's documentation. The path leads to the open handle, even if the file's name belongs to
-        // another file by now.
+        // SAFETY: see the module's documentation. The path refers to the open handle, even if the file's name now
+        // belongs to another file.
         return unsafe { Component::deserialize_file(engine, path) };
     }
-    // Without `/dev/fd` the file is read instead of mapped, which costs memory and time.
+    // Without `/dev/fd`, the file is read instead of mapped, which costs memory and time.
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     // SAFETY: see the module's documentation.
     unsafe { Component::deserialize(engine, bytes) }
 }
 
-/// Returns a path to the open file itself. Wasmtime maps a module from a handle, but a component only from a path.
+/// Returns a path to an open file. Wasmtime maps modules from a handle, but components only from a path.
 fn path_of(file: &File) -> PathBuf {
     Path::new("/dev/fd").join(file.as_raw_fd().to_string())
 }

@@ -1,4 +1,4 @@
-//! The runtimes of an engine: listing, fetching, preparing, verifying and removing them.
+//! Lists, fetches, prepares, verifies and removes the runtimes of an engine.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,57 +14,58 @@ use crate::{
     load::resolve::{FoundRuntime, language},
 };
 
-/// A runtime of the manifest and its state in the cache.
+/// A runtime in the manifest and its state in the cache.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RuntimeInfo {
     /// Name of the runtime.
     pub name: String,
-    /// Other names for it.
+    /// Alternative names of the runtime.
     pub aliases: Vec<String>,
-    /// Language of its scripts.
+    /// Language of the runtime.
     pub language: Language,
-    /// `true` if scripts of its language run on it when the caller names no runtime. In order of precedence, this is
-    /// the runtime in [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes), the last
-    /// [added](Engine::add_runtime) one in this list, or the manifest's default.
+    /// `true` if scripts in its language use this runtime by default. In order of precedence, the default is the
+    /// runtime in [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes), the
+    /// [added](Engine::add_runtime) one that is last in this list, or the manifest's default.
     pub default: bool,
-    /// `true` if it was added with [`Engine::add_runtime`].
+    /// `true` if the runtime was added with [`Engine::add_runtime`].
     pub added: bool,
-    /// `true` if components may name it. Runtimes that take minutes to fetch and compile are offered only if they are
-    /// the default or were added.
+    /// `true` if components can request the runtime by name. Runtimes that take minutes to fetch and compile are
+    /// offered only if they are the default or were added.
     pub offered: bool,
-    /// `true` if a provider component can embed it ([`Engine::prepared_module`]): it has a recipe for preparation.
+    /// `true` if the runtime has a recipe for preparation, so that a provider component can embed it
+    /// ([`Engine::prepared_module`]).
     pub portable: bool,
-    /// `true` if it has the data library, a separate file beside the interpreter. Such a runtime takes minutes to
-    /// prepare, and its provider component has about 200 MB.
+    /// `true` if the runtime has the data library, a file separate from the interpreter. Such a runtime takes minutes
+    /// to prepare, and its provider component is about 200 MB large.
     pub has_library: bool,
     /// Version of the interpreter.
     pub version: String,
-    /// Expected SHA-256 of the binary, in hexadecimal.
+    /// Expected SHA-256 of the binary in hexadecimal.
     pub sha256: String,
     /// Size of the binary in bytes, including its library if that is a separate file.
     pub size_bytes: u64,
     /// Licence, as an SPDX expression.
     pub licence: String,
-    /// Project and build that the binary comes from.
+    /// Project and build that published the binary.
     pub origin: String,
-    /// Path of the binary, whether or not it is fetched yet.
+    /// Path of the binary, even if the binary has not been fetched yet.
     pub path: PathBuf,
     /// `true` if the binary is in the cache.
     pub fetched: bool,
-    /// `true` if its prepared image is in the cache, for this version of Glovebox and this CPU.
+    /// `true` if the prepared image is in the cache, for this version of Glovebox and this CPU.
     pub prepared: bool,
 }
 
 impl RuntimeInfo {
-    /// Returns `true` if `name` is its name or one of its aliases.
+    /// Returns `true` if `name` is the runtime's name or one of its aliases.
     #[must_use]
     pub fn answers_to(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
 }
 
-/// A tool of the manifest and its state in the cache. A tool processes a script before the interpreter runs it.
+/// A tool in the manifest and its state in the cache. Tools process scripts before the interpreter runs them.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ToolInfo {
@@ -72,19 +73,19 @@ pub struct ToolInfo {
     pub name: String,
     /// Version of the tool.
     pub version: String,
-    /// Expected SHA-256 of the module, in hexadecimal.
+    /// Expected SHA-256 of the module in hexadecimal.
     pub sha256: String,
     /// Size of the module in bytes.
     pub size_bytes: u64,
     /// Licence, as an SPDX expression.
     pub licence: String,
-    /// Project and build that the module comes from.
+    /// Project and build that published the module.
     pub origin: String,
-    /// Path of the module, whether or not it is fetched yet.
+    /// Path of the module, even if the module has not been fetched yet.
     pub path: PathBuf,
     /// `true` if the module is in the cache.
     pub fetched: bool,
-    /// `true` if its compiled code is in the cache, for this version of Glovebox and this CPU.
+    /// `true` if the compiled code is in the cache, for this version of Glovebox and this CPU.
     pub prepared: bool,
 }
 
@@ -92,25 +93,25 @@ pub struct ToolInfo {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PreparedInfo {
-    /// The image's identity: the SHA-256 of the prepared module.
+    /// Identity of the image: the SHA-256 of the prepared module.
     pub image_sha256: String,
     /// Path of the compiled file.
     pub path: PathBuf,
     /// Size of an instance's linear memory, in bytes.
     pub memory_bytes: u64,
-    /// Duration of the preparation. Close to zero if the image was prepared already.
+    /// Duration of the preparation. Close to zero if the image was already prepared.
     #[serde(skip)]
     pub took: Duration,
 }
 
 impl EngineInner {
-    /// Prepares a runtime, unless it is prepared already.
+    /// Prepares a runtime, unless it is already prepared.
     pub(crate) fn prepare(&self, found: &FoundRuntime<'_>) -> Result<PreparedInfo, RuntimeError> {
         prepared(|| self.artefact(found))
     }
 }
 
-/// Returns `true` if a source contains a word.
+/// Returns `true` if `word` occurs in `source` as a whole word.
 fn names(source: &str, word: &str) -> bool {
     let is_part = |next: Option<char>| next.is_some_and(|next| next.is_alphanumeric() || next == '_');
     source.match_indices(word).any(|(at, _)| {
@@ -133,7 +134,7 @@ fn prepared(prepare: impl FnOnce() -> Result<Artefact, RuntimeError>) -> Result<
 }
 
 impl Engine {
-    /// Returns the runtimes of the manifest.
+    /// Returns the runtimes in the manifest.
     pub fn runtimes(&self) -> Result<Vec<RuntimeInfo>, RuntimeError> {
         Ok(self.0.runtimes.manifest().runtimes().iter().map(|entry| self.info(entry)).collect())
     }
@@ -154,15 +155,15 @@ impl Engine {
             licence: entry.licence.clone(),
             origin: entry.origin.clone(),
             path: self.0.runtimes.path(entry),
-            // A damaged or untrusted file counts as missing, so that it can be listed and removed. Running it, and
-            // `verify`, report the reason.
+            // A damaged or untrusted file is reported as missing, so that it can be listed and removed. Executing with
+            // the runtime and `verify` report the reason.
             fetched: self.0.runtimes.present(entry).unwrap_or(false),
             prepared: self.0.is_prepared(&entry.into()).unwrap_or(false),
         }
     }
 
-    /// Returns the tools of the manifest. [`fetch`](Self::fetch), [`prepare`](Self::prepare), [`verify`](Self::verify)
-    /// and [`remove`](Self::remove) accept their names too.
+    /// Returns the tools in the manifest. [`fetch`](Self::fetch), [`prepare`](Self::prepare), [`verify`](Self::verify)
+    /// and [`remove`](Self::remove) accept tool names too.
     pub fn tools(&self) -> Result<Vec<ToolInfo>, RuntimeError> {
         Ok(self.0.runtimes.manifest().tools().iter().map(|tool| self.tool_info(tool)).collect())
     }
@@ -176,13 +177,16 @@ impl Engine {
             licence: tool.licence.clone(),
             origin: tool.origin.clone(),
             path: self.0.runtimes.tool_path(tool),
-            // A damaged or untrusted file counts as missing, as for runtimes.
+            // A damaged or untrusted file is reported as missing, as for runtimes.
             fetched: self.0.runtimes.tool_present(tool).unwrap_or(false),
             prepared: self.0.is_tool_prepared(tool).unwrap_or(false),
         }
     }
 
     /// Fetches the binary of a runtime or tool if it is missing, and returns its path.
+    ///
+    /// # Errors
+    /// Fails if the name is unknown, or if the binary cannot be fetched.
     pub fn fetch(&self, name: &str) -> Result<PathBuf, RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
             self.0.runtimes.fetch_tool(tool, &*self.0.progress)?;
@@ -193,11 +197,14 @@ impl Engine {
         Ok(self.0.runtimes.path(&entry))
     }
 
-    /// Writes the binaries of the named runtimes and tools, and the wheels of the packages, to one zip file. Fetches
-    /// missing files first. Returns the size of the zip file in bytes.
+    /// Writes the binaries of the named runtimes and tools, and the wheels of the packages, to one zip file. Missing
+    /// files are fetched first. Returns the size of the zip file in bytes.
     ///
     /// An engine with this file as its [`EngineConfig::bundle`](crate::EngineConfig::bundle) needs no network for these
-    /// binaries. Equal contents give equal bytes.
+    /// files. Equal contents produce equal bytes.
+    ///
+    /// # Errors
+    /// Fails if a name is unknown, if a file cannot be fetched, or if the zip file cannot be written.
     pub fn write_bundle(&self, names: &[&str], path: &Path) -> Result<u64, RuntimeError> {
         let manifest = self.0.runtimes.manifest();
         let (mut runtimes, mut tools) = (Vec::new(), Vec::new());
@@ -210,11 +217,11 @@ impl Engine {
         Ok(self.0.runtimes.write_bundle(&runtimes, &tools, path, &*self.0.progress)?)
     }
 
-    /// Returns the name of the runtime that a script with this source starts soonest on: the default of its language, or
-    /// the runtime below that if the script names none of the modules that the default has in memory.
+    /// Returns the name of the runtime on which a script with this source starts fastest: the default of its language,
+    /// or that image's base runtime if the source mentions none of the modules that the image has preloaded.
     ///
-    /// The command uses this for scripts that run on their own. Sandboxes and sessions run on the default of their
-    /// language, because the source is not known when they are created.
+    /// The command-line tool uses this for single scripts. Sandboxes and sessions use the default of their language,
+    /// because they are created before the source is known.
     ///
     /// # Errors
     /// Fails if the default runtime is unknown.
@@ -226,7 +233,10 @@ impl Engine {
         Ok(base.map_or(name, |image| &image.runtime).to_owned())
     }
 
-    /// Prepares a runtime or tool, unless it is prepared already. Fetches a missing binary first.
+    /// Prepares a runtime or tool, unless it is already prepared. Fetches a missing binary first.
+    ///
+    /// # Errors
+    /// Fails if the name is unknown, or if the runtime cannot be fetched, booted or compiled.
     pub fn prepare(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
         match self.0.runtimes.manifest().tool(name) {
             Some(tool) => prepared(|| self.0.tool_artefact(tool)),
@@ -234,8 +244,11 @@ impl Engine {
         }
     }
 
-    /// Like [`prepare`](Self::prepare), but for code without fuel metering, which sandboxes with [`Metering::None`] in
-    /// their policy use.
+    /// Like [`prepare`](Self::prepare), but compiles code without fuel metering, for sandboxes whose policy sets
+    /// [`Metering::None`].
+    ///
+    /// # Errors
+    /// Fails like [`prepare`](Self::prepare).
     pub fn prepare_unmetered(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
         self.unmetered(name)?.prepare(name)
     }
@@ -245,8 +258,11 @@ impl Engine {
         self.with_metering(Metering::None).map_err(wrong)
     }
 
-    /// Compares the full digests of the binary and of the compiled images of a runtime or tool with the expected ones.
-    /// Missing files are skipped.
+    /// Compares the full digests of a runtime's or tool's binary and compiled code with the expected ones. Missing
+    /// files are skipped.
+    ///
+    /// # Errors
+    /// Fails if the name is unknown, if a file cannot be read, or if a digest differs.
     pub fn verify(&self, name: &str) -> Result<(), RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
             if self.0.runtimes.tool_present(tool)? {
@@ -266,10 +282,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes the binary of a runtime and all its prepared images from the cache. Returns the number of bytes freed.
+    /// Removes a runtime's binary and all its prepared images from the cache. Returns the number of bytes freed.
     ///
-    /// For an image of another runtime, and for the user's own images, only that image is removed. Running sandboxes
-    /// are not affected.
+    /// For an image that belongs to another runtime and for a custom image, only the prepared image is removed. Running
+    /// sandboxes are not affected.
+    ///
+    /// # Errors
+    /// Fails if the name is unknown, or if a file cannot be removed.
     pub fn remove(&self, name: &str) -> Result<u64, RuntimeError> {
         if let Some(tool) = self.0.runtimes.manifest().tool(name) {
             let freed = self.0.runtimes.prepared().remove(&tool.sha256)?;
@@ -279,13 +298,13 @@ impl Engine {
         let runtimes = &self.0.runtimes;
         let found = self.0.find(name)?;
         if found.own.is_some() {
-            // The description stays, so the image is built again at its next use.
+            // The definition of the image stays, so the image is built again at its next use.
             return Ok(runtimes.prepared().remove_labelled(&found.entry.label())?);
         }
         let entry = runtimes.manifest().find(name)?;
         runtimes.withdraw(entry)?;
         if entry.image.is_some() {
-            // The binary and its code belong to another runtime.
+            // The binary and its compiled code belong to another runtime.
             return Ok(runtimes.prepared().remove_labelled(&entry.label())?);
         }
         for image in runtimes.manifest().images_of(entry) {
@@ -297,9 +316,12 @@ impl Engine {
         Ok(freed.saturating_add(runtimes.remove(entry)?))
     }
 
-    /// Prepares a runtime and makes it the default for scripts of its language. Applies to every engine with this cache
-    /// that is created from now on, if the caller names no runtime. Of several added runtimes, the last one that
-    /// [`runtimes`](Self::runtimes) lists is the default. [`remove`](Self::remove) reverts this.
+    /// Prepares a runtime and makes it the default for scripts of its language when the caller names no runtime. This
+    /// applies to all engines that use this cache and are created later. If several runtimes of a language were added,
+    /// the one listed last by [`runtimes`](Self::runtimes) is the default. [`remove`](Self::remove) reverts this.
+    ///
+    /// # Errors
+    /// Fails if the name is not in the manifest, if the preparation fails, or if the cache cannot be written.
     pub fn add_runtime(&self, name: &str) -> Result<PreparedInfo, RuntimeError> {
         let entry = self.0.runtimes.manifest().find(name)?;
         let prepared = self.prepare(name)?;
@@ -307,8 +329,11 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// Removes every prepared image, including the images of binaries that were run by path, and every compiled
-    /// component. Returns the number of bytes freed. Running sandboxes and components are not affected.
+    /// Removes all prepared images, including those of binaries that were run by path, and all compiled components.
+    /// Returns the number of bytes freed. Running sandboxes and components are not affected.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be read or changed.
     pub fn clear_prepared(&self) -> Result<u64, RuntimeError> {
         let runtimes = &self.0.runtimes;
         let stores = [runtimes.prepared(), runtimes.modules(), runtimes.code(), runtimes.components()];

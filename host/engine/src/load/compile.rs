@@ -1,6 +1,6 @@
-//! Components compiled ahead of time and stored in the cache: a large one takes half a minute to compile. Prepared
-//! modules as WebAssembly, the input for compiling images and for weaving providers, and access to the standard library
-//! of an interpreter.
+//! Ahead-of-time compilation of components, with a cache, because a large component takes half a minute to compile.
+//! Also returns prepared modules as WebAssembly, the input for compiling images and for weaving providers, and reads an
+//! interpreter's standard library.
 
 use std::{
     collections::BTreeMap,
@@ -26,52 +26,55 @@ use crate::{
     load::{aot, resolve::WASMTIME},
 };
 
-/// A component is unavailable.
+/// A component could not be compiled or loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
     /// The cache cannot be used.
     #[error(transparent)]
     Store(#[from] PreparedError),
-    /// The bytes are not a component that this Wasmtime engine can run.
+    /// The bytes are not a component that this Wasmtime engine supports.
     #[error("cannot compile the component: {name}", name = escaped_text(.0))]
     Compile(String),
-    /// The compiler failed: it exceeded a limit, panicked, or could not be started.
+    /// The compiler exceeded a limit, panicked or could not be started.
     #[error("{0}")]
     Compiler(String),
-    /// The operating system could not provide a stack to compile on.
+    /// The operating system could not provide a stack for the compiler.
     #[error("cannot allocate a stack to compile the component")]
     Stack(#[source] std::io::Error),
 }
 
-/// Compiles a component for the caller's Wasmtime engine, or loads it from `engine`'s cache. Compiled components in the
-/// cache share [`CacheLimits::component_bytes`](crate::CacheLimits::component_bytes): the least recently used ones are
-/// removed first.
+/// Compiles a component for the caller's Wasmtime engine, or loads it from the cache of `engine`. Compiled components
+/// share the limit [`CacheLimits::component_bytes`](crate::CacheLimits::component_bytes). When it is exceeded, the
+/// least recently used components are removed first.
 ///
-/// The cache key covers the digest of the bytes and all settings of the Wasmtime engine that change compiled code. The
-/// trust rules are those of prepared images: a cache that other users can write to is refused.
+/// The cache key covers the digest of `wasm` and all settings of the Wasmtime engine that change compiled code. As for
+/// prepared images, a cache that other users can write to is rejected.
 ///
-/// The size of a component does not bound the time and memory to compile it. For untrusted components use
-/// [`compile_with`].
+/// The size of a component does not bound the time and memory that compiling takes. For untrusted components, use
+/// [`compile_with`] with a compiler that has limits.
 ///
 /// # Errors
 /// Fails if the cache cannot be used, or if the bytes do not compile.
 pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Result<Component, CompileError> {
     compile_with(engine, wasmtime, wasm, |wasm| {
-        // Compiling recurses deeply, and the caller may be a thread with a small stack. Cranelift panics on some
-        // components before it has produced anything.
+        // Compiling recurses deeply, and the caller's thread may have a small stack. Cranelift panics on certain
+        // components before it produces any output.
         let compiling = || catch_unwind(AssertUnwindSafe(|| aot::compile_component(wasmtime, wasm)));
         let compiled = engine.0.stacks.run(compiling).map_err(CompileError::Stack)?;
         compiled.map_err(|_| CompileError::Compiler("the compiler panicked".into()))?.map_err(words)
     })
 }
 
-/// Like [`compile`], but calls `compiler` for components that are missing in the cache. `compiler` may set limits, or
-/// use a process of its own.
+/// Like [`compile`], but calls `compiler` for components that are not in the cache. `compiler` can enforce limits or
+/// run in a separate process.
 ///
-/// `compiler` returns the output of [`wasmtime::Engine::precompile_component`] from an engine with the settings and the
-/// version of `wasmtime`. This is native code, which this process then runs: a compiler must be as trustworthy as this
-/// program.
+/// `compiler` must return the output of [`wasmtime::Engine::precompile_component`] from an engine with the same version
+/// and settings as `wasmtime`. The output is native code that this process runs, so a compiler must be as trustworthy
+/// as this program.
+///
+/// # Errors
+/// Fails like [`compile`], and with the errors of `compiler`.
 pub fn compile_with(
     engine: &Engine,
     wasmtime: &wasmtime::Engine,
@@ -87,7 +90,7 @@ pub fn compile_with(
         })
     };
     let built = match open() {
-        // A damaged file is removed and the component compiled again: no other file refers to it.
+        // Remove the damaged file and compile the component again. No other file refers to it.
         Err(BuildError::Store(PreparedError::Corrupt { path, .. })) => {
             tracing::warn!(path = %escaped(&path), "compiling a damaged component again");
             inner.runtimes.components().remove(&key.parts().runtime)?;
@@ -103,11 +106,11 @@ pub fn compile_with(
     aot::load_component(wasmtime, artefact.aot).map_err(words)
 }
 
-/// Statistics of the compiled components in an engine's cache.
+/// Statistics about the compiled components in an engine's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ComponentCache {
-    /// Number of components, for any version and settings.
+    /// Number of components, including those for other versions and settings.
     pub count: usize,
     /// Size on disk, in bytes.
     pub bytes: u64,
@@ -115,7 +118,10 @@ pub struct ComponentCache {
 
 impl Engine {
     /// Compares the full digests of all compiled components in the cache with the expected ones. Loading a component
-    /// skips this comparison, which takes too long.
+    /// skips this comparison, because it takes too long.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be read, or if a digest differs.
     pub fn verify_components(&self) -> Result<ComponentCache, CompileError> {
         let store = self.0.runtimes.components();
         let listed = store.list()?;
@@ -147,18 +153,18 @@ fn words(error: wasmtime::Error) -> CompileError {
     CompileError::Compile(format!("{error:#}"))
 }
 
-/// A runtime's prepared module: an interpreter that was booted and parked, with its memory as the module's initial
+/// Prepared module of a runtime: an interpreter that was booted and parked, with its memory as the module's initial
 /// data.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PreparedModule {
-    /// The runtime's entry in the manifest.
+    /// Manifest entry of the runtime.
     pub entry: RuntimeEntry,
-    /// The module in binary format.
+    /// The module in WebAssembly's binary format.
     pub wasm: Vec<u8>,
-    /// The image's record. The identity in it is the module's digest.
+    /// Record of the image, including its identity, which is the digest of `wasm`.
     pub record: ImageRecord,
-    /// Name of the driver that calls the module, as in recipes.
+    /// Name of the driver that calls into the module, as in recipes.
     pub driver: &'static str,
     /// Names of the exported functions that the driver calls.
     pub exports: Vec<String>,
@@ -166,23 +172,23 @@ pub struct PreparedModule {
     pub library: Option<PreparedLibrary>,
 }
 
-/// A runtime's standard library, with all files that guests see of it.
+/// Standard library of a runtime, including all its files that guests see.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PreparedLibrary {
-    /// Path of the archive in guests.
+    /// Guest path of the archive.
     pub guest_path: String,
     /// Content of the archive.
     pub archive: Vec<u8>,
-    /// Contents of the files beside the archive, by path relative to the archive's directory.
+    /// Contents of the files next to the archive, by path relative to the archive's directory.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// Common directory of `files`, relative to the archive's directory. Empty if there are none.
+    /// Common parent directory of `files`, relative to the archive's directory. Empty if there are no files.
     pub files_directory: String,
 }
 
 impl Engine {
-    /// Returns a runtime's prepared module. Boots the interpreter if the module is not in the cache, which takes half a
-    /// minute for Python. A prepared image in the cache does not help, because it contains only compiled code.
+    /// Returns a runtime's prepared module. If it is not in the cache, boots the interpreter, which takes half a minute
+    /// for Python. A cached image cannot replace the module, because it contains only compiled code.
     ///
     /// # Errors
     /// Fails if the runtime is unknown, has no recipe, or cannot be fetched or booted.
@@ -191,7 +197,7 @@ impl Engine {
         let recipe = self.0.runtimes.recipe_of(entry)?;
         let (wasm, record) = match self.0.read_module(entry)? {
             Some(module) => module,
-            // A damaged module is built again: no other file refers to it.
+            // Remove the damaged module and build it again. No other file refers to it.
             None => {
                 self.0.runtimes.modules().remove(&entry.sha256)?;
                 self.0.read_module(entry)?.ok_or_else(|| RuntimeError::Load {
@@ -207,7 +213,7 @@ impl Engine {
 }
 
 impl EngineInner {
-    /// Reads a runtime's whole library. Opening it verifies it.
+    /// Reads a runtime's library into memory. Opening the library verifies it.
     fn prepared_library(&self, runtime: &RuntimeEntry) -> Result<Option<PreparedLibrary>, RuntimeError> {
         let Some((entry, mut file)) = runtime.library.as_ref().zip(self.runtimes.library(runtime, &*self.progress)?)
         else {
@@ -222,8 +228,8 @@ impl EngineInner {
         Ok(Some(PreparedLibrary { guest_path: entry.guest_path.clone(), archive, files, files_directory }))
     }
 
-    /// Returns the module from the cache, and builds it if it is missing. Returns `None` if its bytes differ from the
-    /// recorded digest.
+    /// Returns the module from the cache, and builds it first if it is missing. Returns `None` if its bytes do not
+    /// match the recorded digest.
     fn read_module(&self, entry: &RuntimeEntry) -> Result<Option<(Vec<u8>, ImageRecord)>, RuntimeError> {
         let loading = |reason: String| RuntimeError::Load { name: entry.name.clone(), reason };
         let built = self.open_or_build(CacheKind::Modules, &self.image_key(&entry.into()), || {
@@ -241,13 +247,13 @@ impl EngineInner {
     }
 }
 
-/// Returns the mount of a library at the path in its manifest entry.
+/// Creates the mount of a library, at the guest path in its manifest entry.
 pub(crate) fn library_mount(entry: &LibraryEntry, file: File) -> LibraryMount {
     let files = LibraryFile { file, entry: entry.clone(), unpacked: OnceLock::new(), sources: OnceLock::new() };
     LibraryMount::new(&entry.guest_path, entry.size_bytes, &directories(entry), files)
 }
 
-/// Returns the directories beside the archive.
+/// Returns the directories next to the archive.
 fn directories(entry: &LibraryEntry) -> Vec<&str> {
     let unpacked = entry.unpacked.as_ref().map(|unpacked| unpacked.directory.as_str());
     unpacked.into_iter().chain(entry.sources.as_ref().map(|sources| sources.directory.as_str())).collect()
@@ -265,19 +271,19 @@ fn common_directory<'a>(directories: &[&'a str]) -> &'a str {
     ends.filter_map(|end| first.get(..end)).rfind(|parent| fits(parent)).unwrap_or_default()
 }
 
-/// A library that is read in place. All guests and processes share the system's page cache, and only bytes that a guest
-/// reads are copied. Mapping the file would need another `unsafe` block, and save only one copy of the bytes that an
+/// A library that is read in place. All guests and processes share the system's page cache, so only bytes that a guest
+/// reads are copied. Mapping the file would require another `unsafe` block and save only one copy of the bytes that an
 /// import reads.
 struct LibraryFile {
     file: File,
     entry: LibraryEntry,
-    /// Files of the unpacked archive, or the error. Unpacked when the first guest of the process looks for them.
+    /// Files of the unpacked archive, or the error. Unpacked when a guest of this process first looks up a file.
     unpacked: OnceLock<Result<BTreeMap<String, FileBeside>, String>>,
-    /// The sources, which are found when the first guest looks for them, or the error.
+    /// Source files, or the error. Indexed when a guest first looks up a file.
     sources: OnceLock<Result<BTreeMap<String, FileBeside>, String>>,
 }
 
-/// A file beside the archive. Sources are unpacked when the first guest of the process reads them.
+/// A file next to the archive. Sources are unpacked when a guest of this process first reads them.
 enum FileBeside {
     Unpacked(Vec<u8>),
     Packed { sources: PackedSources, file: PackedSource, content: OnceLock<Result<Vec<u8>, String>> },
@@ -295,14 +301,14 @@ impl FileBeside {
     }
 }
 
-/// Unpacks the archive in a library. Returns its files by path in the library's directory.
+/// Unpacks the archive inside a library. Returns its files by path relative to the library's directory.
 fn unpacked_files(entry: &UnpackedEntry, library: &File) -> std::io::Result<BTreeMap<String, FileBeside>> {
     let files = unpack(library, &entry.archive)?;
     let placed = |(path, bytes)| (format!("{}/{path}", entry.directory), FileBeside::Unpacked(bytes));
     Ok(files.into_iter().map(placed).collect())
 }
 
-/// Returns the sources of a library's modules, by path in the library's directory.
+/// Returns the source files of a library's modules, by path relative to the library's directory.
 fn source_files(entry: &SourcesEntry) -> std::io::Result<BTreeMap<String, FileBeside>> {
     let mut sources = PackedSources::open(&entry.archive)?;
     let files = sources.files()?;
@@ -313,7 +319,7 @@ fn source_files(entry: &SourcesEntry) -> std::io::Result<BTreeMap<String, FileBe
     Ok(files.into_iter().map(placed).collect())
 }
 
-/// Returns the contents of all files beside a library's archive, by path in the library's directory.
+/// Returns the contents of all files next to a library's archive, by path relative to the library's directory.
 fn all_files_beside(entry: &LibraryEntry, library: &File) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
     let unpacked = entry.unpacked.as_ref().map(|entry| unpacked_files(entry, library)).transpose()?;
     let sources = entry.sources.as_ref().map(source_files).transpose()?;
@@ -376,7 +382,8 @@ mod tests {
         Engine::new(config).unwrap()
     }
 
-    /// Returns an empty component with a custom section, so that each number gives different bytes.
+    /// Returns an empty component with a custom section that contains `number`, so that each component has different
+    /// bytes.
     fn component(number: u8) -> Vec<u8> {
         let mut wasm = b"\0asm\x0d\0\x01\0".to_vec();
         wasm.extend([0, 3, 1, b'x', number]);
@@ -393,10 +400,10 @@ mod tests {
             compile(&large, &wasmtime, &component(number)).unwrap();
         }
         assert_eq!(count(), 2);
-        // Loading a component makes no room, however small the limit: only adding one does.
+        // Loading a component evicts nothing, even if the cache exceeds its limit. Only adding a component does.
         compile(&engine(dir.path(), 1), &wasmtime, &component(1)).unwrap();
         assert_eq!(count(), 2);
-        // The component that was just added stays, though it alone exceeds the limit.
+        // The component that was just added stays, although it alone exceeds the limit.
         compile(&engine(dir.path(), 1), &wasmtime, &component(3)).unwrap();
         assert_eq!(count(), 1);
         compile(&engine(dir.path(), 1), &wasmtime, &component(3)).unwrap();

@@ -1,4 +1,4 @@
-//! Images of the user's own: building, listing, removing, exporting and importing.
+//! Builds, lists, removes, exports and imports custom images.
 
 use std::{
     fs::File,
@@ -24,15 +24,16 @@ use crate::{
 
 const _: () = assert!(MAX_IMAGE_MEMORY_BYTES == Limits::MAX_MEMORY_BYTES, "an image may use all that a guest can have");
 
-/// Builds an image: an interpreter in which a setup script has run. Every execution in it starts with the setup's heap
-/// (imported modules, loaded tables, fitted models), at no extra cost.
+/// Builds a custom image: an interpreter in which a setup script has run. Every execution in the image starts with the
+/// heap of the setup (imported modules, loaded tables, fitted models), at no extra cost.
 ///
 /// The setup runs once, in the sandbox, under the limits given here, with a fixed clock and fixed random numbers. The
-/// same inputs give the same image, byte for byte. `random`, `Math.random` and `numpy.random` still differ from
-/// execution to execution. A generator that the setup creates for itself continues from the same state in each
-/// execution. Open files and exit handlers are not part of an image.
+/// same inputs produce the same image, byte for byte. `random`, `Math.random` and `numpy.random` still differ between
+/// executions. A generator that the setup creates itself has the same state at the start of each execution. Open files
+/// and exit handlers are not saved in an image.
 ///
-/// An image is code that its builder chose: users who run scripts in it must trust it as they trust the cache.
+/// An image contains code that its builder chose. Users who run scripts in an image must trust it as they trust the
+/// cache.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, ImageBuilder, Sandbox};
@@ -60,8 +61,8 @@ pub struct ImageBuilder {
 }
 
 impl ImageBuilder {
-    /// Starts an image called `name`. `from` names a runtime, one of its images, or one of the user's own images. The
-    /// new setup runs after the setups of `from`, whose contents stay.
+    /// Creates a builder for an image called `name`. `from` is the name of a runtime, one of its images, or a custom
+    /// image. The new setup runs after the setups of `from` and sees their results.
     pub fn new(name: impl Into<String>, from: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -74,55 +75,55 @@ impl ImageBuilder {
         }
     }
 
-    /// Sets the setup: a script in the runtime's language. Its global variables exist in every execution. JavaScript
-    /// with `import` or `export` is an ES module, whose variables are local: assign them to `globalThis` to share them
-    /// with scripts. Default: none.
+    /// Sets the setup script, in the runtime's language. Its global variables exist in every execution. JavaScript with
+    /// `import` or `export` is an ES module, whose variables are local: assign them to `globalThis` to share them with
+    /// scripts. Default: none.
     #[must_use]
     pub fn setup(mut self, code: impl Into<String>) -> Self {
         self.step.code = code.into();
         self
     }
 
-    /// Adds a module that is imported before the setup runs, so that importing it again costs scripts almost nothing.
-    /// No name is bound to it.
+    /// Imports a module before the setup runs, so that importing it again costs scripts almost nothing. The module is
+    /// not bound to a name.
     #[must_use]
     pub fn preload(mut self, module: impl Into<String>) -> Self {
         self.step.preload.push(module.into());
         self
     }
 
-    /// Adds a wheel of pure Python, by its file name, for the setup and scripts to import. At most
-    /// [`MAX_OWN_PACKAGES`](glovebox_runtimes::MAX_OWN_PACKAGES), with the limits of the user's own packages.
+    /// Adds a pure Python wheel, by its file name, for the setup and the scripts to import. At most
+    /// [`MAX_OWN_PACKAGES`](glovebox_runtimes::MAX_OWN_PACKAGES) wheels, with the same limits as custom packages.
     #[must_use]
     pub fn wheel(mut self, file: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.inputs.wheels.push((file.into(), bytes.into()));
         self
     }
 
-    /// Adds a file for the setup, below its working directory `/app`. Executions can use objects that the setup loaded
-    /// from it, but do not see the file. At most 1,024 files and 256 MiB.
+    /// Adds a file for the setup, at a path below its working directory `/app`. Executions can use objects that the
+    /// setup loaded from the file, but do not see the file itself. At most 1,024 files and 256 MiB.
     #[must_use]
     pub fn file(mut self, path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         self.inputs.files.push((path.into(), bytes.into()));
         self
     }
 
-    /// Sets the memory limit for the interpreter and the setup together, in bytes. Default 1 GiB; from 128 MiB to 4
-    /// GiB.
+    /// Sets the memory limit of the interpreter and the setup together, in bytes. Default: 1 GiB. Minimum: 128 MiB.
+    /// Maximum: 4 GiB.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
         self
     }
 
-    /// Sets the time limit for the setup. Default 120 seconds; at most an hour.
+    /// Sets the time limit of the setup. Default: 120 seconds. Maximum: one hour.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Replaces an existing image of this name. Sessions in the old image can then not be resumed. Default: `false`,
+    /// Replaces an existing image with this name. Sessions in the old image can no longer be resumed. Default: `false`,
     /// and an existing image is an error.
     #[must_use]
     pub fn replace(mut self, replace: bool) -> Self {
@@ -130,11 +131,11 @@ impl ImageBuilder {
         self
     }
 
-    /// Builds and stores the image. If this fails, an existing image of this name stays.
+    /// Builds and stores the image. On failure, an existing image with this name stays unchanged.
     ///
     /// # Errors
-    /// [`RuntimeError::Setup`] if the setup raises, exits or exceeds a limit; [`RuntimeError::Image`] if the image is
-    /// not valid.
+    /// [`RuntimeError::Setup`] if the setup raises, exits or exceeds a limit. [`RuntimeError::Image`] if the image is
+    /// invalid.
     pub fn build(self, engine: &Engine) -> Result<BuiltImage, RuntimeError> {
         let inner = &*engine.0;
         let invalid = |problem: String| OwnImageError::Invalid { name: self.name.clone(), problem };
@@ -161,7 +162,7 @@ impl ImageBuilder {
     }
 }
 
-/// Returns the bundled packages' modules, whose names wheels must not use.
+/// Returns the modules of the bundled packages. Wheels must not contain modules with these names.
 fn taken() -> Result<Vec<(String, String)>, RuntimeError> {
     Ok(PackageList::builtin()?.modules())
 }
@@ -172,46 +173,47 @@ fn taken() -> Result<Vec<(String, String)>, RuntimeError> {
 pub struct BuiltImage {
     /// Description of the image.
     pub image: ImageInfo,
-    /// Its state in the cache.
+    /// State of the image in the cache.
     #[serde(flatten)]
     pub prepared: PreparedInfo,
 }
 
-/// Description of an image of the user's own.
+/// Description of a custom image.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ImageInfo {
-    /// Name of the image, which can be used as the name of a runtime.
+    /// Name of the image, which can be used as a runtime name.
     pub name: String,
-    /// Name of the runtime that its interpreter belongs to.
+    /// Name of the runtime that provides the interpreter.
     pub runtime: String,
-    /// Language of its scripts.
+    /// Language of the interpreter.
     pub language: Language,
     /// Version of the interpreter.
     pub version: String,
     /// Digest of the image's inputs. Images with the same digest are equal, whatever their names.
     pub digest: String,
-    /// Setups that ran in the image, in order: first those of the images that it builds on, then its own.
+    /// Setups that ran in the image, in order, starting with those of the images that it is based on.
     pub setups: Vec<SetupInfo>,
     /// Wheels of the image.
     pub wheels: Vec<ImageFile>,
-    /// Files in `/app` during its setups.
+    /// Files in `/app` during the setups.
     pub files: Vec<ImageFile>,
-    /// Memory limit of its setups, in bytes.
+    /// Memory limit of the setups, in bytes.
     pub memory_limit_bytes: u64,
     /// Time limit of each setup, in milliseconds.
     pub timeout_ms: u64,
-    /// Path of the file that describes it.
+    /// Path of the file that defines the image.
     pub path: PathBuf,
-    /// Size of that file in bytes.
+    /// Size of this file in bytes.
     pub size_bytes: u64,
-    /// `true` if it is in the cache, for this version of Glovebox and this CPU. Otherwise it is built at its next use.
+    /// `true` if the image is in the cache, for this version of Glovebox and this CPU. Otherwise it is built at its
+    /// next use.
     pub prepared: bool,
-    /// Identity of the image in the cache: the SHA-256 of the module.
+    /// Identity of the image in the cache: the SHA-256 of its module. `None` if it is not in the cache.
     pub image_sha256: Option<String>,
-    /// Size of an instance's linear memory, in bytes.
+    /// Size of an instance's linear memory, in bytes. `None` if the image is not in the cache.
     pub memory_bytes: Option<u64>,
-    /// The end of the output of its setups.
+    /// End of the output of the setups, if the image is in the cache.
     pub setup_output: Option<String>,
 }
 
@@ -237,7 +239,7 @@ pub struct ImageFile {
     pub sha256: String,
 }
 
-/// A listed image: its name, and its description or the problem with its file.
+/// Name of a listed image, with its description or the error in its file.
 pub type ListedImage = (String, Result<ImageInfo, RuntimeError>);
 
 impl From<&InputFile> for ImageFile {
@@ -247,33 +249,33 @@ impl From<&InputFile> for ImageFile {
 }
 
 impl Engine {
-    /// Returns the user's own images, by name. An image with a damaged file is listed as an error.
+    /// Returns the custom images, sorted by name. An image whose file is damaged is listed with its error.
     ///
     /// # Errors
-    /// Fails if the directory of images cannot be read.
+    /// Fails if the image directory cannot be read.
     pub fn images(&self) -> Result<Vec<ListedImage>, RuntimeError> {
         let Some(own) = &self.0.own_images else { return Ok(Vec::new()) };
         let names = own.names().map_err(OwnImageError::from)?;
         Ok(names.into_iter().map(|name| (name.clone(), self.image(&name))).collect())
     }
 
-    /// Returns the description of an image of the user's own.
+    /// Returns the description of a custom image.
     ///
     /// # Errors
-    /// Fails if there is no image of this name, its file is damaged, or its interpreter does not belong to this version
-    /// of Glovebox.
+    /// Fails if there is no image with this name, if its file is damaged, or if this version of Glovebox does not have
+    /// its interpreter.
     pub fn image(&self, name: &str) -> Result<ImageInfo, RuntimeError> {
         self.0.image_info(&self.0.found(Arc::new(self.0.own_image(name)?))?)
     }
 
-    /// Removes an image of the user's own, also from the cache. Returns the number of bytes freed. Sessions in the
-    /// image cannot be resumed until it is built again.
+    /// Removes a custom image, including its cached code. Returns the number of bytes freed. Sessions in the image
+    /// cannot be resumed until it is built again.
     ///
     /// # Errors
-    /// Fails if there is no image of this name.
+    /// Fails if there is no image with this name.
     pub fn remove_image(&self, name: &str) -> Result<u64, RuntimeError> {
         let own = self.0.own_images()?;
-        // The file of a damaged image does not name a version, so its prepared images are unknown.
+        // A damaged image file does not identify its prepared images.
         let image = own.find(name).ok().flatten();
         let entry = image.and_then(|image| image.entry(self.0.runtimes.manifest()).ok());
         let freed = own.remove(name)?.ok_or_else(|| OwnImageError::Missing(name.to_owned()))?;
@@ -284,8 +286,8 @@ impl Engine {
         Ok(freed.saturating_add(prepared))
     }
 
-    /// Writes the inputs of an image to a file, from which [`import_image`](Self::import_image) builds the same image,
-    /// on any machine. The file contains no compiled code.
+    /// Writes the inputs of a custom image to a file, from which [`import_image`](Self::import_image) builds the same
+    /// image on any machine. The file contains no compiled code.
     ///
     /// # Errors
     /// Fails if there is no such image, if the file exists, or if it cannot be written.
@@ -295,17 +297,17 @@ impl Engine {
         let mut file = File::create_new(path).map_err(wrong)?;
         let written = image.export(path, &mut file);
         if written.is_err() {
-            // Half a file is useless.
+            // An incomplete file is useless.
             let _ = std::fs::remove_file(path);
         }
         Ok(written?)
     }
 
-    /// Builds and stores an image from an exported file, under its own name or another. Its setup runs as in
-    /// [`ImageBuilder::build`], in the sandbox and under the limits in the file.
+    /// Builds and stores an image from an exported file, under the name in the file or another name. The setup runs as
+    /// in [`ImageBuilder::build`], in the sandbox and under the limits in the file.
     ///
     /// # Errors
-    /// Fails like [`ImageBuilder::build`], and if the file is not an image.
+    /// Fails like [`ImageBuilder::build`], or if the file is not a valid image.
     pub fn import_image(&self, path: &Path, name: Option<&str>, replace: bool) -> Result<BuiltImage, RuntimeError> {
         let image = OwnImage::import(path, &taken()?)?;
         let image = match name {
@@ -333,7 +335,7 @@ impl EngineInner {
         if manifest.find(&name).is_ok() || manifest.tool(&name).is_some() {
             return Err(OwnImageError::Runtime(name).into());
         }
-        // A damaged image counts as taken too.
+        // The name of a damaged image is also taken.
         if !replace && own.find(&name).map_or(true, |found| found.is_some()) {
             return Err(OwnImageError::Taken(name).into());
         }

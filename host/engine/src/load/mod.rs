@@ -1,10 +1,10 @@
-//! Runtimes: from a name to compiled code that is ready to run.
+//! Loads runtimes: from a name to compiled code that is ready to run.
 //!
-//! * [`catalog`]: the known runtimes; [`resolve`]: finds and loads one; [`runtime`]: the result, and the files that
-//!   scripts import.
-//! * [`prepare`], [`images`]: boots an interpreter once and stores its memory.
-//! * [`aot`], [`compile`]: compiled code; [`prepare`] has its cache.
-//! * [`typescript`]: scripts in TypeScript.
+//! * [`catalog`]: lists and manages runtimes. [`resolve`]: finds and loads a runtime. [`runtime`]: a loaded runtime and
+//!   the packages for its scripts.
+//! * [`prepare`]: boots an interpreter once and saves its memory. [`images`]: custom images.
+//! * [`aot`], [`compile`] and [`parts`]: compiled code. [`prepare`] manages its cache.
+//! * [`typescript`]: removes the types of TypeScript scripts.
 
 pub(crate) mod aot;
 pub(crate) mod catalog;

@@ -1,5 +1,5 @@
-//! Compiled code of interpreters, in [parts](glovebox_runtimes::CodePart): the first is loaded with the runtime, the
-//! others when a guest first calls one of their functions.
+//! Compiled code of interpreters, split into [parts](glovebox_runtimes::CodePart). The first part is loaded with the
+//! runtime, each other part when a guest first calls one of its functions.
 
 use std::{
     fmt::Display,
@@ -24,16 +24,16 @@ use crate::{
 /// The source of an interpreter's binary.
 #[derive(Clone)]
 pub(crate) enum BinarySource {
-    /// The manifest. The binary is fetched if it is missing.
+    /// The manifest. A missing binary is fetched.
     Manifest(Box<RuntimeEntry>),
     /// A file of the caller.
     File(PathBuf),
 }
 
-/// Inputs of an interpreter's compiled code, which all its images share.
+/// Inputs of an interpreter's compiled code, which all images of the interpreter share.
 #[derive(Clone)]
 pub(crate) struct CodeInputs {
-    /// Name of the runtime, for messages.
+    /// Name of the runtime, for error messages.
     pub(crate) name: String,
     pub(crate) binary: BinarySource,
     pub(crate) recipe: Recipe,
@@ -41,15 +41,15 @@ pub(crate) struct CodeInputs {
     pub(crate) keys: Vec<ArtefactKey>,
 }
 
-/// An interpreter's code.
+/// Compiled code of an interpreter.
 #[derive(Clone)]
 pub(crate) struct Code {
-    /// The first part, or all code if it has no parts.
+    /// The first part, or the whole code if it is not split.
     pub(crate) base: Module,
     pub(crate) parts: Option<Arc<Parts>>,
 }
 
-/// The parts of an interpreter's code after the first.
+/// All parts of an interpreter's code except the first.
 pub(crate) struct Parts {
     engine: Weak<EngineInner>,
     inputs: CodeInputs,
@@ -61,7 +61,7 @@ pub(crate) struct Parts {
 /// A loaded part.
 struct Part {
     module: Module,
-    /// The items that it imports: index of the part that exports it, and the export.
+    /// Imports of the part: the index of the part that exports the item, and its export.
     imports: Vec<(usize, ModuleExport)>,
 }
 
@@ -73,13 +73,13 @@ impl EngineInner {
         })
     }
 
-    /// Returns an interpreter's binary with the exports that its driver needs.
+    /// Returns an interpreter's binary with the additional exports that its driver needs.
     pub(crate) fn bootable(&self, inputs: &CodeInputs) -> Result<Bootable, RuntimeError> {
         let bootable = rewrite::with_exports(&self.binary(&inputs.binary)?.bytes, &inputs.recipe.exports);
         bootable.map_err(|source| RuntimeError::Rewrite { name: inputs.name.clone(), source })
     }
 
-    /// Returns an interpreter's code, and compiles its first part if that is not in the cache.
+    /// Returns an interpreter's code. Compiles its first part if that part is not in the cache.
     pub(crate) fn code(&self, inputs: CodeInputs) -> Result<Code, RuntimeError> {
         let base = self.part(&inputs, 0)?;
         let later = inputs.keys.len().saturating_sub(1);
@@ -90,7 +90,7 @@ impl EngineInner {
         Ok(Code { base, parts })
     }
 
-    /// Returns a part of an interpreter's code, and compiles it if it is not in the cache.
+    /// Returns a part of an interpreter's code. Compiles it if it is not in the cache.
     fn part(&self, inputs: &CodeInputs, number: usize) -> Result<Module, RuntimeError> {
         let artefact = self.part_artefact(inputs, number)?;
         aot::load(&self.wasmtime, artefact.aot).map_err(|error| wrong(inputs, &error))
@@ -107,7 +107,7 @@ impl EngineInner {
             let counter = if number == 0 { Counter::Own } else { Counter::ImportedFrom(rewrite::BASE_IMPORT) };
             wasm = fuel::metered(self.metering, wasm, counter).map_err(|error| wrong(inputs, &error))?;
             self.progress.message(&compiling(inputs, number, wasm.len()));
-            // Compiling recurses deeply, and the caller may be a thread with a small stack.
+            // Compiling recurses deeply, and the caller's thread may have a small stack.
             let compiled = self.stacks.run(|| aot::compile(&self.wasmtime, &wasm));
             let aot = compiled.map_err(RuntimeError::Stack)?.map_err(|error| wrong(inputs, &error))?;
             Ok(NewArtefact { aot, record: ImageRecord::of_code(Digest::of(&wasm)) })
@@ -117,12 +117,12 @@ impl EngineInner {
 }
 
 impl Parts {
-    /// Loads all parts, and compiles those that are not in the cache.
+    /// Loads all parts. Compiles the ones that are not in the cache.
     pub(crate) fn load_all(&self) -> Result<(), RuntimeError> {
         (1..=self.loaded.len()).try_for_each(|number| self.part(number).map(drop))
     }
 
-    /// Returns a part, and compiles it if it is not in the cache. `number` counts from one.
+    /// Returns a part, counted from one. Compiles it if it is not in the cache.
     fn part(&self, number: usize) -> Result<&Part, RuntimeError> {
         let place = number.checked_sub(1).and_then(|nth| self.loaded.get(nth));
         let place = place.ok_or_else(|| no_part(&self.inputs, number))?;
@@ -138,12 +138,12 @@ impl Parts {
         Ok(place.get_or_init(|| part))
     }
 
-    /// Finds the imports of a part in the parts before it.
+    /// Looks up the imports of a part in the exports of the parts before it.
     fn link(&self, number: usize, module: Module) -> Result<Part, RuntimeError> {
         let before = self.loaded.iter().take(number.saturating_sub(1)).filter_map(OnceLock::get);
         let exporting: Vec<&Module> = std::iter::once(&self.base).chain(before.map(|part| &part.module)).collect();
         let find = |import: wasmtime::ImportType<'_>| {
-            // The base exports the memory under its own name.
+            // The first part exports the memory under its own name.
             let name = if import.module() == MEMORY_IMPORT.0 { MEMORY } else { import.name() };
             let mut found = exporting.iter().enumerate();
             let found = found.find_map(|(nth, module)| Some((nth, module.get_export_index(name)?)));
@@ -165,7 +165,7 @@ fn wrong(inputs: &CodeInputs, error: &dyn Display) -> RuntimeError {
     RuntimeError::Load { name: inputs.name.clone(), reason: format!("{error:#}") }
 }
 
-/// Returns the progress message for compiling code, with an estimate of the time if it is long.
+/// Returns the progress message for compiling code, with an estimate of the time if that is long.
 fn compiling(inputs: &CodeInputs, number: usize, code_bytes: usize) -> String {
     let name = &inputs.name;
     let what = match inputs.recipe.parts.get(number).filter(|_| number > 0) {
@@ -183,15 +183,15 @@ fn compiling(inputs: &CodeInputs, number: usize, code_bytes: usize) -> String {
 const BYTES_COMPILED_A_SECOND: usize = 600_000;
 const SECONDS_WORTH_SAYING: usize = 10;
 
-/// The parts of a guest's code.
+/// Instantiated parts of a guest's code.
 #[derive(Clone, Default)]
 pub(crate) struct GuestParts {
     parts: Option<Arc<Parts>>,
-    /// Instances of the first part and of those that were loaded.
+    /// Instances of the first part and of the parts loaded so far, in order.
     instances: Vec<Instance>,
 }
 
-/// Module and name of the function that loads parts, in the linker.
+/// Module and name under which the linker defines the function that loads parts.
 const LOADER: (&str, &str) = ("glovebox", "load");
 
 /// Defines the function that loads parts.
@@ -200,7 +200,7 @@ pub(crate) fn define_loader(linker: &mut Linker<GuestStoreData>) -> wasmtime::Re
     Ok(())
 }
 
-/// Prepares a new instance of the first part to load the others.
+/// Enables a new instance of the first part to load the other parts.
 pub(crate) fn enable(
     linker: &Linker<GuestStoreData>,
     store: &mut Store<GuestStoreData>,
@@ -217,9 +217,10 @@ pub(crate) fn enable(
     Ok(())
 }
 
-/// Loads the parts up to `number` that the guest does not have yet. `fuel` is the fuel that the guest has used for this call.
+/// Loads the parts up to `number` that this guest has not loaded yet. `fuel` is the fuel that the guest used to call
+/// this function, and is returned to it.
 ///
-/// A guest that calls this itself gains at most [`MAX_STUB_FUEL`](rewrite::MAX_STUB_FUEL) for each part.
+/// A guest that calls this function directly gains at most [`MAX_STUB_FUEL`](rewrite::MAX_STUB_FUEL) per part.
 fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmtime::Result<()> {
     let (fuel, number) = (u64::from(fuel.cast_unsigned()), usize::try_from(number).unwrap_or(usize::MAX));
     let parts = caller.data().parts.parts.clone();
@@ -234,7 +235,8 @@ fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmt
     fuel::set(&mut caller, left.saturating_add(fuel))
 }
 
-/// Instantiates a part after those before it. The guest's timeout does not include the time of compiling and loading.
+/// Instantiates a part after the parts before it. Extends the guest's timeout by the time that compiling and loading
+/// take.
 fn instantiate(caller: &mut Caller<'_, GuestStoreData>, parts: &Parts, number: usize) -> wasmtime::Result<()> {
     let begun = caller.data().host.ctx.elapsed();
     let part = parts.part(number).inspect_err(|error| {
@@ -263,7 +265,7 @@ mod tests {
     use super::*;
     use crate::{Metering, config, exec::platform::EnginePlatform, guest::instantiate::Template};
 
-    /// `run` calls the function in a slot of the table. Slots 1 and 2 are the first later part, 3 and 4 the second.
+    /// `run` calls the function in a table slot. Slots 1 and 2 belong to the second part, slots 3 and 4 to the third.
     const MODULE: &str = r#"(module
         (memory (export "memory") 1) (table (export "__table") 5 funcref) (elem (i32.const 1) $add $read $both $throw)
         (global $stack (export "stack") (mut i32) (i32.const 100)) (tag $error (param i64))
@@ -331,7 +333,7 @@ mod tests {
             Self { store, instance }
         }
 
-        /// Returns the result, and the fuel that remains.
+        /// Returns the result and the remaining fuel.
         fn run(&mut self, slot: i32, args: (i32, i64)) -> (wasmtime::Result<i64>, u64) {
             let run = self.instance.get_typed_func::<(i32, i32, i64), i64>(&mut self.store, "run").unwrap();
             let result = run.call(&mut self.store, (slot, args.0, args.1));

@@ -1,9 +1,9 @@
-//! Prepares a runtime: boots it once, parks it, and saves its memory as the module's initial data. Fills,
-//! measures and prunes the cache of compiled code.
+//! Prepares a runtime: boots it once, parks it, and saves its memory as the module's initial data. Also fills, measures
+//! and prunes the cache of compiled code.
 //!
-//! Preparation is deterministic: it boots with a fixed clock, seeded entropy, the same environment and an empty file
-//! system. The same binary and the same boot code therefore give the same image, byte for byte. Equal fuel, resuming on
-//! another machine, and replay depend on this.
+//! Preparation is deterministic. It boots with a fixed clock, seeded entropy, a fixed environment and an empty file
+//! system, so the same binary and the same boot code produce the same image, byte for byte. Equal fuel use, resuming on
+//! other machines, and replay depend on this.
 
 use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -30,17 +30,17 @@ use crate::{
     },
 };
 
-/// Long enough for any boot on any machine, but finite.
+/// Timeout of a boot. Long enough for any machine, but finite.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Number of trailing characters of an interpreter's output that are quoted if it does not boot.
+/// Number of characters at the end of an interpreter's output that are quoted if it does not boot.
 const EXPLAINED_CHARS: usize = 2000;
 
-/// Key of the note in an image's record that holds the end of its setup's output, at most `NOTED_CHARS` characters.
+/// Key in an image record's notes for the end of the setup's output, at most `NOTED_CHARS` characters.
 pub(crate) const SETUP_OUTPUT: &str = "setup_output";
 const NOTED_CHARS: usize = 16_000;
 
-/// A setup to run in a booted interpreter before the snapshot is taken.
+/// Setup to run in a booted interpreter before the snapshot.
 pub(crate) struct Setup<'a> {
     image: &'a ImageOf,
     own: Option<&'a ImageDefinition>,
@@ -57,14 +57,14 @@ impl<'a> Setup<'a> {
         Ok(Self { image, own: own.map(OwnImage::definition), inputs, packages })
     }
 
-    /// Takes the input files, as a source for the workspace.
+    /// Takes the input files and returns them as a source for the workspace.
     fn workspace(&mut self) -> Option<Arc<dyn MountSource>> {
         let mut files = std::mem::take(&mut self.inputs.files);
         files.sort();
         (!files.is_empty()).then(|| Arc::new(Library(files)) as _)
     }
 
-    /// Returns the memory limit of the interpreter in bytes, and the time limit of each step.
+    /// Returns the interpreter's memory limit in bytes, and the time limit of each step.
     fn limits(&self) -> (u64, Duration) {
         match self.own {
             Some(definition) => (definition.memory_bytes, Duration::from_millis(definition.timeout_ms)),
@@ -72,7 +72,7 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Runs all steps, and returns their output.
+    /// Runs all steps and returns their output.
     fn run(
         &self,
         driver: &dyn Boot,
@@ -111,7 +111,7 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Adds the memory limit to an error, if memory was refused.
+/// Adds the memory limit to an error message if the guest was refused memory.
 fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) -> String {
     if machine.store.data().host.limiter.refused_bytes().is_some() {
         reason.truncate(reason.trim_end().len());
@@ -120,17 +120,17 @@ fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) ->
     reason
 }
 
-/// An interpreter that was booted and parked.
+/// An interpreter that was booted and parked, as modules.
 pub(crate) struct Booted {
-    /// The module with the image as its initial state. It is the input for weaving providers, and its digest is the
-    /// image's identity.
+    /// Module with the image as its initial state. It is the input for weaving providers, and its digest is the image's
+    /// identity.
     pub(crate) module: Vec<u8>,
-    /// A module with only the image's memory, which the interpreter's code imports.
+    /// Module that defines only the image's memory, which the interpreter's code imports.
     pub(crate) memory: Vec<u8>,
     pub(crate) record: ImageRecord,
 }
 
-/// Boots an interpreter, runs its setup, and takes the snapshot.
+/// Boots an interpreter, runs its setup and takes the snapshot.
 pub(crate) fn boot(
     inner: &EngineInner,
     name: &str,
@@ -207,7 +207,7 @@ pub(crate) fn boot(
     Ok(Booted { module, memory, record })
 }
 
-/// Returns the values of an image's globals, by export name.
+/// Returns the values of an image's globals with their export names.
 pub(crate) fn values(record: &ImageRecord) -> Vec<(String, Val)> {
     let value = |global: &MutableGlobal| {
         let bits = *record.values.get(&global.export)?;
@@ -216,7 +216,7 @@ pub(crate) fn values(record: &ImageRecord) -> Vec<(String, Val)> {
     record.globals.iter().filter_map(value).collect()
 }
 
-/// Decodes a global's value. Returns `None` if the bits are not valid for its type.
+/// Decodes a global's value. Returns `None` if `bits` is out of range for the type.
 fn of_bits(kind: GlobalKind, bits: u64) -> Option<Val> {
     Some(match kind {
         GlobalKind::I32 => Val::I32(u32::try_from(bits).ok()?.cast_signed()),
@@ -236,8 +236,8 @@ fn mounts(
     library.into_iter().chain(packages).collect()
 }
 
-/// Compiles the packages with the interpreter itself, in an instance that is dropped, so that the memory used for it
-/// does not become part of the image.
+/// Compiles the packages with the interpreter itself. Uses a separate instance, so that the memory this takes does not
+/// become part of the image.
 fn compile_packages(
     inner: &EngineInner,
     template: &Template,
@@ -274,7 +274,7 @@ fn read_globals(machine: &mut GuestMachine, globals: &[MutableGlobal]) -> Result
     globals.iter().map(read).collect()
 }
 
-/// Describes a failed boot, with the end of the interpreter's output.
+/// Describes a failed boot, including the end of the interpreter's output.
 fn explain(error: &DriverError, machine: &mut GuestMachine) -> String {
     let mut text = format!("{error}");
     if let DriverError::Machine(MachineError::Stopped(stop)) = error {
@@ -296,7 +296,7 @@ fn end_of(text: &str, chars: usize) -> &str {
 }
 
 impl CacheLimits {
-    /// Groups of kinds, each with the limit that the group shares.
+    /// Returns groups of cache kinds, each with the size limit that the group shares.
     fn shared(&self) -> [(&'static [CacheKind], u64); 2] {
         [
             (&[CacheKind::Code, CacheKind::Images, CacheKind::Modules], self.image_bytes),
@@ -305,48 +305,48 @@ impl CacheLimits {
     }
 }
 
-/// Usage of the cache by entries of one kind.
+/// Cache usage by entries of one kind.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CacheUsage {
     /// Kind of the entries.
     pub kind: CacheKind,
-    /// Number of entries, for any version and settings.
+    /// Number of entries, including those for other versions and settings.
     pub count: u64,
-    /// Number of entries that some process has open now. Binaries and packages are never counted, because they are
-    /// closed once they are read.
+    /// Number of entries that a process has open now. Always 0 for binaries and packages, because they are closed once
+    /// they have been read.
     pub in_use: u64,
     /// Size on disk, in bytes.
     pub bytes: u64,
-    /// Time of the last use of an entry. For binaries and packages, the file system's access time.
+    /// Time of the last use of an entry. For binaries and packages, this is the file system's access time.
     pub last_used: Option<Timestamp>,
 }
 
-/// Selects compiled code to remove from the cache. Start from `default()`, which applies the engine's [`CacheLimits`],
-/// and change individual fields.
+/// Selects compiled code to remove from the cache. `default()` applies the engine's [`CacheLimits`]. Change individual
+/// fields to override them.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct CachePrune {
-    /// Removes entries that were not used for this long. If this or `max_bytes` is set, the engine's own limits do not
-    /// apply.
+    /// Removes entries that have not been used for this long. If this field or `max_bytes` is set, the engine's own
+    /// limits do not apply.
     pub older_than: Option<Duration>,
     /// Removes the least recently used code until all kinds together take at most this many bytes.
     pub max_bytes: Option<u64>,
-    /// Removes nothing, and reports the entries that would be removed.
+    /// Reports the entries that would be removed, without removing them.
     pub dry_run: bool,
 }
 
-/// A cache entry that was pruned, or is in use.
+/// A cache entry that was pruned, or that is in use and was not.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CachePruned {
     /// Kind of the entry.
     pub kind: CacheKind,
-    /// Common prefix of the names of its files.
+    /// Common prefix of the entry's file names.
     pub name: String,
     /// Size on disk, in bytes.
     pub bytes: u64,
-    /// Time of its last use.
+    /// Time of the last use.
     pub last_used: Timestamp,
 }
 
@@ -354,13 +354,13 @@ pub struct CachePruned {
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct CachePruneReport {
-    /// Entries that were removed, or would be in a dry run.
+    /// Entries that were removed, or that would be removed in a dry run.
     pub removed: Vec<CachePruned>,
-    /// Entries that would have been removed, but are in use.
+    /// Entries that were selected but are in use, and therefore stay.
     pub in_use: Vec<CachePruned>,
-    /// Bytes freed on disk, or the bytes that would be freed in a dry run.
+    /// Bytes freed on disk, or bytes that would be freed in a dry run.
     pub freed_bytes: u64,
-    /// `true` for a dry run: nothing was removed.
+    /// `true` for a dry run, in which nothing was removed.
     pub dry_run: bool,
 }
 
@@ -371,7 +371,10 @@ impl From<CacheEntry> for CachePruned {
 }
 
 impl Engine {
-    /// Returns the usage of the cache, kind by kind.
+    /// Returns the cache usage for each kind of entry.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be read.
     pub fn cache_usage(&self) -> Result<Vec<CacheUsage>, RuntimeError> {
         let empty = |kind| (kind, CacheUsage { kind, count: 0, in_use: 0, bytes: 0, last_used: None });
         let mut usages: BTreeMap<CacheKind, CacheUsage> = CacheKind::ALL.into_iter().map(empty).collect();
@@ -385,8 +388,11 @@ impl Engine {
         Ok(usages.into_values().collect())
     }
 
-    /// Removes compiled code from the cache: prepared images, prepared modules and compiled components. Code that is in
-    /// use, here or in another process, stays. Removed code is rebuilt at its next use, without the network.
+    /// Removes compiled code from the cache: prepared images, prepared modules and compiled components. Code that this
+    /// or another process is using stays. Removed code is rebuilt at its next use, without the network.
+    ///
+    /// # Errors
+    /// Fails if the cache cannot be read or changed.
     pub fn prune_cache(&self, prune: &CachePrune) -> Result<CachePruneReport, RuntimeError> {
         let CachePrune { older_than, max_bytes, dry_run } = *prune;
         let evict = |kinds: &[CacheKind], max_age, max_bytes| {
@@ -412,8 +418,8 @@ impl Engine {
 }
 
 impl EngineInner {
-    /// Returns the artefact with this key from the cache, and builds it first if it is missing. Only a new artefact
-    /// makes room, because making room reads the whole cache directory.
+    /// Returns the artefact with this key from the cache, and builds it first if it is missing. Only adding an artefact
+    /// evicts others, because eviction reads the whole cache directory.
     pub(crate) fn open_or_build<E>(
         &self,
         kind: CacheKind,
@@ -440,7 +446,7 @@ impl EngineInner {
             keep: Some(keep),
             dry_run: false,
         };
-        // The artefact is open already, so a failure here has no effect on the caller.
+        // The artefact is already open, so a failure here does not affect the caller.
         if let Err(error) = self.runtimes.evict(kinds, &eviction) {
             tracing::warn!(error = &error as &dyn std::error::Error, "the cache cannot make room");
         }

@@ -25,11 +25,11 @@ use crate::{
     },
 };
 
-/// Version of Wasmtime that compiled code belongs to. Wasmtime's own check when loading is authoritative. As part of
-/// the key, it separates images of different versions.
+/// Wasmtime version in the cache keys of compiled code, which separates code for different versions. Wasmtime's own
+/// check at load time is authoritative.
 pub(crate) const WASMTIME: &str = "48";
 
-/// Inputs for building and driving a runtime.
+/// Inputs for building and running a runtime.
 struct Plan<'a> {
     name: String,
     language: Language,
@@ -37,22 +37,22 @@ struct Plan<'a> {
     binary: BinarySource,
     sha256: Digest,
     recipe: Option<&'a Recipe>,
-    /// Name of the recipe, which labels the cached code.
+    /// Name of the recipe, used as the label of cached code.
     recipe_name: String,
-    /// The manifest's entry, if its standard library is a separate file.
+    /// Manifest entry, if the standard library is a separate file.
     library: Option<RuntimeEntry>,
-    /// The setup that runs in the booted interpreter before the snapshot is taken.
+    /// Setup that runs in the booted interpreter before the snapshot.
     image: Option<ImageOf>,
-    /// Definition and inputs of an image of the user's own.
+    /// Definition and inputs of a custom image.
     own: Option<Arc<OwnImage>>,
-    /// For a plain command: arguments before the script's path.
+    /// Arguments of a plain command before the script's path.
     flags: &'static [&'static str],
 }
 
-/// A runtime that was found by name, in the manifest or among the user's own images.
+/// A runtime or custom image that was found by name.
 pub(crate) struct FoundRuntime<'a> {
     pub(crate) entry: Cow<'a, RuntimeEntry>,
-    /// Definition and inputs of an image of the user's own.
+    /// Definition and inputs of a custom image.
     pub(crate) own: Option<Arc<OwnImage>>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> From<&'a RuntimeEntry> for FoundRuntime<'a> {
 }
 
 impl Plan<'_> {
-    /// Converts an error of Wasmtime.
+    /// Converts a Wasmtime error.
     fn wrong(&self, error: &wasmtime::Error) -> RuntimeError {
         RuntimeError::Load { name: self.name.clone(), reason: format!("{error:#}") }
     }
@@ -77,9 +77,8 @@ impl Plan<'_> {
             Some(recipe) => {
                 let driver = driver(recipe, inner.is_lean());
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
-                // The boot code does not cover the driver's own half of the boot, such as the layout of the stack. Nor
-                // does it cover the behaviour of our WASI that the interpreter sees while it boots. Both change only
-                // with the version.
+                // The boot code does not cover the driver's own share of the boot, such as the stack layout, or the
+                // behaviour of the WASI implementation during the boot. Both change only with the version.
                 let version = concat!(
                     env!("CARGO_PKG_VERSION"),
                     " with its memory apart, settled at last, with 512 KiB of its stack, floating-point errors, sources, and one check of interrupts"
@@ -100,7 +99,7 @@ impl Plan<'_> {
         self.keyed(inner, label, recipe)
     }
 
-    /// Returns the digest of an image's inputs, without its interpreter.
+    /// Returns a digest of an image's inputs, excluding its interpreter.
     fn made_of(&self, image: &ImageOf) -> Digest {
         match &self.own {
             Some(own) => own.definition().digest(),
@@ -108,7 +107,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Returns the inputs of the compiled code, which all images of a binary and recipe share.
+    /// Returns the inputs of the compiled code, which all images with the same binary and recipe share.
     fn code(&self, inner: &EngineInner, recipe: &Recipe) -> CodeInputs {
         let version = concat!(
             env!("CARGO_PKG_VERSION"),
@@ -137,13 +136,13 @@ impl Plan<'_> {
 }
 
 impl EngineInner {
-    /// Loads a runtime of the manifest, or an image of the user's own.
+    /// Loads a runtime in the manifest or a custom image.
     pub(crate) fn load_named(&self, name: &str, prepared: bool) -> Result<Arc<Runtime>, RuntimeError> {
         let found = self.find(name)?;
         self.load(&self.plan(&found, prepared))
     }
 
-    /// Finds a runtime by name, in the manifest or among the user's own images.
+    /// Finds a runtime in the manifest or a custom image by name.
     pub(crate) fn find(&self, name: &str) -> Result<FoundRuntime<'_>, RuntimeError> {
         let unknown = match self.runtimes.manifest().find(name) {
             Ok(entry) => return Ok(entry.into()),
@@ -156,12 +155,12 @@ impl EngineInner {
         }
     }
 
-    /// Returns an image of the user's own as a runtime.
+    /// Converts a custom image to a runtime.
     pub(crate) fn found(&self, image: Arc<OwnImage>) -> Result<FoundRuntime<'_>, RuntimeError> {
         Ok(FoundRuntime { entry: Cow::Owned(image.entry(self.runtimes.manifest())?), own: Some(image) })
     }
 
-    /// Returns the name of the default runtime for a language. Runtimes that are added later apply only to new engines.
+    /// Returns the name of the default runtime of a language. Runtimes that are added later apply only to new engines.
     pub(crate) fn preferred(&self, wanted: Language) -> Result<&str, RuntimeError> {
         let (of_manifest, preferred) = match wanted {
             Language::Python => (glovebox_runtimes::Language::Python, &self.preferred.0),
@@ -180,17 +179,17 @@ impl EngineInner {
         Ok(preferred.get_or_init(|| found.map_or_else(|| wanted.name().to_owned(), |entry| entry.name.clone())))
     }
 
-    /// Returns `true` if scripts of its language run on it when the caller names no runtime.
+    /// Returns `true` if this is the default runtime of its language.
     pub(crate) fn is_preferred(&self, entry: &RuntimeEntry) -> bool {
         self.preferred(language(entry.language)).is_ok_and(|name| name == entry.name)
     }
 
-    /// Returns `true` if components may name the runtime.
+    /// Returns `true` if components can request the runtime by name.
     pub(crate) fn is_offered(&self, entry: &RuntimeEntry) -> bool {
         entry.library.is_none() || self.is_preferred(entry) || self.runtimes.is_added(entry).unwrap_or(false)
     }
 
-    /// Loads a binary by path. A binary whose digest is in the manifest gets the recipe of that entry.
+    /// Loads a binary by path. If its digest is in the manifest, the binary is run with the recipe of that entry.
     pub(crate) fn load_path(
         &self,
         path: &Path,
@@ -220,7 +219,7 @@ impl EngineInner {
 
     fn plan(&self, FoundRuntime { entry, own }: &FoundRuntime<'_>, prepared: bool) -> Plan<'_> {
         let recipe = self.runtimes.manifest().recipe(&entry.recipe);
-        // Scripts expect the modules `std` and `os`, which exist in the prepared image too.
+        // Scripts expect the modules `std` and `os`, as in the prepared image.
         let is_qjs = recipe.is_some_and(|recipe| recipe.driver == DriverKind::QuickjsCommand);
         Plan {
             name: entry.name.clone(),
@@ -242,7 +241,7 @@ impl EngineInner {
         self.plan(found, true).key(self)
     }
 
-    /// Returns `true` if all of a runtime's code and its prepared image are in the cache.
+    /// Returns `true` if a runtime's prepared image and all its code are in the cache.
     pub(crate) fn is_prepared(&self, found: &FoundRuntime<'_>) -> Result<bool, RuntimeError> {
         let plan = self.plan(found, true);
         let has_code = match plan.recipe {
@@ -256,13 +255,13 @@ impl EngineInner {
         Ok(has_code && self.runtimes.prepared().open(&plan.key(self))?.is_some())
     }
 
-    /// Returns the prepared image of a runtime, and builds the image and all its code if they are missing.
+    /// Returns a runtime's prepared image. Builds the image and all its code if they are missing.
     pub(crate) fn artefact(&self, found: &FoundRuntime<'_>) -> Result<Artefact, RuntimeError> {
         let plan = self.plan(found, true);
         let code = plan.recipe.map(|recipe| plan.code(self, recipe));
         let parts =
             code.iter().flat_map(|code| (0..code.keys.len()).map(move |number| self.part_artefact(code, number)));
-        // Held for the same reason as in `load`.
+        // Held so that building the image cannot evict the code, as in `load`.
         let _code = parts.collect::<Result<Vec<_>, _>>()?;
         self.image_of(&plan, &plan.key(self))
     }
@@ -287,8 +286,8 @@ impl EngineInner {
         if let Some(runtime) = self.loaded(&id) {
             return Ok(runtime);
         }
-        // Opens the code first and holds it: if the cache has no room for both, building the image would evict the
-        // code.
+        // Open the code first and hold it. Otherwise, if the cache has no room for both, building the image would evict
+        // the code.
         let code = plan.recipe.map(|recipe| self.code(plan.code(self, recipe))).transpose()?;
         let artefact = self.image_of(plan, &key)?;
         let wrong = |error: wasmtime::Error| plan.wrong(&error);
@@ -326,14 +325,14 @@ impl EngineInner {
         Ok(self.keep(id, runtime))
     }
 
-    /// Returns a runtime's library, fetched if it is missing.
+    /// Returns a runtime's library. Fetches it if it is missing.
     fn library(&self, plan: &Plan<'_>) -> Result<Option<LibraryMount>, RuntimeError> {
         let Some(entry) = &plan.library else { return Ok(None) };
         let file = self.runtimes.library(entry, &*self.progress)?;
         Ok(entry.library.as_ref().zip(file).map(|(library, file)| library_mount(library, file)))
     }
 
-    /// Returns the packages for scripts in an image with wheels.
+    /// Returns the packages for scripts in a custom image with wheels.
     fn packages_of(&self, plan: &Plan<'_>) -> Result<Option<Arc<dyn MountSource>>, RuntimeError> {
         let Some(own) = plan.own.as_ref().filter(|own| !own.definition().wheels.is_empty()) else { return Ok(None) };
         let without = || OwnImageError::Invalid {
@@ -363,16 +362,16 @@ impl EngineInner {
     fn build(&self, plan: &Plan<'_>) -> Result<NewArtefact, RuntimeError> {
         let Some(recipe) = plan.recipe else {
             let binary = self.binary(&plan.binary)?;
-            // Compiling recurses deeply, and the caller may be a thread with a small stack.
+            // Compiling recurses deeply, and the caller's thread may have a small stack.
             return self.stacks.run(|| self.build_command(plan, &binary)).map_err(RuntimeError::Stack)?;
         };
         let booted = self.boot(plan, recipe)?;
-        // The memory module contains no code: compiling it only converts it to the format that can be mapped.
+        // The memory module contains no code. Compiling it only converts it to a format that can be mapped.
         let aot = aot::compile(&self.wasmtime, &booted.memory).map_err(|error| plan.wrong(&error))?;
         Ok(NewArtefact { aot, record: booted.record })
     }
 
-    /// Boots a runtime of the manifest.
+    /// Boots a runtime in the manifest.
     pub(crate) fn boot_named(&self, entry: &RuntimeEntry) -> Result<Booted, RuntimeError> {
         let plan = self.plan(&entry.into(), true);
         let recipe = self.runtimes.recipe_of(entry)?;
@@ -386,7 +385,7 @@ impl EngineInner {
         self.packages_of(plan)?;
         let setup = plan.image.as_ref().map(|image| Setup::of(image, plan.own.as_deref())).transpose()?;
         let library = self.library(plan)?;
-        // Booting needs a deep stack, and the caller may be a thread with a small one.
+        // Booting needs a deep stack, and the caller's thread may have a small one.
         self.stacks
             .run(|| prepare::boot(self, &plan.name, bootable, code, recipe, (library.as_ref(), setup)))
             .map_err(RuntimeError::Stack)?
@@ -405,7 +404,7 @@ impl EngineInner {
     }
 }
 
-/// Adds the user's own images to the known names of an error.
+/// Adds the names of custom images to the known names in an error.
 fn with_own(unknown: ManifestError, own: Vec<String>) -> ManifestError {
     match unknown {
         ManifestError::UnknownRuntime { name, mut known } => {

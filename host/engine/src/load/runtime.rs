@@ -1,4 +1,4 @@
-//! A runtime that is ready to run: its compiled module, its driver, the pinned packages, and the user's own.
+//! A loaded runtime: its compiled module, its driver, and the bundled and custom packages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,27 +22,27 @@ use crate::{
 
 /// A loaded runtime, shared by all sandboxes that use it.
 pub(crate) struct Runtime {
-    /// The name in the manifest, or the path of a custom binary.
+    /// Name in the manifest, or the path of a custom binary.
     pub(crate) name: String,
     pub(crate) language: Language,
     pub(crate) version: Option<String>,
     pub(crate) template: Template,
     pub(crate) drive: ExecutionMode,
-    /// The standard library, if it is a separate file.
+    /// Standard library, if it is a separate file.
     pub(crate) library: Option<LibraryMount>,
-    /// Packages at `/app/site-packages`, if they differ from those of other runtimes.
+    /// Packages at `/app/site-packages`, if this runtime has different packages than other runtimes.
     pub(crate) packages: Option<Arc<dyn MountSource>>,
-    /// Recycled instances, if instances can be restored to an image.
+    /// Recycled instances. `None` if instances cannot be restored to an image.
     pub(crate) recycled: Option<RecycledInstances>,
 }
 
-/// The way to run guests of a runtime.
+/// How the guests of a runtime are run.
 pub(crate) enum ExecutionMode {
-    /// By calls into a prepared image.
+    /// Calls into a prepared image.
     Image(Arc<Image>),
-    /// As a plain command: `_start` with the script's path as argument.
+    /// A plain command: `_start` with the script's path as an argument.
     Command {
-        /// Arguments before the path.
+        /// Arguments before the script's path.
         flags: &'static [&'static str],
     },
 }
@@ -51,7 +51,7 @@ pub(crate) enum ExecutionMode {
 pub(crate) struct Image {
     driver: Box<dyn Driver>,
     anchors: Anchors,
-    /// The digest of the rewritten module, in hexadecimal: equal images have equal digests.
+    /// Digest of the rewritten module in hexadecimal. Equal images have equal digests.
     pub(crate) identity: String,
     pub(crate) memory_bytes: u64,
     memory: Module,
@@ -77,12 +77,12 @@ impl Image {
         ImageDriver { driver: &*self.driver, anchors: &self.anchors }
     }
 
-    /// Returns the pristine image, loaded at first use.
+    /// Returns the pristine image. Instantiated at first use.
     pub(crate) fn pristine(&self) -> Result<&Pristine, ExecuteError> {
         if let Some(pristine) = self.pristine.get() {
             return Ok(pristine);
         }
-        // If two threads load it at once, the second copy is dropped.
+        // If two threads create it concurrently, the second copy is dropped.
         let made = Pristine::new(&self.memory, &self.globals)?;
         Ok(self.pristine.get_or_init(|| made))
     }
@@ -96,18 +96,18 @@ impl Runtime {
         }
     }
 
-    /// Returns the image of a runtime that supports sessions.
+    /// Returns the image of a prepared runtime.
     pub(crate) fn prepared(&self) -> Result<&Arc<Image>, ExecuteError> {
         self.image().ok_or_else(|| ExecuteError::NotPrepared { name: self.name.clone() })
     }
 
-    /// Returns the memory limit of a guest under these limits.
+    /// Returns the memory limit of a guest of this runtime.
     pub(crate) fn memory_limit(&self, limits: &Limits) -> MemoryLimit {
         MemoryLimit::of_image(limits.memory_bytes, self.image().map_or(0, |image| image.memory_bytes))
     }
 }
 
-/// Returns the driver of a recipe. `lean` images contain no libraries for scripts.
+/// Returns the driver of a recipe. With `lean`, its images contain no libraries for scripts.
 pub(crate) fn driver(recipe: &Recipe, lean: bool) -> Box<dyn Boot> {
     match recipe.driver {
         DriverKind::Cpython => Box::new(Python::command()),
@@ -117,7 +117,7 @@ pub(crate) fn driver(recipe: &Recipe, lean: bool) -> Box<dyn Boot> {
     }
 }
 
-/// Returns the name of a binary in the manifest, or else its path.
+/// Returns the manifest name of a binary, or its path if it is not in the manifest.
 pub(crate) fn display_name(binary: &Binary) -> String {
     binary.entry.as_ref().map_or_else(|| binary.path.display().to_string(), |entry| entry.name.clone())
 }
@@ -147,12 +147,12 @@ impl LibraryFiles for Files {
         }
         files.sort();
         files.dedup_by(|one, other| one.0 == other.0);
-        // If two threads unpack them at once, the second copy is dropped.
+        // If two threads unpack the files concurrently, the second copy is dropped.
         Ok(self.unpacked.get_or_init(|| files))
     }
 }
 
-/// Packages for the scripts of an image.
+/// Packages for scripts in an image with wheels.
 struct ImageFiles {
     shared: Arc<Library<Files>>,
     image: Arc<OwnImage>,
@@ -170,12 +170,13 @@ impl LibraryFiles for ImageFiles {
         let shared = self.shared.0.files()?.iter();
         files.extend(shared.filter(|(path, _)| !own.contains(&top(path))).cloned());
         files.sort();
-        // If two threads unpack them at once, the second copy is dropped.
+        // If two threads unpack the files concurrently, the second copy is dropped.
         Ok(self.unpacked.get_or_init(|| files))
     }
 }
 
-/// Adds the configured packages to the runtimes. The user's own packages in the directory `own` are not part of images.
+/// Adds the configured packages to the runtimes. `own` is the directory of custom packages, which are not part of
+/// images.
 pub(crate) fn open_packages(
     runtimes: Runtimes,
     packages: Packages,
@@ -192,12 +193,12 @@ pub(crate) fn open_packages(
 }
 
 impl SharedPackages {
-    /// Returns the packages as a source to mount.
+    /// Returns the packages as a mount source.
     pub(crate) fn source(&self) -> Arc<dyn MountSource> {
         Arc::clone(&self.source) as _
     }
 
-    /// Returns the bundled packages and `more` files as a source to mount while an image is prepared.
+    /// Returns the bundled packages and the files in `more` as a mount source, for preparing an image.
     pub(crate) fn source_with(&self, more: Vec<(String, Vec<u8>)>) -> Result<Arc<dyn MountSource>, PackageError> {
         let mut files = files(&self.runtimes)?;
         files.extend(more);
@@ -205,8 +206,8 @@ impl SharedPackages {
         Ok(Arc::new(Library(files)))
     }
 
-    /// Returns all packages and the wheels of an image as one source to mount, unpacked when a guest first accesses it.
-    /// If both have a module, the image's wins.
+    /// Returns all packages and an image's wheels as one mount source, unpacked when a guest first accesses it. The
+    /// image's modules take precedence over packages with the same name.
     pub(crate) fn source_of(&self, image: &Arc<OwnImage>) -> Arc<dyn MountSource> {
         let (shared, image) = (Arc::clone(&self.source), Arc::clone(image));
         Arc::new(Library(ImageFiles { shared, image, unpacked: OnceLock::new() }))

@@ -1,4 +1,4 @@
-//! The engine's part of a session: instances, pages, shared files, and commits to host directories.
+//! The engine's implementation of a session: instances, pages, shared files, and commits to host directories.
 
 use std::sync::Arc;
 
@@ -25,23 +25,23 @@ use crate::{
     },
 };
 
-/// The engine's part of a session.
+/// Engine state of a session.
 pub(super) struct EngineBackend {
     pub(super) sandbox: Sandbox,
     image: Arc<Image>,
     id: Arc<str>,
     pub(super) roots: Roots,
     workspace: Option<SharedWorkspace>,
-    /// In a shared workspace: the guest's WASI state at the start of the turn, including the files. Between turns, its
-    /// references to open files are those that the workspace counts.
+    /// The guest's WASI state at the start of the turn, including its files. Set only in a shared workspace. Between
+    /// turns, the workspace's reference counts include this state's open files.
     before: Option<Wasi>,
-    /// Pages that a fork or a resumed session started with. Its first checkpoint shares them where they are unchanged.
+    /// Initial pages of a fork or a resumed session. The first checkpoint shares the unchanged ones.
     shareable: Pages,
-    /// Commits to host directories. In a shared workspace only their number is used, because its files are never rolled
-    /// back to an earlier commit.
+    /// Commits to host directories. In a shared workspace, only their count is used, because a rollback never restores
+    /// files from before an earlier commit.
     commits: SessionCommits,
     scope: SessionScope,
-    /// The guest's private memory when it was last idle.
+    /// Size of the guest's private memory when the guest was last idle.
     own: PrivateBytes,
 }
 
@@ -68,7 +68,7 @@ impl EngineBackend {
         }
     }
 
-    /// Takes the files as other sessions left them. Called at the start of the turn in the workspace.
+    /// Loads the files that other sessions published. Called at the start of a turn in a shared workspace.
     pub(super) fn take_files(&mut self, guest: Option<&mut Guest>) {
         let Some(workspace) = &self.workspace else { return };
         let current = workspace.current();
@@ -80,7 +80,7 @@ impl EngineBackend {
         }
     }
 
-    /// Publishes the files for other sessions. Called at the end of the turn.
+    /// Publishes the files for other sessions. Called at the end of a turn in a shared workspace.
     pub(super) fn give_files(&mut self, guest: Option<&Guest>) {
         if let (Some(workspace), Some(guest)) = (&self.workspace, guest) {
             workspace.publish(guest.wasi().vfs().clone());
@@ -88,25 +88,25 @@ impl EngineBackend {
         }
     }
 
-    /// Returns the session's roots and the record of its commits. Files in a shared workspace have no such record,
-    /// because other sessions commit them too.
+    /// Returns the session's roots and its commit records. There are no commit records in a shared workspace, because
+    /// other sessions commit its files too.
     pub(super) fn roots_and_commits(&mut self) -> (&Roots, Option<&mut SessionCommits>) {
         (&self.roots, self.workspace.is_none().then_some(&mut self.commits))
     }
 
-    /// Records that files were committed, completely or not.
+    /// Records a commit. `whole` is `false` if only some of the changes were committed.
     pub(super) fn committed(&mut self, whole: bool, history: &History) {
         self.commits.ended(whole, history.oldest_commits());
     }
 
-    /// In a shared workspace, a later rollback continues with the current files.
+    /// In a shared workspace, makes the current files the ones that a later rollback restores.
     pub(super) fn keep_files(&mut self, guest: &Guest) {
         if let Some(before) = &mut self.before {
             *before = guest.wasi().clone();
         }
     }
 
-    /// Restores a saved WASI state over the current host directories, with its uncommitted changes.
+    /// Restores a checkpoint's WASI state, including its uncommitted changes, on top of the current host directories.
     fn remounted(&self, state: &Checkpoint) -> Result<Wasi, ExecuteError> {
         let inner = &self.sandbox.0;
         let request = PreparedRequest::new(&self.sandbox, Request::new(""))?;
@@ -184,11 +184,11 @@ impl SessionBackend for EngineBackend {
         let mut wasi = if self.commits.count() == saved.commits || self.workspace.is_some() {
             saved.state.wasi.clone()
         } else {
-            // The saved file system contains the host directories as they were before the later commits.
+            // The saved file system contains the host directories from before the later commits.
             self.remounted(&saved.state)?
         };
         if let Some(mut before) = self.before.clone() {
-            // The order matters: a deleted file that both have open must not be lost.
+            // The order matters: a deleted file that is open in both states must not be lost.
             wasi.rebind(before.vfs().clone());
             *before.vfs_mut() = wasi.vfs().clone();
             *wasi.vfs_mut() = before.unbind();
@@ -198,7 +198,7 @@ impl SessionBackend for EngineBackend {
 
     fn detach(&self, state: &mut Checkpoint) -> Result<(), ExecuteError> {
         if self.workspace.is_some() {
-            // A copy of the files without those that other sessions have open.
+            // Restore a copy of the files without the files that other sessions have open.
             state.wasi = self.remounted(state)?;
         }
         Ok(())
@@ -229,7 +229,7 @@ impl SessionBackend for EngineBackend {
         }
     }
 
-    /// Publishes the files of a guest that is not entered again, in a shared workspace.
+    /// Publishes the files of a guest that will not be entered again, in a shared workspace.
     fn left(&mut self, guest: &Guest) {
         if let Some(workspace) = &self.workspace {
             workspace.publish(guest.wasi().clone().unbind());
@@ -254,7 +254,7 @@ impl SessionBackend for EngineBackend {
 }
 
 impl Drop for EngineBackend {
-    /// Releases the files that this session had open. They are released at the next turn, because other sessions may be
+    /// Schedules the release of the session's open files. The next turn releases them, because another session may be
     /// executing now.
     fn drop(&mut self) {
         if let (Some(workspace), Some(before)) = (&self.workspace, self.before.take()) {

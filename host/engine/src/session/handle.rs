@@ -1,4 +1,4 @@
-//! The public handle of a session, and its turns.
+//! The public session handle and its turns.
 
 use std::{
     fmt, mem,
@@ -29,17 +29,17 @@ use crate::{
 };
 
 /// An interpreter that persists between executions, with its variables, functions, classes, imports and files. An idle
-/// session uses memory, but neither a thread nor a stack.
+/// session uses memory, but no thread and no stack.
 ///
-/// A script that raises keeps its changes, as in a notebook. A script that is unwound (stopped at a limit, cancelled,
-/// trapped) rolls the session back to its last checkpoint, in a new instance, because an unwound interpreter is never
-/// entered again. [`Execution::rolled_back_to`] names the checkpoint. Variables and files are restored; output and
-/// changes to host directories stay. If no instance is available, the rollback happens at the next call, and calls fail
-/// with [`ExecuteError::Instantiate`] until then. `os._exit` ends the session. The policy's
-/// [`session`](crate::SessionPolicy) determines when checkpoints are taken.
+/// A script that raises keeps its changes, as in a notebook. If a script is unwound (stopped at a limit, cancelled,
+/// trapped), the session is rolled back to its last checkpoint in a new instance, because an unwound interpreter is
+/// never entered again. [`Execution::rolled_back_to`] names the checkpoint. Variables and files are restored, but
+/// output and changes to host directories stay. If no instance is available, the rollback is retried at the next call,
+/// and calls fail with [`ExecuteError::Instantiate`] until it succeeds. `os._exit` ends the session. The policy's
+/// [`session`](crate::SessionPolicy) table determines when checkpoints are taken.
 ///
-/// This is a handle: clones refer to the same session, from any thread. Concurrent calls run one after the other, in
-/// order. Dropping the last handle frees the session's resources at once, without running exit handlers:
+/// Clones are handles to the same session and can be used from any thread. Concurrent calls run one after the other, in
+/// arrival order. Dropping the last handle frees the session's resources immediately, without running exit handlers.
 /// [`close`](Self::close) runs them.
 ///
 /// ```no_run
@@ -71,7 +71,7 @@ impl Shared {
     }
 }
 
-/// Exclusive access to the session during a turn.
+/// Exclusive access to a session during a turn.
 struct SessionTurn<'a> {
     state: MutexGuard<'a, SessionState<EngineBackend>>,
     shared: &'a Shared,
@@ -90,7 +90,7 @@ impl Drop for SessionTurn<'_> {
 }
 
 impl SessionTurn<'_> {
-    /// Runs a script. Called on a guest stack.
+    /// Runs a script. Must be called on a guest stack.
     fn run(&mut self, request: &mut PreparedRequest<'_>) -> Result<Execution, ExecuteError> {
         if let Some(json) = &request.context {
             self.state.set_variable(CONTEXT, json)?;
@@ -104,7 +104,7 @@ impl SessionTurn<'_> {
             let executed = executed?;
             if let Some(whole) = executed.committed.whole() {
                 backend.committed(whole, history);
-                // Commits to host directories stay, even if the guest is lost from here on.
+                // Commits to host directories stay, even if the guest is lost later.
                 backend.keep_files(guest);
             }
             let after = executed.after;
@@ -116,7 +116,7 @@ impl SessionTurn<'_> {
         executed.into_result()
     }
 
-    /// Lets the host change the files. The change is committed as after a successful execution.
+    /// Lets the host change the files. The changes are committed like those of a successful execution.
     fn with_files<R, E: From<ExecuteError>>(
         &mut self,
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
@@ -143,7 +143,7 @@ impl Sandbox {
     /// Opens a session: an interpreter that persists between executions.
     ///
     /// # Errors
-    /// Fails if the runtime is not prepared, if a limit on sessions is exceeded, or if no instance could be created.
+    /// Fails if the runtime is not prepared, if a session limit is exceeded, or if no instance could be created.
     pub fn session(&self) -> Result<Session, ExecuteError> {
         self.open_session(SessionOptions::default())
     }
@@ -151,7 +151,7 @@ impl Sandbox {
     /// Like [`session`](Self::session), with options such as an id or a context.
     ///
     /// # Errors
-    /// Fails like [`session`](Self::session), and if an option is invalid.
+    /// Fails like [`session`](Self::session), or if an option is invalid.
     pub fn open_session(&self, options: SessionOptions) -> Result<Session, ExecuteError> {
         Session::open(self, options)
     }
@@ -184,7 +184,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Creates a session from a saved state.
+    /// Creates a session from a checkpoint.
     pub(crate) fn from_checkpoint(
         sandbox: &Sandbox,
         id: Option<String>,
@@ -225,7 +225,7 @@ impl Session {
         &self.0.id
     }
 
-    /// Returns the sandbox that the session was opened from.
+    /// Returns the sandbox that opened the session.
     #[must_use]
     pub fn sandbox(&self) -> &Sandbox {
         &self.0.sandbox
@@ -239,30 +239,32 @@ impl Session {
         self.run(Request::new(source))
     }
 
-    /// Runs a request in the session's interpreter. Standard input is that of this request; unread input of earlier
-    /// requests is discarded.
+    /// Runs a request in the session's interpreter. The script reads the standard input of this request. Unread input
+    /// of earlier requests is discarded.
     ///
-    /// If the session is busy, the request waits in order of arrival, for at most `limits.timeout_ms`. The wait does
-    /// not count towards the script's time. [`Request::if_busy`] can refuse the request instead. A request that is
-    /// cancelled while it waits returns an execution that was cancelled before it began.
+    /// If the session is busy, the request waits in arrival order for at most `limits.timeout_ms`. The wait is not
+    /// charged to the script's time. With [`Request::if_busy`], the request can fail instead of waiting. If the request
+    /// is cancelled while it waits, the returned execution was cancelled before it began.
     ///
     /// # Errors
-    /// [`ExecuteError::SessionBusy`] or [`ExecuteError::WorkspaceBusy`] if the session, or the workspace that it
-    /// shares, stays busy. Nothing was run then. Other errors mean that the execution could not be carried out.
+    /// [`ExecuteError::SessionBusy`] or [`ExecuteError::WorkspaceBusy`] if the session or its shared workspace stays
+    /// busy. Nothing has run in that case. Other errors mean that Glovebox could not carry out the execution.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
         self.run_when_held(request, || ())
     }
 
-    /// Starts [`run`](Self::run) on a thread of its own, for the caller to step through. See [`Started`]. Waits for the
-    /// session's turn as `run` does, and returns once it has the turn: later calls to the session run after it.
+    /// Starts [`run`](Self::run) on a new thread, for the caller to step through. See [`Started`]. Waits for the
+    /// session's turn as `run` does, and returns once the execution has the turn, so later calls to the session run
+    /// after it.
     ///
     /// # Errors
-    /// Returns the errors of [`run`](Self::run) that occur before the guest is entered.
+    /// Fails like [`run`](Self::run), for errors that occur before the guest is entered.
     pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
         self.start_with(request, |_| ())
     }
 
-    /// Like `start`. `finish` receives the execution before the caller does, and is dropped if the execution fails.
+    /// Like `start`. Calls `finish` with the execution before the caller receives it. Drops `finish` if the execution
+    /// fails.
     pub(crate) fn start_with(
         &self,
         request: Request<'_>,
@@ -276,7 +278,7 @@ impl Session {
         Started::begin(request, finish, move |request, begun| session.run_when_held(request, begun))
     }
 
-    /// Runs a request, and calls `has_turn` after it got the turn and before the guest is entered.
+    /// Runs a request. Calls `has_turn` between acquiring the turn and entering the guest.
     fn run_when_held(&self, request: Request<'_>, has_turn: impl FnOnce()) -> Result<Execution, ExecuteError> {
         let shared = &*self.0;
         let if_busy = request.if_busy;
@@ -292,31 +294,36 @@ impl Session {
         }
     }
 
-    /// Returns a global variable, as the language prints it and as JSON. Returns `None` if there is no such variable.
-    /// Guest code reads the variable, within the limits of one execution. If it must be unwound, the session is rolled
-    /// back.
+    /// Returns a global variable, formatted by the language and as JSON. Returns `None` if the variable does not exist.
+    /// Guest code reads the variable, within the limits of one execution. If this code is unwound, the session is
+    /// rolled back.
     ///
     /// # Errors
-    /// [`ExecuteError::Variable`] if the guest cannot read it, [`ExecuteError::SessionBusy`] if the session stays busy.
+    /// [`ExecuteError::Variable`] if the guest cannot read the variable, [`ExecuteError::SessionBusy`] if the session
+    /// stays busy.
     pub fn get_variable(&self, name: &str) -> Result<Option<GuestValue>, ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.get_variable(name))?
     }
 
-    /// Sets a global variable, or creates it. At most `limits.stdin_bytes` of JSON text.
+    /// Sets or creates a global variable, from at most `limits.stdin_bytes` of JSON text.
     ///
     /// # Errors
-    /// [`ExecuteError::ValueTooLarge`] if the value is larger, [`ExecuteError::Variable`] if the guest cannot set it.
+    /// [`ExecuteError::ValueTooLarge`] if the value is too large, [`ExecuteError::Variable`] if the guest cannot set
+    /// the variable, [`ExecuteError::SessionBusy`] if the session stays busy.
     pub fn set_variable(&self, name: &str, value: &serde_json::Value) -> Result<(), ExecuteError> {
         self.set_variable_json(name, &value.to_string())
     }
 
     /// Like [`set_variable`](Self::set_variable), from JSON text.
+    ///
+    /// # Errors
+    /// Fails like [`set_variable`](Self::set_variable).
     pub fn set_variable_text(&self, name: &str, json: &JsonText) -> Result<(), ExecuteError> {
         self.set_variable_json(name, json.as_str())
     }
 
-    /// Like [`set_variable`](Self::set_variable), from text already validated as JSON.
+    /// Like [`set_variable`](Self::set_variable), from text that was already validated as JSON.
     pub(crate) fn set_variable_json(&self, name: &str, json: &str) -> Result<(), ExecuteError> {
         let (bytes, most) = (json.len() as u64, self.0.sandbox.0.policy.limits.stdin_bytes);
         if bytes > most {
@@ -327,25 +334,31 @@ impl Session {
     }
 
     /// Takes a checkpoint for [`undo_to`](Self::undo_to). The policy limits the number of retained checkpoints.
+    ///
+    /// # Errors
+    /// Fails if the session stays busy or has ended, or if a session limit is exceeded.
     pub fn checkpoint(&self) -> Result<CheckpointId, ExecuteError> {
         self.turn()?.state.checkpoint()
     }
 
     /// Returns the checkpoints that the session can be rolled back to, oldest first.
+    ///
+    /// # Errors
+    /// Fails if the session stays busy.
     pub fn checkpoints(&self) -> Result<Vec<CheckpointInfo>, ExecuteError> {
         Ok(self.turn()?.state.checkpoints())
     }
 
-    /// Rolls the session back to the last checkpoint that differs from its current state. With a checkpoint before
-    /// every execution this undoes the last execution, its variables and its files.
+    /// Rolls the session back to the last checkpoint that differs from its current state. If checkpoints are taken
+    /// before every execution, this undoes the variable and file changes of the last execution.
     ///
-    /// Changes that were written to host directories stay. Changes that the checkpoint holds uncommitted are committed
-    /// by the next commit, over the session's own later changes. If a directory has replaced a file, or a file a
-    /// directory, this is a conflict.
+    /// Changes that were committed to host directories stay. Changes that were uncommitted in the checkpoint are
+    /// committed by the next commit, which overwrites the session's own later changes. If a directory has replaced a
+    /// file or a file a directory, that commit fails with a conflict.
     ///
     /// # Errors
     /// [`ExecuteError::NoCheckpoint`] if there is no such checkpoint. Other errors mean that the session has ended or
-    /// stays busy, or that no instance could be created. The session is unchanged then.
+    /// stays busy, or that no instance could be created. The session is then unchanged.
     pub fn undo(&self) -> Result<CheckpointId, ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.undo(None))?
@@ -355,27 +368,28 @@ impl Session {
     ///
     /// # Errors
     /// [`ExecuteError::NoCheckpoint`] if there is no such checkpoint. Other errors mean that the session has ended or
-    /// stays busy, or that no instance could be created. The session is unchanged then.
+    /// stays busy, or that no instance could be created. The session is then unchanged.
     pub fn undo_to(&self, id: CheckpointId) -> Result<(), ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.undo(Some(id)))?.map(drop)
     }
 
-    /// Creates a copy of this session, with the same variables, functions and files. From then on, neither session sees
-    /// the other's changes. Their random numbers differ, even under seeded entropy. The copy has no checkpoints yet.
+    /// Creates a copy of this session with the same variables, functions and files. Later changes in one session are
+    /// not visible in the other. Their random numbers differ, even under seeded entropy. The copy has no checkpoints
+    /// yet.
     ///
     /// # Errors
-    /// Fails if the session stays busy or has ended, if a limit on sessions is exceeded, or if no instance could be
+    /// Fails if the session stays busy or has ended, if a session limit is exceeded, or if no instance could be
     /// created.
     pub fn fork(&self) -> Result<Self, ExecuteError> {
         self.fork_with(SessionOptions::default())
     }
 
-    /// Like [`fork`](Self::fork), with options such as an id or another `context`. The fork has a copy of the files.
+    /// Like [`fork`](Self::fork), with options such as an id or another `context`. The fork receives a copy of the
+    /// files.
     ///
     /// # Errors
-    /// Fails like [`fork`](Self::fork), and with [`ExecuteError::ForkWorkspace`] if the options name a shared
-    /// workspace.
+    /// Fails like [`fork`](Self::fork), or with [`ExecuteError::ForkWorkspace`] if the options set a shared workspace.
     pub fn fork_with(&self, options: SessionOptions) -> Result<Self, ExecuteError> {
         if options.workspace.is_some() {
             return Err(ExecuteError::ForkWorkspace);
@@ -391,18 +405,18 @@ impl Session {
         Ok(fork)
     }
 
-    /// Returns the current state of the session.
+    /// Returns the session's current state as a checkpoint.
     pub(crate) fn save(&self) -> Result<Checkpoint, ExecuteError> {
         self.turn()?.state.save()
     }
 
-    /// Returns the files between two executions.
+    /// Returns a snapshot of the files, taken between two executions.
     pub(crate) fn snapshot_files(&self) -> Result<Files, ExecuteError> {
         Ok(self.turn()?.state.files()?.into())
     }
 
-    /// Lets the host change the files between executions. `work` receives the root of `/app`. A successful change is
-    /// committed to a host directory as after a successful execution.
+    /// Lets the host change the files between executions. `work` receives the root of `/app`. Successful changes are
+    /// committed to host directories like those of a successful execution.
     pub(crate) fn with_files<R, E: From<ExecuteError>>(
         &self,
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
@@ -410,8 +424,8 @@ impl Session {
         self.turn()?.with_files(work)
     }
 
-    /// Returns a description of the session and its usage. Does not wait for a running execution: the description is
-    /// from before it.
+    /// Returns a description of the session and its usage. Does not wait for a running execution, whose effects are not
+    /// included.
     #[must_use]
     pub fn info(&self) -> SessionInfo {
         self.0.status().info.clone()
@@ -423,19 +437,19 @@ impl Session {
         self.0.status().idle_for()
     }
 
-    /// Returns the reason for the session's end, or `None` if it has not ended.
+    /// Returns the reason why the session ended, or `None` if it has not ended.
     #[must_use]
     pub fn ended(&self) -> Option<String> {
         self.0.status().info.ended.clone()
     }
 
-    /// Ends the session, for every handle. Runs the interpreter's exit handlers, within the limits of one execution.
-    /// Their changes are committed to host directories as after a successful execution. Frees the session's resources
-    /// at once.
+    /// Ends the session for all handles. Runs the interpreter's exit handlers within the limits of one execution,
+    /// commits their changes to host directories like those of a successful execution, and frees the session's
+    /// resources.
     ///
     /// # Errors
     /// Fails if the session stays busy, if its exit handlers could not be run, or if the files could not be committed.
-    /// The session has ended in the latter two cases too. Closing it again succeeds.
+    /// In the latter two cases, the session has still ended. Closing an ended session succeeds.
     pub fn close(&self) -> Result<(), ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.close())?
@@ -468,7 +482,7 @@ impl Session {
             _ => TurnFailure::of(left, || busy(self)),
         };
         let turn = shared.line.enter_by(end, cancel).map_err(|left| not_held(left, Self::busy))?;
-        // Always in this order: a thread that waits for the workspace holds its own session and nothing else.
+        // Always lock in this order: a thread that waits for the workspace holds only its own session.
         let workspace_turn = match &shared.workspace {
             Some(workspace) => {
                 let turn = workspace.enter(end, cancel);

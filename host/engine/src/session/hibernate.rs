@@ -20,7 +20,7 @@ pub use glovebox_core::hibernate::{HibernatedInfo, KeyError, SessionKey};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HibernateError {
-    /// The session has ended, or does not answer.
+    /// The session has ended or stays busy.
     #[error(transparent)]
     Session(#[from] ExecuteError),
     /// The bytes could not be written.
@@ -36,10 +36,10 @@ pub type ResumeError = glovebox_core::hibernate::ResumeError<ExecuteError>;
 #[non_exhaustive]
 pub struct HibernateOptions {
     /// Authenticates the bytes: only holders of the key can create bytes that [`Sandbox::resume`] accepts with it.
-    /// Default: a checksum, which detects damage but not forgery.
+    /// Default: none. The bytes then contain a checksum, which detects damage but not forgery.
     pub key: Option<SessionKey>,
-    /// With a key: binds the bytes to a name, such as the session's id in a store, so that the bytes of one name are
-    /// not accepted for another. Default: none.
+    /// Binds the bytes to a name, such as the session's id in a store, so that [`Sandbox::resume`] rejects them under
+    /// any other name. Requires a key. Default: none.
     pub bound_to: Option<String>,
 }
 
@@ -63,12 +63,12 @@ impl HibernateOptions {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ResumeOptions {
-    /// Id of the session, as in [`SessionOptions`](crate::SessionOptions). It is never taken from the bytes. Default: a
-    /// new one.
+    /// Id of the session, as in [`SessionOptions`](crate::SessionOptions). It is never read from the bytes. Default: a
+    /// new id.
     pub id: Option<String>,
-    /// The key that the bytes must be sealed with. Default: none, and sealed bytes are refused.
+    /// Key that authenticates the bytes. Default: none, and bytes with a key are rejected.
     pub key: Option<SessionKey>,
-    /// The name that the bytes must be bound to. Default: none.
+    /// Name that the bytes must be bound to. Default: none.
     pub bound_to: Option<String>,
     pub(crate) scope: SessionScope,
 }
@@ -98,11 +98,11 @@ impl ResumeOptions {
     }
 }
 
-/// A hibernated session, with what a store records about it.
+/// A hibernated session, with statistics for a session store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HibernatedSession {
-    /// The session, for [`Sandbox::resume`].
+    /// The serialized session, for [`Sandbox::resume`].
     pub bytes: Vec<u8>,
     /// Number of executions so far.
     pub executions: u64,
@@ -111,9 +111,9 @@ pub struct HibernatedSession {
 }
 
 impl Session {
-    /// Returns the session as bytes, for [`Sandbox::resume`] in any process and on any machine with the same image.
-    /// Waits for its turn like an execution. The session continues, and its later changes are not in the bytes. Equal
-    /// sessions give equal bytes.
+    /// Serializes the session, for [`Sandbox::resume`] in any process and on any machine with the same image. Waits for
+    /// the session's turn like an execution. The session continues, and its later changes are not in the bytes. Equal
+    /// sessions produce equal bytes.
     ///
     /// The bytes contain the session's memory, files, open descriptors and generators. A shared workspace is included
     /// as a copy. For host directories, only uncommitted changes are included. Checkpoints are not included.
@@ -133,7 +133,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// Fails if the session has ended or does not answer.
+    /// Fails if the session has ended or stays busy.
     pub fn hibernate(&self, options: &HibernateOptions) -> Result<Vec<u8>, HibernateError> {
         let mut bytes = Vec::new();
         self.hibernate_to(options, &mut bytes)?;
@@ -143,15 +143,15 @@ impl Session {
     /// Like [`hibernate`](Self::hibernate), but writes to `into`.
     ///
     /// # Errors
-    /// Fails if the session has ended or does not answer, or if writing fails.
+    /// Fails if the session has ended or stays busy, or if writing fails.
     pub fn hibernate_to(&self, options: &HibernateOptions, into: &mut dyn Write) -> Result<(), HibernateError> {
         self.write_state(self.save()?, options, into)
     }
 
-    /// Like [`hibernate`](Self::hibernate), with what a store records about the session.
+    /// Like [`hibernate`](Self::hibernate), but also returns statistics for a session store.
     ///
     /// # Errors
-    /// As [`hibernate`](Self::hibernate).
+    /// Fails like [`hibernate`](Self::hibernate).
     pub fn hibernate_for_store(&self, options: &HibernateOptions) -> Result<HibernatedSession, HibernateError> {
         let state = self.save()?;
         let (executions, files) = (state.executions, state.wasi.vfs().inodes_used());
@@ -176,10 +176,10 @@ impl Session {
 
 impl Sandbox {
     /// Restores a session from the bytes of [`Session::hibernate`]. The bytes may be untrusted: limits, quotas, mounts
-    /// and rights are those of this sandbox. Bytes that exceed them, or belong to another image, are refused.
+    /// and permissions are those of this sandbox. Bytes that exceed them or belong to another image are rejected.
     ///
-    /// Random numbers are drawn anew, unless the policy seeds them: then they continue as if the session had never been
-    /// hibernated. The monotonic clock continues from its saved time.
+    /// The session is reseeded with new random numbers, unless the policy seeds them. Seeded numbers continue as if the
+    /// session had never been hibernated. The monotonic clock continues from its saved time.
     ///
     /// # Errors
     /// Fails if the bytes are damaged, forged or incompatible with this sandbox, or if the session cannot be created.
@@ -200,7 +200,7 @@ impl Sandbox {
     }
 }
 
-/// Calls `work` with a view of a sandbox's image.
+/// Calls `work` with a view of the sandbox's image.
 fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> Result<R, ExecuteError> {
     let runtime = &*sandbox.0.runtime;
     let image = runtime.prepared()?;
@@ -216,8 +216,8 @@ fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R
     }))
 }
 
-/// Compression level. The differing pages are mostly zeros, which every level compresses alike: higher levels cost more
-/// milliseconds than they save kilobytes.
+/// Compression level. The differing pages are mostly zeros, which all levels compress equally well. Higher levels cost
+/// more milliseconds than they save kilobytes.
 const LEVEL: i32 = 1;
 
 #[derive(Clone, Copy, Debug)]

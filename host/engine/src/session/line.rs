@@ -1,4 +1,4 @@
-//! A fair lock: threads get it in the order of their arrival.
+//! A fair lock, which threads acquire in arrival order.
 
 use std::{
     collections::VecDeque,
@@ -9,34 +9,34 @@ use std::{
 
 use crate::{CancelToken, ExecuteError};
 
-/// A fair lock. Lets in one thread at a time, in the order of arrival.
+/// A fair lock. It admits one thread at a time, in arrival order.
 #[derive(Debug, Default)]
 pub(crate) struct FairLock(Mutex<LockState>);
 
 #[derive(Debug, Default)]
 struct LockState {
     taken: bool,
-    /// Waiting threads by ticket, the next one first. Excludes the thread in `called`.
+    /// Waiting threads with their tickets, in arrival order. Excludes the thread whose ticket is in `called`.
     waiting: VecDeque<(u64, Thread)>,
-    /// Ticket of the thread that was woken and has not taken its turn yet.
+    /// Ticket of the thread that was woken but has not taken the lock yet.
     called: Option<u64>,
     next: u64,
 }
 
-/// Guard of a turn. Dropping it wakes the next thread.
+/// Guard of the lock. Dropping it wakes the next thread.
 #[derive(Debug)]
 pub(crate) struct FairLockGuard<'a>(&'a FairLock);
 
-/// Reason for leaving the line without a turn.
+/// Reason why a thread stopped waiting without acquiring the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockFailure {
-    /// The request does not wait, or its time is up.
+    /// The request does not wait, or its wait timed out.
     Busy,
     /// The request was cancelled while it waited.
     Cancelled,
 }
 
-/// Reason for not getting the session's turn.
+/// Reason why a request did not get the session's turn.
 pub(super) enum TurnFailure {
     Busy(ExecuteError),
     /// The request was cancelled while it waited.
@@ -57,7 +57,7 @@ impl FairLock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the turn if it is free and no thread waits for it.
+    /// Takes the lock if it is free and no thread waits for it.
     fn try_enter(&self) -> Option<FairLockGuard<'_>> {
         let mut places = self.places();
         if places.taken || places.called.is_some() {
@@ -67,7 +67,7 @@ impl FairLock {
         Some(FairLockGuard(self))
     }
 
-    /// Waits for the turn until `end`, or until cancelled. Without an end, the turn must be free.
+    /// Waits for the lock until `end` or until cancellation. Without an `end`, fails unless the lock is free.
     pub(crate) fn enter_by(
         &self,
         end: Option<Instant>,
@@ -79,7 +79,7 @@ impl FairLock {
         }
     }
 
-    /// Waits for the turn until `end`, or until cancelled.
+    /// Waits for the lock until `end` or until cancellation.
     pub(crate) fn enter(&self, end: Instant, cancel: &CancelToken) -> Result<FairLockGuard<'_>, LockFailure> {
         if let Some(turn) = self.try_enter() {
             return Ok(turn);
@@ -87,7 +87,7 @@ impl FairLock {
         let me = thread::current();
         let ticket = {
             let mut places = self.places();
-            // The turn may be free by now, and then no thread would wake this one.
+            // The lock may have become free, and then no other thread would wake this one.
             if !places.taken && places.called.is_none() {
                 places.taken = true;
                 return Ok(FairLockGuard(self));

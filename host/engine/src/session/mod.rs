@@ -1,18 +1,17 @@
 //! Sessions: interpreters that persist between executions.
 //!
-//! * [`handle`]: the public [`Session`], and its turns ([`line`]).
-//! * [`backend`]: the engine's part of a session, including its private [`pages`], which are compared with the
-//!   pristine image.
-//! * [`shared`]: files that several sessions share, and the options of sessions.
+//! * [`handle`]: the public [`Session`] and its turns. [`line`]: the lock behind the turns.
+//! * [`backend`]: the engine's implementation of a session. [`pages`]: private memory pages, found by comparison with
+//!   the pristine image.
+//! * [`shared`]: workspaces that several sessions share, and session options.
 //!
-//! `glovebox-core` contains the rest: the state machine of a session, its checkpoints, its rollback, and the ledger of
-//! all sessions.
+//! `glovebox-core` implements the session state machine, checkpoints, rollback and the ledger of all sessions.
 
-/// The setters of a session's scope, which [`SessionOptions`] and [`ResumeOptions`](hibernate::ResumeOptions) share.
+/// Setters of the session scope, for [`SessionOptions`] and [`ResumeOptions`](hibernate::ResumeOptions).
 macro_rules! scope_setters {
     () => {
-        /// Sets the token that cancels what runs in the session outside any request: access to variables, exit
-        /// handlers, rollbacks. Default: nothing cancels it.
+        /// Sets the token that cancels the session's work outside requests: access to variables, exit handlers and
+        /// rollbacks. Default: a token that is never cancelled.
         #[must_use]
         pub fn cancel(mut self, token: &crate::CancelToken) -> Self {
             self.scope.cancel = token.clone();

@@ -1,4 +1,4 @@
-//! An image's memory before any code has run in it, and the pages of a guest's memory that differ from it.
+//! The initial memory of an image, and the pages of a guest's memory that differ from it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     guest::{instantiate::instantiate_memory, machine::GuestMachine},
 };
 
-/// A memory and its image, for comparison.
+/// A memory and the image to compare it with.
 struct Compared<'a> {
     memory: &'a [Page],
     pristine: &'a Pristine,
@@ -42,18 +42,18 @@ impl GuestPages for Compared<'_> {
     }
 }
 
-/// Size of a guest's private memory, in bytes.
+/// Size of a guest's private memory in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PrivateBytes {
-    /// All pages that may differ from the image's. This is the maximum size of a checkpoint.
+    /// All pages that may differ from the image. This is the maximum size of a checkpoint.
     pub(super) all: u64,
-    /// The part of `all` that lies within the image.
+    /// Pages of `all` that lie within the image.
     pub(super) in_image: u64,
 }
 
 impl PrivateBytes {
-    /// Measures an idle guest whose image has `image_bytes`. If the system does not provide the private pages, all
-    /// pages count.
+    /// Measures an idle guest whose image has `image_bytes`. If the system does not expose the private pages, all pages
+    /// are assumed to be private.
     pub(super) fn measure(machine: &mut GuestMachine, image_bytes: u64) -> Self {
         match machine.private_pages() {
             Some(numbers) => Self::count(numbers.iter().copied(), image_bytes),
@@ -61,7 +61,7 @@ impl PrivateBytes {
         }
     }
 
-    /// Returns the size for a guest into which `pages` were just restored.
+    /// Returns the size for a guest whose only private pages are the restored `pages`.
     pub(super) fn restored(pages: &Pages, image_bytes: u64) -> Self {
         Self::count(pages.iter().map(|(number, _)| number), image_bytes)
     }
@@ -77,7 +77,7 @@ impl PrivateBytes {
     }
 }
 
-/// Returns the pages of `memory` that differ from the image's, and shares equal pages with `earlier`. Compares only the
+/// Returns the pages of `memory` that differ from the image, sharing equal pages with `earlier`. Compares only the
 /// pages in `numbers`, if they are known.
 pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, numbers: Option<Vec<u32>>, earlier: Pages) -> Pages {
     Compared::new(memory, pristine).find(numbers, earlier)
@@ -85,12 +85,11 @@ pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, numbers: Option<Vec<
 
 /// The memory of a runtime's image, in which no code ever runs. Sessions are compared with it when they are saved.
 ///
-/// The memory is a mapping of the image's file, so it needs only address space and one slot in the pool, and no private
-/// memory.
+/// The memory is a mapping of the image's file. It needs address space and one pool slot, but no private memory.
 pub(crate) struct Pristine {
     store: Store<()>,
     memory: Memory,
-    /// Values of the mutable globals while the interpreter is idle, with their export names, sorted by name.
+    /// Export names and values of the mutable globals of an idle interpreter, sorted by name.
     globals: Vec<(String, u64)>,
 }
 
@@ -104,7 +103,7 @@ impl Pristine {
         Ok(Self { store, memory, globals })
     }
 
-    /// Returns `true` if a page equals the image's page. Past the end of the image, an all-zero page counts as equal.
+    /// Returns `true` if `page` equals the image's page. Beyond the end of the image, an all-zero page is equal.
     pub(crate) fn has(&self, number: u32, page: &Page) -> bool {
         match self.page(number) {
             Some(original) => original == page,
@@ -117,19 +116,18 @@ impl Pristine {
         self.memory.data(&self.store).as_chunks::<PAGE_BYTES>().0.get(number as usize)
     }
 
-    /// Returns the size of the image.
+    /// Returns the size of the image in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory.data_size(&self.store) as u64
     }
 
-    /// Returns the values of the mutable globals while the interpreter is idle, with their export names, sorted by
-    /// name.
+    /// Returns the export names and values of the mutable globals of an idle interpreter, sorted by name.
     pub(crate) fn globals(&self) -> &[(String, u64)] {
         &self.globals
     }
 }
 
-/// Returns the bits of a global's value, or `None` for a type that cannot be saved.
+/// Encodes a global's value as bits. Returns `None` for types that cannot be saved.
 pub(crate) fn bits(value: &Val) -> Option<u64> {
     match *value {
         Val::I32(value) => Some(u64::from(value.cast_unsigned())),
@@ -149,7 +147,7 @@ mod tests {
     use super::*;
     use crate::{PoolConfig, config::wasmtime_engine, guest::private_pages::private_pages};
 
-    /// Returns a module with only a memory of four to 64 Wasm pages, half of it initialized.
+    /// Returns a module that defines only a memory of four to 64 Wasm pages, of which two are initialized.
     fn module_bytes() -> Vec<u8> {
         fn leb(mut number: usize) -> Vec<u8> {
             let mut out = Vec::new();
@@ -178,7 +176,7 @@ mod tests {
         (store, instance, memory)
     }
 
-    /// Xorshift generator: gives the same numbers on every machine.
+    /// Xorshift generator, which produces the same numbers on every machine.
     struct Random(u64);
 
     impl Random {
@@ -212,7 +210,7 @@ mod tests {
                     let data = memory.data_mut(&mut store);
                     for _ in 0..random.below(20) {
                         let at = random.below(data.len());
-                        // Zero now and then, so that pages return to their original content.
+                        // Sometimes zero, so that pages return to their original content.
                         data[at] = u8::try_from(random.below(256)).unwrap() * u8::from(random.below(4) > 0);
                     }
                     for number in 0..random.below(8) {
@@ -252,7 +250,7 @@ mod tests {
             );
             memory.grow(&mut store, 2).unwrap();
             let data = memory.data_mut(&mut store);
-            // Written to, but unchanged: one page in the image and one beyond it.
+            // Written but unchanged: one page in the image and one beyond it.
             data[0] = std::hint::black_box(data[0]);
             data[5 << 16] = 0;
             assert_eq!(own_pages(data, pristine, private_pages(data), Pages::default()).count(), 0);

@@ -1,4 +1,4 @@
-//! A workspace that several sessions share, and the options of sessions.
+//! Workspaces that several sessions share, and session options.
 
 use std::{
     fmt,
@@ -18,13 +18,13 @@ use crate::{
     session::line::{FairLock, FairLockGuard, LockFailure},
 };
 
-/// Files that several sessions read and write, whatever their language: each sees the changes of the others in its next
-/// execution. Their executions exclude each other, in order of arrival. The quotas are those of the sandbox that the
-/// workspace was created from, and apply to all sessions together.
+/// A workspace that several sessions read and write, in any language. Each execution sees the changes of earlier
+/// executions in the other sessions. Executions in the workspace run one at a time, in arrival order. The quotas of the
+/// sandbox that created the workspace apply to all sessions together.
 ///
-/// When a session is unwound, the files are restored to the start of the unwound execution: earlier changes of other
-/// sessions stay. [`Session::undo`](crate::Session::undo) rolls back the session, but not the files. A fork gets a copy
-/// of the files.
+/// When a session is unwound, the files are restored to the start of the unwound execution, so earlier changes of other
+/// sessions stay. [`Session::undo`](crate::Session::undo) rolls back the session, but not the files. A fork receives a
+/// copy of the files.
 ///
 /// ```no_run
 /// # use glovebox::{Engine, EngineConfig, Language, Sandbox, SessionOptions, SharedWorkspace};
@@ -49,10 +49,10 @@ struct SharedWorkspaceInner {
 }
 
 struct Files {
-    /// The files as the last execution left them, with the references of all sessions to their open files.
+    /// Files after the last execution, including all sessions' references to open files.
     vfs: Vfs,
-    /// WASI states of dropped sessions. The next turn releases their open files, because another session may be
-    /// executing until then.
+    /// WASI states of dropped sessions. Their open files are released at the next turn, because another session may be
+    /// executing.
     departed: Vec<Wasi>,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Debug for SharedWorkspace {
 }
 
 impl SharedWorkspace {
-    /// Creates a workspace with the files, host directories and quotas that `sandbox` gives a session.
+    /// Creates a workspace with the initial files, host directories and quotas of a session in `sandbox`.
     ///
     /// # Errors
     /// Fails if a host directory cannot be used.
@@ -73,7 +73,7 @@ impl SharedWorkspace {
         Ok(Self(Arc::new(SharedWorkspaceInner { sandbox: sandbox.clone(), roots, line: FairLock::default(), files })))
     }
 
-    /// Fails if the guests of `sandbox` have other directories.
+    /// Fails if the policy of `sandbox` has different host directories.
     pub(super) fn check(&self, sandbox: &Sandbox) -> Result<(), ExecuteError> {
         let (ours, theirs) = (&self.0.sandbox.0.policy, &sandbox.0.policy);
         let differs = [
@@ -87,17 +87,17 @@ impl SharedWorkspace {
         }
     }
 
-    /// Waits for the turn until `end`. Without an end, the turn must be free.
+    /// Waits for the turn until `end`. Without an `end`, fails unless the turn is free.
     pub(super) fn enter(&self, end: Option<Instant>, cancel: &CancelToken) -> Result<FairLockGuard<'_>, LockFailure> {
         self.0.line.enter_by(end, cancel)
     }
 
-    /// Returns the files for a new session.
+    /// Returns the initial files of a new session.
     pub(super) fn guest_files(&self) -> GuestFiles {
         GuestFiles { vfs: self.held().vfs.clone(), roots: self.0.roots.clone() }
     }
 
-    /// Returns the current files, after releasing those of departed sessions. The caller must have the turn.
+    /// Releases the open files of dropped sessions and returns the current files. The caller must have the turn.
     pub(super) fn current(&self) -> Vfs {
         let mut files = self.held();
         let Files { vfs, departed } = &mut *files;
@@ -112,19 +112,19 @@ impl SharedWorkspace {
         self.held().vfs = vfs;
     }
 
-    /// Records that a session was dropped, with its open files. May be called at any time, without the turn.
+    /// Records the open files of a dropped session. May be called without the turn.
     pub(super) fn depart(&self, wasi: Wasi) {
         self.held().departed.push(wasi);
     }
 
-    /// Returns the files between executions. Changes nothing, and commits nothing to the host.
+    /// Returns the files between executions. Does not change or commit any file.
     pub(crate) fn snapshot(&self) -> Result<crate::Files, ExecuteError> {
         let _turn = self.turn()?;
         Ok(crate::Files::of(self.current(), self.0.roots.workspace()))
     }
 
-    /// Lets the host change the files between executions. `work` receives the root of `/app`. A successful change is
-    /// committed to a host directory as after a successful execution.
+    /// Lets the host change the files between executions. `work` receives the root of `/app`. Successful changes are
+    /// committed to host directories like those of a successful execution.
     pub(crate) fn with_files<R, E: From<ExecuteError>>(
         &self,
         work: impl FnOnce(&mut Vfs, RootId) -> Result<R, E>,
@@ -146,8 +146,8 @@ impl SharedWorkspace {
     }
 }
 
-/// Lets the host change files, and commits the change. The second result is `Some(true)` if everything was committed,
-/// `Some(false)` if only a part was, and `None` if nothing was.
+/// Lets the host change files, and commits the changes. The second result is `Some(true)` if all changes were
+/// committed, `Some(false)` if only some were, and `None` if none were.
 pub(super) fn change<R, E: From<ExecuteError>>(
     sandbox: &Sandbox,
     roots: &Roots,
@@ -177,11 +177,11 @@ pub(super) fn change<R, E: From<ExecuteError>>(
 #[non_exhaustive]
 pub struct SessionOptions {
     /// Id of the session: 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`. Default: 128 random bits in
-    /// hexadecimal. The caller must ensure that the id is unique.
+    /// hexadecimal. The caller must ensure that ids are unique.
     pub id: Option<String>,
-    /// Value of the global variable `context`. Default: no such variable. At most `limits.stdin_bytes` of JSON text.
+    /// Value of the global variable `context`, at most `limits.stdin_bytes` of JSON text. Default: no such variable.
     pub context: Option<JsonText>,
-    /// Files that the session shares with other sessions. Default: files of its own.
+    /// Workspace to share with other sessions. Default: none, and the session has its own files.
     pub workspace: Option<SharedWorkspace>,
     pub(crate) scope: SessionScope,
 }
@@ -211,7 +211,7 @@ impl SessionOptions {
     }
 }
 
-/// Fails if `id` is not valid for a session.
+/// Fails if `id` is not a valid session id.
 pub(crate) fn check_id(id: &str) -> Result<(), ExecuteError> {
     if is_session_id(id) {
         return Ok(());
@@ -219,14 +219,14 @@ pub(crate) fn check_id(id: &str) -> Result<(), ExecuteError> {
     Err(ExecuteError::SessionId { id: id.chars().take(MAX_SESSION_ID_BYTES).collect() })
 }
 
-/// Returns the valid id of a new session: the requested one, or a random one.
+/// Validates the requested id of a new session, or generates a random one.
 pub(super) fn chosen_id(id: Option<String>) -> Result<Arc<str>, ExecuteError> {
     let Some(id) = id else { return Ok(platform::random_id().into()) };
     check_id(&id)?;
     Ok(id.into())
 }
 
-/// State that a handle can read without waiting for its turn.
+/// Status that a handle can read without waiting for the session's turn.
 #[derive(Debug)]
 pub(super) struct Status {
     pub(super) info: SessionInfo,

@@ -1,10 +1,10 @@
-//! TypeScript: types are removed from a script before the interpreter gets it.
+//! TypeScript: removes a script's types before the interpreter runs it.
 //!
-//! swc's `swc_ts_fast_strip` removes them. It overwrites them with white space, so that every line and column stays in
-//! place. Its parser recurses as deeply as the source is nested, and its memory use is not bounded. It is therefore not
-//! linked into this program, but is a WebAssembly module, pinned and fetched like the interpreters. Each script gets an
-//! instance of its own, with the limits of the script: its fuel, its time, its memory, and the stack of a guest. The
-//! cost counts towards the script's limits.
+//! swc's `swc_ts_fast_strip` overwrites the types with white space, so that every line and column stays in place. Its
+//! parser recurses as deeply as the source is nested, and its memory use is unbounded. It is therefore not linked into
+//! this program, but is a WebAssembly module, pinned and fetched like the interpreters. Each script is processed in a
+//! separate instance under the script's own limits on fuel, time and memory, on a guest stack. The cost is charged to
+//! the script.
 
 mod values;
 
@@ -34,10 +34,10 @@ use crate::{
     load::{aot, resolve::WASMTIME},
 };
 
-/// Maximum length of a message, which can contain names from the script.
+/// Maximum length of an error message, which can contain names from the script.
 const MAX_MESSAGE_CHARS: usize = 1_000;
 
-/// Returns the kind of a TypeScript source by its file name, or `None` if the name is not that of a TypeScript file.
+/// Returns the kind of a TypeScript source, or `None` if `name` does not end in a TypeScript extension.
 fn kind_of(name: &str, kind: SourceKind) -> Option<SourceKind> {
     let (_, extension) = name.rsplit_once('.')?;
     let own = match extension.to_ascii_lowercase().as_str() {
@@ -49,16 +49,16 @@ fn kind_of(name: &str, kind: SourceKind) -> Option<SourceKind> {
     Some(if kind == SourceKind::Detect { own } else { kind })
 }
 
-/// A script to strip, with its limits.
+/// A script to strip and the limits for stripping it.
 pub(crate) struct Strip<'a> {
     pub(crate) source: &'a str,
     pub(crate) name: &'a str,
     pub(crate) kind: SourceKind,
-    /// Fuel limit. `None` if fuel is not metered.
+    /// Fuel limit, or `None` for unmetered code.
     pub(crate) fuel: Option<u64>,
     pub(crate) memory_bytes: u64,
     pub(crate) timeout_ms: u64,
-    /// The clock and the cancellation of the request.
+    /// Clock and cancellation of the request.
     pub(crate) ctx: ExecutionCtx,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Strip<'a> {
 pub(crate) enum Stripped {
     /// JavaScript with unchanged lines and columns.
     Plain(String),
-    /// The script is not TypeScript, or its types cannot be removed.
+    /// The script is not valid TypeScript, or its types cannot be removed.
     Wrong(ScriptError),
     /// The stripper was stopped at a limit or cancelled.
     Stopped(Outcome),
@@ -77,19 +77,19 @@ pub(crate) enum Stripped {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ScriptError {
     pub(crate) message: String,
-    /// From 1. `None` if the error concerns the script as a whole.
+    /// Line, counted from 1. `None` if the error concerns the whole script.
     pub(crate) line: Option<u32>,
-    /// In code points, from 1.
+    /// Column in code points, counted from 1.
     pub(crate) column: u32,
 }
 
 impl ScriptError {
-    /// Creates an error about the script as a whole.
+    /// Creates an error about the whole script.
     fn whole(message: &str) -> Self {
         Self { message: message.to_owned(), line: None, column: 1 }
     }
 
-    /// Creates an error at a position, with at most [`MAX_MESSAGE_CHARS`] of the message.
+    /// Creates an error at a position. Truncates the message to [`MAX_MESSAGE_CHARS`].
     fn at(message: &str, line: Option<u32>, column: u32) -> Self {
         Self { message: message.chars().take(MAX_MESSAGE_CHARS).collect(), line, column }
     }
@@ -118,8 +118,8 @@ impl ScriptError {
     }
 }
 
-/// Translates a request for its interpreter. If the script's name marks it as TypeScript, its types are removed. This
-/// counts towards the script's limits, but fetching and compiling the stripper does not.
+/// Translates a request for its interpreter: removes the types if the script's name marks it as TypeScript. The cost is
+/// charged to the script's limits, except for fetching and compiling the stripper.
 pub(crate) fn translate(request: PreparedRequest<'_>) -> Result<PreparedRequest<'_>, ExecuteError> {
     match typescript_kind(&request) {
         Some(kind) => {
@@ -163,7 +163,7 @@ fn strip(request: &PreparedRequest<'_>, kind: SourceKind) -> Result<Translation,
     Ok(Translation { source, kind, fuel, begun })
 }
 
-/// Reports the error as a syntax error of the interpreter.
+/// Reports the error like a syntax error in the interpreter.
 fn wrong_script(wrong: &ScriptError, name: &str, fuel: u64) -> Rejection {
     Rejection {
         outcome: Outcome::Raised(wrong.raised(name)),
@@ -173,7 +173,7 @@ fn wrong_script(wrong: &ScriptError, name: &str, fuel: u64) -> Rejection {
     }
 }
 
-/// Reports the outcome of an execution that was stopped before the guest is entered. If it was stopped from outside,
+/// Reports the outcome of an execution that was stopped before the guest was entered. After a cancellation or timeout,
 /// the fuel used is only a lower bound, so the whole budget is charged.
 fn stopped(outcome: Outcome, fuel: u64) -> Rejection {
     let is_known = !matches!(outcome, Outcome::Cancelled | Outcome::Exhausted { resource: Resource::Time, .. });
@@ -186,14 +186,14 @@ fn stopped(outcome: Outcome, fuel: u64) -> Rejection {
     }
 }
 
-// The stripper: a WebAssembly module that is fetched, compiled and cached like interpreters. Each call uses a new
+// The stripper is a WebAssembly module that is fetched, compiled and cached like interpreters. Each call uses a new
 // instance.
 
-/// The stripper, ready to be called.
+/// The linked stripper.
 pub(crate) struct Stripper(InstancePre<Glue>);
 
 impl Stripper {
-    /// Removes a script's types. Returns the result and the fuel used. Called on a guest stack.
+    /// Removes a script's types. Returns the result and the fuel used. Must be called on a guest stack.
     ///
     /// # Errors
     /// Fails with Wasmtime's message if no instance could be created.
@@ -223,7 +223,7 @@ impl Stripper {
             Err(error) => {
                 let words = format!("{error:#}");
                 match (classify(error), glue.limiter.memory.refused_bytes()) {
-                    // The module traps when it is out of memory.
+                    // The module traps when it runs out of memory.
                     (EarlyEnd::Trapped(_), Some(wanted)) => {
                         Stripped::Stopped(exhausted(Resource::Memory, memory_bytes, wanted))
                     }
@@ -233,7 +233,7 @@ impl Stripper {
                     (EarlyEnd::Trapped(TrapKind::Unreachable), None) => Stripped::Wrong(ScriptError::whole(
                         "the types cannot be removed: the TypeScript parser gave up",
                     )),
-                    // Instantiation failed, or the module trapped in a way that it should not.
+                    // Instantiation failed, or the module trapped in an unexpected way.
                     (EarlyEnd::Trapped(_), None) => return Err(words),
                     (EarlyEnd::Stopped(Stop::Deadline), _) => {
                         let ms = u64::try_from(glue.ctx.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -252,8 +252,8 @@ fn exhausted(resource: Resource, limit: u64, used: u64) -> Outcome {
     Outcome::Exhausted { resource, limit, used }
 }
 
-/// Calls `transformSync(source, { mode: "strip-only", … })` like the package's own JavaScript. Returns the result or
-/// the thrown error.
+/// Calls `transformSync(source, { mode: "strip-only", … })` like the JavaScript code of the npm package. Returns the
+/// result or the thrown error.
 fn transform(
     store: &mut Store<Glue>,
     instance: &Instance,
@@ -261,7 +261,7 @@ fn transform(
     name: &str,
     kind: SourceKind,
 ) -> wasmtime::Result<Value> {
-    // `undefined` means to detect the kind.
+    // `undefined` requests detection of the kind.
     let module = match kind {
         SourceKind::Detect => Value::Undefined,
         SourceKind::Script => Value::Bool(false),
@@ -291,7 +291,7 @@ fn transform(
     Ok(store.data_mut().values.take(if is_thrown == 0 { given } else { thrown })?)
 }
 
-/// Interprets the returned or thrown value.
+/// Interprets the value that the stripper returned or threw.
 fn understood(value: &Value, source: &str) -> Stripped {
     match value.property("code") {
         // An error has a code too, such as `InvalidSyntax`, but always a message.
@@ -335,7 +335,7 @@ impl EngineInner {
         let defined = fuel::define_refuel(&mut linker).and_then(|()| values::define_glue(&mut linker, &module));
         defined.map_err(|error| wrong(tool, &error))?;
         let pre = linker.instantiate_pre(&module).map_err(|error| wrong(tool, &error))?;
-        // If two threads load it concurrently, the first result stays in use.
+        // If two threads load it concurrently, the first result is used.
         Ok(self.stripper.get_or_init(|| Stripper(pre)))
     }
 
@@ -345,7 +345,7 @@ impl EngineInner {
         self.runtimes.manifest().tool(TOOL).ok_or_else(missing)
     }
 
-    /// Returns a tool's compiled code. Fetches and compiles it first if it is not in the cache.
+    /// Returns a tool's compiled code. Fetches and compiles the tool first if its code is not in the cache.
     pub(crate) fn tool_artefact(&self, tool: &ToolEntry) -> Result<Artefact, RuntimeError> {
         let built = self.open_or_build(CacheKind::Images, &self.tool_key(tool), || self.build_tool(tool));
         built.map_err(|error| match error {
@@ -376,7 +376,7 @@ impl EngineInner {
         let module = self.runtimes.load_or_fetch_tool(tool, &*self.progress)?;
         self.progress.message(&format!("compiling `{}`", tool.name));
         let module = fuel::metered(self.metering, module, Counter::Own).map_err(|error| wrong(tool, &error))?;
-        // Compiling recurses deeply, and the caller may be a thread with a small stack.
+        // Compiling recurses deeply, and the caller's thread may have a small stack.
         let aot = self.stacks.run(|| aot::compile(&self.wasmtime, &module)).map_err(RuntimeError::Stack)?;
         let aot = aot.map_err(|error| wrong(tool, &error))?;
         Ok(NewArtefact { aot, record: ImageRecord::of_code(tool.sha256) })

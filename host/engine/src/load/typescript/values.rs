@@ -14,14 +14,14 @@ use crate::{
     },
 };
 
-/// Maximum number of values in one call. A call needs about fifty.
+/// Maximum number of values in one call of the stripper. A call needs about fifty.
 const MAX_VALUES: usize = 1_000;
 
-/// Bytes of text allowed in addition to the source, for names of properties and a message.
+/// Allowance for text in addition to the source, in bytes: property names and a message.
 const TEXT_BYTES: usize = 64 << 10;
 
-/// Number of times that the source may be passed in or out. It is read once. It is returned once as code, or twice as
-/// an excerpt in an error, the second time underlined.
+/// Maximum number of copies of the source that can be passed in and out. The stripper reads the source once. It returns
+/// it once as code, or twice in an error: as an excerpt and underlined.
 const SOURCES: usize = 8;
 
 /// A JavaScript value.
@@ -40,7 +40,7 @@ impl Value {
         matches!(self, Self::Undefined | Self::Null)
     }
 
-    /// Returns `!value`.
+    /// Implements JavaScript's `!value`.
     pub(super) fn is_falsy(&self) -> bool {
         match self {
             Self::Undefined | Self::Null => true,
@@ -51,13 +51,13 @@ impl Value {
         }
     }
 
-    /// Compares like `==`, for values of one type and for `null` and `undefined`. The stripper makes no other
+    /// Implements `==` for values of the same type and for `null` and `undefined`. The stripper makes no other
     /// comparisons.
     pub(super) fn loosely_equals(&self, other: &Self) -> bool {
         self == other || (self.is_nullish() && other.is_nullish())
     }
 
-    /// Returns a property, or `undefined` if there is no such property or the value is not an object.
+    /// Returns a property, or `undefined` for a missing property or a value that is not an object.
     pub(super) fn property(&self, name: &str) -> Self {
         match self {
             Self::Object(properties) => properties.get(name).cloned().unwrap_or(Self::Undefined),
@@ -65,7 +65,7 @@ impl Value {
         }
     }
 
-    /// Returns the text of a string.
+    /// Returns the text of a string, or `None` for other values.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -73,7 +73,7 @@ impl Value {
         }
     }
 
-    /// Returns the value of a number that is a non-negative integer of 32 bits.
+    /// Returns a number as a 32-bit unsigned integer, or `None` if that is inexact or the value is not a number.
     pub(super) fn count(&self) -> Option<u32> {
         match self {
             Self::Number(number) if (0.0..=f64::from(u32::MAX)).contains(number) && number.fract() == 0.0 => {
@@ -86,7 +86,7 @@ impl Value {
     }
 }
 
-/// The stripper used its imports in a way that its JavaScript glue never does.
+/// Invalid use of the imports, which the stripper's JavaScript glue never makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Misuse {
     #[error("an invalid or dropped handle")]
@@ -101,9 +101,10 @@ pub(super) enum Misuse {
     Property,
 }
 
-/// The values by handle.
+/// Table of values by handle.
 ///
-/// Handles below [`Values::FIRST`] are reserved by wasm-bindgen. Other handles are assigned in order, and never reused.
+/// wasm-bindgen reserves the handles below [`Values::FIRST`]. Other handles are assigned in ascending order and never
+/// reused.
 #[derive(Debug)]
 pub(super) struct Values {
     values: Vec<Option<Value>>,
@@ -120,7 +121,7 @@ impl Values {
         Self { values: Vec::new(), text_bytes_left }
     }
 
-    /// Adds a value, and returns its handle.
+    /// Adds a value and returns its handle.
     pub(super) fn add(&mut self, value: Value) -> Result<u32, Misuse> {
         if self.values.len() >= MAX_VALUES {
             return Err(Misuse::Values);
@@ -146,7 +147,7 @@ impl Values {
         }
     }
 
-    /// Drops a handle, and returns its value. Reserved handles are not dropped.
+    /// Drops a handle and returns its value. Reserved handles stay valid.
     pub(super) fn take(&mut self, handle: u32) -> Result<Value, Misuse> {
         match self.place(handle) {
             Some(place) => place.take().ok_or(Misuse::Handle),
@@ -170,16 +171,15 @@ impl Values {
         self.values.get_mut(at)
     }
 
-    /// Counts text that is passed in or out. Fails if the limit on text is exceeded.
+    /// Charges text that is passed in or out. Fails if the text limit is exceeded.
     pub(super) fn pass(&mut self, bytes: usize) -> Result<(), Misuse> {
         self.text_bytes_left = self.text_bytes_left.checked_sub(bytes).ok_or(Misuse::Text)?;
         Ok(())
     }
 }
 
-// The subset of wasm-bindgen's JavaScript glue that one call of the stripper needs, in Rust.
-//
-// All other imports of the stripper (promises, typed arrays, iterators) trap.
+// The subset of wasm-bindgen's JavaScript glue that one call of the stripper needs, in Rust. All other imports of the
+// stripper (promises, typed arrays, iterators) trap.
 
 /// Module name of wasm-bindgen's imports.
 const PLACEHOLDER: &str = "__wbindgen_placeholder__";
@@ -187,7 +187,7 @@ const PLACEHOLDER: &str = "__wbindgen_placeholder__";
 /// `malloc(bytes, align)`.
 const MALLOC: &str = "__wbindgen_export_2";
 
-/// State of a call of the stripper outside its WebAssembly instance.
+/// Host state of one call of the stripper.
 pub(super) struct Glue {
     pub(super) values: Values,
     pub(super) limiter: GuestLimiter,
@@ -201,7 +201,7 @@ impl Glue {
         Self { values: Values::new(source_bytes), limiter, fuel, ctx }
     }
 
-    /// Fails if the call was cancelled, or its time is up.
+    /// Fails if the call was cancelled or its time limit has expired.
     pub(super) fn check(&self) -> wasmtime::Result<()> {
         self.ctx.check().map_err(|stop| wasmtime::Error::new(Unwound(stop)))
     }
@@ -223,7 +223,7 @@ fn memory(caller: &mut Stripper<'_>) -> Result<Memory, Misuse> {
     caller.get_export("memory").and_then(Extern::into_memory).ok_or(Misuse::Memory)
 }
 
-/// Reads a text from the stripper's memory.
+/// Reads text from the stripper's memory.
 fn text(caller: &mut Stripper<'_>, at: u32, bytes: u32) -> Result<String, Misuse> {
     let memory = memory(caller)?;
     let (memory, glue) = memory.data_and_store_mut(caller);
@@ -233,7 +233,7 @@ fn text(caller: &mut Stripper<'_>, at: u32, bytes: u32) -> Result<String, Misuse
     String::from_utf8(text.to_vec()).map_err(|_| Misuse::Memory)
 }
 
-/// Writes two words. Fails if they are outside the stripper's memory.
+/// Writes two 32-bit words. Fails if they are outside the stripper's memory.
 fn write_words(caller: &mut Stripper<'_>, at: u32, words: [u32; 2]) -> wasmtime::Result<()> {
     let memory = memory(caller)?;
     let [first, second] = words.map(u32::to_le_bytes);
@@ -242,8 +242,8 @@ fn write_words(caller: &mut Stripper<'_>, at: u32, words: [u32; 2]) -> wasmtime:
     Ok(())
 }
 
-/// Copies a text into the stripper's memory, and writes its address and length at `ret`. For other values the address
-/// is 0.
+/// Copies a string into the stripper's memory, and writes its address and length at `ret`. Writes zeros for other
+/// values.
 fn string_get(mut caller: Stripper<'_>, ret: u32, handle: u32) -> wasmtime::Result<()> {
     let Some(text) = caller.data().values.get(handle)?.text().map(str::to_owned) else {
         return write_words(&mut caller, ret, [0, 0]);
@@ -335,7 +335,7 @@ pub(super) fn define_glue(linker: &mut Linker<Glue>, module: &Module) -> wasmtim
         |mut caller: Stripper<'_>, handle: u32| -> wasmtime::Result<u32> {
             let values = &mut caller.data_mut().values;
             let value = values.get(handle)?.clone();
-            // If the stripper clones a text, it is the name of a property.
+            // The stripper clones text only as a property name.
             values.pass(value.text().map_or(0, str::len))?;
             Ok(values.add(value)?)
         },
@@ -348,7 +348,7 @@ pub(super) fn define_glue(linker: &mut Linker<Glue>, module: &Module) -> wasmtim
             Ok(())
         },
     )?;
-    // Both create a text: no code reads any other property of an error.
+    // Both imports create text, because the only property of an error that is read is its message.
     for name in ["__wbindgen_string_new", "__wbindgen_error_new"] {
         let make = |mut caller: Stripper<'_>, at: u32, bytes: u32| -> wasmtime::Result<u32> {
             let text = text(&mut caller, at, bytes)?;
