@@ -1,5 +1,5 @@
-//! Commits a guest's writes to the host directory, all of them or none, records the commits of a session, and makes
-//! whole new trees.
+//! Commits a guest's writes to a host directory atomically, tracks a session's commits, and fingerprints and syncs new
+//! trees.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,23 +19,23 @@ use super::{
     stage::{self, Stager},
 };
 
-/// The result of a commit.
+/// Result of a commit.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CommitReport {
-    /// New and changed files and links, with paths relative to the directory. The state is the one that the next commit
-    /// compares with; pass both to [`Vfs::mark_committed`].
+    /// New and changed files and links: paths relative to the directory, and the states that the next commit compares
+    /// with. Pass them to [`Vfs::mark_committed`].
     pub written: Vec<(String, SourceStat)>,
     /// Bytes of file contents written.
     pub bytes: u64,
 }
 
 impl HostDirectory {
-    /// Commits one root of a guest's file system and marks it as committed in the file system.
+    /// Commits the changes of one root to the directory, and marks them as committed in the guest's file system.
     ///
     /// # Errors
     ///
-    /// The errors of [`commit`](Self::commit), and [`MountError::NotNoted`].
+    /// Fails like [`commit`](Self::commit), or with [`MountError::NotNoted`].
     pub fn commit_root(&self, vfs: &mut Vfs, root: RootId) -> Result<CommitReport, MountError> {
         let plan = vfs.commit_plan(root);
         let report = self.commit(&plan, vfs)?;
@@ -43,17 +43,18 @@ impl HostDirectory {
         Ok(report)
     }
 
-    /// Carries out a plan. When this returns `Ok`, all changes are on the disk; otherwise the directory is unchanged.
+    /// Carries out a commit plan. If this returns `Ok`, all changes are on the disk. If it fails, the directory is
+    /// unchanged unless [`MountError`] says otherwise.
     ///
-    /// Waits for other commits to the same directory for at most the time given to
-    /// [`open_for_writing`](Self::open_for_writing). First finishes or undoes a commit that a crash interrupted. An
-    /// empty plan touches nothing.
+    /// Waits for other commits to the same directory, for at most the `lock_wait` of
+    /// [`open_for_writing`](Self::open_for_writing). Then finishes or undoes commits that a crash interrupted. An empty
+    /// plan does nothing.
     ///
     /// # Errors
     ///
-    /// [`MountError::Conflict`] if the host has changed one of the files meanwhile. [`MountError::LinkLeaves`] and
-    /// [`MountError::ReservedName`] for links and names that are never written. [`MountError::Busy`] if another commit
-    /// takes too long. Others, such as [`MountError::Io`].
+    /// [`MountError::Conflict`] if the host changed one of the files since the guest saw it. [`MountError::LinkLeaves`]
+    /// and [`MountError::ReservedName`] for links and names that are never written. [`MountError::Busy`] if another
+    /// commit takes too long. Other errors such as [`MountError::Io`] if an operation fails.
     pub fn commit(&self, plan: &[CommitStep], contents: &mut dyn Contents) -> Result<CommitReport, MountError> {
         if !self.is_writable() {
             return Err(MountError::ReadOnly { path: self.path().to_owned() });
@@ -76,7 +77,7 @@ impl HostDirectory {
                 return Err(error);
             }
         };
-        // A failure after this point that cannot be undone leaves the journal for the next opening.
+        // If undoing fails after this point, the journal stays for the next opening.
         let undone = site.carry_out(&journal.steps)?;
         if undone.is_none() {
             settle(&mut site, &journal.steps, &mut report.written);
@@ -86,7 +87,7 @@ impl HostDirectory {
     }
 }
 
-/// Prepares a commit up to the journal, without changing any file of the user.
+/// Prepares a commit, including its journal, without changing any of the user's files.
 pub(super) fn prepare(
     site: &mut Site<'_>,
     plan: &[CommitStep],
@@ -99,7 +100,7 @@ pub(super) fn prepare(
     stager.finish()?;
     let report = CommitReport { written: std::mem::take(&mut stager.written), bytes: stager.bytes };
     let mut steps = std::mem::take(&mut stager.steps);
-    // Check only after staging, which takes long, to keep the time between check and change short.
+    // Check only after staging, which takes long, to shorten the time between the check and the changes.
     site.check(&steps)?;
     site.keep(&mut steps)?;
     let inode = |folder: &Folder| {
@@ -111,8 +112,8 @@ pub(super) fn prepare(
     Ok((journal, report))
 }
 
-/// Updates the reported states: moving a file to its path changes its change time. A file that the host has changed
-/// since keeps the old state, so the next commit is a conflict.
+/// Updates the reported states, because moving a file to its path changes its change time. If the host has changed a
+/// file in the meantime, the old state stays, so the next commit is a conflict.
 fn settle(site: &mut Site<'_>, steps: &[JournalStep], written: &mut [(String, SourceStat)]) {
     let moved = steps.iter().filter_map(|step| match step {
         JournalStep::Create { path, new, .. } | JournalStep::Replace { path, new, .. } => Some((path.as_str(), new)),
@@ -129,7 +130,8 @@ fn settle(site: &mut Site<'_>, steps: &[JournalStep], written: &mut [(String, So
     }
 }
 
-/// Removes the private directory. The commit is done, so a failure is only logged; the next opening removes the rest.
+/// Removes the private directory. The commit is complete, so a failure is only logged. The next opening removes the
+/// remaining files.
 fn discard(site: &Site<'_>) {
     if let Err(error) = recover::remove_staging(site.root, site.staging_name) {
         tracing::warn!(
@@ -140,15 +142,16 @@ fn discard(site: &Site<'_>) {
     }
 }
 
-/// Limit on the remembered paths, in bytes. Beyond it all paths are forgotten. After a rollback, files that the session
-/// itself wrote then conflict like files of others. The limit exists because scripts choose how many files they write.
+/// Maximum size of the tracked paths, in bytes. If it is exceeded, all paths are dropped. After a rollback, files that
+/// the session itself wrote then conflict like files that other programs wrote. The limit is necessary because scripts
+/// choose how many files they write.
 const MAX_PATH_BYTES: usize = 4 << 20;
 
-/// State of each path after a session's commits since its oldest checkpoint.
+/// Tracks the state in which a session's commits left each path, back to the oldest checkpoint.
 ///
-/// A checkpoint can hold uncommitted changes, together with the state of the host before them. If the session commits
-/// after the checkpoint and then rolls back, it finds its own files on the host. This is not a conflict: the change is
-/// committed over them.
+/// A checkpoint can contain uncommitted changes and the host state that they are based on. If the session commits after
+/// the checkpoint and then rolls back, it finds its own files on the host. These files are not conflicts: the
+/// checkpoint's changes are committed over them.
 ///
 /// This applies only while the host still has exactly the committed state. A file that became a directory, or a
 /// directory that became a file, remains a conflict.
@@ -162,7 +165,7 @@ pub(crate) struct SessionCommits {
 
 #[derive(Debug)]
 struct CommittedState {
-    /// Number of the commit.
+    /// Number of the commit that left this state.
     by: u64,
     what: CommittedEntry,
 }
@@ -176,12 +179,12 @@ enum CommittedEntry {
 }
 
 impl SessionCommits {
-    /// Returns the number of commits.
+    /// Returns the number of commits so far.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Returns the number of commits that the session's files include: all of them, unless it was rolled back since.
+    /// Returns the number of commits whose changes the session's files include: all of them, or fewer after a rollback.
     pub(crate) fn known(&self) -> u64 {
         self.known
     }
@@ -191,8 +194,8 @@ impl SessionCommits {
         self.known = known;
     }
 
-    /// Records the end of a commit. `whole` means that it covered all uncommitted changes. Forgets paths that no
-    /// checkpoint can conflict with: those of the first `oldest` commits.
+    /// Records the end of a commit. `whole` means that the commit covered all uncommitted changes. Drops the paths of
+    /// the first `oldest` commits, which no checkpoint can conflict with.
     pub(crate) fn ended(&mut self, whole: bool, oldest: Option<u64>) {
         self.count += 1;
         if whole {
@@ -210,8 +213,8 @@ impl SessionCommits {
         self.path_bytes = path_bytes;
     }
 
-    /// Records the steps of a running commit in one host directory. `written` lists the files and links with their new
-    /// state.
+    /// Records the changes of a running commit in one host directory. `written` contains the new states of files and
+    /// links.
     pub(crate) fn note(&mut self, root: RootId, plan: &[CommitStep], written: &[(String, SourceStat)]) {
         let steps = plan.iter().filter_map(|step| match step {
             CommitStep::DeleteFile { path, .. } | CommitStep::RemoveDir { path } => {
@@ -233,7 +236,7 @@ impl SessionCommits {
         }
     }
 
-    /// Adjusts a commit plan, so that the session's own files on the host cause no conflicts.
+    /// Adjusts a commit plan so that files that the session itself committed cause no conflicts.
     pub(crate) fn rebased(&self, root: RootId, host: &dyn MountSource, plan: Vec<CommitStep>) -> Vec<CommitStep> {
         match self.left.get(&root) {
             Some(paths) if !paths.is_empty() => {
@@ -244,7 +247,7 @@ impl SessionCommits {
     }
 }
 
-/// Returns `None` if the host has the result of the step already.
+/// Returns `None` if the host already has the step's result.
 fn rebased_step(
     paths: &BTreeMap<String, CommittedState>,
     host: &dyn MountSource,
@@ -258,12 +261,12 @@ fn rebased_step(
                 return None;
             }
         }
-        // A path that is gone already needs no change to its step.
+        // If the session itself removed the path, the step needs no change.
         CommitStep::DeleteFile { path, .. } if matches!(left(path), Some(CommittedEntry::Nothing)) => {}
         CommitStep::DeleteFile { path, base }
         | CommitStep::WriteFile { path, base, .. }
         | CommitStep::Symlink { path, base, .. } => match left(path) {
-            // Usually the guest's files include this state, and no lookup is needed.
+            // The guest's files usually have this state already, so no lookup is needed.
             Some(CommittedEntry::File(ours)) if *base != Some(*ours) && host.stat(path) == Ok(Some(*ours)) => {
                 *base = Some(*ours);
             }
@@ -275,23 +278,23 @@ fn rebased_step(
     Some(step)
 }
 
-// Whole new trees, their fingerprints and the contents of new files.
+// Traversal, fingerprints and syncing of new trees.
 //
-// Fingerprints prevent undoing from discarding the host's additions. On systems that cannot sync a whole file system,
-// trees are synced file by file. Directories are opened by relative path, without following links and without
+// Fingerprints prevent an undo from discarding files that the host added. On systems that cannot sync a whole file
+// system, trees are synced file by file. Directories are opened by relative path, without following links and without
 // recursion.
 
-/// An entry of a tree.
+/// An entry in a tree.
 struct Entry<'a> {
     folder: &'a Folder,
-    /// Names of the parent directories, from the top.
+    /// Names of the parent directories, topmost first.
     path: &'a [String],
     name: &'a str,
     ident: Ident,
 }
 
-/// Calls `show` for each entry below `top`, in no order and without recursion. Returns the number of entries, including
-/// those that a commit cannot have written and that are not shown.
+/// Calls `show` for each entry below `top`, in no particular order and without recursion. Returns the number of
+/// entries, including entries of types that commits never write, which are not shown.
 fn visit(top: &Folder, mut show: impl FnMut(Entry<'_>) -> io::Result<()>) -> io::Result<u64> {
     let mut walker = Walker::new(top);
     let mut pending: Vec<Vec<String>> = vec![Vec::new()];
@@ -316,8 +319,8 @@ fn visit(top: &Folder, mut show: impl FnMut(Entry<'_>) -> io::Result<()>) -> io:
     Ok(count)
 }
 
-/// Fingerprints the tree below the directory `name`: each entry's path and identity, combined independently of the
-/// order of listing.
+/// Fingerprints the tree below the directory `name`: the path and identity of each entry, combined independently of the
+/// listing order.
 pub(super) fn fingerprint(parent: &Folder, name: &str) -> Result<String, MountError> {
     let failed = || MountError::io("list", name);
     let top = parent.child(name).map_err(failed())?;
@@ -365,13 +368,14 @@ pub(super) fn sync_folders(top: &Folder) -> io::Result<()> {
     .map(|_| ())
 }
 
-/// The source of the contents of written files.
+/// Provides the contents of the files in a commit plan.
 pub trait Contents {
-    /// Reads up to `into.len()` bytes of a file at an offset. Returns the number of bytes; 0 at the end of the file.
+    /// Reads up to `into.len()` bytes of a file from an offset on. Returns the number of bytes read, or 0 at the end of
+    /// the file.
     ///
     /// # Errors
     ///
-    /// Fails if the contents are unavailable. The commit then fails, too, and changes nothing.
+    /// Fails if the contents are unavailable. The commit then fails too, and changes nothing.
     fn read_at(&mut self, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError>;
 }
 
@@ -381,14 +385,14 @@ impl Contents for Vfs {
     }
 }
 
-/// The walker keeps a handle open every `STRIDE` levels. Going back up a deep tree then costs at most `STRIDE` lookups,
-/// and never more than [`MAX_DEPTH`] / `STRIDE` + 1 descriptors.
+/// The walker holds one handle open for every `STRIDE` levels. Going back up in a deep tree then takes at most `STRIDE`
+/// lookups, with at most [`MAX_DEPTH`] / `STRIDE` + 1 open descriptors.
 const STRIDE: usize = 32;
 
-/// Maximum depth of a directory. With [`STRIDE`] that is about 128 descriptors, far below the usual limit of 1,024.
+/// Maximum depth of a directory. With [`STRIDE`], this takes about 128 descriptors, far below the usual limit of 1,024.
 const MAX_DEPTH: usize = 4096;
 
-/// Splits a path relative to the mount into its names. `""` and `"."` are the mount itself.
+/// Splits a path relative to the mount into its names. `""` and `"."` refer to the mount itself.
 pub(super) fn split(path: &str) -> Result<Vec<&str>, MountError> {
     if path.is_empty() || path == "." {
         return Ok(Vec::new());
@@ -404,7 +408,7 @@ pub(super) fn split(path: &str) -> Result<Vec<&str>, MountError> {
     }
 }
 
-/// Splits a path into the names of its parent directory and the last name. Fails for the mount itself, which has no
+/// Splits a path into the names of its parent directory and its last name. Fails for the mount itself, which has no
 /// name.
 pub(super) fn split_last(path: &str) -> Result<(Vec<&str>, &str), MountError> {
     let mut names = split(path)?;
@@ -414,11 +418,11 @@ pub(super) fn split_last(path: &str) -> Result<(Vec<&str>, &str), MountError> {
     }
 }
 
-/// Walks below one directory and remembers its position.
+/// Walks directories below a root and caches handles along the current path.
 #[derive(Debug)]
 pub(super) struct Walker<'a> {
     root: &'a Folder,
-    /// Open ancestors of `at`, by depth; the last may be `at` itself.
+    /// Open ancestors of `at` with their depths. The last one may be `at` itself.
     open: Vec<(usize, Folder)>,
     at: Vec<String>,
 }
@@ -428,7 +432,7 @@ impl<'a> Walker<'a> {
         Self { root, open: Vec::new(), at: Vec::new() }
     }
 
-    /// Opens the directory with these names, one below the other.
+    /// Opens the directory at a path of nested names.
     pub(super) fn enter(&mut self, names: &[&str]) -> io::Result<&Folder> {
         let common = self.at.iter().zip(names).take_while(|(have, want)| have == *want).count();
         while self.open.last().is_some_and(|(depth, _)| *depth > common) {
@@ -449,7 +453,7 @@ impl<'a> Walker<'a> {
         Ok(self.open.last().map_or(self.root, |(_, folder)| folder))
     }
 
-    /// Closes all handles except the root's: directories may have been moved.
+    /// Closes all handles except the root's, because directories may have been moved.
     pub(super) fn forget(&mut self) {
         self.open.clear();
         self.at.clear();

@@ -1,4 +1,4 @@
-//! A host directory as a guest's mount.
+//! Host directories that are mounted in guests.
 
 use std::{
     io,
@@ -22,34 +22,34 @@ use super::{
     recover::{self, Lock, Recovery},
 };
 
-/// Default time for a commit to wait for other commits to the same directory. Committing a full default workspace takes
+/// Default time that a commit waits for other commits to the same directory. Committing a full default workspace takes
 /// well under a second on a slow disk.
 pub const DEFAULT_LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// Counts of host directory entries that were hidden from guests so far. An entry counts each time its directory is
-/// listed.
+/// Numbers of host directory entries that were hidden from guests so far. An entry is counted each time its directory
+/// is listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Skipped {
-    /// Entries with names that are not UTF-8.
+    /// Number of entries with names that are not UTF-8.
     pub not_utf8_count: u64,
-    /// Pipes, sockets and devices.
+    /// Number of pipes, sockets and devices.
     pub special_count: u64,
 }
 
-/// A host directory, opened once. All operations are relative to that handle.
+/// A host directory, opened once. All operations are relative to this handle.
 ///
-/// Can be shared between threads. Reading takes no lock. A guest sees the current state of each file that it reads, and
-/// a commit compares files with that state.
+/// Can be shared between threads. Reading takes no lock. A guest reads the current state of each file, and a commit
+/// compares the files with the state that the guest read.
 #[derive(Debug)]
 pub struct HostDirectory {
     root: Folder,
     path: PathBuf,
     reach: Reach,
     lineage: Lineage,
-    /// Generation of the guard at the last check of the lineage.
+    /// Generation of the guard when the lineage was last checked.
     checked: AtomicU64,
-    /// Maximum wait for other commits; `None` for a directory that is open for reading.
+    /// Maximum wait for other commits. `None` if the directory is open only for reading.
     writing: Option<Duration>,
     recovered: Recovery,
     not_utf8_count: AtomicU64,
@@ -62,19 +62,19 @@ impl HostDirectory {
     /// # Errors
     ///
     /// [`MountError::Missing`], [`MountError::NotADirectory`] or [`MountError::Denied`] if the path cannot be read.
-    /// [`MountError::Guarded`] if the directory contains or is inside one of Glovebox's own directories.
-    /// [`MountError::Unfinished`] if a crash interrupted a commit, so that the directory has neither the old nor the
-    /// new state.
+    /// [`MountError::Guarded`] if the directory is, contains or is inside one of Glovebox's own directories.
+    /// [`MountError::Unfinished`] if a crash interrupted a commit, so that the directory may have neither its old nor
+    /// its new state.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, MountError> {
         Self::open_reaching(path.as_ref(), Reach::Tree)
     }
 
-    /// Like [`open`](Self::open), for a part of the directory.
+    /// Like [`open`](Self::open), for the given part of the directory.
     pub(crate) fn open_reaching(path: &Path, reach: Reach) -> Result<Self, MountError> {
         let opened = open_root(path, false, reach)?;
         let root = &opened.root;
         if recover::unfinished(root)?.is_some() {
-            // A commit may be in progress: wait for it.
+            // A commit may be in progress: wait until it is done.
             let _lock = Lock::take(root, path, DEFAULT_LOCK_WAIT)?;
             if let Some(staging) = recover::unfinished(root)? {
                 return Err(MountError::Unfinished { path: path.to_owned(), staging });
@@ -83,19 +83,19 @@ impl HostDirectory {
         Ok(Self::new(opened, path, reach, None, Recovery::default()))
     }
 
-    /// Opens a directory for reading and for commits, after finishing or undoing a commit that a crash interrupted.
-    /// `lock_wait` limits how long this and each commit wait for other commits; [`DEFAULT_LOCK_WAIT`] is a good value.
+    /// Opens a directory for reading and for commits. First finishes or undoes commits that a crash interrupted.
+    /// `lock_wait` limits how long this call and each commit wait for other commits. [`DEFAULT_LOCK_WAIT`] is a good
+    /// value.
     ///
     /// # Errors
     ///
-    /// The errors of [`open`](Self::open). Also fails if the directory is not writable, or if another commit takes too
-    /// long. [`MountError::BadJournal`] or [`MountError::Torn`] if an interrupted commit can be neither finished nor
-    /// undone.
+    /// Fails like [`open`](Self::open), if the directory is not writable, or if another commit takes too long.
+    /// [`MountError::BadJournal`] or [`MountError::Torn`] if an interrupted commit can be neither finished nor undone.
     pub fn open_for_writing(path: impl AsRef<Path>, lock_wait: Duration) -> Result<Self, MountError> {
         Self::open_for_writing_reaching(path.as_ref(), Reach::Tree, lock_wait)
     }
 
-    /// Like [`open_for_writing`](Self::open_for_writing), for a part of the directory.
+    /// Like [`open_for_writing`](Self::open_for_writing), for the given part of the directory.
     pub(crate) fn open_for_writing_reaching(
         path: &Path,
         reach: Reach,
@@ -127,25 +127,25 @@ impl HostDirectory {
         }
     }
 
-    /// Returns the path that was passed to the opening function.
+    /// Returns the path that the directory was opened with.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns whether the directory was opened for commits.
+    /// Returns `true` if the directory was opened for commits.
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.writing.is_some()
     }
 
-    /// Returns the interrupted commits that opening finished, undid or discarded.
+    /// Returns the numbers of interrupted commits that were finished, undone and discarded at opening.
     #[must_use]
     pub fn recovered(&self) -> Recovery {
         self.recovered
     }
 
-    /// Returns the number of entries that were hidden from guests so far.
+    /// Returns the numbers of entries that were hidden from guests so far.
     #[must_use]
     pub fn skipped(&self) -> Skipped {
         Skipped {
@@ -154,12 +154,12 @@ impl HostDirectory {
         }
     }
 
-    /// Checks the directory against Glovebox's own directories again, including those added since it was opened. Cheap
-    /// if none was added.
+    /// Checks the directory against Glovebox's own directories again, including directories that were registered after
+    /// it was opened. Cheap if none were registered.
     ///
     /// # Errors
     ///
-    /// [`MountError::Guarded`] if the directory contains or is inside one of them.
+    /// [`MountError::Guarded`] if the directory is, contains or is inside one of Glovebox's own directories.
     pub fn check_guarded(&self) -> Result<(), MountError> {
         let generation = guard::generation();
         if self.checked.load(Ordering::Acquire) != generation {
@@ -177,7 +177,7 @@ impl HostDirectory {
         self.writing.unwrap_or_default()
     }
 
-    /// Opens the parent directory of `path` and calls `action` with it and the last name.
+    /// Opens the parent directory of `path` and calls `action` with it and the last name of `path`.
     fn at<T>(&self, path: &str, action: impl FnOnce(&Folder, &str) -> io::Result<T>) -> Result<T, SourceError> {
         let (names, last) = commit::split_last(path).map_err(|e| source_error(path, &e))?;
         if is_reserved_path(path) {
@@ -195,7 +195,7 @@ impl HostDirectory {
         let folder = walker.enter(&names)?;
         let mut entries = Vec::new();
         for name in folder.names()? {
-            // Listing `limit` + 1 entries tells the caller that the listing is incomplete.
+            // An extra entry tells the caller that the listing is incomplete.
             if entries.len() > limit {
                 break;
             }
@@ -219,7 +219,7 @@ impl HostDirectory {
     }
 }
 
-/// Creates an error with a message for the log; the guest only sees EIO.
+/// Creates an error with a message for the log. The guest sees only EIO.
 fn source_error(path: &str, error: &dyn std::error::Error) -> SourceError {
     SourceError::new(format!("`{path}`: {error}"))
 }
@@ -252,7 +252,7 @@ impl MountSource for HostDirectory {
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
         self.at(path, |folder, name| {
             let (file, ident) = folder.open_file(name)?;
-            // Offsets beyond `i64::MAX` are invalid to the operating system, so return early.
+            // The operating system rejects offsets beyond `i64::MAX`, so return early.
             if offset >= ident.size_bytes {
                 return Ok(0);
             }
@@ -273,21 +273,21 @@ impl MountSource for HostDirectory {
     }
 }
 
-/// Checks whether a directory may be mounted, for callers that open it without [`HostDirectory`].
+/// Checks that a directory can be mounted, for callers that open it without [`HostDirectory`].
 ///
 /// # Errors
 ///
-/// The errors of [`HostDirectory::open`], except [`MountError::Unfinished`].
+/// Fails like [`HostDirectory::open`], except with [`MountError::Unfinished`].
 pub fn check_directory(path: impl AsRef<Path>) -> Result<(), MountError> {
     open_root(path.as_ref(), false, Reach::Tree).map(drop)
 }
 
-/// The part of a directory to read or write.
+/// Part of a directory that is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// The whole tree.
     Tree,
-    /// Single files in it that the user named. One of Glovebox's own directories may then be below it.
+    /// Only single files that the user named. A Glovebox directory may then be inside the directory.
     Files,
 }
 
@@ -297,11 +297,11 @@ fn check_lineage(path: &Path, lineage: &Lineage, reach: Reach) -> Result<(), Mou
     refused.map_or(Ok(()), |overlap| Err(MountError::guarded(path, overlap)))
 }
 
-/// An opened directory that may be mounted.
+/// An opened directory that passed all checks.
 struct Opened {
     root: Folder,
     lineage: Lineage,
-    /// Generation of the guard before the check.
+    /// Generation of the guard before the lineage was checked.
     generation: u64,
 }
 
@@ -320,7 +320,7 @@ fn open_root(path: &Path, writing: bool, reach: Reach) -> Result<Opened, MountEr
     };
     let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(refused)?;
     let root = Folder::new(dir);
-    // Read the generation before checking: directories that are added meanwhile cause another check.
+    // Read the generation before checking: directories that are registered in the meantime cause another check.
     let generation = guard::generation();
     let lineage = root
         .lineage()

@@ -10,14 +10,14 @@ use glovebox_runtimes::guard::{Guarded, Overlap, Relation};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Collision {
-    /// Kind, inode, size or times have changed.
+    /// The entry's type, inode, size or times have changed.
     Changed,
-    /// The guest created an entry at a path that exists on the host now.
+    /// The guest created an entry at a path that now exists on the host.
     Appeared,
     /// The guest changed an entry that no longer exists on the host.
     Vanished,
-    /// A directory that the guest removed still has entries. They are hidden from guests (pipes, sockets, names that
-    /// are not UTF-8), or the host added them meanwhile.
+    /// A directory that the guest removed is not empty. Its entries are hidden from guests (pipes, sockets, names that
+    /// are not UTF-8), or the host added them.
     NotEmpty,
 }
 
@@ -32,10 +32,10 @@ impl std::fmt::Display for Collision {
     }
 }
 
-/// An error when opening, reading or committing to a host directory.
+/// A host directory could not be opened, read or committed to.
 ///
-/// Paths of directories are those that the caller passed; paths of files are relative to the directory. Unless a
-/// variant says otherwise, the host directory is unchanged.
+/// Directories are named by the path that the caller passed, files by their path relative to the directory. The host
+/// directory is unchanged unless a variant says otherwise.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
@@ -51,7 +51,7 @@ pub enum MountError {
         /// The path, as the caller passed it.
         path: PathBuf,
     },
-    /// The directory contains, is or is inside one of Glovebox's own directories, such as the cache, whose prepared
+    /// The directory is, contains or is inside one of Glovebox's own directories, such as the cache, whose prepared
     /// images run as native code.
     #[error(
         "`{path}` {relation} {guarded}, `{ours}`: scripts must not reach it; name another directory, or {way_out}",
@@ -60,7 +60,7 @@ pub enum MountError {
     Guarded {
         /// The directory, as the caller passed it.
         path: PathBuf,
-        /// Relation of the directory to the guarded one.
+        /// Relation of the directory to the guarded directory.
         relation: Relation,
         /// Purpose of the guarded directory.
         guarded: Guarded,
@@ -84,7 +84,7 @@ pub enum MountError {
         /// The directory, as the caller passed it.
         path: PathBuf,
     },
-    /// A different process was still committing to the directory after the maximum wait.
+    /// The directory was still locked by another commit after the maximum wait.
     #[error("another commit has locked `{path}` for more than {waited_ms} ms; retry when it is done", path = escaped(.path))]
     Busy {
         /// The directory, as the caller passed it.
@@ -100,7 +100,7 @@ pub enum MountError {
         /// The host's change.
         collision: Collision,
     },
-    /// The path contains a name that is reserved for commits.
+    /// The path contains a name that is reserved for the private directories of commits.
     #[error("`{path}` uses a reserved name; choose one that does not begin with `{prefix}`", prefix = super::RESERVED_PREFIX, path = escaped(.path))]
     ReservedName {
         /// The path, relative to the directory.
@@ -112,14 +112,14 @@ pub enum MountError {
         /// The invalid path.
         path: String,
     },
-    /// The guest created a symbolic link that could lead out of the directory.
+    /// The guest created a symbolic link that could point outside the directory.
     #[error(
         "link `{path}` to `{target}` could leave the directory; use a relative target inside it, with `..` only at the start", path = escaped(.path), target = escaped(.target)
     )]
     LinkLeaves {
         /// The link, relative to the directory.
         path: String,
-        /// The link's target.
+        /// Target of the link.
         target: String,
     },
     /// A different file system is mounted inside the directory, so a commit cannot be atomic.
@@ -128,7 +128,7 @@ pub enum MountError {
         /// The path, relative to the directory.
         path: String,
     },
-    /// The path is nested deeper than a commit can walk.
+    /// The path is nested too deeply for a commit.
     #[error("`{path}` is nested more than {limit} directories deep; reduce the nesting", path = escaped(.path))]
     TooDeep {
         /// The path, relative to the directory.
@@ -136,8 +136,8 @@ pub enum MountError {
         /// The maximum depth.
         limit: usize,
     },
-    /// The commit would write more than the workspace's quotas allow. Each hard link and each renamed host file counts
-    /// as a new file.
+    /// The commit would exceed the workspace's quotas. Each hard link and each renamed host file is counted as a new
+    /// file.
     #[error(
         "the commit would write {files} files and {bytes} bytes, counting each hard link and each renamed host file; \
          `limits.workspace_inodes` is {max_files} and `limits.workspace_bytes` is {max_bytes}; nothing was written, raise \
@@ -153,7 +153,7 @@ pub enum MountError {
         /// Maximum number of bytes, from `limits.workspace_bytes`.
         max_bytes: u64,
     },
-    /// The commit has more changes than a journal can hold.
+    /// The commit has more changes than fit in a journal.
     #[error("the commit's journal needs {bytes} bytes, more than the limit of {limit}; write fewer files")]
     TooManyChanges {
         /// Size of the journal in bytes.
@@ -161,7 +161,7 @@ pub enum MountError {
         /// Maximum size in bytes.
         limit: u64,
     },
-    /// A crash interrupted a commit, and the directory was opened for reading only.
+    /// A crash interrupted a commit, and the directory was opened only for reading.
     #[error("`{path}` holds the unfinished commit `{staging}`; open it for writing once to finish it", path = escaped(.path), staging = escaped(.staging))]
     Unfinished {
         /// The directory, as the caller passed it.
@@ -169,7 +169,7 @@ pub enum MountError {
         /// The commit's private directory.
         staging: String,
     },
-    /// The journal is damaged, or was written for another directory. None of its steps were carried out.
+    /// The journal is damaged or belongs to another directory. None of its steps were carried out.
     #[error("the journal in `{staging}` of `{path}` {reason}; inspect the directory, then remove `{staging}`", path = escaped(.path), staging = escaped(.staging))]
     BadJournal {
         /// The directory, as the caller passed it.
@@ -179,21 +179,21 @@ pub enum MountError {
         /// The reason why the journal was rejected.
         reason: &'static str,
     },
-    /// A crash interrupted a commit, and the host then changed files so that neither the old nor the new state can be
-    /// reached. No further change was made.
+    /// A crash interrupted a commit, and the host then changed files, so that the commit can be neither finished nor
+    /// undone. The recovery stopped here.
     #[error(
         "a commit was interrupted, and then `{redo}` and `{undo}` changed on the host; restore them, or repair the files by hand and remove `{staging}`", redo = escaped(.redo), undo = escaped(.undo), staging = escaped(.staging)
     )]
     Torn {
-        /// The path that prevents finishing the commit.
+        /// Path that prevents finishing the commit.
         redo: String,
-        /// The path that prevents undoing it.
+        /// Path that prevents undoing the commit.
         undo: String,
-        /// The commit's private directory, which has the old and new files.
+        /// The commit's private directory, which contains the old and the new files.
         staging: String,
     },
-    /// The contents of a file that the guest wrote are unavailable. The usual cause: the guest had read only a part of
-    /// a host file, and the host removed it.
+    /// The contents of a file that the guest wrote are unavailable, usually because the guest had read only part of a
+    /// host file before the host removed it.
     #[error("could not read the guest's contents of `{path}`; nothing was written, run again", path = escaped(.path))]
     Contents {
         /// The file, relative to the directory.
@@ -202,20 +202,20 @@ pub enum MountError {
         #[source]
         source: glovebox_vfs::VfsError,
     },
-    /// The plan has a step that this version does not know. The commit wrote nothing.
+    /// The plan contains a step that this version does not support. The commit wrote nothing.
     #[error("cannot carry out `{step}`; nothing was written, update the engine", step = escaped(.step))]
     UnknownStep {
-        /// The debug format of the step.
+        /// Debug output of the step.
         step: String,
     },
-    /// The commit is durable, but the guest's file system could not record it. Its next commit would be refused.
+    /// The commit is complete, but the guest's file system could not record it. Its next commit would be refused.
     #[error("the commit is done, but the guest's file system could not record it; continue with a new sandbox")]
     NotNoted {
         /// The error of the guest's file system.
         #[source]
         source: glovebox_vfs::VfsError,
     },
-    /// An operation of the operating system failed.
+    /// A system call failed.
     #[error("could not {action} `{path}`", path = escaped(.path))]
     Io {
         /// The failed action.
@@ -244,12 +244,12 @@ impl MountError {
         Self::Conflict { path: path.into(), collision }
     }
 
-    /// Returns whether the entry to change no longer exists.
+    /// Returns `true` if the entry to change no longer exists.
     pub(super) fn is_vanished(&self) -> bool {
         matches!(self, Self::Conflict { collision: Collision::Vanished, .. })
     }
 
-    /// Returns the path of the error, for an error that names two paths.
+    /// Returns the path of this error, for use in an error that names two paths.
     pub(super) fn place(&self) -> String {
         match self {
             Self::Conflict { path, .. } | Self::Io { path, .. } => path.clone(),

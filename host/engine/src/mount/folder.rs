@@ -1,6 +1,6 @@
-//! An open host directory, and operations on single names in it.
+//! An open host directory and operations on single names in it.
 //!
-//! Every operation takes one name, never a path, and does not follow a link at that name. Links and races therefore
+//! Every operation takes a single name, never a path, and does not follow a link with that name, so links and races
 //! cannot redirect an operation out of the directory. If a directory is swapped for a link during a walk, the walk
 //! fails.
 
@@ -14,7 +14,7 @@ use glovebox_runtimes::guard::{self, DirectoryId, Lineage};
 use glovebox_vfs::{FileIdentity, FileKind, SourceStat};
 use serde::{Deserialize, Serialize};
 
-/// Kinds of entries that guests see and commits write. All other entries are left alone.
+/// Types of entries that guests see and commits write. Entries of other types are never touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum EntryKind {
     File,
@@ -22,34 +22,34 @@ pub(super) enum EntryKind {
     Link,
 }
 
-/// The identity of a host file and its state at one moment.
+/// Identity of a host entry and its state at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ident {
     pub(super) kind: EntryKind,
-    /// Not in the journal: a disk may get another number after a restart.
+    /// Not in the journal, because a disk can get another number after a restart.
     #[serde(skip)]
     pub(super) device: u64,
-    /// User and group. Not in the journal: only needed while contents are staged.
+    /// User and group. Not in the journal, because it is only needed while contents are staged.
     #[serde(skip)]
     pub(super) owner: (u32, u32),
     pub(super) inode: u64,
     pub(super) size_bytes: u64,
     pub(super) modified_s: i64,
     pub(super) modified_ns: u32,
-    /// Last change of contents, names, owner or mode, in seconds and nanoseconds. Only the kernel sets it, so it
-    /// reveals a change whose modification time was restored. `None`: not compared, because the commit itself changes
-    /// it.
+    /// Time of the last change to contents, names, owner or mode, in seconds and nanoseconds. Only the kernel sets it,
+    /// so it reveals changes that restore the modification time. `None` if the commit itself changes it. It is then not
+    /// compared.
     #[serde(default)]
     pub(super) changed: Option<(i64, u32)>,
-    /// Number of hard links. Not in the journal: only needed while contents are staged.
+    /// Number of hard links. Not in the journal, because it is only needed while contents are staged.
     #[serde(skip)]
     pub(super) names: u64,
-    /// Permission bits only, without set-user-ID, set-group-ID and sticky.
+    /// Permission bits, without set-user-ID, set-group-ID and sticky.
     pub(super) mode: u32,
 }
 
 impl Ident {
-    /// Returns `None` for anything but files, directories and links.
+    /// Returns `None` unless the entry is a file, a directory or a link.
     fn of(metadata: &Metadata) -> Option<Self> {
         let kind = if metadata.is_file() {
             EntryKind::File
@@ -67,7 +67,7 @@ impl Ident {
             inode: metadata.ino(),
             size_bytes: metadata.size(),
             modified_s: metadata.mtime(),
-            // The kernel keeps it below a billion.
+            // The kernel ensures that it is less than a billion.
             modified_ns: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
             changed: Some((metadata.ctime(), u32::try_from(metadata.ctime_nsec()).unwrap_or(0))),
             names: metadata.nlink(),
@@ -94,8 +94,8 @@ impl Ident {
         }
     }
 
-    /// Returns whether `other` is the same entry, unchanged. Size and times of a directory change with its entries, so
-    /// only its inode is compared.
+    /// Returns `true` if `other` is the same entry, unchanged. The size and times of a directory change with its
+    /// entries, so only its inode is compared.
     pub(super) fn same(&self, other: &Self) -> bool {
         self.kind == other.kind
             && self.inode == other.inode
@@ -107,17 +107,17 @@ impl Ident {
     }
 }
 
-/// Nanoseconds since 1970, clamped to the range of WASI's timestamps.
+/// Converts a time to nanoseconds since 1970, clamped to the range of WASI timestamps.
 fn unix_ns(seconds: i64, nanoseconds: u32) -> u64 {
     u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(u64::from(nanoseconds))
 }
 
-/// The entry at a name.
+/// Result of looking up a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryAt {
     Nothing,
     Known(Ident),
-    /// A pipe, socket or device: hidden, never opened, never replaced.
+    /// A pipe, socket or device. Hidden from guests, never opened and never replaced.
     Special,
 }
 
@@ -139,7 +139,7 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
-/// Returns whether `name` is one component. The operating system would resolve `a/b` and `..` as paths.
+/// Returns `true` if `name` is a single path component. The operating system would resolve `a/b` and `..` as paths.
 pub(super) fn is_single_name(name: &str) -> bool {
     !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0'])
 }
@@ -187,9 +187,9 @@ impl Folder {
         ident.ok_or_else(|| invalid("not a directory"))
     }
 
-    /// Opens a regular file for reading, and returns its identity.
+    /// Opens a regular file for reading and returns its identity.
     ///
-    /// Checks the kind before opening, because opening a device can have side effects. Opens without blocking and
+    /// Checks the type before opening, because opening a device can have side effects. Opens without blocking and
     /// checks again, because the file may have been swapped for a pipe.
     pub(super) fn open_file(&self, name: &str) -> io::Result<(File, Ident)> {
         let is_file = |ident: &Ident| ident.kind == EntryKind::File;
@@ -204,7 +204,7 @@ impl Folder {
         Ok((file, ident.ok_or_else(|| invalid("not a regular file"))?))
     }
 
-    /// Creates a file; fails if the name exists. The process's umask applies to `mode`.
+    /// Creates a file. Fails if the name exists. The process's umask applies to `mode`.
     pub(super) fn create_file(&self, name: &str, mode: u32) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(mode);
@@ -212,7 +212,7 @@ impl Folder {
         self.dir.open_with(single(name)?, &options)
     }
 
-    /// Creates a directory; fails if the name exists. The process's umask applies to `mode`.
+    /// Creates a directory. Fails if the name exists. The process's umask applies to `mode`.
     pub(super) fn create_folder(&self, name: &str, mode: u32) -> io::Result<()> {
         let mut builder = DirBuilder::new();
         builder.mode(mode);
@@ -238,8 +238,8 @@ impl Folder {
         self.dir.rename(single(name)?, &to.dir, single(to_name)?)
     }
 
-    /// Moves an entry to a name that must be free. The check is atomic if the system supports it; otherwise a race
-    /// remains.
+    /// Moves an entry to a name that must not exist. The check is atomic if the system supports that. Otherwise, a race
+    /// remains between the check and the move.
     pub(super) fn move_to_free(&self, name: &str, to: &Self, to_name: &str) -> io::Result<()> {
         let (name, to_name) = (single(name)?, single(to_name)?);
         #[cfg(any(target_os = "linux", target_vendor = "apple"))]
@@ -271,14 +271,14 @@ impl Folder {
         self.dir.remove_dir(single(name)?)
     }
 
-    /// Lists the names in the directory, in no order. Names that are not UTF-8 are `None`.
+    /// Lists the names in the directory, in no particular order. A name that is not UTF-8 is returned as `None`.
     pub(super) fn names(&self) -> io::Result<impl Iterator<Item = io::Result<Option<String>>>> {
         let entries = self.dir.entries()?;
         Ok(entries.map(|entry| entry.map(|entry| entry.file_name().into_string().ok())))
     }
 
-    /// Empties the directory. Removes files and links, and moves directories into `trash` as `trash-<count>`, so that
-    /// deep trees are removed level by level.
+    /// Empties the directory. Removes files and links, and moves subdirectories into `trash` as `trash-<count>`, so
+    /// that deep trees are removed level by level.
     pub(super) fn empty_into(&self, trash: &Self, count: &mut u64) -> io::Result<()> {
         for entry in self.dir.entries()? {
             let entry = entry?;
@@ -293,8 +293,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Fails if this process certainly has no permission to look up and list entries, or, with `writing`, to change
-    /// them. If the system cannot tell, the operation itself will fail.
+    /// Fails if this process is definitely not allowed to look up and list entries or, with `writing`, to change them.
+    /// If the system cannot tell, the operations themselves will fail.
     pub(super) fn check_access(&self, writing: bool) -> io::Result<()> {
         use rustix::fs::{Access, AtFlags};
         use rustix::io::Errno;
@@ -311,8 +311,7 @@ impl Folder {
         self.readable()?.sync_all()
     }
 
-    /// Waits until all data written to the file system is on its disk. Returns `false` if the system has no call for
-    /// that.
+    /// Waits until all data written to the file system is on its disk. Returns `false` if the system does not support this.
     pub(super) fn sync_file_system(&self) -> io::Result<bool> {
         #[cfg(target_os = "linux")]
         {
@@ -323,7 +322,7 @@ impl Folder {
         Ok(false)
     }
 
-    /// Opens the directory as a descriptor that can be locked and synced. The handle itself may be for lookups only
+    /// Opens the directory as a descriptor that can be locked and synced. The existing handle may support only lookups
     /// (`O_PATH`).
     pub(super) fn readable(&self) -> io::Result<std::fs::File> {
         let mut options = OpenOptions::new();

@@ -1,15 +1,16 @@
-//! The journal: the planned steps of a commit, in a form that survives a crash.
+//! The journal: the planned steps of a commit, stored so that they survive a crash.
 //!
 //! ```text
 //! glovebox-commit 1 <bytes of the body> <sha256 of the body>\n
 //! {"root":12,"staging":34,"steps":[…]}
 //! ```
 //!
-//! The file gets its name only when it is complete and on the disk. It contains the inodes of the mounted directory and
-//! of the commit's private directory. A journal that was copied with an archive or a checkout is therefore not applied.
+//! The file is renamed to its final name only after it is complete and on the disk. It contains the inodes of the
+//! mounted directory and of the commit's private directory, so a copy of the journal from an archive or a checkout is
+//! not applied.
 //!
-//! After a conflict with the host, the steps of the commit are undone. Each undo function can be interrupted at any
-//! point and called again, as in `site`.
+//! Also undoes the steps of a commit after a conflict with the host. Each undo function can be interrupted at any point
+//! and called again, like the functions in `site`.
 
 use std::io::{self, Read as _, Write as _};
 
@@ -31,28 +32,28 @@ const PARTIAL_NAME: &str = "journal.partial";
 pub(super) const UNDO_NAME: &str = "undo";
 
 const MAGIC: &str = "glovebox-commit 1";
-/// Enough for some 200,000 changes, and small enough to read into memory.
+/// Enough for about 200,000 changes, and small enough to read into memory.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
-/// The magic text, two numbers and a newline take at most 105 bytes.
+/// The magic text, two numbers and a newline have at most 105 bytes.
 const MAX_HEADER_BYTES: usize = 128;
 
-/// A change to one name. The private directory has the new entry as [`new_slot`], and keeps the replaced one as
-/// [`old_slot`] until the end.
+/// A change to one name. The private directory contains the new entry as [`new_slot`] until it is moved, and the
+/// replaced entry as [`old_slot`] until the commit ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) enum JournalStep {
-    /// Move a file, link or whole new tree to a free name.
+    /// Moves a file, a link or a whole new tree to an unused name.
     Create {
         path: String,
         new: Ident,
-        /// Fingerprint of the entries of a tree.
+        /// Fingerprint of the tree's entries.
         tree: Option<String>,
     },
-    /// Move a file or link over a file or link. A copy of the old one was saved before.
+    /// Moves a file or link over an existing file or link, of which a copy was saved earlier.
     Replace { path: String, old: Ident, new: Ident },
-    /// Move a file or link to the private directory.
+    /// Moves a file or link to the private directory.
     Remove { path: String, old: Ident },
-    /// Remove a directory that is empty by then.
+    /// Removes a directory, which earlier steps have emptied.
     RemoveFolder { path: String, old: Ident },
 }
 
@@ -97,13 +98,13 @@ pub(super) struct Journal {
     pub(super) steps: Vec<JournalStep>,
 }
 
-/// The result of reading a journal.
+/// Result of reading a journal.
 #[derive(Debug)]
 pub(super) enum JournalRead {
     /// There is no journal: the commit was interrupted before it changed anything.
     None,
     Complete(Journal),
-    /// An invalid journal, with the reason.
+    /// The journal is invalid, for this reason.
     Bad(&'static str),
 }
 
@@ -138,7 +139,7 @@ impl Journal {
         let (header, rest) = bytes.split_at(header_end);
         let body = rest.get(1..).unwrap_or_default();
         let header = std::str::from_utf8(header).map_err(|_| "has no header")?;
-        // Compare the header as a whole: there is only one valid header for a body.
+        // Compare the whole header: each body has only one valid header.
         if header != format!("{MAGIC} {} {}", body.len(), sha256_hex(body)) {
             return Err("is damaged or of another version");
         }
@@ -150,7 +151,7 @@ impl Journal {
         }
     }
 
-    /// Writes the journal atomically, and waits for the disk.
+    /// Writes the journal atomically and waits until it is on the disk.
     pub(super) fn write(&self, staging: &Folder) -> Result<(), MountError> {
         let bytes = self.encode()?;
         let failed = || MountError::io("write", NAME);
@@ -161,7 +162,7 @@ impl Journal {
         staging.sync().map_err(failed())
     }
 
-    /// Reads and checks the journal in `staging`, below the directory with inode `root`.
+    /// Reads and checks the journal in `staging`. `root` is the inode of the mounted directory.
     pub(super) fn read(staging: &Folder, root: u64) -> Result<JournalRead, MountError> {
         let failed = || MountError::io("read", NAME);
         if staging.find(NAME).map_err(failed())? == EntryAt::Nothing {
@@ -185,7 +186,7 @@ impl Journal {
 }
 
 impl Site<'_> {
-    /// Checks whether all completed steps can be undone, without changing anything.
+    /// Fails if one of the completed steps cannot be undone. Changes nothing.
     pub(super) fn check_undo(&mut self, steps: &[JournalStep]) -> Result<(), MountError> {
         for (index, step) in steps.iter().enumerate() {
             match step {
@@ -212,14 +213,14 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Returns whether a created entry is at its path, unchanged.
+    /// Returns `true` if a created entry is at its path, unchanged.
     fn find_created(&mut self, index: usize, path: &str, new: &Ident, tree: Option<&str>) -> Result<bool, MountError> {
         if self.find_slot(&new_slot(index))? != EntryAt::Nothing {
             return Ok(false);
         }
         let (parent, name) = self.parent(path)?;
         match expect(parent, name, path, new) {
-            // The host removed it, so there is nothing to undo.
+            // The host removed the entry, so there is nothing to undo.
             Err(error) if error.is_vanished() => return Ok(false),
             result => result?,
         }
@@ -231,13 +232,13 @@ impl Site<'_> {
         }
     }
 
-    /// Returns whether a replacement was made and not reverted yet.
+    /// Returns `true` if a replacement was made and has not been reverted yet.
     fn is_replaced(&mut self, index: usize) -> Result<bool, MountError> {
         Ok(self.find_slot(&new_slot(index))? == EntryAt::Nothing
             && self.find_slot(&old_slot(index))? != EntryAt::Nothing)
     }
 
-    /// Reverts one step, if it was done.
+    /// Reverts a step if it was carried out.
     pub(super) fn undo(&mut self, index: usize, step: &JournalStep) -> Result<(), MountError> {
         let staging = self.staging;
         match step {
@@ -270,7 +271,7 @@ impl Site<'_> {
                 let failed = || MountError::io("restore", path);
                 match parent.create_folder(name, 0o700) {
                     Ok(()) => parent.child(name).and_then(|folder| folder.set_own_mode(old.mode)).map_err(failed()),
-                    // The directory was never removed, or is restored already.
+                    // The directory was never removed, or has already been restored.
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
                     Err(error) => Err(failed()(error)),
                 }
@@ -278,13 +279,13 @@ impl Site<'_> {
         }
     }
 
-    /// Reverts all steps because of `reason`, and syncs.
+    /// Reverts all steps because of `reason`, then syncs.
     pub(super) fn roll_back(&mut self, steps: &[JournalStep], reason: &MountError) -> Result<(), MountError> {
         let failed = || MountError::io("write", UNDO_NAME);
         match self.staging.create_file(UNDO_NAME, 0o600) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             result => {
-                // From here on recovery after a crash must continue to undo.
+                // From here on, recovery after a crash must continue the undo.
                 result.map_err(failed())?;
                 self.staging.sync().map_err(failed())?;
             }

@@ -1,40 +1,39 @@
-//! Mounted host directories, and the journaled commit of guests' writes.
+//! Mounted host directories, and journaled commits of guests' writes.
 //!
 //! A [`HostDirectory`] is opened once and serves a guest's mount through [`glovebox_vfs::MountSource`]: listings, file
-//! states and chunks of files, each read on demand. All paths are resolved name by name below that handle, without
-//! following links. So neither a link made by a guest nor a race on the host leads out of the directory.
+//! states and chunks of files are read on demand. All paths are resolved name by name below that handle, without
+//! following links, so neither a guest's link nor a race on the host can escape the directory.
 //!
-//! A guest's writes stay in the guest's file system until [`HostDirectory::commit`] carries out all of them or none:
+//! A guest's writes stay in the guest's file system until [`HostDirectory::commit`] carries out all or none of them:
 //!
 //! 1. Writes new contents to files in a private directory inside the mount, `.glovebox-commit-…`.
-//! 2. Compares every host file concerned with the state that the guest saw. A difference is a [`MountError::Conflict`],
+//! 2. Compares each affected host file with the state that the guest saw. A difference is a [`MountError::Conflict`],
 //!    and the private directory is removed.
-//! 3. Writes and syncs a journal of all steps. From here on a crash no longer loses the commit.
-//! 4. Carries out the steps, each of which is one rename or removal. A conflict at this point undoes all of them.
-//! 5. Syncs the directories, and removes first the journal, then the private directory.
+//! 3. Writes and syncs a journal of all steps. From here on, the commit survives a crash.
+//! 4. Carries out the steps, each of which is one rename or removal. A conflict during this phase undoes all steps.
+//! 5. Syncs the directories, removes the journal, then removes the private directory.
 //!
 //! After a crash, [`HostDirectory::open_for_writing`] finishes a commit that has a journal, or undoes it if the host
-//! has changed files meanwhile. Without a journal it only removes the private directory.
+//! has changed files in the meantime. Without a journal, it only removes the private directory.
 //!
 //! # Decisions
 //!
-//! * *Glovebox's own directories*: no mount is, contains or is inside the cache, a session store, or the user's
+//! * *Glovebox's own directories*: no mount is, contains or is inside the cache, a session store, or the custom
 //!   packages. Prepared images in the cache run as native code. Directories are compared by device and inode along
-//!   their ancestors, so other names do not help. The check runs when the mount is opened, and again before an
-//!   execution or a commit if directories were added. A walk does not enter a directory that turns out to be one of
-//!   them.
+//!   their ancestors, so aliases do not bypass the check. The check runs when the mount is opened, and again before an
+//!   execution or a commit if directories were registered. A walk never enters one of these directories.
 //! * *Syncing*: new files, the journal, and every changed directory are synced (`fsync`; for more than 32 new files and
-//!   directories one `syncfs` on Linux). So a reported commit survives a power cut, as far as the disk honours syncs.
-//! * *Modes*: new files are 0666 and new directories 0777, minus the process's umask. A replaced file keeps its
-//!   permission bits, and its owner if the system permits that, but not set-user-ID or set-group-ID. Extended
+//!   directories one `syncfs` on Linux), so a reported commit survives a power failure if the disk honours syncs.
+//! * *Modes*: new files are 0666 and new directories 0777, minus the process's umask. A replacement has the permission
+//!   bits of the old file, and its owner if the system permits that, but not set-user-ID or set-group-ID. Extended
 //!   attributes are lost, and hard links are separated.
-//! * *Times* are the host's. A guest with a fixed clock would otherwise give every version of a file the same time.
-//!   Tools that compare times would miss the change.
-//! * *Links* are written only if they are relative, have every `..` at the front, and have no more `..` than their
-//!   depth. Then no chain of such links leads out of the directory.
-//! * *Names* that begin with `.glovebox-commit-`, in any case and at any depth, are hidden from guests and never
-//!   written.
-//! * *Isolation*: other processes can see a partial commit during step 4. Commits exclude each other by an advisory
+//! * *Times* come from the host's clock. Under a guest's fixed clock, all versions of a file would have the same time,
+//!   and tools that compare times would miss changes.
+//! * *Links* are written only if they are relative, have every `..` at the front, and have no more `..` than the depth
+//!   of the link. No chain of such links can escape the directory.
+//! * *Names* that begin with `.glovebox-commit-`, in upper or lower case and at any depth, are hidden from guests and
+//!   never written.
+//! * *Isolation*: other processes can see a partial commit during step 4. Commits exclude each other with an advisory
 //!   lock on the directory. Other programs do not take the lock, so a race remains between the last check of a file and
 //!   its replacement.
 
@@ -58,19 +57,19 @@ pub use glovebox_runtimes::guard::{Guarded, Relation};
 pub use recover::Recovery;
 pub(crate) use stage::leaves as link_leaves;
 
-/// Prefix of the names of private directories.
+/// Prefix of the names of commits' private directories.
 pub const RESERVED_PREFIX: &str = ".glovebox-commit-";
 
-/// Maximum number of new files and directories to sync one by one, which waits only for them. Beyond it a sync of the
-/// whole file system is cheaper, and the guest cannot make the host wait longer.
+/// Maximum number of new files and directories to sync one by one, which waits only for them. For more of them, one
+/// sync of the whole file system is cheaper, and bounds how long a guest can make the host wait.
 const SYNC_EACH_COUNT: usize = 32;
 
-/// Returns whether a name is reserved. Ignores case, because some file systems do.
+/// Returns `true` if a name is reserved. Ignores case, because some file systems do.
 fn is_reserved_name(name: &str) -> bool {
     name.get(..RESERVED_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(RESERVED_PREFIX))
 }
 
-/// Returns whether any name in a path is reserved: a subdirectory may be mounted by itself later.
+/// Returns `true` if any name in a path is reserved, because a subdirectory may later be mounted itself.
 pub(crate) fn is_reserved_path(path: &str) -> bool {
     path.split('/').any(is_reserved_name)
 }

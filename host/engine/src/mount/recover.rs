@@ -1,4 +1,4 @@
-//! Recovery of commits that were interrupted by a crash: the private directories of commits, and the lock that excludes
+//! Recovery of commits that a crash interrupted, the private directories of commits, and the lock that excludes
 //! concurrent commits and recoveries in a directory, across processes.
 
 use std::{
@@ -19,27 +19,27 @@ use super::{
     site::Site,
 };
 
-/// The interrupted commits that recovery found, by result.
+/// Numbers of interrupted commits that recovery found, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
     /// Commits that had a journal and were finished.
     pub finished_count: u64,
-    /// Commits that were undone: the host had changed a file meanwhile, or undoing had begun before the crash.
+    /// Commits that were undone, because the host had changed a file or because the undo had begun before the crash.
     pub undone_count: u64,
-    /// Commits that had not changed anything yet; their private files were removed.
+    /// Commits that had not changed anything yet. Their private files were removed.
     pub discarded_count: u64,
 }
 
 impl Recovery {
-    /// Returns whether there was nothing to recover.
+    /// Returns `true` if there was nothing to recover.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Finishes or undoes every interrupted commit in the directory. The caller holds the lock.
+/// Finishes or undoes every interrupted commit in the directory. The caller must hold the lock.
 pub(super) fn run(root: &Folder, path: &Path) -> Result<Recovery, MountError> {
     let mut recovery = Recovery::default();
     for name in find_staging(root)? {
@@ -76,7 +76,7 @@ fn read_journal(root: &Folder, staging: &Folder) -> Result<JournalRead, MountErr
     Journal::read(staging, inode)
 }
 
-/// Returns the private directory of an unfinished commit that has a journal.
+/// Returns the name of a private directory that contains a journal, if there is one.
 pub(super) fn unfinished(root: &Folder) -> Result<Option<String>, MountError> {
     for name in find_staging(root)? {
         let staging = root.child(&name).map_err(MountError::io("open", &name))?;
@@ -112,12 +112,12 @@ fn settle(journal: &Journal, site: &mut Site<'_>) -> Result<bool, MountError> {
     }
 }
 
-/// Polling interval for the lock. Short compared to the milliseconds that a sync takes.
+/// Polling interval for the lock. Short compared with the milliseconds that a sync takes.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Holds the directory's advisory lock until dropped. The system releases it when the process dies.
+/// Advisory lock on a directory, held until dropped. The system releases it when the process dies.
 ///
-/// The lock is on the directory itself, so no lock file remains among the user's files. Readers do not take it.
+/// The directory itself is locked, so there is no lock file among the user's files. Readers do not take the lock.
 #[derive(Debug)]
 pub(super) struct Lock {
     _held: File,
@@ -148,14 +148,14 @@ impl Lock {
     }
 }
 
-/// Maximum number of names to try. One is enough unless the random numbers repeat.
+/// Maximum number of names to try. One suffices unless random numbers repeat.
 const ATTEMPTS: usize = 8;
 
-/// Creates a private directory with an unused name.
+/// Creates a private directory under an unused name.
 pub(super) fn make_staging(root: &Folder) -> Result<(String, Folder), MountError> {
     let mut last = io::Error::from(io::ErrorKind::AlreadyExists);
     for _ in 0..ATTEMPTS {
-        // The standard library seeds the hasher randomly. The name need not be secret, only unused.
+        // The standard library seeds the hasher randomly. The name does not have to be secret, only unused.
         let number = RandomState::new().build_hasher().finish();
         let name = format!("{RESERVED_PREFIX}{number:016x}");
         match root.create_folder(&name, 0o700).and_then(|()| root.child(&name)) {
@@ -167,7 +167,7 @@ pub(super) fn make_staging(root: &Folder) -> Result<(String, Folder), MountError
     Err(MountError::io("create", RESERVED_PREFIX)(last))
 }
 
-/// Lists the private directories. A file or link with such a name does not count.
+/// Lists the private directories. Files and links with a reserved name are ignored.
 pub(super) fn find_staging(root: &Folder) -> Result<Vec<String>, MountError> {
     let mut found = Vec::new();
     let failed = || MountError::io("list", ".");
@@ -188,15 +188,15 @@ pub(super) fn find_staging(root: &Folder) -> Result<Vec<String>, MountError> {
     Ok(found)
 }
 
-/// Removes a private directory and all its contents. Moves nested directories to its top level one after the other, so
-/// nothing recurses and no path gets long.
+/// Removes a private directory and its contents. Moves nested directories to its top level one by one, which avoids
+/// recursion and long paths.
 pub(super) fn remove_staging(root: &Folder, name: &str) -> Result<(), MountError> {
     let failed = || MountError::io("remove", name);
     let staging = match root.child(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         result => result.map_err(failed())?,
     };
-    // Remove and sync the journal first: a journal must never remain without some of its files.
+    // Remove and sync the journal first: a journal must never exist without all of its files.
     match staging.remove_file(journal::NAME) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         result => result.and_then(|()| staging.sync()).map_err(failed())?,
@@ -205,7 +205,7 @@ pub(super) fn remove_staging(root: &Folder, name: &str) -> Result<(), MountError
     loop {
         let mut folders = Vec::new();
         for entry in staging.names().map_err(failed())? {
-            // Not a name that a commit uses: removing the directory will fail and report it.
+            // Commits never use such names. Removing the directory will fail and report it.
             let Some(entry) = entry.map_err(failed())? else {
                 continue;
             };

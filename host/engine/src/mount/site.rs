@@ -1,7 +1,7 @@
-//! Carries out a journal's steps. The module `undo` reverts them.
+//! Carries out the steps of a journal. The module `journal` reverts them.
 //!
-//! The contents of the private directory show whether a step was done. So each function here can be interrupted at any
-//! point and called again.
+//! The contents of the private directory show whether a step was carried out, so each function here can be interrupted
+//! at any point and called again.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -27,7 +27,7 @@ pub(super) struct Site<'a> {
     pub(super) walker: Walker<'a>,
 }
 
-/// Returns the parent directory of `path`.
+/// Returns the path of `path`'s parent directory.
 fn folder_of(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
@@ -37,7 +37,7 @@ impl<'a> Site<'a> {
         Self { root, staging, staging_name, walker: Walker::new(root) }
     }
 
-    /// Opens the parent directory of `path`, which the host may have moved or replaced.
+    /// Opens the parent directory of `path`. Fails with a conflict if the host has moved or replaced it.
     pub(super) fn parent<'p>(&mut self, path: &'p str) -> Result<(&Folder, &'p str), MountError> {
         let (names, last) = split_last(path)?;
         match self.walker.enter(&names) {
@@ -61,8 +61,8 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Like [`find`](Self::find), but treats a file or link in place of a parent directory as an absent entry. A later
-    /// step may have put it there.
+    /// Like [`find`](Self::find), but treats the entry as absent if a parent directory has been replaced with a file or
+    /// link, which a later step may have done.
     pub(super) fn find_loosely(&mut self, path: &str) -> Result<EntryAt, MountError> {
         match self.find(path) {
             Err(MountError::Conflict { .. }) => Ok(EntryAt::Nothing),
@@ -83,7 +83,7 @@ impl<'a> Site<'a> {
                 EntryAt::Nothing => false,
                 moved => match differs(moved, &old.moved()) {
                     None => true,
-                    // Interrupted between moving the host's new entry away and moving it back.
+                    // Interrupted between moving the host's changed entry away and moving it back.
                     Some(collision) => return Err(MountError::conflict(path, collision)),
                 },
             },
@@ -92,7 +92,7 @@ impl<'a> Site<'a> {
         })
     }
 
-    /// Checks whether all remaining steps can be carried out, without changing anything.
+    /// Fails if one of the remaining steps cannot be carried out. Changes nothing.
     pub(super) fn check(&mut self, steps: &[JournalStep]) -> Result<(), MountError> {
         let (device, _) = self.root.device_and_inode().map_err(MountError::io("inspect", "."))?;
         let mut leaving = HashSet::new();
@@ -118,7 +118,7 @@ impl<'a> Site<'a> {
                 JournalStep::Replace { old, .. } => differs(found, old),
                 JournalStep::Remove { old, .. } => {
                     leaving.insert(path);
-                    // The host removed the entry, too: nothing remains to be done.
+                    // The host removed the entry too, so there is nothing to do.
                     differs(found, old).filter(|collision| *collision != Collision::Vanished)
                 }
                 JournalStep::RemoveFolder { old, .. } => {
@@ -136,11 +136,11 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// Saves the entries to replace, and records their new identities: a second link changes a file's change time, and
-    /// on some file systems its inode.
+    /// Saves the entries that will be replaced, and records their new identities: a second hard link changes a file's
+    /// change time and, on some file systems, its inode.
     ///
-    /// Call it after [`check`](Self::check): a refused commit must not have touched any file, or the next commit would
-    /// see the saved files as changed.
+    /// Must be called after [`check`](Self::check): a refused commit must not have touched any file. Otherwise, the
+    /// next commit would treat the saved files as changed.
     pub(super) fn keep(&mut self, steps: &mut [JournalStep]) -> Result<(), MountError> {
         let staging = self.staging;
         let mut saved = false;
@@ -153,7 +153,7 @@ impl<'a> Site<'a> {
             let expected = if linked { old.moved() } else { *old };
             let now = now.filter(|now| Ident { inode: old.inode, ..*now }.same(&expected));
             *old = now.ok_or_else(|| MountError::conflict(path.as_str(), Collision::Changed))?;
-            // Other names of this file may be in the same commit, which then changes its change time.
+            // Other names of this file may be part of the same commit, which then updates its change time.
             if old.names > if linked { 2 } else { 1 } {
                 *old = old.moved();
             }
@@ -169,7 +169,7 @@ impl<'a> Site<'a> {
         if saved { staging.sync().map_err(MountError::io("sync", self.staging_name)) } else { Ok(()) }
     }
 
-    /// Returns whether all entries of the directory are about to be removed.
+    /// Returns `true` if all entries of the directory are about to be removed.
     fn holds_only(&mut self, path: &str, leaving: &HashSet<&str>) -> Result<bool, MountError> {
         let failed = || MountError::io("list", path);
         let folder = self.walker.enter(&split(path)?).map_err(failed())?;
@@ -183,7 +183,7 @@ impl<'a> Site<'a> {
         Ok(true)
     }
 
-    /// Carries out one step, unless it was done already.
+    /// Carries out a step, unless it has already been carried out.
     pub(super) fn advance(&mut self, index: usize, step: &JournalStep) -> Result<(), MountError> {
         if self.is_done(index, step)? {
             return Ok(());
@@ -210,7 +210,7 @@ impl<'a> Site<'a> {
                 }
                 let slot = old_slot(index);
                 parent.move_to_free(name, staging, &slot).map_err(MountError::io("remove", path))?;
-                // Check the entry after moving it: it can no longer be swapped.
+                // Check the entry after moving it, when it can no longer be swapped.
                 match expect(staging, &slot, path, &old.moved()) {
                     Ok(()) => Ok(()),
                     Err(conflict) => {
@@ -223,7 +223,7 @@ impl<'a> Site<'a> {
                 let (parent, name) = self.parent(path)?;
                 expect(parent, name, path, old)?;
                 let removed = parent.remove_folder(name);
-                // The walker may have the directory open, and a different entry may soon get its path.
+                // The walker may have the directory open, and its path may soon belong to a different entry.
                 self.walker.forget();
                 removed.map_err(|error| match error.kind() {
                     io::ErrorKind::DirectoryNotEmpty => MountError::conflict(path, Collision::NotEmpty),
@@ -233,9 +233,9 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Carries out all steps and syncs. On a failure, undoes all steps and returns the reason.
+    /// Carries out all steps and syncs. If a step fails, undoes all steps and returns the reason.
     ///
-    /// Fails if undoing fails, too. The journal then stays for the next opening.
+    /// Fails if undoing fails too. The journal then stays for the next opening.
     pub(super) fn carry_out(&mut self, steps: &[JournalStep]) -> Result<Option<MountError>, MountError> {
         let result = steps
             .iter()
@@ -260,7 +260,7 @@ impl<'a> Site<'a> {
         for path in folders {
             match self.walker.enter(&split(path)?) {
                 Ok(folder) => folder.sync().map_err(failed(path))?,
-                // A later step removed the directory, and that step's parent directory is synced.
+                // A later step removed the directory. The parent directory of that step is synced.
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
                 Err(error) => return Err(failed(path)(error)),
             }
@@ -285,7 +285,7 @@ pub(super) fn expect(folder: &Folder, name: &str, path: &str, ident: &Ident) -> 
     }
 }
 
-/// Moves an entry from a slot to the guest's path. An existing entry there is a conflict.
+/// Moves an entry from a slot to the guest's path. Fails with a conflict if the path exists.
 pub(super) fn move_free(
     staging: &Folder,
     slot: &str,
@@ -299,7 +299,7 @@ pub(super) fn move_free(
     })
 }
 
-/// Saves the file or link `name` as `slot`, so that its replacement can be undone. Returns whether that created a
+/// Saves the file or link `name` as `slot`, so that its replacement can be undone. Returns `true` if this created a
 /// second hard link.
 fn keep(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: EntryKind) -> io::Result<bool> {
     if kind == EntryKind::Link {
@@ -311,7 +311,7 @@ fn keep(parent: &Folder, name: &str, staging: &Folder, slot: &str, kind: EntryKi
     let Err(_not_linked) = parent.link_file(name, staging, slot) else {
         return Ok(true);
     };
-    // The file system has no hard links, or the system forbids links to files of other owners: keep a copy.
+    // The file system has no hard links, or the system forbids links to files of other owners: save a copy.
     let (mut from, ident) = parent.open_file(name)?;
     let mut copy = staging.create_file(slot, 0o600)?;
     io::copy(&mut from, &mut copy)?;

@@ -1,4 +1,4 @@
-//! Writes all new entries to the commit's private directory, and plans the steps that move them.
+//! Writes new entries to the commit's private directory and plans the steps that move them.
 
 use std::{
     collections::HashMap,
@@ -17,10 +17,10 @@ use super::{
     site::Site,
 };
 
-/// Buffer size for copying contents: one chunk of a mounted file.
+/// Buffer size for copying contents, in bytes: one chunk of a mounted file.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Refuses links and names that are never written, before anything is changed.
+/// Rejects links and names that must never be written, before anything is changed.
 pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
     for step in plan {
         let path = path_of(step)?;
@@ -37,10 +37,10 @@ pub(super) fn refuse(plan: &[CommitStep]) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Returns whether the link could lead out of the directory.
+/// Returns `true` if the link could point outside the directory.
 ///
-/// Rejects a `..` after a name, even if it looks harmless. The name may be another link to a directory nearer to the
-/// top, and the `..` would then lead higher.
+/// Rejects a `..` after a name, even if it looks harmless. The name may be another link to a directory closer to the
+/// top, and the `..` would then resolve to a directory above it.
 pub(crate) fn leaves(path: &str, target: &str) -> bool {
     let depth = path.split('/').count() - 1;
     let mut names = target.split('/').filter(|n| !n.is_empty() && *n != ".");
@@ -60,13 +60,13 @@ fn path_of(step: &CommitStep) -> Result<&str, MountError> {
     }
 }
 
-/// Returns the error for a step that this version does not know. The whole plan is refused, rather than carried out in
-/// part.
+/// Returns the error for a step that this version does not support. The whole plan is rejected instead of being carried
+/// out partially.
 fn unknown_step(step: &CommitStep) -> MountError {
     MountError::UnknownStep { step: format!("{step:?}") }
 }
 
-/// The contents of one file that the guest wrote.
+/// Contents of a file that the guest wrote.
 struct Source<'c> {
     contents: &'c mut dyn Contents,
     inode: InodeId,
@@ -83,10 +83,10 @@ enum Item<'c> {
 
 pub(super) struct Stager<'s, 'a, 'p> {
     site: &'s mut Site<'a>,
-    /// Walker in the private directory.
+    /// Walks the private directory.
     walker: Walker<'a>,
     /// Topmost new directories by path, with the indices of their steps. A whole new tree is built in the private
-    /// directory and moved at once.
+    /// directory and moved with one rename.
     tops: HashMap<&'p str, usize>,
     sync_each: bool,
     pub(super) steps: Vec<JournalStep>,
@@ -126,7 +126,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
 
     fn delete(&mut self, path: &str, base: Option<&SourceStat>) -> Result<(), MountError> {
         let old = match self.site.find(path)? {
-            // The host removed the entry, too.
+            // The host removed the entry too.
             EntryAt::Nothing => return Ok(()),
             EntryAt::Known(ident) if ident.kind != EntryKind::Folder && shown(&ident, base) => ident,
             _ => return Err(MountError::conflict(path, Collision::Changed)),
@@ -147,8 +147,8 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
         Ok(())
     }
 
-    /// Returns the step of the new tree that `path` belongs to, and the names from the tree's top to the parent
-    /// directory.
+    /// Returns the index of the step that creates the tree that `path` belongs to, and the names from the tree's top to
+    /// the parent directory of `path`.
     fn tree_of(&self, path: &'p str) -> Option<(usize, Vec<&'p str>)> {
         path.match_indices('/').find_map(|(at, _)| {
             let (top, rest) = path.split_at_checked(at)?;
@@ -198,13 +198,13 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
 
     fn wrote(&mut self, path: &str, ident: &Ident, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
-        // Times of a directory change while entries are added, and commits do not compare them.
+        // A directory's times change while entries are added, and commits do not compare them.
         if ident.kind != EntryKind::Folder {
             self.written.push((path.to_owned(), ident.source_stat()));
         }
     }
 
-    /// Fingerprints the new trees, and waits until all contents are on the disk.
+    /// Fingerprints the new trees and waits until all contents are on the disk.
     pub(super) fn finish(&mut self) -> Result<(), MountError> {
         let staging = self.site.staging;
         for (index, step) in self.steps.iter_mut().enumerate() {
@@ -215,7 +215,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
             }
         }
         let failed = || MountError::io("sync", self.site.staging_name);
-        // If there are only few files, they were synced when they were written.
+        // With few new entries, each file was synced when it was written.
         if self.sync_each {
             commit::sync_folders(staging).map_err(failed())?;
         } else if !staging.sync_file_system().map_err(failed())? {
@@ -226,7 +226,7 @@ impl<'s, 'a, 'p> Stager<'s, 'a, 'p> {
     }
 }
 
-/// Returns whether the host's entry is the one that the guest saw. States that an older version saved have no change
+/// Returns `true` if the host's entry is in the state that the guest saw. States saved by older versions have no change
 /// time.
 fn shown(ident: &Ident, base: Option<&SourceStat>) -> bool {
     base.is_none_or(|base| {
@@ -235,7 +235,7 @@ fn shown(ident: &Ident, base: Option<&SourceStat>) -> bool {
     })
 }
 
-/// Creates one new entry. A file that replaces another one gets its mode, and its owner if permitted.
+/// Creates a new entry. A file that replaces another file is given its mode, and its owner if permitted.
 fn make(
     folder: &Folder,
     name: &str,
@@ -253,7 +253,7 @@ fn make(
             let mut file = folder.create_file(name, 0o666).map_err(failed())?;
             bytes = copy(source, &mut file)?;
             if let Some(old) = old.filter(|old| old.kind == EntryKind::File) {
-                // Only the superuser may change the owner; otherwise the file keeps this process's.
+                // Only the superuser may change the owner. If this fails, the file belongs to this process's user.
                 let (user, group) = old.owner;
                 let _ = fchown(&file, Some(user), Some(group));
                 file.set_permissions(Permissions::from_mode(old.mode)).map_err(failed())?;
