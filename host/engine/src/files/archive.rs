@@ -13,7 +13,7 @@ use crate::files::{CopyReport, FilesError, IfExists, carry::Placer};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// A reader over a workspace file.
+/// Reads a workspace file sequentially.
 struct Contents<'v> {
     vfs: &'v mut Vfs,
     inode: InodeId,
@@ -33,7 +33,7 @@ pub(in crate::files) fn export(vfs: &mut Vfs, top: InodeId, writer: impl Write) 
     let found = found.map_err(|(path, error)| FilesError::refused("list", &path)(error))?;
     let mut archive = Builder::new(writer);
     let mut report = CopyReport::default();
-    // First name of each file with several hard links.
+    // First name of each file that has several hard links.
     let mut first_names: BTreeMap<InodeId, String> = BTreeMap::new();
     for walk::Walked { path, inode, kind } in found {
         let stat = vfs.stat(inode).map_err(FilesError::refused("read", &path))?;
@@ -69,7 +69,7 @@ pub(in crate::files) fn export(vfs: &mut Vfs, top: InodeId, writer: impl Write) 
     Ok(report)
 }
 
-/// Returns a header without information about the machine or its users.
+/// Creates a header without information about the machine or its users.
 fn header(kind: EntryType, mode: u32, size_bytes: u64, stat: &Stat) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -89,7 +89,7 @@ fn append_link(
     stat: &Stat,
 ) -> io::Result<()> {
     let mut header = header(kind, 0o777, 0, stat);
-    // Write the target unchanged: `Builder::append_link` would write `a//b` as `a/b`.
+    // Write the target unchanged: `Builder::append_link` would change `a//b` to `a/b`.
     if header.set_link_name_literal(target).is_err() {
         let mut long = Header::new_gnu();
         long.set_entry_type(EntryType::GNULongLink);
@@ -101,10 +101,10 @@ fn append_link(
     archive.append_data(&mut header, path, io::empty())
 }
 
-/// Maximum size of an extension header: enough for the longest name and link target, and for other records.
+/// Maximum size of an extension header in bytes. Enough for the longest name and link target, and for other records.
 const MAX_EXTENSION_BYTES: u64 = 64 << 10;
 
-/// Maximum number of characters of a name in a message.
+/// Maximum length of a name in an error message.
 const MAX_NAME_CHARS: usize = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ enum ArchivedKind {
     HardLink,
 }
 
-/// An entry, as described by its header and the extension headers before it. All fields are untrusted.
+/// An entry as described by its header and by the preceding extension headers. All fields are untrusted.
 struct ArchivedEntry {
     kind: ArchivedKind,
     path: String,
@@ -130,7 +130,7 @@ struct Reader<'a, R: Read> {
     headers_left: u64,
 }
 
-/// Header fields that an extension overrides.
+/// Header fields that extension headers override.
 #[derive(Default)]
 struct Extension {
     path: Option<Vec<u8>>,
@@ -144,8 +144,8 @@ fn refused(entry: &[u8], reason: &'static str) -> FilesError {
 }
 
 impl<'a, R: Read> Reader<'a, R> {
-    /// Starts to read an archive. Fails after `max_headers` headers: an archive can have endless headers without an
-    /// entry.
+    /// Creates a reader. It fails after `max_headers` headers, because an archive can contain an endless sequence of
+    /// headers without entries.
     fn new(archive: &'a mut Archive<R>, max_headers: u64) -> Result<Self, FilesError> {
         let entries = archive.entries().map_err(FilesError::io("read the archive"))?;
         Ok(Self { entries: entries.raw(true), headers_left: max_headers })
@@ -178,8 +178,8 @@ impl<'a, R: Read> Reader<'a, R> {
                     is_extended = true;
                     continue;
                 }
-                // Global headers contain comments, such as the name of a revision. Writers repeat other fields in each
-                // header.
+                // Global headers contain comments, such as the name of a revision. Writers repeat all other fields in
+                // each entry's own header.
                 EntryType::XGlobalHeader => {
                     Extension::default().read_pax(&mut entry, &name)?;
                     continue;
@@ -220,7 +220,7 @@ fn data<R: Read>(entry: &mut Entry<'_, R>, name: &[u8]) -> Result<Vec<u8>, Files
     Ok(data)
 }
 
-/// Reads a name that ends at its first zero byte.
+/// Reads a name, which ends at its first zero byte.
 fn text<R: Read>(entry: &mut Entry<'_, R>, name: &[u8]) -> Result<Vec<u8>, FilesError> {
     let mut data = data(entry, name)?;
     if let Some(end) = data.iter().position(|byte| *byte == 0) {
@@ -230,7 +230,7 @@ fn text<R: Read>(entry: &mut Entry<'_, R>, name: &[u8]) -> Result<Vec<u8>, Files
 }
 
 impl Extension {
-    /// Reads the records `<length> <key>=<value>\n` of POSIX.1-2001, `pax` "Extended Header".
+    /// Reads records of the form `<length> <key>=<value>\n`. See POSIX.1-2001, `pax`, "Extended Header".
     fn read_pax<R: Read>(&mut self, entry: &mut Entry<'_, R>, name: &[u8]) -> Result<(), FilesError> {
         let data = data(entry, name)?;
         let mut rest = &data[..];
@@ -292,11 +292,11 @@ fn record(data: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((body.get(..equals)?, body.get(equals + 1..)?, data.get(len..)?))
 }
 
-/// Maximum number of headers for each inode. An entry can have a long name, a long target and an extension header
-/// before its own header, and archives may name a directory twice.
+/// Maximum number of headers per inode. An entry can have a long name, a long target and an extension header in
+/// addition to its own header, and archives can contain a directory twice.
 const HEADERS_PER_INODE: u64 = 5;
 
-/// Minimum of that limit, for workspaces with very few inodes.
+/// Lower bound of the header limit, for workspaces with very few inodes.
 const HEADERS_LEAST: u64 = 64;
 
 pub(in crate::files) fn import(
@@ -309,7 +309,7 @@ pub(in crate::files) fn import(
     let mut archive = Archive::new(reader);
     let mut entries = Reader::new(&mut archive, max_headers)?;
     let mut placer = Placer::new(vfs, top, if_exists, "import");
-    // Set the times of directories last: adding entries changes them.
+    // Set the times of directories last, because adding entries changes them.
     let mut directories = Vec::new();
     while let Some((told, mut contents)) = entries.next()? {
         let path = name(&told)?;

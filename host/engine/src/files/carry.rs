@@ -1,4 +1,4 @@
-//! Copies between a workspace and the host, and their statistics.
+//! Copies files between a workspace and the host.
 
 use std::{
     collections::BTreeSet,
@@ -19,10 +19,10 @@ use crate::{
     mount::{self, DEFAULT_LOCK_WAIT, HostDirectory, MountError, Reach},
 };
 
-/// The kind of a host path from the caller.
+/// A host path from the caller, by type.
 enum HostTarget<'p> {
     Directory,
-    /// Parent directory and file name.
+    /// A file: its parent directory and its name.
     File(&'p Path, &'p str),
 }
 
@@ -30,7 +30,7 @@ fn host_path(path: &Path) -> FilesError {
     FilesError::HostPath { path: path.to_owned() }
 }
 
-/// Returns the kind of a host path, without following a link. `None` if the path does not exist.
+/// Returns the type of a host path, without following links. Returns `None` if the path does not exist.
 fn place(host: &Path) -> Result<Option<HostTarget<'_>>, FilesError> {
     match fs::symlink_metadata(host) {
         Ok(metadata) if metadata.is_symlink() => Err(FilesError::HostLink { path: host.to_owned() }),
@@ -48,7 +48,7 @@ fn file_place(host: &Path) -> Result<HostTarget<'_>, FilesError> {
     Ok(HostTarget::File(if dir.as_os_str().is_empty() { Path::new(".") } else { dir }, name))
 }
 
-/// Reads a file of a host directory from its beginning.
+/// Reads a file in a host directory sequentially.
 struct HostFile<'h> {
     directory: &'h HostDirectory,
     path: &'h str,
@@ -71,7 +71,7 @@ impl Read for HostFile<'_> {
     }
 }
 
-/// Copies a host file or directory to `to`, below the workspace's directory `top`.
+/// Copies a host file or directory to `to`, below the workspace directory `top`.
 pub(super) fn into(
     vfs: &mut Vfs,
     top: InodeId,
@@ -139,12 +139,12 @@ fn copy_tree(
             placer.directory(&join(to, &dir))?;
         }
         let mut entries = directory.list(&dir, entries_left).map_err(host_read(host))?;
-        // More entries than the workspace can hold, whatever their sizes.
+        // Fails if there are more entries than the workspace can contain, regardless of their sizes.
         entries_left = entries_left
             .checked_sub(entries.len())
             .ok_or(VfsError::NoSpace)
             .map_err(FilesError::refused("write", to))?;
-        // Sort by name: the host's order depends on the machine.
+        // Sort by name, because the host's listing order depends on the machine.
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         for entry in entries {
             let from = join(&dir, &entry.name);
@@ -153,7 +153,7 @@ fn copy_tree(
                 FileKind::Directory => dirs.push(from),
                 FileKind::File => copy_file(&mut placer, directory, host, &from, &target, entry.stat.size_bytes)?,
                 FileKind::Symlink => {
-                    // A link whose target is not UTF-8 cannot be represented.
+                    // A link target that is not UTF-8 cannot be represented.
                     match directory.read_link(&from) {
                         Ok(link) => drop(placer.link(&target, link.as_bytes())?),
                         Err(_) => placer.report.skipped_count += 1,
@@ -167,7 +167,7 @@ fn copy_tree(
     Ok(placer.report)
 }
 
-/// Copies a file or directory of the workspace to the host, with the journaled commit of mounts.
+/// Copies a workspace file or directory to the host, with the same journaled commit as mounts.
 pub(super) fn out_of(
     vfs: &mut Vfs,
     top: InodeId,
@@ -209,13 +209,13 @@ pub(super) fn out_of(
     if carried.is_err()
         && let Some(made) = made
     {
-        // The directory is empty, because the commit changed nothing. It does no harm if it cannot be removed.
+        // The directory is empty, because the commit changed nothing. It is harmless if it cannot be removed.
         let _ = fs::remove_dir::<PathBuf>(made);
     }
     carried
 }
 
-/// The planned steps of a copy to the host.
+/// Planned steps of a copy to the host.
 struct Plan {
     if_exists: IfExists,
     steps: Vec<CommitStep>,
@@ -227,7 +227,7 @@ impl Plan {
         let found = walk::below(vfs, top, usize::MAX);
         let found = found.map_err(|(path, error)| FilesError::refused("list", &format!("{from}/{path}"))(error))?;
         let mut files = Vec::new();
-        // Directories first: a commit's steps have that order.
+        // Directories first: a commit requires this order.
         for walk::Walked { path, inode, kind } in found {
             if mount::is_reserved_path(&path) {
                 self.report.skipped_count += 1;
@@ -250,15 +250,15 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns the expected state of a host file: its current state if it may be replaced, otherwise none. The commit
-    /// fails if the host changes the file meanwhile.
+    /// Returns the expected state of a host file: its current state if it exists and may be replaced, otherwise `None`.
+    /// The commit fails if the file no longer has this state.
     fn base(&self, host: &HostDirectory, path: &str) -> Result<Option<SourceStat>, FilesError> {
         match host.stat(path) {
             Ok(Some(_)) if self.if_exists == IfExists::Fail => {
                 Err(FilesError::Workspace(FileError::Exists { path: path.to_owned() }))
             }
             Ok(found) => Ok(found),
-            // The state is unknown; the commit itself will then fail.
+            // The state is unknown, so the commit itself will fail.
             Err(_) => Ok(None),
         }
     }
@@ -290,7 +290,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks the copy against the workspace's quotas, and commits it. Each hard link becomes a separate file on the
+    /// Checks the copy against the workspace's quotas and commits it. Each hard link becomes a separate file on the
     /// host, so a copy can be larger than the workspace.
     fn carry_out(self, vfs: &mut Vfs, host: &HostDirectory) -> Result<CopyReport, FilesError> {
         let VfsLimits { bytes: max_bytes, inodes: max_files, .. } = *vfs.limits();
@@ -307,7 +307,7 @@ impl Plan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CopyReport {
-    /// Number of files; each hard link counts.
+    /// Number of files. Each hard link is counted.
     pub file_count: u64,
     /// Number of directories, including existing ones, but not the target directory itself.
     pub directory_count: u64,
@@ -315,12 +315,12 @@ pub struct CopyReport {
     pub link_count: u64,
     /// Bytes of file contents.
     pub bytes: u64,
-    /// Number of skipped entries: pipes, sockets and devices, names that are not UTF-8, and links that would lead out
-    /// of the target directory. Copies to the host also skip names that are reserved for commits.
+    /// Number of skipped entries: pipes, sockets and devices, names that are not UTF-8, and links that would point
+    /// outside the target directory. Copies to the host also skip names that are reserved for commits.
     pub skipped_count: u64,
 }
 
-/// Buffer size for copying contents.
+/// Buffer size for copying contents, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Creates files, directories and links below one directory of a workspace, without following links.
@@ -329,21 +329,21 @@ pub(super) struct Placer<'v> {
     top: InodeId,
     if_exists: IfExists,
     action: &'static str,
-    /// Paths of the files and links created so far. A name that occurs twice is refused even if files may be replaced,
-    /// because readers disagree on which of the two counts.
+    /// Paths of the files and links created so far. A path that occurs twice is rejected, even if files may be
+    /// replaced, because readers disagree on which of the two entries is valid.
     placed: BTreeSet<String>,
     buffer: Vec<u8>,
     pub(super) report: CopyReport,
 }
 
 impl<'v> Placer<'v> {
-    /// `action` is for messages, such as `import`.
+    /// Creates a placer for entries below `top`. `action` is a verb for error messages, such as `import`.
     pub(super) fn new(vfs: &'v mut Vfs, top: InodeId, if_exists: IfExists, action: &'static str) -> Self {
         let report = CopyReport::default();
         Self { vfs, top, if_exists, action, placed: BTreeSet::new(), buffer: Vec::new(), report }
     }
 
-    /// Creates a directory and its parents, and counts it. An existing directory is not an error.
+    /// Creates a directory and its parents, and adds it to the report. An existing directory is not an error.
     pub(super) fn directory(&mut self, path: &str) -> Result<(), FilesError> {
         self.directories(path)?;
         self.report.directory_count += 1;
@@ -367,8 +367,8 @@ impl<'v> Placer<'v> {
         Ok(())
     }
 
-    /// Returns the kind of the entry at a path, without following a link at the end. The parents were created here, so
-    /// they are no links.
+    /// Returns the type of the entry at a path, without following a link at its end. The parents were created by this
+    /// placer, so they are not links.
     fn kind(&mut self, path: &str) -> Result<Option<FileKind>, FilesError> {
         match self.vfs.lookup(self.top, path.as_bytes(), Follow::No).and_then(|inode| self.vfs.stat(inode)) {
             Ok(stat) => Ok(Some(stat.kind)),
@@ -377,7 +377,7 @@ impl<'v> Placer<'v> {
         }
     }
 
-    /// Frees a name for a new file or link: creates its parents, and removes an existing file or link if it may be
+    /// Prepares a path for a new file or link: creates its parents, and removes an existing file or link if it may be
     /// replaced.
     fn claim(&mut self, path: &str) -> Result<(), FilesError> {
         let (dir, _) = path.rsplit_once('/').unwrap_or(("", path));
@@ -389,12 +389,12 @@ impl<'v> Placer<'v> {
             Some(_) if self.if_exists == IfExists::Fail || !is_new => {
                 Err(FilesError::Workspace(FileError::Exists { path: path.to_owned() }))
             }
-            // Replace the file itself instead of its contents: the old file may have other names.
+            // Remove the existing file instead of overwriting it, because it may have other names.
             Some(_) => self.vfs.unlink(self.top, path.as_bytes()).map_err(self.refused(path)),
         }
     }
 
-    /// Creates a file of exactly `size_bytes` bytes. Charges the quota for all of them before reading the first.
+    /// Creates a file of exactly `size_bytes` bytes. Charges all of them to the quota before reading the first one.
     pub(super) fn file(
         &mut self,
         path: &str,
@@ -438,7 +438,8 @@ impl<'v> Placer<'v> {
         Ok(())
     }
 
-    /// Creates a link. Skips a link with an absolute target and returns `false`: the guest could not have created it.
+    /// Creates a link. Returns `false` and skips a link with an absolute target, which the guest could not have
+    /// created.
     pub(super) fn link(&mut self, path: &str, target: &[u8]) -> Result<bool, FilesError> {
         if target.starts_with(b"/") {
             self.report.skipped_count += 1;
@@ -450,7 +451,7 @@ impl<'v> Placer<'v> {
         Ok(true)
     }
 
-    /// Adds a name to a file that was created here.
+    /// Adds a hard link to a file that this placer created.
     pub(super) fn hard_link(&mut self, path: &str, first: &str) -> Result<(), FilesError> {
         if path == first || !self.placed.contains(first) {
             return Err(self.refused(first)(VfsError::NotFound));
@@ -462,7 +463,7 @@ impl<'v> Placer<'v> {
         Ok(())
     }
 
-    /// Sets a directory's modification time. Call it when its contents are complete.
+    /// Sets a directory's modification time. Must be called after all its entries were added.
     pub(super) fn set_modified(&mut self, path: &str, modified_ns: u64) -> Result<(), FilesError> {
         let inode = self.vfs.lookup(self.top, path.as_bytes(), Follow::No).map_err(self.refused(path))?;
         self.vfs.set_times(inode, None, Some(modified_ns)).map_err(self.refused(path))

@@ -1,15 +1,15 @@
-//! The files of a workspace for the embedder: reading and changing them, and copying them in and out.
+//! Workspace files for the embedder: reading, changing, copying in and copying out.
 //!
-//! There are two types. [`Files`] is a read-only snapshot of a workspace. [`SessionFiles`] is the current workspace of
-//! a session, or one that several sessions share. It changes files between executions; changes and executions run in
-//! the order of their calls.
+//! [`Files`] is a read-only snapshot of a workspace. [`SessionFiles`] is the current workspace of a session, or a
+//! workspace that several sessions share. It changes files between executions. Changes and executions run in the order
+//! in which they were requested.
 //!
 //! * *Paths* are relative to the workspace, `/app` in the guest. Absolute paths and paths with `..` are rejected. Only
-//!   copies resolve paths on the host, and only below the path from the caller.
-//! * *Links* of the guest are followed inside the workspace, like the guest does. Copies and archives transfer links as
+//!   copies access paths on the host, and only below the path that the caller passes.
+//! * *Links* of the guest are followed inside the workspace, as in the guest. Copies and archives transfer links as
 //!   links, without following them.
-//! * *Atomicity*: a failed change, for example at a quota, leaves the workspace unchanged. A failed copy to the host
-//!   leaves the host unchanged.
+//! * *Atomicity*: a change that fails, for example because of a quota, leaves the workspace unchanged. A copy to the
+//!   host that fails leaves the host unchanged.
 
 mod archive;
 mod carry;
@@ -33,10 +33,10 @@ pub use carry::CopyReport;
 pub use glovebox_core::files::{FileEntry, FileError, FilePage, IfExists, ListLimits};
 pub use session::SessionFiles;
 
-/// Checks a pattern of file names, without files to match.
+/// Checks a file name pattern without matching it against files.
 ///
 /// # Errors
-/// [`FileError::Pattern`], as for [`Files::list`].
+/// Fails with [`FileError::Pattern`], like [`Files::list`].
 pub fn check_pattern(pattern: &str) -> Result<(), FilesError> {
     Ok(glovebox_core::files::check_pattern(pattern)?)
 }
@@ -45,22 +45,22 @@ pub fn check_pattern(pattern: &str) -> Result<(), FilesError> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilesError {
-    /// An error of the workspace itself: its path, pattern or file system.
+    /// The workspace rejected the path, the pattern or the operation.
     #[error(transparent)]
     Workspace(#[from] FileError),
-    /// The path on the host is a symbolic link. Links are not followed.
+    /// The host path is a symbolic link. Links are not followed.
     #[error("`{}` is a symbolic link; name its target", escaped(path))]
     HostLink {
         /// The path from the caller.
         path: PathBuf,
     },
-    /// The path on the host is neither a file nor a directory, or its name is not UTF-8.
+    /// The host path is neither a file nor a directory, or its name is not UTF-8.
     #[error("`{}` is neither a file nor a directory with a UTF-8 name; name another path", escaped(path))]
     HostPath {
         /// The path from the caller.
         path: PathBuf,
     },
-    /// The host's files could not be read.
+    /// Files on the host could not be read.
     #[error("could not read `{}` on the host", escaped(path))]
     HostRead {
         /// The path from the caller.
@@ -69,11 +69,10 @@ pub enum FilesError {
         #[source]
         source: SourceError,
     },
-    /// The host directory cannot be used or written to. It is unchanged.
+    /// The host directory cannot be used or written. It is unchanged.
     #[error(transparent)]
     Host(#[from] MountError),
-    /// The archive is damaged or has unsupported entries: devices, sparse files, or names that lead out of the
-    /// workspace.
+    /// The archive is damaged or contains unsupported entries: devices, sparse files, or names outside the workspace.
     #[error("the archive is refused at `{entry}`: {reason}", entry = escaped(.entry))]
     Archive {
         /// Name of the entry, truncated.
@@ -81,7 +80,7 @@ pub enum FilesError {
         /// The reason for the rejection.
         reason: &'static str,
     },
-    /// Reading or writing outside the workspace failed.
+    /// An operation outside the workspace failed.
     #[error("could not {action}")]
     Io {
         /// The failed action.
@@ -90,7 +89,7 @@ pub enum FilesError {
         #[source]
         source: io::Error,
     },
-    /// The session's files are unavailable: the session has ended, or waiting for its turn took too long.
+    /// The session's files are unavailable: the session has ended or stays busy.
     #[error(transparent)]
     Session(Box<ExecuteError>),
 }
@@ -108,18 +107,18 @@ impl FilesError {
         move |source| refused(source).into()
     }
 
-    /// Returns a closure for `map_err` that reports a failure outside the workspace.
+    /// Returns a closure for `map_err` that reports a failed operation outside the workspace.
     fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { action, source }
     }
 }
 
-// A snapshot of a workspace. Reads the files of a workspace, and copies them out of it.
+// Snapshots of workspaces: reading files and copying them to the host.
 
-/// A snapshot of a workspace: after an execution, committed to a host directory or not, or of a session. It shares
-/// unchanged contents with the session, so its memory grows only with later changes in the session.
+/// A snapshot of a workspace: of an execution, whether or not it was committed to a host directory, or of a session. It
+/// shares unchanged contents with the session, so it takes additional memory only for later changes in the session.
 ///
-/// If the workspace is a host directory, files that were never read before are read from it on demand.
+/// If the workspace is a host directory, files that have not been read yet are read from the host on demand.
 #[derive(Clone, Debug)]
 pub struct Files(Snapshot);
 
@@ -140,19 +139,19 @@ impl Files {
         Self(Snapshot::new(vfs, root))
     }
 
-    /// Returns the memory that the files take, in bytes.
+    /// Returns the size of the files in memory, in bytes.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.0.held_bytes()
     }
 }
 
 impl Files {
-    /// Lists files, directories and links that match a pattern, in ascending order of paths. Names with a leading dot
-    /// match, too. Links are not followed.
+    /// Lists the files, directories and links that match a pattern, in ascending order of paths. Names with a leading
+    /// dot also match. Links are not followed.
     ///
     /// `*` and `?` match within one name, `**` matches any number of directories, `[ab]` one of these characters, and
-    /// `{a,b}` one of these patterns. `\` makes the next character literal. So `*` matches the entries at the top of
-    /// the workspace, `**` all entries, and `src/**/*.py` all Python files below `src`.
+    /// `{a,b}` one of these patterns. `\` makes the next character literal. For example, `*` matches the entries at the
+    /// top of the workspace, `**` all entries, and `src/**/*.py` all Python files below `src`.
     ///
     /// # Errors
     /// [`FileError::Pattern`] if the pattern is malformed, absolute, longer than 4,096 bytes, contains `..`, or nests
@@ -161,27 +160,29 @@ impl Files {
         Ok(self.0.list(pattern)?)
     }
 
-    /// Returns the first of the entries that [`list`](Self::list) returns, from the first path greater than `after` on.
-    /// Memory is bounded by the limits, however many entries there are.
+    /// Returns one page of the entries that [`list`](Self::list) returns, starting with the first path greater than
+    /// `after`. `limits` bounds the memory, regardless of the number of entries.
     ///
     /// # Errors
-    /// As [`list`](Self::list).
+    /// Fails like [`list`](Self::list).
     pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: ListLimits) -> Result<FilePage, FilesError> {
         Ok(self.0.list_page(pattern, after, limits)?)
     }
 
-    /// Returns the first entries below the directory `dir`, at most `max_depth` names deep, in ascending order of paths.
+    /// Returns the first entries below the directory `dir`, at most `max_depth` levels deep, in ascending order of
+    /// paths.
     ///
     /// # Errors
-    /// [`FileError::Path`]; [`FileError::Refused`] if `dir` does not exist or a host directory cannot be listed.
+    /// [`FileError::Path`] if `dir` is invalid. [`FileError::Refused`] if `dir` does not exist, or a host directory
+    /// cannot be listed.
     pub fn list_below(&self, dir: &str, max_depth: usize, limits: ListLimits) -> Result<FilePage, FilesError> {
         Ok(self.0.list_below(dir, max_depth, limits)?)
     }
 
-    /// Returns the description of an entry. A link at the end of the path is not followed; links before it are.
+    /// Returns the description of an entry. Follows links in the path, except at its end.
     ///
     /// # Errors
-    /// [`FileError::Path`]; [`FileError::Refused`] if the path does not exist.
+    /// [`FileError::Path`] if the path is invalid. [`FileError::Refused`] if it does not exist.
     pub fn stat(&self, path: &str) -> Result<FileEntry, FilesError> {
         Ok(self.0.stat(path)?)
     }
@@ -189,40 +190,42 @@ impl Files {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// [`FileError::Path`]; [`FileError::Refused`] if the path is not a file, or the file is larger than 1 GiB.
+    /// [`FileError::Path`] if the path is invalid. [`FileError::Refused`] if it is not a file, or the file is larger
+    /// than 1 GiB.
     pub fn read(&self, path: &str) -> Result<Vec<u8>, FilesError> {
         Ok(self.0.read(path, 0, None)?)
     }
 
-    /// Reads at most `len_bytes` bytes of a file from the byte `offset` on. Returns fewer only at the end of the file,
-    /// and none beyond it.
+    /// Reads at most `len_bytes` bytes of a file, from the byte `offset` on. Returns fewer bytes only at the end of the
+    /// file, and none beyond it.
     ///
     /// # Errors
-    /// As for [`read`](Self::read), except that the file may be larger than 1 GiB if `len_bytes` is not.
+    /// Fails like [`read`](Self::read), but applies the limit of 1 GiB to the bytes read, not to the file.
     pub fn read_at(&self, path: &str, offset: u64, len_bytes: u64) -> Result<Vec<u8>, FilesError> {
         Ok(self.0.read(path, offset, Some(len_bytes))?)
     }
 
     /// Copies a file or a directory tree `from` the workspace (`""` for the whole workspace) to `host`. If `from` is a
-    /// directory, `host` may be an existing directory, or is created if its parent exists.
+    /// directory, `host` must be an existing directory, or is created if its parent exists.
     ///
-    /// The copy is all or nothing, each file appears atomically, and nothing outside `host` is changed, whatever links
-    /// exist on either side. Links that would lead out of `host` are skipped and counted.
+    /// The copy is all or nothing. Each file appears atomically. Nothing outside `host` is changed, whatever links
+    /// exist on either side. Links that would point outside `host` are skipped and counted.
     ///
     /// # Errors
-    /// [`FileError::Exists`]. [`FilesError::Host`] if the host directory cannot be written to, or if the copy would
-    /// exceed the workspace's quotas, where each hard link counts. [`FilesError::HostLink`].
+    /// [`FileError::Exists`] if a file exists and must not be replaced. [`FilesError::Host`] if the host directory
+    /// cannot be written, or if the copy would exceed the workspace's quotas, counting each hard link.
+    /// [`FilesError::HostLink`] if `host` is a symbolic link.
     pub fn copy_out(&self, from: &str, host: impl AsRef<Path>, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         let (mut vfs, root) = self.0.state()?;
         carry::out_of(&mut vfs, root, from, host.as_ref(), if_exists)
     }
 
-    /// Writes the whole workspace as a tar archive (GNU format), in ascending order of paths: equal workspaces give
-    /// equal bytes. Owners are 0, modes 0644 and 0755, and times are those of the files, in seconds. Additional hard
-    /// links of a file are written as hard links.
+    /// Writes the whole workspace as a tar archive (GNU format), in ascending order of paths. Equal workspaces produce
+    /// equal bytes. Owners are 0, modes are 0644 and 0755, and times are the modification times in seconds. Additional
+    /// hard links to a file are written as hard links.
     ///
     /// # Errors
-    /// [`FilesError::Io`] if the writer fails. The data written so far is not a complete archive.
+    /// [`FilesError::Io`] if the writer fails. The data written until then is not a complete archive.
     pub fn export_tar(&self, writer: impl Write) -> Result<CopyReport, FilesError> {
         let (mut vfs, root) = self.0.state()?;
         archive::export(&mut vfs, root, writer)

@@ -12,16 +12,16 @@ use glovebox_vfs::{InodeId, RootId, Vfs};
 use super::{CopyReport, FileEntry, FilePage, Files, FilesError, IfExists, ListLimits, archive, carry};
 use crate::{Session, SharedWorkspace, exec::events};
 
-/// The files of a session, or of a workspace that several sessions share, between executions. Returned by
-/// [`Session::files`] and [`SharedWorkspace::files`].
+/// The files of a session or of a shared workspace, between executions. Returned by [`Session::files`] and
+/// [`SharedWorkspace::files`].
 ///
-/// Every operation waits for its turn, like an execution. Reading takes a [`Files`] snapshot and reads from it, so a
-/// long copy or archive does not block the session. Changes block the session, and are all or nothing.
+/// Every operation waits for its turn, like an execution. Reads use a [`Files`] snapshot, so a long copy or archive
+/// does not block the session. Changes block the session and are all or nothing.
 ///
 /// The next execution does not report these changes as its own. If the workspace is a host directory, changes are
-/// committed to it as after a successful execution.
+/// committed to it like those of a successful execution.
 ///
-/// Only the workspace, `/app` in the guest, is accessible, not other mounts. Paths are relative to it.
+/// Only the workspace (`/app` in the guest) is accessible, not other mounts. Paths are relative to the workspace.
 ///
 /// ```no_run
 /// # use glovebox::{Engine, EngineConfig, IfExists, Sandbox};
@@ -61,7 +61,7 @@ impl Session {
 }
 
 impl SharedWorkspace {
-    /// Returns the shared files, whether or not a session exists.
+    /// Returns the shared files. Does not require a session.
     #[must_use]
     pub fn files(&self) -> SessionFiles {
         SessionFiles { owner: Owner::Shared(self.clone()) }
@@ -69,10 +69,10 @@ impl SharedWorkspace {
 }
 
 impl SessionFiles {
-    /// Returns a snapshot of the current files, which can be read for any length of time.
+    /// Returns a snapshot of the current files, which stays readable for any length of time.
     ///
     /// # Errors
-    /// [`FilesError::Session`] if the session has ended.
+    /// [`FilesError::Session`] if the session has ended or stays busy.
     pub fn snapshot(&self) -> Result<Files, FilesError> {
         match &self.owner {
             Owner::Session(session) => Ok(session.snapshot_files()?),
@@ -83,25 +83,25 @@ impl SessionFiles {
     /// Like [`Files::list`], on the current files.
     ///
     /// # Errors
-    /// The errors of [`Files::list`], and [`FilesError::Session`].
+    /// Fails like [`Files::list`], or with [`FilesError::Session`].
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FilesError> {
         self.log("list", pattern);
         self.snapshot()?.list(pattern)
     }
 
-    /// As [`Files::list_page`].
+    /// Like [`Files::list_page`], on the current files.
     ///
     /// # Errors
-    /// As there, and [`FilesError::Session`].
+    /// Fails like [`Files::list_page`], or with [`FilesError::Session`].
     pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: ListLimits) -> Result<FilePage, FilesError> {
         self.log("list", pattern);
         self.snapshot()?.list_page(pattern, after, limits)
     }
 
-    /// As [`Files::list_below`].
+    /// Like [`Files::list_below`], on the current files.
     ///
     /// # Errors
-    /// As there, and [`FilesError::Session`].
+    /// Fails like [`Files::list_below`], or with [`FilesError::Session`].
     pub fn list_below(&self, dir: &str, max_depth: usize, limits: ListLimits) -> Result<FilePage, FilesError> {
         self.log("list", dir);
         self.snapshot()?.list_below(dir, max_depth, limits)
@@ -110,7 +110,7 @@ impl SessionFiles {
     /// Like [`Files::stat`], on the current files.
     ///
     /// # Errors
-    /// The errors of [`Files::stat`], and [`FilesError::Session`].
+    /// Fails like [`Files::stat`], or with [`FilesError::Session`].
     pub fn stat(&self, path: &str) -> Result<FileEntry, FilesError> {
         self.snapshot()?.stat(path)
     }
@@ -118,7 +118,7 @@ impl SessionFiles {
     /// Like [`Files::read`], on the current files.
     ///
     /// # Errors
-    /// The errors of [`Files::read`], and [`FilesError::Session`].
+    /// Fails like [`Files::read`], or with [`FilesError::Session`].
     pub fn read(&self, path: &str) -> Result<Vec<u8>, FilesError> {
         self.log("read", path);
         self.snapshot()?.read(path)
@@ -127,17 +127,17 @@ impl SessionFiles {
     /// Like [`Files::read_at`], on the current files.
     ///
     /// # Errors
-    /// The errors of [`Files::read_at`], and [`FilesError::Session`].
+    /// Fails like [`Files::read_at`], or with [`FilesError::Session`].
     pub fn read_at(&self, path: &str, offset: u64, len_bytes: u64) -> Result<Vec<u8>, FilesError> {
         self.log("read", path);
         self.snapshot()?.read_at(path, offset, len_bytes)
     }
 
-    /// Writes a file, and creates its parent directories. Follows a link at the end of the path, inside the workspace.
+    /// Writes a file and creates its parent directories. Follows a link at the end of the path, inside the workspace.
     ///
     /// # Errors
-    /// [`FilesError::Workspace`] if the path is invalid or a directory, the file exists, even if it is empty, or a quota is
-    /// exhausted. [`FilesError::Session`].
+    /// [`FilesError::Workspace`] if the path is invalid or a directory, if a quota is exhausted, or if the file exists
+    /// and must not be replaced, even if it is empty. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>, if_exists: IfExists) -> Result<(), FilesError> {
         self.log("write", path);
         self.change(|vfs, root, _| Ok(change::write(vfs, root, path, bytes.as_ref(), if_exists)?))
@@ -146,18 +146,18 @@ impl SessionFiles {
     /// Creates a directory and its parents.
     ///
     /// # Errors
-    /// [`FilesError::Workspace`] if the path is invalid or exists, a parent is not a directory, or a quota is exhausted.
-    /// [`FilesError::Session`].
+    /// [`FilesError::Workspace`] if the path is invalid or exists, a parent is not a directory, or a quota is
+    /// exhausted. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn make_dir(&self, path: &str) -> Result<(), FilesError> {
         self.log("make", path);
         self.change(|vfs, root, _| Ok(change::make_dir(vfs, root, path)?))
     }
 
-    /// Removes a file, a link or an empty directory. The guest can continue to use a file that it has open.
+    /// Removes a file, a link or an empty directory. The guest can continue to use a removed file that it has open.
     ///
     /// # Errors
-    /// [`FilesError::Workspace`] if the path is invalid, does not exist or is the workspace itself, or the directory is not
-    /// empty. [`FilesError::Session`].
+    /// [`FilesError::Workspace`] if the path is invalid, does not exist, is the workspace itself, or is a directory
+    /// that is not empty. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn delete(&self, path: &str) -> Result<(), FilesError> {
         self.log("delete", path);
         self.change(|vfs, root, _| Ok(change::delete(vfs, root, path)?))
@@ -166,7 +166,7 @@ impl SessionFiles {
     /// Like [`delete`](Self::delete), but also removes directories with their contents.
     ///
     /// # Errors
-    /// The errors of [`delete`](Self::delete).
+    /// Fails like [`delete`](Self::delete), except for directories that are not empty.
     pub fn delete_all(&self, path: &str) -> Result<(), FilesError> {
         self.log("delete", path);
         self.change(|vfs, root, _| Ok(change::delete_all(vfs, root, path)?))
@@ -175,21 +175,23 @@ impl SessionFiles {
     /// Renames a file, directory or link. The target's parent directory must exist.
     ///
     /// # Errors
-    /// [`FilesError::Workspace`]; [`FilesError::Session`].
+    /// [`FilesError::Workspace`] if a path is invalid, if `from` or the parent of `to` does not exist, or if `to`
+    /// exists and must not be replaced. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn rename(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), FilesError> {
         self.log("rename", from);
         self.change(|vfs, root, _| Ok(change::rename(vfs, root, from, to, if_exists)?))
     }
 
     /// Copies a file or a directory tree from `host` to `to` (`""` copies a directory's contents to the top of the
-    /// workspace). Creates missing directories. None of the directories may be a link.
+    /// workspace). Creates missing directories. None of the directories in `to` may be a link.
     ///
-    /// Links of the host are copied as links and never followed. Links with an absolute target are skipped and counted.
+    /// Links on the host are copied as links and never followed. Links with an absolute target are skipped and counted.
     /// Times are not copied.
     ///
     /// # Errors
-    /// [`FilesError::Workspace`] if a file exists or a quota is exhausted. [`FilesError::HostLink`],
-    /// [`FilesError::HostPath`], [`FilesError::HostRead`]. [`FilesError::Session`].
+    /// [`FilesError::Workspace`] if a file exists and must not be replaced, or if a quota is exhausted.
+    /// [`FilesError::HostLink`], [`FilesError::HostPath`] or [`FilesError::HostRead`] if `host` cannot be read.
+    /// [`FilesError::Session`] if the session has ended or stays busy.
     pub fn copy_in(&self, host: impl AsRef<Path>, to: &str, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         self.log("write", to);
         self.change(|vfs, _, top| carry::into(vfs, top, host.as_ref(), to, if_exists))
@@ -198,7 +200,7 @@ impl SessionFiles {
     /// Like [`Files::copy_out`], on the current files.
     ///
     /// # Errors
-    /// The errors of [`Files::copy_out`], and [`FilesError::Session`].
+    /// Fails like [`Files::copy_out`], or with [`FilesError::Session`].
     pub fn copy_out(&self, from: &str, host: impl AsRef<Path>, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         self.log("read", from);
         self.snapshot()?.copy_out(from, host, if_exists)
@@ -207,23 +209,24 @@ impl SessionFiles {
     /// Like [`Files::export_tar`], on the current files.
     ///
     /// # Errors
-    /// The errors of [`Files::export_tar`], and [`FilesError::Session`].
+    /// Fails like [`Files::export_tar`], or with [`FilesError::Session`].
     pub fn export_tar(&self, writer: impl Write) -> Result<CopyReport, FilesError> {
         self.log("read", "");
         self.snapshot()?.export_tar(writer)
     }
 
     /// Unpacks a tar archive (GNU, POSIX or older; uncompressed) into the workspace. The session is blocked until the
-    /// reader ends, so use a reader that does not stall.
+    /// reader ends, so the reader must not stall.
     ///
-    /// Names cannot lead out of the workspace, links are not followed, and a name may occur only once. Links with an
-    /// absolute target are skipped and counted. Times are restored, owners and modes are not. Sizes in headers are
+    /// Names cannot escape the workspace, links are not followed, and each name may occur only once. Links with an
+    /// absolute target are skipped and counted. Times are restored, but owners and modes are not. Sizes in headers are
     /// untrusted and limited by the quotas.
     ///
     /// # Errors
-    /// [`FilesError::Archive`] for damaged archives and unsupported entries: devices, sparse files, names that lead
-    /// out, hard links to files outside the archive, headers over 64 KiB. [`FilesError::Workspace`]
-    /// if a file exists or a quota is exhausted. [`FilesError::Io`]. [`FilesError::Session`].
+    /// [`FilesError::Archive`] for damaged archives and unsupported entries: devices, sparse files, names outside the
+    /// workspace, hard links to files that are not in the archive, headers over 64 KiB. [`FilesError::Workspace`] if a
+    /// file exists and must not be replaced, or if a quota is exhausted. [`FilesError::Io`] if the reader fails.
+    /// [`FilesError::Session`] if the session has ended or stays busy.
     pub fn import_tar(&self, reader: impl Read, if_exists: IfExists) -> Result<CopyReport, FilesError> {
         self.log("write", "");
         self.change(|vfs, _, top| archive::import(vfs, top, reader, if_exists))
@@ -236,7 +239,6 @@ impl SessionFiles {
         }
     }
 
-    /// Logs the operation.
     fn log(&self, operation: &str, path: &str) {
         events::file(self.session_id(), operation, path);
     }

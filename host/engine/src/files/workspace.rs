@@ -1,4 +1,4 @@
-//! The guest's files: the workspace at `/app`, the mounts beside it, and commits of changes to the host.
+//! A guest's files: the workspace at `/app`, the mounts, and commits of changes to the host.
 
 use std::{
     path::PathBuf,
@@ -15,7 +15,7 @@ use crate::{
     mount::{DEFAULT_LOCK_WAIT, HostDirectory, MountError, commit::SessionCommits},
 };
 
-/// A host directory at a guest path.
+/// A host directory that is mounted at a guest path.
 #[derive(Clone)]
 struct Mounted {
     guest: String,
@@ -30,30 +30,30 @@ static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::ne
 /// The initial files of a policy's executions.
 #[derive(Clone)]
 pub(crate) struct Workspace {
-    /// Excludes the mounts. They are added to each execution's clone, so that each execution sees the current state of
-    /// the host.
+    /// Excludes the mounts of host directories. They are added to each execution's clone, so that each execution sees
+    /// the current state of the host.
     vfs: Vfs,
-    /// Root of the in-memory workspace. `None` if a host directory is the workspace.
+    /// Root of the in-memory workspace. `None` if the workspace is a host directory.
     root: Option<RootId>,
-    /// Root of the library. `None` if the policy has a mount at its path.
+    /// Root of the JavaScript library. `None` if the policy mounts a directory at its path.
     library: Option<RootId>,
-    /// Root of the packages.
+    /// Root of the Python packages.
     packages: Option<RootId>,
-    /// Directory and root of an interpreter's standard library that is a separate file.
+    /// Guest directory and root of an interpreter's standard library, if it is a separate file.
     standard_library: Option<(String, RootId)>,
-    /// Root of the scratch directory. `None` if the policy has a mount at its path.
+    /// Root of the scratch directory. `None` if the policy mounts a directory at its path.
     scratch: Option<RootId>,
     mounted: Vec<Mounted>,
     pub(crate) path: Option<PathBuf>,
     commit: Commit,
 }
 
-/// The guest paths of the roots of a guest's file system, the workspace first.
+/// Guest paths and roots of a guest's file system, the workspace first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Roots(pub(crate) Vec<(String, RootId)>);
 
 impl Roots {
-    /// Returns the current roots of a guest.
+    /// Returns a guest's current roots.
     pub(crate) fn of(wasi: &Wasi) -> Self {
         Self(wasi.mounts().iter().map(|mount| (mount.path.clone(), mount.root)).collect())
     }
@@ -72,7 +72,7 @@ pub(crate) struct GuestFiles {
 }
 
 impl GuestFiles {
-    /// Adds a read-only directory with a plain command's script in it.
+    /// Adds a read-only directory that contains a plain command's script.
     pub(crate) fn add_script(&mut self, guest: &str, name: &str, source: &[u8]) -> Result<(), ExecuteError> {
         let root = self.vfs.add_root(Access::ReadWrite);
         self.vfs.write_file(root, name, source).map_err(|error| ExecuteError::Instantiate {
@@ -84,7 +84,7 @@ impl GuestFiles {
     }
 }
 
-/// Returns `true` if the guest paths are equal, or one is an ancestor of the other.
+/// Returns `true` if the guest paths are equal or one is an ancestor of the other.
 fn clashes(one: &str, other: &str) -> bool {
     let (one, other) = (format!("{one}/"), format!("{other}/"));
     one.starts_with(&other) || other.starts_with(&one)
@@ -103,7 +103,7 @@ impl Workspace {
         let mut root = None;
         match &policy.workspace {
             Some(host) => {
-                // Changes that are dropped need no write permission.
+                // Changes that are discarded need no write permission.
                 let read = policy.commit == Commit::Never;
                 let directory = open_directory(host, read)?;
                 mounted.push(Mounted { guest: WORKSPACE.into(), host: host.clone(), directory, read_only: false });
@@ -147,7 +147,7 @@ impl Workspace {
         })
     }
 
-    /// Returns the files for a new execution or session.
+    /// Returns the initial files of a new execution or session.
     pub(crate) fn files(&self) -> Result<GuestFiles, ExecuteError> {
         let mut vfs = self.vfs.clone();
         let mut roots = Vec::new();
@@ -175,8 +175,8 @@ impl Workspace {
         Ok(GuestFiles { vfs, roots: Roots(roots) })
     }
 
-    /// Commits an execution's changes to the host directories, according to the policy. Stops at the first failure.
-    /// `own` records the session's earlier commits, which cause no conflicts.
+    /// Commits an execution's changes to the host directories, as the policy requires. Stops at the first failure.
+    /// `own` records the session's commits, which cause no conflicts for its later commits.
     pub(crate) fn commit(
         &self,
         vfs: &mut Vfs,
@@ -204,26 +204,26 @@ impl Workspace {
     }
 }
 
-/// Result of committing.
+/// Result of committing an execution's changes.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
-    /// `true` if there were changes for a host directory, and they were committed.
+    /// `true` if at least one host directory had changes and they were committed.
     pub(crate) any: bool,
-    /// The first host directory that failed, and the error.
+    /// The first host directory that could not be committed to, and the error.
     pub(crate) failed: Option<(PathBuf, MountError)>,
 }
 
 impl Committed {
-    /// Returns `true` if all changes were committed, `false` if only some were, and `None` if none were.
+    /// Returns `Some(true)` if all changes were committed, `Some(false)` if only some were, and `None` if none were.
     pub(crate) fn whole(&self) -> Option<bool> {
         self.any.then_some(self.failed.is_none())
     }
 }
 
-/// Commits a root, unless this would write more to the host than the workspace's quotas allow. Returns `true` if there
-/// were changes.
+/// Commits a root, unless the commit would write more to the host than the workspace's quotas allow. Returns `true` if
+/// there were changes.
 ///
-/// The quotas apply to the guest's own writes. A commit, however, writes a file once for each of its hard links, and
+/// The quotas apply to the guest's own writes. However, a commit writes a file once for each of its hard links, and
 /// writes a renamed host file again. A thousand links to one file, or a renamed directory, could write a thousand times
 /// the quota.
 fn commit_within_limits(

@@ -1,8 +1,8 @@
-//! Network access of scripts. Off unless a policy allows addresses.
+//! Network access of scripts. Off unless the policy allows addresses.
 //!
-//! Scripts have no sockets. A script describes a request, which reaches the host as a call of a reserved tool
-//! ([`NETWORK_TOOL`](crate::tools::NETWORK_TOOL)). Limits, cancellation, records and parallel calls are therefore those
-//! of tools. A [`Network`] performs the requests; the crate `glovebox-network` has one that uses HTTP.
+//! Scripts have no sockets. A script describes a request, which reaches the host as a call of the reserved tool
+//! [`NETWORK_TOOL`](crate::tools::NETWORK_TOOL), so limits, cancellation, records and concurrent requests work as for
+//! tools. A [`Network`] performs the requests. The crate `glovebox-network` provides one for HTTP.
 //!
 //! | file | contents |
 //! |---|---|
@@ -27,16 +27,16 @@ use crate::{
 pub use pattern::{AddressRules, BeyondNetwork, UrlPatternError, UrlPatterns, is_public as is_public_address};
 pub use policy::{NetworkPolicy, SecretPolicy};
 
-/// Performs the requests of scripts.
+/// Performs network requests for scripts.
 pub trait Network: fmt::Debug + Send + Sync {
     /// Opens the network for a policy that allows addresses. Called for each new sandbox with such a policy.
     ///
     /// # Errors
-    /// Fails if a secret cannot be read, or if this network cannot serve the policy.
+    /// Fails if a secret cannot be read, or if this network does not support the policy.
     fn open(&self, policy: &Policy) -> Result<OpenNetwork, PolicyError>;
 }
 
-/// The network of one policy.
+/// A network that was opened for one policy.
 #[derive(Clone)]
 pub struct OpenNetwork {
     environment: BTreeMap<String, String>,
@@ -50,9 +50,9 @@ impl fmt::Debug for OpenNetwork {
 }
 
 impl OpenNetwork {
-    /// Creates a network with variables for the environment of scripts, such as the placeholders of secrets, and a
-    /// function that performs a request. The request and its response are JSON text, in the format that the drivers of
-    /// `glovebox-interpreters` write and read.
+    /// Creates a network from environment variables for scripts, such as the placeholders of secrets, and a function
+    /// that performs a request. The request and the response are JSON text in the format of the drivers in
+    /// `glovebox-interpreters`.
     pub fn new(
         environment: BTreeMap<String, String>,
         fetch: impl Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync + 'static,
@@ -60,21 +60,21 @@ impl OpenNetwork {
         Self { environment, fetch: Arc::new(fetch) }
     }
 
-    /// Returns the variables for the environment of scripts.
+    /// Returns the environment variables for scripts.
     #[must_use]
     pub fn environment(&self) -> &BTreeMap<String, String> {
         &self.environment
     }
 
-    /// Performs a request of a script in another process. May block.
+    /// Performs a request for a script in another process. May block.
     ///
     /// # Errors
-    /// Fails if the policy refuses the request, or if there is no response.
+    /// Fails if the policy does not allow the request, or if there is no response.
     pub fn fetch(&self, call: RelayedCall, request: String) -> Result<String, ToolError> {
         (self.fetch)(&call.of(NETWORK_TOOL), request)
     }
 
-    /// Returns the tool that serves the requests of scripts, and the variables for their environment.
+    /// Returns the tool that performs scripts' requests, and the environment variables for scripts.
     pub(crate) fn into_tool(self, policy: &NetworkPolicy) -> (ReservedTool, BTreeMap<String, String>) {
         let (max_bytes, max_calls) = (policy.message_bytes(), policy.request_count);
         (ReservedTool { answerer: self.fetch, max_bytes, max_calls }, self.environment)
@@ -88,10 +88,10 @@ impl Network for OpenNetwork {
 }
 
 impl Engine {
-    /// Opens the network for a policy, for a process that performs the requests of scripts in another process.
+    /// Opens the network for a policy, for a process that performs the requests of scripts in other processes.
     ///
     /// # Errors
-    /// Fails as [`Network::open`] does, or if [`EngineConfig::network`](crate::EngineConfig::network) is not set.
+    /// Fails like [`Network::open`], or if [`EngineConfig::network`](crate::EngineConfig::network) is not set.
     pub fn open_network(&self, policy: &Policy) -> Result<OpenNetwork, PolicyError> {
         let missing = || {
             policy::wrong(

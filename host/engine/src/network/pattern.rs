@@ -1,7 +1,7 @@
-//! URL patterns that scripts may request, and comparison of network policies.
+//! Patterns for the URLs that scripts may request, address ranges, and comparison of network policies.
 //!
-//! A pattern is matched only on a parsed URL, and the request uses that same parsed URL. Parsing has already
-//! interpreted user information, backslashes, ports, international names and encoded dots.
+//! Patterns are matched only against parsed URLs, and the request uses the same parsed URL. Parsing has already
+//! resolved user information, backslashes, ports, international names and encoded dots.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,13 +13,13 @@ use url::{Host, Url};
 
 use super::{NetworkPolicy, policy::wrong};
 
-/// Maximum number of times that a path is percent-decoded in search of `..`.
+/// Maximum number of times that a path is percent-decoded to find a `..`.
 const MAX_DECODINGS: usize = 4;
 
 /// A list of URL patterns, such as `https://tools.example.com/box/*`.
 ///
-/// A `*` at the end of a path matches any rest, and a pattern without a path matches every path. `*.` before a host
-/// matches every name below it. Scheme and port must be equal.
+/// A `*` at the end of a path matches any suffix, and a pattern without a path matches every path. `*.` before a host
+/// matches every name below the host. Scheme and port must be equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UrlPatterns(Vec<Pattern>);
 
@@ -38,7 +38,7 @@ impl From<UrlPatternError> for PolicyError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
-    /// The pattern's source text.
+    /// Source text of the pattern.
     text: String,
     is_https: bool,
     host: HostPattern,
@@ -49,7 +49,7 @@ struct Pattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HostPattern {
     Exactly(Host),
-    /// The suffix, with a leading dot.
+    /// A host suffix with a leading dot.
     Below(String),
 }
 
@@ -60,42 +60,42 @@ enum PathPattern {
 }
 
 impl UrlPatterns {
-    /// Maximum length of a pattern, and of a requested URL, in bytes.
+    /// Maximum length of a pattern and of a requested URL, in bytes.
     pub const MAX_URL_BYTES: usize = 8 << 10;
 
     /// Parses patterns.
     ///
     /// # Errors
-    /// The error of the first invalid pattern.
+    /// Returns the error of the first invalid pattern.
     pub fn new(texts: &[String]) -> Result<Self, UrlPatternError> {
         texts.iter().map(|text| Pattern::new(text)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns whether there are no patterns, so that nothing is allowed.
+    /// Returns `true` if there are no patterns, so that nothing is allowed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns whether a request to the URL is allowed.
+    /// Returns `true` if a request to the URL is allowed.
     #[must_use]
     pub fn allow(&self, url: &Url) -> bool {
         self.0.iter().any(|pattern| pattern.matches(url))
     }
 
-    /// Returns whether a pattern that allows the URL names the URL's host exactly, instead of with `*.`.
+    /// Returns `true` if a pattern that allows the URL names its host exactly, without `*.`.
     #[must_use]
     pub fn name_host_of(&self, url: &Url) -> bool {
         self.0.iter().any(|pattern| matches!(pattern.host, HostPattern::Exactly(_)) && pattern.matches(url))
     }
 
-    /// Returns the first pattern of `other` that allows more than the patterns here, or `None`.
+    /// Returns the first pattern in `other` that allows more than these patterns, or `None`.
     fn first_beyond<'o>(&self, other: &'o Self) -> Option<&'o str> {
         let beyond = other.0.iter().find(|asked| !self.0.iter().any(|granted| granted.covers(asked)));
         beyond.map(|pattern| pattern.text.as_str())
     }
 
-    /// Describes the patterns for messages: the first few, and the number of others.
+    /// Describes the patterns for messages: the first few patterns, and the number of remaining ones.
     #[must_use]
     pub fn describe(&self) -> String {
         const SHOWN: usize = 5;
@@ -176,11 +176,11 @@ impl Pattern {
             && host
             && url.port_or_known_default() == Some(self.port)
             && fits
-            // If every path is allowed, no path can leave the pattern.
+            // If every path is allowed, no path can escape the pattern.
             && (self.path == PathPattern::Begins("/".to_owned()) || stays(path))
     }
 
-    /// Returns whether every URL that `other` matches is matched here.
+    /// Returns `true` if this pattern matches every URL that `other` matches.
     fn covers(&self, other: &Self) -> bool {
         let host = match (&self.host, &other.host) {
             (mine, theirs) if mine == theirs => true,
@@ -199,12 +199,12 @@ impl Pattern {
     }
 }
 
-/// Returns whether a name has labels before `.example.com`. Labels must not be empty.
+/// Returns `true` if the name consists of non-empty labels followed by the suffix `end`, such as `.example.com`.
 fn is_below(name: &str, end: &str) -> bool {
     name.strip_suffix(end).is_some_and(|labels| !labels.is_empty() && labels.split('.').all(|label| !label.is_empty()))
 }
 
-/// Returns whether no server can resolve the path to another directory, even if it decodes the path repeatedly.
+/// Returns `true` if no server can resolve the path to another directory, even by decoding it repeatedly.
 fn stays(path: &str) -> bool {
     let mut path = path.to_owned();
     for _ in 0..MAX_DECODINGS {
@@ -221,10 +221,10 @@ fn stays(path: &str) -> bool {
     false
 }
 
-/// The part of a policy that exceeds another policy.
+/// A setting of a network policy that exceeds another policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BeyondNetwork {
-    /// Key in the table `network`.
+    /// Key of the setting in the table `network`.
     pub key: &'static str,
     /// The requested value.
     pub asked: String,
@@ -233,8 +233,8 @@ pub struct BeyondNetwork {
 }
 
 impl NetworkPolicy {
-    /// Returns the first part of this policy that exceeds `granted`, such as an address, a range, a method, a secret or
-    /// a limit. Returns `None` if it grants at most the same.
+    /// Returns the first setting of this policy that exceeds `granted`, such as an address, a range, a method, a secret
+    /// or a limit. Returns `None` if no setting does.
     ///
     /// # Errors
     /// Fails if the patterns or ranges of either policy are invalid.
@@ -279,7 +279,7 @@ impl AddressRules {
     /// Parses ranges such as `10.0.0.0/8` or `fd00::/8`, or single addresses.
     ///
     /// # Errors
-    /// The error of the first invalid range.
+    /// Returns the error of the first invalid range.
     pub fn new(texts: &[String]) -> Result<Self, PolicyError> {
         let net = |text: &String| {
             let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
@@ -288,21 +288,21 @@ impl AddressRules {
         texts.iter().map(net).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns whether a connection to the address is allowed: it is public, or in a range.
+    /// Returns `true` if connections to the address are allowed: it is public, or in one of the ranges.
     #[must_use]
     pub fn allow(&self, address: IpAddr) -> bool {
         is_public(address) || self.0.iter().any(|net| net.contains(&address))
     }
 
-    /// Returns the first of `other`'s ranges that is not inside one of these ranges.
+    /// Returns the first range in `other` that is not inside one of these ranges.
     fn first_beyond(&self, other: &Self) -> Option<String> {
         let beyond = other.0.iter().find(|asked| !self.0.iter().any(|granted| granted.contains(*asked)));
         beyond.map(ToString::to_string)
     }
 }
 
-/// Returns whether an address is public according to IANA's special-purpose registries. IPv6 forms that embed an IPv4
-/// address are never public, whatever that address is: their translation elsewhere decides where they lead.
+/// Returns `true` if an address is public according to IANA's special-purpose registries. IPv6 addresses that embed an
+/// IPv4 address are never public, because a remote translator decides which host they reach.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address {
@@ -345,8 +345,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !SPECIAL_V4.iter().any(within)
 }
 
-/// All addresses outside 2000::/3 are special: unspecified, loopback, IPv4-mapped and IPv4-compatible, NAT64, unique
-/// local, link-local, multicast and unallocated ones.
+/// Treats all addresses outside 2000::/3 as special: unspecified, loopback, IPv4-mapped, IPv4-compatible, NAT64, unique
+/// local, link-local, multicast and unallocated addresses.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let within = |(first, bits): &(Ipv6Addr, u32)| (address.to_bits() ^ first.to_bits()) >> (128 - bits) == 0;
     address.to_bits() >> 125 == 1 && !SPECIAL_V6.iter().any(within)

@@ -1,4 +1,4 @@
-//! The table `network` of a policy, and the checks beyond its types.
+//! The table `network` of a policy, and its validation.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use super::pattern::{AddressRules, UrlPatterns};
 
-/// Network access of scripts, and its limits. Default: no access.
+/// Network access of scripts and its limits. Default: no access.
 ///
 /// ```
 /// # use glovebox::Policy;
@@ -26,30 +26,31 @@ use super::pattern::{AddressRules, UrlPatterns};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct NetworkPolicy {
-    /// Allowed URLs: `SCHEME://HOST[:PORT][/PATH]`, with `https` or `http`. Default: none, which means no network.
+    /// Allowed URLs: `SCHEME://HOST[:PORT][/PATH]`, where the scheme is `https` or `http`. Default: none, which means
+    /// no network.
     ///
     /// A host `*.example.com` matches every name below `example.com`, but not `example.com`. Without a path, every path
-    /// is allowed. A path allows exactly that path, and with a `*` at its end every path with that prefix. Query
-    /// strings are not restricted.
+    /// is allowed. A path allows exactly that path, or with a final `*` every path with that prefix. Query strings are
+    /// not restricted.
     pub allow: Vec<String>,
-    /// Address ranges, such as `127.0.0.0/8`, that requests may reach although they are not public. Default: none.
+    /// Non-public address ranges that requests may reach, such as `127.0.0.0/8`. Default: none.
     pub allow_private: Vec<String>,
     /// Allowed methods. Default: `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE`, `OPTIONS`. Other methods are not
     /// supported.
     pub methods: Vec<String>,
-    /// Maximum number of requests of one execution. Each also counts as a tool call; redirects that the host follows
-    /// are part of their request. Default 50.
+    /// Maximum number of requests in one execution. Each request is also charged as a tool call. Redirects that the
+    /// host follows belong to their request. Default: 50.
     pub request_count: u64,
-    /// Maximum bytes of a request's body. Default 1 MiB.
+    /// Maximum size of a request body in bytes. Default: 1 MiB.
     pub request_bytes: u64,
-    /// Maximum bytes of a response's body after decompression. Default 4 MiB.
+    /// Maximum size of a response body in bytes, after decompression. Default: 4 MiB.
     pub response_bytes: u64,
     /// Timeout of a request in milliseconds, including redirects and the body. Default 10,000. `limits.tool_timeout_ms`
     /// and `limits.timeout_ms` still apply.
     pub timeout_ms: u64,
     /// Maximum number of redirects that the host follows for one request. Default 5, which is also the maximum.
     pub redirects: u32,
-    /// Secrets by the names of the environment variables that contain their placeholders.
+    /// Secrets, by the name of the environment variable that contains the placeholder.
     pub secrets: BTreeMap<String, SecretPolicy>,
 }
 
@@ -58,20 +59,21 @@ pub struct NetworkPolicy {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SecretPolicy {
-    /// The host's environment variable with the secret. Read when a sandbox is built.
+    /// Host environment variable that contains the secret. Read when a sandbox is built.
     pub env: String,
-    /// The only host that receives the secret, as in a URL. With a port, only that port receives it.
+    /// The only network host that receives the secret, as in a URL. With a port, only that port receives the secret.
     pub host: String,
 }
 
 impl SecretPolicy {
-    /// Returns the policy for a secret in the host's environment variable `env`, for the network host `host`.
+    /// Returns the policy for the secret in the host environment variable `env`, which is sent only to the network host
+    /// `host`.
     #[must_use]
     pub fn new(env: impl Into<String>, host: impl Into<String>) -> Self {
         Self { env: env.into(), host: host.into() }
     }
 
-    /// Returns whether the URL's server is the one that receives the secret.
+    /// Returns `true` if the URL's server may receive the secret.
     #[must_use]
     pub fn is_for(&self, url: &Url) -> bool {
         self.destination().is_some_and(|(host, port)| {
@@ -80,7 +82,7 @@ impl SecretPolicy {
         })
     }
 
-    /// Checks the names, without reading the secret.
+    /// Checks the names. Does not read the secret.
     fn check(&self, name: &str) -> Result<(), PolicyError> {
         let refuse = |reason: &str| Err(wrong(format!("secrets.{name}"), reason));
         if name.is_empty() || name.contains(['=', '\0']) {
@@ -110,7 +112,7 @@ impl SecretPolicy {
 /// All supported methods.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// Maximum size of a message without its body, in bytes: URL, headers, and their JSON escapes.
+/// Maximum size of a message without its body, in bytes: URL, headers and JSON escapes.
 const ENVELOPE_BYTES: u64 = 1 << 20;
 
 impl Default for NetworkPolicy {
@@ -130,13 +132,13 @@ impl Default for NetworkPolicy {
 }
 
 impl NetworkPolicy {
-    /// Maximum number of patterns, and of ranges.
+    /// Maximum number of patterns and of address ranges.
     pub const MAX_PATTERNS: usize = 256;
     /// Maximum number of secrets.
     pub const MAX_SECRETS: usize = 64;
     /// Maximum number of redirects.
     pub const MAX_REDIRECTS: u32 = 5;
-    /// Start of the placeholders that scripts see instead of secrets.
+    /// Prefix of the placeholders that scripts see instead of secrets.
     pub const PLACEHOLDER_START: &str = "glovebox-secret-";
 
     /// Returns a policy that allows these URL patterns.
@@ -145,26 +147,26 @@ impl NetworkPolicy {
         Self { allow: patterns.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// Returns whether scripts have any network access.
+    /// Returns `true` if scripts have network access.
     #[must_use]
     pub fn is_on(&self) -> bool {
         !self.allow.is_empty()
     }
 
-    /// Returns the maximum size of a JSON message from or to a script. Base64 adds a third to bodies, and JSON escapes
-    /// characters of text.
+    /// Returns the maximum size of a JSON message from or to a script, in bytes. Base64 enlarges a body by a third, and
+    /// JSON escapes enlarge text.
     pub(crate) fn message_bytes(&self) -> u64 {
         self.request_bytes.max(self.response_bytes).saturating_mul(2).saturating_add(ENVELOPE_BYTES)
     }
 }
 
-/// Returns the error for an invalid value at `key`.
+/// Creates the error for an invalid value at `key`.
 pub(super) fn wrong(key: impl Into<String>, reason: impl Into<String>) -> PolicyError {
     PolicyError::Network { key: key.into(), reason: reason.into() }
 }
 
 impl NetworkPolicy {
-    /// Checks ranges, counts and texts.
+    /// Checks numbers, counts and texts.
     pub(crate) fn check(&self) -> Result<(), PolicyError> {
         for (key, value, least, most) in [
             ("request_count", self.request_count, 0, 1_000_000),
@@ -192,8 +194,8 @@ impl NetworkPolicy {
         self.check_addresses()
     }
 
-    /// Rejects variables that have the names of secrets. Variables with placeholders are accepted: a sandbox that was
-    /// built before has them.
+    /// Rejects variables with the name of a secret. Accepts variables that contain placeholders, because the policy of
+    /// an existing sandbox has them.
     pub(crate) fn check_environment(&self, env: &BTreeMap<String, String>) -> Result<(), PolicyError> {
         let is_taken = |name: &&String| env.get(*name).is_some_and(|value| !value.starts_with(Self::PLACEHOLDER_START));
         self.secrets.keys().find(is_taken).map_or(Ok(()), |name| {

@@ -1,4 +1,4 @@
-//! URL patterns, and the table `network` of a policy.
+//! Tests of URL patterns and of the table `network` in policies.
 
 use url::Url;
 
@@ -44,7 +44,6 @@ fn pattern_matches_scheme_host_port_and_path() {
     }
 }
 
-/// URLs that have confused URL parsers.
 #[test]
 fn invalid_pattern_is_rejected_with_a_reason() {
     for (pattern, said) in [

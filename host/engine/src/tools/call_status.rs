@@ -1,4 +1,4 @@
-//! Tracks whether the execution still waits for a call's answer, and when the guest of a started execution waits for its
+//! Tracks whether an execution still waits for a call's answer, and whether a started execution's guest waits for the
 //! caller.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
@@ -8,47 +8,47 @@ use super::{
     toolbox::{Answerer, Entry},
 };
 
-/// State of a call: it tracks whether the execution still waits for the answer.
+/// Tracks whether the execution still waits for a call's answer.
 #[derive(Debug)]
 pub(super) struct CallStatus {
     state: Mutex<CallPhase>,
     entry: Arc<Entry>,
     abandoned: Arc<Abandoned>,
     origin: Origin,
-    /// Size of the arguments in memory.
+    /// Size of the arguments in memory, in bytes.
     bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallPhase {
     Running,
-    /// No thread runs for the call any longer: it waits for the caller.
+    /// The call's thread has ended, and the caller must answer the call.
     Pending,
-    /// Abandoned while a thread ran for it, and the thread still runs.
+    /// The execution no longer waits for the call, but the call's thread still runs.
     Abandoned,
     Over,
 }
 
 impl CallStatus {
-    /// Creates the status of a running call. `abandoned` counts the call if it is abandoned. `bytes` is the size of its
+    /// Creates the status of a running call. `abandoned` tracks the call if it is abandoned. `bytes` is the size of its
     /// arguments in memory.
     pub(super) fn new(entry: &Arc<Entry>, abandoned: &Arc<Abandoned>, origin: Origin, bytes: u64) -> Arc<Self> {
         let (entry, abandoned) = (Arc::clone(entry), Arc::clone(abandoned));
         Arc::new(Self { state: Mutex::new(CallPhase::Running), entry, abandoned, origin, bytes })
     }
 
-    /// Returns `true` if the caller answers this call.
+    /// Returns `true` if the caller of a started execution answers this call.
     pub(super) fn is_the_callers(&self) -> bool {
         matches!(self.entry.answerer, Answerer::Caller)
     }
 
-    /// Returns the size of the arguments in memory.
+    /// Returns the size of the arguments in memory, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Records that the execution no longer waits. Unless the call was answered, its handler counts as abandoned until
-    /// it returns.
+    /// Records that the execution no longer waits for the answer. If a thread still runs for the call, the call is
+    /// counted as abandoned until the thread ends.
     pub(super) fn abandon(&self) {
         let mut state = self.state();
         match *state {
@@ -62,7 +62,7 @@ impl CallStatus {
         }
     }
 
-    /// Records an answer of the handler or the caller. Returns `true` if the execution waits for it.
+    /// Records an answer of the handler or the caller. Returns `true` if the execution still waits for the answer.
     pub(super) fn answer(&self) -> bool {
         let mut state = self.state();
         let is_awaited = matches!(*state, CallPhase::Running | CallPhase::Pending);
@@ -70,11 +70,11 @@ impl CallStatus {
         is_awaited
     }
 
-    /// Records that the call's thread ends and the caller must answer. Returns `true` if the execution waits for the
-    /// answer.
+    /// Records that the call's thread ends and that the caller must answer. Returns `true` if the execution still waits
+    /// for the answer.
     pub(super) fn hand_over(&self) -> bool {
         let mut state = self.state();
-        // The caller may have answered already.
+        // The caller may already have answered.
         let is_awaited = *state == CallPhase::Running;
         self.leave(&mut state, if is_awaited { CallPhase::Pending } else { CallPhase::Over });
         is_awaited
@@ -93,8 +93,8 @@ impl CallStatus {
     }
 }
 
-/// Number of consecutive polls without a reply that count as waiting. A loop that polls between other work makes only a
-/// few in a row.
+/// Number of consecutive polls without a reply after which the guest is considered to be waiting. A loop that does
+/// other work between polls polls only a few times in a row.
 const LOOKS_THAT_ARE_A_WAIT: u32 = 100;
 
 /// Reports to [`PendingCalls`] when the guest waits. `pending` is `None` if no caller steps through the execution.
@@ -103,7 +103,7 @@ pub(super) struct WaitTracker {
     pending: Option<Arc<PendingCalls>>,
     /// Number of polls without a reply since the guest last did anything else.
     looks_in_vain: u32,
-    /// Marks the guest as waiting, once it has polled often enough.
+    /// Guard that marks the guest as waiting, created after enough consecutive polls.
     looking: Option<Waiting>,
 }
 
@@ -116,8 +116,8 @@ impl WaitTracker {
         self.pending.as_ref()
     }
 
-    /// Marks the guest as waiting for the first of these calls, as long as the result is held. A single poll
-    /// (`is_look`) does not count as waiting, unless the guest only polls.
+    /// Marks the guest as waiting for the first answer to `calls`, until the returned guard is dropped. A single poll
+    /// (`is_look`) is not a wait, but many consecutive polls are.
     pub(super) fn begin_wait(&mut self, is_look: bool, calls: impl Iterator<Item = usize>) -> Option<Waiting> {
         let pending = self.pending.as_ref()?;
         if is_look {
@@ -126,7 +126,7 @@ impl WaitTracker {
                 return None;
             }
         }
-        // Dropped before the new guard is created, because dropping it ends any wait.
+        // Drop the old guard before creating the new one, because dropping a guard ends any wait.
         self.looking = None;
         let waits = pending.wait_for(calls);
         if is_look {
@@ -136,7 +136,7 @@ impl WaitTracker {
         Some(waits)
     }
 
-    /// Records that the guest does something other than polling for replies.
+    /// Records that the guest did something other than polling for replies.
     pub(super) fn stop_looking(&mut self) {
         self.looks_in_vain = 0;
         self.looking = None;

@@ -1,9 +1,9 @@
-//! Host functions that scripts may call.
+//! Host functions that scripts can call.
 //!
-//! A guest writes calls to a device and reads replies from it. Several calls can run at once, each on a thread of its
-//! own, and the guest's thread only starts them and waits. Messages are untrusted JSON text from the guest: sizes,
-//! counts and shapes are checked before a handler gets them. `glovebox-core` implements the checks and the records of
-//! calls.
+//! A guest writes calls to a device and reads replies from it. Several calls can run concurrently, each on its own
+//! thread, while the guest's thread only starts them and waits. Messages from the guest are untrusted JSON text: their
+//! sizes, counts and shapes are checked before a handler receives them. `glovebox-core` implements the checks and the
+//! records of calls.
 //!
 //! | file | content |
 //! |---|---|

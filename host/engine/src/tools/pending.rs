@@ -1,9 +1,9 @@
-//! Calls that the caller of a started execution answers.
+//! Tool calls that the caller of a started execution answers.
 //!
 //! A call is added once its arguments match the tool's schema, and removed once it is answered or abandoned. No thread
-//! waits for it. The guest's thread reports when it waits, and for which calls. The caller must act only if the guest
-//! waits and all calls that it waits for are here. Calls of the host's own tools may run at the same time: their
-//! replies do not need the caller.
+//! waits for it. The guest's thread reports when it waits and for which calls. The caller must act only if the guest
+//! waits and all calls that it waits for are pending here. Calls with handlers can run concurrently. Their replies do
+//! not need the caller.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use glovebox_core::tools::{Admission, CallFailure, Done, HeldMemory, hold_answer
 
 use super::{ToolErrorKind, call_status::CallStatus, runner::CompletionQueue};
 
-/// The calls of one execution for the caller to answer, and the progress of the execution.
+/// The unanswered calls of one execution, and the execution's progress.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCalls {
     state: Mutex<PendingState>,
@@ -26,14 +26,14 @@ pub(crate) struct PendingCalls {
 #[derive(Debug, Default)]
 struct PendingState {
     calls: BTreeMap<usize, PendingCall>,
-    /// Lower bound for the number of calls that the execution has made: smaller indices are valid.
+    /// Lower bound of the number of calls that the execution has made. All smaller indices are valid.
     known: usize,
-    /// The calls for the caller that the guest waits for. `None` while it does not wait.
+    /// The calls that the guest waits for. `None` while it does not wait.
     awaited: Option<Vec<usize>>,
     has_ended: bool,
 }
 
-/// An unanswered call.
+/// A call that the caller must answer.
 pub(super) struct PendingCall {
     pub(super) name: String,
     pub(super) arguments: String,
@@ -53,7 +53,7 @@ impl fmt::Debug for PendingCall {
     }
 }
 
-/// A call as the caller sees it.
+/// An unanswered call, as returned to the caller.
 #[derive(Debug)]
 pub(crate) struct OpenCall {
     pub(crate) index: usize,
@@ -65,16 +65,16 @@ pub(crate) struct OpenCall {
 #[derive(Debug)]
 pub(crate) struct CallerAnswer {
     pub(crate) index: usize,
-    /// JSON text, or the kind and the message of an error for the script.
+    /// JSON text, or the kind and the message of an error to raise in the script.
     pub(crate) answer: Result<String, (ToolErrorKind, String)>,
 }
 
-/// Progress of an execution.
+/// Progress of a started execution.
 #[derive(Debug)]
 pub(crate) enum Progress {
     Ended,
-    /// The guest waits only for these calls, apart from timeouts. Or the caller's time is up, and these calls are
-    /// unanswered.
+    /// The guest can continue only after an answer to these calls or a timeout. Or the caller's time limit has expired,
+    /// and these calls are unanswered.
     Waits(Vec<OpenCall>),
     Runs,
 }
@@ -103,13 +103,13 @@ impl PendingCalls {
         self.changed.notify_all();
     }
 
-    /// Removes an abandoned call, if it is here.
+    /// Removes an abandoned call, if it is pending.
     pub(super) fn withdraw(&self, index: usize) {
         let withdrawn = self.state().calls.remove(&index);
         drop(withdrawn);
     }
 
-    /// Marks the guest as waiting for the first of these calls.
+    /// Marks the guest as waiting for the first answer to `calls`, until the returned guard is dropped.
     pub(super) fn wait_for(self: &Arc<Self>, calls: impl Iterator<Item = usize>) -> Waiting {
         self.state().awaited = Some(calls.collect());
         self.changed.notify_all();
@@ -122,12 +122,12 @@ impl PendingCalls {
         self.changed.notify_all();
     }
 
-    /// Returns `true` if the execution has made this call, as far as the caller can know.
+    /// Returns `true` if the execution has made a call with this index that the caller can know of.
     pub(crate) fn knows(&self, index: usize) -> bool {
         index < self.state().known
     }
 
-    /// Passes answers on. Answers to calls that are not outstanding are ignored.
+    /// Passes answers to the execution. Ignores answers to calls that are not pending.
     pub(crate) fn answer(&self, answers: Vec<CallerAnswer>) {
         for CallerAnswer { index, answer } in answers {
             let Some(call) = self.state().calls.remove(&index) else { continue };
@@ -135,7 +135,7 @@ impl PendingCalls {
         }
     }
 
-    /// Waits until the execution has ended or its guest waits for the caller, at most until `end`.
+    /// Waits until the execution has ended, its guest waits for the caller, or `end` has passed.
     pub(crate) fn wait(&self, end: Option<Instant>) -> Progress {
         let mut state = self.state();
         loop {
@@ -155,18 +155,18 @@ impl PendingCalls {
 }
 
 impl PendingState {
-    /// Returns the calls that the guest waits for, if the caller can answer all of them.
+    /// Returns the calls that the guest waits for, if all of them are pending.
     fn open_calls(&self) -> Option<Vec<OpenCall>> {
         let awaited = self.awaited.as_ref().filter(|awaited| !awaited.is_empty())?;
-        // Checked first, and without a copy: an answer may be on its way, or a schema not yet checked.
+        // Checked first, without copying: an answer may be in transit, or arguments may not have been validated yet.
         if !awaited.iter().all(|index| self.calls.contains_key(index)) {
             return None;
         }
         Some(self.calls.iter().filter(|(index, _)| awaited.contains(index)).map(open_call).collect())
     }
 
-    /// Returns the progress when the caller's time is up. Lists all unanswered calls, even if the guest does not wait
-    /// for them now: it may be polling for the answers.
+    /// Returns the progress when the caller's time limit has expired. Includes all pending calls, even if the guest
+    /// does not wait for them now, because it may be polling for their answers.
     fn progress(&self) -> Progress {
         if self.calls.is_empty() {
             return Progress::Runs;
@@ -194,30 +194,30 @@ impl PendingCall {
     }
 }
 
-// Memory of abandoned calls, whose execution no longer waits for them.
+// Memory of abandoned calls, for which the execution no longer waits.
 //
-// While an execution runs, the arguments of its calls count as the guest's memory. A handler that does not return
-// holds them longer. Here they count towards the origin of the call until the handler returns.
+// While an execution runs, the arguments of its calls are charged to the guest's memory. A handler that does not return
+// holds them longer. They are then charged to the origin of the call until the handler returns.
 
-/// Maximum number of abandoned calls of one origin that still run when it makes another call.
+/// Maximum number of abandoned calls of one origin that still run. The origin cannot make further calls beyond it.
 const MAX_ORIGIN_CALLS: usize = 16;
 
-/// Maximum size of the arguments of one origin's abandoned calls together with the running calls of one execution, in
-/// bytes. A call that runs alone may exceed it, up to the size that its text can reach when parsed.
+/// Maximum size of the arguments of one origin's abandoned calls and of one execution's running calls together, in
+/// bytes. A single call without others may exceed it, up to the size of its parsed text.
 const MAX_ORIGIN_BYTES: u64 = 16 << 20;
 
-/// Maximum size for all origins together, in bytes. Each origin counts with at most its own maximum, so no single
-/// origin can exhaust it.
+/// Maximum size of the arguments for all origins together, in bytes. Each origin is charged at most its own maximum, so
+/// no single origin can exhaust this limit.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Origin of calls: a session, or `None` for executions without a session id.
+/// Origin of calls: a session id, or `None` for executions without one.
 pub(super) type Origin = Option<String>;
 
-/// The abandoned calls of a sandbox that still run.
+/// Abandoned calls of a sandbox that still run.
 #[derive(Debug, Default)]
 pub(super) struct Abandoned(Mutex<BTreeMap<Origin, Share>>);
 
-/// The abandoned calls of one origin.
+/// Number and size of one origin's abandoned calls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     calls: usize,
@@ -225,8 +225,8 @@ struct Share {
 }
 
 impl Abandoned {
-    /// Decides whether a call with arguments of `bytes` may start beside the running calls of its execution, whose
-    /// arguments take `running_bytes` (0 if no call runs).
+    /// Decides whether a call with `bytes` of arguments can start now. `running_bytes` is the size of the arguments of
+    /// the execution's running calls, or 0 if none runs.
     pub(super) fn admit(&self, origin: &Origin, bytes: u64, running_bytes: u64) -> Result<Admission, CallFailure> {
         let shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let own = shares.get(origin).copied().unwrap_or_default();
@@ -277,7 +277,7 @@ mod tests {
         Some(name.to_owned())
     }
 
-    /// Returns the message of a refusal.
+    /// Returns the message of a rejection.
     fn refusal(answer: Result<Admission, CallFailure>) -> String {
         let failure = answer.unwrap_err();
         assert_eq!(failure.kind, ToolErrorKind::Limit);

@@ -1,4 +1,4 @@
-//! Tools whose scripts run in another process: their definitions go there, and calls come back.
+//! Tools for scripts that run in another process. Definitions are sent to that process, which sends calls back.
 
 use std::{sync::Arc, time::Instant};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Tool, ToolCall, ToolError, ToolMemory, toolbox::Answerer};
 use crate::CancelToken;
 
-/// The definition of a [`Tool`] without its handler.
+/// Definition of a [`Tool`] without its handler.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ToolDefinition {
     name: String,
@@ -19,19 +19,19 @@ pub struct ToolDefinition {
 }
 
 impl ToolDefinition {
-    /// Returns the name for scripts.
+    /// Returns the tool's name in scripts.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns `true` for a tool that the caller of a started execution answers ([`Tool::stepped`]).
+    /// Returns `true` if the caller of a started execution answers the tool's calls ([`Tool::stepped`]).
     #[must_use]
     pub fn is_stepped(&self) -> bool {
         self.is_stepped
     }
 
-    /// Creates a tool with this definition. `relay` gets the calls of a tool that is not stepped: the arguments and the
+    /// Creates a tool from this definition. `relay` handles the calls, unless the tool is stepped. Its argument and its
     /// result are JSON text.
     pub fn tool(self, relay: impl Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync + 'static) -> Tool {
         let Self { name, description, schema, is_stepped, is_foreign } = self;
@@ -41,18 +41,18 @@ impl ToolDefinition {
     }
 }
 
-/// A call from a script in another process.
+/// A call made by a script in another process.
 #[derive(Clone, Debug)]
 pub struct RelayedCall {
     /// Index of the call in the execution, counted from 0.
     pub index: usize,
-    /// Id of the session, or the session id in the request.
+    /// Session id, from the session or from the request.
     pub session_id: Option<String>,
     /// Cancelled when the execution no longer waits for the result.
     pub cancel: CancelToken,
     /// Time at which the call times out.
     pub deadline: Instant,
-    /// Memory that an internal handler may use for the call, in bytes: `limits.memory_bytes`.
+    /// Maximum memory that a built-in handler may use for the call, in bytes: `limits.memory_bytes`.
     pub memory_bytes: u64,
 }
 
@@ -66,7 +66,7 @@ impl RelayedCall {
 }
 
 impl Tool {
-    /// Returns the definition, for a process that runs scripts and relays their calls to [`answer`](Self::answer).
+    /// Returns the definition, for a process that runs scripts and relays calls to [`answer`](Self::answer).
     #[must_use]
     pub fn definition(&self) -> ToolDefinition {
         ToolDefinition {
@@ -78,11 +78,11 @@ impl Tool {
         }
     }
 
-    /// Calls the handler for a script in another process, which has validated the arguments. Arguments and result are
-    /// JSON text. May block.
+    /// Calls the handler for a script in another process. That process has validated the arguments. Arguments and
+    /// result are JSON text. May block.
     ///
     /// # Errors
-    /// Fails as the handler does, or if the tool has none.
+    /// Fails with the error of the handler, or if the tool has no handler.
     pub fn answer(&self, call: RelayedCall, arguments: String) -> Result<String, ToolError> {
         let call = call.of(&self.name);
         match &self.answerer {

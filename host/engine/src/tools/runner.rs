@@ -1,7 +1,7 @@
-//! Runs tool calls on threads of their own.
+//! Runs each tool call on its own thread.
 //!
-//! `glovebox-core` implements the rules for all calls, on the guest's thread. Tool threads only queue their answers.
-//! [`DirectCall`] is a call without a script, for components that execute scripts themselves.
+//! `glovebox-core` implements the rules for calls on the guest's thread. Tool threads only queue their answers.
+//! [`DirectCall`] is a call that no script made, for components that execute scripts themselves.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -33,10 +33,10 @@ use crate::{
     exec::{events, platform::Stopwatch},
 };
 
-/// The calls of one execution.
+/// Tool calls of one execution.
 pub(crate) type Calls = ToolCalls<ThreadRunner>;
 
-/// Runs the tools of one execution.
+/// Runs the tool calls of one execution.
 #[derive(Debug)]
 pub(crate) struct ThreadRunner {
     toolbox: Arc<Toolbox>,
@@ -45,13 +45,13 @@ pub(crate) struct ThreadRunner {
     waits: WaitTracker,
     session_id: Option<String>,
     watch: Stopwatch,
-    /// Memory of this execution's calls.
+    /// Memory charged for this execution's calls.
     account: Arc<ToolMemory>,
-    /// Number of started calls of tools with their own `max_calls`.
+    /// Number of calls so far to tools that have their own `max_calls`.
     counted: u64,
 }
 
-/// A call whose handler runs.
+/// A call whose handler runs on a thread.
 #[derive(Debug)]
 pub(crate) struct ThreadCall {
     status: Arc<CallStatus>,
@@ -59,8 +59,8 @@ pub(crate) struct ThreadCall {
 }
 
 impl ThreadRunner {
-    /// Returns the calls of an execution. `wake` is the execution's token, on which its thread waits for answers.
-    /// `pending` receives the calls for the caller of a started execution.
+    /// Creates the calls of an execution. `wake` is the execution's token, which its thread waits on. `pending`
+    /// receives the calls that the caller of a started execution must answer.
     pub(crate) fn calls(
         toolbox: Arc<Toolbox>,
         threads: Arc<ToolThreads>,
@@ -117,7 +117,7 @@ impl ToolRunner for ThreadRunner {
         Ok(Start::Running(ThreadCall { status, cancel }))
     }
 
-    /// Takes abandoned calls that still run into account.
+    /// Decides whether a queued call can start, given the abandoned calls that still run.
     fn turn(
         &self,
         next: &QueuedCall<Arc<Entry>>,
@@ -148,7 +148,7 @@ impl ToolRunner for ThreadRunner {
         }
     }
 
-    /// Reports to the caller of a started execution that the guest waits, and for which of the caller's calls.
+    /// Reports to the caller of a started execution that the guest waits for these calls, if the caller answers them.
     fn begin_wait(&mut self, is_look: bool, running: &[RunningCall<ThreadCall>]) -> Option<Waiting> {
         let calls = running.iter().filter(|call| call.running.status.is_the_callers());
         self.waits.begin_wait(is_look, calls.map(|call| call.index))
@@ -171,20 +171,20 @@ impl ToolRunner for ThreadRunner {
     }
 }
 
-/// A tool call that no script makes.
+/// A tool call that no script made.
 pub(crate) struct DirectCall<'a> {
     pub(crate) name: &'a str,
-    /// JSON text.
+    /// Arguments as JSON text.
     pub(crate) arguments: &'a str,
     pub(crate) limits: &'a Limits,
-    /// Origin of the call, for which it is counted if it is abandoned.
+    /// Origin that the call is charged to if it is abandoned.
     pub(crate) origin: &'a str,
-    /// Token of this call only: waking the token wakes the waiting thread.
+    /// Token for this call only, because the waiting thread is woken through it.
     pub(crate) cancel: CancelToken,
 }
 
 impl DirectCall<'_> {
-    /// Makes the call as the only one of an execution, and waits for its outcome.
+    /// Makes the call in an execution without other calls, and waits for its outcome.
     pub(crate) fn make(self, toolbox: &Arc<Toolbox>, threads: &Arc<ToolThreads>) -> ToolOutcome {
         let failed = |kind, message: String| ToolOutcome::Failed { kind, message: Some(message) };
         let (bytes, most) = (self.arguments.len() as u64, self.limits.tool_bytes);
@@ -196,7 +196,8 @@ impl DirectCall<'_> {
         if let Err(error) = check_json(self.arguments) {
             return invalid(error);
         }
-        // The arguments are valid JSON text, so they can be embedded in other JSON, one level deeper.
+        // The arguments are valid JSON text, so they can be embedded in other JSON, where they are nested one level
+        // deeper.
         let message = format!("{{\"id\":0,\"name\":{},\"arguments\":{}}}", json!(self.name), self.arguments);
         if let Err(error) = check_json(&message) {
             return invalid(error);
@@ -221,11 +222,11 @@ impl DirectCall<'_> {
     }
 }
 
-/// State that the threads of one execution share.
+/// Queue of answers, shared by the tool threads of one execution.
 #[derive(Debug)]
 pub(super) struct CompletionQueue {
     done: Mutex<Vec<Done>>,
-    /// Token that the execution waits on together with the answers.
+    /// Token that the execution's thread waits on for answers.
     wake: CancelToken,
     pub(super) account: Arc<ToolMemory>,
     watch: Stopwatch,
@@ -241,35 +242,35 @@ impl CompletionQueue {
         self.watch.elapsed()
     }
 
-    /// Adds an answer, and wakes the execution if it waits for it.
+    /// Adds an answer and wakes the execution if it waits.
     pub(super) fn put(&self, done: Done) {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
         self.wake.wake();
     }
 
-    /// Takes all answers, in the order of their arrival.
+    /// Takes all answers, in arrival order.
     pub(super) fn take(&self) -> Vec<Done> {
         std::mem::take(&mut self.done.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns `true` if there is an answer.
+    /// Returns `true` if an answer is queued.
     pub(super) fn has_answer(&self) -> bool {
         !self.done.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 }
 
-/// Stack size of a call's thread: several times the need of validating the deepest arguments with the deepest schema.
-/// Only touched pages take memory.
+/// Stack size of a call's thread in bytes, several times what validating the deepest arguments against the deepest
+/// schema needs. Only touched pages take memory.
 const STACK_BYTES: usize = 16 << 20;
 
-/// The tool threads of an engine, and the limit on their number.
+/// Counts the tool threads of an engine and limits their number.
 #[derive(Debug)]
 pub(crate) struct ToolThreads {
     running: AtomicUsize,
     most: usize,
 }
 
-/// Slot of a running thread.
+/// Permit for one running thread.
 struct ThreadPermit(Arc<ToolThreads>);
 
 impl Drop for ThreadPermit {
@@ -291,26 +292,26 @@ impl ToolThreads {
     }
 }
 
-/// A call to run.
+/// A call to run on a thread.
 pub(super) struct Job {
     pub(super) call: ToolCall,
     pub(super) entry: Arc<Entry>,
     pub(super) arguments: Value,
-    /// The arguments as JSON text, with all digits and the original order of keys.
+    /// The arguments as JSON text, with all digits and the original key order.
     pub(super) text: String,
     /// Memory charged for the arguments.
     pub(super) held: HeldMemory,
     pub(super) max_bytes: u64,
-    /// Counts the call if it is abandoned.
+    /// Tracks the call if it is abandoned.
     pub(super) abandoned: Arc<Abandoned>,
-    /// Receives the call if the caller answers it. `None` if no caller steps through the execution.
+    /// Receives the call if the caller must answer it. `None` if no caller steps through the execution.
     pub(super) pending: Option<Arc<PendingCalls>>,
 }
 
 /// Result of a call's thread.
 enum Work {
     Answered(Answer),
-    /// The validated arguments as JSON text, for the caller to answer.
+    /// Validated arguments as JSON text, for the caller to answer.
     Checked(Arc<PendingCalls>, String),
 }
 
@@ -333,14 +334,14 @@ pub(super) fn start(
 
 fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, place: ThreadPermit) {
     let Job { call, entry, arguments, text, held, max_bytes, pending, .. } = job;
-    // Catch a panic of the handler: the panic hook has reported it, and the script gets an error.
+    // Catch a panic in the handler. The panic hook has already reported it, and an error is raised in the script.
     let worked = panic::catch_unwind(AssertUnwindSafe(|| work(&call, &entry, (arguments, text), max_bytes, pending)));
     let panicked =
         |_| Work::Answered(Err(CallFailure::new(ToolErrorKind::Failed, format!("`{}` panicked", call.name))));
     let worked = worked.unwrap_or_else(panicked);
     let ended = completions.elapsed();
     let index = call.index;
-    // Released before the answer becomes visible, so that a caller who sees the answer can rely on a free slot.
+    // Released before the answer becomes visible, so that the slot is free when the caller sees the answer.
     drop(place);
     match worked {
         Work::Answered(answer) => {
@@ -356,7 +357,7 @@ fn run(completions: &Arc<CompletionQueue>, status: &Arc<CallStatus>, job: Job, p
                 index,
                 PendingCall { name: call.name, arguments, held, max_bytes, status: status_there, completions },
             );
-            // If the call was abandoned meanwhile, it must be removed again.
+            // Remove the call again if it was abandoned in the meantime.
             if !status.hand_over() {
                 pending.withdraw(index);
             }

@@ -1,4 +1,4 @@
-//! A tool as the embedder defines it, and the tools of a sandbox.
+//! Tool definitions, and the tools of a sandbox.
 
 use std::{
     fmt,
@@ -15,29 +15,29 @@ use serde_json::{Value, json};
 use super::{ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, pending::Abandoned};
 use crate::CancelToken;
 
-/// Maximum number of abandoned calls of one tool that still run. A tool that hangs is soon refused, while the other
-/// tools still work.
+/// Maximum number of abandoned calls of one tool that still run. A tool that hangs is soon refused, while other tools
+/// continue to work.
 const MAX_ABANDONED: usize = 64;
 
 /// Name of the tool for scripts' network requests, in calls and in records. Other tools cannot have this name.
 pub const NETWORK_TOOL: &str = "network.fetch";
 
-/// Handler and limits of [`NETWORK_TOOL`].
+/// Handler and limits of the tool [`NETWORK_TOOL`].
 pub(crate) struct ReservedTool {
     pub(crate) answerer: TextHandler,
-    /// Maximum size of a call's arguments, and of its result, in bytes.
+    /// Maximum size of a call's arguments and of its result, in bytes each.
     pub(crate) max_bytes: u64,
-    /// Maximum number of calls of one execution.
+    /// Maximum number of calls in one execution.
     pub(crate) max_calls: u64,
 }
 
-/// The tools of a sandbox, by name, and their catalogue.
+/// The tools of a sandbox by name, and their catalogue for scripts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Toolbox {
     tools: Toolset<Arc<Entry>>,
-    /// Performs scripts' network requests, if the policy allows them.
+    /// Performs scripts' network requests. `None` if the policy allows no addresses.
     network: Option<Arc<Entry>>,
-    /// A value that is dropped together with these tools.
+    /// A value that is dropped together with this toolbox.
     _keeps: Option<Arc<dyn fmt::Debug + Send + Sync>>,
     abandoned: Arc<Abandoned>,
 }
@@ -46,9 +46,9 @@ pub(crate) struct Toolbox {
 pub(crate) struct Entry {
     pub(super) answerer: Answerer,
     pub(super) checked: Checked,
-    /// Maximum size of arguments and of a result in bytes, in place of `limits.tool_bytes`.
+    /// Maximum size of the arguments and of the result in bytes, instead of `limits.tool_bytes`.
     pub(super) max_bytes: Option<u64>,
-    /// Maximum number of calls of one execution, in addition to the limit on all tools.
+    /// Maximum number of calls in one execution, in addition to the limit on calls of all tools.
     pub(super) max_calls: Option<u64>,
     abandoned: AtomicUsize,
 }
@@ -65,8 +65,8 @@ impl AsRef<Checked> for Entry {
     }
 }
 
-/// Checks that scripts can use these tools: each is valid, no two have the same name, and their descriptions and
-/// schemas together are not too long. Building a sandbox makes the same checks.
+/// Checks that scripts can use these tools: each tool is valid, all names are unique, and the descriptions and schemas
+/// together do not exceed the size limit. Building a sandbox makes the same checks.
 ///
 /// # Errors
 /// Returns the error of the first invalid tool.
@@ -80,8 +80,8 @@ impl Toolbox {
         Self::default().with(tools)
     }
 
-    /// Returns a toolbox with more tools. Both toolboxes share the existing tools: calls abandoned in one count in the
-    /// other too.
+    /// Returns a toolbox with additional tools. Both toolboxes share the existing tools, including the counts of their
+    /// abandoned calls.
     pub(crate) fn with(&self, tools: &[Tool]) -> Result<Self, ToolDefinitionError> {
         let mut toolbox = self.clone();
         for tool in tools {
@@ -91,7 +91,7 @@ impl Toolbox {
         Ok(toolbox)
     }
 
-    /// Holds `it` until these tools are dropped.
+    /// Keeps `it` alive until the toolbox is dropped.
     pub(crate) fn keeping(self, it: impl fmt::Debug + Send + Sync + 'static) -> Self {
         Self { _keeps: Some(Arc::new(it)), ..self }
     }
@@ -110,8 +110,8 @@ impl Toolbox {
         self.tools.add(name, Arc::new(entry))
     }
 
-    /// Returns a toolbox with the tool that performs scripts' network requests. It is not listed in `tools`, and
-    /// scripts cannot call it by name there.
+    /// Returns a toolbox with the tool that performs scripts' network requests. Scripts do not see this tool in `tools`
+    /// and cannot call it there.
     pub(crate) fn with_network(&self, tool: ReservedTool) -> Result<Self, ToolDefinitionError> {
         let ReservedTool { answerer, max_bytes, max_calls } = tool;
         let schema = json!({ "type": "object" });
@@ -128,7 +128,7 @@ impl Toolbox {
         Ok(Self { network: Some(Arc::new(entry)), ..self.clone() })
     }
 
-    /// Returns the tool of a reserved name, which is not one of the scripts' tools.
+    /// Returns the tool with a reserved name, which is not listed in `tools`.
     pub(super) fn reserved(&self, name: &str) -> Option<Arc<Entry>> {
         self.network.clone().filter(|_| name == NETWORK_TOOL)
     }
@@ -144,7 +144,7 @@ impl Toolbox {
 }
 
 impl Entry {
-    /// Fails if too many earlier calls of this tool were abandoned and still run.
+    /// Fails if too many abandoned calls of this tool still run.
     pub(super) fn admit(&self, name: &str) -> Result<(), CallFailure> {
         if self.abandoned.load(Ordering::SeqCst) < MAX_ABANDONED {
             return Ok(());
@@ -158,13 +158,13 @@ impl Entry {
     }
 }
 
-/// Handler of a tool's calls.
+/// Handler that takes and returns parsed JSON.
 pub(super) type Handler = Arc<dyn Fn(&ToolCall, Value) -> Result<Value, ToolError> + Send + Sync>;
 
 /// Handler that takes and returns JSON text.
 pub(crate) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync>;
 
-/// A host function that scripts may call as `tools.name(…)`.
+/// A host function that scripts can call as `tools.name(…)`.
 ///
 /// ```
 /// use glovebox::Tool;
@@ -184,17 +184,16 @@ pub(crate) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, To
 /// # let _ = add;
 /// ```
 ///
-/// In Python: `tools.add(1, b=2)`; in JavaScript: `await tools.add({a: 1, b: 2})`.
+/// In Python, call it as `tools.add(1, b=2)`, in JavaScript as `await tools.add({a: 1, b: 2})`.
 ///
-/// Each call runs on a thread of its own, and several calls run at once, so handlers may block. A handler gets a
-/// deadline, and a token that is cancelled when the execution no longer waits for it. A handler that ignores them is
-/// abandoned: the execution continues without it, and its thread ends when it returns. At most 64 calls of one tool may
-/// be abandoned at a time; until one returns, further calls of it are refused. A panic in a handler raises `ToolError`
-/// in the script.
+/// Each call runs on its own thread, and several calls can run concurrently, so handlers may block. A handler receives
+/// a deadline, and a token that is cancelled when the execution no longer waits for its result. A handler that ignores
+/// them is abandoned: the execution continues without the result, and the call's thread ends when the handler returns.
+/// If 64 calls of a tool are abandoned and have not returned, further calls of it are refused. A panic in a handler
+/// raises `ToolError` in the script.
 ///
-/// For asynchronous code, keep a handle of the runtime and block on it, as in
-/// `move |_, arguments| handle.block_on(fetch(arguments))`. This is allowed because the thread does not belong to the
-/// runtime.
+/// For asynchronous code, clone the runtime's handle into the closure and block on it, as in `move |_, arguments|
+/// handle.block_on(fetch(arguments))`. Blocking is allowed because the thread does not belong to the runtime.
 #[derive(Clone)]
 #[must_use]
 pub struct Tool {
@@ -205,12 +204,12 @@ pub struct Tool {
     pub(super) is_foreign: bool,
 }
 
-/// How a tool's calls are answered.
+/// Answers the calls of a tool.
 #[derive(Clone)]
 pub(super) enum Answerer {
     Handler(Handler),
     TextHandler(TextHandler),
-    /// Answered by the caller of a started execution.
+    /// The caller of a started execution.
     Caller,
 }
 
@@ -221,14 +220,14 @@ impl fmt::Debug for Tool {
 }
 
 impl Tool {
-    /// Returns the name for scripts.
+    /// Returns the tool's name in scripts.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Creates a tool. Scripts call it by its name, an identifier of 1 to 64 ASCII letters, digits and underscores that
-    /// starts with a letter. `help(tools.name)` shows the description.
+    /// Creates a tool. `name` is an identifier of 1 to 64 ASCII letters, digits and underscores that starts with a
+    /// letter. In scripts, `help(tools.name)` shows the description.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -239,25 +238,24 @@ impl Tool {
         }
     }
 
-    /// Sets the JSON Schema of the arguments: of an object whose properties are the named arguments. Default: any
+    /// Sets the JSON Schema of the arguments, which are an object with the named arguments as properties. Default: any
     /// object. Arguments are validated before the handler is called.
     ///
-    /// Positional arguments are assigned in the order of `required`, then to the other properties by name. Regular
-    /// expressions (`pattern`) must be matchable in linear time: without look-around and back-references. A `$ref` is
-    /// `#` or `#/…`, a reference within the schema.
+    /// Positional arguments are assigned to the properties in `required` in order, then to the other properties by
+    /// name. Regular expressions (`pattern`) must be matchable in linear time, that is, without look-around and
+    /// back-references. A `$ref` must be `#` or `#/…`, a reference within the schema.
     ///
-    /// The cost of a validation is bounded, because it cannot be interrupted. A schema consists of at most 1,000
-    /// schemas, with at most 64 regular expressions. At most 32 of its parts apply to one value through one another. If
-    /// a schema refers to itself from several alternatives, each level of the arguments multiplies the cost. Arguments
-    /// that would take more than about 10^8 steps are refused (`InvalidArguments`).
+    /// The cost of validation is bounded, because validation cannot be interrupted. A schema can contain at most 1,000
+    /// subschemas and 64 regular expressions. At most 32 nested subschemas can apply to one value. If several
+    /// alternatives in a schema refer to the schema itself, each level of the arguments multiplies the cost. Arguments
+    /// whose validation would take more than about 10^8 steps are rejected (`InvalidArguments`).
     pub fn schema(mut self, schema: Value) -> Self {
         self.schema = schema;
         self
     }
 
-    /// Sets the handler of the calls, which takes JSON arguments and returns a JSON result. [`Value`] of `serde_json`
-    /// sorts keys, and converts integers of more than 64 bits to floats. [`text_handler`](Self::text_handler) preserves
-    /// the text.
+    /// Sets a handler that takes JSON arguments and returns a JSON result. `serde_json`'s [`Value`] sorts keys and
+    /// converts integers of more than 64 bits to floats. [`text_handler`](Self::text_handler) preserves the text.
     pub fn handler(
         mut self,
         handler: impl Fn(&ToolCall, Value) -> Result<Value, ToolError> + Send + Sync + 'static,
@@ -266,13 +264,13 @@ impl Tool {
         self
     }
 
-    /// Sets a handler that takes and returns JSON text. Use it to pass on untrusted answers, or to preserve all digits
-    /// and the order of keys.
+    /// Sets a handler that takes and returns JSON text. Use it to pass on untrusted data, or to preserve all digits and
+    /// the key order.
     ///
     /// Parsed JSON takes up to a hundred times the memory of its text, so a result should not be parsed before its size
-    /// is known. The text of this handler is never parsed into values. A result larger than `limits.tool_bytes` raises
-    /// [`ToolLimit`](ToolErrorKind::Limit) in the script. Text that is not JSON, or is nested more than 127 levels
-    /// deep, raises [`ToolError`](ToolErrorKind::Failed).
+    /// is known. The result of this handler is never parsed into values. A result larger than `limits.tool_bytes`
+    /// raises [`ToolLimit`](ToolErrorKind::Limit) in the script. Text that is not JSON or is nested more than 127
+    /// levels deep raises [`ToolError`](ToolErrorKind::Failed).
     ///
     /// ```
     /// use glovebox::Tool;
@@ -290,21 +288,21 @@ impl Tool {
         self
     }
 
-    /// Leaves the calls to the caller of a started execution, instead of a handler.
-    /// [`Started::advance`](crate::Started::advance) returns the calls and takes the answers. In other executions a
-    /// call fails at once.
+    /// Makes the caller of a started execution answer the calls, instead of a handler.
+    /// [`Started::advance`](crate::Started::advance) returns the calls and takes the answers. In other executions, a
+    /// call fails immediately.
     pub fn stepped(mut self) -> Self {
         self.answerer = Some(Answerer::Caller);
         self
     }
 
-    /// Marks the schema as untrusted, which sets stricter limits on the cost of validating arguments.
+    /// Marks the schema as untrusted, which applies stricter limits on the cost of validating arguments.
     pub fn foreign(mut self) -> Self {
         self.is_foreign = true;
         self
     }
 
-    /// Creates the tool behind `llm_query(prompt)`, which asks a language model.
+    /// Creates the tool that implements `llm_query(prompt)`, which asks a language model.
     pub fn llm_query(handler: impl Fn(&ToolCall, &str) -> Result<String, ToolError> + Send + Sync + 'static) -> Self {
         Self::new("llm_query", "Asks a language model and returns its answer.")
             .schema(json!({
@@ -319,8 +317,8 @@ impl Tool {
             })
     }
 
-    /// Creates the tool behind `rlm_query(task, ctx=None)`, which gives a task and a context to another session. If the
-    /// script passes no `ctx`, it is the session's own `context`.
+    /// Creates the tool that implements `rlm_query(task, ctx=None)`, which gives a task and a context to another
+    /// session. Without `ctx`, the session's own `context` is used.
     pub fn rlm_query(
         handler: impl Fn(&ToolCall, &str, &Value) -> Result<Value, ToolError> + Send + Sync + 'static,
     ) -> Self {
@@ -338,22 +336,21 @@ impl Tool {
     }
 }
 
-/// A call of a tool, as its handler sees it.
+/// A tool call, as passed to the handler.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolCall {
     /// Name of the tool.
     pub name: String,
-    /// Index of the call in the execution, counted from 0: its position in
-    /// [`Execution::tool_calls`](crate::Execution::tool_calls).
+    /// Index of the call in [`Execution::tool_calls`](crate::Execution::tool_calls), counted from 0.
     pub index: usize,
-    /// Id of the session, or the session id in the request.
+    /// Session id, from the session or from the request.
     pub session_id: Option<String>,
-    /// Cancelled when the execution no longer waits for the result: the call has timed out, or the execution was
-    /// cancelled or has ended.
+    /// Cancelled when the execution no longer waits for the result: the call timed out, or the execution was cancelled
+    /// or has ended.
     pub cancel: CancelToken,
     /// Time at which the call times out.
     pub deadline: Instant,
-    /// Memory of the execution's calls (`limits.memory_bytes`), for handlers that use much memory.
+    /// Memory available to the calls of the execution (`limits.memory_bytes`), for handlers that need much memory.
     pub account: Arc<ToolMemory>,
 }
