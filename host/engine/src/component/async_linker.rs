@@ -1,5 +1,5 @@
-//! The interfaces for stores that are called asynchronously. Calls that run a script, or may wait for one, run on their
-//! own threads, so the store's thread stays free. Calls that only read run on the store's thread.
+//! The interfaces for stores that are called asynchronously. Calls that run a script or may wait for one run on their
+//! own threads, so the store's thread stays free. All other calls run on the store's thread.
 
 use std::{
     future::Future,
@@ -32,10 +32,10 @@ use crate::CancelToken;
 const SANDBOX: &str = "glovebox:sandbox/sandbox@0.2.0";
 const TOOLS: &str = "glovebox:sandbox/tools@0.2.0";
 
-/// An interface in a linker.
+/// Adds the functions and resources of one interface to a linker.
 struct Interface<'a, T: 'static>(LinkerInstance<'a, T>);
 
-/// Separates an error for the component from a trap.
+/// Separates errors for the component from traps.
 fn into_wit<R>(result: Result<R, SandboxFailure>) -> wasmtime::Result<Result<R, SandboxError>> {
     match result {
         Ok(value) => Ok(Ok(value)),
@@ -99,7 +99,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
         })
     }
 
-    /// Adds a resource whose destructor waits for a running execution, on its own thread.
+    /// Adds a resource whose destructor waits for a running execution, on a separate thread.
     fn awaited_resource<R: 'static>(
         &mut self,
         name: &str,
@@ -205,15 +205,15 @@ pub(super) fn add_tools<T: SandboxView + 'static>(linker: &mut Linker<T>) -> was
     })
 }
 
-/// Stack size of a call's thread: schemas and arguments of a component's tools can be deeply nested, and are checked on
-/// it. Guests have their own stacks. Only touched pages take memory.
+/// Stack size of a call's thread, in bytes. Schemas and arguments of a component's tools can be deeply nested and are
+/// checked on this stack. Guests run on other stacks. Only touched pages take memory.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs `work` with the store's sandbox on its own thread. Dropping the future before the end cancels the execution,
-/// and the thread drops the sandbox.
+/// Lends the store's sandbox to `work` on a new thread. If the future is dropped before the work ends, the execution is
+/// cancelled and the thread drops the sandbox.
 ///
 /// # Errors
-/// Fails if no thread can be started, or if an earlier call was dropped before its end.
+/// Fails if no thread can be started, or if the future of an earlier call was dropped before its work ended.
 pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
     store: &mut StoreContextMut<'_, T>,
     work: impl FnOnce(&mut SandboxCtx) -> R + Send + 'static,
@@ -242,16 +242,16 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
 /// The lent sandbox, and the result of the work or the payload of its panic.
 type ThreadOutput<R> = (SandboxCtx, thread::Result<R>);
 
-/// State shared by the thread and its caller.
+/// State shared by the call's thread and its future.
 struct Shared<R>(Mutex<CallOnThread<R>>);
 
 struct CallOnThread<R> {
     /// The lent sandbox, until the thread takes it.
     begins: Option<SandboxCtx>,
-    /// Woken at the end of the work.
+    /// Woken when the work ends.
     waker: Option<Waker>,
     end: Option<ThreadOutput<R>>,
-    /// The caller dropped the future.
+    /// The future was dropped.
     is_given_up: bool,
 }
 
@@ -266,8 +266,8 @@ impl<R> Shared<R> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the work on the thread. If the caller has dropped the future, the thread drops the sandbox itself, because
-    /// that may take time.
+    /// Runs the work on the call's thread. If the future was dropped, this thread drops the sandbox, because dropping
+    /// it can take time.
     fn run(&self, work: impl FnOnce(&mut SandboxCtx) -> R) {
         let Some(mut lent) = self.state().begins.take() else { return };
         if self.state().is_given_up {
@@ -287,7 +287,7 @@ impl<R> Shared<R> {
     }
 }
 
-/// A future that completes when the work on the thread ends.
+/// Future that completes when the work on the thread ends.
 struct ThreadCall<R> {
     shared: Arc<Shared<R>>,
     cancel: CancelToken,

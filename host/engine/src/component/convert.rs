@@ -1,5 +1,5 @@
-//! Conversions between the engine's types and the contract's, and the policies that components request within the
-//! granted one.
+//! Conversions between the types of the engine and of the contract, and resolution of the policies that components
+//! request against the granted policy.
 
 use std::{error::Error, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
 
 glovebox_core::contract_conversions!(crate::component::wit::types);
 
-/// Converts a request without checking it. `files` are left out, because they belong to the sandbox.
+/// Converts a request without checking it. Omits `files`, which belong to the sandbox.
 pub(super) fn request(request: &types::Request) -> Request<'_> {
     let types::Request { source, name, kind, stdin, context, files: _, deadline_ms } = request;
     let mut converted = Request::new(source);
@@ -103,11 +103,11 @@ impl From<OutputStream> for Stream {
     }
 }
 
-/// The policy that components are granted: their defaults, and the upper bound of their requests.
+/// The granted policy: the default for components, and the upper bound of their requests.
 #[derive(Debug)]
 pub(super) struct Grant(pub(super) Policy);
 
-/// Estimates the bytes that the host holds for a policy's arguments and environment. Each text is held three times: as
+/// Estimates the host memory for a policy's arguments and environment, in bytes. Each text is stored three times: as
 /// requested, as granted, and as passed to guests. Short texts take more memory than their length.
 pub(super) fn weight(asked: &types::Policy) -> u64 {
     const TEXT: usize = size_of::<String>() + 16;
@@ -126,7 +126,7 @@ impl Grant {
         Ok(Policy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session, ..granted })
     }
 
-    /// Converts the grant to the contract's terms, as a ceiling.
+    /// Converts the grant to the contract's type, as an upper bound.
     fn of_contract(&self) -> contract::Grant {
         let (clock, entropy) = (self.0.clock, self.0.entropy);
         contract::Grant {
@@ -139,7 +139,7 @@ impl Grant {
         }
     }
 
-    /// Returns the granted policy, as far as the contract can express it.
+    /// Returns the parts of the granted policy that the contract can express.
     pub(super) fn granted(&self) -> ContractPolicy {
         let Policy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session, .. } = &self.0;
         ContractPolicy {
@@ -157,11 +157,11 @@ impl Grant {
 
 // Errors for components, and the types and traits that Wasmtime's macro generates from `wit/`.
 //
-// Messages name the contract's keys and reveal nothing about the host. Internal failures of the host go to the log
-// (`component.unavailable`).
+// Messages use the contract's key names and reveal nothing about the host. Internal failures of the host are logged as
+// `component.unavailable`.
 
 impl SandboxFailure {
-    /// Converts to a trap, for functions that cannot return an error.
+    /// Converts the failure to a trap, for functions that cannot return an error.
     pub(super) fn into_trap(self) -> wasmtime::Error {
         match self {
             Self::Error(error) => wasmtime::Error::msg(error.to_string()),
@@ -212,7 +212,7 @@ impl From<NotIdle> for SandboxError {
     }
 }
 
-/// Logs an internal failure of the host, and returns an error without its details.
+/// Logs an internal failure of the host and returns an error without its details.
 fn unavailable(what: &str, error: &(dyn Error + 'static)) -> SandboxError {
     events::unavailable(what, error);
     SandboxError::Unavailable(format!("{what}; see the host's log"))
@@ -313,7 +313,7 @@ impl From<ResumeError> for SandboxError {
     }
 }
 
-/// Returns a closure for `map_err` that reports a refused operation on files.
+/// Returns a closure for `map_err` that converts a failed operation on files.
 pub(super) fn refused(path: &str) -> impl FnOnce(FilesError) -> SandboxFailure + use<'_> {
     move |error| {
         let (kind, message) = match error {
@@ -336,7 +336,7 @@ wasmtime::component::bindgen!({
         }
     ",
     world: "glovebox:host/host",
-    // Using an invalid handle is a trap.
+    // An invalid handle traps.
     imports: { default: trappable },
     trappable_error_type: { "glovebox:sandbox/types.sandbox-error" => SandboxFailure },
     with: {
@@ -345,11 +345,11 @@ wasmtime::component::bindgen!({
         "glovebox:sandbox/sandbox.files": crate::component::sandbox::Snapshot,
         "glovebox:sandbox/sandbox.blob": crate::component::sandbox::Bytes,
     },
-    // Equal policies share a sandbox.
+    // Sandboxes are cached by policy, so policies must be comparable.
     additional_derives: [PartialEq],
 });
 
-/// An error for the component, or a trap for calls that a correct component never makes.
+/// An error for the component, or a trap for a call that a correct component never makes.
 #[expect(unreachable_pub, reason = "the generated modules, which are private as well, export it again")]
 #[derive(Debug)]
 pub enum SandboxFailure {

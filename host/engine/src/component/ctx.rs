@@ -1,4 +1,4 @@
-//! The sandbox of one store, and the sandbox host: configuration that all stores share.
+//! The sandbox of one store, and the host configuration that all stores share.
 
 use std::{fmt, mem, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     exec::platform, load::resolve::language, tools::Toolbox,
 };
 
-/// Number of sandboxes to cache for a component that uses different policies.
+/// Number of cached sandboxes per store, for components that use several policies.
 const SANDBOXES_CACHED: usize = 8;
 
 /// Maximum size of the arguments and environment of a cached sandbox, in bytes.
@@ -29,29 +29,29 @@ pub struct SandboxCtx {
     pub(super) cancel: CancelToken,
     pub(super) id: String,
     table: ResourceTable,
-    /// Recently used sandboxes, the last used one first.
+    /// Recently used sandboxes, the most recent one first.
     sandboxes: Vec<CachedSandbox>,
     place: Lending,
 }
 
-/// The owner of the table and the sandboxes.
+/// Location of the table and the cached sandboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lending {
     Here,
-    /// Lent to a call whose future is awaited or was dropped.
+    /// Lent to a call whose future is pending or was dropped.
     Lent,
-    /// Borrowed until the call returns: the store's context lent them.
+    /// Borrowed from the store's context until the call returns.
     Borrowed,
 }
 
-/// A sandbox with the runtime and policy it was built for.
+/// A sandbox with the runtime and the policy that it was built for.
 struct CachedSandbox {
     runtime: types::Runtime,
     policy: types::Policy,
     sandbox: Sandbox,
 }
 
-/// A resource of the component with its share of the quota of handles.
+/// A resource of the component with its share of the handle quota.
 struct Counted<T> {
     it: T,
     _share: Share,
@@ -123,14 +123,14 @@ impl SandboxCtx {
         })
     }
 
-    /// Takes the lent resources back.
+    /// Takes back the resources that [`lend`](Self::lend) lent.
     pub(super) fn take_back(&mut self, mut lent: Self) {
         mem::swap(&mut self.table, &mut lent.table);
         mem::swap(&mut self.sandboxes, &mut lent.sandboxes);
         self.place = Lending::Here;
     }
 
-    /// Returns the context. Fails if a dropped call took its resources.
+    /// Returns the context. Fails if the future of a call was dropped and took the resources with it.
     pub(super) fn here(&mut self) -> wasmtime::Result<&mut Self> {
         match self.place {
             Lending::Lent => {
@@ -140,15 +140,15 @@ impl SandboxCtx {
         }
     }
 
-    /// Returns the id of this sandbox: 128 random bits in hexadecimal. Outside sessions, log events and the
-    /// [`ToolCall`](crate::ToolCall)s of its scripts have this id in place of a session's.
+    /// Returns the id of this sandbox: 128 random bits in hexadecimal. For executions outside sessions, log events and
+    /// [`ToolCall`](crate::ToolCall)s contain this id instead of a session id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Returns a token that cancels all executions of the component, from any thread. Running and later executions end
-    /// as `cancelled`.
+    /// Returns a token that cancels all executions of the component from any thread. Running and later executions end
+    /// with the outcome `cancelled`.
     #[must_use]
     pub fn cancel_token(&self) -> CancelToken {
         self.cancel.clone()
@@ -160,7 +160,7 @@ impl SandboxCtx {
         self.meter.usage()
     }
 
-    /// Returns the sandbox for a request with files.
+    /// Returns a sandbox whose workspace contains the files of a request. Builds it, unless there are no files.
     pub(super) fn sandbox_with_files(
         &mut self,
         runtime: types::Runtime,
@@ -180,7 +180,7 @@ impl SandboxCtx {
         Ok(builder.build()?)
     }
 
-    /// Returns a builder for a sandbox of a runtime and a policy.
+    /// Returns a builder for a sandbox with this runtime and policy.
     fn builder(&self, runtime: &types::Runtime, policy: types::Policy) -> Result<SandboxBuilder, SandboxFailure> {
         let host = &self.host.0;
         let requested = host.grant.policy(policy)?;
@@ -192,13 +192,13 @@ impl SandboxCtx {
             types::Runtime::Named(name) => {
                 let found = host.engine.0.runtimes.manifest().find(name).ok();
                 let offered = found.filter(|entry| host.info.runtimes.iter().any(|each| each.name == entry.name));
-                // A runtime that is not offered is refused like an unknown one.
+                // A runtime that is not offered is rejected like an unknown one.
                 builder.runtime(offered.map_or("", |entry| &entry.name))
             }
         })
     }
 
-    /// Returns a cached sandbox of a runtime and a policy, or builds one.
+    /// Returns a sandbox with this runtime and policy, from the cache or newly built.
     pub(super) fn sandbox_for(
         &mut self,
         runtime: types::Runtime,
@@ -217,7 +217,7 @@ impl SandboxCtx {
             0 => builder.build()?,
             bytes => builder.keeping(Arc::new(self.meter.take(QuotaUse::Bytes(bytes))?)).build()?,
         };
-        // Large policies are not cached.
+        // Sandboxes with large policies are not cached.
         if weight <= MAX_CACHED_BYTES {
             self.sandboxes.truncate(SANDBOXES_CACHED - 1);
             self.sandboxes.insert(0, CachedSandbox { runtime, policy, sandbox: sandbox.clone() });
@@ -225,13 +225,13 @@ impl SandboxCtx {
         Ok(sandbox)
     }
 
-    /// Adds a resource and returns its handle. The share is taken before the resource exists.
+    /// Adds a resource and returns its handle. `share` was taken from the quota before the resource was created.
     pub(super) fn put<T: Send + 'static>(&mut self, share: Share, it: T) -> Result<Resource<T>, SandboxFailure> {
         let handle = self.table.push(Counted { it, _share: share })?;
         Ok(Resource::new_own(handle.rep()))
     }
 
-    /// Returns the resource of a handle. An invalid handle is a trap.
+    /// Returns the resource of a handle. Fails with a trap if the handle is invalid.
     pub(super) fn get<T: Send + 'static>(&self, handle: &Resource<T>) -> wasmtime::Result<&T> {
         Ok(&self.table.get(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
     }
@@ -241,14 +241,14 @@ impl SandboxCtx {
         Ok(&mut self.table.get_mut(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
     }
 
-    /// Removes a resource and returns it.
+    /// Removes a resource and returns it. Fails with a trap if the handle is invalid.
     pub(super) fn take<T: Send + 'static>(&mut self, handle: Resource<T>) -> wasmtime::Result<T> {
         Ok(self.table.delete(Resource::<Counted<T>>::new_own(handle.rep()))?.it)
     }
 }
 
-/// The configuration of sandboxes for components: an engine, the granted policy, quotas, and tools for scripts. Cheap
-/// to clone; one host serves any number of stores.
+/// Configuration of sandboxes for components: an engine, the granted policy, quotas, and tools for scripts. Clones are
+/// cheap. One host serves any number of stores.
 #[derive(Clone)]
 pub struct SandboxHost(pub(super) Arc<SandboxHostInner>);
 
@@ -288,14 +288,14 @@ pub enum HostError {
     /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The policy has host directories. Scripts of components get none: files are passed through `session.write-file`
-    /// and `files`.
+    /// The policy contains host directories, which are not available to scripts of components. Components pass files
+    /// through `session.write-file` and `files`.
     #[error("`{key}` is not supported in a component's policy: its scripts get no host directories; remove it")]
     HostDirectory {
-        /// Key of the policy with the host directory.
+        /// Key of the policy that contains the host directory.
         key: &'static str,
     },
-    /// The policy disables fuel metering, which the quota of fuel needs.
+    /// The policy turns off fuel metering, which the fuel quota needs.
     #[error("`metering = \"none\"` is not supported in a component's policy: the fuel quota needs metering; remove it")]
     Unmetered,
     /// A tool cannot be registered.
@@ -308,27 +308,30 @@ impl SandboxHostBuilder {
     /// [`Policy::default`].
     ///
     /// Components can request at most the granted value of each limit, of `session.checkpoints_retained` and of
-    /// `session.checkpoint_auto_bytes`. They can always request a fixed clock and seeded entropy, but the host's clock
-    /// and entropy only if they are granted. They can freely choose arguments, environment, packages, persistent
-    /// globals, when to take checkpoints, and what to do with an unwound session.
+    /// `session.checkpoint_auto_bytes`. They can always request a fixed clock and seeded entropy. They can request the
+    /// host's clock and entropy only if these are granted. They can freely choose arguments, environment, packages,
+    /// persistent globals, the times of checkpoints, and the handling of unwound sessions.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Sets the total quotas of one store's component. Default: [`Quotas::default`].
+    /// Sets the quotas of each store's component. Default: [`Quotas::default`].
     pub fn quotas(mut self, quotas: Quotas) -> Self {
         self.quotas = quotas;
         self
     }
 
-    /// Adds a host function that the components' scripts can call as `tools.name(…)`.
+    /// Adds a host function that scripts of components can call as `tools.name(…)`.
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.push(tool);
         self
     }
 
     /// Checks the policy and the tools, and builds the host.
+    ///
+    /// # Errors
+    /// Fails if the policy is invalid, contains host directories or turns off metering, or if a tool is invalid.
     pub fn build(self) -> Result<SandboxHost, HostError> {
         let Self { engine, policy, quotas, tools } = self;
         policy.check()?;

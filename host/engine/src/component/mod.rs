@@ -31,25 +31,25 @@
 //!
 //! The main types:
 //!
-//! * [`SandboxHost`]: an engine, the policy that components are granted, their quotas, and the tools of their scripts.
-//! * [`SandboxCtx`]: the sandbox of one store. It owns all resources that its component opened: no other store can
-//!   reach them, and dropping it cancels and frees them.
-//! * [`Quotas`]: the total that one store's component may use, whatever its policies say. [`Usage`]: the total that it
-//!   has used.
-//! * [`add_to_linker`]: adds the interfaces `types`, `sandbox` and `tools`, for stores whose data is a [`SandboxView`];
-//!   [`add_to_linker_async`]: the same for stores that are called asynchronously.
+//! * [`SandboxHost`]: an engine, the policy and the quotas granted to components, and the tools of their scripts.
+//! * [`SandboxCtx`]: the sandbox of one store. It owns all resources that the store's component opened. Other stores
+//!   cannot access them, and dropping the sandbox cancels and frees them.
+//! * [`Quotas`]: limits on the total usage of one store's component, in addition to its policies. [`Usage`]: the
+//!   component's usage so far.
+//! * [`add_to_linker`]: adds the interfaces `types`, `sandbox` and `tools` for stores whose data is a [`SandboxView`].
+//!   [`add_to_linker_async`]: adds them for stores that are called asynchronously.
 //!
 //! # Limits that the embedder must set
 //!
-//! The policy limits scripts, and quotas limit the component's use of the sandbox. The component itself is the
-//! embedder's responsibility: its fuel, its memory, its time (`glovebox-component-runner` limits all of them). Two
-//! limits concern the sandbox:
+//! The policy limits scripts, and the quotas limit the component's use of the sandbox. The embedder must limit the
+//! component itself: its fuel, its memory and its time (`glovebox-component-runner` limits all of them). Two of the
+//! embedder's limits concern the sandbox:
 //!
-//! * [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel) limits the bytes that one call may pass to the
-//!   host; see [`LIFT_BYTES`].
-//! * A call into the sandbox takes as long as the script runs, and blocks its thread unless it uses
+//! * [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel) limits the bytes that one call can pass to the
+//!   host. See [`LIFT_BYTES`].
+//! * A call into the sandbox takes as long as the script runs, and blocks its thread unless the linker was set up with
 //!   [`add_to_linker_async`]. `limits.timeout_ms` bounds the call, and [`SandboxCtx::cancel_token`] ends it from
-//!   another thread. The embedder's epochs and fuel do not count meanwhile.
+//!   another thread. The embedder's epochs and fuel have no effect during the call.
 
 mod async_linker;
 mod convert;
@@ -68,22 +68,22 @@ use wasmtime::component::{HasSelf, Linker};
 pub use ctx::{HostError, SandboxCtx, SandboxHost, SandboxHostBuilder, SandboxView};
 pub use quotas::{Quotas, Usage};
 
-/// Recommended limit on the bytes that one call of a component may pass to the host, for
+/// Recommended limit on the bytes that one call of a component can pass to the host, for
 /// [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel): 32 MiB. That is enough for standard input, source,
-/// arguments and environment, each at the maximum of the default limits. Wasmtime's own default is 128 MiB.
+/// arguments and environment, each at its maximum under the default limits. Wasmtime's default is 128 MiB.
 ///
-/// Wasmtime counts the bytes of strings and lists as it reads them from the component's memory. For each element of a
-/// list it also counts the host's memory. It counts before it allocates, so a false length costs nothing. Exceeding the
-/// limit traps the component before the sandbox receives the call. Results for the component are bounded by the
-/// interface (lists of 16 MiB, 10,000 entries) and use the component's own memory.
+/// Wasmtime counts the bytes of strings and lists as it reads them from the component's memory, and the host memory for
+/// each list element. It counts before it allocates, so a false length costs nothing. A call that exceeds the limit
+/// traps the component before the sandbox receives the call. Results for the component are bounded by the interface
+/// (lists of 16 MiB, 10,000 entries) and use the component's own memory.
 ///
-/// Embedders that grant a larger `limits.stdin_bytes` or `limits.source_bytes` need a larger limit.
+/// Embedders that grant a larger `limits.stdin_bytes` or `limits.source_bytes` need a higher limit.
 pub const LIFT_BYTES: usize = 32 << 20;
 
 /// Adds the interfaces `types`, `sandbox` and `tools` of `glovebox:sandbox@0.2.0` to a linker.
 ///
-/// The functions are synchronous. They work in stores that are called synchronously and asynchronously, and block the
-/// calling thread in both. Hosts with an asynchronous runtime should use [`add_to_linker_async`].
+/// The functions are synchronous. They can be used in stores that are called synchronously or asynchronously, and block
+/// the calling thread in both cases. Hosts with an asynchronous runtime should use [`add_to_linker_async`].
 ///
 /// # Errors
 /// Fails if the linker already has one of these interfaces.
@@ -93,12 +93,12 @@ pub fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmti
     wit::tools::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)
 }
 
-/// Like [`add_to_linker`], for stores that are called asynchronously, on any runtime. Calls that run a script, or may
-/// wait for one, run on their own threads, and the calling thread stays free. Instantiate and call components of such a
-/// linker with Wasmtime's `_async` functions.
+/// Like [`add_to_linker`], for stores that are called asynchronously, on any runtime. Calls that run a script or may
+/// wait for one run on their own threads, so the calling thread stays free. Instantiate and call components with
+/// Wasmtime's `_async` functions.
 ///
 /// Dropping the future of a call cancels its execution and loses the store's sandbox: later calls into the sandbox from
-/// this store trap. The number of threads equals the number of calls in progress.
+/// this store trap. There is one thread per call in progress.
 ///
 /// # Errors
 /// Fails if the linker already has one of these interfaces.

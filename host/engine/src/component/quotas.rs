@@ -1,4 +1,4 @@
-//! Quotas: the total that one application may use of the sandbox.
+//! Quotas: limits on the total usage of the sandbox by one component.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,30 +6,30 @@ use serde::Serialize;
 
 use crate::exec::platform::Budget;
 
-/// The total that one application may use of the sandbox, whatever its policies say. A call that would exceed a quota
-/// fails with `quota-exceeded` before anything runs.
+/// Limits on the total usage of the sandbox by one store's component, in addition to its policies. A call that would
+/// exceed a quota fails with `quota-exceeded` before anything runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quotas {
-    /// Maximum number of sessions at once. Default 64.
+    /// Maximum number of concurrent sessions. Default: 64.
     pub sessions: u32,
-    /// Maximum number of started executions at once, including dropped ones that have not ended. Default 16.
+    /// Maximum number of concurrent started executions, including dropped ones that have not ended. Default: 16.
     pub started: u32,
-    /// Total number of executions. A validation, an access to a variable, and a call of interface `tools` count as one
-    /// each. So do opening, resuming, forking and undoing a session. Default 1,000,000.
+    /// Maximum total number of executions. A validation, an access to a variable, and a call of the interface `tools`
+    /// are each counted as one execution, as is opening, resuming, forking or undoing a session. Default: 1,000,000.
     pub executions: u64,
-    /// Total fuel of all executions. Default 10^14.
+    /// Maximum total fuel of all executions. Default: 10^14.
     ///
-    /// An execution gets at most the remaining fuel. It may therefore be exhausted earlier than its policy says, at the
-    /// value in `exhausted.limit`. While an execution runs, all fuel that it may use counts. It still counts
-    /// after a timeout or a cancellation, because the exact use is unknown. The fuel left at the end may be too little
-    /// to roll a session back.
+    /// An execution can use at most the remaining fuel. It can therefore exhaust its fuel before its policy's limit.
+    /// `exhausted.limit` then contains the lower limit. A running execution is charged all fuel that it may use. After
+    /// a timeout or a cancellation, this charge stays, because the exact use is unknown. The remaining fuel may be too
+    /// little to roll a session back.
     pub fuel: u64,
-    /// Bytes that the host holds for the application at once. They include blobs, snapshots of files, output of started
-    /// executions, tools, and the arguments and environments of policies. Default 256 MiB. The policy's limits bound
-    /// the memory of sessions.
+    /// Maximum number of bytes that the host holds for the component. They include blobs, file snapshots, output of
+    /// started executions, tools, and the arguments and environments of policies. Session memory is bounded by the
+    /// policy's limits instead. Default: 256 MiB.
     pub held_bytes: u64,
-    /// Maximum number of handles of sessions, started executions, files and blobs at once. Default 10,000.
+    /// Maximum number of open handles of sessions, started executions, files and blobs. Default: 10,000.
     pub handles: u32,
 }
 
@@ -46,39 +46,39 @@ impl Default for Quotas {
     }
 }
 
-/// An application's usage of its [`Quotas`].
+/// Usage of a component's [`Quotas`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Number of sessions.
+    /// Current number of sessions.
     pub sessions: u32,
-    /// Number of started executions.
+    /// Current number of started executions.
     pub started: u32,
     /// Number of executions so far.
     pub executions: u64,
-    /// Fuel so far, including the fuel that running executions may still use.
+    /// Fuel charged so far, including all fuel that running executions may still use.
     pub fuel: u64,
-    /// Bytes held.
+    /// Bytes that the host holds now.
     pub held_bytes: u64,
-    /// Number of handles.
+    /// Current number of open handles.
     pub handles: u32,
 }
 
-/// Counts an application's usage.
+/// Tracks a component's usage.
 #[derive(Debug)]
 pub(super) struct Meter {
     quotas: Quotas,
     used: Mutex<Usage>,
 }
 
-/// A share of a quota. Dropping it returns the share.
+/// A share of a quota, returned when dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     meter: Arc<Meter>,
     of: QuotaUse,
 }
 
-/// The quotas on concurrent use.
+/// Kinds of usage that end when their share is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QuotaUse {
     Session,
@@ -87,7 +87,7 @@ pub(super) enum QuotaUse {
     Bytes(u64),
 }
 
-/// The fuel reserved for an execution's budget. Dropping it returns the fuel that is left in the budget.
+/// Fuel reserved for an execution's budget. Dropping the bill returns the fuel that remains in the budget.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Bill {
@@ -96,7 +96,7 @@ pub(super) struct Bill {
     budget: Budget,
 }
 
-/// An exceeded quota. The text names the quota and its limit.
+/// An exceeded quota. The text contains the name and the limit of the quota.
 #[derive(Clone, Debug)]
 pub(super) struct OverQuota(pub(super) String);
 
@@ -130,7 +130,7 @@ impl Meter {
         Ok(Share { meter: Arc::clone(self), of })
     }
 
-    /// Counts an execution and reserves up to `fuel` for its budget, limited by the remaining fuel.
+    /// Counts an execution and reserves at most `fuel` for its budget, limited by the remaining fuel.
     pub(super) fn execution(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Result<Bill, OverQuota> {
         let mut used = self.used();
         if used.fuel >= self.quotas.fuel {
@@ -140,8 +140,8 @@ impl Meter {
         Ok(self.bill(&mut used, fuel, budget))
     }
 
-    /// Reserves fuel for a call that runs no script, but may have to roll a session back. The reservation is empty if
-    /// no fuel is left.
+    /// Reserves fuel for a call that runs no script but may have to roll a session back. The reservation is empty if no
+    /// fuel remains.
     pub(super) fn passing(self: &Arc<Self>, fuel: u64, budget: &Budget) -> Bill {
         self.bill(&mut self.used(), fuel, budget)
     }
@@ -184,7 +184,7 @@ fn more_bytes(held: &mut u64, bytes: u64, most: u64) -> Result<(), OverQuota> {
 }
 
 impl Share {
-    /// Changes the number of bytes in the share.
+    /// Changes the number of bytes in the share. Fails if that would exceed the quota.
     pub(super) fn resize(&mut self, bytes: u64) -> Result<(), OverQuota> {
         let QuotaUse::Bytes(before) = &mut self.of else { return Ok(()) };
         let mut used = self.meter.used();

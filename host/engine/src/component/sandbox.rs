@@ -1,5 +1,5 @@
-//! Interface `sandbox`: the functions without a session. Interface `tools`: the host's tools, within the granted limits,
-//! for components that execute scripts themselves.
+//! Interface `sandbox`: the functions that need no session. Interface `tools`: the host's tools, within the granted
+//! limits, for components that execute scripts themselves.
 
 use std::{
     io::{self, Write},
@@ -25,8 +25,8 @@ use super::{
 };
 use crate::{Files, Sandbox, ToolOutcome, exec::platform::Budget, tools::DirectCall};
 
-/// Returns the maximum fuel of an execution outside a session. Setting the variable `context` may use as much as the
-/// script.
+/// Returns the maximum fuel of an execution outside sessions. Setting the variable `context` can use as much fuel as
+/// the script.
 pub(super) fn fuel_of_an_execution(sandbox: &Sandbox, request: &Request) -> u64 {
     let fuel = sandbox.policy().limits.fuel;
     if request.context.is_some() { fuel.saturating_mul(2) } else { fuel }
@@ -48,7 +48,7 @@ impl Host for SandboxCtx {
         let _bill = self.meter.execution(fuel_of_an_execution(&sandbox, &request), &budget)?;
         let request = convert::request(&request).session_id(&self.id).cancel(&self.cancel).budget(&budget);
         let execution = sandbox.run(request)?;
-        // Outside a session the id is only for the host's log.
+        // Outside sessions, the id is used only in the host's log.
         Ok(Execution { session_id: None, ..execution.into() })
     }
 
@@ -106,7 +106,7 @@ impl tools::Host for SandboxCtx {
             ToolOutcome::Returned(Some(result)) => Ok(Ok(result)),
             ToolOutcome::Failed { kind, message: Some(message) } => failed(kind.into(), &message),
             ToolOutcome::Unfinished => failed(ToolError::Failed, "the call was cancelled"),
-            // The record of a single call is never full.
+            // The record of a single call always has room for the result.
             ToolOutcome::Returned(None) | ToolOutcome::Failed { message: None, .. } => {
                 failed(ToolError::Failed, "the call's record was lost")
             }
@@ -114,10 +114,10 @@ impl tools::Host for SandboxCtx {
     }
 }
 
-// `resource files`: a snapshot of a workspace. `resource blob`: bytes that exceed the limits of a list.
+// `resource files`: a snapshot of a workspace. `resource blob`: bytes that may exceed the size limit of lists.
 
 impl SandboxCtx {
-    /// Adds a snapshot as a resource. Its full size counts, although it shares unchanged contents with its session.
+    /// Adds a snapshot as a resource. Its full size is charged, although it shares unchanged contents with its session.
     pub(super) fn put_files(&mut self, files: Files) -> Result<Resource<Snapshot>, SandboxFailure> {
         let share = self.meter.take(QuotaUse::Bytes(files.held_bytes()))?;
         let handle = self.meter.take(QuotaUse::Handle)?;
@@ -154,7 +154,7 @@ impl HostFiles for SandboxCtx {
     }
 }
 
-/// A snapshot of files with its share of the quota.
+/// A file snapshot with its share of the byte quota.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
 #[derive(Debug)]
 pub struct Snapshot {
@@ -174,7 +174,7 @@ impl Snapshot {
 
 impl HostBlob for SandboxCtx {
     fn new(&mut self) -> wasmtime::Result<Resource<Bytes>> {
-        // A constructor cannot return an error, so it traps.
+        // A constructor cannot return an error, so this traps.
         let told = |error| SandboxFailure::from(error).into_trap();
         let (handle, bytes) =
             (self.meter.take(QuotaUse::Handle).map_err(told)?, Bytes::new(&self.meter).map_err(told)?);
@@ -198,10 +198,10 @@ impl HostBlob for SandboxCtx {
     }
 }
 
-/// Maximum spare capacity of a blob. Spare capacity makes many small appends cheap.
+/// Maximum spare capacity of a blob, in bytes. Spare capacity makes many small appends cheap.
 const MAX_SPARE_BYTES: usize = 1 << 20;
 
-/// Bytes with their share of the quota.
+/// A blob's bytes with their share of the byte quota.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
 #[derive(Debug)]
 pub struct Bytes {
@@ -218,7 +218,7 @@ impl Bytes {
         &self.bytes
     }
 
-    /// Appends bytes, if the quota permits.
+    /// Appends bytes. Fails if that would exceed the quota.
     pub(super) fn append(&mut self, more: &[u8]) -> Result<(), OverQuota> {
         let wanted = self.bytes.len().saturating_add(more.len());
         if wanted > self.bytes.capacity() {
@@ -248,7 +248,7 @@ impl Write for Bytes {
     }
 }
 
-/// The exceeded quota, wrapped in an I/O error.
+/// An exceeded quota as an I/O error.
 #[derive(Debug, thiserror::Error)]
 #[error("no room: {0:?}")]
 pub(super) struct NoRoom(pub(super) OverQuota);

@@ -24,17 +24,17 @@ use crate::{
     exec::platform::{Budget, SessionScope},
 };
 
-/// Factor for the fuel of a call into a session: once for the execution, and once if the session has to be rolled back
-/// afterwards.
+/// Fuel of a call into a session, in multiples of the execution's limit: one for the execution, and one for a rollback
+/// of the session.
 const SHARES_OF_A_CALL: u64 = 2;
 
 impl SandboxCtx {
-    /// Returns the scope for a new session: its cancel token and its budget.
+    /// Returns the scope of a new session: its cancellation token and its fuel budget.
     fn keeper(&self) -> SessionScope {
         SessionScope { cancel: self.cancel.clone(), budget: Budget::empty() }
     }
 
-    /// Creates a session, and pays for the code that runs while it is opened.
+    /// Creates a session, and charges the code that runs while it is opened.
     fn make<E>(
         &mut self,
         sandbox: &Sandbox,
@@ -51,7 +51,7 @@ impl SandboxCtx {
         self.put(handle, SessionResource::new(session, keeper, share))
     }
 
-    /// Creates a session with this runtime and policy, and with the tools and the `context` of the options.
+    /// Creates a session with this runtime and policy, and with the tools and the `context` in the options.
     fn make_with(
         &mut self,
         runtime: Runtime,
@@ -86,7 +86,7 @@ impl SandboxCtx {
         Ok(work(session, keeper)?)
     }
 
-    /// Performs a call that runs no code, but may have to roll the session back.
+    /// Performs a call that runs no code but may have to roll the session back.
     fn look<R, E>(
         &self,
         handle: &Resource<SessionResource>,
@@ -262,7 +262,7 @@ impl HostSession for SandboxCtx {
     }
 
     fn close(&mut self, session: Resource<SessionResource>) -> Result<(), SandboxFailure> {
-        // Closing must work even if no fuel is left.
+        // Closing must work even if no fuel remains.
         self.look(&session, Session::close)
     }
 
@@ -271,12 +271,12 @@ impl HostSession for SandboxCtx {
     }
 }
 
-/// A session of the component. Clones refer to the same session; started executions hold clones.
+/// A session of the component. Clones refer to the same session. Started executions hold clones.
 #[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
 #[derive(Clone)]
 pub struct SessionResource {
     session: Session,
-    /// The session's cancel token and budget.
+    /// Cancellation token and fuel budget of the session.
     keeper: SessionScope,
     steps: Arc<Steps>,
     _share: Arc<Share>,
@@ -288,7 +288,7 @@ impl fmt::Debug for SessionResource {
     }
 }
 
-/// The state of a session's started execution.
+/// Tracks the started execution of a session.
 #[derive(Debug, Default)]
 struct Steps {
     state: Mutex<StepsState>,
@@ -297,9 +297,9 @@ struct Steps {
 
 #[derive(Debug, Default)]
 struct StepsState {
-    /// The component has a started execution and has not seen its end.
+    /// The component has a started execution whose end it has not received yet.
     is_stepped: bool,
-    /// The execution uses the session.
+    /// An execution is using the session.
     is_running: bool,
 }
 
@@ -309,7 +309,7 @@ impl Steps {
     }
 }
 
-/// Marks the session as busy until the component has seen the end of the execution or dropped it.
+/// Marks the session as busy until the component has received the end of the execution or dropped it.
 #[derive(Debug)]
 pub(super) struct Stepping(Arc<Steps>);
 
@@ -319,7 +319,7 @@ impl Drop for Stepping {
     }
 }
 
-/// Marks the session as in use. Other calls wait until it is dropped.
+/// Marks the session as in use. Other calls wait until this guard is dropped.
 #[derive(Debug)]
 pub(super) struct Running(Arc<Steps>);
 
@@ -330,7 +330,7 @@ impl Drop for Running {
     }
 }
 
-/// The error that a started execution in the session has not ended.
+/// Error: a started execution in the session has not ended.
 #[derive(Debug)]
 pub(super) struct NotIdle(pub(super) String);
 
@@ -339,30 +339,30 @@ impl SessionResource {
         Self { session, keeper, steps: Arc::default(), _share: Arc::new(share) }
     }
 
-    /// Returns the session, for calls that are allowed at any time.
+    /// Returns the session, for calls that are also allowed during an execution.
     pub(super) fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Returns the session's cancel token and budget.
+    /// Returns the session's cancellation token and fuel budget.
     pub(super) fn keeper(&self) -> &SessionScope {
         &self.keeper
     }
 
-    /// Waits until nothing runs in the session, and returns it. Fails while the component steps through an execution,
-    /// because only the component can answer its calls.
+    /// Waits until no execution uses the session, then returns it. Fails while the component steps through an
+    /// execution, because only the component can answer that execution's calls.
     pub(super) fn idle(&self) -> Result<&Session, NotIdle> {
         self.idle_state().map(|_| &self.session)
     }
 
-    /// Marks the start of an execution.
+    /// Marks the session as busy and in use, for a new execution.
     pub(super) fn step(&self) -> Result<(Stepping, Running), NotIdle> {
         let mut state = self.idle_state()?;
         *state = StepsState { is_stepped: true, is_running: true };
         Ok((Stepping(Arc::clone(&self.steps)), Running(Arc::clone(&self.steps))))
     }
 
-    /// Waits for a dropped execution that is being unwound. Fails while the component steps through one.
+    /// Waits for a dropped execution that is being unwound. Fails while the component steps through an execution.
     fn idle_state(&self) -> Result<MutexGuard<'_, StepsState>, NotIdle> {
         let mut state = self.steps.state();
         loop {

@@ -27,7 +27,7 @@ use crate::{
 };
 
 impl SandboxCtx {
-    /// Adds the component's tools to a sandbox. Count the call first: compiling their schemas takes time.
+    /// Adds the component's tools to a sandbox. Charge the call first, because compiling schemas takes time.
     pub(super) fn with_tools(&self, sandbox: Sandbox, tools: &[Tool]) -> Result<Sandbox, SandboxFailure> {
         if tools.is_empty() {
             return Ok(sandbox);
@@ -39,14 +39,14 @@ impl SandboxCtx {
         Ok(sandbox.with_toolbox(toolbox.keeping(share)))
     }
 
-    /// Takes a share for the maximum output of an execution.
+    /// Takes a share of the byte quota for the maximum output of an execution.
     fn output_share(&self, sandbox: &Sandbox) -> Result<Share, OverQuota> {
         let limits = &sandbox.policy().limits;
         let bytes = [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes];
         self.meter.take(QuotaUse::Bytes(bytes.into_iter().fold(0, u64::saturating_add)))
     }
 
-    /// Implements `start` in the requested sandbox.
+    /// Implements `start`, with the sandbox for the requested runtime and policy.
     pub(super) fn start_in_sandbox(
         &mut self,
         sandbox: Sandbox,
@@ -90,7 +90,7 @@ impl SandboxCtx {
         let asked = convert::request(&request).cancel(&keeper.cancel).budget(&keeper.budget);
         let session = resource.session().clone();
         let started = session.start_with(asked, move |execution| {
-            // The handle may be gone, and this may be the last reference to the session.
+            // The handle may already be dropped, and this may be the last reference to the session.
             let _until_here = (started, bill, running, resource);
             drop(execution.take_files());
             there.finish(execution);
@@ -186,23 +186,24 @@ impl From<stepping::ToolRequest> for ToolRequest {
 pub struct Stepped {
     pub(super) started: Started,
     pub(super) left: Arc<RetainedResults>,
-    /// In a session: keeps the session busy until the component has seen the end.
+    /// In a session, keeps the session busy until the component has received the end.
     pub(super) stepping: Option<Stepping>,
     is_in_session: bool,
     pub(super) is_done: bool,
 }
 
-/// The results of a started execution that the host holds.
+/// Results of a started execution that the host holds.
 #[derive(Debug)]
 pub(super) struct RetainedResults {
-    /// Quota share: covers the output while the script runs, and the whole result once it has ended.
+    /// Share of the byte quota. Covers the maximum output while the script runs, and the whole result after it has
+    /// ended.
     share: Mutex<Share>,
     files: Mutex<RetainedFiles>,
     /// Set if the result exceeded the quota and was dropped.
     pub(super) over_quota: OnceLock<OverQuota>,
 }
 
-/// The files of an execution outside a session.
+/// Files of an execution outside sessions.
 #[derive(Debug)]
 pub(super) enum RetainedFiles {
     None,
@@ -219,8 +220,8 @@ impl RetainedResults {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts the result. Its output is at most the size that was counted before, but the other parts may exceed the
-    /// quota. In that case the result is emptied.
+    /// Charges the result to the quota. The output was already charged, but the other fields can exceed the quota. The
+    /// result is then cleared.
     pub(super) fn finish(&self, execution: &mut Execution) {
         let mut share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = share.resize(result_bytes(execution)) {
@@ -230,7 +231,8 @@ impl RetainedResults {
     }
 }
 
-/// Clears all parts of a result except its files. The output stays within the share that was counted for it.
+/// Clears all fields of a result that can be large, except its files, so that the result fits in the share for the
+/// output.
 fn empty(execution: &mut Execution) {
     let Execution {
         stdout,
@@ -257,7 +259,7 @@ fn empty(execution: &mut Execution) {
     execution.outcome = crate::Outcome::Completed;
 }
 
-/// Returns the approximate size of a result without its files, in bytes.
+/// Returns the approximate size of a result in bytes, excluding its files.
 fn result_bytes(execution: &Execution) -> u64 {
     let text = |text: &str| size_of::<String>() + text.len();
     let option = |of: &Option<String>| of.as_deref().map_or(0, text);
@@ -290,27 +292,27 @@ fn result_bytes(execution: &Execution) -> u64 {
 
 // Tools that a component answers itself.
 //
-// The component chooses their schemas, and the host compiles them and checks arguments against them, so the cost of
-// both must be bounded. Keywords that can make a small schema large, or a short check long, are rejected. References
-// can lead from each schema to two others. `unevaluatedItems` and similar keywords evaluate schemas again.
+// The component chooses their schemas, which the host compiles and checks arguments against, so the cost of both must
+// be bounded. Keywords that can make a small schema large or a short check long are rejected: references can refer to
+// two other schemas from each schema, and `unevaluatedItems` and similar keywords evaluate schemas again.
 
 /// Maximum number of tools.
 const MAX_TOOLS: usize = 1_024;
 
-/// Maximum bytes of all names, descriptions and schemas: as text, and as parsed values.
+/// Maximum size of all names, descriptions and schemas in bytes: as text, and as parsed values.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 const MAX_VALUE_BYTES: u64 = 32 << 20;
 
-/// Maximum number of JSON values in one tool's schema. Each is compared at most once with each value in the arguments,
-/// and 1 MiB of arguments has half a million values. That takes seconds at worst, on a thread that cannot be
-/// interrupted.
+/// Maximum number of JSON values in one tool's schema. Each value is compared at most once with each value in the
+/// arguments, and 1 MiB of arguments contains half a million values. The check then takes seconds at worst, on a thread
+/// that cannot be interrupted.
 const MAX_VALUES: usize = 2_000;
 
-/// Maximum number of regular expressions in all tools. Matching can follow many states for each byte of a text: some
-/// ten seconds for 1 MiB and the largest expression.
+/// Maximum number of regular expressions in all tools together. A match can track many states for each byte of text:
+/// about ten seconds for 1 MiB of text and the largest expression.
 const MAX_PATTERNS: usize = 8;
 
-/// Rejected keywords.
+/// Schema keywords that are rejected.
 const REFUSED: [&str; 11] = [
     "$ref",
     "$dynamicRef",
@@ -325,7 +327,7 @@ const REFUSED: [&str; 11] = [
     "discriminator",
 ];
 
-/// Number of regular expressions so far.
+/// Counts the regular expressions in schemas.
 #[derive(Default)]
 struct Patterns(usize);
 
@@ -333,7 +335,8 @@ fn wrong(what: impl Into<String>) -> SandboxError {
     SandboxError::InvalidArgument(format!("`tools`: {}", what.into()))
 }
 
-/// Checks and converts the component's tools. Also returns the approximate bytes that the host holds for them.
+/// Checks and converts the component's tools. Also returns the approximate memory that the host holds for them, in
+/// bytes.
 pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), SandboxError> {
     if tools.len() > MAX_TOOLS {
         return Err(wrong(format!("there are {} of them, and the limit is {MAX_TOOLS}", tools.len())));
@@ -366,12 +369,12 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
         }
         checked.push(made);
     }
-    // The compiled expression, and its matching cache.
+    // Covers the compiled expression and its matching cache.
     let compiled = (2 * MAX_FOREIGN_PATTERN_BYTES as u64).saturating_mul(patterns.0 as u64);
     Ok((checked, (text_bytes as u64).saturating_add(value_bytes).saturating_add(compiled)))
 }
 
-/// Counts the values in a value, including itself. Recursion is bounded by the nesting of the JSON text.
+/// Counts the JSON values in a value, including the value itself. The parser's nesting limit bounds the recursion.
 fn values(value: &Value) -> usize {
     1 + match value {
         Value::Array(values) => values.iter().map(self::values).sum(),

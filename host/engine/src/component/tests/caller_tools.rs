@@ -1,4 +1,4 @@
-//! Limits on a component's own tools.
+//! Tests of the limits on a component's own tools.
 
 use super::*;
 use crate::component::{started::checked, wit::types::Tool};
@@ -7,7 +7,7 @@ fn tool(name: impl Into<String>, schema: impl Into<String>) -> Tool {
     Tool { name: name.into(), description: String::new(), arguments_schema: Some(schema.into()) }
 }
 
-/// Returns the reason for the rejection; `None` if the tools are accepted.
+/// Returns the reason for the rejection, or `None` if the tools are accepted.
 fn refusal(tools: &[Tool]) -> Option<String> {
     match checked(tools) {
         Ok(_) => None,
@@ -93,7 +93,7 @@ fn text_of_caller_tools_is_limited() {
         let described = Tool { name: "ask".into(), description: "x".repeat(bytes - 3), arguments_schema: None };
         assert_eq!(refusal(&[described]).is_none(), fits, "{bytes}");
     }
-    // A few bytes of text can be many values: they are counted before they are parsed.
+    // A short text can contain many values, so they are counted before they are parsed.
     let objects = |count: usize| format!(r#"{{"enum": [{}]}}"#, vec!["{}"; count].join(","));
     assert!(refusal_of(&objects(40_000)).contains("40002 values"));
     assert!(refusal_of(&objects(45_000)).contains("too many values"));
@@ -101,7 +101,7 @@ fn text_of_caller_tools_is_limited() {
 
 #[test]
 fn number_of_schema_values_is_limited() {
-    // Values count at any position, because all of an enum may be compared with all of the arguments.
+    // Values are counted at any position, because a check may compare all values of an enum with all of the arguments.
     for around in [r#"{"enum": [@]}"#, r#"{"const": [@]}"#, r#"{"prefixItems": [@]}"#, r#"{"x-vendor": [[@]]}"#] {
         let others = around.matches(['[', '{']).count();
         for (count, fits) in [(1_999, true), (2_000, true), (2_001, false)] {

@@ -1,4 +1,4 @@
-//! Requested policies, and the defaults.
+//! Tests of requested policies and the granted defaults.
 
 use std::thread;
 
@@ -169,7 +169,7 @@ fn info_lists_the_available_runtimes() {
     assert_eq!(names, ["python-3.12", "javascript", "javascript-0.11"], "the defaults first");
     let mut run = |name: &str| ctx.run(Runtime::Named(name.into()), request("1"), no_policy());
     assert_eq!(run("javascript").unwrap().metadata.runtime, types::Language::Javascript);
-    // The last one takes minutes to fetch and compile, and was not added.
+    // `python-3.15` takes minutes to fetch and compile, and was not added.
     for name in ["", "ruby", "../python", "/bin/sh", "javascript\0", "python-3.15"] {
         assert!(matches!(error_of(run(name)), SandboxError::UnknownRuntime(_)), "{name}");
     }
@@ -183,7 +183,7 @@ fn handle_of_another_store_is_invalid() {
     assert!(HostSession::id(&mut other, same(&session)).is_err());
     assert!(matches!(HostSession::execute(&mut other, same(&session), request("1")), Err(SandboxFailure::Trap(_))));
     assert!(HostSession::drop(&mut other, same(&session)).is_err());
-    // A handle with the same number in another store is a different session.
+    // A handle number refers to a different session in each store.
     let theirs = open(&mut other);
     said_in(&mut one, &session, "globalThis.x = 'one'");
     said_in(&mut other, &theirs, "globalThis.x = 'other'");
@@ -215,7 +215,7 @@ fn quotas_of_components_are_independent() {
 
 #[test]
 fn a_dropped_context_frees_its_sessions() {
-    // A separate engine, whose session count no other test changes.
+    // A separate engine, so that other tests do not change its session count.
     let cache_dir = Some(engine().cache_dir().to_path_buf());
     let lone = Engine::new(EngineConfig { cache_dir, pool: None, ..EngineConfig::default() }).unwrap();
     let mut policy = crate::Policy::default();
@@ -285,7 +285,7 @@ fn timed_out_execution_is_charged_in_full() {
         limits.timeout_ms = Some(20);
         limits.timeout_reserve_ms = Some(0);
     });
-    // The loop calls no host function, so the host cannot know how much fuel it has used.
+    // The loop calls no host function, so the host does not know how much fuel it used.
     let execution = ctx.run(Runtime::Javascript, request("for (;;);"), policy).unwrap();
     assert!(matches!(execution.outcome, Outcome::Exhausted(_)));
     assert_eq!(ctx.usage().fuel, 5_000_000_000);

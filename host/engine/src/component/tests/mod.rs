@@ -1,4 +1,4 @@
-//! The interfaces as the host implements them, called like a component's calls.
+//! Tests of the host's interfaces, called as a component calls them.
 
 mod caller_tools;
 mod ceilings;
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{Engine, EngineConfig};
 
-/// Names for functions that two of the interfaces share.
+/// Distinct names for functions with the same name in two interfaces.
 trait Named {
     fn run(&mut self, runtime: Runtime, request: Request, policy: Policy) -> Result<Execution, SandboxFailure>;
     fn provider(&mut self) -> ProviderInfo;
@@ -43,13 +43,13 @@ fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let cache_dir = env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from);
-        // Faster to prepare than the default.
+        // `python-3.12` is faster to prepare than the default.
         let default_runtimes = vec!["python-3.12".into()];
         Engine::new(EngineConfig { cache_dir, default_runtimes, ..EngineConfig::default() }).unwrap()
     })
 }
 
-/// Returns a host with changes to the default policy and quotas.
+/// Returns a host, after applying changes to the default policy and quotas.
 fn host(policy: impl FnOnce(&mut crate::Policy), quotas: impl FnOnce(&mut Quotas)) -> SandboxHost {
     let (mut granted, mut allowed) = (crate::Policy::default(), Quotas::default());
     policy(&mut granted);
@@ -65,7 +65,7 @@ fn with_quotas(quotas: impl FnOnce(&mut Quotas)) -> SandboxCtx {
     host(|_| {}, quotas).ctx()
 }
 
-/// Returns a policy without requests.
+/// Returns a policy that requests nothing.
 fn no_policy() -> Policy {
     Policy {
         limits: None,
@@ -79,7 +79,7 @@ fn no_policy() -> Policy {
     }
 }
 
-/// Returns limits without requests.
+/// Returns limits that request nothing.
 fn no_limits() -> Limits {
     Limits {
         fuel: None,
@@ -139,26 +139,26 @@ fn open(ctx: &mut SandboxCtx) -> Resource<SessionResource> {
     HostSession::open(ctx, Runtime::Javascript, no_policy(), no_options()).unwrap()
 }
 
-/// Returns the same handle again, as the component's next call passes it.
+/// Copies a handle, so that it can be passed to another call.
 fn same<T: 'static>(handle: &Resource<T>) -> Resource<T> {
     Resource::new_own(handle.rep())
 }
 
-/// Returns the output of a JavaScript script.
+/// Runs a JavaScript script and returns its output.
 fn said(ctx: &mut SandboxCtx, source: &str) -> String {
     let execution = ctx.run(Runtime::Javascript, request(source), no_policy()).unwrap();
     assert_eq!(execution.outcome, Outcome::Completed, "{:?}", String::from_utf8_lossy(&execution.stderr.bytes));
     String::from_utf8(execution.stdout.bytes).unwrap()
 }
 
-/// Returns the output of a script in a session.
+/// Runs a script in a session and returns its output.
 fn said_in(ctx: &mut SandboxCtx, session: &Resource<SessionResource>, source: &str) -> String {
     let execution = HostSession::execute(ctx, same(session), request(source)).unwrap();
     assert_eq!(execution.outcome, Outcome::Completed, "{:?}", String::from_utf8_lossy(&execution.stderr.bytes));
     String::from_utf8(execution.stdout.bytes).unwrap()
 }
 
-/// Returns the error, which must not be a trap.
+/// Returns the error. Panics on success or a trap.
 fn error_of<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> SandboxError {
     match result {
         Err(SandboxFailure::Error(error)) => error,
@@ -166,7 +166,7 @@ fn error_of<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> SandboxErr
     }
 }
 
-/// Returns the text of an exceeded quota.
+/// Returns the message of an exceeded quota.
 fn over_quota<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> String {
     match error_of(result) {
         SandboxError::QuotaExceeded(text) => text,
@@ -174,7 +174,7 @@ fn over_quota<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> String {
     }
 }
 
-/// Returns the text of an invalid policy.
+/// Returns the message of an invalid policy.
 fn bad_policy<T: std::fmt::Debug>(result: Result<T, SandboxFailure>) -> String {
     match error_of(result) {
         SandboxError::InvalidPolicy(text) => text,

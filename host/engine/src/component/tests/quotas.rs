@@ -1,4 +1,4 @@
-//! Total usage of an application.
+//! Tests of the quotas on a component's total usage.
 
 use super::*;
 use crate::component::{
@@ -58,7 +58,7 @@ fn rejected_requests_are_not_counted() {
     bad_policy(ctx.run(Runtime::Javascript, request("1"), over));
     error_of(ctx.run(Runtime::Named("ruby".into()), request("1"), no_policy()));
     assert_eq!(ctx.usage(), Usage::default());
-    // The engine rejects this request: it was counted, but used no fuel.
+    // The engine rejects this request, which was counted but used no fuel.
     let long = "1;".repeat(1 << 20);
     assert!(matches!(
         error_of(ctx.run(Runtime::Javascript, request(&long), no_policy())),
@@ -157,7 +157,7 @@ fn snapshots_and_hibernated_sessions_count_as_held_bytes() {
     assert!(over_quota(HostSession::files(&mut ctx, same(&session))).starts_with("`held-bytes`: "));
     HostFiles::drop(&mut ctx, files).unwrap();
     assert_eq!(ctx.usage().held_bytes, 0);
-    // Random data, which cannot be compressed.
+    // Random data cannot be compressed.
     said_in(&mut ctx, &session, "globalThis.a = Array.from({length: 1 << 20}, () => Math.random()); 0");
     assert!(over_quota(HostSession::hibernate(&mut ctx, same(&session))).starts_with("`held-bytes`: "));
     assert_eq!(ctx.usage().held_bytes, 0, "what was written so far is not held");

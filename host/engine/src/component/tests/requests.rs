@@ -1,4 +1,4 @@
-//! Inputs of a request, and the reports of its execution.
+//! Tests of request inputs and execution reports.
 
 use super::*;
 use crate::{
@@ -68,7 +68,7 @@ fn context_becomes_a_script_variable() {
         error_of(ctx.run(Runtime::Javascript, with("[ 0]"), policy)),
         SandboxError::StdinTooLarge(types::TooLarge { bytes: 4, limit: 3 })
     );
-    // The context may use as much fuel of the quota as a script, and unused fuel is returned.
+    // Setting the context can use as much of the fuel quota as a script. Unused fuel is returned.
     assert!(ctx.usage().fuel < 1_000_000_000);
 }
 

@@ -1,4 +1,4 @@
-//! Sessions.
+//! Tests of sessions.
 
 use glovebox_core::contract::MAX_READ_BYTES;
 
@@ -58,7 +58,7 @@ fn rollback_is_reported_and_charged() {
     let mut ctx = ctx();
     let policy = Policy {
         session: with_session(|session| session.checkpoints = Some(Checkpoints::Always)).session,
-        // Without a reserve: a script that ends at its soft limit is not unwound.
+        // Without a fuel reserve, because a script that ends at its soft limit is not unwound.
         ..limited(|limits| (limits.fuel, limits.fuel_reserve) = (Some(50_000_000), Some(0)))
     };
     let session = open_with(&mut ctx, policy, no_options()).unwrap();
@@ -131,7 +131,7 @@ fn invalid_session_bytes_are_not_resumed() {
     HostBlob::append(&mut ctx, same(&state), vec![0xff; 1_000]).unwrap();
     assert!(matches!(error_of(resume(&mut ctx, no_policy())), SandboxError::NotResumable(_)));
     assert_eq!((ctx.usage().sessions, ctx.usage().handles), (0, 1));
-    // A session that is larger than the policy allows.
+    // This session needs more memory than the policy allows.
     let session = open(&mut ctx);
     said_in(&mut ctx, &session, "var a = new Uint8Array(30 << 20).fill(1); 0");
     let large = HostSession::hibernate(&mut ctx, session).unwrap();
@@ -170,7 +170,7 @@ fn session_is_busy_until_its_started_execution_ends() {
         assert!(matches!(busy, SandboxError::SessionBusy(_)), "{name}: {busy:?}");
     }
     HostSession::info(&mut ctx, same(&session)).unwrap();
-    // The component has dropped the execution, which still runs: the next call waits for it.
+    // The component has dropped the execution, which is still running, so the next call waits for it.
     drop(stepping);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {

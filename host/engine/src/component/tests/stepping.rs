@@ -1,4 +1,4 @@
-//! Executions that the component steps through.
+//! Tests of executions that the component steps through.
 
 use std::sync::mpsc;
 
@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Longer than any execution here, shorter than the timeout of a hanging test.
+/// Longer than any execution in these tests, but shorter than the timeout of a hanging test.
 const LONG_MS: u64 = 300_000;
 
 const ASKS: &str = "print(await tools.ask({q: 1}))";
@@ -70,7 +70,7 @@ fn release(ctx: &mut SandboxCtx, started: Resource<Stepped>) {
     HostStarted::drop(ctx, started).unwrap();
 }
 
-/// Sets the limits of standard output, standard error and displays, which are counted together.
+/// Sets the limits on standard output, standard error and displays, which are charged together.
 fn output_limits(policy: &mut crate::Policy, bytes: [u64; 3]) {
     let limits = &mut policy.limits;
     [limits.stdout_bytes, limits.stderr_bytes, limits.display_bytes] = bytes;
@@ -78,7 +78,7 @@ fn output_limits(policy: &mut crate::Policy, bytes: [u64; 3]) {
 
 #[test]
 fn files_over_the_quota_are_rejected() {
-    // The maximum output, 2,000 bytes, is counted in advance; tools are counted, too.
+    // The maximum output of 2,000 bytes is charged in advance, and so are the tools.
     let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
     let mut ctx = host(limits, |quotas| quotas.held_bytes = 100_000).ctx();
     let source =
@@ -106,7 +106,7 @@ fn started_executions_are_limited() {
     assert_eq!(ctx.usage().executions, 2, "what is refused is no execution");
     needs(&mut ctx, &first, vec![]);
     done(&mut ctx, &first, vec![answer(0, "1")]);
-    // An ended execution no longer counts, although its handle exists.
+    // An execution that has ended is no longer counted, although its handle still exists.
     let third = start(&mut ctx, ASKS);
     assert!(try_start(&mut ctx, ASKS).is_err());
     for started in [first, second, third] {
@@ -131,7 +131,7 @@ fn dropped_execution_counts_until_it_ends() {
     let started = start(&mut ctx, "await tools.slow()");
     has_begun.recv().unwrap();
     release(&mut ctx, started);
-    // No call waits for the handler; the execution must still end and return its shares.
+    // No call waits for the handler, but the execution must still end and return its shares.
     let is_nothing_left = || {
         let usage = meter.usage();
         (usage.started, usage.handles, usage.held_bytes) == (0, 0, 0)
@@ -182,7 +182,7 @@ fn started_executions_cannot_overdraw_fuel() {
     let text = over_quota(try_start(&mut ctx, ""));
     assert!(text.contains("`fuel`"), "the first may use all: {text}");
     assert!(matches!(done(&mut ctx, &started, vec![]).outcome, Outcome::Exhausted(_)));
-    // The execution may have ended at its soft limit, with some fuel left.
+    // The execution may have ended at its soft limit, with unused fuel.
     assert!(ctx.usage().fuel <= 500_000_000);
 }
 

@@ -1,4 +1,4 @@
-//! Interface `tools`: the host's tools for components that execute scripts themselves.
+//! Tests of the interface `tools`, which components use that execute scripts themselves.
 
 use serde_json::json;
 
