@@ -1,4 +1,4 @@
-//! The WIT package is well-formed, complete and frozen, and the Rust API uses the same names.
+//! Tests that the WIT package is well-formed, complete and frozen, and that the Rust API uses the same names.
 
 #![allow(
     clippy::expect_used,
@@ -20,7 +20,7 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")
 }
 
-/// The packages in `wit/`, and the id of our own.
+/// The packages in `wit/` and the id of the package `glovebox:sandbox`.
 struct Contract {
     resolve: Resolve,
     package: PackageId,
@@ -33,7 +33,7 @@ impl Contract {
         Self { resolve, package }
     }
 
-    /// Returns the version of our package.
+    /// Returns the version of the package.
     fn version(&self) -> String {
         let name = &self.resolve.packages[self.package].name;
         name.version.as_ref().expect("the package has a version").to_string()
@@ -49,7 +49,7 @@ impl Contract {
         worlds.iter().map(|(name, id)| (name.as_str(), &self.resolve.worlds[*id]))
     }
 
-    /// Returns the types that the package defines, without the types that it only uses.
+    /// Returns the types that the package defines, without the types that it imports with `use`.
     fn types(&self) -> impl Iterator<Item = (&str, &TypeDef)> {
         self.interfaces().flat_map(|(_, interface)| {
             let types = interface.types.iter().map(|(name, id)| (name.as_str(), &self.resolve.types[*id]));

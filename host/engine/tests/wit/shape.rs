@@ -1,4 +1,5 @@
-//! Every item in the package is documented, versioned and names its errors, and its worlds match their names.
+//! Tests that every item in the package is documented and versioned and names its errors, and that worlds match their
+//! names.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -16,7 +17,7 @@ impl Contract {
         })
     }
 
-    /// Returns every item with documentation and a version, by a readable name.
+    /// Returns the documentation and stability of every item, with a readable name.
     fn items(&self) -> Vec<(String, &Docs, &Stability)> {
         let worlds = self.worlds().map(|(name, of)| (format!("world {name}"), &of.docs, &of.stability));
         let interfaces = self.interfaces().map(|(name, of)| (format!("interface {name}"), &of.docs, &of.stability));
@@ -25,7 +26,7 @@ impl Contract {
         worlds.chain(interfaces).chain(types).chain(functions).collect()
     }
 
-    /// Returns all documentation, by a readable name.
+    /// Returns all documentation with readable names.
     fn docs(&self) -> Vec<(String, &Docs)> {
         let items = self.items().into_iter().map(|(name, docs, _)| (name, docs));
         let parts = self.types().flat_map(|(name, definition)| {
@@ -34,7 +35,7 @@ impl Contract {
         items.chain(parts).collect()
     }
 
-    /// Returns whether a function can fail with a `sandbox-error`.
+    /// Returns `true` if a function can fail with a `sandbox-error`.
     fn can_fail(&self, function: &Function) -> bool {
         let Some(Type::Id(result)) = function.result else { return false };
         let TypeDefKind::Result(result) = &self.resolve.types[result].kind else { return false };
@@ -43,7 +44,7 @@ impl Contract {
     }
 }
 
-/// Returns the parts of a type with their documentation.
+/// Returns the fields or cases of a type with their documentation.
 fn parts(definition: &TypeDef) -> Vec<(&str, &Docs)> {
     match &definition.kind {
         TypeDefKind::Record(of) => of.fields.iter().map(|field| (field.name.as_str(), &field.docs)).collect(),
@@ -116,7 +117,7 @@ fn documentation_refers_to_existing_items() {
     let mut known: BTreeMap<String, Names> =
         contract.types().map(|(name, definition)| (name.to_owned(), names_of(&definition.kind))).collect();
     for (_, function) in contract.functions() {
-        // Names such as `[method]session.execute`.
+        // Method names have the form `[method]session.execute`.
         if let Some((resource, method)) = function.name.rsplit_once(']').and_then(|(_, name)| name.split_once('.')) {
             known.entry(resource.to_owned()).or_default().insert(method.to_owned());
         }
@@ -125,7 +126,7 @@ fn documentation_refers_to_existing_items() {
         let names = known.entry(interface.to_owned()).or_default();
         names.extend(definition.types.keys().chain(definition.functions.keys()).cloned());
     }
-    // The documentation calls this type by the name of another type's field.
+    // The documentation calls this type by the name of a field.
     known.insert("options".into(), contract.names("session-options"));
     let is_word =
         |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
@@ -135,7 +136,7 @@ fn documentation_refers_to_existing_items() {
             let Some((of, part)) = term.split_once('.').filter(|(of, part)| is_word(of) && is_word(part)) else {
                 continue;
             };
-            // Names in scripts.
+            // These are names in scripts.
             if matches!((of, part), ("tools", "name") | ("sys", "path")) {
                 continue;
             }
@@ -177,7 +178,7 @@ fn worlds_match_their_names() {
     assert_eq!(worlds.len(), 5, "{:?}", worlds.keys());
 }
 
-/// Reads the `.wit` files of a directory, by name.
+/// Reads the `.wit` files in a directory, by name.
 fn files(directory: &Path) -> BTreeMap<String, String> {
     let entries = fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let paths =

@@ -1,7 +1,7 @@
-//! The Rust API uses the words of the contract.
+//! Tests that the Rust API uses the names of the contract.
 //!
 //! These tests cover inputs, and types that both sides only name. Outputs are converted field by field and case by case
-//! in `src/component/convert.rs` and `error.rs`, where the compiler finds missing parts on either side.
+//! in `src/component/convert.rs`, where the compiler finds missing fields and cases on either side.
 
 use std::collections::BTreeSet;
 
@@ -23,9 +23,9 @@ fn limits_are_the_same_in_wit_and_rust() {
 fn policies_match_in_wit_and_rust_except_host_keys() {
     let contract = Contract::read();
     let mut policy = fields(&Policy::default());
-    // Not serialized if absent.
+    // Not serialized if it is `None`.
     assert!(!policy.contains("workspace"));
-    // A component's quota is fuel, and only the host has network access.
+    // A component's quotas need metering, and only the host configures network access.
     for of_the_host in ["commit", "metering", "mounts", "network"] {
         assert!(policy.remove(of_the_host), "{of_the_host}");
     }
@@ -43,7 +43,7 @@ fn enums_are_the_same_in_wit_and_rust() {
     assert_eq!(contract.names("on-unwind"), cases::<OnUnwind>());
     assert_eq!(contract.names("resource-kind"), cases::<Resource>());
     assert_eq!(contract.names("trap-kind"), cases::<TrapKind>());
-    // A runtime is the default of a language, or one with a name.
+    // A runtime is the default of a language or a named runtime.
     let mut runtimes = cases::<Language>();
     runtimes.insert("named".into());
     assert_eq!(contract.names("runtime"), runtimes);
@@ -100,7 +100,7 @@ fn tool_error_kinds_are_the_same_in_wit_and_rust() {
 #[test]
 fn steps_and_tool_answers_are_the_same_in_wit_and_rust() {
     let contract = Contract::read();
-    // The compiler requires a word here when a step is added.
+    // The compiler requires a new match arm here when a step is added.
     let word = |step: &Step| match step {
         Step::Done(_) => "done",
         Step::NeedsTools(_) => "needs-tools",
@@ -116,7 +116,7 @@ fn steps_and_tool_answers_are_the_same_in_wit_and_rust() {
 pub(crate) type Names = BTreeSet<String>;
 
 impl Contract {
-    /// Returns the fields, cases or flags of a type.
+    /// Returns the names of a type's fields, cases or flags.
     pub(crate) fn names(&self, name: &str) -> Names {
         let (_, definition) =
             self.types().find(|(other, _)| *other == name).unwrap_or_else(|| panic!("`{name}` is in wit/"));
@@ -124,7 +124,7 @@ impl Contract {
     }
 }
 
-/// Returns the fields, cases or flags of a type; empty for other types.
+/// Returns the names of a type's fields, cases or flags. Empty for other types.
 pub(crate) fn names_of(kind: &TypeDefKind) -> Names {
     match kind {
         TypeDefKind::Record(record) => record.fields.iter().map(|field| field.name.clone()).collect(),
@@ -139,13 +139,13 @@ pub(crate) fn listed(names: &[&str]) -> Names {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// Returns the fields of a serialized Rust value, with hyphens as in WIT.
+/// Returns the field names of a serialized Rust value, with hyphens as in WIT.
 pub(crate) fn fields(value: &impl Serialize) -> Names {
     let json = serde_json::to_value(value).unwrap();
     json.as_object().expect("it has fields").keys().map(|name| name.replace('_', "-")).collect()
 }
 
-/// Returns the cases of a Rust enum, from serde's error for an unknown case. So none can be missing.
+/// Returns all cases of a Rust enum, from serde's error message for an unknown case.
 pub(crate) fn cases<T: DeserializeOwned>() -> Names {
     let error = serde_json::from_str::<T>("\"no such case\"").err().expect("no enum has this case").to_string();
     let (_, list) = error.split_once("expected ").unwrap_or_else(|| panic!("{error}"));

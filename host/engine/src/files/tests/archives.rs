@@ -1,4 +1,4 @@
-//! Archives written here and by other programs.
+//! Tests of archives that Glovebox and other programs write.
 
 use std::process::Command;
 
@@ -123,7 +123,8 @@ fn empty_workspace_round_trips() {
     assert_eq!(space.import(b"", IfExists::Fail).unwrap(), super::super::CopyReport::default());
 }
 
-/// The system's `tar` unpacks our archives, and we unpack its archives in each of its formats.
+/// The system's `tar` must unpack archives from Glovebox, and Glovebox must unpack archives from `tar` in each of its
+/// formats.
 #[test]
 fn archives_are_compatible_with_system_tar() {
     let dir = tempfile::tempdir().unwrap();
@@ -143,7 +144,7 @@ fn archives_are_compatible_with_system_tar() {
             .output()
             .expect("this test needs `tar`; install it");
         if format == "ustar" && !packed.status.success() {
-            // `ustar` cannot store more than 100 bytes after the last slash of a name.
+            // `ustar` cannot store a name with more than 100 bytes after the last slash.
             continue;
         }
         let mut space = Space::new();

@@ -1,4 +1,4 @@
-//! Copies in and out.
+//! Tests of copying files into and out of a workspace.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use glovebox_vfs::{VfsError, VfsLimits};
 use super::{FileError, FilesError, IfExists, Space, refusal};
 use crate::mount::MountError;
 
-/// Lists all files and links below a host directory, with contents or targets.
+/// Lists all entries below a host directory, with the contents of files and the targets of links.
 fn host(dir: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut left = vec![dir.to_owned()];
@@ -58,7 +58,7 @@ fn copy_in_does_not_follow_links() {
         ["data", "data/a.txt", "data/inside", "data/sub", "data/sub/b.txt", "data/sub/odd\\na\nme", "data/sub/outside"]
     );
     assert_eq!(space.text("data/inside"), "A");
-    // The link exists but dangles, because it is resolved inside the workspace.
+    // The link exists but is dangling, because its target is resolved inside the workspace.
     assert_eq!(refusal(space.files().read("data/sub/outside/key")), VfsError::NotFound);
     let counts = (report.file_count, report.directory_count, report.link_count, report.bytes, report.skipped_count);
     assert_eq!(counts, (3, 1, 2, 3, 2));
@@ -119,7 +119,7 @@ fn copy_in_does_not_follow_guest_links() {
     space.link("sub", "precious");
     space.link("file", "precious/f");
     assert_eq!(refusal(space.copy_in(dir.path(), "", IfExists::Replace)), VfsError::NotADirectory);
-    // A link at the name of a file is replaced, not written through.
+    // A link with the name of the copied file is replaced, not followed.
     space.copy_in(&dir.path().join("sub/f"), "file", IfExists::Replace).unwrap();
     assert_eq!(space.text("precious/f"), "old");
     assert_eq!(space.text("file"), "new");
@@ -204,7 +204,7 @@ fn copy_out_replaces_whole_files_if_allowed() {
 #[test]
 fn a_copy_out_is_all_or_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    // A directory at the name of a file, and a file at the name of a directory.
+    // A directory where a file should be written, then a file where a directory is needed.
     fs::create_dir(dir.path().join("a.txt")).unwrap();
     let copied = results().files().copy_out("out", dir.path(), IfExists::Replace);
     assert!(matches!(copied, Err(FilesError::Host(MountError::Conflict { .. }))), "{copied:?}");

@@ -1,4 +1,4 @@
-//! Writing, deleting and renaming.
+//! Tests of writing, deleting and renaming files.
 
 use glovebox_vfs::{FileKind, VfsError, VfsLimits};
 
@@ -49,7 +49,7 @@ fn a_write_cannot_leave_the_workspace() {
 
 #[test]
 fn write_over_the_quota_changes_nothing() {
-    // An inode of 512 bytes, one entry of 256 and the name, and whole chunks of 4,096.
+    // An inode of 512 bytes, a directory entry of 256 bytes plus its name, and a chunk of 4,096 bytes.
     const FITTING: u64 = 512 + 256 + 1 + 4_096;
     for (bytes, fits) in [(FITTING - 1, false), (FITTING, true), (FITTING + 1, true)] {
         let mut space = Space::with(VfsLimits { bytes, ..VfsLimits::default() });
@@ -160,7 +160,7 @@ fn a_rename_replaces_only_when_allowed() {
 fn an_open_file_outlives_its_deletion() {
     let mut space = Space::holding(&[("f", "held")]);
     let inode = space.vfs.file_stat(space.root, "f").unwrap().inode;
-    // Like an open descriptor of the guest.
+    // Corresponds to an open descriptor in the guest.
     space.vfs.retain(inode).unwrap();
     space.delete("f").unwrap();
     space.put("f", "another", IfExists::Fail).unwrap();

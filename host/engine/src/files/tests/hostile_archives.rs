@@ -1,4 +1,4 @@
-//! Malicious archives.
+//! Tests of malicious archives.
 
 use glovebox_core::files::change;
 use std::io::Read;
@@ -8,7 +8,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::{FileError, FilesError, IfExists, Space, archive, refusal};
 
-/// Returns an entry with an arbitrary name, as raw header bytes.
+/// Returns an entry with an arbitrary name, written as raw header bytes.
 fn raw(kind: EntryType, name: &[u8], target: &[u8], data: &[u8]) -> Vec<u8> {
     let mut header = Header::new_gnu();
     header.as_old_mut().name[..name.len()].copy_from_slice(name);
@@ -21,7 +21,7 @@ fn raw(kind: EntryType, name: &[u8], target: &[u8], data: &[u8]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     builder.append(&header, data).unwrap();
     let mut bytes = builder.into_inner().unwrap();
-    // Without the end of the archive, so that entries can be concatenated.
+    // Remove the end marker of the archive, so that entries can be concatenated.
     bytes.truncate(bytes.len() - 1_024);
     bytes
 }
@@ -43,7 +43,7 @@ fn pax(records: &[(&str, &str)]) -> Vec<u8> {
     raw(EntryType::XHeader, b"pax", b"", data.as_bytes())
 }
 
-/// Imports into a workspace with one file, and asserts that the import fails and changes nothing.
+/// Imports into a workspace with one file, and asserts that the import fails without changing the workspace.
 fn refused(archive: &[u8]) -> FilesError {
     let mut space = Space::holding(&[("held", "held")]);
     let error = space.import(archive, IfExists::Replace).expect_err("a hostile archive");
@@ -87,7 +87,7 @@ fn import_does_not_follow_links() {
     assert_eq!(refusal::<()>(Err(refused(&[link, file(b"d/x", b"1")].concat()))), VfsError::NotADirectory);
     let archive = [raw(EntryType::Symlink, b"l", b"held", b""), file(b"l", b"overwritten")].concat();
     assert!(matches!(refused(&archive), FilesError::Workspace(FileError::Exists { .. })));
-    // Links that the guest made are not written through either.
+    // Links that the guest created are not followed either.
     let mut space = Space::holding(&[("dir/f", "old")]);
     space.link("to-dir", "dir");
     space.link("to-f", "dir/f");
@@ -168,7 +168,7 @@ fn oversized_entry_is_rejected_before_reading() {
     header.set_cksum();
     let mut space = Space::new();
     let top = space.top();
-    // Endless data.
+    // The data never ends.
     let endless = header.as_bytes().chain(std::io::repeat(7));
     let imported = change::whole(&mut space.vfs, |vfs| archive::import(vfs, top, endless, IfExists::Fail));
     assert_eq!(refusal(imported), VfsError::NoSpace);
@@ -181,7 +181,7 @@ fn headers_are_bounded_in_size() {
     for kind in [EntryType::GNULongName, EntryType::GNULongLink] {
         let archive = |len: usize| [raw(kind, b"long", b"", &vec![0; len]), file(b"x", b"1")].concat();
         refused_with(&archive(MOST + 1), "over 64 KiB");
-        // A header at the limit is read; a name of only zero bytes is empty.
+        // A header at the limit is read. A name that contains only zero bytes is empty.
         if kind == EntryType::GNULongName {
             refused_with(&archive(MOST), "no name");
         } else {
@@ -195,7 +195,7 @@ fn headers_are_bounded_in_size() {
 
 #[test]
 fn headers_are_bounded_in_number() {
-    // Five headers for each inode, and 64.
+    // Five headers per inode, plus 64.
     let most = 5 * 10 + 64;
     for (count, fits) in [(most - 1, true), (most, true), (most + 1, false)] {
         let mut space = Space::with(VfsLimits { inodes: 10, ..VfsLimits::default() });
@@ -206,7 +206,7 @@ fn headers_are_bounded_in_number() {
             assert!(imported.unwrap_err().to_string().contains("more entries"), "{count}");
         }
     }
-    // An endless archive.
+    // The archive never ends.
     let mut space = Space::new();
     let top = space.top();
     let header = raw(EntryType::XGlobalHeader, b"g", b"", b"");
@@ -247,7 +247,7 @@ fn malformed_archives_are_refused() {
         let header = raw(EntryType::XHeader, b"pax", b"", records.as_bytes());
         let records = records.to_owned();
         let result = Space::new().import(&[header, file(b"x", b"")].concat(), IfExists::Fail);
-        // Only the first is well-formed.
+        // Only the first record is well-formed.
         assert_eq!(result.is_ok(), records == "9 path=a\n", "{records:?}: {result:?}");
     }
     refused_with(&[pax(&[("size", "5")]), file(b"x", b"1")].concat(), "disagree");
@@ -276,7 +276,7 @@ fn a_reader_that_fails_changes_nothing() {
     assert_eq!(space.paths(), ["held"]);
 }
 
-/// Damaged archives cause no panic and no endless loop, and a failed import changes nothing.
+/// Damaged archives must cause neither a panic nor an endless loop, and a failed import must change nothing.
 #[test]
 fn damaged_archives_are_imported_or_refused() {
     let mut good = Space::holding(&[("a", "A"), ("d/b", "B"), (&"n".repeat(150), "C")]);
@@ -297,7 +297,7 @@ fn damaged_archives_are_imported_or_refused() {
             bytes[at] = next().to_le_bytes()[0];
         }
         if next() % 4 == 0 {
-            // A changed header with a correct checksum gets further.
+            // A changed header with a correct checksum is parsed further.
             let at = usize::try_from(next()).unwrap() % (bytes.len() / 512) * 512;
             let block: &mut [u8; 512] = (&mut bytes[at..at + 512]).try_into().unwrap();
             block[148..156].fill(b' ');

@@ -1,4 +1,4 @@
-//! Hazards of reading, changing and copying files.
+//! Tests of reading, changing and copying workspace files.
 
 mod archives;
 mod carrying;
@@ -11,7 +11,7 @@ use glovebox_vfs::{Access, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
 use super::{FileError, Files, FilesError, IfExists, archive, carry};
 
-/// A workspace, empty at first.
+/// A workspace, initially empty.
 struct Space {
     vfs: Vfs,
     root: RootId,
@@ -29,7 +29,7 @@ impl Space {
         Self { vfs, root }
     }
 
-    /// Returns a workspace with these files, given by path and contents.
+    /// Creates a workspace with these files, given by path and contents.
     fn holding(files: &[(&str, &str)]) -> Self {
         let mut space = Self::new();
         for (path, contents) in files {
@@ -64,7 +64,7 @@ impl Space {
         String::from_utf8(self.files().read(path).unwrap()).unwrap()
     }
 
-    /// Lists all paths, in order.
+    /// Lists all paths in ascending order.
     fn paths(&self) -> Vec<String> {
         self.files().list("**").unwrap().into_iter().map(|entry| entry.path).collect()
     }
@@ -111,7 +111,7 @@ impl Space {
     }
 }
 
-/// Returns the file system's error.
+/// Returns the error of the file system. Panics on any other result.
 fn refusal<T: std::fmt::Debug>(result: Result<T, FilesError>) -> VfsError {
     match result {
         Err(FilesError::Workspace(FileError::Refused { source, .. })) => source,

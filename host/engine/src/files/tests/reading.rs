@@ -1,4 +1,4 @@
-//! Listing, describing and reading.
+//! Tests of listing, describing and reading files.
 
 use glovebox_vfs::{FileKind, VfsError};
 
@@ -52,7 +52,7 @@ fn patterns_match_exactly() {
         ("to-src/*", &[]),
         ("to-src/deep/*", &[]),
         ("to-src/**", &[]),
-        // Patterns match names, and no entry is called `..`.
+        // Patterns match existing names, and no entry is called `..`.
         ("[.][.]/*", &[]),
         ("{..,src}/c.py", &["src/c.py"]),
     ];
@@ -176,7 +176,7 @@ fn a_file_over_a_gibibyte_is_read_in_parts_only() {
     let mut space = Space::with(glovebox_vfs::VfsLimits { bytes: 4 << 30, ..Default::default() });
     space.write("big", "x");
     let inode = space.vfs.file_stat(space.root, "big").unwrap().inode;
-    // The file is sparse: only the bytes that are read take memory.
+    // The file is sparse: only bytes that are read take memory.
     space.vfs.set_len(inode, MOST + 1).unwrap();
     assert_eq!(refusal(space.files().read("big")), VfsError::FileTooBig);
     assert_eq!(refusal(space.files().read_at("big", 0, MOST + 1)), VfsError::FileTooBig);

@@ -1,4 +1,4 @@
-//! Commits: written and refused entries.
+//! Tests of the entries that commits write or reject.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -22,7 +22,7 @@ fn commit_applies_all_changes_and_leaves_no_private_files() {
     for (path, stat) in &report.written {
         assert_eq!(host.stat(path).unwrap(), Some(*stat), "{path}");
     }
-    // All new files and links, and nothing else.
+    // All new files and links and no other entries.
     assert_eq!(report.written.len(), 8);
     assert_eq!(report.bytes, 60);
 }
@@ -127,7 +127,7 @@ fn links_that_could_lead_out_are_refused() {
         ("l", "../x"),
         ("l", ""),
         ("l", "a/../.."),
-        // The host could replace `a` with a link to a higher directory.
+        // The host could replace `a` with a link to a directory higher up.
         ("l", "a/../x"),
         ("a/l", "../.."),
         ("a/b/l", "../../../x"),
@@ -215,7 +215,7 @@ fn file_modes_are_kept_except_set_user_id() {
     assert_eq!(mode("script"), 0o755);
     assert_eq!(mode("private"), 0o600);
     assert_eq!(mode("suid"), 0o755);
-    // Minus the umask, which other tests do not change.
+    // The modes depend on the umask, which other tests do not change.
     assert_eq!(mode("new") & 0o7133, 0);
     assert_eq!(mode("dir") & 0o7022, 0);
 }
@@ -261,7 +261,7 @@ fn two_commits_at_once_do_not_interleave() {
                 start.wait();
                 let mut done = 0;
                 while done < 5 {
-                    // All files must have the same writer's mark.
+                    // All files must contain the mark of the same writer.
                     let seen: Vec<_> = (0..8).map(|n| host.stat(&format!("f{n}")).unwrap()).collect();
                     let plan: Vec<_> =
                         (0..8).map(|n| guest.write(&format!("f{n}"), &[writer, done], seen[n])).collect();

@@ -1,4 +1,4 @@
-//! The host changes files while a guest works on them.
+//! Tests of host changes while a guest works on the same files.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use tempfile::tempdir;
 use super::super::{Collision, MountError};
 use super::*;
 
-/// Shows the sample to a guest, lets the host make a change, and expects the commit to fail and to leave the host's
+/// Shows the sample to a guest, applies a change on the host, and asserts that the commit fails and leaves the host's
 /// state unchanged.
 fn refused(path: &str, expected: Collision, change: impl FnOnce(&Path)) {
     let dir = tempdir().unwrap();
@@ -48,7 +48,7 @@ fn file_replaced_with_equal_size_and_time_is_kept() {
     });
 }
 
-/// Changes a file in place and restores its time, like `cp --preserve=timestamps` and many editors.
+/// Changes a file in place and restores its modification time, like `cp --preserve=timestamps` and many editors.
 fn change_keeping_time(path: &Path, data: &str) {
     let file = fs::File::options().write(true).open(path).unwrap();
     let time = file.metadata().unwrap().modified().unwrap();
@@ -94,7 +94,7 @@ fn later_commit_conflicts_only_with_foreign_changes() {
         ["changed.txt", "second-name.txt", "held/changed.txt", "new.txt"]
             .map(|path| (path.to_owned(), shown(&host, path)))
             .into();
-    // Commit both names of one file; afterwards they are separate files.
+    // Commit both names of one file. From the first commit on, they are separate files.
     for round in 0..3 {
         let plan: Vec<_> =
             known.iter().map(|(path, base)| guest.write(path, format!("{path} {round}").as_bytes(), *base)).collect();
@@ -104,7 +104,7 @@ fn later_commit_conflicts_only_with_foreign_changes() {
             known.insert(path, Some(stat));
         }
     }
-    // A refused commit touches nothing, so the next one finds the files unchanged.
+    // A rejected commit touches no file, so the next commit finds the files unchanged.
     change_keeping_time(&dir.path().join("new.txt"), "NEW.TXT 2");
     let plan: Vec<_> = known.iter().map(|(path, base)| guest.write(path, b"again", *base)).collect();
     let error = guest.commit(&host, &plan).unwrap_err();
@@ -114,7 +114,7 @@ fn later_commit_conflicts_only_with_foreign_changes() {
         .filter(|step| !matches!(step, CommitStep::WriteFile { path, .. } if path == "new.txt"))
         .collect();
     guest.commit(&host, &plan).unwrap();
-    // A state that an older version saved has no change time.
+    // States saved by older versions have no change time.
     let base = shown(&host, "new.txt").map(|stat| SourceStat { changed_ns: 0, ..stat });
     let plan = [guest.write("new.txt", b"last", base)];
     guest.commit(&host, &plan).unwrap();
@@ -156,7 +156,7 @@ fn a_directory_that_is_not_empty_on_the_host_is_not_removed() {
     refused("held/old/deep", Collision::NotEmpty, |dir| {
         fs::write(dir.join("held/old/deep/more.txt"), "host's").unwrap();
     });
-    // Entries that are hidden from guests count, too.
+    // Entries that are hidden from guests also prevent the removal.
     refused("held/old", Collision::NotEmpty, |dir| {
         let made = std::process::Command::new("mkfifo").arg(dir.join("held/old/pipe")).status();
         assert!(made.unwrap().success());
@@ -214,7 +214,7 @@ fn deletion_on_both_sides_is_no_conflict() {
 fn change_between_steps_rolls_back_the_commit() {
     use super::super::site::Site;
     use super::crashing::prepared;
-    // The host makes its change before each step in turn; the last step that touches the file decides.
+    // Applies the host's change before each step in turn. The outcome depends on the last step that touches the file.
     for before_step in 0..10 {
         let dir = tempdir().unwrap();
         let ready = prepared(dir.path());

@@ -1,4 +1,4 @@
-//! The process dies in the middle of a commit.
+//! Tests of commits that are interrupted by the death of the process.
 
 use std::fs;
 use std::io::BufRead as _;
@@ -14,7 +14,7 @@ use super::super::stage::Stager;
 use super::super::{HostDirectory, MountError, RESERVED_PREFIX, recover};
 use super::*;
 
-/// A commit that is prepared up to its journal.
+/// A commit that was prepared up to its journal.
 pub(super) struct Prepared {
     pub(super) host: HostDirectory,
     pub(super) name: String,
@@ -22,7 +22,7 @@ pub(super) struct Prepared {
     pub(super) before: BTreeMap<String, Node>,
 }
 
-/// Fills the directory with the sample and prepares the sample's plan.
+/// Fills a directory with the sample and prepares a commit of the sample's plan.
 pub(super) fn prepared(path: &Path) -> Prepared {
     sample(path);
     let before = state(path);
@@ -54,7 +54,7 @@ fn interrupted_commit_is_completed_from_any_step() {
                 site.advance(index, step).unwrap();
             }
         }
-        // A reader refuses the partial state.
+        // Opening for reading fails in this state.
         let error = HostDirectory::open(dir.path()).unwrap_err();
         assert!(matches!(error, MountError::Unfinished { .. }), "{error}");
         let host = writable(dir.path());
@@ -102,7 +102,7 @@ fn commit_interrupted_before_its_journal_has_no_effect() {
     }
     fs::write(dir.path().join(&name).join("journal.partial"), "glovebox").unwrap();
     assert_eq!(without_private(state(dir.path())), before);
-    // Without a journal, readers may open the directory.
+    // Without a journal, the directory can be opened for reading.
     HostDirectory::open(dir.path()).unwrap();
     assert_eq!(writable(dir.path()).recovered().discarded_count, 1);
     assert_eq!(state(dir.path()), before);
@@ -168,7 +168,7 @@ fn host_files_in_a_new_tree_are_kept() {
     fs::write(dir.path().join("new/below/added"), "host's").unwrap();
     fs::write(dir.path().join("created.txt"), "host's").unwrap();
     let before = state(dir.path());
-    // Neither finishing nor undoing is possible: the error names both paths, and nothing is changed.
+    // The commit can be neither finished nor undone: the error names both paths, and nothing is changed.
     let error = HostDirectory::open_for_writing(dir.path(), WAIT).unwrap_err();
     match &error {
         MountError::Torn { redo, undo, staging } => {
@@ -178,7 +178,7 @@ fn host_files_in_a_new_tree_are_kept() {
         other => panic!("{other}"),
     }
     assert_eq!(state(dir.path()), before);
-    // The host removes its file, and the commit is finished.
+    // After the host has removed its file, the commit can be finished.
     fs::remove_file(dir.path().join("created.txt")).unwrap();
     writable(dir.path());
     let mut expected = sample_result();
@@ -284,13 +284,13 @@ fn a_deep_private_tree_is_removed_without_recursion() {
     assert!(state(dir.path()).is_empty());
 }
 
-/// Environment variable with the directory for the child process of the kill test.
+/// Environment variable that passes the directory to the child process of the kill test.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_COMMIT_LOOP";
 
-/// Number of files that each commit of the child changes, creates or removes together.
+/// Number of files that each commit of the child process changes, creates or removes together.
 const FILES: usize = 6;
 
-/// Not a test: the loop that the child process runs until it is killed.
+/// Not a test by itself: the loop that the child process runs until it is killed.
 #[test]
 fn commit_loop_for_the_kill_test() {
     let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
@@ -325,7 +325,8 @@ fn commit_loop_for_the_kill_test() {
     }
 }
 
-/// Asserts that all files are of one generation, and returns its stamp. Returns `None` if there are no files yet.
+/// Asserts that all files belong to the same generation, and returns its stamp. Returns `None` if there are no files
+/// yet.
 fn check_generation(state: &BTreeMap<String, Node>, context: &str) -> Option<String> {
     let mut stamps: Vec<&Node> = state.values().filter(|node| **node != Node::Dir).collect();
     let first = stamps.pop()?;
@@ -340,7 +341,7 @@ fn check_generation(state: &BTreeMap<String, Node>, context: &str) -> Option<Str
 
 #[test]
 fn killed_commit_leaves_the_old_or_new_state() {
-    // On a disk a commit mostly waits for syncs; in memory it mostly moves files.
+    // On a disk, a commit mostly waits for syncs. In memory, it mostly moves files.
     let mut settled = kill_repeatedly(&tempdir().unwrap(), Duration::from_secs(5), 40_000);
     if let Ok(in_memory) = tempfile::tempdir_in("/dev/shm") {
         settled += kill_repeatedly(&in_memory, Duration::from_secs(3), 3_000);
@@ -348,8 +349,8 @@ fn killed_commit_leaves_the_old_or_new_state() {
     assert!(settled > 0);
 }
 
-/// Repeatedly kills the child within `within_us` microseconds of its first commit. Returns how often recovery had work
-/// to do.
+/// Repeatedly kills the child process at most `within_us` microseconds after its first commit. Returns the number of
+/// kills after which recovery had work to do.
 fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u32 {
     let seed = std::process::id();
     let mut random = u64::from(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -363,7 +364,7 @@ fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // Read concurrently: a full pipe would block the child.
+        // Read concurrently, because a full pipe would block the child.
         let output = std::io::BufReader::new(child.stdout.take().unwrap());
         let (send, receive) = std::sync::mpsc::channel();
         let reader = std::thread::spawn(move || {
@@ -382,7 +383,7 @@ fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u
         child.wait().unwrap();
         reader.join().unwrap();
         kills += 1;
-        // Commits that the child reported before it died must be durable.
+        // Commits that the child reported before its death must be durable.
         let last = receive.try_iter().last().unwrap_or(first);
 
         let left = state(dir.path());
@@ -393,8 +394,8 @@ fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u
         let found = check_generation(&state(dir.path()), &context).unwrap();
         let number = |stamp: &str| stamp.rsplit_once('-').unwrap().1.parse::<u32>().unwrap();
         assert!(found == last || number(&found) == number(&last) + 1, "{context}: reported {last}, found {found}");
-        // The lock must be free soon. Not at once: a child that another test starts has a copy of the lock's descriptor
-        // between its fork and its exec.
+        // The lock must become free soon, but not immediately: a child process that another test starts has a copy of
+        // the lock's descriptor between its fork and its exec.
         drop(Lock::take(host.root(), dir.path(), Duration::from_secs(60)).unwrap());
     }
     println!("seed {seed}: {kills} kills, {settled} to settle, {journals} of them with a journal");

@@ -1,4 +1,4 @@
-//! Glovebox's own directories, which guests cannot reach.
+//! Tests of Glovebox's own directories, which guests cannot access.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use tempfile::{TempDir, tempdir};
 use super::super::{MountError, Relation, check_directory};
 use super::*;
 
-/// Creates a home directory with a nested cache and an unrelated directory.
+/// Creates a home directory that contains a nested cache and an unrelated directory.
 fn home() -> (TempDir, CacheDir) {
     let home = tempdir().unwrap();
     fs::create_dir_all(home.path().join("work/.cache/x")).unwrap();
@@ -75,7 +75,7 @@ fn mount_over_packages_seals_or_named_directories_is_rejected() {
     refused(&at("b"), Relation::Contains, Guarded::Packages, &at("b/packages"));
     let _cache = CacheDir::open_sealed(at("c/cache"), at("d/seals")).unwrap();
     refused(&at("d"), Relation::Contains, Guarded::Seals, &at("d/seals"));
-    // The directory does not exist yet: its ancestors would contain it.
+    // `e/not/yet` does not exist, but a mount of `e` would contain it once it does.
     fs::create_dir(at("e")).unwrap();
     let named = Guard::named(Guarded::Private, &at("e/not/yet"));
     refused(&at("e"), Relation::Contains, Guarded::Private, &at("e/not/yet"));

@@ -1,4 +1,4 @@
-//! End to end: a host directory in a guest's file system, and its commits.
+//! End-to-end tests: a host directory in a guest's file system, and its commits.
 
 use std::fs;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tempfile::tempdir;
 use super::super::{Collision, MountError};
 use super::*;
 
-/// Creates a guest's file system with the directory mounted.
+/// Creates a guest's file system in which the directory is mounted.
 fn mounted(path: &Path) -> (Arc<HostDirectory>, Vfs, RootId) {
     let host = Arc::new(writable(path));
     let mut vfs = Vfs::new(VfsLimits::default());
@@ -73,7 +73,7 @@ fn guest_changes_are_committed_repeatedly() {
     }
     assert_eq!(state(dir.path()), expected);
 
-    // Commit without changes, then with changes to files that were committed, moved or mounted before.
+    // Commit without changes, then with changes to files that were committed, moved or mounted earlier.
     assert!(host.commit_root(&mut vfs, root).unwrap().written.is_empty());
     vfs.write_file(root, "new/below/file.txt", b"again").unwrap();
     vfs.write_file(root, "new/moved/deep/gone.txt", b"again").unwrap();
@@ -213,7 +213,7 @@ fn too_deep_host_tree_is_an_error() {
     };
     assert!((100..1500).contains(&depth), "{depth}");
     assert_eq!(stopped, VfsError::NameTooLong);
-    // The guest may or may not be able to remove the hidden part; the host directory must stay consistent.
+    // The guest may fail to remove the directories below this depth, but the host directory must stay consistent.
     let _ = vfs.remove(root, "d");
     let _ = host.commit_root(&mut vfs, root);
     writable(dir.path());

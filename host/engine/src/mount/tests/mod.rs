@@ -1,4 +1,4 @@
-//! Hazards of host directories, by operation.
+//! Tests of host directories.
 
 mod committing;
 mod conflicts;
@@ -15,10 +15,10 @@ use glovebox_vfs::{Access, CommitStep, FileKind, MountSource as _, RootId, Sourc
 
 use super::{CommitReport, HostDirectory, MountError};
 
-/// Long enough for a busy machine.
+/// Wait for other commits. Long enough for a busy machine.
 const WAIT: Duration = Duration::from_secs(20);
 
-/// A guest with the contents for these tests' plans.
+/// A guest's file system with the contents for a test's plan.
 struct Guest {
     vfs: Vfs,
     root: RootId,
@@ -71,7 +71,7 @@ fn writable(path: &Path) -> HostDirectory {
     HostDirectory::open_for_writing(path, WAIT).unwrap()
 }
 
-/// Returns the state that a guest would see now.
+/// Returns the state of a file that a guest would see now.
 fn shown(host: &HostDirectory, path: &str) -> Option<SourceStat> {
     host.stat(path).unwrap()
 }
@@ -115,7 +115,7 @@ fn file(data: &[u8]) -> Node {
     Node::File(data.to_vec())
 }
 
-/// Fills the directory with one entry of each kind for [`sample_plan`].
+/// Fills the directory with the entries that [`sample_plan`] changes.
 fn sample(path: &Path) {
     std::fs::create_dir_all(path.join("held/old/deep")).unwrap();
     std::fs::write(path.join("changed.txt"), "old").unwrap();
@@ -127,7 +127,7 @@ fn sample(path: &Path) {
     std::os::unix::fs::symlink("untouched.txt", path.join("gone-link")).unwrap();
 }
 
-/// Returns a plan for [`sample`], in the order of the guest's file system.
+/// Returns a plan of changes to [`sample`], in the order of the guest's file system.
 fn sample_plan(guest: &mut Guest, host: &HostDirectory) -> Vec<CommitStep> {
     vec![
         delete("becomes-dir", shown(host, "becomes-dir")),
@@ -150,7 +150,7 @@ fn sample_plan(guest: &mut Guest, host: &HostDirectory) -> Vec<CommitStep> {
     ]
 }
 
-/// Returns the state after [`sample_plan`] on [`sample`].
+/// Returns the state after applying [`sample_plan`] to [`sample`].
 fn sample_result() -> BTreeMap<String, Node> {
     [
         ("becomes-dir", Node::Dir),

@@ -1,4 +1,4 @@
-//! Reading: entries that guests see, and entries that are hidden from them.
+//! Tests of reading: entries that guests see and entries that are hidden from them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -60,7 +60,7 @@ fn directory_swapped_for_a_link_never_leads_out() {
         });
         let begun = Instant::now();
         let (mut seen, mut refused) = (0, 0);
-        // On a single core, the other thread has to be interrupted at the right moment.
+        // On a single core, the other thread must be preempted at the right moment.
         let is_over = |both| begun.elapsed() > if both { Duration::from_millis(700) } else { Duration::from_secs(60) };
         while !is_over(seen > 0 && refused > 0) {
             let mut buffer = [0; 16];
@@ -204,7 +204,7 @@ fn a_large_file_is_read_in_chunks_and_never_held() {
     assert_eq!(host.read("big", size, &mut buffer).unwrap(), 0);
     assert_eq!(host.read("big", u64::MAX >> 1, &mut buffer).unwrap(), 0);
     if let (Some(before), Some(after)) = (before, resident_bytes()) {
-        // Other tests run concurrently.
+        // Tests that run concurrently also use memory.
         assert!(after < before + (64 << 20), "{before} to {after}");
     }
 }

@@ -1,4 +1,4 @@
-//! Each limit: under, at and over it, and usable after.
+//! Tests of each limit: under, at and over it, and of calls afterwards.
 
 use std::{
     sync::{
@@ -129,7 +129,7 @@ fn bytes_held_for_calls_count_as_guest_memory() {
     guest.ok();
     assert_eq!(guest.calls.account().held_bytes(), 0, "given back when it is read");
 
-    // The arguments of `{}` weigh about 2 KiB; the result weighs 1,000 bytes and its overhead.
+    // The arguments `{}` are charged about 2 KiB, the result 1,000 bytes plus overhead.
     for (room, fits) in [(1255, false), (1256, true), (1257, true)] {
         guest.calls.account().set_room(1 << 20);
         guest.call(1, "long", &json!({}));

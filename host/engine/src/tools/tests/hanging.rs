@@ -1,4 +1,4 @@
-//! Handlers that do not return.
+//! Tests of handlers that do not return.
 
 use std::{
     sync::{Arc, mpsc},
@@ -29,7 +29,7 @@ impl Hanging {
         Self { threads: ToolThreads::new(200), toolbox, open, begun }
     }
 
-    /// Starts an execution of the session whose calls time out at once.
+    /// Starts an execution in the session. Its calls time out immediately.
     fn guest(&self, session_id: &str) -> Guest {
         self.guest_with(session_id, |limits| limits.tool_timeout_ms = 1)
     }
@@ -42,14 +42,14 @@ impl Hanging {
         })
     }
 
-    /// Calls the tool that hangs and waits until the call is abandoned.
+    /// Calls the hanging tool and waits until the call is abandoned.
     fn hang(&self, guest: &mut Guest, text_bytes: usize) {
         guest.call(1, "gate", &json!({ "a": "x".repeat(text_bytes) }));
         self.begun.recv_timeout(PATIENCE).unwrap();
         assert_eq!(guest.error().0, "ToolTimeout");
     }
 
-    /// Lets one call return, and waits until the session may call again.
+    /// Lets one call return, and waits until the session can make calls again.
     fn recover(&self, guest: &mut Guest, text_bytes: usize) {
         self.open.send(()).unwrap();
         let end = Instant::now() + PATIENCE;
@@ -58,7 +58,7 @@ impl Hanging {
             match guest.failure().as_deref() {
                 Some("ToolTimeout") => return,
                 Some(_) => {}
-                // The permit went to this call before it timed out: send another.
+                // This call received the permit before it timed out: send another permit.
                 None => self.open.send(()).unwrap(),
             }
             assert!(Instant::now() < end, "it stays refused");
@@ -120,7 +120,7 @@ fn bytes_left_with_handlers_are_limited() {
             limits.tool_bytes = 16 << 20;
         })
     };
-    // Each call is in an execution of its own, whose memory no longer includes the arguments once it has ended.
+    // Each call belongs to a separate execution, whose memory no longer includes the arguments after its end.
     sandbox.hang(&mut guest(), 4 * MIB);
     sandbox.hang(&mut guest(), 3 * MIB);
     let mut over = guest();
@@ -128,7 +128,7 @@ fn bytes_left_with_handlers_are_limited() {
     let (kind, message) = over.error();
     assert_eq!((kind.as_str(), message.contains("bytes of arguments")), ("ToolLimit", true), "{message}");
     sandbox.hang(&mut over, MIB / 2);
-    // Of any two calls that return, at least one is large.
+    // At least one of any two calls that return has large arguments.
     sandbox.open.send(()).unwrap();
     sandbox.recover(&mut over, MIB);
 }

@@ -1,4 +1,4 @@
-//! Hostile use of the device by a guest.
+//! Tests of hostile messages from a guest.
 
 use std::{thread, time::Duration};
 
@@ -24,7 +24,7 @@ fn text_handler_results_are_checked_first() {
     };
     let long = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
     assert_eq!(answer(" {\"a\": [1]}\n"), "{\"a\":[1]}");
-    // The arguments have the same limit, and contain eleven more bytes and the escapes of the quotation marks.
+    // The arguments have the same limit as the result, but contain eleven more bytes and escaped quotation marks.
     assert_eq!(answer(&long(980)), long(980));
     for text in ["", "junk", "1,\"ok\":2", "1}", "1 2", "1e999", "\"\\ud800\"", &"[".repeat(500)] {
         let error = answer(text);
@@ -33,7 +33,7 @@ fn text_handler_results_are_checked_first() {
     let sizes = Tool::new("sizes", "").text_handler(|_, arguments| {
         let arguments: Value = serde_json::from_str(&arguments).unwrap();
         let length = usize::try_from(arguments["bytes"].as_u64().unwrap()).unwrap();
-        // This is not JSON either, but the size is checked first.
+        // The result is not JSON either, but its size is checked first.
         Ok("0".repeat(length - 1) + "1")
     });
     let mut guest = Guest::new(&[sizes], |limits| limits.tool_bytes = 1000);
@@ -147,7 +147,7 @@ fn recursive_schema_recurses_no_deeper_than_arguments() {
     assert_eq!(guest.read().unwrap()["id"], json!(null));
 }
 
-/// Returns a schema with a chain of definitions, each of which `link` builds from a reference to the next.
+/// Returns a schema with a chain of definitions. `link` builds each definition from a reference to the next one.
 fn chain(links: usize, link: impl Fn(&Value) -> Value) -> Value {
     let name = |at: usize| format!("d{at}");
     let mut definitions = serde_json::Map::new();
@@ -161,8 +161,8 @@ fn chain(links: usize, link: impl Fn(&Value) -> Value) -> Value {
 #[test]
 fn schema_chain_for_one_value_is_limited() {
     let chain = |links| chain(links, |next| json!({"anyOf": [next, {"type": "null"}]}));
-    // Each link counts twice: its alternative, and the schema that it refers to. The last one is the reference to the
-    // first.
+    // Each link is counted twice: its alternative, and the schema that the alternative refers to. The reference to the
+    // first link is counted too.
     for (links, fits) in [(14, true), (15, true), (16, false), (300, false), (4_000, false)] {
         assert_eq!(Toolbox::new(&[echo().schema(chain(links))]).is_ok(), fits, "{links}");
     }
@@ -253,7 +253,7 @@ fn pattern_matching_is_linear() {
 #[test]
 fn random_messages_are_answered() {
     let mut guest = Guest::new(&[echo()], |limits| limits.tool_calls = 1_000_000);
-    // xorshift64, seed 1: every message is a mutation of a good one.
+    // xorshift64 with seed 1. Each message is a mutation of a valid one.
     let mut state = 1_u64;
     let mut next = |most: usize| {
         state ^= state << 13;

@@ -1,4 +1,4 @@
-//! Tests of tool calls as a guest makes them, without a guest.
+//! Tests of tool calls without a guest, through the guest's side of the device.
 
 mod bounds;
 mod hanging;
@@ -35,7 +35,7 @@ impl Guest {
         Self::of("s1", threads, &Arc::new(Toolbox::new(tools).unwrap()), edit)
     }
 
-    /// Starts an execution of the session.
+    /// Starts an execution in a session.
     fn of(
         session_id: &str,
         threads: &Arc<ToolThreads>,
@@ -65,7 +65,7 @@ impl Guest {
         self.send(&json!({ "id": id, "name": name, "arguments": arguments }));
     }
 
-    /// Waits for the next reply. Returns `None` if none is due.
+    /// Waits for the next reply. Returns `None` if no reply is due.
     fn read(&mut self) -> Option<Value> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -82,7 +82,7 @@ impl Guest {
         }
     }
 
-    /// Returns the next reply if it is available already.
+    /// Returns the next reply if it is already available.
     fn peek(&mut self) -> Option<Value> {
         match self.calls.take() {
             Received::Reply(text) => {
@@ -116,12 +116,12 @@ impl Guest {
     }
 }
 
-/// Returns a tool that returns its arguments.
+/// Creates a tool that returns its arguments.
 fn echo() -> Tool {
     Tool::new("echo", "Gives back its arguments.").handler(|_, arguments| Ok(arguments))
 }
 
-/// Returns a tool whose calls each wait for one message on the first channel, and report their start on the second.
+/// Creates a tool. Each call reports its start on the receiver, then waits for one message from the sender.
 fn gate() -> (Tool, mpsc::Sender<()>, mpsc::Receiver<()>) {
     let (open, opened) = mpsc::channel();
     let (begin, begun) = mpsc::channel();

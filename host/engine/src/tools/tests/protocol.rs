@@ -1,4 +1,4 @@
-//! Messages and replies.
+//! Tests of messages and replies.
 
 use std::{thread, time::Duration};
 
