@@ -25,8 +25,8 @@ pub struct EngineConfig {
     /// inside such a directory. They do not have to exist yet. The cache, the seals, packages and open session stores
     /// are always protected like this. Default: none.
     pub private_dirs: Vec<PathBuf>,
-    /// Instance pool. Default: `Some`. A program that runs only one script is faster without a pool, because reserving
-    /// the pool's address space takes time.
+    /// Instance pool. Default: [`PoolConfig::default`]. With `None`, instances are allocated on demand. A program that
+    /// runs only one script is faster without a pool, because reserving the pool's address space takes time.
     pub pool: Option<PoolConfig>,
     /// Maximum number of concurrent tool calls in all executions together. Each call runs on its own thread. Default:
     /// 1,024. Further calls fail with `ToolLimit`.
@@ -135,11 +135,11 @@ impl Default for PoolConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheLimits {
-    /// Maximum size of compiled runtimes, prepared images and prepared modules together, in bytes. Default 2 GiB.
+    /// Maximum size of compiled runtimes, prepared images and prepared modules together, in bytes. Default: 2 GiB.
     pub image_bytes: u64,
-    /// Maximum size of compiled components together, in bytes. Default 2 GiB.
+    /// Maximum size of compiled components together, in bytes. Default: 2 GiB.
     pub component_bytes: u64,
-    /// Maximum time since the last use of compiled code, regardless of the cache size. Default 30 days.
+    /// Maximum time since the last use of compiled code, regardless of the cache size. Default: 30 days.
     pub max_age: Duration,
 }
 
@@ -173,7 +173,8 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
         // A guest's traceback comes from its interpreter. The interpreter's Wasm frames do not help users and cost
         // time.
         .wasm_backtrace_max_frames(None)
-        // Both serve tracebacks and debuggers only, and account for a tenth of the code.
+        // Address maps and unwind information only serve tracebacks and debuggers, and take up a tenth of the code's
+        // size.
         .generate_address_map(false)
         .native_unwind_info(false)
         // Images are mostly non-zero data: always map them copy-on-write, regardless of size.
@@ -185,7 +186,7 @@ pub(crate) fn wasmtime_engine(pool: Option<&PoolConfig>, metering: Metering) -> 
         pooling
             // Each guest uses one core instance for its memory and one for each module of its code.
             .total_core_instances(places.saturating_mul(1 + MAX_PARTS))
-            // The heap for garbage-collected objects is a memory too, and counts towards this limit.
+            // The heap for garbage-collected objects is also a memory and is included in this limit.
             .total_memories(places.saturating_mul(2))
             .total_tables(places)
             .total_gc_heaps(places)

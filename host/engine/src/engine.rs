@@ -67,9 +67,9 @@ pub(crate) struct EngineInner {
     pub(crate) cache: CacheLimits,
     /// Loaded for the first TypeScript script.
     pub(crate) stripper: OnceLock<Stripper>,
-    /// [`EngineConfig::default_runtimes`].
+    /// Value of [`EngineConfig::default_runtimes`].
     pub(crate) default_runtimes: Vec<String>,
-    /// [`EngineConfig::network`].
+    /// Value of [`EngineConfig::network`].
     pub(crate) network: Option<Arc<dyn Network>>,
     /// The default runtimes for Python and for JavaScript, set at first use.
     pub(crate) preferred: (OnceLock<String>, OnceLock<String>),
@@ -77,7 +77,7 @@ pub(crate) struct EngineInner {
     /// Engine with the same configuration that compiles unmetered code. Created for the first policy that turns
     /// metering off.
     unmetered: OnceLock<Engine>,
-    /// Keep guests out of [`EngineConfig::private_dirs`] while the engine exists.
+    /// Guards that keep guests out of [`EngineConfig::private_dirs`] while the engine exists.
     guards: Arc<[Guard]>,
 }
 
@@ -259,7 +259,7 @@ impl EngineInner {
     }
 }
 
-/// Returns a digest over Wasmtime's version, the CPU it compiles for and the settings that change compiled code.
+/// Returns a digest of Wasmtime's version, the target CPU and the settings that change compiled code.
 pub(crate) fn compile_digest(wasmtime: &wasmtime::Engine) -> Digest {
     let mut collected = HashedBytes(Vec::new());
     wasmtime.precompile_compatibility_hash().hash(&mut collected);

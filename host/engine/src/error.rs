@@ -28,7 +28,7 @@ pub enum EngineError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// No runtime has this name, it cannot be fetched, or its file is not usable.
+    /// No runtime has this name, the binary cannot be fetched, or its file is unusable.
     #[error(transparent)]
     Binary(#[from] glovebox_runtimes::RuntimeError),
     /// No runtime has this name.
@@ -222,7 +222,7 @@ pub enum ExecuteError {
         /// Policy key that differs.
         key: &'static str,
     },
-    /// A fork cannot use a shared workspace, because the fork has its own copy of its session's files.
+    /// A fork cannot use a shared workspace, because the fork has its own copy of the original session's files.
     #[error("a fork cannot use a shared workspace: it has a copy of its session's files")]
     ForkWorkspace,
     /// The session id is invalid.
@@ -257,7 +257,7 @@ pub enum ExecuteError {
         /// The limit in bytes.
         most: u64,
     },
-    /// A new session or checkpoint would exceed a limit of the engine.
+    /// A new session or checkpoint would exceed a limit on sessions.
     #[error("{used} of {most} `{key}` would be in use; close a session first or raise the limit")]
     TooManySessions {
         /// Exceeded limit: `limits.session_count` or `limits.session_total_bytes`.

@@ -14,7 +14,7 @@
 //! The main types:
 //!
 //! * [`Engine`]: the state that all sandboxes of a program share. Create one per program.
-//! * [`Sandbox`]: a runtime and a [`Policy`]. Each execution gets a new interpreter.
+//! * [`Sandbox`]: a runtime and a [`Policy`]. Each execution uses a new interpreter.
 //! * [`Session`]: an interpreter that persists between executions. [`Session::hibernate`] converts it to bytes, and
 //!   [`Sandbox::resume`] restores it from them. The crate `glovebox-sessions` stores many of them.
 //! * [`SessionPolicy`]: when a session saves its state, and how it continues after its guest was unwound.
@@ -30,7 +30,8 @@
 //!
 //! # Features
 //!
-//! * `network`: [`Policy::network`], off by default. Without it a policy that allows addresses is [`PolicyError::Network`].
+//! * `network`: [`Policy::network`]. Off by default. Without this feature, a policy that allows addresses fails with
+//!   [`PolicyError::Network`].
 //!
 //! # Threats out of scope
 //!
@@ -38,10 +39,9 @@
 //!
 //! * Flaws in Wasmtime's sandbox or in the CPU (speculative execution). If they are a risk, run untrusted code in a
 //!   separate process.
-//! * Scripts that print false output, or damage their own interpreter. They deceive only readers who trust their
-//!   output.
-//! * Untrusted hibernated bytes without a [`SessionKey`]. Resuming them runs their code, within your limits.
-//! * Other programs of the same user that write to the cache directory. Compiled code there is run as it is.
+//! * Scripts that print false output or damage their own interpreter. They deceive only readers who trust their output.
+//! * Untrusted hibernated bytes that are resumed without a [`SessionKey`]. Their code runs within your limits.
+//! * Other programs of the same user that write to the cache directory. Compiled code in the cache runs as native code.
 
 pub use config::{CacheLimits, EngineConfig, Packages, PoolConfig};
 pub use engine::Engine;

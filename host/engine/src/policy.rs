@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Limits, NetworkPolicy, SessionPolicy};
 
-/// When a guest's changes are committed to host directories.
+/// Condition for committing a guest's changes to host directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Commit {
@@ -92,7 +92,7 @@ pub struct Policy {
     /// The host directory behind `/app`. Default: none, and the workspace is in memory and starts empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<PathBuf>,
-    /// When changes are committed to host directories. Default: always.
+    /// Condition for committing changes to host directories. Default: always.
     pub commit: Commit,
     /// Loads the globals that the previous execution stored in the workspace, and stores those of this execution. Each
     /// language has its own file, `/app/.globals_py.json` or `/app/.globals_js.json`. Default: `false`.
@@ -101,19 +101,19 @@ pub struct Policy {
     /// exists. A script that raises or exits still stores its globals. A script that is stopped leaves the file
     /// unchanged. Sessions neither read nor write these files, because their globals persist anyway.
     pub auto_persist_globals: bool,
-    /// The guest's clock. Default: the host's.
+    /// The guest's clock. Default: the host's clock.
     pub clock: Clock,
-    /// The guest's source of randomness. Default: the host's.
+    /// Source of the guest's random numbers. Default: the host's generator.
     pub entropy: Entropy,
     /// Fuel metering. Default: on. Unmetered code runs faster. It is compiled separately, for the first sandbox that
     /// uses it. Without metering, `limits.fuel` has no effect, and only `limits.timeout_ms` stops an endless loop.
     pub metering: Metering,
-    /// Arguments after the script's name.
+    /// Arguments of the script, after its name.
     pub args: Vec<String>,
     /// Adds `/app/site-packages` to `sys.path`, so that Python scripts find packages there. Default: `true`. A session
     /// keeps the setting that it was created with.
     pub inject_setup: bool,
-    /// Limits of each execution.
+    /// Limits on each execution.
     pub limits: Limits,
     /// Checkpoints and rollback of sessions.
     pub session: SessionPolicy,

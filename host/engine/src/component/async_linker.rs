@@ -251,7 +251,7 @@ struct CallOnThread<R> {
     /// Woken when the work ends.
     waker: Option<Waker>,
     end: Option<ThreadOutput<R>>,
-    /// The future was dropped.
+    /// Set when the future is dropped.
     is_given_up: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Conversions between the types of the engine and of the contract, and resolution of the policies that components
-//! request against the granted policy.
+//! Conversions between the engine's types and the contract's types. Resolves the policies that components request,
+//! within the granted policy.
 
 use std::{error::Error, time::Duration};
 
@@ -118,7 +118,7 @@ pub(super) fn weight(asked: &types::Policy) -> u64 {
 }
 
 impl Grant {
-    /// Resolves a requested policy against the grant.
+    /// Returns the policy for a component's request. Fails if the request exceeds the grant.
     pub(super) fn policy(&self, requested: types::Policy) -> Result<Policy, PolicyRefusal> {
         let ContractPolicy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session } =
             requested.from_wit(&self.of_contract())?;
@@ -126,7 +126,7 @@ impl Grant {
         Ok(Policy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session, ..granted })
     }
 
-    /// Converts the grant to the contract's type, as an upper bound.
+    /// Converts the grant to the contract's type, with the granted values as upper bounds.
     fn of_contract(&self) -> contract::Grant {
         let (clock, entropy) = (self.0.clock, self.0.entropy);
         contract::Grant {

@@ -34,7 +34,7 @@ pub struct SandboxCtx {
     place: Lending,
 }
 
-/// Location of the table and the cached sandboxes.
+/// Tracks where the resource table and the cached sandboxes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lending {
     Here,
@@ -236,7 +236,7 @@ impl SandboxCtx {
         Ok(&self.table.get(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
     }
 
-    /// Like [`get`](Self::get), mutably.
+    /// Like [`get`](Self::get), but returns a mutable reference.
     pub(super) fn get_mut<T: Send + 'static>(&mut self, handle: &Resource<T>) -> wasmtime::Result<&mut T> {
         Ok(&mut self.table.get_mut(&Resource::<Counted<T>>::new_borrow(handle.rep()))?.it)
     }
@@ -281,7 +281,7 @@ pub struct SandboxHostBuilder {
     tools: Vec<Tool>,
 }
 
-/// An invalid configuration of a [`SandboxHost`].
+/// A [`SandboxHost`] cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {

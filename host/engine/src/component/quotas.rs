@@ -20,14 +20,14 @@ pub struct Quotas {
     pub executions: u64,
     /// Maximum total fuel of all executions. Default: 10^14.
     ///
-    /// An execution can use at most the remaining fuel. It can therefore exhaust its fuel before its policy's limit.
-    /// `exhausted.limit` then contains the lower limit. A running execution is charged all fuel that it may use. After
-    /// a timeout or a cancellation, this charge stays, because the exact use is unknown. The remaining fuel may be too
-    /// little to roll a session back.
+    /// An execution can use at most the remaining fuel, and can therefore exhaust its fuel below its policy's limit.
+    /// `exhausted.limit` then contains the lower limit. A running execution is charged all the fuel that it may use.
+    /// After a timeout or a cancellation, the charge stays, because the exact use is unknown. The remaining fuel may be
+    /// too little to roll a session back.
     pub fuel: u64,
-    /// Maximum number of bytes that the host holds for the component. They include blobs, file snapshots, output of
-    /// started executions, tools, and the arguments and environments of policies. Session memory is bounded by the
-    /// policy's limits instead. Default: 256 MiB.
+    /// Maximum number of bytes that the host holds for the component: blobs, file snapshots, output of started
+    /// executions, tools, and the arguments and environments of policies. Session memory is bounded by the policy's
+    /// limits instead. Default: 256 MiB.
     pub held_bytes: u64,
     /// Maximum number of open handles of sessions, started executions, files and blobs. Default: 10,000.
     pub handles: u32,
@@ -78,7 +78,7 @@ pub(super) struct Share {
     of: QuotaUse,
 }
 
-/// Kinds of usage that end when their share is dropped.
+/// Usage that is returned to the quota when its [`Share`] is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QuotaUse {
     Session,
@@ -117,7 +117,7 @@ impl Meter {
         *self.used()
     }
 
-    /// Takes a share of a quota.
+    /// Takes a share of a quota. Fails if that would exceed the quota.
     pub(super) fn take(self: &Arc<Self>, of: QuotaUse) -> Result<Share, OverQuota> {
         let mut used = self.used();
         let Usage { sessions, started, held_bytes, handles, .. } = &mut *used;

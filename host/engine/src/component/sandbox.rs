@@ -174,7 +174,7 @@ impl Snapshot {
 
 impl HostBlob for SandboxCtx {
     fn new(&mut self) -> wasmtime::Result<Resource<Bytes>> {
-        // A constructor cannot return an error, so this traps.
+        // A constructor cannot return an error, so an exceeded quota traps.
         let told = |error| SandboxFailure::from(error).into_trap();
         let (handle, bytes) =
             (self.meter.take(QuotaUse::Handle).map_err(told)?, Bytes::new(&self.meter).map_err(told)?);

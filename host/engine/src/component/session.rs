@@ -1,4 +1,4 @@
-//! `resource session`.
+//! Implements `resource session`: the sessions of a component.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! `resource started`: executions that the component steps through.
+//! Implements `resource started`: executions that the component steps through.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -292,9 +292,9 @@ fn result_bytes(execution: &Execution) -> u64 {
 
 // Tools that a component answers itself.
 //
-// The component chooses their schemas, which the host compiles and checks arguments against, so the cost of both must
-// be bounded. Keywords that can make a small schema large or a short check long are rejected: references can refer to
-// two other schemas from each schema, and `unevaluatedItems` and similar keywords evaluate schemas again.
+// The component chooses their schemas. The host compiles the schemas and checks arguments against them, so the cost of
+// both must be bounded. Keywords that can make a small schema large or a short check long are rejected: references can
+// refer to two other schemas from each schema, and `unevaluatedItems` and similar keywords evaluate schemas again.
 
 /// Maximum number of tools.
 const MAX_TOOLS: usize = 1_024;
@@ -369,7 +369,7 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
         }
         checked.push(made);
     }
-    // Covers the compiled expression and its matching cache.
+    // Each regular expression is charged for its compiled form and its matching cache.
     let compiled = (2 * MAX_FOREIGN_PATTERN_BYTES as u64).saturating_mul(patterns.0 as u64);
     Ok((checked, (text_bytes as u64).saturating_add(value_bytes).saturating_add(compiled)))
 }

@@ -7,9 +7,9 @@
 //! | `tool.start` | `session_id`, `tool`, `index` |
 //! | `tool.complete` | `session_id`, `tool`, `index`, `outcome`, `duration_ms`; outcome: `returned`, `unfinished`, or the name of the error |
 //! | `session.rolled_back` | `session_id`, `executions_lost`, `reason` |
-//! | `session.checkpoint.skipped` | `session_id`, `reason`: a checkpoint that was due had no room within `limits.session_total_bytes` |
+//! | `session.checkpoint.skipped` | `session_id`, `reason`: a checkpoint that was due would have exceeded `limits.session_total_bytes` |
 //! | `session.file.<operation>` | `session_id`, `path`; operation: `list`, `read`, `write`, `delete`, `rename` |
-//! | `component.unavailable` | `what`, `reason`: an operation that was refused to a component, and the cause |
+//! | `component.unavailable` | `what`, `reason`: an operation that was unavailable to a component, and the cause |
 //! | `security.<kind>` | `session_id`, `detail`; kind: `fuel_exhaustion`, `time_exhaustion`, `memory_exhaustion`, `path_escape`, `quota_exceeded`, `open_file_limit`, `output_truncated`, `tools_refused`, `trap` |
 
 use std::error::Error;
@@ -72,7 +72,7 @@ pub(crate) fn tools_refused(session_id: Option<&str>, count: u64) {
     tracing::warn!(target: "glovebox", session_id, kind = "tools_refused", detail, "security.tools_refused");
 }
 
-/// Logs the reason of a failure that a component sees only as `unsupported`.
+/// Logs the reason for a failure that a component sees only as `unavailable`.
 pub(crate) fn unavailable(what: &str, error: &dyn Error) {
     let mut reason = error.to_string();
     let mut cause = error.source();

@@ -16,9 +16,10 @@ use crate::{
 
 /// Result and resource usage of one execution.
 ///
-/// Its JSON has exactly the keys `success outcome exit_code interrupted value stdout stderr stdout_truncated
-/// stderr_truncated displays displays_dropped fuel_consumed memory_used_bytes duration_ms files_created files_modified
-/// files_deleted tool_calls workspace_path session_id rolled_back_to guidance metadata`.
+/// The JSON form has exactly these keys: `success`, `outcome`, `exit_code`, `interrupted`, `value`, `stdout`, `stderr`,
+/// `stdout_truncated`, `stderr_truncated`, `displays`, `displays_dropped`, `fuel_consumed`, `memory_used_bytes`,
+/// `duration_ms`, `files_created`, `files_modified`, `files_deleted`, `tool_calls`, `workspace_path`, `session_id`,
+/// `rolled_back_to`, `guidance`, `metadata`.
 ///
 /// An execution can be deserialized from this JSON, for example on another machine. A deserialized execution serializes
 /// to the same JSON, but has no [`files`](Self::files).

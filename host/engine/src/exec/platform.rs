@@ -40,14 +40,14 @@ pub(crate) struct EnginePlatform {
     /// Fuel that the execution used before the guest was entered.
     pub(crate) used_fuel: u64,
     pub(crate) on_output: Option<OnOutput>,
-    /// Provides standard input, called at the guest's first read.
+    /// Function that provides standard input. Called at the guest's first read.
     pub(crate) stdin: Option<StdinSource>,
     /// Reports the progress of preparing an image, and can request cancellation.
     pub(crate) progress: Option<Arc<dyn Progress + Send + Sync>>,
 }
 
 impl EnginePlatform {
-    /// Creates a platform that `cancel` cancels.
+    /// Creates the host state of an execution that `cancel` cancels.
     pub(crate) fn new(cancel: CancelToken) -> Self {
         Self { cancel, ..Self::default() }
     }

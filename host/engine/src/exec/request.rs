@@ -10,7 +10,7 @@ pub const SANDBOX_NAME: &str = "<sandbox>";
 /// Listener that receives a guest's output while the guest runs.
 pub(crate) type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 
-/// Provides standard input, called at the guest's first read.
+/// Function that provides standard input. Called at the guest's first read.
 pub(crate) type StdinSource = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
 /// Handling of a request whose session is busy with another request.
@@ -180,7 +180,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Returns the token that [`cancel`](Self::cancel) set.
+    /// Returns the token set by [`cancel`](Self::cancel).
     #[must_use]
     pub fn cancel_token(&self) -> Option<&CancelToken> {
         self.cancel.as_ref()

@@ -180,7 +180,7 @@ impl Started {
         finish: impl FnOnce(&mut Execution) + Send + 'static,
         work: impl FnOnce(Request<'static>, &dyn Fn()) -> Result<Execution, ExecuteError> + Send + 'static,
     ) -> Result<Self, ExecuteError> {
-        // A child token, so that dropping the handle cancels only this execution.
+        // Use a child token, so that dropping the handle cancels only this execution.
         let cancel = request.cancel.as_ref().map_or_else(CancelToken::new, CancelToken::child);
         let request = request.cancel(&cancel).into_owned();
         let shared = Arc::new(Shared::default());
@@ -236,7 +236,7 @@ impl Started {
         self.shared.end.get().is_some()
     }
 
-    /// Returns the finished execution. Returns `None` while it is running, and if it failed with an error.
+    /// Returns the finished execution, or `None` if it is still running or ended with an error.
     #[must_use]
     pub fn execution(&self) -> Option<Arc<Execution>> {
         self.shared.end.get()?.as_ref().ok().cloned()
@@ -248,7 +248,7 @@ impl Started {
         self.cancel.cancel();
     }
 
-    /// Returns the token that cancels the execution. It is a child of the request's token, if there is one.
+    /// Returns the token that cancels the execution. It is a child of the request's token, if the request has one.
     #[must_use]
     pub fn cancel_token(&self) -> &CancelToken {
         &self.cancel

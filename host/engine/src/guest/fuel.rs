@@ -118,7 +118,7 @@ pub(crate) fn set<T: Fueled>(mut store: impl AsContextMut<Data = T>, fuel: u64) 
     }
 }
 
-/// Subtracts fuel for a host call of the guest. The next check is due as early as if guest code had used the fuel.
+/// Subtracts fuel for a host call. The next check is due as early as if guest code had used the fuel.
 pub(crate) fn charge<T: Fueled>(mut store: impl AsContextMut<Data = T>, amount: u64) -> wasmtime::Result<()> {
     let Some(counter) = store.as_context_mut().data_mut().fuel().counter() else { return Ok(()) };
     let before = value(&mut store, counter);

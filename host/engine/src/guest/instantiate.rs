@@ -1,4 +1,4 @@
-//! Creates guests. A guest is an instance of a runtime, with its host state.
+//! Creates guests. A guest is an instance of a runtime together with its host state.
 
 use glovebox_core::{GuestHost, GuestMachine as _, MemoryLimit};
 use glovebox_runtimes::rewrite::MEMORY_EXPORT;
@@ -102,7 +102,7 @@ pub(crate) fn one_shot(
     let failed = |error| ExecuteError::Instantiate { reason: format!("{error}") };
     machine.set_fuel(UNBILLED_FUEL).map_err(failed)?;
     if let Err(refused) = machine.renew(GuestStoreData::new(wasi, runtime.memory_limit(limits), ctx)) {
-        // Creating a new instance fails too, with a better error.
+        // A new instance also exceeds the memory limit, and its creation returns a better error.
         let GuestHost { wasi, ctx, .. } = refused.host;
         recycled.put_back(machine);
         return fresh(inner, runtime, wasi, limits, ctx);

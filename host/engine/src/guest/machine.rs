@@ -185,7 +185,7 @@ impl GuestMachine {
     }
 }
 
-/// Converts an error of setting the counter, which cannot occur, because the counter is a mutable `i64` global.
+/// Converts an error from setting the counter. It cannot occur, because the counter is a mutable `i64` global.
 fn unset(error: wasmtime::Error) -> MachineError {
     MachineError::Missing(format!("fuel: {error}"))
 }

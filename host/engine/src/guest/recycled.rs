@@ -142,7 +142,7 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
 /// An object that another processor wrote moves into this processor's cache line by line. When instances moved between
 /// threads, two threads had 1.3 times the throughput of one, instead of 1.8 times.
 struct Reuse<T> {
-    /// Each object with the thread that used it last, in the order of their return.
+    /// Each object with the thread that used it last, in the order in which they were returned.
     unused: Mutex<Vec<(ThreadId, T)>>,
     max_count: usize,
 }
@@ -192,8 +192,9 @@ pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 /// Additional stack for host functions when the guest has used its maximum, in bytes.
 const HOST_STACK_BYTES: usize = 1 << 20;
 
-/// Maximum number of idle stacks. Pages that a deep recursion touched stay resident, so this bounds the idle memory at
-/// 272 MiB, if as many concurrent guests used their whole stacks. Each further concurrent guest needs a new mapping.
+/// Maximum number of idle stacks. Pages that a deep recursion touched stay resident, so this limits the idle memory to
+/// 272 MiB, reached if that many concurrent guests used their whole stacks. Further concurrent guests need a new
+/// mapping each.
 const IDLE_COUNT: usize = 16;
 
 /// Reusable stacks of a known size, on which guests run.

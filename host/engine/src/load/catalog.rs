@@ -37,7 +37,7 @@ pub struct RuntimeInfo {
     /// ([`Engine::prepared_module`]).
     pub portable: bool,
     /// `true` if the runtime has the data library, a file separate from the interpreter. Such a runtime takes minutes
-    /// to prepare, and its provider component is about 200 MB large.
+    /// to prepare, and its provider component has about 200 MB.
     pub has_library: bool,
     /// Version of the interpreter.
     pub version: String,
@@ -155,8 +155,8 @@ impl Engine {
             licence: entry.licence.clone(),
             origin: entry.origin.clone(),
             path: self.0.runtimes.path(entry),
-            // A damaged or untrusted file is reported as missing, so that it can be listed and removed. Executing with
-            // the runtime and `verify` report the reason.
+            // A damaged or untrusted file is reported as missing, so that it can be listed and removed. Executions and
+            // `verify` report the reason.
             fetched: self.0.runtimes.present(entry).unwrap_or(false),
             prepared: self.0.is_prepared(&entry.into()).unwrap_or(false),
         }
@@ -217,8 +217,9 @@ impl Engine {
         Ok(self.0.runtimes.write_bundle(&runtimes, &tools, path, &*self.0.progress)?)
     }
 
-    /// Returns the name of the runtime on which a script with this source starts fastest: the default of its language,
-    /// or that image's base runtime if the source mentions none of the modules that the image has preloaded.
+    /// Returns the name of the runtime on which a script with this source starts fastest. This is the default of its
+    /// language. If the default is an image and the source mentions none of the image's preloaded modules, it is the
+    /// runtime that the image is based on.
     ///
     /// The command-line tool uses this for single scripts. Sandboxes and sessions use the default of their language,
     /// because they are created before the source is known.
@@ -282,7 +283,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a runtime's binary and all its prepared images from the cache. Returns the number of bytes freed.
+    /// Removes the binary of a runtime or tool, and everything prepared from it, from the cache. Returns the number of
+    /// bytes freed.
     ///
     /// For an image that belongs to another runtime and for a custom image, only the prepared image is removed. Running
     /// sandboxes are not affected.

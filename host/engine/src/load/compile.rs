@@ -164,7 +164,7 @@ pub struct PreparedModule {
     pub wasm: Vec<u8>,
     /// Record of the image, including its identity, which is the digest of `wasm`.
     pub record: ImageRecord,
-    /// Name of the driver that calls into the module, as in recipes.
+    /// Name of the driver that calls into the module, as used in recipes.
     pub driver: &'static str,
     /// Names of the exported functions that the driver calls.
     pub exports: Vec<String>,

@@ -84,8 +84,8 @@ impl ImageBuilder {
         self
     }
 
-    /// Imports a module before the setup runs, so that importing it again costs scripts almost nothing. The module is
-    /// not bound to a name.
+    /// Adds a module to import before the setup runs, so that importing it again costs scripts almost nothing. The
+    /// module is not bound to a name.
     #[must_use]
     pub fn preload(mut self, module: impl Into<String>) -> Self {
         self.step.preload.push(module.into());
@@ -275,7 +275,7 @@ impl Engine {
     /// Fails if there is no image with this name.
     pub fn remove_image(&self, name: &str) -> Result<u64, RuntimeError> {
         let own = self.0.own_images()?;
-        // A damaged image file does not identify its prepared images.
+        // If the file is damaged, the prepared images of the custom image cannot be identified.
         let image = own.find(name).ok().flatten();
         let entry = image.and_then(|image| image.entry(self.0.runtimes.manifest()).ok());
         let freed = own.remove(name)?.ok_or_else(|| OwnImageError::Missing(name.to_owned()))?;

@@ -26,7 +26,7 @@ use crate::{
 pub(crate) enum BinarySource {
     /// The manifest. A missing binary is fetched.
     Manifest(Box<RuntimeEntry>),
-    /// A file of the caller.
+    /// A file that the caller named.
     File(PathBuf),
 }
 

@@ -33,7 +33,7 @@ use crate::{
 /// Timeout of a boot. Long enough for any machine, but finite.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Number of characters at the end of an interpreter's output that are quoted if it does not boot.
+/// Maximum number of trailing characters of the output to quote if an interpreter does not boot.
 const EXPLAINED_CHARS: usize = 2000;
 
 /// Key in an image record's notes for the end of the setup's output, at most `NOTED_CHARS` characters.
@@ -120,7 +120,7 @@ fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) ->
     reason
 }
 
-/// An interpreter that was booted and parked, as modules.
+/// The modules and the record of an interpreter that was booted and parked.
 pub(crate) struct Booted {
     /// Module with the image as its initial state. It is the input for weaving providers, and its digest is the image's
     /// identity.
@@ -336,7 +336,7 @@ pub struct CachePrune {
     pub dry_run: bool,
 }
 
-/// A cache entry that was pruned, or that is in use and was not.
+/// A cache entry that was selected for pruning.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CachePruned {

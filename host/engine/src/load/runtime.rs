@@ -36,7 +36,7 @@ pub(crate) struct Runtime {
     pub(crate) recycled: Option<RecycledInstances>,
 }
 
-/// How the guests of a runtime are run.
+/// Execution mode of a runtime's guests.
 pub(crate) enum ExecutionMode {
     /// Calls into a prepared image.
     Image(Arc<Image>),

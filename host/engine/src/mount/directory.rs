@@ -26,8 +26,8 @@ use super::{
 /// well under a second on a slow disk.
 pub const DEFAULT_LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// Numbers of host directory entries that were hidden from guests so far. An entry is counted each time its directory
-/// is listed.
+/// Counts of host directory entries that were hidden from guests so far. An entry is counted each time its directory is
+/// listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Skipped {
@@ -139,13 +139,13 @@ impl HostDirectory {
         self.writing.is_some()
     }
 
-    /// Returns the numbers of interrupted commits that were finished, undone and discarded at opening.
+    /// Returns the counts of interrupted commits that were finished, undone and discarded at opening.
     #[must_use]
     pub fn recovered(&self) -> Recovery {
         self.recovered
     }
 
-    /// Returns the numbers of entries that were hidden from guests so far.
+    /// Returns the counts of entries that were hidden from guests so far.
     #[must_use]
     pub fn skipped(&self) -> Skipped {
         Skipped {

@@ -70,7 +70,7 @@ pub enum MountError {
     /// The operating system denies access.
     #[error("no permission to {action} in `{path}`; change its mode or owner, or name another directory", path = escaped(.path))]
     Denied {
-        /// The denied action.
+        /// The denied action: `read` or `write`.
         action: &'static str,
         /// The directory, as the caller passed it.
         path: PathBuf,
@@ -218,7 +218,7 @@ pub enum MountError {
     /// A system call failed.
     #[error("could not {action} `{path}`", path = escaped(.path))]
     Io {
-        /// The failed action.
+        /// The failed action, such as `open`.
         action: &'static str,
         /// The path, relative to the directory, or the directory itself.
         path: String,

@@ -26,10 +26,10 @@ pub(super) enum EntryKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ident {
     pub(super) kind: EntryKind,
-    /// Not in the journal, because a disk can get another number after a restart.
+    /// Device number. Not in the journal, because it can change at a restart.
     #[serde(skip)]
     pub(super) device: u64,
-    /// User and group. Not in the journal, because it is only needed while contents are staged.
+    /// User and group ids. Not in the journal, because they are only needed while contents are staged.
     #[serde(skip)]
     pub(super) owner: (u32, u32),
     pub(super) inode: u64,
@@ -49,7 +49,7 @@ pub(super) struct Ident {
 }
 
 impl Ident {
-    /// Returns `None` unless the entry is a file, a directory or a link.
+    /// Returns the identity, or `None` for entries other than files, directories and links.
     fn of(metadata: &Metadata) -> Option<Self> {
         let kind = if metadata.is_file() {
             EntryKind::File
@@ -67,7 +67,7 @@ impl Ident {
             inode: metadata.ino(),
             size_bytes: metadata.size(),
             modified_s: metadata.mtime(),
-            // The kernel ensures that it is less than a billion.
+            // The kernel keeps the nanoseconds below a billion.
             modified_ns: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
             changed: Some((metadata.ctime(), u32::try_from(metadata.ctime_nsec()).unwrap_or(0))),
             names: metadata.nlink(),

@@ -19,7 +19,7 @@ use super::{
     site::Site,
 };
 
-/// Numbers of interrupted commits that recovery found, by result.
+/// Counts of interrupted commits that recovery found, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {

@@ -83,7 +83,7 @@ impl<'a> Site<'a> {
                 EntryAt::Nothing => false,
                 moved => match differs(moved, &old.moved()) {
                     None => true,
-                    // Interrupted between moving the host's changed entry away and moving it back.
+                    // The commit was interrupted between moving the host's changed entry away and moving it back.
                     Some(collision) => return Err(MountError::conflict(path, collision)),
                 },
             },

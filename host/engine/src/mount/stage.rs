@@ -235,7 +235,7 @@ fn shown(ident: &Ident, base: Option<&SourceStat>) -> bool {
     })
 }
 
-/// Creates a new entry. A file that replaces another file is given its mode, and its owner if permitted.
+/// Creates a new entry. A file that replaces another one is given the old file's mode and, if permitted, its owner.
 fn make(
     folder: &Folder,
     name: &str,

@@ -7,7 +7,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `policy` | [`NetworkPolicy`]: the table `network` of a policy, and its checks |
-//! | `pattern` | allowed URLs, matched on parsed URLs only; address ranges; does one policy exceed another? |
+//! | `pattern` | [`UrlPatterns`], [`AddressRules`], and the comparison of two policies |
 
 mod pattern;
 mod policy;

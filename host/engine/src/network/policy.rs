@@ -45,10 +45,10 @@ pub struct NetworkPolicy {
     pub request_bytes: u64,
     /// Maximum size of a response body in bytes, after decompression. Default: 4 MiB.
     pub response_bytes: u64,
-    /// Timeout of a request in milliseconds, including redirects and the body. Default 10,000. `limits.tool_timeout_ms`
-    /// and `limits.timeout_ms` still apply.
+    /// Timeout of a request in milliseconds, including redirects and the body. Default: 10,000.
+    /// `limits.tool_timeout_ms` and `limits.timeout_ms` still apply.
     pub timeout_ms: u64,
-    /// Maximum number of redirects that the host follows for one request. Default 5, which is also the maximum.
+    /// Maximum number of redirects that the host follows for one request. Default: 5, which is also the upper bound.
     pub redirects: u32,
     /// Secrets, by the name of the environment variable that contains the placeholder.
     pub secrets: BTreeMap<String, SecretPolicy>,
@@ -61,7 +61,8 @@ pub struct NetworkPolicy {
 pub struct SecretPolicy {
     /// Host environment variable that contains the secret. Read when a sandbox is built.
     pub env: String,
-    /// The only network host that receives the secret, as in a URL. With a port, only that port receives the secret.
+    /// Network host that receives the secret, in the form used in URLs. With a port, only that port of the host
+    /// receives it.
     pub host: String,
 }
 
@@ -109,7 +110,7 @@ impl SecretPolicy {
     }
 }
 
-/// All supported methods.
+/// Supported HTTP methods.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// Maximum size of a message without its body, in bytes: URL, headers and JSON escapes.
@@ -166,7 +167,7 @@ pub(super) fn wrong(key: impl Into<String>, reason: impl Into<String>) -> Policy
 }
 
 impl NetworkPolicy {
-    /// Checks numbers, counts and texts.
+    /// Checks the values of all keys.
     pub(crate) fn check(&self) -> Result<(), PolicyError> {
         for (key, value, least, most) in [
             ("request_count", self.request_count, 0, 1_000_000),

@@ -59,7 +59,7 @@ impl SandboxBuilder {
     }
 
     /// Selects a WASI binary by path. A binary whose digest is in the manifest runs as if selected by name. Any other
-    /// binary runs as a plain command: each execution boots it anew and calls `_start` with the script's path as an
+    /// binary runs as a plain command: each execution boots it and calls `_start` with the script's path as an
     /// argument.
     pub fn runtime_path(mut self, path: impl Into<PathBuf>) -> Self {
         self.runtime_path = Some(path.into());
@@ -79,7 +79,7 @@ impl SandboxBuilder {
         self
     }
 
-    /// Sets only the limits of the policy.
+    /// Sets the policy's limits and leaves its other settings unchanged.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.policy.limits = limits;
         self
@@ -219,7 +219,7 @@ fn taken(runtime: &Runtime, guest: &str) -> Option<&'static str> {
         (ExecutionMode::Command { .. }, _) if below(SCRIPT_MOUNT) => {
             Some("a plain command's script is at `/script`; choose another guest path")
         }
-        // wasi-vfs, which is linked into the binary, serves all of `/usr` itself and asks no preopen.
+        // wasi-vfs, which is linked into the binary, serves all of `/usr` itself, without using preopens.
         (_, Language::Python) if below("/usr") => {
             Some("Python's standard library is at `/usr`, inside the interpreter; choose another guest path")
         }

@@ -99,7 +99,7 @@ impl EngineBackend {
         self.commits.ended(whole, history.oldest_commits());
     }
 
-    /// In a shared workspace, makes the current files the ones that a later rollback restores.
+    /// In a shared workspace, makes a later rollback restore the files from this point.
     pub(super) fn keep_files(&mut self, guest: &Guest) {
         if let Some(before) = &mut self.before {
             *before = guest.wasi().clone();

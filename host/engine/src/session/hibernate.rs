@@ -20,7 +20,7 @@ pub use glovebox_core::hibernate::{HibernatedInfo, KeyError, SessionKey};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HibernateError {
-    /// The session has ended or stays busy.
+    /// The session has ended, stays busy or cannot be saved.
     #[error(transparent)]
     Session(#[from] ExecuteError),
     /// The bytes could not be written.
@@ -66,7 +66,7 @@ pub struct ResumeOptions {
     /// Id of the session, as in [`SessionOptions`](crate::SessionOptions). It is never read from the bytes. Default: a
     /// new id.
     pub id: Option<String>,
-    /// Key that authenticates the bytes. Default: none, and bytes with a key are rejected.
+    /// Key that authenticates the bytes. Default: none, and bytes that were sealed with a key are rejected.
     pub key: Option<SessionKey>,
     /// Name that the bytes must be bound to. Default: none.
     pub bound_to: Option<String>,
@@ -133,7 +133,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// Fails if the session has ended or stays busy.
+    /// Fails if the session has ended, stays busy or cannot be saved.
     pub fn hibernate(&self, options: &HibernateOptions) -> Result<Vec<u8>, HibernateError> {
         let mut bytes = Vec::new();
         self.hibernate_to(options, &mut bytes)?;
@@ -143,7 +143,7 @@ impl Session {
     /// Like [`hibernate`](Self::hibernate), but writes to `into`.
     ///
     /// # Errors
-    /// Fails if the session has ended or stays busy, or if writing fails.
+    /// Fails if the session has ended, stays busy or cannot be saved, or if writing fails.
     pub fn hibernate_to(&self, options: &HibernateOptions, into: &mut dyn Write) -> Result<(), HibernateError> {
         self.write_state(self.save()?, options, into)
     }
@@ -178,8 +178,8 @@ impl Sandbox {
     /// Restores a session from the bytes of [`Session::hibernate`]. The bytes may be untrusted: limits, quotas, mounts
     /// and permissions are those of this sandbox. Bytes that exceed them or belong to another image are rejected.
     ///
-    /// The session is reseeded with new random numbers, unless the policy seeds them. Seeded numbers continue as if the
-    /// session had never been hibernated. The monotonic clock continues from its saved time.
+    /// The generators are reseeded with new random numbers, unless the policy seeds them. Seeded generators continue as
+    /// if the session had never been hibernated. The monotonic clock continues from its saved time.
     ///
     /// # Errors
     /// Fails if the bytes are damaged, forged or incompatible with this sandbox, or if the session cannot be created.

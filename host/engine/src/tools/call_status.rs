@@ -94,7 +94,7 @@ impl CallStatus {
 }
 
 /// Number of consecutive polls without a reply after which the guest is considered to be waiting. A loop that does
-/// other work between polls polls only a few times in a row.
+/// other work in between makes only a few polls in a row.
 const LOOKS_THAT_ARE_A_WAIT: u32 = 100;
 
 /// Reports to [`PendingCalls`] when the guest waits. `pending` is `None` if no caller steps through the execution.

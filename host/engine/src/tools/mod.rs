@@ -8,8 +8,8 @@
 //! | file | content |
 //! |---|---|
 //! | `toolbox` | [`Tool`], which the embedder defines; [`ToolCall`], which its handler receives; the tools of a sandbox, their compiled schemas, and the catalogue for guests |
-//! | `runner` | the calls of one execution, on threads of their own, and calls that no script makes |
-//! | `call_status` | whether the execution still waits for a call's answer, and the guest for its caller |
+//! | `runner` | the calls of one execution, each on its own thread, and calls that no script made |
+//! | `call_status` | tracks whether an execution waits for a call's answer, and whether its guest waits for the caller |
 //! | `pending` | calls that the caller of a started execution answers, and memory of abandoned calls |
 //! | `relay` | tools whose scripts run in another process |
 

@@ -122,7 +122,7 @@ impl PendingCalls {
         self.changed.notify_all();
     }
 
-    /// Returns `true` if the execution has made a call with this index that the caller can know of.
+    /// Returns `true` if a call with this index can be answered: the execution has made it or a later call.
     pub(crate) fn knows(&self, index: usize) -> bool {
         index < self.state().known
     }
@@ -197,13 +197,13 @@ impl PendingCall {
 // Memory of abandoned calls, for which the execution no longer waits.
 //
 // While an execution runs, the arguments of its calls are charged to the guest's memory. A handler that does not return
-// holds them longer. They are then charged to the origin of the call until the handler returns.
+// holds its arguments longer. They are then charged to the origin of the call until the handler returns.
 
 /// Maximum number of abandoned calls of one origin that still run. The origin cannot make further calls beyond it.
 const MAX_ORIGIN_CALLS: usize = 16;
 
 /// Maximum size of the arguments of one origin's abandoned calls and of one execution's running calls together, in
-/// bytes. A single call without others may exceed it, up to the size of its parsed text.
+/// bytes. A call may exceed it if no other call is counted, up to the size of its text when parsed.
 const MAX_ORIGIN_BYTES: u64 = 16 << 20;
 
 /// Maximum size of the arguments for all origins together, in bytes. Each origin is charged at most its own maximum, so

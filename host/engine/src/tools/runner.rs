@@ -1,6 +1,6 @@
 //! Runs each tool call on its own thread.
 //!
-//! `glovebox-core` implements the rules for calls on the guest's thread. Tool threads only queue their answers.
+//! `glovebox-core` applies the rules for calls, on the guest's thread. Tool threads only queue their answers.
 //! [`DirectCall`] is a call that no script made, for components that execute scripts themselves.
 
 use std::{

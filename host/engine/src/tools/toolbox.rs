@@ -192,8 +192,9 @@ pub(crate) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, To
 /// If 64 calls of a tool are abandoned and have not returned, further calls of it are refused. A panic in a handler
 /// raises `ToolError` in the script.
 ///
-/// For asynchronous code, clone the runtime's handle into the closure and block on it, as in `move |_, arguments|
-/// handle.block_on(fetch(arguments))`. Blocking is allowed because the thread does not belong to the runtime.
+/// For asynchronous code, clone the runtime's handle into the closure and block on it, as in
+/// `move |_, arguments| handle.block_on(fetch(arguments))`. Blocking is allowed because the thread does not belong to
+/// the runtime.
 #[derive(Clone)]
 #[must_use]
 pub struct Tool {
@@ -204,7 +205,7 @@ pub struct Tool {
     pub(super) is_foreign: bool,
 }
 
-/// Answers the calls of a tool.
+/// Handler or caller that answers the calls of a tool.
 #[derive(Clone)]
 pub(super) enum Answerer {
     Handler(Handler),

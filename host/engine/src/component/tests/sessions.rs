@@ -58,7 +58,7 @@ fn rollback_is_reported_and_charged() {
     let mut ctx = ctx();
     let policy = Policy {
         session: with_session(|session| session.checkpoints = Some(Checkpoints::Always)).session,
-        // Without a fuel reserve, because a script that ends at its soft limit is not unwound.
+        // No fuel reserve, because a script that ends at its soft limit is not unwound.
         ..limited(|limits| (limits.fuel, limits.fuel_reserve) = (Some(50_000_000), Some(0)))
     };
     let session = open_with(&mut ctx, policy, no_options()).unwrap();

@@ -131,7 +131,7 @@ fn dropped_execution_counts_until_it_ends() {
     let started = start(&mut ctx, "await tools.slow()");
     has_begun.recv().unwrap();
     release(&mut ctx, started);
-    // No call waits for the handler, but the execution must still end and return its shares.
+    // No call waits for the handler, but the execution must still end and return its quota shares.
     let is_nothing_left = || {
         let usage = meter.usage();
         (usage.started, usage.handles, usage.held_bytes) == (0, 0, 0)

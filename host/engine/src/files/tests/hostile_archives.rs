@@ -297,7 +297,7 @@ fn damaged_archives_are_imported_or_refused() {
             bytes[at] = next().to_le_bytes()[0];
         }
         if next() % 4 == 0 {
-            // A changed header with a correct checksum is parsed further.
+            // With a correct checksum, the parser reads more of the changed header.
             let at = usize::try_from(next()).unwrap() % (bytes.len() / 512) * 512;
             let block: &mut [u8; 512] = (&mut bytes[at..at + 512]).try_into().unwrap();
             block[148..156].fill(b' ');

@@ -294,7 +294,7 @@ fn transform(
 /// Interprets the value that the stripper returned or threw.
 fn understood(value: &Value, source: &str) -> Stripped {
     match value.property("code") {
-        // An error has a code too, such as `InvalidSyntax`, but always a message.
+        // An error also has a `code`, such as `InvalidSyntax`, but always has a `message` too.
         Value::Text(code) if value.property("message") == Value::Undefined => {
             if lines(&code) == lines(source) {
                 return Stripped::Plain(code);

@@ -86,7 +86,7 @@ impl Value {
     }
 }
 
-/// Invalid use of the imports, which the stripper's JavaScript glue never makes.
+/// The stripper used its imports in a way that its JavaScript glue never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Misuse {
     #[error("an invalid or dropped handle")]
@@ -184,7 +184,7 @@ impl Values {
 /// Module name of wasm-bindgen's imports.
 const PLACEHOLDER: &str = "__wbindgen_placeholder__";
 
-/// `malloc(bytes, align)`.
+/// Export name of `malloc(bytes, align)`.
 const MALLOC: &str = "__wbindgen_export_2";
 
 /// Host state of one call of the stripper.
