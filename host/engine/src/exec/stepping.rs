@@ -108,7 +108,8 @@ pub enum AdvanceError {
 /// Stack size of an execution's thread, in bytes. Only host code uses it: guests run on separate stacks.
 const STACK_BYTES: usize = 512 << 10;
 
-/// An execution that the caller steps through, to answer tool calls, to stream output, or to do other work meanwhile.
+/// An execution that the caller steps through, to answer tool calls, to stream output, or to do other work while the
+/// script runs.
 ///
 /// The execution runs on its own thread, even while the caller does not wait in [`advance`](Self::advance). Its limits
 /// apply from its start. Time between two steps is charged like any other wait (`limits.timeout_ms`,

@@ -143,7 +143,7 @@ impl SandboxBuilder {
             None => Arc::new(Toolbox::new(&self.tools)?),
         };
         let (toolbox, environment) = self.with_network(toolbox)?;
-        // Check the directories first, to avoid fetching and preparing a runtime in vain.
+        // Check the directories first, because fetching and preparing a runtime takes long.
         for host in self.policy.workspace.iter().chain(self.policy.mounts.iter().map(|mount| &mount.host)) {
             if let Err(error @ MountError::Guarded { .. }) = mount::check_directory(host) {
                 return Err(error.into());
