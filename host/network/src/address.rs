@@ -1,8 +1,7 @@
-//! URLs of scripts, and name lookup.
+//! URL checks for scripts' requests, and filtered name resolution.
 //!
-//! The client calls the resolver for each connection, and connects only to the returned addresses. A name that changes
-//! its address later is therefore checked again, and there is no second lookup with a different answer.
-//! Addresses are checked after name resolution, separately for each address that a connection may use.
+//! The HTTP client calls the resolver for each new connection and connects only to the addresses that the resolver
+//! returns. Each address is therefore checked when it is used, and no second lookup can return an unchecked address.
 
 use std::{
     fmt,
@@ -19,7 +18,7 @@ use url::Url;
 
 const MAX_URL_BYTES: usize = UrlPatterns::MAX_URL_BYTES;
 
-/// Parses a script's URL, and removes its fragment.
+/// Parses a script's URL and removes its fragment.
 pub(crate) fn parse(text: &str) -> Result<Url, String> {
     if text.len() > MAX_URL_BYTES {
         return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", text.len()));
@@ -28,7 +27,7 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
     check(url)
 }
 
-/// Checks a parsed URL, such as that of a redirect, and removes its fragment.
+/// Checks a parsed URL, for example a redirect target, and removes its fragment.
 pub(crate) fn check(mut url: Url) -> Result<Url, String> {
     if !matches!(url.scheme(), "https" | "http") {
         return Err(format!("the URL's scheme is `{}`; use `https` or `http`", clipped(url.scheme())));
@@ -43,7 +42,7 @@ pub(crate) fn check(mut url: Url) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Formats scheme, host and port for messages. Path and query may be secret.
+/// Formats scheme, host and port for error messages. The path and the query can contain secrets, so they are left out.
 pub(crate) fn origin(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{}{port}", url.scheme(), clipped(url.host_str().unwrap_or_default()))
@@ -53,12 +52,12 @@ fn clipped(text: &str) -> String {
     text.chars().take(255).collect()
 }
 
-/// The future of a lookup.
+/// Future returned by [`Resolver::resolve`].
 pub(crate) type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
-/// Looks up the addresses of a host name. The addresses are filtered afterwards.
+/// Resolves host names. [`Filtered`] checks the results.
 pub(crate) trait Resolver: Send + Sync {
-    /// Returns all addresses of a name.
+    /// Returns all addresses of a host name.
     fn resolve(&self, name: &str) -> Resolved;
 }
 
@@ -76,7 +75,7 @@ impl Resolver for System {
     }
 }
 
-/// A resolver that returns only allowed addresses.
+/// A resolver that returns only addresses that the policy allows.
 pub(crate) struct Filtered {
     pub(crate) resolver: Arc<dyn Resolver>,
     pub(crate) rules: Arc<AddressRules>,
@@ -88,7 +87,7 @@ impl fmt::Debug for Filtered {
     }
 }
 
-/// A name without allowed addresses.
+/// Error for a host name that resolves to no allowed address.
 #[derive(Debug, thiserror::Error)]
 #[error("`{name}` has no public address, and `network.allow_private` includes none of its addresses", name = escaped(.name))]
 pub(crate) struct NotPublic {
@@ -104,7 +103,8 @@ impl Resolve for Filtered {
             if found.is_empty() {
                 return Err(io::Error::other("the name has no address").into());
             }
-            // Secrets are sent to `localhost` unencrypted, so it must be this machine, whatever the resolver returns.
+            // The host sends secrets to `localhost` unencrypted, so `localhost` must be this machine, whatever the
+            // resolver returns.
             let is_meant = |address: &IpAddr| name != "localhost" || address.is_loopback();
             let allowed = |address: &IpAddr| rules.allow(*address) && is_meant(address);
             let allowed: Vec<SocketAddr> =

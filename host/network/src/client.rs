@@ -1,4 +1,4 @@
-//! An HTTP request and its redirects, and TLS for the host's own requests.
+//! The HTTP client for scripts' requests and redirects, and the process-wide TLS configuration.
 
 use std::{
     error::Error,
@@ -21,23 +21,23 @@ use crate::{
     secrets::{Reflections, Secrets},
 };
 
-/// Timeout for establishing a connection. The request's own timeout still applies.
+/// Timeout for establishing a connection. The request's own timeout also applies.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Copies of a body that the host holds at once: the bytes, the text, and the message to the script.
+/// Number of copies of a body that the host holds simultaneously: the bytes, the text, and the message to the script.
 const COPIES_OF_A_BODY: u64 = 3;
 
-/// Maximum length of an HTTP library's error text in a message to the script.
+/// Maximum length of an HTTP library's error text in a message to the script, in characters.
 const MAX_REASON_CHARS: usize = 300;
 
-/// The HTTP client of one sandbox.
+/// The HTTP client of a sandbox.
 pub(crate) struct Client {
     policy: NetworkPolicy,
     patterns: UrlPatterns,
     rules: Arc<AddressRules>,
     secrets: Secrets,
     resolver: Arc<dyn Resolver>,
-    /// Created on first use: most sandboxes with a network never use it.
+    /// Created on first use, because most sandboxes with a network never send a request.
     http: OnceLock<Result<reqwest::Client, String>>,
 }
 
@@ -76,7 +76,7 @@ impl Client {
         })
     }
 
-    /// Returns the timeout of a request: the script's, limited by the policy's.
+    /// Returns a request's timeout: the lower of the script's timeout and the policy's.
     pub(crate) fn timeout(&self, asked: &RequestMessage) -> Duration {
         Duration::from_millis(asked.timeout_ms.unwrap_or(u64::MAX).min(self.policy.timeout_ms))
     }
@@ -87,16 +87,16 @@ impl Client {
             let client = reqwest::Client::builder()
                 .tls_backend_preconfigured(tls_config()?)
                 .dns_resolver(Arc::new(resolver))
-                // `fetch` follows redirects itself and checks each URL.
+                // `fetch` checks and follows redirects itself.
                 .redirect(redirect::Policy::none())
-                // A proxy from the environment would receive the request instead of the allowed server.
+                // An environment proxy would receive the request instead of the allowed server.
                 .no_proxy()
                 .referer(false)
                 .http1_only()
                 .http1_max_headers(MAX_RESPONSE_HEADERS)
                 .connect_timeout(CONNECT_TIMEOUT)
-                // Each request gets its own connection, and so its own name lookup and check. Executions share no
-                // connection state.
+                // Each request opens its own connection, so each request resolves and checks its host name. Executions
+                // share no connection state.
                 .pool_max_idle_per_host(0)
                 .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")));
             client.build().map_err(|error| format!("the network cannot be set up: {}", reason(&error)))
@@ -105,7 +105,7 @@ impl Client {
         made.as_ref().map_err(|message| Fault::new(Code::Broken, message.clone()))
     }
 
-    /// Performs a request.
+    /// Sends a request, follows its redirects, and reads the final response.
     pub(crate) async fn fetch(
         &self,
         mut asked: RequestMessage,
@@ -141,8 +141,8 @@ impl Client {
         Method::from_bytes(name.as_bytes()).map_err(|_| Fault::new(Code::Invalid, "the method is invalid".to_owned()))
     }
 
-    /// Checks a URL against the policy. A host name is checked again after its lookup; an address in the URL is checked
-    /// only here.
+    /// Checks a URL against the policy. The resolver additionally checks the addresses of a host name; an IP address in
+    /// the URL is checked only here.
     fn check(&self, url: &Url) -> Result<(), Fault> {
         let refuse = |message| Err(Fault::new(Code::Refused, message));
         if !self.patterns.allow(url) {
@@ -177,7 +177,7 @@ impl Client {
         }
         *request.body_mut() = hop.body.clone().map(Into::into);
         let response = self.http()?.execute(request).await.map_err(|error| unreachable(&hop.url, &error))?;
-        // The resolver or `check` has accepted the address already: this fails only if the library has a bug.
+        // The resolver or `check` has already accepted the address. A mismatch here is a bug in the HTTP library.
         match response.remote_addr() {
             Some(address) if !self.rules.allow(address.ip()) => {
                 Err(Fault::new(Code::Refused, format!("`{}` is not a public address", address.ip())))
@@ -186,7 +186,7 @@ impl Client {
         }
     }
 
-    /// Returns the request for a redirect, according to the rules of browsers.
+    /// Builds the request to a redirect target. Method, body and headers change as in browsers.
     fn next(&self, hop: Hop, status: StatusCode, location: &HeaderValue) -> Result<Hop, Fault> {
         let Hop { url: from, mut method, mut headers, mut body, redirects } = hop;
         let fault = |message| Fault::new(Code::Redirects, message);
@@ -214,7 +214,7 @@ impl Client {
         Ok(Hop { url, method, headers, body, redirects: redirects + 1 })
     }
 
-    /// Reads the response, up to the policy's limits.
+    /// Reads the response within the policy's limits and hides reflected secrets.
     async fn answer(
         &self,
         hop: Hop,
@@ -289,7 +289,7 @@ fn broken(url: &Url, error: &reqwest::Error) -> Fault {
     Fault::new(Code::Broken, format!("`{}` did not answer as it should: {}", origin(url), reason(error)))
 }
 
-/// Returns the library's error text of the innermost cause; the outer ones repeat the URL.
+/// Returns the error text of the innermost cause. The outer errors repeat the URL.
 fn reason(error: &reqwest::Error) -> String {
     let mut innermost: &dyn Error = error;
     while let Some(cause) = innermost.source() {
@@ -299,11 +299,11 @@ fn reason(error: &reqwest::Error) -> String {
     text.chars().take(MAX_REASON_CHARS).collect()
 }
 
-/// Returns TLS settings for HTTP clients of this process: the certificates that this machine trusts, as they were when
-/// they were first needed.
+/// Returns the TLS client configuration of this process. It trusts the machine's certificate store, which is read once,
+/// on the first call.
 ///
 /// # Errors
-/// If TLS cannot be set up, with the reason.
+/// Fails with a message if TLS cannot be set up. Later calls return the same error.
 pub fn tls_config() -> Result<rustls::ClientConfig, String> {
     static CONFIG: OnceLock<Result<rustls::ClientConfig, String>> = OnceLock::new();
     let make = || {

@@ -1,6 +1,6 @@
-//! HTTP requests of untrusted scripts, within the table `network` of a [`Policy`](glovebox::Policy).
+//! HTTP requests from untrusted scripts, restricted by the `network` table of a [`Policy`](glovebox::Policy).
 //!
-//! Requests are untrusted input from the guest, and responses are untrusted input from a server.
+//! Requests come from the untrusted guest, responses from an untrusted server.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -18,10 +18,10 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `message` | [`Http`] and [`Replay`]; the JSON form of requests and responses, and the headers of both |
-//! | `client` | one request and its redirects |
-//! | `address` | URLs of scripts; name lookup, pinned for one connection |
-//! | `secrets` | placeholders, and the secrets that replace them in headers |
+//! | `message` | [`Http`] and [`Replay`]; the JSON form of requests and responses, and their headers |
+//! | `client` | sends a request and follows its redirects |
+//! | `address` | URL checks and filtered name resolution |
+//! | `secrets` | placeholders and the secrets that replace them in headers |
 
 mod address;
 mod client;
@@ -34,7 +34,7 @@ mod tests;
 pub use client::tls_config;
 pub use message::{Http, Replay};
 
-/// Compiles the Rust code of the page with the documentation tests.
+/// Compiles the Rust examples of `docs/network.md` with the doc tests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../docs/network.md")]

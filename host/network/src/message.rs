@@ -1,5 +1,5 @@
-//! The JSON form of requests and responses: the headers that a script may send and receives, and requests that are
-//! answered from recorded calls. Also the tool that serves scripts' requests.
+//! Requests and responses in JSON, limits on their headers, and the two [`Network`] implementations: [`Http`] sends
+//! requests, [`Replay`] answers them from recorded calls.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -19,7 +19,7 @@ use tokio::{runtime::Runtime, sync::Notify, time::timeout_at};
 
 use crate::{client::Client, secrets::Secrets};
 
-/// A request. Contains placeholders instead of secrets.
+/// A script's request. Header values contain placeholders instead of secrets.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RequestMessage {
@@ -28,23 +28,23 @@ pub(crate) struct RequestMessage {
     pub(crate) method: String,
     #[serde(default)]
     pub(crate) headers: Vec<(String, String)>,
-    /// The body, either as text or in base64.
+    /// The body as text. A request sets at most one of `text` and `base64`.
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
     base64: Option<String>,
     #[serde(default)]
     pub(crate) redirect: Redirect,
-    /// Timeout that the script requests, in milliseconds. The policy's limit still applies.
+    /// The script's timeout in milliseconds. The policy's timeout also applies.
     #[serde(default)]
     pub(crate) timeout_ms: Option<u64>,
 }
 
-/// How to handle a redirect.
+/// How the host handles a redirect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Redirect {
-    /// The host follows the redirect if the policy allows its target.
+    /// The host follows the redirect if the policy allows the target.
     #[default]
     Follow,
     /// The script receives the redirect as the response.
@@ -61,7 +61,7 @@ impl RequestMessage {
             .map_err(|error| Fault::new(Code::Invalid, format!("the request cannot be read: {error}")))
     }
 
-    /// Decodes the body and checks its size.
+    /// Decodes the body. Fails if it exceeds `max_bytes` or is set twice.
     pub(crate) fn take_body(&mut self, max_bytes: u64) -> Result<Option<Vec<u8>>, Fault> {
         let body = match (self.text.take(), self.base64.take()) {
             (None, None) => return Ok(None),
@@ -80,19 +80,19 @@ impl RequestMessage {
     }
 }
 
-/// A response.
+/// A response in the form that the script receives.
 #[derive(Debug, Serialize)]
 pub(crate) struct ResponseMessage {
-    /// Final URL, after redirects.
+    /// URL of the last request, after redirects.
     pub(crate) url: String,
     pub(crate) status: u16,
     pub(crate) reason: String,
     pub(crate) headers: Vec<(String, String)>,
     /// Number of redirects that the host followed.
     pub(crate) redirects: u32,
-    /// Length of the decoded body in bytes.
+    /// Length of the decompressed body in bytes.
     pub(crate) bytes: usize,
-    /// The body, as text if it is UTF-8, otherwise in base64.
+    /// The body as text if it is valid UTF-8; otherwise `base64` contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,14 +115,14 @@ impl ResponseMessage {
     }
 }
 
-/// A failed request.
+/// A failed request, reported to the script.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) code: Code,
     pub(crate) message: String,
 }
 
-/// The kind of failure. The script's exception depends on it.
+/// Failure category. It selects the exception that the script sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     /// The policy does not allow the request.
@@ -131,11 +131,11 @@ pub(crate) enum Code {
     Invalid,
     /// A limit was exceeded.
     Limit,
-    /// Too many redirects, or a redirect to an invalid URL.
+    /// The redirect limit was exceeded, or a redirect has an invalid URL.
     Redirects,
     /// No connection could be established.
     Unreachable,
-    /// The server violated HTTP, or closed the connection early.
+    /// The server violated HTTP or closed the connection early.
     Broken,
     /// The request timed out.
     Timeout,
@@ -161,7 +161,7 @@ impl Fault {
     }
 }
 
-/// Puts the code before the message; the guest's side removes it.
+/// Prefixes the message with the code. The guest's driver removes the prefix.
 impl From<Fault> for ToolError {
     fn from(Fault { code, message }: Fault) -> Self {
         let kind = match code {
@@ -169,20 +169,21 @@ impl From<Fault> for ToolError {
             Code::Timeout => ToolErrorKind::Timeout,
             _ => ToolErrorKind::Failed,
         };
-        // Escaping keeps untrusted text on one line.
+        // Escaping keeps untrusted text on a single line.
         Self::of(kind, format!("{code}: {}", escaped_text(&message)))
     }
 }
 
-/// Limits of a request: number of headers, and total bytes of their names and values.
+/// Limits on a request: the number of headers, and the total bytes of their names and values.
 pub(crate) const MAX_REQUEST_HEADERS: usize = 64;
 pub(crate) const MAX_REQUEST_HEADER_BYTES: usize = 32 << 10;
-/// Limits of a response. Python's `http.client` reads at most 100 headers, including those added on the script's side.
+/// Limits on a response. Python's `http.client` reads at most 100 headers, including those that the guest's driver
+/// adds.
 pub(crate) const MAX_RESPONSE_HEADERS: usize = 96;
 pub(crate) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
 
-/// Hop-by-hop, routing and framing headers, which only the client may set. A script could otherwise address another
-/// server than the allowed one, or start a second message inside a message.
+/// Hop-by-hop, routing and framing headers. Only the HTTP client sets them: a script could otherwise address a server
+/// that the policy does not allow, or smuggle a second request into the body.
 const NOT_THE_SCRIPTS: [&str; 16] = [
     "connection",
     "content-length",
@@ -202,16 +203,16 @@ const NOT_THE_SCRIPTS: [&str; 16] = [
     ":authority",
 ];
 
-/// Headers that describe a body, and are removed with it.
+/// Headers that describe a body. They are removed together with the body.
 const OF_THE_BODY: [&str; 4] = ["content-encoding", "content-language", "content-location", "content-type"];
 
-/// Headers that only the original server may receive.
+/// Headers that are removed on a redirect to another origin.
 const OF_THE_ORIGIN: [&str; 3] = ["authorization", "cookie", "cookie2"];
 
-/// A script's request headers: checked, with placeholders unreplaced.
+/// A script's validated request headers. Placeholders are not yet replaced.
 pub(crate) type Headers = Vec<(HeaderName, String)>;
 
-/// Checks the headers of a script's request.
+/// Validates the headers of a script's request.
 pub(crate) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
     if list.len() > MAX_REQUEST_HEADERS {
         return Err(format!("the request has {} headers; the limit is {MAX_REQUEST_HEADERS}", list.len()));
@@ -236,17 +237,17 @@ pub(crate) fn request(list: Vec<(String, String)>) -> Result<Headers, String> {
     list.into_iter().map(check).collect()
 }
 
-/// Removes headers that describe the body, for a redirect that changes the method to `GET`.
+/// Removes the headers that describe a body, for redirects that change the method to `GET`.
 pub(crate) fn without_body(headers: &mut Headers) {
     headers.retain(|(name, _)| !OF_THE_BODY.contains(&name.as_str()));
 }
 
-/// Removes credentials, for a redirect to another server. `is_secret` tells whether a value contains a placeholder.
+/// Removes credentials, for redirects to another origin. `is_secret` returns whether a value contains a placeholder.
 pub(crate) fn without_credentials(headers: &mut Headers, is_secret: impl Fn(&str) -> bool) {
     headers.retain(|(name, value)| !OF_THE_ORIGIN.contains(&name.as_str()) && !is_secret(value));
 }
 
-/// Converts a response's headers for the script, one character for each byte.
+/// Converts response headers for the script. Each byte of a value becomes one character (Latin-1).
 pub(crate) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, String> {
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if headers.len() > MAX_RESPONSE_HEADERS || bytes > MAX_RESPONSE_HEADER_BYTES {
@@ -265,20 +266,20 @@ pub(crate) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, Str
         .collect())
 }
 
-/// The recorded answers, by the recorded request.
+/// Recorded answers, keyed by the normalized request.
 type Answers = BTreeMap<String, VecDeque<ToolOutcome>>;
 
 /// Answers requests from the records of an earlier execution
-/// ([`Execution::tool_calls`](glovebox::Execution::tool_calls)), and sends none. Each answer is used once. Equal requests
-/// get their answers in the recorded order. A request without a recorded answer fails.
+/// ([`Execution::tool_calls`](glovebox::Execution::tool_calls)) and sends nothing. Each answer is used once. Identical
+/// requests receive their answers in recorded order. A request without a recorded answer fails.
 ///
-/// Secrets are not read. Scripts that use secrets need the same seed in both policies, because the placeholders depend on
-/// it.
+/// Secrets are not read from the environment. Placeholders depend on the policy's seed, so scripts that use secrets
+/// need the same seed as the recorded execution.
 #[derive(Clone, Debug)]
 pub struct Replay(Vec<ToolRecord>);
 
 impl Replay {
-    /// Takes the records of all calls of an execution; the requests are among them.
+    /// Creates a replay from an execution's tool records. Records of other tools are ignored.
     #[must_use]
     pub fn new(records: impl IntoIterator<Item = ToolRecord>) -> Self {
         Self(records.into_iter().filter(|record| record.name == NETWORK_TOOL).collect())
@@ -300,7 +301,7 @@ impl Network for Replay {
     }
 }
 
-/// Normalizes a request for the lookup: older records have their keys in another order.
+/// Normalizes a request for the lookup: older records have another key order.
 fn sorted(arguments: &str) -> String {
     serde_json::from_str::<serde_json::Value>(arguments)
         .map_or_else(|_| arguments.to_owned(), |value| value.to_string())
@@ -320,13 +321,13 @@ fn answer(answers: &Mutex<Answers>, arguments: &str) -> Result<String, ToolError
     }
 }
 
-/// Maximum number of threads for name lookups. A hanging lookup occupies one of them.
+/// Maximum number of threads for name lookups. A lookup that hangs occupies one thread.
 const MAX_LOOKUPS: usize = 32;
 
-/// A request times out this long before the call's deadline, so that the script still receives the reason.
+/// Interval between a request's timeout and its call's deadline, so that the script still receives the error.
 const MARGIN: Duration = Duration::from_millis(20);
 
-/// Sends requests over HTTP and HTTPS, to the addresses of the policy.
+/// Sends requests over HTTP and HTTPS to the servers that the policy allows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Http;
 
@@ -341,7 +342,7 @@ impl Network for Http {
     }
 }
 
-/// The parts of a tool call that a request needs.
+/// The fields of a tool call that a request needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) cancel: CancelToken,
@@ -355,8 +356,8 @@ impl From<&ToolCall> for Call {
     }
 }
 
-/// Returns the runtime that polls sockets and looks up names, for all sandboxes of the process. The request itself runs
-/// on its call's thread.
+/// Returns the runtime that polls sockets and resolves names for all sandboxes of the process. The request itself runs
+/// on the thread of its tool call.
 fn runtime() -> Result<&'static Runtime, Fault> {
     static RUNTIME: OnceLock<Result<Runtime, String>> = OnceLock::new();
     let make = || {
@@ -371,7 +372,7 @@ fn runtime() -> Result<&'static Runtime, Fault> {
     RUNTIME.get_or_init(make).as_ref().map_err(|message| Fault::new(Code::Broken, message.clone()))
 }
 
-/// Performs a request until its deadline, or until the call is cancelled.
+/// Performs a request. Fails at the deadline or when the call is cancelled.
 pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<String, Fault> {
     let asked = RequestMessage::read(arguments)?;
     let timeout = client.timeout(&asked);

@@ -1,8 +1,8 @@
 //! Secrets and their placeholders.
 //!
-//! A script finds a placeholder in its environment and puts it into a header. The host replaces it with the secret only
-//! in header values, only for the secret's host, and only over a private connection. If the response contains the
-//! secret, the script receives the placeholder instead.
+//! A script reads a placeholder from its environment and puts it into a header. The host replaces the placeholder with
+//! the secret only in header values, only for the secret's host, and only over an encrypted or local connection. If a
+//! response contains the secret, the script receives the placeholder instead.
 
 use std::{collections::BTreeMap, env, fmt, sync::OnceLock};
 
@@ -14,13 +14,13 @@ use sha2::Sha256;
 use url::{Host, Url};
 use zeroize::Zeroizing;
 
-/// Start of all placeholders.
+/// Prefix of all placeholders.
 const PLACEHOLDER_START: &str = NetworkPolicy::PLACEHOLDER_START;
-/// Shorter secrets could occur in unrelated responses; longer ones do not belong in headers.
+/// Lengths in bytes. Shorter secrets could occur in unrelated responses; longer ones do not belong in headers.
 const MIN_SECRET_BYTES: usize = 8;
 const MAX_SECRET_BYTES: usize = 4096;
 
-/// The secrets of a policy. The host keeps no other copy; values are zeroed on drop.
+/// The secrets of a policy. The host keeps no other copy, and their values are zeroed on drop.
 pub(crate) struct Secrets(Vec<Secret>);
 
 struct Secret {
@@ -36,7 +36,7 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// Byte strings to replace in a response, with their replacements.
+/// The secrets to hide in a response, each with its placeholder.
 #[derive(Default)]
 pub(crate) struct Reflections(Vec<(Zeroizing<Vec<u8>>, String)>);
 
@@ -58,13 +58,13 @@ fn is_private(url: &Url) -> bool {
     }
 }
 
-/// Returns the error for a secret that cannot be used.
+/// Creates the error for an unusable secret.
 fn wrong(key: impl Into<String>, reason: impl Into<String>) -> PolicyError {
     PolicyError::Network { key: key.into(), reason: reason.into() }
 }
 
-/// Returns the key that placeholders are derived from. A script must not be able to compute the placeholders of another
-/// policy. With a seed the key is deterministic, like everything else that a script sees.
+/// Returns the key for deriving placeholders. It is random, so that a script cannot compute another policy's
+/// placeholders. With a seed it is deterministic, like everything else that the script sees.
 fn key(entropy: Entropy) -> Result<[u8; 32], PolicyError> {
     static KEY: OnceLock<[u8; 32]> = OnceLock::new();
     if let Some(key) = entropy.key() {
@@ -121,7 +121,7 @@ impl Secrets {
         Ok(Self(secrets))
     }
 
-    /// Returns the environment variables with the placeholders.
+    /// Returns the script's environment variables, which contain the placeholders.
     pub(crate) fn environment(&self) -> BTreeMap<String, String> {
         self.0.iter().map(|secret| (secret.name.clone(), secret.placeholder.clone())).collect()
     }
@@ -132,7 +132,7 @@ impl Secrets {
         is_in(value) || basic(value).is_some_and(|credentials| is_in(&credentials))
     }
 
-    /// Replaces placeholders in a header value with the secrets for this URL. Fails if a secret must not be sent there.
+    /// Replaces placeholders in a header value. Fails if the policy does not allow a secret for this URL.
     pub(crate) fn fill(
         &self,
         url: &Url,
@@ -140,7 +140,7 @@ impl Secrets {
         reflections: &mut Reflections,
     ) -> Result<Zeroizing<String>, String> {
         match basic(value).filter(|credentials| credentials.contains(PLACEHOLDER_START)) {
-            // `Basic` encodes user and password together.
+            // `Basic` encodes user and password in a single base64 string.
             Some(credentials) => {
                 let filled = self.fill_text(url, &credentials, reflections)?;
                 let encoded = Zeroizing::new(STANDARD.encode(filled.as_bytes()));
@@ -172,7 +172,7 @@ impl Secrets {
         Ok(filled)
     }
 
-    /// Adds the secrets that a response from this URL could contain.
+    /// Adds the secrets of this URL's host: a response can contain a secret that the request did not send.
     pub(crate) fn reflect(&self, url: &Url, reflections: &mut Reflections) {
         for secret in self.0.iter().filter(|secret| secret.policy.is_for(url)) {
             reflections.add(&secret.value, &secret.placeholder);
@@ -180,7 +180,7 @@ impl Secrets {
     }
 }
 
-/// Decodes the credentials of a `Basic` header value.
+/// Decodes the credentials in a `Basic` header value.
 fn basic(value: &str) -> Option<String> {
     let (scheme, encoded) = value.trim().split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -196,16 +196,16 @@ impl Reflections {
         }
     }
 
-    /// Replaces secrets in a body. Returns `None` if the result exceeds `max_bytes`: a placeholder may be longer than
+    /// Replaces secrets in a body. Returns `None` if the result exceeds `max_bytes`: a placeholder can be longer than
     /// its secret.
     pub(crate) fn hide(&self, bytes: Vec<u8>, max_bytes: usize) -> Option<Vec<u8>> {
         let mut needles: Vec<_> = self.0.iter().collect();
-        // Replace longer secrets first, because one secret may be a part of another.
+        // Replace longer secrets first, because a secret can contain another one.
         needles.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
         needles.into_iter().try_fold(bytes, |bytes, (value, shown)| replaced(bytes, value, shown.as_bytes(), max_bytes))
     }
 
-    /// Replaces secrets in a header or a URL, which are short.
+    /// Replaces secrets in a header or a URL. Both are short, so their size is not limited.
     pub(crate) fn hide_text(&self, text: String) -> String {
         if self.0.is_empty() {
             return text;
@@ -215,7 +215,8 @@ impl Reflections {
     }
 }
 
-/// Replaces all occurrences. Computes and checks the length before copying.
+/// Replaces all occurrences of `needle`. Computes and checks the new length before allocating. Returns `None` if it
+/// exceeds `max_bytes`.
 fn replaced(bytes: Vec<u8>, needle: &[u8], with: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
     let finder = Finder::new(needle);
     let count = finder.find_iter(&bytes).count();

@@ -1,7 +1,7 @@
-//! Callbacks: tools of a request that a service answers over HTTP.
+//! Callbacks: tools that an external service answers over HTTP.
 //!
-//! Patterns say which addresses may be called, DNS names that no pattern names resolve to public addresses only, and each
-//! call is signed, to prove that it comes from this server.
+//! URL patterns define the addresses that may be called. Hosts that no pattern names literally must resolve to public
+//! addresses. Each call is signed, so that the service can verify that it comes from this server.
 
 use std::{
     fmt,
@@ -26,23 +26,24 @@ use tokio::runtime::Handle;
 
 use crate::cancelled;
 
-/// Maximum size of an answer in bytes. The script's own limit, `limits.tool_bytes`, also applies.
+/// Maximum size of an answer in bytes. The script's limit, `limits.tool_bytes`, also applies.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
-/// Maximum length of an error message for a script, in characters.
+/// Maximum length of an error message that a script receives, in characters.
 const MAX_ERROR_CHARS: usize = 1_000;
 /// Timeout for connecting to the service.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// The configuration of callbacks. Start from `default()` and change fields.
+/// Configuration of callbacks. Start from `default()`, which allows no address, and change fields.
 #[derive(Clone, Debug, Default)]
 pub struct CallbacksConfig {
-    /// The addresses that may be called. Default: none.
+    /// URL patterns of the addresses that may be called. Default: none.
     pub allowed: UrlPatterns,
-    /// The secret that signs each call: `whsec_` and base64 of 24 to 64 bytes, as in Standard Webhooks.
+    /// Signing secret: `whsec_` followed by 24 to 64 bytes in base64, as in Standard Webhooks. Default: empty, which
+    /// [`Callbacks::new`] rejects.
     pub secret: String,
 }
 
-/// The callbacks cannot be created from their configuration.
+/// An invalid [`CallbacksConfig`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallbacksError {
@@ -54,7 +55,7 @@ pub enum CallbacksError {
     Client(#[source] reqwest::Error),
 }
 
-/// A tool's callback was refused.
+/// A tool's callback URL is not allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("`callback` of the tool `{tool}`: `{url}` {reason}", tool = escaped(.tool), url = escaped(.url))]
 pub struct CallbackRefused {
@@ -63,43 +64,44 @@ pub struct CallbackRefused {
     reason: &'static str,
 }
 
-/// An address that may be called.
+/// A callback URL that was checked. [`Callbacks::target`] creates it.
 #[derive(Clone, Debug)]
 pub struct CallbackTarget(Allowed);
 
-/// A call of a tool.
+/// A tool call that a service answers.
 #[derive(Clone, Copy, Debug)]
 pub struct CallbackRequest<'a> {
-    /// Identifies the call, as `idempotency-key` and `webhook-id`. A repeated key means that the call was sent twice.
+    /// Unique key of the call, sent as `idempotency-key` and `webhook-id`. A service that receives a key twice received
+    /// the same call twice.
     pub key: &'a str,
-    /// The name of the tool.
+    /// The tool's name.
     pub tool: &'a str,
-    /// The arguments: the text of a JSON object.
+    /// The arguments, as the text of a JSON object.
     pub arguments: &'a str,
     /// The call's index in the execution, starting at 0.
     pub call: u64,
-    /// The session of the script. `None` outside of sessions.
+    /// ID of the script's session. `None` outside a session.
     pub session: Option<&'a str>,
-    /// The time at which the answer is due.
+    /// Time at which the call fails with a timeout.
     pub deadline: Instant,
-    /// Aborts the call.
+    /// Cancels the call.
     pub cancel: &'a CancelToken,
 }
 
 /// A tool that a service answers.
 #[derive(Clone, Debug)]
 pub struct Callback {
-    /// The name that scripts use.
+    /// The name under which scripts call the tool.
     pub name: String,
     /// The description that `help(tools.name)` shows.
     pub description: String,
     /// JSON Schema of the arguments. Default: any object.
     pub schema: Option<Value>,
-    /// The URL of the service.
+    /// The service's URL.
     pub url: String,
 }
 
-/// Calls services. Cheap to clone.
+/// Client for callbacks. Clones share the HTTP clients and the secret.
 #[derive(Clone, Debug)]
 pub struct Callbacks(Arc<CallbackClients>);
 
@@ -107,13 +109,13 @@ pub struct Callbacks(Arc<CallbackClients>);
 struct CallbackClients {
     allowed: UrlPatterns,
     signer: Signer,
-    /// The client for hosts that no pattern names. It connects only to public addresses.
+    /// The client for hosts that match only a wildcard. It connects only to public addresses.
     public: Client,
-    /// The client for hosts that the operator names.
+    /// The client for hosts that a pattern names literally. It connects to any address.
     named: Client,
 }
 
-/// The body of a request.
+/// The body of a request to a service.
 #[derive(Serialize)]
 struct Question<'a> {
     tool: &'a str,
@@ -123,23 +125,23 @@ struct Question<'a> {
     session: Option<&'a str>,
 }
 
-/// A failure reported by a service.
+/// The body with which a service reports a tool's failure.
 #[derive(Deserialize)]
 struct FailureAnswer {
     error: String,
 }
 
 impl Callbacks {
-    /// Creates callbacks from a configuration.
+    /// Creates the HTTP clients and parses the secret.
     ///
     /// # Errors
-    /// Fails if the secret is invalid or no HTTP client can be created.
+    /// Fails if the secret is invalid or an HTTP client cannot be created.
     pub fn new(config: &CallbacksConfig) -> Result<Self, CallbacksError> {
         let signer = Signer::new(&config.secret).ok_or(CallbacksError::Secret)?;
-        // A provider that is installed already stays.
+        // This fails if a provider is already installed, which then stays in use.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
-            // A redirect or an environment proxy would lead outside the patterns.
+            // A redirect or a proxy from the environment could send the call to an address that no pattern allows.
             Client::builder()
                 .redirect(reqwest::redirect::Policy::none())
                 .no_proxy()
@@ -151,10 +153,10 @@ impl Callbacks {
         Ok(Self(Arc::new(CallbackClients { allowed: config.allowed.clone(), signer, public, named })))
     }
 
-    /// Checks a tool's callback address.
+    /// Checks the callback URL of a tool.
     ///
     /// # Errors
-    /// Fails if the address may not be called.
+    /// Fails if no pattern allows the URL, or if the URL contains a private IP address that no pattern names.
     pub fn target(&self, tool: &str, url: &str) -> Result<CallbackTarget, CallbackRefused> {
         let refused = |reason| CallbackRefused { tool: tool.to_owned(), url: url.to_owned(), reason };
         let target = Allowed::find(&self.0.allowed, url).ok_or_else(|| {
@@ -166,14 +168,15 @@ impl Callbacks {
         Ok(CallbackTarget(target))
     }
 
-    /// Creates a tool for scripts. Call it in the context of a Tokio runtime.
+    /// Creates a tool whose calls go to the service. Must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// Fails if the address may not be called.
+    /// Fails if the URL is not allowed, like [`Self::target`].
     pub fn tool(&self, callback: Callback) -> Result<Tool, CallbackRefused> {
         let Callback { name, description, schema, url } = callback;
         let target = self.target(&name, &url)?;
-        // Each execution has its own keys, so a service that sees a key twice was sent the same call twice.
+        // The keys of each tool instance start with a random ID, so a service that receives a key twice received the
+        // same call twice.
         let (callbacks, handle, run) = (self.clone(), Handle::current(), SessionId::random());
         let mut tool = Tool::new(name, description).foreign();
         if let Some(schema) = schema {
@@ -193,16 +196,17 @@ impl Callbacks {
         }))
     }
 
-    /// Calls the service. Returns JSON text, or the error for the script.
+    /// Calls the service and returns its answer, the text of the tool's JSON result.
     ///
     /// # Errors
-    /// Fails if the service cannot be reached, answers too late or too much, or reports that the tool failed.
+    /// Fails if the service cannot be reached, answers after the deadline or with more than 4 MiB, or reports that the
+    /// tool failed.
     pub async fn ask(&self, target: &CallbackTarget, asked: CallbackRequest<'_>) -> Result<String, ToolError> {
         self.0.ask(&target.0, asked).await
     }
 }
 
-/// Returns `true` if the host is an IP literal outside the public network.
+/// Returns whether the host is an IP address outside the public network.
 fn is_private_literal(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let host = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
@@ -255,14 +259,14 @@ impl CallbackClients {
     }
 }
 
-/// Maximum length of an address, in bytes.
+/// Maximum length of a callback URL in bytes.
 const MAX_URL_BYTES: usize = 2_048;
 
-/// An address that callbacks may use.
+/// A callback URL that a pattern allows.
 #[derive(Clone, PartialEq, Eq)]
 struct Allowed {
     url: Url,
-    /// True if a pattern names the host itself. The host may then have any address, even a private one.
+    /// True if a pattern names the host literally. Such a host may have any address, even a private one.
     is_named: bool,
 }
 
@@ -273,10 +277,10 @@ impl fmt::Debug for Allowed {
 }
 
 impl Allowed {
-    /// Parses an address, and returns it if one of the patterns matches.
+    /// Parses a URL. Returns `None` if it is invalid or no pattern matches.
     fn find(patterns: &UrlPatterns, address: &str) -> Option<Self> {
         let url = (address.len() <= MAX_URL_BYTES).then(|| Url::parse(address).ok()).flatten()?;
-        // The address of a service has no credentials and no fragment.
+        // A service's URL contains neither credentials nor a fragment.
         if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
             return None;
         }
@@ -284,8 +288,8 @@ impl Allowed {
     }
 }
 
-/// Resolves names to public addresses only. The connection uses the addresses checked here, so a name that resolves
-/// differently a moment later does no harm.
+/// Resolves only host names whose addresses are all public. The connection uses exactly these addresses, so a later
+/// lookup with another answer has no effect.
 struct PublicOnly;
 
 impl Resolve for PublicOnly {
@@ -300,10 +304,10 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Length of a secret, in bytes.
+/// Length of the decoded secret in bytes.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// The secret that signs calls.
+/// Signs calls with the configured secret.
 #[derive(Clone)]
 struct Signer(Hmac<Sha256>);
 
@@ -314,14 +318,14 @@ impl fmt::Debug for Signer {
 }
 
 impl Signer {
-    /// Parses a secret: `whsec_` and base64 of 24 to 64 bytes.
+    /// Parses a secret: `whsec_` followed by 24 to 64 bytes in base64.
     fn new(secret: &str) -> Option<Self> {
         let bytes = BASE64_STANDARD.decode(secret.trim().strip_prefix("whsec_")?).ok()?;
         let fits = SECRET_BYTES.contains(&bytes.len());
         fits.then(|| Hmac::new_from_slice(&bytes).ok()).flatten().map(Self)
     }
 
-    /// Returns the value of `webhook-signature`.
+    /// Returns the value of the `webhook-signature` header.
     fn sign(&self, id: &str, timestamp_s: u64, body: &[u8]) -> String {
         let mut mac = self.0.clone();
         mac.update(format!("{id}.{timestamp_s}.").as_bytes());
@@ -365,7 +369,7 @@ mod tests {
         assert!(Allowed::find(&patterns, long.get(..MAX_URL_BYTES).unwrap()).is_some());
     }
 
-    /// The example in the Standard Webhooks specification.
+    /// Uses the example from the Standard Webhooks specification.
     #[test]
     fn signature_matches_standard_webhooks() {
         let signer = Signer::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();

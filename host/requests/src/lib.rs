@@ -1,7 +1,7 @@
-//! Support for external requests, whether over HTTP or through a fleet.
+//! Outgoing requests of servers and fleets, and cancellation for async code.
 //!
-//! * [`callbacks`]: tools answered by a service, at allowed addresses, through signed requests.
-//! * [`cancelled`]: cancellation for async code.
+//! * [`callbacks`]: tools that an external service answers over signed HTTP requests.
+//! * [`cancelled`]: waits for a [`CancelToken`].
 
 use std::sync::Arc;
 

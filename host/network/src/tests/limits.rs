@@ -1,4 +1,4 @@
-//! Each limit below, at and above its value; the next request still works.
+//! Tests each limit below, at and above its value, and that the next request still works.
 
 use glovebox::is_public_address;
 
@@ -39,7 +39,7 @@ fn response_body_size_is_limited_in_every_framing() {
     }
 }
 
-/// The body decompresses to a thousand times its size.
+/// The body decompresses to about a thousand times its size.
 #[test]
 fn compressed_body_counts_its_decompressed_size() {
     let mut whole = zeros_compressed(64 << 20);
@@ -59,7 +59,7 @@ fn compressed_body_counts_its_decompressed_size() {
     assert_eq!(get(&client, &server.url("/")).unwrap()["bytes"], 100);
 }
 
-/// Zeros, which deflate compresses best.
+/// Returns gzipped zeros, which have the best compression ratio.
 fn zeros_compressed(length: usize) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     let zeros = vec![0; 1 << 16];
@@ -100,7 +100,7 @@ fn request_and_response_headers_are_limited() {
     for (bytes, fits) in [(MAX_REQUEST_HEADER_BYTES, true), (MAX_REQUEST_HEADER_BYTES + 1, false)] {
         assert_eq!(with(vec![("a".into(), "b".repeat(bytes - 1))]).is_ok(), fits, "{bytes}");
     }
-    // `content-length` and its value.
+    // `content-length` and its value, `0`.
     const OWN_BYTES: usize = 15;
     let answering = |headers: String| {
         let server = Server::saying(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{headers}\r\n"));
@@ -121,7 +121,7 @@ fn request_and_response_headers_are_limited() {
 fn request_timeout_covers_the_whole_request() {
     let slow = Server::new(|_, stream| {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n");
-        // Send single bytes slowly, so that no single read takes long.
+        // Send one byte at a time, so that no single read takes long.
         while stream.write_all(b"x").is_ok() {
             thread::sleep(Duration::from_millis(20));
         }
@@ -276,11 +276,11 @@ fn name_resolving_to_a_private_address_is_blocked() {
 fn connection_uses_the_checked_address() {
     let server = Server::with_body("inside");
     let url = format!("http://rebinding.example:{}/", server.port);
-    // The first lookup returns an allowed address, the second one does not.
+    // The first lookup returns an allowed address, the second one a forbidden address.
     let client = client_of(&url, &["127.0.0.1"], &[("rebinding.example", &[&["127.0.0.1"], &["127.0.0.2"]])]);
     assert!(get(&client, &url).is_ok());
     assert!(get(&client, &url).unwrap_err().starts_with("refused: "), "it was looked up, and looked at, again");
-    // Only the allowed addresses of a name are tried.
+    // The client tries only the allowed addresses of a name.
     let client = client_of(&url, &["127.0.0.1"], &[("rebinding.example", &[&["127.0.0.2", "127.0.0.1"]])]);
     assert!(get(&client, &url).is_ok());
     assert_eq!(server.heard().len(), 2);

@@ -1,4 +1,4 @@
-//! Requests to local test servers that send exact bytes.
+//! Tests with local servers that send exact bytes.
 
 mod limits;
 mod redirects;
@@ -25,7 +25,7 @@ use crate::{
     secrets::Secrets,
 };
 
-/// A server that runs until the process ends. It records requests, head and body.
+/// A test server that records requests. Its thread runs until the process exits.
 #[derive(Clone)]
 struct Server {
     port: u16,
@@ -33,7 +33,7 @@ struct Server {
 }
 
 impl Server {
-    /// Lets `answer` write the response to each request, and then closes the connection.
+    /// Starts a server. `answer` writes the response to each request; then the connection is closed.
     fn new(answer: impl Fn(&str, &mut TcpStream) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (port, heard) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
@@ -54,13 +54,13 @@ impl Server {
         server
     }
 
-    /// Answers every request with these bytes.
+    /// Starts a server that sends the same bytes in response to every request.
     fn saying(response: impl Into<Vec<u8>>) -> Self {
         let response = response.into();
         Self::new(move |_, stream| drop(stream.write_all(&response)))
     }
 
-    /// Answers with status 200 and this body.
+    /// Starts a server that responds with status 200 and this body.
     fn with_body(body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -92,7 +92,7 @@ fn read_request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// Returns a policy that allows all paths of these servers.
+/// Returns a policy that allows every path on these servers.
 fn policy(servers: &[&Server]) -> NetworkPolicy {
     let allow = servers.iter().map(|server| server.url("/*"));
     let mut policy = NetworkPolicy::allowing(allow);
@@ -116,7 +116,7 @@ fn call() -> Call {
     Call { cancel: CancelToken::new(), deadline: Instant::now() + Duration::from_secs(20), account }
 }
 
-/// Performs a request and returns the script's answer.
+/// Performs a request and returns what the script would receive.
 fn ask(client: &Client, request: &Value) -> Result<Value, String> {
     let answer = message::fetch(client, &call(), &request.to_string());
     answer.map(|text| serde_json::from_str(&text).unwrap()).map_err(|fault| ToolError::from(fault).to_string())
@@ -126,7 +126,7 @@ fn get(client: &Client, url: &str) -> Result<Value, String> {
     ask(client, &json!({ "url": url }))
 }
 
-/// A resolver with fixed answers, one list after the other.
+/// A resolver with fixed answers. Each lookup of a name uses its next answer; the last one repeats.
 struct Names(Mutex<BTreeMap<String, Vec<Vec<IpAddr>>>>);
 
 impl Names {

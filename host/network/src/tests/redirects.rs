@@ -1,4 +1,4 @@
-//! Redirects: each target is checked against the policy.
+//! Redirects: limits, policy checks, and rewritten methods and headers. Also malformed requests and responses.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn redirecting(status: u16, to: impl Into<String>) -> Server {
     Server::saying(format!("HTTP/1.1 {status} Redirect\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n"))
 }
 
-/// Redirects from `/3` to `/2`, and so on to `/0`.
+/// Redirects `/3` to `/2`, and so on down to `/0`.
 fn counting_down() -> Server {
     Server::new(|request, stream| {
         let path = request.split(' ').nth(1).unwrap();

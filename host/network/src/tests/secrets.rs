@@ -1,4 +1,4 @@
-//! Secrets: destinations and confidentiality.
+//! Secrets: where they are sent, and that scripts and logs never see them.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
@@ -18,7 +18,7 @@ fn with_header(client: &Client, url: &str, value: &str) -> Result<Value, String>
     ask(client, &json!({ "url": url, "headers": [["Authorization", value]] }))
 }
 
-/// Responds with the request.
+/// A server that echoes the request.
 fn echo() -> Server {
     Server::new(|request, stream| {
         let key =
@@ -73,7 +73,7 @@ fn redirect_to_another_server_drops_the_secret() {
     let target = echo();
     let to = target.url("/");
     let server = Server::saying(format!("HTTP/1.1 307 Away\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n"));
-    // Same host, other port: a different server. The secret is also for that server, because its policy names no port.
+    // Same host, other port: a different origin. The secret's policy names no port, so it would also allow this server.
     let policy = with_secret(&[&server, &target], "127.0.0.1");
     let (client, shown) = (client(&policy), placeholder(&policy));
     let headers = json!([["Authorization", shown], ["X-Key", shown], ["X-Other", "a"]]);

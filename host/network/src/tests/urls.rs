@@ -1,4 +1,4 @@
-//! URLs of requests, from their text to the request that is sent.
+//! URL checks, and the URL that the server receives.
 
 use glovebox::UrlPatterns;
 
@@ -44,7 +44,7 @@ fn urls_similar_to_allowed_ones_are_blocked() {
     ] {
         assert!(!allows("https://api.example.com/v1/*", url), "{url}");
     }
-    // Other spellings of the same host.
+    // Other spellings of the allowed host.
     for url in [
         "https://api%2Eexample.com/v1/",
         "https:api.example.com/v1/",
