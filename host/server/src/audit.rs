@@ -1,4 +1,4 @@
-//! The audit log: one line of JSON for each execution and each operation on a session, and the results it records.
+//! The audit log: one JSON line for each execution and each operation on a session.
 
 use std::{
     fmt,
@@ -13,21 +13,21 @@ use sha2::{Digest, Sha256};
 
 use crate::{Door, ServiceError};
 
-/// The configuration of the audit log.
+/// Configuration of the audit log.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AuditTable {
-    /// The file to append to.
+    /// The file to append to. It is created if it does not exist.
     pub file: PathBuf,
-    /// Record the source of scripts. Default `false`: only their SHA-256.
+    /// Record the source of each script. Default `false`: only its SHA-256.
     #[serde(default)]
     pub source: bool,
 }
 
-/// Maximum length of a recorded name or path, in characters.
+/// Maximum length of a recorded variable, file or session name, in characters.
 const MAX_OF_CHARS: usize = 256;
-/// The outcome of an operation without an error.
+/// The recorded outcome of an operation that succeeded.
 const DONE: &str = "done";
 
 /// The audit log cannot be opened for appending.
@@ -39,9 +39,9 @@ pub struct AuditError {
     source: io::Error,
 }
 
-/// The audit log: one line of JSON for each execution and each other operation on a session, written before the answer
-/// is sent. A line names the tenant, the door, the SHA-256 of the source, the outcome and the fuel. It contains the
-/// source itself only if `with_source` is set.
+/// The audit log: one JSON line for each execution and each other operation on a session, written before the answer is
+/// sent. A line names the tenant, the door, the SHA-256 of the source, the outcome and the fuel. The source itself is
+/// recorded only with `with_source`.
 pub struct Audit {
     out: Mutex<Box<dyn Write + Send>>,
     with_source: bool,
@@ -65,7 +65,7 @@ impl Act {
         Self { name, of: None }
     }
 
-    /// Names the variable, file or session that the operation affects.
+    /// Sets the variable, file or session that the operation affects.
     pub(crate) fn of(self, of: &str) -> Self {
         Self { of: Some(of.chars().take(MAX_OF_CHARS).collect()), ..self }
     }
@@ -75,7 +75,7 @@ impl Act {
     }
 }
 
-/// An operation on a session and its outcome: `done` or the code of an error.
+/// An operation on a session and its outcome: `done` or an error code.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Acted {
     action: &'static str,
@@ -84,7 +84,7 @@ pub(crate) struct Acted {
     outcome: &'static str,
 }
 
-/// The audit line of an operation.
+/// The audit line of a session operation.
 #[derive(Serialize)]
 struct ActLine<'a> {
     time: Timestamp,
@@ -95,7 +95,7 @@ struct ActLine<'a> {
     acted: &'a Acted,
 }
 
-/// The origin of a request.
+/// Tenant, door and session of an audited request.
 pub(crate) struct AuditSubject<'a> {
     pub(crate) door: Door,
     pub(crate) tenant: &'a str,
@@ -128,7 +128,8 @@ struct Line<'a> {
 }
 
 impl Audit {
-    /// Opens a file for appending. A new file is readable by the current user only (mode 0600 on Unix).
+    /// Opens a file for appending, and creates it if necessary. On Unix, only the current user can read a new file (mode
+    /// 0600).
     ///
     /// # Errors
     /// Fails if the file cannot be opened.
@@ -145,7 +146,7 @@ impl Audit {
 
     /// Writes audit lines to `out`.
     ///
-    /// `with_source`: also record the source of each script, not only its SHA-256.
+    /// `with_source`: also record each script's source, not only its SHA-256.
     pub fn new(out: impl Write + Send + 'static, with_source: bool) -> Self {
         Self { out: Mutex::new(Box::new(out)), with_source }
     }
@@ -155,7 +156,7 @@ impl Audit {
         AuditSource { sha256, text: self.with_source.then(|| source.to_owned()) }
     }
 
-    /// Records an execution, or the error code if it failed.
+    /// Records an execution's result, or the error code of a failed execution.
     pub(crate) fn write(&self, asked: &AuditSubject<'_>, source: AuditSource, ended: &Ended) {
         let executed = ended.as_ref().ok();
         let line = Line {
@@ -182,12 +183,12 @@ impl Audit {
 
     fn append(&self, line: &impl Serialize) {
         let mut text = Vec::new();
-        // Names of variables, names of files, and sources are untrusted.
+        // Variable names, file names and sources are untrusted.
         let serialized = line.serialize(&mut serde_json::Serializer::with_formatter(&mut text, EscapedJson));
         let written = serialized.map_err(io::Error::from).and_then(|()| {
             text.push(b'\n');
             let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-            // Written at once, because other processes may append to the same file.
+            // A single write, because other processes may append to the same file.
             out.write_all(&text)?;
             out.flush()
         });
@@ -219,7 +220,7 @@ impl From<&Execution> for Executed {
     }
 }
 
-/// An execution that failed, or whose answer was lost.
+/// An execution without a result: it failed, or its answer was lost.
 #[derive(Clone, Debug)]
 pub(crate) struct Failed {
     pub(crate) code: &'static str,
@@ -233,7 +234,7 @@ impl From<&ServiceError> for Failed {
 
 pub(crate) type Ended = Result<Executed, Failed>;
 
-/// Returns the name of an outcome.
+/// Returns the name of an outcome in audit lines and metrics.
 fn outcome(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "completed",

@@ -1,4 +1,4 @@
-//! Limits the memory that the server holds for requests, answers and messages of its clients, through every door.
+//! A budget for the memory that requests, answers and messages of all clients occupy.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -8,15 +8,15 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes per step, the unit of the semaphores below.
+/// Size of a step in bytes. The semaphores below count steps.
 pub(crate) const STEP_BYTES: usize = 1 << 10;
-/// Upper bound of `late_steps`, which is otherwise a quarter of the budget.
+/// Upper bound of `late_steps`, in bytes. Otherwise `late_steps` is a quarter of the budget.
 const MAX_LATE_BYTES: usize = 16 << 20;
 
-/// A shared limit in bytes. One half of it is shared by all tenants; the other half is divided into equal shares, one
-/// per tenant. A tenant's share is available to it even if the other tenants exhaust the shared half. If there are
-/// several tenants, each may take half of the shared half, so that one whose clients read nothing does not hold up the
-/// large messages of the others. Without tenants, everything is shared. Cheap to clone.
+/// A memory limit in bytes. Half of the limit is divided into equal shares, one per tenant; all tenants share the other
+/// half. A tenant can always use its share, even if other tenants have exhausted the shared half. With several tenants,
+/// each can take at most half of the shared half, so that a tenant whose clients do not read their answers cannot block
+/// the large messages of the other tenants. Without tenants, everything is shared. Clones share the limit.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteBudget(Arc<Budget>);
 
@@ -24,32 +24,32 @@ pub(crate) struct ByteBudget(Arc<Budget>);
 struct Budget {
     shared: Arc<Semaphore>,
     shared_steps: usize,
-    /// Keyed by the tenant's name.
+    /// Keyed by tenant name.
     own: HashMap<String, Share>,
     own_steps: usize,
-    /// Maximum that one tenant takes from the shared half.
+    /// Maximum number of steps that one tenant can take from the shared half.
     allowed_steps: usize,
     late: Arc<Semaphore>,
     late_steps: usize,
     wait: Duration,
 }
 
-/// The limits of one tenant.
+/// A tenant's share of the budget.
 #[derive(Debug)]
 struct Share {
     own: Arc<Semaphore>,
-    /// Limits what the tenant takes from the shared half.
+    /// Limits the steps that the tenant takes from the shared half.
     allowance: Arc<Semaphore>,
 }
 
-/// Bytes that count against a budget until this value is dropped.
+/// Bytes charged to a budget until this value is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct HeldBytes {
     permits: Vec<Permit>,
     steps: usize,
 }
 
-/// Steps of a share, or of the shared half together with as many of the tenant's allowance.
+/// Steps from a tenant's share, or from the shared half together with the same number from the tenant's allowance.
 #[derive(Debug)]
 struct Permit {
     steps: OwnedSemaphorePermit,
@@ -57,7 +57,7 @@ struct Permit {
 }
 
 impl Permit {
-    /// Releases `steps`. Returns `false` if the permit has no more than these.
+    /// Releases `steps`. Returns `false` and releases nothing if the permit has at most `steps`.
     fn release(&mut self, steps: usize) -> bool {
         let is_part = self.steps.num_permits() > steps;
         if is_part {
@@ -71,13 +71,13 @@ impl Permit {
 /// A reservation for a buffer that does not exist yet.
 #[derive(Debug)]
 pub(crate) enum Room {
-    /// Permits were available.
+    /// Reserved within the budget.
     HeldBytes(HeldBytes),
-    /// No permits were available. The buffer may be created, and `settle` waits for permits then.
+    /// The budget was exhausted. The buffer can be created, and `settle` then waits for permits.
     Late(OwnedSemaphorePermit),
 }
 
-/// The budget is exhausted, or was not replenished in time.
+/// The budget is exhausted, or no permits became available in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
@@ -92,7 +92,7 @@ impl HeldBytes {
         self.steps * STEP_BYTES
     }
 
-    /// Releases everything beyond `bytes`.
+    /// Releases the permits beyond `bytes`.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let keep = bytes.div_ceil(STEP_BYTES);
         while self.steps > keep
@@ -110,9 +110,7 @@ impl HeldBytes {
 }
 
 impl ByteBudget {
-    /// Creates a budget of `max_bytes`.
-    ///
-    /// `wait`: how long `grow` waits for permits.
+    /// Creates a budget of `max_bytes` for `tenants`. `grow` waits for permits for at most `wait`.
     pub(crate) fn new<'a>(max_bytes: usize, wait: Duration, tenants: impl IntoIterator<Item = &'a str>) -> Self {
         let max_steps = (max_bytes / STEP_BYTES).clamp(1, Semaphore::MAX_PERMITS);
         let tenants: BTreeSet<&str> = tenants.into_iter().collect();
@@ -135,7 +133,8 @@ impl ByteBudget {
         }))
     }
 
-    /// Grows `held` to `bytes` in total, waiting for permits if necessary. Dropping the future leaves `held` unchanged.
+    /// Grows `held` to a total of `bytes`, waiting for permits if necessary. Dropping the future leaves `held`
+    /// unchanged.
     pub(crate) async fn grow(&self, tenant: Option<&str>, held: &mut HeldBytes, bytes: usize) -> Result<(), NoRoom> {
         let more = self.missing(tenant, held, bytes);
         if more > 0 {
@@ -154,13 +153,13 @@ impl ByteBudget {
         Ok(())
     }
 
-    /// Acquires `bytes` without waiting. Fails if `bytes` exceed the limit.
+    /// Acquires `bytes` without waiting. Fails if the budget has too little left.
     pub(crate) fn try_room(&self, tenant: Option<&str>, bytes: usize) -> Result<HeldBytes, NoRoom> {
         let steps = bytes.div_ceil(STEP_BYTES);
         Ok(HeldBytes { permits: self.take(tenant, steps).ok_or(NoRoom)?, steps })
     }
 
-    /// Returns the number of bytes that `try_room` would give this tenant.
+    /// Returns the number of bytes that `try_room` can currently acquire for this tenant.
     pub(crate) fn free_bytes(&self, tenant: Option<&str>) -> usize {
         let shared = self.0.shared.available_permits();
         let steps = self
@@ -170,7 +169,7 @@ impl ByteBudget {
     }
 
     /// Reserves `bytes` for a buffer that is about to be created, without waiting. If the budget is exhausted, small
-    /// buffers may still be created: their total is limited by `late_steps`.
+    /// buffers can still be created; their total size is limited by `late_steps`.
     pub(crate) fn reserve(&self, tenant: Option<&str>, bytes: usize) -> Result<Room, NoRoom> {
         if let Ok(held) = self.try_room(tenant, bytes) {
             return Ok(Room::HeldBytes(held));
@@ -182,7 +181,7 @@ impl ByteBudget {
         Arc::clone(&self.0.late).try_acquire_many_owned(count(steps)).map(Room::Late).map_err(|_| NoRoom)
     }
 
-    /// Turns a reservation into the permits for the `bytes` that the buffer has in the end.
+    /// Converts a reservation into permits for `bytes`, the final size of the buffer.
     pub(crate) async fn settle(&self, tenant: Option<&str>, room: Room, bytes: usize) -> Result<HeldBytes, NoRoom> {
         match room {
             Room::HeldBytes(mut held) => {
@@ -197,20 +196,20 @@ impl ByteBudget {
         }
     }
 
-    /// Acquires permits for `bytes` that are in memory already.
+    /// Acquires permits for `bytes` that are already in memory.
     pub(crate) async fn room(&self, tenant: Option<&str>, bytes: usize) -> Result<HeldBytes, NoRoom> {
         let room = self.reserve(tenant, bytes)?;
         self.settle(tenant, room, bytes).await
     }
 
-    /// Returns the number of steps to add to `held`, capped at the total available to this tenant. A larger buffer is
-    /// thus admitted alone.
+    /// Returns the number of steps to add to `held`, capped at the tenant's total. A buffer that exceeds the total is
+    /// therefore admitted only while the tenant holds nothing else.
     fn missing(&self, tenant: Option<&str>, held: &HeldBytes, bytes: usize) -> usize {
         let own_steps = self.share(tenant).map_or(0, |_| self.0.own_steps);
         bytes.div_ceil(STEP_BYTES).min(own_steps + self.allowed_steps(tenant)).saturating_sub(held.steps)
     }
 
-    /// Returns the maximum that this tenant may take from the shared half.
+    /// Returns the maximum number of steps that this tenant can take from the shared half.
     fn allowed_steps(&self, tenant: Option<&str>) -> usize {
         self.share(tenant).map_or(self.0.shared_steps, |_| self.0.allowed_steps)
     }
@@ -219,8 +218,8 @@ impl ByteBudget {
         self.0.own.get(tenant?)
     }
 
-    /// Acquires steps from the tenant's own share. Returns them and the number of steps still to acquire from the
-    /// shared half.
+    /// Acquires steps from the tenant's share. Returns the permits and the number of steps that the shared half must
+    /// still provide.
     fn take_own(&self, tenant: Option<&str>, steps: usize) -> (Vec<Permit>, usize) {
         let own = self.share(tenant).and_then(|Share { own, .. }| {
             let part = steps.min(own.available_permits());
@@ -246,13 +245,14 @@ impl ByteBudget {
 
     async fn wait(&self, tenant: Option<&str>, steps: usize) -> Result<Vec<Permit>, NoRoom> {
         let (mut permits, left) = self.take_own(tenant, steps);
-        // Capped at the total: waiting for more would never end.
+        // Cap at the tenant's total: a larger request would wait forever.
         let left = count(left.min(self.allowed_steps(tenant)));
         if left > 0 {
             let take = async |semaphore: &Arc<Semaphore>| {
                 Arc::clone(semaphore).acquire_many_owned(left).await.map_err(|_| NoRoom)
             };
-            // Waits for the allowance first: in the queue of the shared half, the tenant would hold up the others.
+            // Acquire the allowance first. A tenant that waited in the queue of the shared half would block the other
+            // tenants.
             let allowance = match self.share(tenant) {
                 Some(share) => Some(take(&share.allowance).await?),
                 None => None,
@@ -314,7 +314,7 @@ mod tests {
             budget.try_room(Some("b"), 8 * STEP_BYTES)
         });
         assert_eq!((waited.map(drop), other.is_ok()), (Err(NoRoom), true));
-        // A larger buffer is admitted if its tenant holds nothing else.
+        // A buffer above the total is admitted if its tenant holds nothing else.
         held.shrink(0);
         budget.grow(Some("a"), &mut held, 100 * STEP_BYTES).await.unwrap();
         assert_eq!(held.steps, 8);

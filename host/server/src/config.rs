@@ -1,4 +1,4 @@
-//! The server's configuration: one TOML file.
+//! The server's configuration, a TOML file.
 
 use std::{collections::BTreeSet, net::SocketAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
 /// Upper bound of `workers.count`.
 const MAX_WORKERS: usize = 256;
 
-/// The server's configuration, as in its TOML file. Every key has a default.
+/// The contents of the server's TOML configuration file. Every key has a default.
 ///
 /// ```
 /// use glovebox_server::ServerConfig;
@@ -51,57 +51,57 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// The runtimes to serve, by name or alias. Default: the default runtime of each language.
     pub runtimes: Vec<String>,
-    /// The directory of the stored sessions, with one subdirectory per token. Default: `server` beside the sessions of
-    /// the command.
+    /// The directory of stored sessions, with one subdirectory per token. Default: `server`, next to the sessions of
+    /// the command line.
     pub store: Option<PathBuf>,
-    /// A file with a secret of 32 to 64 bytes that seals stored sessions. Default: sessions are not sealed.
+    /// A file with the secret that seals stored sessions, 32 to 64 bytes. Default: sessions are not sealed.
     pub key_file: Option<PathBuf>,
-    /// The fleet that keeps the sessions instead of a store: `restate://HOST[:INGRESS][?admin=PORT]`. Default: none.
+    /// The fleet that stores and runs the sessions: `restate://HOST[:INGRESS][?admin=PORT]`. Default: none; the server
+    /// stores and runs them.
     pub fleet: Option<String>,
-    /// Milliseconds that running executions may take to finish when the server shuts down. Then they are cancelled.
-    /// Default 30,000.
+    /// Milliseconds that running executions have to finish at shutdown before they are cancelled. Default 30,000.
     pub drain_ms: u64,
-    /// The policy granted to every token without a policy of its own.
+    /// The policy granted to tokens that do not set `policy`.
     pub policy: Policy,
-    /// When sessions are saved and when they are evicted from memory.
+    /// Rules for saving sessions and evicting them from memory.
     pub sessions: StorePolicy,
     /// Limits on concurrent executions.
     pub admission: AdmissionTable,
     /// Limits on connections and requests.
     pub http: HttpTable,
-    /// The page at `/`.
+    /// The web page at `/`.
     pub page: PageTable,
     /// The audit log. Default: none.
     pub audit: Option<AuditTable>,
-    /// Tools that requests bring along.
+    /// Tools that requests define.
     pub tools: ToolsTable,
-    /// The E2B routes.
+    /// Routes for E2B clients. Default: disabled.
     pub e2b: E2bTable,
-    /// Worker processes that execute everything. Default: none; the server's own process executes.
+    /// Worker processes that run all executions. Default: one per processor.
     pub workers: WorkersTable,
-    /// The destination of traces. Default: none.
+    /// Export of traces. Default: none.
     pub telemetry: TelemetryTable,
-    /// The tokens that clients authenticate with.
+    /// The tokens with which clients authenticate.
     pub tokens: Vec<TokenTable>,
 }
 
-/// Tools that requests bring along.
+/// Tools that requests define.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolsTable {
-    /// URL patterns that may be called back on behalf of every token without a list of its own. Default: none.
+    /// URL patterns that tools of requests may call back, for tokens that do not set `callbacks`. Default: none.
     pub callbacks: Vec<String>,
     /// A file with the secret that signs callbacks: `whsec_` followed by 24 to 64 bytes in base64. Required with
     /// `callbacks`.
     pub secret_file: Option<PathBuf>,
-    /// Maximum number of suspended executions of all tokens. Default 64.
+    /// Maximum number of suspended executions across all tokens. Default 64.
     pub suspended: Option<usize>,
     /// Milliseconds that a suspended execution waits for its next answer before it is cancelled. Default 60,000.
     pub suspended_ms: Option<u64>,
 }
 
-/// The E2B routes.
+/// Settings of the routes for E2B clients.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -110,41 +110,41 @@ pub struct E2bTable {
     pub enabled: bool,
 }
 
-/// The destination of traces.
+/// Settings for the export of traces.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TelemetryTable {
-    /// An OpenTelemetry collector that takes OTLP over HTTP: `http://HOST:PORT`. Default: none.
+    /// The URL of an OpenTelemetry collector that accepts OTLP over HTTP: `http://HOST:PORT`. Default: none.
     pub otlp: Option<String>,
 }
 
-/// The table form of [`WorkersConfig`](crate::WorkersConfig), with the limits of each worker.
+/// The table form of [`WorkersConfig`](crate::WorkersConfig), with the limits on each worker process.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WorkersTable {
-    /// Execute in the server's own process, without workers. Default `false`.
+    /// Run executions in the server process instead of workers. Default `false`.
     pub in_process: bool,
-    /// Number of workers, at most 256. Default 0: one for each processor.
+    /// Number of worker processes, at most 256. Default 0: one per processor.
     pub count: usize,
-    /// Private memory of each worker in bytes (`RLIMIT_DATA`). Mappings count whether touched or not. Default 64 GiB, and
-    /// 256 MiB and `limits.memory_bytes` for each session that may be live.
+    /// Maximum private memory of each worker in bytes (`RLIMIT_DATA`). Untouched mappings count, too. Default: 64 GiB,
+    /// plus `limits.memory_bytes` and 256 MiB for each session that can be live.
     pub memory_bytes: Option<u64>,
-    /// Maximum number of open files of each worker. Default 4,096, and 4 for each session that may be live.
+    /// Maximum number of open files of each worker. Default: 4,096, plus 4 for each session that can be live.
     pub open_files: Option<u64>,
 }
 
-/// The limits of a worker without live sessions.
+/// Default limits of a worker without live sessions: private memory in bytes, and open files.
 const WORKER_BYTES: u64 = 64 << 30;
 const WORKER_FILES: u64 = 4_096;
-/// The memory that a live session maps for its image and its stack. The image of Python with its packages maps 122 MiB.
+/// Bytes that a live session maps for its image and its stack. The image of Python with its packages maps 122 MiB.
 const SESSION_BYTES: u64 = 256 << 20;
-/// The files that a live session has open: its lock, and those of its image and workspace.
+/// Number of files that a live session keeps open: its lock, its image and its workspace.
 const SESSION_FILES: u64 = 4;
 
 impl WorkersTable {
-    /// Returns the number of worker processes. 0 if the server's own process executes.
+    /// Returns the number of worker processes, or 0 if executions run in the server process.
     #[must_use]
     pub fn processes(&self) -> usize {
         match (self.in_process, self.count) {
@@ -155,22 +155,22 @@ impl WorkersTable {
     }
 }
 
-/// The table form of [`Admission`], which has the defaults.
+/// The table form of [`Admission`], which documents the defaults.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AdmissionTable {
-    /// Maximum number of executions that run at once.
+    /// Maximum number of executions that run simultaneously.
     pub running: Option<usize>,
     /// Maximum number of executions that wait to run.
     pub waiting: Option<usize>,
-    /// Maximum number of requests to a fleet in progress at once.
+    /// Maximum number of simultaneous requests to a fleet.
     pub in_fleet: Option<usize>,
-    /// Milliseconds that an execution waits to run before it is refused.
+    /// Maximum time that an execution waits to run, in milliseconds. Then it is refused.
     pub wait_ms: Option<u64>,
 }
 
-/// The table form of [`HttpConfig`], which has the defaults.
+/// The table form of [`HttpConfig`], which documents the defaults.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -179,15 +179,15 @@ pub struct HttpTable {
     pub connections: Option<usize>,
     /// Maximum size of a request body in bytes.
     pub body_bytes: Option<usize>,
-    /// Maximum total size of all request bodies in memory, in bytes.
+    /// Memory budget for all requests and responses, in bytes.
     pub bodies_bytes: Option<usize>,
-    /// Host names that clients may use for the server.
+    /// Host names under which clients reach the server.
     pub hosts: Vec<String>,
-    /// Origins of web pages that may send requests.
+    /// Origins of web pages that may send requests to the server.
     pub origins: Vec<String>,
 }
 
-/// The page at `/`.
+/// Settings of the web page at `/`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -202,31 +202,32 @@ impl Default for PageTable {
     }
 }
 
-/// A token that a client authenticates with.
+/// A token with which a client authenticates.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TokenTable {
-    /// The tenant's name, in the audit log and as the name of its directory in the store. Follows the rules of session
+    /// The tenant's name, used in the audit log and as the directory name in the store. Follows the rules for session
     /// names.
     pub name: String,
-    /// The SHA-256 of the token, in hexadecimal. `glovebox serve --new-token NAME` creates a token and its hash.
+    /// The SHA-256 of the token, in hexadecimal. `glovebox serve --new-token NAME` creates a token and prints its hash.
     pub sha256: String,
-    /// The policy granted to this token, instead of the server's.
+    /// The policy granted to this token. Default: the server's `policy`.
     pub policy: Option<Policy>,
     /// Maximum number of sessions. Default 1,000.
     pub sessions: Option<usize>,
-    /// Maximum size of the tenant's sessions in the store, in bytes. Default 4 GiB.
+    /// Maximum total size of the tenant's sessions in the store, in bytes. Default 4 GiB.
     pub stored_bytes: Option<u64>,
-    /// Maximum number of executions that run or wait at once. Default 64.
+    /// Maximum number of executions that run or wait simultaneously. Default 64.
     pub executions_at_once: Option<usize>,
     /// Maximum number of executions per minute. Default: unlimited.
     pub executions_per_minute: Option<NonZeroU32>,
-    /// URL patterns that may be called back on behalf of this token, instead of those of `[tools]`.
+    /// URL patterns that tools of this token's requests may call back. Default: `callbacks` in `[tools]`.
     pub callbacks: Option<Vec<String>>,
     /// Maximum number of suspended executions. Default 16.
     pub suspended: Option<usize>,
-    /// Serve the metrics of all tokens at `/metrics`, instead of only this token's. Default `false`.
+    /// Serve the metrics of all tokens at `/metrics` to this token, instead of only the token's metrics. Default
+    /// `false`.
     #[serde(default)]
     pub metrics: bool,
 }
@@ -241,7 +242,7 @@ pub enum ConfigError {
     /// An invalid policy.
     #[error("{of}: {source}")]
     Policy {
-        /// The key of the policy, or the token that it belongs to.
+        /// The location of the policy: the key `policy`, or the token with the policy.
         of: String,
         /// The error in the policy.
         source: PolicyError,
@@ -251,10 +252,11 @@ pub enum ConfigError {
     Token {
         /// The name of the token.
         name: String,
-        /// The problem, and how to solve it.
+        /// The problem with the token, and how to correct it.
         reason: &'static str,
     },
-    /// `sessions.save` would save sessions after their executions are acknowledged.
+    /// `sessions.save` is `on-hibernate`, with which a session would be saved only after its executions are
+    /// acknowledged.
     #[error(
         "`sessions.save` must not be `on-hibernate`: a server saves a session before it answers; remove the setting"
     )]
@@ -262,18 +264,18 @@ pub enum ConfigError {
     /// An invalid URL pattern in `callbacks`.
     #[error("`callbacks`: {0}")]
     Callbacks(#[from] glovebox::UrlPatternError),
-    /// `callbacks` without `secret_file`: the calls would not be signed.
+    /// `callbacks` is set without `secret_file`, so calls could not be signed.
     #[error("`callbacks` requires `tools.secret_file`, the secret to sign the calls with; set it")]
     NoSecret,
     /// The fleet's URL is invalid.
     #[error("`fleet`: {0}")]
     Fleet(#[from] FleetUrlError),
-    /// A setting that has no effect, or is not supported, with a fleet.
+    /// A setting that is not supported with a fleet or has no effect there.
     #[error("`{what}` is not supported with `fleet` (`--fleet`): {why}; remove one of them")]
     NotWithFleet {
         /// The key of the setting.
         what: &'static str,
-        /// The reason, as a phrase about fleets.
+        /// The reason, a clause about fleets.
         why: &'static str,
     },
     /// `workers.count` exceeds its maximum.
@@ -282,7 +284,7 @@ pub enum ConfigError {
         /// The configured number of workers.
         count: usize,
     },
-    /// A setting that must not be 0.
+    /// A setting is 0 but must be positive.
     #[error("`{0}` is 0; remove it or set a positive number")]
     Zero(&'static str),
 }
@@ -315,14 +317,14 @@ impl ServerConfig {
     /// Parses and checks a configuration.
     ///
     /// # Errors
-    /// Fails on syntax errors, unknown keys and invalid values. Errors name the key.
+    /// Fails on syntax errors, unknown keys and invalid values. The error names the key.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let config: Self = toml::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string()))?;
         config.check()?;
         Ok(config)
     }
 
-    /// Checks the constraints that the types do not express.
+    /// Checks constraints that the types do not express.
     ///
     /// # Errors
     /// Fails on the first invalid value.
@@ -405,12 +407,12 @@ impl ServerConfig {
         }
     }
 
-    /// Returns the maximum private memory in bytes and the maximum number of open files of a process in which each token may
-    /// have `sessions.live_count` live sessions, with defaults filled in.
+    /// Returns the limits on a worker process, with defaults filled in: maximum private memory in bytes, and maximum
+    /// number of open files. The defaults allow `sessions.live_count` live sessions per token.
     #[must_use]
     pub fn worker_limits(&self) -> (u64, u64) {
         let each = u64::try_from(self.sessions.live_count).unwrap_or(u64::MAX);
-        // Without tokens, there is one tenant with the server's policy.
+        // Without tokens, there is a single tenant with the server's policy.
         let policies = self.tokens.iter().map(|token| token.policy.as_ref().unwrap_or(&self.policy));
         let tenants = if self.tokens.is_empty() { vec![&self.policy] } else { policies.collect() };
         let (mut bytes, mut files) = (WORKER_BYTES, WORKER_FILES);

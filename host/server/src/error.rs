@@ -11,44 +11,44 @@ use glovebox_sessions::{SessionIdError, SessionsError, StoreError};
 
 use crate::{GrantError, NotInFleet, RelayedError, text::message};
 
-/// A request failed. An error that a script raises is not among these: it is part of an
+/// A failed request. An exception raised by a script is not an error: it is part of the
 /// [`Execution`](glovebox::Execution).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServiceError {
-    /// The requested policy is invalid or exceeds the tenant's grant.
+    /// The requested policy is invalid or exceeds the tenant's granted policy.
     #[error(transparent)]
     Policy(#[from] GrantError),
     /// A sandbox could not be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// An execution failed.
+    /// A script could not be executed.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
-    /// An operation on sessions failed.
+    /// A session operation failed.
     #[error(transparent)]
     Sessions(#[from] SessionsError),
-    /// An operation on files failed.
+    /// A file operation failed.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// The definition of a tool is invalid.
+    /// A tool definition is invalid.
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
-    /// The name of a session is invalid.
+    /// A session name is invalid.
     #[error(transparent)]
     SessionId(#[from] SessionIdError),
-    /// The requested runtime is not served.
+    /// The service does not serve the requested runtime.
     #[error("runtime `{wanted}` is not served; use one of {served}", wanted = escaped(.wanted))]
     UnknownRuntime {
         /// The requested runtime or language.
         wanted: String,
-        /// The served runtimes, separated by commas.
+        /// The served runtimes in backticks, separated by commas.
         served: String,
     },
     /// The request is invalid in a way that no other error describes.
     #[error("{0}")]
     Invalid(String),
-    /// The queue is full ([`Admission::waiting`](crate::Admission::waiting)).
+    /// Too many executions are waiting ([`Admission::waiting`](crate::Admission::waiting)).
     #[error("the queue is full: {waiting} executions are waiting; try again in {} s", retry_after.as_secs())]
     QueueFull {
         /// Number of waiting executions.
@@ -56,13 +56,13 @@ pub enum ServiceError {
         /// Time to wait before a retry.
         retry_after: Duration,
     },
-    /// The execution waited longer than [`Admission::wait`](crate::Admission::wait). Nothing was run.
+    /// The execution waited longer than [`Admission::wait`](crate::Admission::wait) and was not started.
     #[error("the request could not start within {} ms; try again later", waited.as_millis())]
     NoTurn {
-        /// Waiting time of the request.
+        /// The time that the execution has waited.
         waited: Duration,
     },
-    /// The tenant exceeded its executions per minute.
+    /// The tenant exceeded its number of executions per minute.
     #[error("the limit of {per_minute} executions per minute is exceeded; try again in {} s", retry_after.as_secs().max(1))]
     Rate {
         /// The limit, in executions per minute.
@@ -70,23 +70,23 @@ pub enum ServiceError {
         /// Time to wait before a retry.
         retry_after: Duration,
     },
-    /// The tenant reached one of its quotas.
+    /// The tenant has reached one of its quotas.
     #[error("the limit of {most} {what} is reached; end one first")]
     TooMany {
-        /// The kind of object that the quota counts, in the plural.
+        /// The objects that the quota limits, in the plural.
         what: &'static str,
         /// The tenant's quota.
         most: usize,
     },
-    /// The session is not at the expected generation. Nothing was run.
+    /// The session's generation differs from the expected one. The operation was not started.
     #[error(
         "the session's generation is `{has}`, not `{expected}`: another request has changed it; read its state and try again",
         has = escaped(.has), expected = escaped(.expected)
     )]
     Generation {
-        /// The expected generation.
+        /// The generation that the request named.
         expected: String,
-        /// The actual generation.
+        /// The session's current generation.
         has: String,
     },
     /// A suspended execution could not be resumed.
@@ -101,7 +101,7 @@ pub enum ServiceError {
         /// The requested name.
         execution: String,
     },
-    /// The execution is being resumed by another request.
+    /// The execution is already being resumed by another request.
     #[error("another request is already resuming execution `{execution}`; try again when it returns", execution = escaped(.execution))]
     ExecutionBusy {
         /// The name of the execution.
@@ -113,7 +113,7 @@ pub enum ServiceError {
         /// The maximum number of suspended executions.
         most: usize,
     },
-    /// The script ran, but the answers in memory leave no room for its answer.
+    /// The script ran, but the memory budget for answers has no room for its answer.
     #[error(
         "the request was carried out, but the server's memory for answers is full; read answers faster, or request less"
     )]
@@ -121,33 +121,33 @@ pub enum ServiceError {
     /// The service is shutting down.
     #[error("the service is shutting down; use another one, or try again in a moment")]
     Draining,
-    /// No worker is ready, or not the one that owns the session.
+    /// No worker is ready, or the worker that owns the session is starting.
     #[error("the worker process for this request is starting; try again in a moment")]
     NoWorker,
-    /// The worker died during the request. Its sessions are in the state of their last answer.
+    /// The worker died during the request. Its sessions keep the state of their last answer.
     #[error(
         "the worker process ended before it answered, and is being restarted; the script may have run; \
          a session is in its last saved state, which includes everything up to its last answer"
     )]
     WorkerDied,
-    /// Workers cannot be started.
+    /// A worker could not be started.
     #[error("cannot start the workers: {0}")]
     Worker(String),
-    /// The error of a worker.
+    /// An error from a worker process.
     #[error(transparent)]
     Relayed(Box<RelayedError>),
     /// A request to a fleet failed.
     #[error(transparent)]
     Fleet(#[from] FleetError),
-    /// The tenant's sessions are in a fleet, where the operation is not supported.
+    /// The tenant's sessions are in a fleet, which does not support the operation.
     #[error("{0}")]
     NotInFleet(NotInFleet),
-    /// A thread of the service panicked. Its session is as after an execution that was unwound.
+    /// A thread of the service panicked. The session is in the same state as after an unwound execution.
     #[error("the execution's thread panicked; see the service's log")]
     Panicked,
 }
 
-/// A code of [`ServiceError::code`] and its HTTP status.
+/// An error code ([`ServiceError::code`]) with its HTTP status.
 pub(crate) type Code = (&'static str, u16);
 
 const INVALID: Code = ("invalid-argument", 400);
@@ -175,7 +175,8 @@ const NOT_IN_FLEET: Code = ("not-in-a-fleet", 501);
 const UNAVAILABLE: Code = ("unavailable", 503);
 
 impl ServiceError {
-    /// Returns the error's name for programs. Follows the WIT contract if that has a name for the error.
+    /// Returns the machine-readable error code. If the WIT contract defines a name for the error, the code is that
+    /// name.
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.kind().0
@@ -203,7 +204,7 @@ impl ServiceError {
         }
     }
 
-    /// Returns `true` if the script may have run although there is no answer, so that a retry would run it again.
+    /// Returns `true` if the script may have run although the request failed. A retry would then run it again.
     #[must_use]
     pub fn has_run(&self) -> bool {
         if let Self::Relayed(error) = self {
@@ -219,7 +220,7 @@ impl ServiceError {
         )
     }
 
-    /// Returns the message for an untrusted client. Details of the host go to the log instead.
+    /// Returns the message for an untrusted client. Details about the host are replaced with a reference to the log.
     #[must_use]
     pub fn public(&self) -> Untrusted {
         let is_told = matches!(
@@ -230,7 +231,7 @@ impl ServiceError {
                 | Self::NoWorker
                 | Self::NoRoom
                 | Self::Draining
-                // The worker has left out the details already.
+                // The worker has already removed the details.
                 | Self::Relayed(_)
                 | Self::Fleet(FleetError::NoNode)
         );
@@ -241,7 +242,7 @@ impl ServiceError {
         message(with_causes(self)).into()
     }
 
-    /// Returns `true` if an answer was refused. None of the answers was taken, and the execution stays suspended.
+    /// Returns `true` if the client's answers to tool calls were rejected. The execution then stays suspended.
     #[must_use]
     pub(crate) fn is_about_an_answer(&self) -> bool {
         match self {
@@ -251,7 +252,7 @@ impl ServiceError {
         }
     }
 
-    /// Returns `true` if a file does not exist.
+    /// Returns `true` if the error means that a file does not exist.
     #[must_use]
     pub(crate) fn is_missing_file(&self) -> bool {
         match self {
@@ -261,7 +262,7 @@ impl ServiceError {
         }
     }
 
-    /// Returns `true` if a session does not exist.
+    /// Returns `true` if the error means that a session does not exist.
     #[must_use]
     pub(crate) fn is_missing_session(&self) -> bool {
         matches!(self, Self::Sessions(_) | Self::Relayed(_)) && self.kind() == NOT_FOUND
@@ -298,7 +299,7 @@ impl ServiceError {
     }
 }
 
-/// The code of every error. The errors of workers are checked against this list.
+/// All error codes. Codes that workers report are checked against this list.
 const CODES: [Code; 23] = [
     INVALID,
     POLICY,
@@ -325,7 +326,7 @@ const CODES: [Code; 23] = [
     UNAVAILABLE,
 ];
 
-/// Returns the known code that is equal to `code` and its status, or that of an internal error.
+/// Returns the entry of [`CODES`] for `code`, or the code for internal errors if `code` is unknown.
 pub(crate) fn known_kind(code: &str) -> Code {
     *CODES.iter().find(|known| known.0 == code).unwrap_or(&INTERNAL)
 }

@@ -1,4 +1,4 @@
-//! A fair semaphore for running executions.
+//! A semaphore that is fair to tenants, for running executions.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -7,8 +7,8 @@ use std::{
 
 use tokio::sync::{Notify, oneshot};
 
-/// A semaphore for running executions. A free permit goes to the waiting tenant with the fewest permits, so no tenant
-/// can starve the others.
+/// A semaphore for running executions. A released permit goes to the waiting tenant with the fewest permits, so a
+/// tenant cannot starve the others.
 #[derive(Clone)]
 pub(crate) struct FairSemaphore(Arc<SharedQueue>);
 
@@ -21,9 +21,9 @@ struct SharedQueue {
 #[derive(Default)]
 struct QueueState {
     taken: usize,
-    /// Keyed by the tenant's name. Tenants without a permit have no entry.
+    /// Number of permits, keyed by tenant name. Tenants without a permit have no entry.
     by_tenant: HashMap<String, usize>,
-    /// In order of arrival.
+    /// Waiters in order of arrival.
     waiting: VecDeque<Waiter>,
 }
 
@@ -32,7 +32,7 @@ struct Waiter {
     tell: oneshot::Sender<Permit>,
 }
 
-/// A permit of the semaphore, released on drop.
+/// A permit of a [`FairSemaphore`], released on drop.
 pub(crate) struct Permit {
     places: FairSemaphore,
     tenant: String,
@@ -45,7 +45,7 @@ impl Drop for Permit {
         let next = state.next();
         drop(state);
         match next {
-            // If the waiter is gone, `send` returns the permit. Dropping it releases the permit to the next waiter.
+            // If the waiter is gone, `send` returns the permit. Dropping that permit passes it to the next waiter.
             Some(Waiter { tenant, tell }) => drop(tell.send(Self { places: self.places.clone(), tenant })),
             None => self.places.0.changed.notify_waiters(),
         }
@@ -57,7 +57,7 @@ impl FairSemaphore {
         Self(Arc::new(SharedQueue { state: Mutex::default(), changed: Notify::new(), count }))
     }
 
-    /// Acquires a permit if one is free. The queue is empty while a permit is free.
+    /// Acquires a permit if one is free. No waiter is bypassed: the queue is empty while a permit is free.
     pub(crate) fn try_take(&self, tenant: &str) -> Option<Permit> {
         let mut state = self.state();
         (state.taken < self.0.count).then(|| {
@@ -66,7 +66,7 @@ impl FairSemaphore {
         })
     }
 
-    /// Acquires a permit when one is free and it is this tenant's turn. Dropping the future leaves the queue.
+    /// Waits for this tenant's turn and acquires a permit. Dropping the future leaves the queue.
     pub(crate) async fn take(&self, tenant: &str) -> Permit {
         loop {
             let told = {
@@ -86,7 +86,7 @@ impl FairSemaphore {
         }
     }
 
-    /// Waits until all permits are free.
+    /// Waits until no permit is taken.
     pub(crate) async fn idle(&self) {
         loop {
             let changed = self.0.changed.notified();
@@ -122,7 +122,8 @@ impl QueueState {
         }
     }
 
-    /// Picks the earliest waiter among the tenants with the fewest permits, and takes a permit for it.
+    /// Removes the next waiter from the queue and takes a permit for it: the earliest waiter among the tenants with the
+    /// fewest permits.
     fn next(&mut self) -> Option<Waiter> {
         let count = |waiter: &Waiter| self.by_tenant.get(&waiter.tenant).copied().unwrap_or_default();
         let (index, _) = self
@@ -187,7 +188,7 @@ mod tests {
                 async move { drop(places.take("c").await) }
             });
             tokio::task::yield_now().await;
-            // The waiter gets the permit, but is dropped before it is polled.
+            // The waiter receives the permit but is dropped before it is polled.
             drop(first);
             drop(gone);
             waits.await.unwrap();

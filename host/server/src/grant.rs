@@ -1,4 +1,4 @@
-//! Narrows the policy that a tenant is granted by the one that a request asks for.
+//! Applies a request's policy changes to the tenant's granted policy, and rejects changes that exceed the grant.
 
 use glovebox::{
     BeyondNetwork, Metering, Policy, PolicyError, escaped,
@@ -6,7 +6,7 @@ use glovebox::{
 };
 use serde_json::{Map, Value};
 
-/// The keys of a policy that a request may set. Keys that name directories of the host are not among them.
+/// Policy keys that a request may set. Keys that name host directories are excluded.
 const OPEN: [&str; 10] = [
     "limits",
     "clock",
@@ -20,35 +20,35 @@ const OPEN: [&str; 10] = [
     "network",
 ];
 
-/// The keys that are tables. A request changes their entries one by one.
+/// Policy keys that are tables. A request changes their entries individually.
 const TABLES: [&str; 3] = ["limits", "session", "network"];
 
-/// The policy of a request was refused.
+/// The policy changes in a request were rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantError {
-    /// A key that requests may not set.
+    /// The request sets a key that requests may not set.
     #[error("`policy.{name}` cannot be set by a request; set it in the server's configuration", name = escaped(.0))]
     NotOpen(String),
-    /// A value that exceeds the tenant's grant.
+    /// The request sets a value that exceeds the tenant's grant.
     #[error("`policy.{key}` is {asked}, beyond this token's grant of {granted}; request less", key = escaped(.key))]
     Beyond {
-        /// The key of the policy.
+        /// The key in the policy.
         key: String,
         /// The requested value.
         asked: String,
         /// The granted maximum.
         granted: String,
     },
-    /// The resulting policy is invalid.
+    /// The policy with the changes applied is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The JSON is not a policy.
+    /// The changes do not have the form of a policy.
     #[error("`policy`: {0}")]
     Form(String),
 }
 
-/// Returns `granted` with the changes in `asked`, an object with the keys of a policy.
+/// Returns `granted` with the changes in `asked`, an object with policy keys. Fails if the result exceeds `granted`.
 pub(crate) fn narrowed(granted: &Policy, asked: &Map<String, Value>) -> Result<Policy, GrantError> {
     if let Some(name) = asked.keys().find(|name| !OPEN.contains(&name.as_str())) {
         return Err(GrantError::NotOpen(name.clone()));
@@ -76,7 +76,7 @@ fn parts(policy: &Policy) -> GrantParts<'_> {
     GrantParts { limits: &policy.limits, clock: &policy.clock, entropy: &policy.entropy }
 }
 
-/// Fails if a request turns off metering that the grant turns on.
+/// Fails if a request turns off metering that the granted policy turns on.
 fn check_metering(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
     if asked.metering == Metering::None && granted.metering != Metering::None {
         let (asked, granted) = ("`none`".to_owned(), "`fuel`".to_owned());
@@ -85,7 +85,7 @@ fn check_metering(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
     Ok(())
 }
 
-/// Fails if a request extends the granted network. It may leave out secrets only if those are not for requests.
+/// Fails if a request extends the granted network. A request can remove secrets but cannot add or change them.
 fn check_network(granted: &Policy, asked: &Policy) -> Result<(), GrantError> {
     match asked.network.beyond(&granted.network)? {
         None => Ok(()),

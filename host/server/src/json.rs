@@ -1,4 +1,4 @@
-//! Limits on JSON texts before they are parsed or written, bytes in JSON, and lists of limited length.
+//! Cost limits for untrusted JSON, bytes in JSON, and lists and objects of limited length.
 
 use std::{collections::BTreeMap, fmt, io, marker::PhantomData};
 
@@ -10,16 +10,16 @@ use serde::{
 use utoipa::ToSchema;
 
 const MAX_DEPTH: usize = 100;
-/// Maximum cost of the values of one text.
+/// Maximum cost of the values in one JSON text.
 const MAX_COST: usize = 256 << 10;
-/// Costs of a list and of an object, which allocate even if they are empty. An element costs 1.
+/// Cost of a list and of an object, which allocate even if empty. Each element costs 1.
 const LIST_COST: usize = 4;
 const OBJECT_COST: usize = 8;
-/// Upper bound of the memory that one unit of cost takes during parsing, in bytes. The value takes 32 bytes. The buffer
-/// that `serde` deserializes untagged unions from takes 32 more, and the vectors of both have spare capacity.
+/// Upper bound of the memory that one unit of cost occupies during parsing, in bytes. A value occupies 32 bytes. The
+/// buffer from which `serde` deserializes untagged unions occupies 32 more, and both vectors have spare capacity.
 const UNIT_BYTES: usize = 160;
 
-/// The cost of the JSON text read so far. The text may be invalid and may arrive in pieces.
+/// The cost of the JSON text read so far. The text may be invalid and may arrive in chunks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct JsonCost {
     units: usize,
@@ -28,20 +28,20 @@ pub(crate) struct JsonCost {
     is_escaped: bool,
 }
 
-/// The text has too many values, or they are nested too deeply.
+/// The text contains too many values, or they are nested too deeply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the JSON has too many values or more than {MAX_DEPTH} levels; split the request, or send data as text")]
 pub(crate) struct TooCostly;
 
 impl JsonCost {
-    /// Returns the memory that the values of a text take in bytes, without its strings.
+    /// Returns the memory that the values in a text occupy when parsed, in bytes. Excludes the contents of strings.
     pub(crate) fn of(text: &[u8]) -> Result<usize, TooCostly> {
         let mut cost = Self::default();
         cost.read(text)?;
         Ok(cost.units * UNIT_BYTES)
     }
 
-    /// Reads the next piece of the text.
+    /// Reads the next chunk of the text. Fails if the total cost or the depth exceeds its limit.
     pub(crate) fn read(&mut self, text: &[u8]) -> Result<(), TooCostly> {
         for byte in text {
             if self.in_string {
@@ -71,14 +71,14 @@ impl JsonCost {
     }
 }
 
-/// Returns the length of a value as JSON, in bytes.
+/// Returns the length in bytes of a value serialized as JSON.
 pub(crate) fn json_len(value: &impl Serialize) -> serde_json::Result<usize> {
     let mut len = Length(0);
     serde_json::to_writer(&mut len, value)?;
     Ok(len.0)
 }
 
-/// A writer that counts bytes.
+/// A writer that only counts bytes.
 struct Length(usize);
 
 impl io::Write for Length {
@@ -117,7 +117,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// Accepts both forms without buffering the value.
+/// Accepts both forms of [`Bytes`] without buffering the value.
 struct BytesVisitor;
 
 impl<'de> Visitor<'de> for BytesVisitor {
@@ -145,7 +145,8 @@ impl<'de> Visitor<'de> for BytesVisitor {
     }
 }
 
-/// Deserializes a list of at most `MAX` elements. Fails at the first element beyond that, without reading on.
+/// Deserializes a list of at most `MAX` elements. Fails at the first excess element, without reading the remaining
+/// ones.
 pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
@@ -173,7 +174,8 @@ pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX:
     deserializer.deserialize_seq(Few::<T, MAX>(PhantomData))
 }
 
-/// Like [`at_most`], for the entries of an object. The last entry with a name wins.
+/// Like [`at_most`], for the entries of an object. If a name occurs several times, its last value wins. Each occurrence
+/// counts.
 pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
     deserializer: D,
 ) -> Result<BTreeMap<String, T>, D::Error> {

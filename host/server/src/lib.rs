@@ -1,15 +1,15 @@
 //! Glovebox as a service for agents, over a network or over standard input and output.
 //!
-//! * [`Service`]: the part shared by all doors. It owns the engine, admits executions, counts them, and writes the
-//!   audit log.
-//! * [`Tenant`]: a client of the service with its own policy, sessions and quotas. Doors do everything through a
+//! * [`Service`]: the core behind all doors. It owns the engine, limits concurrent executions, collects metrics, and
+//!   writes the audit log.
+//! * [`Tenant`]: a client of the service with a policy, sessions and quotas. Doors perform every operation through a
 //!   tenant.
-//! * [`http`]: the contract as HTTP and JSON.
+//! * [`http`]: the sandbox contract over HTTP and JSON.
 //! * [`mcp`]: the Model Context Protocol.
 //! * [`daemon`]: JSON-RPC over a Unix socket of the current user, or over standard input and output.
-//! * Workers ([`Service::start_workers`]): child processes that execute everything.
+//! * Workers ([`Service::start_workers`]): child processes that run all executions.
 //!
-//! This crate has no sandbox logic: it turns requests into calls of [`glovebox`], and results into answers.
+//! This crate contains no sandbox logic: it translates requests into calls to [`glovebox`], and results into answers.
 
 mod audit;
 mod byte_budget;
@@ -52,5 +52,5 @@ pub use workers::{
     confine, orders, serve as serve_as_worker,
 };
 
-/// The target of tracing spans: requests, their waits, executions, and accesses to the store.
+/// Target of the tracing spans for requests, queueing, executions and store access.
 pub(crate) const SPANS: &str = "glovebox::trace";

@@ -1,4 +1,4 @@
-//! Metrics in the text format of OpenMetrics.
+//! Metrics in the OpenMetrics text format.
 
 use std::{fmt, sync::atomic::AtomicI64};
 
@@ -15,7 +15,7 @@ use prometheus_client::{
 
 use crate::{Door, audit::Executed};
 
-/// A label value that is known at compile time. Text that guests or clients choose is never a label.
+/// A label value that is known at compile time. Text from guests or clients is never a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Word(&'static str);
 
@@ -104,7 +104,7 @@ impl Metrics {
         self.refused.get_or_create(&Refused { door: Word(door.name()), code: Word(code) }).inc();
     }
 
-    /// Records the number of ready workers and the total number of restarts.
+    /// Records the number of ready workers, and the number of restarts since the service started.
     pub(crate) fn workers(&self, ready: usize, restarts: u64) {
         self.workers.set(i64::try_from(ready).unwrap_or(i64::MAX));
         let counted = self.worker_restarts.get();
@@ -119,14 +119,14 @@ impl Metrics {
         self.waiting.inc_by(change);
     }
 
-    /// Records the current number of live sessions and the bytes they hold.
+    /// Records the number of live sessions, and the bytes that they hold in memory.
     pub(crate) fn sessions(&self, count: u64, bytes: u64) {
         self.sessions.set(i64::try_from(count).unwrap_or(i64::MAX));
         self.session_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 }
 
-/// Buckets from 0.1 ms to 26 s. The default timeout of a script is 10 s.
+/// Creates a histogram with buckets from 0.1 ms to 26 s. The default timeout of a script is 10 s.
 fn seconds() -> Histogram {
     Histogram::new(exponential_buckets(0.000_1, 2.0, 19))
 }

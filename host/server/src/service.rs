@@ -1,4 +1,4 @@
-//! The part of a service shared by all doors.
+//! The core of a service, which all doors share.
 
 use std::{
     fmt,
@@ -20,23 +20,22 @@ use crate::{
     workers::{Relays, Workers},
 };
 
-/// Timeout for cancelled executions to end.
+/// Maximum time that shutdown waits for cancelled executions.
 const END_TIME: Duration = Duration::from_secs(5);
 
 /// Limits on concurrent executions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// Maximum number of executions that run at once. Default: four for each processor, because some wait for tools. A
-    /// waiting execution costs no memory beyond its request.
+    /// Maximum number of executions that run simultaneously. Default: four per processor, because some executions wait
+    /// for tools.
     pub running: usize,
-    /// Maximum number of executions that wait to run. Default 1,024. More are refused at once
-    /// ([`ServiceError::QueueFull`]).
+    /// Maximum number of executions that wait to run. Default 1,024. Further executions are refused immediately
+    /// ([`ServiceError::QueueFull`]). A waiting execution needs no memory beyond its request.
     pub waiting: usize,
-    /// Maximum number of requests to a fleet in progress at once: executions in its sessions, and requests about them.
-    /// Default 1,024, because these take no processor of this machine.
+    /// Maximum number of simultaneous requests to a fleet, for executions and for other session operations. Default
+    /// 1,024, because these requests use no processor time on this machine.
     pub in_fleet: usize,
-    /// Timeout for waiting to run. Default 10 s. After it, the execution is refused without running
-    /// ([`ServiceError::NoTurn`]).
+    /// Maximum time that an execution waits to run. Default 10 s. Then it is refused ([`ServiceError::NoTurn`]).
     pub wait: Duration,
 }
 
@@ -47,12 +46,14 @@ impl Default for Admission {
     }
 }
 
-/// Limits on suspended executions: those that wait for their client to answer a tool call.
+/// Limits on suspended executions, which wait for the client to answer tool calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {
-    /// Maximum number of suspended executions. Default 64. More are refused ([`ServiceError::TooManySuspended`]).
+    /// Maximum number of suspended executions. Default 64. Executions beyond the limit are refused
+    /// ([`ServiceError::TooManySuspended`]).
     pub count: usize,
-    /// Timeout for the next answer. Default 60 s. Then the execution is cancelled. Its own limits still apply.
+    /// Maximum time that a suspended execution waits for an answer before it is cancelled. Default 60 s. The
+    /// execution's own limits still apply.
     pub time: Duration,
 }
 
@@ -62,25 +63,25 @@ impl Default for Suspension {
     }
 }
 
-/// The configuration of a service. Start from `default()` and change fields.
+/// Configuration of a service. Start from `default()` and change fields.
 #[derive(Debug, Default)]
 pub struct ServiceConfig {
-    /// The runtimes to serve, by name or alias. [`Service::new`] prepares them. The first one of a language is its
-    /// default. Default: the default runtime of each language.
+    /// The runtimes to serve, by name or alias. The first runtime of a language becomes the language's default.
+    /// Default: the default runtime of each language.
     pub runtimes: Vec<String>,
     /// Limits on concurrent executions.
     pub admission: Admission,
     /// Limits on suspended executions.
     pub suspension: Suspension,
-    /// Prepare each runtime when it is first needed instead of in [`Service::new`]. Default `false`.
+    /// Prepare each runtime on first use instead of in [`Service::new`]. Default `false`.
     pub prepare_later: bool,
     /// The audit log. Default: none.
     pub audit: Option<Audit>,
-    /// Execute everything in worker processes, which [`Service::start_workers`] starts. Default `false`.
+    /// Run all executions in worker processes, which [`Service::start_workers`] starts. Default `false`.
     pub workers: bool,
 }
 
-/// Returns `true` if `name` selects this runtime, by the rules of
+/// Returns `true` if `name` selects this runtime, according to
 /// [`SandboxBuilder::named`](glovebox::SandboxBuilder::named).
 fn means(name: &str, info: &RuntimeInfo) -> bool {
     match Language::ALL.iter().find(|language| language.name() == name) {
@@ -89,7 +90,7 @@ fn means(name: &str, info: &RuntimeInfo) -> bool {
     }
 }
 
-/// The part shared by all doors: the engine, the queue in front of it, metrics and the audit log. Cheap to clone.
+/// The core that all doors share: the engine, the queue for executions, metrics and the audit log. Cheap to clone.
 #[derive(Clone)]
 pub struct Service(pub(crate) Arc<ServiceInner>);
 
@@ -100,7 +101,7 @@ pub(crate) struct ServiceInner {
     pub(crate) audit: Option<Audit>,
     has_workers: bool,
     workers: OnceLock<Workers>,
-    /// The networks and stores that workers use through this process.
+    /// Networks and stores that workers access through this process.
     relays: Relays,
     admission: Admission,
     places: FairSemaphore,
@@ -110,7 +111,7 @@ pub(crate) struct ServiceInner {
     waiting: AtomicUsize,
     draining: CancellationToken,
     ended: CancellationToken,
-    /// The parent of every execution's token.
+    /// The parent of all execution tokens. Cancelling it cancels every execution.
     executions: CancelToken,
 }
 
@@ -121,8 +122,8 @@ impl fmt::Debug for Service {
 }
 
 impl Service {
-    /// Prepares and loads the runtimes to serve. The first preparation on a machine takes a minute or more. With
-    /// [`ServiceConfig::prepare_later`], the first execution does this instead.
+    /// Creates a service, and prepares and loads its runtimes. The first preparation on a machine takes a minute or
+    /// more. With [`ServiceConfig::prepare_later`], it happens during the first execution instead.
     ///
     /// # Errors
     /// Fails if a runtime is not in the manifest or cannot be prepared.
@@ -173,24 +174,23 @@ impl Service {
         self.0.runtimes.iter()
     }
 
-    /// Starts the workers of a service that is configured to have them ([`ServiceConfig::workers`]), and waits until they
-    /// are ready.
+    /// Starts the workers and waits until they are ready. Requires [`ServiceConfig::workers`].
     ///
     /// # Errors
-    /// Fails if a worker cannot be started, or if workers were started before.
+    /// Fails if a worker cannot be started or if the workers were already started.
     pub async fn start_workers(&self, config: WorkersConfig) -> Result<(), ServiceError> {
         let workers = Workers::start(config, self).await?;
         self.0.workers.set(workers).map_err(|_| ServiceError::Worker("they were started already".into()))
     }
 
-    /// Ends the workers when their requests have finished. They save their sessions.
+    /// Waits for the workers' current requests, and stops the workers. They save their sessions.
     pub async fn end_workers(&self) {
         if let Some(workers) = self.workers() {
             workers.end().await;
         }
     }
 
-    /// Returns `true` if everything is executed in worker processes.
+    /// Returns `true` if all executions run in worker processes.
     #[must_use]
     pub fn has_workers(&self) -> bool {
         self.0.has_workers
@@ -204,12 +204,12 @@ impl Service {
         self.0.workers.get()
     }
 
-    /// Returns the timeout for waiting to run, or for a worker.
+    /// Returns the maximum time to wait for a permit to run or for a worker.
     pub(crate) fn wait(&self) -> Duration {
         self.0.admission.wait
     }
 
-    /// Returns the metrics of all tenants, in the text format of OpenMetrics.
+    /// Returns the metrics of all tenants in the OpenMetrics text format.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         let (mut count, mut bytes) = self.session_usage();
@@ -222,14 +222,14 @@ impl Service {
         self.0.metrics.text()
     }
 
-    /// Returns the number of sessions in this process's memory, and the bytes that they hold.
+    /// Returns the number of sessions in this process's memory and the bytes that they occupy.
     pub(crate) fn session_usage(&self) -> (u64, u64) {
         let usage = self.0.engine.session_usage();
         (usage.count, usage.bytes)
     }
 
-    /// Returns `true` if the service takes executions: it is not shutting down, and at least one worker is ready if
-    /// there are workers.
+    /// Returns `true` if the service accepts executions: it is not shutting down, and if it has workers, at least one
+    /// is ready.
     pub(crate) fn is_ready(&self) -> bool {
         !self.is_draining()
             && (!self.has_workers() || self.workers().is_some_and(|workers| workers.ready_and_restarts().0 > 0))
@@ -246,12 +246,12 @@ impl Service {
         self.0.draining.cancelled().await;
     }
 
-    /// Waits until the service has shut down and nothing runs any more.
+    /// Waits until the service has shut down and no execution is running.
     pub async fn ended(&self) {
         self.0.ended.cancelled().await;
     }
 
-    /// Shuts down: refuses new executions, waits up to `wait` for running ones, and cancels the rest.
+    /// Shuts down: refuses new executions, waits up to `wait` for running executions, and cancels those still running.
     pub async fn drain(&self, wait: Duration) {
         let _ended = self.0.ended.clone().drop_guard();
         self.0.draining.cancel();
@@ -261,15 +261,15 @@ impl Service {
         };
         if tokio::time::timeout(wait, idle()).await.is_err() {
             self.0.executions.cancel();
-            // A cancelled script may use its reserve to clean up before it is unwound.
+            // A cancelled script can use its reserve to clean up before it is unwound.
             let _ = tokio::time::timeout(END_TIME, idle()).await;
         }
-        // Suspended executions were cancelled, too. Each holds a permit until it has ended.
+        // Suspended executions end as well. Each releases its permit when it has ended.
         let all = u32::try_from(self.0.suspension.count.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
         let _ = tokio::time::timeout(END_TIME, self.0.suspended.acquire_many(all)).await;
     }
 
-    /// Finds the served runtime of a language, or with a name, or both.
+    /// Returns the served runtime that matches a language, a name, or both.
     pub(crate) fn runtime(&self, language: Option<Language>, name: Option<&str>) -> Result<&RuntimeInfo, ServiceError> {
         let fits = |served: &&RuntimeInfo| {
             language.is_none_or(|wanted| served.language == wanted) && name.is_none_or(|name| served.answers_to(name))
@@ -281,7 +281,7 @@ impl Service {
         })
     }
 
-    /// Creates a cancellation token for one execution.
+    /// Creates the cancellation token for an execution.
     pub(crate) fn token(&self) -> CancelToken {
         self.0.executions.child()
     }
@@ -290,18 +290,19 @@ impl Service {
         self.0.suspension
     }
 
-    /// Acquires a permit for a suspended execution.
+    /// Acquires a permit for a suspended execution. Fails if the limit is reached.
     pub(crate) fn suspension_place(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
         let most = self.0.suspension.count;
         Arc::clone(&self.0.suspended).try_acquire_owned().map_err(|_| ServiceError::TooManySuspended { most })
     }
 
-    /// Acquires a permit to run when one is free and it is this tenant's turn. Dropping the future leaves the queue.
+    /// Waits for this tenant's turn and acquires a permit to run. Dropping the future leaves the queue.
     pub(crate) async fn admit(&self, tenant: &str) -> Result<ExecutionPermit, ServiceError> {
         self.admit_to(&self.0.places, tenant).await
     }
 
-    /// Like [`admit`](Self::admit), for requests to a fleet. These do not take places from executions on this machine.
+    /// Like [`admit`](Self::admit), for requests to a fleet, which do not use the permits for executions on this
+    /// machine.
     pub(crate) async fn admit_to_fleet(&self, tenant: &str) -> Result<ExecutionPermit, ServiceError> {
         self.admit_to(&self.0.places_in_fleet, tenant).await
     }
@@ -330,7 +331,7 @@ impl Service {
         ExecutionPermit { service: self.clone(), _permit: permit }
     }
 
-    /// Runs blocking work on a thread where blocking is allowed.
+    /// Runs blocking work on a thread that is allowed to block.
     pub(crate) async fn blocking<T: Send + 'static>(
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ServiceError> {
@@ -350,7 +351,7 @@ impl Drop for ExecutionPermit {
     }
 }
 
-/// Counts an execution in the queue.
+/// An execution in the queue, counted until this value is dropped.
 struct Waiting<'a>(&'a ServiceInner);
 
 impl<'a> Waiting<'a> {

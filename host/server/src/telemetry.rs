@@ -1,7 +1,7 @@
-//! Traces, exported to an OpenTelemetry collector over OTLP.
+//! Trace export to an OpenTelemetry collector over OTLP.
 //!
-//! Exports the `tracing` spans with the target `glovebox::trace`: requests, their waits for a permit to run, executions,
-//! and accesses to the store. They contain no source, no token, and no name of a session or file.
+//! Exports the `tracing` spans with the target `glovebox::trace`: requests, time in the queue, executions, and store
+//! access. Spans contain no source, no token, and no session or file name.
 
 use std::{fmt, time::Duration};
 
@@ -29,8 +29,8 @@ use tracing_subscriber::{Layer, registry::LookupSpan};
 
 use crate::SPANS;
 
-/// Maximum number of spans in the queue for the collector. More are dropped, so a collector that is down costs bounded
-/// memory.
+/// Maximum number of spans queued for the collector. Further spans are dropped, so an unreachable collector costs
+/// bounded memory.
 const MAX_WAITING: usize = 4_096;
 /// Maximum number of spans in one export.
 const MAX_AT_ONCE: usize = 512;
@@ -42,11 +42,11 @@ const END_TIME: Duration = Duration::from_secs(3);
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 const PATH: &str = "/v1/traces";
 
-/// Traces cannot be exported.
+/// Tracing could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TelemetryError {
-    /// The endpoint is not the address of a collector.
+    /// The endpoint is not a valid collector URL.
     #[error("`{}` is not the address of a collector; use `http://HOST:PORT`, and for TLS a collector on this machine", glovebox::escaped(.0))]
     Endpoint(String),
     /// The exporter cannot be built.
@@ -54,15 +54,16 @@ pub enum TelemetryError {
     Exporter(String),
 }
 
-/// The exporter of traces. Call [`end`](Self::end) to send the queued spans.
+/// A trace exporter. Call [`end`](Self::end) to send the queued spans.
 #[derive(Debug)]
 pub struct Telemetry(SdkTracerProvider);
 
 impl Telemetry {
-    /// Starts to export traces to a collector. The exporter has its own thread and makes its connections on `runtime`.
+    /// Starts exporting traces to a collector. The exporter has a dedicated thread and opens its connections on
+    /// `runtime`.
     ///
     /// # Errors
-    /// Fails if `endpoint` is not an `http://HOST:PORT` address.
+    /// Fails if `endpoint` is not an `http://HOST:PORT` address, or if the exporter cannot be built.
     pub fn start(endpoint: &str, runtime: &Handle) -> Result<Self, TelemetryError> {
         let url = traces_url(endpoint)
             .ok_or_else(|| TelemetryError::Endpoint(glovebox::escaped_text(endpoint).to_string()))?;
@@ -89,7 +90,7 @@ impl Telemetry {
     pub fn layer<S: tracing::Subscriber + for<'span> LookupSpan<'span>>(&self) -> impl Layer<S> + use<S> {
         let tracer = self.0.tracer("glovebox");
         let spans = tracing_subscriber::filter::Targets::new().with_target(SPANS, tracing::Level::INFO);
-        // Threads and source locations tell an operator nothing.
+        // Thread names and source locations are useless to an operator.
         tracing_opentelemetry::layer()
             .with_tracer(tracer)
             .with_threads(false)
@@ -98,13 +99,13 @@ impl Telemetry {
             .with_filter(spans)
     }
 
-    /// Sends the queued spans. Blocks for at most 3 s.
+    /// Sends the queued spans and stops the exporter. Blocks for at most 3 s.
     pub fn end(self) {
         let _ = self.0.shutdown_with_timeout(END_TIME);
     }
 }
 
-/// Returns the URL for traces at a collector, or `None` if the endpoint is invalid.
+/// Returns the collector's URL for traces, or `None` if the endpoint is invalid.
 fn traces_url(endpoint: &str) -> Option<String> {
     let uri: Uri = endpoint.parse().ok()?;
     if uri.scheme_str() != Some("http") || uri.authority().is_none_or(|authority| authority.as_str().contains('@')) {
@@ -114,7 +115,7 @@ fn traces_url(endpoint: &str) -> Option<String> {
     Some(if uri.path().len() > 1 { endpoint.to_owned() } else { format!("{endpoint}{PATH}") })
 }
 
-/// Runs a request in a span, as a child of the client's span if the request has a `traceparent` header.
+/// Runs a request in a span. A `traceparent` header makes it a child of the client's span.
 pub(crate) async fn trace(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     let span = tracing::info_span!(
@@ -135,7 +136,7 @@ pub(crate) async fn trace(request: Request, next: Next) -> Response {
     response
 }
 
-/// Reads the trace context from a request's headers.
+/// Reads the trace context from request headers.
 struct Headers<'a>(&'a HeaderMap);
 
 impl opentelemetry::propagation::Extractor for Headers<'_> {

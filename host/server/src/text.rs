@@ -1,4 +1,4 @@
-//! Text of clients and scripts in messages and answers.
+//! Untrusted text in messages and answers: shortening, incremental UTF-8 decoding, and display.
 
 use std::{
     collections::VecDeque,
@@ -8,19 +8,19 @@ use std::{
 use glovebox::Untrusted;
 use serde::Serializer;
 
-/// Quoted characters of a text: its head and its tail. The tail often names a position.
+/// Number of characters quoted from the start and the end of a long text. The end often names a position.
 const HEAD_CHARS: usize = 160;
 const TAIL_CHARS: usize = 40;
-/// Maximum length of a message, in characters.
+/// Maximum length of a message in characters.
 const MESSAGE_CHARS: usize = 1_000;
 
-/// Quotes a text that may be a client's, such as a parser's error. Cuts long text in the middle, and never holds the
-/// whole text in memory.
+/// Quotes text that may be untrusted, such as a parser's error. Cuts long text in the middle without buffering all of
+/// it.
 pub(crate) fn quoted(text: impl Display) -> String {
     cut(text, HEAD_CHARS)
 }
 
-/// Limits the length of a whole message, including everything it quotes.
+/// Limits the length of a whole message, including quoted text.
 pub(crate) fn message(text: impl Display) -> String {
     cut(text, MESSAGE_CHARS - TAIL_CHARS)
 }
@@ -38,7 +38,7 @@ fn cut(text: impl Display, max_head: usize) -> String {
 
 struct Cut {
     head: String,
-    /// The characters that `head` may still take.
+    /// Number of characters that still fit into `head`.
     left: usize,
     tail: VecDeque<char>,
     is_cut: bool,
@@ -59,17 +59,17 @@ impl Write for Cut {
     }
 }
 
-/// Decodes UTF-8 text that arrives in pieces of bytes. A character may be split between two pieces.
+/// Decodes UTF-8 text that arrives in chunks. A chunk boundary can split a character.
 #[derive(Default)]
 pub(crate) struct Utf8Pieces(Vec<u8>);
 
 impl Utf8Pieces {
-    /// Decodes a piece, after the incomplete character of the previous one.
+    /// Decodes the incomplete character of the previous chunk, if any, and `bytes`.
     pub(crate) fn next(&mut self, bytes: &[u8]) -> String {
         self.0.extend_from_slice(bytes);
         let whole = match std::str::from_utf8(&self.0) {
             Ok(_) => self.0.len(),
-            // Keeps the start of an incomplete character for the next piece: at most three bytes.
+            // Keep the start of an incomplete character (at most three bytes) for the next chunk.
             Err(_) => self.0.len() - incomplete(&self.0),
         };
         let rest = self.0.split_off(whole);
@@ -77,7 +77,7 @@ impl Utf8Pieces {
     }
 }
 
-/// Returns the length of an incomplete character at the end of `bytes`.
+/// Returns the length in bytes of an incomplete character at the end of `bytes`.
 fn incomplete(bytes: &[u8]) -> usize {
     let last = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     let needed = match last.first() {
@@ -89,7 +89,7 @@ fn incomplete(bytes: &[u8]) -> usize {
     if bytes.ends_with(last) && last.len() < needed { last.len() } else { 0 }
 }
 
-/// Serializes a text in its displayed form: escaped and shortened.
+/// Serializes untrusted text in its display form, which is escaped and shortened.
 pub(crate) fn shown<S: Serializer>(text: &Untrusted, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(text)
 }
