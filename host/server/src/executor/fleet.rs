@@ -1,4 +1,4 @@
-//! The executor of sessions in a fleet: its nodes execute them, and its engine manages them.
+//! The executor for sessions in a fleet, whose nodes store and run them.
 
 use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
     Work, tools::Callbacks,
 };
 
-/// A tenant's sessions in a fleet, and another executor for everything else.
+/// Executes work on a tenant's sessions in a fleet, and other work with another executor.
 #[derive(Debug)]
 pub(crate) struct FleetExecutor {
     pub(crate) fleet: Fleet,
@@ -70,10 +70,10 @@ impl Executor for FleetExecutor {
             Work::Fresh(_) => return Arc::clone(&self.others).run(job, done),
         };
         let Job { cancel, span, .. } = job;
-        // Completes even if the caller is gone.
+        // The execution completes even if the caller drops its future.
         let work = async move {
             let ran = self.run_in_session(&target, script, &cancel).await;
-            // The JSON may be long.
+            // Parse on a thread that is allowed to block, because the JSON may be long.
             let read = move || done(ran.and_then(|executed| read(executed, &target.id)));
             let _ = Service::blocking(read).await;
         };
@@ -96,7 +96,7 @@ impl Executor for FleetExecutor {
     }
 }
 
-/// Returns the name of an operation in traces.
+/// Returns an operation's name for traces.
 fn operation_name(operation: &SessionOperation) -> &'static str {
     match operation {
         SessionOperation::Open { .. } => "open",
@@ -108,7 +108,7 @@ fn operation_name(operation: &SessionOperation) -> &'static str {
 }
 
 impl FleetExecutor {
-    /// Runs a script in a session. Its output arrives at the end.
+    /// Runs a script in a session. Its output arrives only when it has finished.
     async fn run_in_session(
         &self,
         target: &SessionTarget,
@@ -122,8 +122,8 @@ impl FleetExecutor {
         self.fleet.execute(&target.id, request, key.as_deref(), cancel).instrument(asking).await
     }
 
-    /// Refuses scripts that a fleet does not support. Callback addresses must be on this tenant's allow list; the nodes
-    /// have an allow list of their own.
+    /// Rejects scripts that a fleet does not support. Callback URLs must match this tenant's patterns; the nodes
+    /// additionally check their own patterns.
     fn check(&self, target: &SessionTarget, script: &Script) -> Result<(), ServiceError> {
         expected(target)?;
         if script.wants_files {
@@ -157,17 +157,17 @@ fn request(target: &SessionTarget, script: Script, key: Option<&str>) -> Result<
         tools: tools.collect(),
         open: None,
         expected: expected(target)?,
-        // A retry with the same key gets the same execution.
+        // A retry with the same key returns the same execution.
         id: Some(key.map_or_else(|| SessionId::random().to_string(), |key| format!("key {key}"))),
     })
 }
 
-/// Converts JSON for the fleet.
+/// Converts JSON text to the type that the fleet's client uses.
 fn json(text: JsonText) -> Result<Box<RawValue>, ServiceError> {
     RawValue::from_string(text.into()).map_err(|error| ServiceError::Invalid(format!("`context`: {error}")))
 }
 
-/// Parses an execution of a session.
+/// Parses the answer to an execution in a session.
 fn read(executed: Executed, id: &SessionId) -> Result<Finished, ServiceError> {
     let wrong = |error: serde_json::Error| FleetError::Answer(format!("malformed execution: {error}"));
     let mut execution: Execution = serde_json::from_str(executed.execution.get()).map_err(wrong)?;
@@ -179,7 +179,7 @@ fn read(executed: Executed, id: &SessionId) -> Result<Finished, ServiceError> {
     Ok(Finished::here(execution, Some(generation(executed.created_at, executed.generation))))
 }
 
-/// A tenant's scope in a fleet. Cheap to clone.
+/// A tenant's sessions in a fleet. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Fleet {
     client: FleetClient,
@@ -198,7 +198,7 @@ impl Fleet {
 }
 
 impl Fleet {
-    /// Opens a session unless `most` are open.
+    /// Opens a session unless `most` sessions exist.
     async fn open(&self, id: &SessionId, open: OpenRequest, most: usize) -> Result<SessionSummary, ServiceError> {
         let count = self.client.count(Some(&self.scope)).await?;
         if usize::try_from(count).unwrap_or(usize::MAX) >= most {
@@ -216,7 +216,7 @@ impl Fleet {
         Ok(SessionPage { sessions, next, ..SessionPage::default() })
     }
 
-    /// Returns all pages.
+    /// Returns all sessions of the tenant.
     async fn list_all(&self) -> Result<SessionPage, ServiceError> {
         let mut all = SessionPage::default();
         loop {
@@ -235,12 +235,12 @@ impl Fleet {
         self.client.close(&self.name(&target.id), expected).await.map_err(about(&target.id))
     }
 
-    /// Carries out an operation on sessions.
+    /// Performs a session operation.
     async fn perform(&self, service: &Service, operation: SessionOperation) -> Result<SessionAnswer, ServiceError> {
         Ok(match operation {
             SessionOperation::Open { id, language, runtime, context, most } => {
                 let language = match (language, &runtime) {
-                    // The default without a fleet: the first served runtime.
+                    // Use the same default as without a fleet: the first served runtime.
                     (None, None) => service.runtimes().next().map(|info| info.language),
                     (language, _) => language,
                 };
@@ -267,18 +267,18 @@ impl Fleet {
                 false => return Err(SessionsError::NotFound { id: target.id }.into()),
             },
             SessionOperation::Remove { id } => SessionAnswer::Removed(self.close(&(&id).into()).await?),
-            // Refused before it was admitted.
+            // `refusal` has already rejected the other operations.
             other => return Err(ServiceError::Invalid(format!("{other:?} is not supported by a fleet"))),
         })
     }
 }
 
-/// Initial and maximum delay before a cancellation is sent again. An execution that still waits for its turn ignores
-/// the earlier ones.
+/// Initial and maximum delay between repeated cancellations. A cancellation has no effect on an execution that still
+/// waits for its turn, so it must be repeated.
 const STOP_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 impl Fleet {
-    /// Executes a script until it ends. Cancels it when the token is cancelled.
+    /// Runs a script and waits for its end. Cancels it when the token is cancelled.
     async fn execute(
         &self,
         id: &SessionId,
@@ -293,7 +293,7 @@ impl Fleet {
         }
     }
 
-    /// Cancels an execution once the token is cancelled. Never returns: `execute` returns with the execution's answer.
+    /// Cancels an execution when the token is cancelled. Never returns; `execute` ends when the execution is answered.
     async fn stop(&self, name: &FleetName, execution: Option<&str>, cancel: &CancelToken) -> Infallible {
         cancelled(cancel).await;
         let (mut again, most) = STOP_AGAIN;
@@ -307,12 +307,12 @@ impl Fleet {
     }
 }
 
-/// Returns a session's generation as shown to clients.
+/// Returns a session's generation in the form that clients see.
 fn generation(created_at: Timestamp, number: u64) -> String {
     format!("{}-{number}", created_at.unix_ms())
 }
 
-/// Parses the expected generation. Malformed text is treated as a generation that no state has.
+/// Parses the expected generation. Malformed text fails like a generation that the session does not have.
 fn expected(SessionTarget { id, expected }: &SessionTarget) -> Result<Option<Expected>, ServiceError> {
     let Some(text) = expected else { return Ok(None) };
     let parsed = text.split_once('-').and_then(|(created_ms, number)| {
@@ -322,7 +322,7 @@ fn expected(SessionTarget { id, expected }: &SessionTarget) -> Result<Option<Exp
     parsed.map(Some).ok_or_else(|| FleetError::Changed(id.clone().into()).into())
 }
 
-/// Replaces the fleet's name of the session in an error by the tenant's name for it.
+/// Replaces the session's fleet name in an error with the tenant's name for the session.
 fn about(id: &SessionId) -> impl FnOnce(FleetError) -> ServiceError {
     let id = id.clone();
     move |error| match error {
@@ -352,15 +352,15 @@ impl From<FleetSession> for SessionSummary {
     }
 }
 
-/// An operation on stored sessions that fleet sessions do not support.
+/// An operation that sessions in a fleet do not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotInFleet {
-    /// Reading or changing files, or having them returned.
+    /// Reading, changing and returning files.
     Files,
-    /// Getting and setting variables.
+    /// Reading and setting variables.
     Variables,
-    /// Named checkpoints.
+    /// Taking and listing checkpoints, and restoring a specific checkpoint.
     Checkpoints,
     /// Forking a session.
     Fork,
@@ -368,14 +368,14 @@ pub enum NotInFleet {
     Export,
     /// Importing a session.
     Import,
-    /// Releasing a session's memory.
+    /// Evicting a session from memory.
     Hibernate,
-    /// Tools that the caller answers.
+    /// Tools whose calls the client answers.
     Stepping,
 }
 
 impl NotInFleet {
-    /// Returns the operation, as messages name it.
+    /// Returns the operation's name in error messages.
     fn what(self) -> &'static str {
         match self {
             Self::Files => "files of sessions",
@@ -389,7 +389,7 @@ impl NotInFleet {
         }
     }
 
-    /// Returns the alternative to suggest.
+    /// Returns the suggested alternative.
     fn instead(self) -> &'static str {
         match self {
             Self::Files => "read and write them in scripts of the session; pass input in `stdin` and `context`",

@@ -1,4 +1,4 @@
-//! The executor in this process: the engine, and the sessions of one tenant.
+//! The executor that runs a tenant's scripts and sessions in this process.
 
 use std::{
     collections::HashMap,
@@ -30,8 +30,8 @@ use crate::{
 type NetworkAdder =
     dyn Fn(SandboxBuilder, &Policy, &Map<String, Value>) -> Result<SandboxBuilder, ServiceError> + Send + Sync;
 
-/// Adds the network of a policy to a sandbox, in a process that has none itself. Gets the changes to the tenant's
-/// policy.
+/// Adds the policy's network to a sandbox in a process without network access. The map contains the request's changes
+/// to the tenant's policy.
 #[derive(Clone)]
 pub(crate) struct AddNetwork(pub(crate) Arc<NetworkAdder>);
 
@@ -41,7 +41,7 @@ impl fmt::Debug for AddNetwork {
     }
 }
 
-/// The engine in this process, for one tenant.
+/// Executes a tenant's work with the engine in this process.
 pub(crate) struct InProcess(Arc<Local>);
 
 struct Local {
@@ -49,12 +49,12 @@ struct Local {
     policy: Policy,
     tools: Vec<Tool>,
     add_network: Option<AddNetwork>,
-    /// Sandboxes with the tenant's own policy, keyed by the runtime's name.
+    /// Sandboxes with the unchanged policy of the tenant, keyed by runtime name.
     sandboxes: Mutex<HashMap<String, Sandbox>>,
     sessions: Sessions,
 }
 
-/// The configuration of a tenant's sandboxes and sessions.
+/// Configuration of a tenant's sandboxes and sessions.
 pub(crate) struct InProcessConfig {
     pub(crate) service: Service,
     pub(crate) policy: Policy,
@@ -74,12 +74,12 @@ impl fmt::Debug for InProcess {
 impl InProcess {
     pub(crate) fn new(config: InProcessConfig) -> Self {
         let InProcessConfig { service, policy, tools, store, mut store_policy, key, add_network } = config;
-        // A session is saved before its answer is sent, and each save changes its generation.
+        // A session must be saved before its answer is sent. Each save changes its generation.
         store_policy.save = Save::AfterEach;
         let (made, granted, offered, network) = (service.clone(), policy.clone(), tools.clone(), add_network.clone());
         let mut sessions = Sessions::builder(store).policy(store_policy).stop(&service.token());
         sessions = sessions.make_sandbox(move |language, runtime| {
-            // A session of a runtime that is not served is refused earlier.
+            // Sessions whose runtime is not served are rejected earlier, in `check`.
             let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
             let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
             if let Ok(runtime) = runtime {
@@ -102,13 +102,13 @@ impl InProcess {
         &self.0.sessions
     }
 
-    /// Returns the sandbox for a new interpreter. Called on a thread that may block.
+    /// Returns the sandbox for a new interpreter. Must be called on a thread that is allowed to block.
     pub(crate) fn sandbox(&self, fresh: &mut Fresh) -> Result<Sandbox, ServiceError> {
         self.0.sandbox(fresh)
     }
 }
 
-/// Converts the error for a network that cannot be opened to a build error of the sandbox that needs it.
+/// Converts the error of a network that cannot be opened to a build error.
 fn unbuilt(error: ServiceError) -> BuildError {
     match error {
         ServiceError::Build(error) => error,
@@ -165,7 +165,7 @@ impl Executor for InProcess {
     }
 }
 
-/// Builds the request of a script.
+/// Builds the engine's request for a script.
 fn asked<'a>(script: &'a mut Script, cancel: &'a CancelToken, on_output: Option<OnOutput>) -> Request<'a> {
     let request = script.request().cancel(cancel);
     match on_output {
@@ -196,7 +196,7 @@ impl Local {
         }
     }
 
-    /// Returns the sandbox for a new interpreter, with its files.
+    /// Returns the sandbox for a new interpreter, with its initial files.
     fn sandbox(&self, fresh: &mut Fresh) -> Result<Sandbox, ServiceError> {
         let name = &self.service.runtime(fresh.language, fresh.runtime.as_deref())?.name;
         let files = std::mem::take(&mut fresh.files);
@@ -207,7 +207,7 @@ impl Local {
             return Ok(sandbox.clone());
         }
         let built = self.build(name, self.policy.clone(), &fresh.policy, files)?;
-        // If two were built at once, the first one stays.
+        // If two threads built a sandbox simultaneously, both use the first one.
         Ok(self.sandboxes().entry(name.clone()).or_insert(built).clone())
     }
 
@@ -232,7 +232,7 @@ impl Local {
 }
 
 impl Local {
-    /// Carries out an operation on sessions. Called on a thread that may block.
+    /// Performs a session operation. Must be called on a thread that is allowed to block.
     fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
         let SessionCall { operation, bytes, mut room } = call;
         let sessions = &self.sessions;
@@ -308,7 +308,7 @@ impl Local {
         })
     }
 
-    /// Creates a session unless `most` exist. The caller prevents that two are created at once.
+    /// Creates a session unless `most` sessions exist. The caller must serialize calls.
     fn make(
         &self,
         id: SessionId,
@@ -333,7 +333,7 @@ impl Local {
         Ok(SessionAnswer::Done)
     }
 
-    /// Changes a session outside of any script, and saves it.
+    /// Changes a session outside an execution and saves it.
     fn change<T>(
         &self,
         target: &SessionTarget,
@@ -345,13 +345,13 @@ impl Local {
         Ok(Changed { value, generation: self.generation(&target.id) })
     }
 
-    /// Loads a session at its expected generation.
+    /// Loads a session. Fails if its generation is not the expected one.
     fn active(&self, target: &SessionTarget) -> Result<ActiveSession, ServiceError> {
         self.check(target)?;
         Ok(self.sessions.open(&target.id)?.activate()?)
     }
 
-    /// Archives the files of a session.
+    /// Archives a session's files in a temporary file.
     fn archive(&self, id: &SessionId) -> Result<std::fs::File, ServiceError> {
         let failed = |source| FilesError::Io { action: "put aside", source };
         let mut archive = tempfile::tempfile().map_err(failed)?;
@@ -360,7 +360,7 @@ impl Local {
         Ok(archive)
     }
 
-    /// Returns the stored record.
+    /// Returns a session's stored record.
     fn record(&self, id: &SessionId) -> Result<SessionRecord, ServiceError> {
         let record = self.sessions.record(id)?;
         Ok(record.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?)
@@ -371,13 +371,13 @@ impl Local {
         self.record(id).ok().as_ref().map(generation)
     }
 
-    /// Checks a session's generation and that its runtime is served.
+    /// Fails if a session's generation is not the expected one, or if its runtime is not served.
     fn check(&self, target: &SessionTarget) -> Result<(), ServiceError> {
         let record = self.check_generation(target)?;
         self.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
     }
 
-    /// Checks only the generation, for operations that need no runtime.
+    /// Checks only the generation. For operations that need no runtime.
     fn check_generation(&self, SessionTarget { id, expected }: &SessionTarget) -> Result<SessionRecord, ServiceError> {
         let record = self.record(id)?;
         if let Some(expected) = expected {
@@ -390,7 +390,7 @@ impl Local {
     }
 }
 
-/// Carries out an operation that reads files.
+/// Performs a read-only file operation.
 fn read_files(
     files: &SessionFiles,
     operation: FileOperation,
@@ -424,7 +424,7 @@ fn read_files(
     Ok((answer, Vec::new()))
 }
 
-/// Carries out an operation that changes files. `bytes` are the contents of written files.
+/// Performs a file operation that changes files. `bytes` contains the contents of the files to write.
 fn change_files(files: &SessionFiles, operation: FileOperation, bytes: &[u8]) -> Result<FileAnswer, FilesError> {
     Ok(match operation {
         FileOperation::Write { files: written, if_exists } => {
@@ -445,12 +445,12 @@ fn change_files(files: &SessionFiles, operation: FileOperation, bytes: &[u8]) ->
             files.make_dir(&path)?;
             FileAnswer::Entry(files.stat(&path)?)
         }
-        // Operations that only read have no effect here.
+        // Read-only operations do nothing here.
         _ => FileAnswer::Done,
     })
 }
 
-/// Replaces all files by those of an archive.
+/// Replaces all files with the files in an archive.
 fn replace_files(files: &SessionFiles, archive: std::fs::File) -> Result<FileAnswer, FilesError> {
     for entry in files.list("*")? {
         files.delete_all(&entry.path)?;
@@ -459,11 +459,11 @@ fn replace_files(files: &SessionFiles, archive: std::fs::File) -> Result<FileAns
     Ok(FileAnswer::Done)
 }
 
-/// An execution in this process whose tool calls the client answers.
+/// A stepwise execution in this process.
 struct StartedHere {
     local: Arc<Local>,
     started: Started,
-    /// The session, which stays in memory.
+    /// The session that executes the script. It stays in memory.
     active: Option<(SessionId, ActiveSession)>,
 }
 
@@ -478,7 +478,7 @@ impl SteppedExecution for StartedHere {
                 if let (Some((_, active)), AdvanceError::Execute(error)) = (&self.active, &error)
                     && matches!(**error, ExecuteError::Commit { .. })
                 {
-                    // The script has run. The error about its files matters more than a second one about the session.
+                    // The script has run. Its commit error matters more than an error from saving the session.
                     let _ = active.save();
                 }
                 Err(error.into())

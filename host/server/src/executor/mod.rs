@@ -1,10 +1,11 @@
-//! Executors: what carries out the work of tenants, once it is admitted and parsed.
+//! Executors perform tenants' work after it has been admitted and parsed.
 //!
-//! * [`InProcess`]: the engine in this process.
-//! * [`WorkerProcesses`](crate::workers::WorkerProcesses): confined child processes, each with an [`InProcess`].
-//! * [`FleetExecutor`]: sessions on the nodes of a fleet, everything else by another executor.
+//! * [`InProcess`]: runs work with the engine in this process.
+//! * [`WorkerProcesses`](crate::workers::WorkerProcesses): forwards work to confined child processes, each with an
+//!   [`InProcess`].
+//! * [`FleetExecutor`]: uses a fleet's nodes for sessions, and another executor for other work.
 //!
-//! A [`Tenant`](crate::Tenant) queues, limits, counts and audits. An executor does none of this.
+//! A [`Tenant`](crate::Tenant) queues, limits, counts and audits work. An executor does none of this.
 
 mod fleet;
 mod in_process;
@@ -26,39 +27,40 @@ pub(crate) use operation::{
     FileAnswer, FileOperation, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, join_files,
 };
 
-/// Carries out admitted work for one tenant.
+/// Performs admitted work for one tenant.
 #[async_trait]
 pub(crate) trait Executor: fmt::Debug + Send + Sync {
-    /// Returns the error if this executor does not support an operation. Called before the operation is admitted.
+    /// Returns an error if this executor does not support an operation. Called before the operation is admitted.
     fn refusal(&self, _operation: &SessionOperation) -> Option<ServiceError> {
         None
     }
 
-    /// Returns the error if this executor cannot run a script, or cannot suspend it at its tool calls.
+    /// Returns an error if this executor does not support a script or, for a stepwise execution, cannot suspend it at
+    /// tool calls.
     fn refusal_of(&self, _work: &Work, _is_stepped: bool) -> Option<ServiceError> {
         None
     }
 
-    /// Returns `true` if sessions are executed on other machines.
+    /// Returns `true` if sessions run on other machines.
     fn has_remote_sessions(&self) -> bool {
         false
     }
 
-    /// Returns the name of a new fork of a session.
+    /// Returns the default name for a fork of a session.
     fn name_of_fork(&self, _of: &SessionId) -> SessionId {
         SessionId::random()
     }
 
-    /// Runs a script and calls `done` with the result, on a thread that may block. Returns immediately.
+    /// Starts a script and returns immediately. Calls `done` with the result on a thread that is allowed to block.
     fn run(self: Arc<Self>, job: Job, done: Completion);
 
-    /// Checks a source with the language's own parser, without running it.
+    /// Checks a script's syntax with the parser of its language, without running it.
     async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError>;
 
-    /// Carries out an operation on sessions. Completes even if the future is dropped after its first poll.
+    /// Performs a session operation. Completes even if the future is dropped after its first poll.
     async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError>;
 
-    /// Starts a script whose tool calls the client answers. Called on a thread that may block.
+    /// Starts a script whose tool calls the client answers. Must be called on a thread that is allowed to block.
     fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError>;
 }
 
@@ -70,18 +72,18 @@ pub(crate) struct Job {
     pub(crate) work: Work,
     pub(crate) cancel: CancelToken,
     pub(crate) on_output: Option<OnOutput>,
-    /// The parent of the spans of the execution.
+    /// The parent span of the execution's spans.
     pub(crate) span: Span,
 }
 
-/// An execution whose tool calls the client answers. Dropping it cancels it.
+/// An execution whose tool calls the client answers. Dropping it cancels the execution.
 pub(crate) trait SteppedExecution: Send {
-    /// Passes on answers, and waits until the execution has finished or needs further answers, at most for `wait`.
-    /// Called on a thread that may block.
+    /// Passes answers to the execution. Waits up to `wait` until it has finished or needs further answers. Must be
+    /// called on a thread that is allowed to block.
     ///
     /// # Errors
-    /// Fails if an answer is refused ([`ServiceError::is_about_an_answer`]). None of the answers was taken, and the
-    /// execution continues to wait.
+    /// Fails if an answer is invalid ([`ServiceError::is_about_an_answer`]). Then no answer was used, and the execution
+    /// stays suspended.
     fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError>;
 
     /// Returns `true` if the execution has ended.
@@ -90,10 +92,10 @@ pub(crate) trait SteppedExecution: Send {
 
 /// The state of an execution after a step.
 pub(crate) enum Advanced {
-    /// The execution has ended, and its session is saved.
+    /// The execution has finished, and its session is saved.
     Done(Box<Result<Finished, ServiceError>>),
     NeedsTools(Vec<ToolRequest>),
-    /// The wait has expired.
+    /// The wait timed out.
     Running,
 }
 
@@ -101,28 +103,28 @@ pub(crate) enum Advanced {
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) execution: Execution,
-    /// The session's generation after the execution. `None` outside of sessions.
+    /// The session's generation after the execution. `None` outside a session.
     pub(crate) generation: Option<String>,
     pub(crate) files: LeftFiles,
 }
 
 impl Finished {
-    /// Wraps an execution in this process.
+    /// Wraps the result of an execution in this process.
     pub(crate) fn here(execution: Execution, generation: Option<String>) -> Self {
         let files = LeftFiles::Here(execution.files().clone());
         Self { execution, generation, files }
     }
 }
 
-/// The files that an execution left in its workspace.
+/// Workspace files after an execution.
 #[derive(Debug)]
 pub(crate) enum LeftFiles {
     Here(glovebox::Files),
-    /// In another process, until this is dropped.
+    /// The files are in another process until this value is dropped.
     There(Box<dyn FilesThere>),
 }
 
-/// The files that an execution left in another process.
+/// Workspace files of an execution in another process.
 pub(crate) trait FilesThere: fmt::Debug + Send + Sync {
     fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, ServiceError>;
 
@@ -130,7 +132,7 @@ pub(crate) trait FilesThere: fmt::Debug + Send + Sync {
 }
 
 impl LeftFiles {
-    /// Lists the files that match a pattern. Called on a thread that may block.
+    /// Lists the files that match a pattern. Must be called on a thread that is allowed to block.
     pub(crate) fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, ServiceError> {
         match self {
             Self::Here(files) => Ok(files.list(pattern)?),
@@ -138,7 +140,7 @@ impl LeftFiles {
         }
     }
 
-    /// Reads a file of a known size. Called on a thread that may block.
+    /// Reads a file. Requires its size, as returned by `list`. Must be called on a thread that is allowed to block.
     pub(crate) fn read(&self, path: &str, size_bytes: u64) -> Result<Vec<u8>, ServiceError> {
         match self {
             Self::Here(files) => Ok(files.read(path)?),

@@ -1,4 +1,4 @@
-//! Operations on sessions and their files, as data that can be passed to another process.
+//! Operations on sessions and their files, in a form that can be sent to another process.
 
 use glovebox::{
     CheckpointId, CheckpointInfo, FileEntry, FilePage, GuestValue, IfExists, JsonText, Language, ListLimits,
@@ -11,7 +11,7 @@ use crate::{Changed, ServiceError, SessionPage, SessionSummary, SessionTarget, a
 /// An operation on a tenant's sessions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum SessionOperation {
-    /// Opens a session unless `most` exist.
+    /// Opens a session unless `most` sessions exist.
     Open {
         id: SessionId,
         language: Option<Language>,
@@ -19,20 +19,20 @@ pub(crate) enum SessionOperation {
         context: Option<JsonText>,
         most: usize,
     },
-    /// Copies a session to `fork`, unless `most` exist.
+    /// Copies a session to `fork` unless `most` sessions exist.
     Fork {
         target: SessionTarget,
         fork: SessionId,
         most: usize,
     },
-    /// Restores a session from the bytes of the call, unless `most` exist.
+    /// Restores a session from the bytes of the call unless `most` sessions exist.
     Import {
         id: SessionId,
         most: usize,
     },
     List {
         after: Option<SessionId>,
-        /// `None` lists all sessions.
+        /// Maximum number of sessions. `None` lists all sessions.
         limit: Option<usize>,
     },
     Describe {
@@ -51,11 +51,11 @@ pub(crate) enum SessionOperation {
     Hibernate {
         target: SessionTarget,
     },
-    /// Runs the exit handlers and removes the session.
+    /// Runs the session's exit handlers and removes the session.
     Close {
         target: SessionTarget,
     },
-    /// Removes the session.
+    /// Removes the session without running its exit handlers.
     Remove {
         id: SessionId,
     },
@@ -82,7 +82,7 @@ pub(crate) enum SessionOperation {
 }
 
 impl SessionOperation {
-    /// Returns the session that the operation affects. Operations on one session run one after another.
+    /// Returns the session that the operation uses exclusively. Operations on the same session run one after another.
     pub(crate) fn session(&self) -> Option<&SessionId> {
         match self {
             Self::Open { .. } | Self::List { .. } | Self::Describe { .. } => None,
@@ -102,7 +102,7 @@ impl SessionOperation {
         }
     }
 
-    /// Returns the session whose process carries out the operation.
+    /// Returns the session whose worker process performs the operation.
     pub(crate) fn home(&self) -> Option<&SessionId> {
         match self {
             Self::Open { id, .. } | Self::Describe { id } => Some(id),
@@ -115,12 +115,12 @@ impl SessionOperation {
         matches!(self, Self::Open { .. } | Self::Fork { .. } | Self::Import { .. })
     }
 
-    /// Returns `true` if the operation may run code of the guest, and so counts as an execution of the tenant's rate.
+    /// Returns `true` if the operation can run guest code. Such operations count toward the tenant's execution rate.
     pub(crate) fn may_run_code(&self) -> bool {
         matches!(self, Self::Close { .. } | Self::GetVariable { .. } | Self::SetVariable { .. })
     }
 
-    /// Returns the session and the operation for the audit log. `None` for operations that are not recorded.
+    /// Returns the session and the operation for the audit log, or `None` if the operation is not recorded.
     pub(crate) fn act(&self) -> Option<(SessionId, Act)> {
         let (id, act) = match self {
             Self::List { .. } | Self::Describe { .. } | Self::Checkpoints { .. } => return None,
@@ -142,7 +142,7 @@ impl SessionOperation {
     }
 }
 
-/// An operation on the files of a session.
+/// An operation on a session's files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum FileOperation {
     ListPage {
@@ -163,13 +163,13 @@ pub(crate) enum FileOperation {
         path: String,
         max_bytes: u64,
     },
-    /// Reads a part of a file.
+    /// Reads up to `length` bytes at an offset.
     ReadAt {
         path: String,
         offset: u64,
         length: u64,
     },
-    /// Writes files: their paths and lengths. The bytes of the call are their contents.
+    /// Writes files, given as paths and lengths. The bytes of the call are their contents.
     Write {
         files: Vec<(String, usize)>,
         if_exists: IfExists,
@@ -185,14 +185,14 @@ pub(crate) enum FileOperation {
     MakeDir {
         path: String,
     },
-    /// Replaces all files by those of another session.
+    /// Replaces all files with the files of another session.
     ReplaceBy {
         session: SessionId,
     },
 }
 
 impl FileOperation {
-    /// Returns the path or pattern, for the audit log.
+    /// Returns the path or pattern to record in the audit log.
     fn subject(&self) -> &str {
         match self {
             Self::ListPage { pattern, .. } => pattern,
@@ -209,7 +209,7 @@ impl FileOperation {
     }
 }
 
-/// Returns the operation that writes these files, and the bytes of its call.
+/// Returns the operation that writes these files, and the bytes for its call.
 pub(crate) fn join_files(files: Vec<(String, Vec<u8>)>, if_exists: IfExists) -> (FileOperation, Vec<u8>) {
     let lengths = files.iter().map(|(path, bytes)| (path.clone(), bytes.len())).collect();
     let mut contents = files.into_iter().map(|(_, bytes)| bytes);
@@ -219,7 +219,7 @@ pub(crate) fn join_files(files: Vec<(String, Vec<u8>)>, if_exists: IfExists) -> 
     (FileOperation::Write { files: lengths, if_exists }, all)
 }
 
-/// An operation on sessions, with the bytes that go with it.
+/// A session operation with its binary data.
 #[derive(Debug)]
 pub(crate) struct SessionCall {
     pub(crate) operation: SessionOperation,
@@ -229,7 +229,7 @@ pub(crate) struct SessionCall {
 
 type Reserve = dyn FnOnce(u64) -> Result<(), ServiceError> + Send;
 
-/// Reserves memory for the contents of a file before they are read.
+/// Reserves memory for a file's contents before they are read.
 #[derive(Default)]
 pub(crate) struct Room(pub(crate) Option<Box<Reserve>>);
 
@@ -251,7 +251,7 @@ impl From<SessionOperation> for SessionCall {
     }
 }
 
-/// The result of an operation on sessions.
+/// The result of a session operation.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum SessionAnswer {
     Done,
@@ -267,27 +267,27 @@ pub(crate) enum SessionAnswer {
     Set(Changed<()>),
     Files(FileAnswer),
     ChangedFiles(Changed<FileAnswer>),
-    /// The bytes of the reply are the session.
+    /// The bytes of the reply are the exported session.
     Exported,
 }
 
-/// The result of an operation on files.
+/// The result of a file operation.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FileAnswer {
     Done,
     Page(FilePage),
     Entry(FileEntry),
-    /// The bytes of the reply are the content, or the requested part of it.
+    /// The bytes of the reply are the file's contents, or the requested range.
     Content {
         size_bytes: u64,
     },
-    /// The file has more bytes than asked for, and was not read.
+    /// The file exceeds the maximum size and was not read.
     TooLarge {
         size_bytes: u64,
     },
 }
 
-/// The answer to a [`SessionCall`], with the bytes that go with it.
+/// The reply to a [`SessionCall`], with its binary data.
 #[derive(Debug)]
 pub(crate) struct SessionReply {
     pub(crate) answer: SessionAnswer,
@@ -300,7 +300,8 @@ impl From<SessionAnswer> for SessionReply {
     }
 }
 
-/// Defines functions that take the value of one kind of answer. Another kind means that a worker process is broken.
+/// Defines functions that extract the value of one `SessionAnswer` variant. Another variant means that the worker
+/// process is faulty.
 macro_rules! take {
     ($($function:ident: $kind:ident -> $value:ty;)*) => {
         impl SessionReply {

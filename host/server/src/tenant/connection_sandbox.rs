@@ -1,4 +1,4 @@
-//! Sandboxes and sessions in memory that belong to one connection, with tools of their own.
+//! Sandboxes and in-memory sessions that belong to a single connection, with tools that its client defines.
 
 use glovebox::{
     Diagnostic, Execution, HibernateError, HibernateOptions, JsonText, Language, ResumeOptions, Sandbox, Session,
@@ -10,29 +10,29 @@ use serde_json::{Map, Value};
 use super::{Fresh, Script, Tenant, Watch};
 use crate::{Door, ServiceError};
 
-/// The settings of a new sandbox.
+/// Settings for a new sandbox.
 #[derive(Debug, Default)]
 pub struct NewSandbox {
     /// The language. Default: the runtime's language, or that of the first served runtime.
     pub language: Option<Language>,
     /// The runtime, by name or alias. Default: the default runtime of the language.
     pub runtime: Option<String>,
-    /// The files in each new workspace, as paths and contents.
+    /// Initial files of each new workspace, as paths and contents.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Changes to the tenant's policy, with the keys of a policy.
+    /// Changes to the tenant's policy. The keys are policy keys.
     pub policy: Map<String, Value>,
-    /// Tools in addition to the tenant's.
+    /// Tools that scripts can call in addition to the tenant's tools.
     pub tools: Vec<Tool>,
 }
 
-/// A tenant's sandbox with tools of its own. Cheap to clone.
+/// A sandbox of one connection, with additional tools. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct OwnSandbox {
     tenant: Tenant,
     sandbox: Sandbox,
 }
 
-/// A session that is not in any store. It ends when its last handle is dropped.
+/// An in-memory session of one connection. It ends when its last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct OwnSession {
     tenant: Tenant,
@@ -41,10 +41,11 @@ pub struct OwnSession {
 }
 
 impl Tenant {
-    /// Creates a sandbox within the granted policy.
+    /// Creates a sandbox with the tenant's policy and the changes in `new`.
     ///
     /// # Errors
-    /// Fails if `new` exceeds the granted policy, or if no served runtime matches.
+    /// Fails if a change exceeds the granted policy, if the service does not serve the runtime, or if a tool is
+    /// invalid.
     pub async fn own_sandbox(&self, new: NewSandbox) -> Result<OwnSandbox, ServiceError> {
         self.work(None, move |tenant| {
             let NewSandbox { language, runtime, files, policy, tools } = new;
@@ -78,7 +79,7 @@ impl OwnSandbox {
     /// Opens a session.
     ///
     /// # Errors
-    /// Fails if the engine's limit on sessions is reached, or if the guest rejects the context.
+    /// Fails if the engine's session limit is reached, or if the guest rejects the context.
     pub async fn open(&self, options: SessionOptions) -> Result<OwnSession, ServiceError> {
         let id = SessionId::random();
         let options = options.id(id.to_string());
@@ -88,7 +89,7 @@ impl OwnSandbox {
     /// Restores a session from the bytes that [`OwnSession::hibernate`] returned.
     ///
     /// # Errors
-    /// Fails if the bytes are not a session of this sandbox.
+    /// Fails if the bytes are not a hibernated session of an equal sandbox.
     pub async fn resume(&self, state: Vec<u8>) -> Result<OwnSession, ServiceError> {
         let id = SessionId::random();
         let mut options = ResumeOptions::default();
@@ -111,10 +112,10 @@ impl OwnSandbox {
         Ok(OwnSession { tenant: self.tenant.clone(), session, id })
     }
 
-    /// Runs a script in a new interpreter, and maps its result with `then` on the blocking thread.
+    /// Runs a script in a new interpreter. Maps the result with `then` on a blocking thread.
     ///
     /// # Errors
-    /// Fails if the script cannot be run, and with the errors of `then`.
+    /// Fails if the script cannot be run or `then` fails.
     pub async fn execute_then<T: Send + 'static>(
         &self,
         door: Door,
@@ -126,10 +127,10 @@ impl OwnSandbox {
         self.tenant.run_here(door, None, script, watch, move |request| Ok(sandbox.run(request)?), then).await
     }
 
-    /// Checks a source with the language's own parser, without running it.
+    /// Checks a script's syntax with the parser of its language, without running it.
     ///
     /// # Errors
-    /// Fails if the parser cannot be run. Syntax errors are diagnostics.
+    /// Fails if the parser cannot be run. Syntax errors are returned as diagnostics.
     pub async fn validate(&self, mut script: Script) -> Result<Vec<Diagnostic>, ServiceError> {
         let sandbox = self.sandbox.clone();
         self.tenant.work(None, move |_| Ok(sandbox.validate_request(script.request())?)).await
@@ -137,16 +138,16 @@ impl OwnSandbox {
 }
 
 impl OwnSession {
-    /// Returns the session's id.
+    /// Returns the session's ID.
     #[must_use]
     pub fn id(&self) -> &str {
         self.session.id()
     }
 
-    /// Runs a script in the session, and maps its result with `then` on the blocking thread.
+    /// Runs a script in the session. Maps the result with `then` on a blocking thread.
     ///
     /// # Errors
-    /// Fails if the script cannot be run, and with the errors of `then`.
+    /// Fails if the script cannot be run or `then` fails.
     pub async fn execute_then<T: Send + 'static>(
         &self,
         door: Door,
@@ -158,10 +159,10 @@ impl OwnSession {
         self.tenant.run_here(door, Some(&self.id), script, watch, move |request| Ok(session.run(request)?), then).await
     }
 
-    /// Performs another operation on the session, on a blocking thread.
+    /// Performs another operation on the session. `ask` runs on a blocking thread.
     ///
     /// # Errors
-    /// Fails if the operation is not admitted, and with the errors of `ask`.
+    /// Fails if the operation is not admitted or `ask` fails.
     pub async fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&Session) -> Result<T, ServiceError> + Send + 'static,
@@ -170,7 +171,7 @@ impl OwnSession {
         self.tenant.work(Some(&self.id), move |_| ask(&session)).await
     }
 
-    /// Sets the global variable `context` of the session's scripts.
+    /// Sets the global variable `context` in the session.
     ///
     /// # Errors
     /// Fails if the guest rejects the value.
@@ -181,7 +182,7 @@ impl OwnSession {
     /// Forks the session into an independent copy.
     ///
     /// # Errors
-    /// Fails if the engine's limit on sessions is reached.
+    /// Fails if the engine's session limit is reached.
     pub async fn fork(&self) -> Result<Self, ServiceError> {
         let id = SessionId::random();
         let options = SessionOptions::default().id(id.to_string());
@@ -189,10 +190,10 @@ impl OwnSession {
         Ok(Self { tenant: self.tenant.clone(), session, id })
     }
 
-    /// Serializes the session. The bytes are not sealed.
+    /// Serializes the session for [`OwnSandbox::resume`]. The bytes are not sealed.
     ///
     /// # Errors
-    /// Fails if the session has ended.
+    /// Fails if the session has ended or cannot be serialized.
     pub async fn hibernate(&self) -> Result<Vec<u8>, ServiceError> {
         self.ask(|session| session.hibernate(&HibernateOptions::default()).map_err(unhibernated)).await
     }

@@ -1,4 +1,4 @@
-//! Execution of a tenant's scripts, in new interpreters and in sessions.
+//! Running a tenant's scripts, in new interpreters and in sessions.
 
 use glovebox::{CancelToken, Diagnostic, Execution, Request};
 use glovebox_sessions::SessionId;
@@ -12,11 +12,11 @@ use crate::{
     executor::{Completion, Finished, Job},
 };
 
-/// Cancels an execution when its caller is gone.
+/// Cancels an execution on drop.
 pub(super) struct CancelOnDrop(pub(super) CancelToken);
 
 impl CancelOnDrop {
-    /// Does not cancel on drop if `goes_on`.
+    /// Disables the cancellation if `goes_on`, then drops the guard.
     pub(super) fn disarm_if(mut self, goes_on: bool) {
         if goes_on {
             self.0 = CancelToken::new();
@@ -38,7 +38,7 @@ fn execution_span() -> Span {
     )
 }
 
-/// Records the result of an execution in its span. Output and error messages of the script are left out.
+/// Records the result of an execution in its span. Excludes output and error messages, which come from the script.
 fn record(span: &Span, ended: &Ended) {
     match ended {
         Ok(executed) => {
@@ -53,7 +53,7 @@ fn record(span: &Span, ended: &Ended) {
     }
 }
 
-/// The parts of a request that are left once its script is with the executor.
+/// Data for the audit log and metrics that must outlive the script, which the executor consumes.
 pub(super) struct AuditedRequest {
     pub(super) door: Door,
     pub(super) session: Option<SessionId>,
@@ -64,15 +64,15 @@ impl Tenant {
     /// Runs a script in a new interpreter.
     ///
     /// # Errors
-    /// Fails if the script cannot be run. An error that the script raises is part of the [`Execution`].
+    /// Fails if the script cannot be run. An exception raised by the script is part of the [`Execution`].
     pub async fn execute(&self, door: Door, fresh: Fresh, watch: Watch) -> Result<Execution, ServiceError> {
         self.execute_then(door, Work::Fresh(Box::new(fresh)), watch, |finished| Ok(finished.execution)).await
     }
 
-    /// Checks a source with the language's own parser, without running it.
+    /// Checks a script's syntax with the parser of its language, without running it.
     ///
     /// # Errors
-    /// Fails like [`execute`](Self::execute). Syntax errors are diagnostics.
+    /// Fails like [`execute`](Self::execute). Syntax errors are not errors: they are returned as diagnostics.
     pub async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
         self.check_rate()?;
         let held = self.admit(None).await?;
@@ -87,8 +87,8 @@ impl Tenant {
     /// Runs a script in a session.
     ///
     /// # Errors
-    /// Fails if the script cannot be run, or if the session is not at the expected generation. An error that the script
-    /// raises is part of the [`Execution`].
+    /// Fails if the script cannot be run, or if the session's generation differs from the expected one. An exception
+    /// raised by the script is part of the [`Execution`].
     pub async fn execute_in(
         &self,
         door: Door,
@@ -100,11 +100,11 @@ impl Tenant {
         self.execute_then(door, work, watch, |finished| Ok(finished.execution)).await
     }
 
-    /// Runs a script, counts it and records it in the audit log. Maps the result with `then` on a thread that may
-    /// block.
+    /// Runs a script, and records it in metrics and the audit log. Maps the result with `then` on a thread that is
+    /// allowed to block.
     ///
     /// # Errors
-    /// Fails if the script cannot be run, and with the errors of `then`.
+    /// Fails if the script cannot be run or `then` fails.
     pub(crate) async fn execute_then<T: Send + 'static>(
         &self,
         door: Door,
@@ -118,7 +118,7 @@ impl Tenant {
             if let Some(refusal) = executor.refusal_of(&work, false) {
                 return Err(refusal);
             }
-            // The nodes of a fleet call back themselves.
+            // The fleet's nodes send callbacks themselves.
             if !is_remote {
                 work.script().offer(self.callbacks())?;
             }
@@ -132,7 +132,7 @@ impl Tenant {
         self.run(asked, held, watch, begin, then).await
     }
 
-    /// Runs a script in a sandbox of this process.
+    /// Runs a script with `execute` in this process.
     pub(super) async fn run_here<T: Send + 'static>(
         &self,
         door: Door,
@@ -163,7 +163,7 @@ impl Tenant {
         self.run(asked, held, watch, begin, |finished| then(finished.execution)).await
     }
 
-    /// Begins an execution, and waits for its end. It is counted and recorded even if the caller is gone.
+    /// Starts an execution with `begin` and waits for its end. Records it even if the caller drops the future.
     async fn run<T: Send + 'static>(
         &self,
         asked: AuditedRequest,
@@ -182,7 +182,8 @@ impl Tenant {
         let done = move |result: Result<Finished, ServiceError>| {
             tenant.note(&recorded, asked, result.as_ref().map(|finished| &finished.execution));
             let result = result.and_then(then);
-            // Before the response: the client may send its next request as soon as it has it.
+            // Release the permits before responding: the client can send its next request as soon as it has the
+            // response.
             drop(held);
             let _ = sender.send(result);
         };
@@ -190,7 +191,7 @@ impl Tenant {
         receiver.await.map_err(|_| ServiceError::Panicked)?
     }
 
-    /// Returns the parts of a request that are needed after its end.
+    /// Returns the data about a request that is needed after its execution.
     pub(super) fn asked(&self, door: Door, work: &mut Work) -> AuditedRequest {
         let source = self.audit_source(&work.script().source);
         AuditedRequest { door, session: work.session().cloned(), source }
@@ -200,15 +201,15 @@ impl Tenant {
         self.inner.service.0.audit.as_ref().map(|audit| audit.source(source))
     }
 
-    /// Counts a request that was refused before it was admitted. Such requests are not recorded in the audit log,
-    /// because a client can repeat them as often as it likes.
+    /// Counts a request that was refused before admission. Such requests are not recorded in the audit log, because a
+    /// client can repeat them without limit.
     pub(crate) fn refused(&self, door: Door, error: &ServiceError) {
         for metrics in [&self.inner.service.0.metrics, &self.inner.metrics] {
             metrics.refused(door, error.code());
         }
     }
 
-    /// Counts and records an execution.
+    /// Records the result of an execution in metrics, the audit log and its span.
     pub(super) fn note(&self, span: &Span, asked: AuditedRequest, result: Result<&Execution, &ServiceError>) {
         let ended = result.map(Executed::from).map_err(Failed::from);
         record(span, &ended);

@@ -1,10 +1,10 @@
-//! A client of the service, and the operations on its behalf.
+//! Tenants: clients of the service, and the operations on their behalf.
 //!
-//! * [`executing`], [`stepping`], [`sessions`], [`connection_sandbox`]: its operations, which its
-//!   [executor](crate::executor) carries out.
-//! * [`work`]: the work that it asks for. [`summary`]: the description of a session.
+//! * [`executing`], [`stepping`], [`sessions`], [`connection_sandbox`]: a tenant's operations, which its
+//!   [executor](crate::executor) performs.
+//! * [`work`]: requested work. [`summary`]: descriptions of sessions.
 //! * [`suspended`]: suspended executions.
-//! * [`quotas`], [`stores`]: its limits.
+//! * [`quotas`], [`stores`]: the limits on a tenant.
 
 mod connection_sandbox;
 mod executing;
@@ -48,11 +48,11 @@ pub use suspended::Ended;
 pub(crate) use work::NO_CALLBACKS;
 pub use work::{Changed, Fresh, OnOutput, Script, SessionTarget, Watch, Work};
 
-/// A client of the service, with a policy, quotas, and sessions that no other tenant sees. Cheap to clone.
+/// A client of the service, with a policy, quotas, and sessions that other tenants cannot access. Cheap to clone.
 #[derive(Clone)]
 pub struct Tenant {
     inner: Arc<TenantInner>,
-    /// The protocol through which the tenant's requests arrive, for the audit log.
+    /// The door through which requests arrive, for the audit log.
     door: Door,
 }
 
@@ -63,10 +63,10 @@ struct TenantInner {
     tools: Vec<Tool>,
     callbacks: Option<Callbacks>,
     executor: Arc<dyn Executor>,
-    /// The engine in this process, for the sandboxes of a connection.
+    /// The executor in this process, also used for the sandboxes of a connection.
     here: Arc<InProcess>,
     max_sessions: usize,
-    /// Held while a session is created, so that the number of sessions does not change after it was checked.
+    /// Locked while a session is created, so that the number of sessions cannot change between check and creation.
     making: Arc<tokio::sync::Mutex<()>>,
     turns: Turns,
     max_executions: usize,
@@ -86,7 +86,7 @@ impl fmt::Debug for Tenant {
 }
 
 impl Tenant {
-    /// Creates a tenant of `service`.
+    /// Creates a tenant of `service`. Requests arrive through [`Door::Http`]; see [`through`](Self::through).
     #[must_use]
     pub fn new(service: &Service, config: TenantConfig) -> Self {
         let TenantConfig { name, policy, tools, callbacks, place, store_policy, key, sessions: max_sessions, .. } =
@@ -140,32 +140,32 @@ impl Tenant {
         Self { inner: Arc::new(inner), door: Door::Http }
     }
 
-    /// Returns the same tenant for requests through another protocol, for the audit log.
+    /// Returns this tenant for requests through another door, which the audit log records.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
         Self { inner: Arc::clone(&self.inner), door }
     }
 
-    /// Returns the executor in this process.
+    /// Returns the executor that runs in this process.
     pub(crate) fn here(&self) -> &Arc<InProcess> {
         &self.inner.here
     }
 
-    /// Services that the tenant's requests may name to answer tools.
+    /// Returns the client for callbacks, if requests may define tools that external services answer.
     #[must_use]
     pub fn callbacks(&self) -> Option<&Callbacks> {
         self.inner.callbacks.as_ref()
     }
 
-    /// Returns `true` if the tenant's sessions are in a fleet, which does not support every operation
+    /// Returns `true` if the tenant's sessions are in a fleet. A fleet does not support every operation
     /// ([`NotInFleet`](crate::NotInFleet)).
     #[must_use]
     pub fn is_in_fleet(&self) -> bool {
         self.inner.executor.has_remote_sessions()
     }
 
-    /// Returns the metrics in the text format of OpenMetrics: of all tenants, or only of this one if it may not see
-    /// all.
+    /// Returns metrics in the OpenMetrics text format: those of all tenants if this tenant may see them, otherwise only
+    /// those of this tenant.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         if self.inner.sees_all_metrics { self.inner.service.metrics_text() } else { self.inner.metrics.text() }
@@ -183,13 +183,13 @@ impl Tenant {
         &self.inner.service
     }
 
-    /// Returns the granted policy.
+    /// Returns the tenant's granted policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.inner.policy
     }
 
-    /// Returns the maximum number of sessions, live or stored.
+    /// Returns the maximum number of the tenant's sessions, live or stored.
     #[must_use]
     pub(crate) fn max_sessions(&self) -> usize {
         self.inner.max_sessions
@@ -200,7 +200,7 @@ impl Tenant {
         &self.inner.tools
     }
 
-    /// Returns the tenant's sessions in this process, for blocking operations such as hibernating the idle ones. Empty
+    /// Returns the tenant's sessions in this process, for blocking operations such as hibernating idle sessions. Empty
     /// if the sessions are in a fleet.
     #[must_use]
     pub fn sessions(&self) -> &Sessions {
@@ -208,63 +208,63 @@ impl Tenant {
     }
 }
 
-/// The location of a tenant's sessions.
+/// Location of a tenant's sessions.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionPlace {
-    /// In a store. This process executes them. A store belongs to one tenant.
+    /// The sessions are in a store, and this process or its workers execute them. Each tenant needs its own store.
     Store(Arc<dyn SessionStore>),
-    /// In a fleet. Its nodes execute them, under the policy of the nodes.
+    /// The sessions are in a fleet. Its nodes execute them under the policy of the nodes.
     Fleet {
-        /// The client of the fleet.
+        /// The client for the fleet.
         client: FleetClient,
-        /// The scope of the session names. A scope belongs to one tenant.
+        /// The namespace of the session names. Each tenant needs its own scope.
         scope: SessionId,
     },
 }
 
-/// The configuration of a tenant.
+/// Configuration of a tenant.
 #[derive(Debug)]
 pub struct TenantConfig {
-    /// The tenant's name, in the audit log.
+    /// The tenant's name, as recorded in the audit log.
     pub name: String,
-    /// The granted policy: the default of each request, and the maximum that a request may ask for.
+    /// The granted policy: the default for each request, and the maximum that a request can set.
     pub policy: Policy,
     /// Tools that the tenant's scripts may call.
     pub tools: Vec<Tool>,
-    /// Services that the tenant's requests may name to answer tools. Default: none.
+    /// Client for callbacks, which lets requests define tools that external services answer. Default: none.
     pub callbacks: Option<Callbacks>,
     /// The location of the sessions.
     pub place: SessionPlace,
-    /// When sessions are hibernated. `save` is ignored: sessions are always saved after each execution, before it is
-    /// answered.
+    /// When sessions are hibernated. `save` is ignored: a session is saved after each execution, before the answer is
+    /// sent.
     pub store_policy: StorePolicy,
     /// The key that seals the tenant's sessions. Default: sessions are not sealed.
     pub key: Option<SessionKey>,
     /// Maximum number of sessions, live or stored. Default 1,000.
     pub sessions: usize,
-    /// Maximum size of the tenant's sessions in the store, in bytes. A session that would exceed it is not saved.
-    /// Default 4 GiB.
+    /// Maximum total size of the tenant's sessions in the store, in bytes. A session that would exceed the limit is not
+    /// saved. Default 4 GiB.
     pub stored_bytes: u64,
-    /// Maximum number of executions that run or wait at once. Default 64.
+    /// Maximum number of executions that run or wait simultaneously. Default 64.
     pub executions_at_once: usize,
     /// Maximum number of executions per minute. Default: unlimited.
     pub executions_per_minute: Option<NonZeroU32>,
-    /// Maximum number of executions at once whose tool calls the client answers. Default 16.
+    /// Maximum number of simultaneous executions whose tool calls the client answers. Default 16.
     pub suspended: usize,
-    /// Show the metrics of all tenants to this one, instead of only its own. Default `true`.
+    /// Include the metrics of all tenants in [`Tenant::metrics_text`]. Default `true`.
     pub sees_all_metrics: bool,
-    /// In a worker process: adds the network to the tenant's sandboxes.
+    /// Adds the network to the tenant's sandboxes in a worker process.
     pub(crate) add_network: Option<AddNetwork>,
 }
 
 impl TenantConfig {
-    /// Returns the defaults for a tenant with its sessions in a store.
+    /// Returns the default configuration for a tenant with its sessions in a store.
     pub fn new(name: impl Into<String>, store: Arc<dyn SessionStore>) -> Self {
         Self::with(name.into(), SessionPlace::Store(store))
     }
 
-    /// Returns the defaults for a tenant with its sessions in a fleet, in the scope of its name.
+    /// Returns the default configuration for a tenant with its sessions in a fleet. Its name is also the scope.
     #[must_use]
     pub fn in_fleet(name: SessionId, client: FleetClient) -> Self {
         Self::with(name.to_string(), SessionPlace::Fleet { client, scope: name })

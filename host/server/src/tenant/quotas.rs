@@ -1,4 +1,4 @@
-//! Limits on a tenant's concurrent work, and the queues in front of it.
+//! Limits on a tenant's concurrent work, and waiting for permits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tracing::{Instrument as _, info_span};
 use super::Tenant;
 use crate::{SPANS, Service, ServiceError, service::ExecutionPermit};
 
-/// The permits of work for a tenant. They belong to the work and not to its caller: the work continues if the client
+/// Permits that a tenant's work holds. The work owns them, not the caller, because the work continues if the client
 /// disconnects.
 pub(crate) struct WorkPermits {
     own: OwnedSemaphorePermit,
@@ -26,7 +26,7 @@ impl WorkPermits {
 }
 
 impl Tenant {
-    /// Runs blocking work of this process once the tenant, the session (if any) and the service admit it.
+    /// Runs blocking work in this process when the tenant, the session (if any) and the service admit it.
     pub(super) async fn work<T: Send + 'static>(
         &self,
         id: Option<&SessionId>,
@@ -42,7 +42,7 @@ impl Tenant {
         .await?
     }
 
-    /// Locks the creation of sessions, so that their number does not change after it was checked.
+    /// Locks session creation, so that the number of sessions cannot change between check and creation.
     pub(super) async fn making(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.inner.making).lock_owned().await
     }
@@ -51,7 +51,7 @@ impl Tenant {
         self.admit_to(id, self.inner.service.admit(&self.inner.name)).await
     }
 
-    /// Like [`admit`](Self::admit), for a session. Requests to a fleet need no permit on this machine.
+    /// Like [`admit`](Self::admit), for a session. Sessions in a fleet need no permit to run on this machine.
     pub(super) async fn admit_session(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
         let (service, name) = (&self.inner.service, &self.inner.name);
         match self.inner.executor.has_remote_sessions() {
@@ -76,7 +76,8 @@ impl Tenant {
         wait.instrument(info_span!(target: SPANS, "queue")).await
     }
 
-    /// Like [`admit`](Self::admit), for an execution that may be suspended. Also returns the permits for that.
+    /// Like [`admit`](Self::admit), for an execution that can be suspended. Also acquires the permits for a suspended
+    /// execution.
     pub(super) async fn admit_stepped(
         &self,
         id: Option<&SessionId>,
@@ -89,7 +90,7 @@ impl Tenant {
         Ok(([own, all], self.admit(id).await?))
     }
 
-    /// Takes one of the tenant's concurrent executions.
+    /// Acquires one of the tenant's execution permits. Fails if all are in use.
     fn own_turn(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
         let most = self.inner.max_executions;
         Arc::clone(&self.inner.executions)
@@ -105,7 +106,7 @@ impl Tenant {
         })
     }
 
-    /// Waits until the session is free: its operations run one after another.
+    /// Waits until no other operation uses the session. Operations on a session run one after another.
     async fn turn(&self, id: &SessionId) -> Result<OwnedMutexGuard<()>, ServiceError> {
         let turn = self.inner.turns.of(id);
         let most = self.inner.policy.limits.timeout();

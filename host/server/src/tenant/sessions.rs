@@ -16,11 +16,11 @@ use crate::{
 };
 
 impl Tenant {
-    /// Opens a session. Without an `id` it gets a random one of 128 bits. Without `language` and `runtime` it uses the
-    /// first served runtime.
+    /// Opens a session. The default `id` is random, with 128 bits. Without `language` and `runtime`, the session uses
+    /// the first served runtime.
     ///
     /// # Errors
-    /// Fails if a session of this name exists, or if the tenant's maximum number of sessions is reached.
+    /// Fails if a session with this ID exists, or if the tenant has reached its maximum number of sessions.
     pub async fn open(
         &self,
         id: Option<SessionId>,
@@ -53,7 +53,7 @@ impl Tenant {
             .map(|session| *session)
     }
 
-    /// Returns a page of sessions, in the order of their names.
+    /// Returns a page of the tenant's sessions, sorted by name.
     ///
     /// # Errors
     /// Fails if the store cannot be read.
@@ -62,7 +62,7 @@ impl Tenant {
         self.perform(SessionOperation::List { after, limit }).await?.page()
     }
 
-    /// Returns all sessions, in the order of their names. Their number is limited by the tenant's quota.
+    /// Returns all sessions of the tenant, sorted by name. The tenant's quota limits their number.
     ///
     /// # Errors
     /// Fails if the store cannot be read.
@@ -70,7 +70,7 @@ impl Tenant {
         self.perform(SessionOperation::List { after: None, limit: None }).await?.page()
     }
 
-    /// Describes a session.
+    /// Returns the description of a session.
     ///
     /// # Errors
     /// Fails if the session does not exist.
@@ -81,12 +81,12 @@ impl Tenant {
     /// Takes a checkpoint of a session, for [`undo`](Self::undo).
     ///
     /// # Errors
-    /// Fails if the session does not exist, or if the store has no room.
+    /// Fails if the session does not exist, or if the store is full.
     pub async fn checkpoint(&self, target: impl Into<SessionTarget>) -> Result<Changed<CheckpointId>, ServiceError> {
         self.perform(SessionOperation::Checkpoint { target: target.into() }).await?.checkpoint()
     }
 
-    /// Restores a checkpoint of a session, or the state before its last execution.
+    /// Restores a checkpoint of a session, or without `to` the state before its last execution.
     ///
     /// # Errors
     /// Fails if the session or the checkpoint does not exist.
@@ -106,7 +106,7 @@ impl Tenant {
         self.perform(SessionOperation::Hibernate { target: target.into() }).await?.hibernated()
     }
 
-    /// Closes and removes a session. Its exit handlers run if it can be resumed.
+    /// Closes and removes a session. Runs its exit handlers if it can be resumed.
     ///
     /// # Errors
     /// Fails if the session does not exist.
@@ -130,7 +130,7 @@ impl Tenant {
         self.perform(SessionOperation::Checkpoints { id: id.clone() }).await?.checkpoints()
     }
 
-    /// Returns a global variable of a session.
+    /// Returns the value of a global variable in a session, or `None` if the variable does not exist.
     ///
     /// # Errors
     /// Fails if the session does not exist, or if the value cannot be read.
@@ -138,7 +138,7 @@ impl Tenant {
         self.perform(SessionOperation::GetVariable { id: id.clone(), name }).await?.variable()
     }
 
-    /// Sets a global variable of a session, and saves the session.
+    /// Sets a global variable in a session and saves the session.
     ///
     /// # Errors
     /// Fails if the session does not exist, or if the guest rejects the value.
@@ -151,7 +151,7 @@ impl Tenant {
         self.perform(SessionOperation::SetVariable { target: target.into(), name, json }).await?.set()
     }
 
-    /// Serializes a session.
+    /// Serializes a session for [`import`](Self::import).
     ///
     /// # Errors
     /// Fails if the session does not exist.
@@ -159,7 +159,7 @@ impl Tenant {
         Ok(self.perform(SessionOperation::Export { id: id.clone() }).await?.bytes)
     }
 
-    /// Returns the number of bytes that [`export`](Self::export) returns.
+    /// Returns the length in bytes of the result of [`export`](Self::export).
     ///
     /// # Errors
     /// Fails like [`export`](Self::export).
@@ -173,8 +173,8 @@ impl Tenant {
     /// Restores a session from the bytes that [`export`](Self::export) returned.
     ///
     /// # Errors
-    /// Fails if a session of this name exists, if the tenant's maximum number of sessions is reached, or if the bytes
-    /// are not a session.
+    /// Fails if a session with this ID exists, if the tenant has reached its maximum number of sessions, or if the
+    /// bytes are not an exported session.
     pub async fn import(&self, id: SessionId, bytes: Vec<u8>) -> Result<SessionSummary, ServiceError> {
         let operation = SessionOperation::Import { id, most: self.inner.max_sessions };
         self.perform(SessionCall { bytes, ..operation.into() }).await?.session().map(|session| *session)
@@ -182,7 +182,7 @@ impl Tenant {
 }
 
 impl Tenant {
-    /// Returns a page of the files that match a pattern, or those after the path `after`.
+    /// Returns a page of the files that match a pattern. Starts after the path `after`, if any.
     pub(crate) async fn list_files(
         &self,
         id: &SessionId,
@@ -197,7 +197,7 @@ impl Tenant {
         self.files(id, FileOperation::Stat { path }).await?.0.entry()
     }
 
-    /// Carries out an operation that reads files.
+    /// Performs a read-only file operation.
     pub(crate) async fn files(
         &self,
         id: &SessionId,
@@ -206,8 +206,8 @@ impl Tenant {
         self.perform(SessionOperation::Files { id: id.clone(), operation }).await?.files()
     }
 
-    /// Reads a file of at most `max_bytes`. Calls `reserve` with its size before it is in memory, and returns what that
-    /// has reserved. Returns the size alone if the file is larger.
+    /// Reads a file of at most `max_bytes`. Before the contents are loaded, calls `reserve` with the file size. Returns
+    /// the contents and the reservation, or only the file size if it exceeds `max_bytes`.
     pub(crate) async fn read_file<R: Send + 'static>(
         &self,
         id: &SessionId,
@@ -232,7 +232,7 @@ impl Tenant {
         }
     }
 
-    /// Writes files, and saves the session.
+    /// Writes files and saves the session.
     pub(crate) async fn write_files(
         &self,
         target: impl Into<SessionTarget>,
@@ -244,7 +244,7 @@ impl Tenant {
         self.perform(SessionCall { bytes, ..operation.into() }).await?.changed_files()
     }
 
-    /// Carries out an operation that changes files, and saves the session.
+    /// Performs a file operation that changes files, and saves the session.
     pub(crate) async fn change_files(
         &self,
         target: impl Into<SessionTarget>,
@@ -253,8 +253,8 @@ impl Tenant {
         self.perform(SessionOperation::ChangeFiles { target: target.into(), operation }).await?.changed_files()
     }
 
-    /// Carries out an operation once the tenant, the session and the service admit it, and records it. A started
-    /// operation is completed and recorded even if the caller is gone.
+    /// Performs a session operation when the tenant, the session and the service admit it, and records it in the audit
+    /// log. A started operation is completed and recorded even if the caller has dropped the future.
     async fn perform(&self, call: impl Into<SessionCall>) -> Result<SessionReply, ServiceError> {
         let call = call.into();
         if let Some(refusal) = self.inner.executor.refusal(&call.operation) {

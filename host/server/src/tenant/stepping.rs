@@ -1,4 +1,4 @@
-//! Executions in steps: the client answers the tool calls.
+//! Stepwise executions: the client answers the script's tool calls.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     service::ExecutionPermit,
 };
 
-/// Timeout for a cancelled execution to end.
+/// Maximum time to wait for the end of a cancelled execution.
 const END_TIME: Duration = Duration::from_secs(5);
 
 /// The state of an execution after a step.
@@ -29,24 +29,24 @@ pub enum Stepped<T> {
     NeedsTools(NeedsTools),
 }
 
-/// A suspended execution and the calls it waits for.
+/// A suspended execution and its unanswered tool calls.
 #[derive(Clone, Debug)]
 pub struct NeedsTools {
-    /// The name of the execution, for [`Tenant::go_on_then`].
+    /// ID of the execution, for [`Tenant::go_on_then`].
     pub execution: String,
     /// The tool calls to answer.
     pub calls: Vec<ToolRequest>,
-    /// The time after which the execution is cancelled without an answer.
+    /// Timeout for the answers. Then the execution is cancelled.
     pub expires_after: Duration,
 }
 
 impl Tenant {
-    /// Starts a script with tools that the client answers ([`Tool::stepped`](glovebox::Tool::stepped)), and runs it
-    /// until it has finished or needs answers. Maps the result of a finished script with `then` on the blocking thread.
+    /// Starts a script whose tool calls the client answers ([`Tool::stepped`](glovebox::Tool::stepped)). Returns when
+    /// the script has finished or needs answers. Maps the result of a finished script with `then`, which runs on a
+    /// blocking thread.
     ///
     /// # Errors
-    /// Fails if the script cannot be run, and with the errors of `then`. An error that the script raises is part of the
-    /// result.
+    /// Fails if the script cannot be run or `then` fails. An exception raised by the script is part of the result.
     pub async fn start_then<T: Send + 'static>(
         &self,
         door: Door,
@@ -99,11 +99,12 @@ impl Tenant {
         Ok(stepped)
     }
 
-    /// Answers calls of a suspended execution, and runs it until it has finished or needs further answers.
+    /// Answers tool calls of a suspended execution and resumes it. Returns when it has finished or needs further
+    /// answers.
     ///
     /// # Errors
-    /// Fails if the execution does not exist, if another request is resuming it, or if an answer is invalid, and with
-    /// the errors of `then`. If no answer was taken, the call may be repeated.
+    /// Fails if the execution does not exist, if another request is resuming it, if an answer is invalid, or if `then`
+    /// fails. If an answer is invalid, the execution stays suspended and the call can be repeated.
     pub async fn go_on_then<T: Send + 'static>(
         &self,
         execution: &str,
@@ -118,7 +119,7 @@ impl Tenant {
             Taken::Ended(ended) => return Service::blocking(move || then((*ended)?)).await?.map(Stepped::Done),
             Taken::Waiting(back) => back,
         };
-        // If admission fails or the future is dropped, `back` returns the execution to the suspended ones.
+        // If admission fails or the future is dropped, `back` suspends the execution again.
         let place = self.inner.service.admit(self.name()).await?;
         let tenant = self.clone();
         let Some((id, stepping)) = back.keep() else { return Err(ServiceError::Panicked) };
@@ -139,7 +140,7 @@ impl Tenant {
         stepped
     }
 
-    /// Cancels a suspended execution, or discards a result that no client has fetched.
+    /// Cancels a suspended execution. If it has already ended, discards its result.
     ///
     /// # Errors
     /// Fails if the execution does not exist.
@@ -149,7 +150,7 @@ impl Tenant {
         Service::blocking(move || drop(tenant.end(stepping))).await
     }
 
-    /// Runs the execution until it has finished or needs answers. Called on a blocking thread.
+    /// Advances the execution until it has finished or needs answers. Must be called on a blocking thread.
     fn step<T>(
         &self,
         id: String,
@@ -160,7 +161,7 @@ impl Tenant {
     ) -> Result<Stepped<T>, ServiceError> {
         let result = stepping.started.advance(answers, None);
         stepping.output.set(None);
-        // A suspended execution does not hold a permit.
+        // A suspended execution does not keep its permit to run.
         drop(place);
         match result {
             Ok(Advanced::Done(finished)) => {
@@ -171,7 +172,7 @@ impl Tenant {
                 let expires_after = self.suspend(id.clone(), stepping, true);
                 Ok(Stepped::NeedsTools(NeedsTools { execution: id, calls, expires_after }))
             }
-            // Returned only if there is a timeout.
+            // `advance` returns this only with a timeout.
             Ok(Advanced::Running) => Err(ServiceError::Panicked),
             Err(error) if error.is_about_an_answer() => {
                 self.suspend(id, stepping, false);
@@ -186,13 +187,13 @@ impl Tenant {
 }
 
 impl Tenant {
-    /// Cancels an execution and waits for its end. Called on a blocking thread.
+    /// Cancels an execution and waits for its end. Must be called on a blocking thread.
     pub(super) fn end(&self, stepping: Stepping) -> Result<Ended, ServiceError> {
         stepping.cancel.cancel();
         self.result(stepping, END_TIME)
     }
 
-    /// Waits up to `wait` for the end of an execution that has ended or is about to.
+    /// Waits up to `wait` for an execution that has ended or is about to end, and returns its result.
     pub(super) fn result(&self, stepping: Stepping, wait: Duration) -> Result<Ended, ServiceError> {
         let end = std::time::Instant::now() + wait;
         loop {
@@ -201,13 +202,13 @@ impl Tenant {
                 Ok(Advanced::Done(finished)) => return self.finish(stepping, *finished),
                 Err(error) => return self.finish(stepping, Err(error)),
                 Ok(_) if left.is_zero() => return Err(ServiceError::Panicked),
-                // Unanswered calls are returned again immediately.
+                // While calls are unanswered, `advance` returns immediately.
                 Ok(_) => std::thread::sleep(Duration::from_millis(5)),
             }
         }
     }
 
-    /// Counts and records an execution that has ended.
+    /// Records the end of an execution in metrics, the audit log and the current span.
     fn finish(&self, stepping: Stepping, result: Result<Finished, ServiceError>) -> Result<Ended, ServiceError> {
         let Stepping { asked, return_files, .. } = stepping;
         self.note(&Span::current(), asked, result.as_ref().map(|finished| &finished.execution));

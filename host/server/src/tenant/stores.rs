@@ -1,4 +1,5 @@
-//! Stores of a tenant's sessions: one that limits their size, one that traces its operations, and one that saves nothing.
+//! Session stores of a tenant: a store with a size limit, a store that traces its operations, and a store that is
+//! always empty.
 
 use std::{
     io,
@@ -15,10 +16,10 @@ use tracing::{Instrument as _, info_span};
 
 use crate::SPANS;
 
-/// Maximum age of a count of the stored bytes. Other processes, such as a server's workers, write to the same store.
+/// Maximum age of the counted bytes. Other processes, such as a server's workers, write to the same store.
 const RECOUNT: Duration = Duration::from_secs(1);
 
-/// A store that refuses to grow beyond a limit. Removing a session, or replacing it with a smaller one, always works.
+/// A store with a limit on the total size of its sessions. Removing or shrinking a session is always possible.
 #[derive(Debug)]
 pub(super) struct BoundedStore {
     store: Arc<dyn SessionStore>,
@@ -28,13 +29,13 @@ pub(super) struct BoundedStore {
 
 #[derive(Debug, Default)]
 struct Count {
-    /// Bytes of all sessions and the time of the count. `None` forces a new count.
+    /// Total bytes of all sessions, with the time of the count. `None` forces a recount.
     stored: Option<(u64, Instant)>,
-    /// Bytes that writes in progress will add.
+    /// Number of bytes that writes in progress will add.
     reserved: u64,
 }
 
-/// Bytes that a write in progress will add, released on drop.
+/// Bytes reserved for a write in progress, released on drop.
 struct Reserved<'a> {
     store: &'a BoundedStore,
     bytes: u64,
@@ -56,7 +57,7 @@ impl BoundedStore {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes of all sessions, at most a second old.
+    /// Returns the total bytes of all sessions. The count is at most a second old.
     async fn stored(&self) -> Result<u64, StoreError> {
         let counted = self.counted().stored;
         if let Some((bytes, at)) = counted
@@ -76,11 +77,11 @@ impl BoundedStore {
         Ok(bytes)
     }
 
-    /// Reserves the bytes that a write adds. Fails if they exceed the limit.
+    /// Reserves the bytes that a write adds to a session. Fails if the total would exceed the limit.
     async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<Reserved<'_>, StoreError> {
         let before = match self.store.record(id).await {
             Ok(found) => found.map_or(0, |stored| stored.record.bytes),
-            // The size of a damaged session is unknown.
+            // The size of a damaged session is unknown, so the write is charged in full.
             Err(StoreError::Damaged { .. }) => 0,
             Err(error) => return Err(error),
         };
@@ -145,7 +146,7 @@ impl SessionStore for BoundedStore {
     }
 }
 
-/// A store whose operations are spans, as children of the execution's span.
+/// A store that records its operations as spans, children of the execution's span.
 #[derive(Debug)]
 pub(super) struct TracedStore(pub(super) Arc<dyn SessionStore>);
 
@@ -187,7 +188,7 @@ impl SessionStore for TracedStore {
     }
 }
 
-/// A store that is always empty and refuses to save: for a tenant whose sessions are all in memory
+/// A store that is always empty and refuses to save, for tenants whose sessions are all in memory
 /// ([`OwnSession`](crate::OwnSession)).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStore;
@@ -244,7 +245,7 @@ mod tests {
     #[test]
     fn store_at_its_limit_rejects_only_growth() {
         let dir = tempfile::tempdir().unwrap();
-        // Each session file also has a header of a few hundred bytes.
+        // Each session file also contains a header of a few hundred bytes.
         let store = BoundedStore::new(Arc::new(DirectoryStore::open(dir.path()).unwrap()), 25_000);
         let put = |name: &str, bytes: usize| {
             let id = SessionId::new(name).unwrap();
@@ -256,7 +257,7 @@ mod tests {
         put("b", 10_000).unwrap();
         assert!(matches!(put("c", 10_000), Err(StoreError::Full { bytes: 10_000, most: 25_000, .. })));
         assert!(matches!(put("a", 20_000), Err(StoreError::Full { bytes: 10_000, .. })));
-        // A new count gives the same result.
+        // A recount returns the same total.
         store.counted().stored = None;
         assert!(matches!(put("c", 10_000), Err(StoreError::Full { .. })));
         put("b", 10_000).unwrap();

@@ -1,10 +1,10 @@
-//! The description of a session, in a store or in a fleet.
+//! Descriptions of sessions, whether they are in a store or in a fleet.
 
 use glovebox::{Language, SessionInfo, Timestamp};
 use glovebox_sessions::{ListedPage, ListedSession, SessionId, SessionRecord};
 use serde::{Deserialize, Serialize};
 
-/// The description of a session.
+/// Description of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SessionSummary {
     /// The session's name, unique within the tenant.
@@ -19,27 +19,27 @@ pub struct SessionSummary {
     pub created_at: Timestamp,
     /// When the session was last saved.
     pub updated_at: Timestamp,
-    /// Number of executions so far.
+    /// Number of executions in the session so far.
     pub executions: u64,
-    /// Identifies a state of the session. It differs after each change, and from that of other sessions with the same
-    /// name.
+    /// Identifies the current state of the session. Changes with every change to the session, and differs between
+    /// sessions that used the same name.
     pub generation: String,
     /// Number of files, directories and links in the workspace, if known.
     pub files: Option<u64>,
     /// Size of the stored state, in bytes.
     pub bytes: u64,
-    /// Memory usage in this process. `None` if the session is not in memory.
+    /// Memory usage in this process. `None` if the session is not in this process's memory.
     pub live: Option<SessionInfo>,
 }
 
 /// A page of a tenant's sessions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SessionPage {
-    /// The sessions, in the order of their names.
+    /// The sessions, sorted by name.
     pub sessions: Vec<SessionSummary>,
-    /// Names of damaged sessions, which can only be removed.
+    /// Names of damaged sessions. They can only be removed.
     pub damaged: Vec<SessionId>,
-    /// The name after which the next page starts. `None` on the last page.
+    /// Name after which the next page starts. `None` on the last page.
     pub next: Option<SessionId>,
 }
 
@@ -80,8 +80,8 @@ impl From<Vec<ListedSession>> for SessionPage {
     }
 }
 
-/// Returns the identifier of a session's state. It differs after each change, and from that of other sessions with the
-/// same name.
+/// Returns the identifier of a session's current state. It changes with every change to the session, and differs
+/// between sessions that used the same name.
 pub(crate) fn generation(record: &SessionRecord) -> String {
     format!("{}-{}", record.created_at.unix_ms(), record.generation)
 }

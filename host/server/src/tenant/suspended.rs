@@ -1,4 +1,4 @@
-//! Suspended executions: their state between two steps, and their end if they are never answered.
+//! Suspended executions: their state between two steps, and their cancellation if no answer arrives in time.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use crate::{
     executor::{Finished, SteppedExecution},
 };
 
-/// A tenant's suspended executions, by name. Cheap to clone.
+/// A tenant's suspended executions, keyed by ID. Clones share the map.
 #[derive(Clone, Default)]
 pub(super) struct SuspendedExecutions(Arc<Mutex<HashMap<String, Entry>>>);
 
@@ -26,21 +26,21 @@ struct Entry {
 }
 
 enum SuspensionState {
-    /// Waits for answers.
+    /// The execution waits for answers.
     Waiting(Box<Stepping>),
-    /// A request is resuming it, or it is being ended.
+    /// A request is resuming the execution, or it is being cancelled.
     Busy,
-    /// Ended without an answer. No client has fetched the result yet.
+    /// The execution has ended without further answers. The client has not yet fetched the result.
     Ended(Box<Result<Ended, ServiceError>>),
 }
 
-/// An execution taken out of its entry.
+/// The result of [`SuspendedExecutions::take`].
 pub(super) enum Taken {
     Waiting(PutBack),
     Ended(Box<Result<Ended, ServiceError>>),
 }
 
-/// Returns a taken execution to its entry on drop.
+/// Puts the taken execution back into its entry on drop.
 pub(super) struct PutBack {
     executions: SuspendedExecutions,
     id: String,
@@ -58,7 +58,7 @@ impl Drop for PutBack {
 }
 
 impl PutBack {
-    /// Takes the execution out for good. The caller must suspend it again, or forget it.
+    /// Prevents the execution from being put back. The caller must suspend it again or forget it.
     pub(super) fn keep(mut self) -> Option<(String, Stepping)> {
         self.stepping.take().map(|stepping| (self.id.clone(), *stepping))
     }
@@ -69,7 +69,7 @@ impl SuspendedExecutions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an execution to resume it, or the result of one that has ended.
+    /// Takes an execution in order to resume it. If it has already ended, removes it and returns its result.
     pub(super) fn take(&self, id: &str) -> Result<Taken, ServiceError> {
         let mut entries = self.entries();
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
@@ -85,7 +85,7 @@ impl SuspendedExecutions {
         }
     }
 
-    /// Cancels and removes an execution. Returns it if it was waiting for answers; the caller must then end it.
+    /// Removes and cancels an execution. Returns it if it was waiting for answers; the caller must then end it.
     pub(super) fn remove(&self, id: &str) -> Result<Option<Stepping>, ServiceError> {
         let entry = self.entries().remove(id).ok_or_else(|| not_found(id))?;
         entry.cancel.cancel();
@@ -95,12 +95,12 @@ impl SuspendedExecutions {
         }
     }
 
-    /// Removes an execution whose result is being returned.
+    /// Removes an execution when its result is returned to the client.
     pub(super) fn forget(&self, id: &str) {
         self.entries().remove(id);
     }
 
-    /// Checks an execution's timeout and whether it has ended by itself.
+    /// Checks if an execution has timed out or has ended while it was suspended.
     pub(super) fn look(&self, id: &str, is_draining: bool) -> SuspensionCheck {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(id) else { return SuspensionCheck::Gone };
@@ -122,8 +122,8 @@ impl SuspendedExecutions {
         }
     }
 
-    /// Suspends an execution until `expires`. Keeps the previous deadline unless `was_answered`. Returns `true` if it
-    /// was not suspended before.
+    /// Suspends an execution. Sets the deadline to `expires` if the execution is new or `was_answered`; otherwise the
+    /// previous deadline remains. Returns `true` if the execution is new.
     pub(super) fn put(&self, id: &str, stepping: Stepping, expires: Instant, was_answered: bool) -> bool {
         let mut entries = self.entries();
         let is_new = !entries.contains_key(id);
@@ -158,7 +158,7 @@ fn not_found(id: &str) -> ServiceError {
 #[derive(Debug)]
 pub struct Ended {
     pub(crate) finished: Finished,
-    /// Patterns of the files to return, as given at the start of the execution.
+    /// Patterns of the workspace files to return, as given when the execution was started.
     pub return_files: Vec<String>,
 }
 
@@ -170,7 +170,7 @@ impl Ended {
     }
 }
 
-/// The output callback, which each step replaces.
+/// The output callback. Each step replaces it.
 #[derive(Clone, Default)]
 pub(super) struct Output(Arc<Mutex<Option<OnOutput>>>);
 
@@ -189,25 +189,25 @@ impl Output {
     }
 }
 
-/// An execution between two steps.
+/// A suspended execution and the resources that it holds.
 pub(super) struct Stepping {
     pub(super) started: Box<dyn SteppedExecution>,
     pub(super) output: Output,
     pub(super) cancel: CancelToken,
     pub(super) asked: AuditedRequest,
     pub(super) return_files: Vec<String>,
-    /// Permits for a suspended execution: the tenant's and the service's.
+    /// The tenant's and the service's permits for a suspended execution.
     pub(super) _suspended: [OwnedSemaphorePermit; 2],
     pub(super) _own: OwnedSemaphorePermit,
     pub(super) _turn: Option<OwnedMutexGuard<()>>,
 }
 
-/// Interval at which suspended executions are checked for their end and their timeout.
+/// Polling interval for the end and the timeout of a suspended execution.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Tenant {
-    /// Suspends an execution and returns its timeout. Without an accepted answer the previous deadline stays. Called in
-    /// the context of a Tokio runtime.
+    /// Suspends an execution and returns its timeout. The timeout restarts only if `was_answered`. Must be called
+    /// within a Tokio runtime.
     pub(super) fn suspend(&self, id: String, stepping: Stepping, was_answered: bool) -> Duration {
         let time = self.inner.service.suspension().time;
         if self.inner.suspended.put(&id, stepping, Instant::now() + time, was_answered) {
@@ -217,7 +217,8 @@ impl Tenant {
     }
 }
 
-/// Ends an execution when it expires or the service shuts down. Releases its resources if it has ended by itself.
+/// Watches a suspended execution. Ends it on timeout or shutdown, and releases its resources if it has ended while
+/// suspended.
 async fn watch(tenant: Tenant, id: String) {
     let executions = tenant.inner.suspended.clone();
     loop {

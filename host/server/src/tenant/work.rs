@@ -1,4 +1,4 @@
-//! Requests of tenants: scripts, the interpreters or sessions to run them in, and changes to sessions.
+//! Work that clients request: scripts, and where to run them. Also the result of a change to a session.
 
 use std::{fmt, time::Duration};
 
@@ -12,18 +12,18 @@ use crate::{
     tools::{Callback, Callbacks},
 };
 
-/// The message for tenants without callbacks.
+/// Error message for tenants without callbacks.
 pub(crate) const NO_CALLBACKS: &str =
     "callbacks are not allowed for this token; remove `callback` and answer the calls yourself";
 
-/// A script with its name, arguments and tools.
+/// A script with its name, input and tools.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     /// The source text.
     pub source: String,
     /// The file name that tracebacks show. Default: `<sandbox>`.
     pub name: Option<String>,
-    /// The way to parse JavaScript: as a script or as a module. Default: detected from the source.
+    /// How to parse JavaScript source: as a script or as a module. Default: detected from the source.
     pub kind: SourceKind,
     /// Standard input.
     pub stdin: Vec<u8>,
@@ -31,21 +31,21 @@ pub struct Script {
     pub context: Option<JsonText>,
     /// Cancels the execution after this time. Default: only the limits of the policy apply.
     pub cancel_after: Option<Duration>,
-    /// Tools in addition to the tenant's.
+    /// Tools that the script can call in addition to the tenant's tools.
     pub tools: Vec<Tool>,
-    /// Tools that services answer, at addresses that the tenant may call.
+    /// Tools that external services answer, at URLs that the tenant may call.
     pub callbacks: Vec<Callback>,
-    /// True if the caller reads the files that the script leaves ([`Execution::files`](glovebox::Execution::files)).
+    /// True if the caller reads the files that the script changed ([`Execution::files`](glovebox::Execution::files)).
     pub wants_files: bool,
-    /// Do not return the value of the last expression from a new interpreter. A session always returns it.
+    /// Do not return the value of the last expression. Only for new interpreters; a session always returns it.
     pub without_value: bool,
-    /// Idempotency key: scripts with the same key are executed once, no matter which server they are sent to. Only
-    /// fleets support this; otherwise the key is ignored.
+    /// Idempotency key. A fleet executes scripts with the same key once, whichever server sends them. Ignored without a
+    /// fleet.
     pub key: Option<String>,
 }
 
 impl Script {
-    /// Turns the callbacks into tools. Called in the context of a Tokio runtime.
+    /// Converts the callbacks to tools. Must be called within a Tokio runtime.
     pub(super) fn offer(&mut self, callbacks: Option<&Callbacks>) -> Result<(), ServiceError> {
         for callback in std::mem::take(&mut self.callbacks) {
             let callbacks = callbacks.ok_or_else(|| ServiceError::Invalid(NO_CALLBACKS.to_owned()))?;
@@ -55,7 +55,7 @@ impl Script {
         Ok(())
     }
 
-    /// Builds the request. Takes the context out of `self`, because it may be long.
+    /// Builds the engine's request. Moves the context and the tools out of `self`, because the context may be long.
     pub(crate) fn request(&mut self) -> Request<'_> {
         let (context, tools) = (self.context.take(), std::mem::take(&mut self.tools));
         let mut request = Request::new(&self.source).kind(self.kind).stdin(&self.stdin).tools(tools);
@@ -72,27 +72,27 @@ impl Script {
     }
 }
 
-/// A script for a new interpreter with an empty workspace.
+/// A script to run in a new interpreter with a new workspace.
 #[derive(Clone, Debug, Default)]
 pub struct Fresh {
-    /// The script, with its arguments and tools.
+    /// The script to run.
     pub script: Script,
     /// The language. Default: the runtime's language, or that of the first served runtime.
     pub language: Option<Language>,
     /// The runtime, by name or alias. Default: the default runtime of the language.
     pub runtime: Option<String>,
-    /// The initial files in the workspace, as paths and contents.
+    /// Initial files of the workspace, as paths and contents.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Changes to the tenant's policy, with the keys of a policy.
+    /// Changes to the tenant's policy. The keys are policy keys.
     pub policy: Map<String, Value>,
 }
 
-/// A script and the interpreter to run it in.
+/// A script, and where to run it.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// In a new interpreter.
+    /// Runs in a new interpreter.
     Fresh(Box<Fresh>),
-    /// In a session.
+    /// Runs in a session.
     InSession(SessionTarget, Box<Script>),
 }
 
@@ -112,12 +112,12 @@ impl Work {
     }
 }
 
-/// A session and its expected generation.
+/// A session, optionally with the generation that it must have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionTarget {
-    /// The name of the session.
+    /// The session's name.
     pub id: SessionId,
-    /// The expected generation, as reported in answers. `None` matches every generation.
+    /// The expected generation, as reported in earlier answers. `None` accepts every generation.
     pub expected: Option<String>,
 }
 
@@ -130,21 +130,21 @@ impl From<&SessionId> for SessionTarget {
 /// The result of a change to a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed<T> {
-    /// The value that the operation returned.
+    /// The result of the operation.
     pub value: T,
-    /// The session's generation after the change.
+    /// The session's generation after the change, if known.
     pub generation: Option<String>,
 }
 
-/// A callback for the output of a guest.
+/// A callback that receives a guest's output.
 pub type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 
-/// The output and cancellation of an execution. Dropping the execution's future cancels it, too.
+/// An output callback and a cancellation token for an execution. Dropping the execution's future also cancels it.
 #[derive(Default)]
 pub struct Watch {
-    /// Called with each piece of output as soon as the guest writes it.
+    /// Receives each chunk of output as soon as the guest writes it.
     pub on_output: Option<OnOutput>,
-    /// Cancels the execution. It returns the outcome `cancelled`, with its output and files so far.
+    /// Cancels the execution, which then returns the outcome `cancelled` with its output and files so far.
     pub cancel: Option<CancelToken>,
 }
 
