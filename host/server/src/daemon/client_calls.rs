@@ -1,4 +1,4 @@
-//! Calls from scripts to the client.
+//! Tool calls and model queries from scripts to the client.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use super::{
     params::{Query, ToolParams},
 };
 
-/// The client as the target of calls from scripts.
+/// A client that answers calls from scripts.
 #[derive(Debug)]
 pub(super) struct Peer {
     outbox: Outbox,
@@ -34,7 +34,7 @@ struct Calls {
 const GONE: &str = "the client is gone";
 
 impl Peer {
-    /// Must be called on a Tokio runtime.
+    /// Must be called within a Tokio runtime.
     pub(super) fn new(outbox: Outbox) -> Arc<Self> {
         Arc::new(Self { outbox, handle: Handle::current(), calls: Mutex::default() })
     }
@@ -43,7 +43,7 @@ impl Peer {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Delivers the client's answer to a call. Ignores an answer that no call waits for.
+    /// Passes the client's answer to the waiting call. Ignores an answer for which no call waits.
     pub(super) fn answered(&self, id: &str, answer: Result<&RawValue, String>) {
         let waiting = id.parse().ok().and_then(|id: u64| self.calls().waiting.remove(&id));
         if let Some(waiting) = waiting {
@@ -51,7 +51,7 @@ impl Peer {
         }
     }
 
-    /// Fails all pending calls, and refuses new ones.
+    /// Fails all pending calls and refuses new ones.
     pub(super) fn close(&self) {
         let mut calls = self.calls();
         calls.is_closed = true;
@@ -59,7 +59,7 @@ impl Peer {
     }
 
     /// Calls the client. Blocks until the client answers, the call is cancelled, or its deadline passes. Must be called
-    /// on a tool's thread.
+    /// on a tool thread.
     pub(super) fn ask(&self, method: &str, params: &str, call: &ToolCall) -> Result<String, ToolError> {
         let (sender, answer) = oneshot::channel();
         let id = {
@@ -98,8 +98,8 @@ impl Peer {
     }
 }
 
-/// Routes calls from the scripts of a session to its client. An interpreter that is started ahead has tools before it
-/// has a client.
+/// Routes calls from a session's scripts to the session's client. An interpreter in the pool has tools before it has a
+/// client.
 #[derive(Debug, Default)]
 pub(super) struct Router {
     peer: Mutex<Weak<Peer>>,
@@ -107,12 +107,12 @@ pub(super) struct Router {
 }
 
 impl Router {
-    /// Sets the client that receives calls from now on.
+    /// Sets the client that receives subsequent calls.
     pub(super) fn connect(&self, peer: &Arc<Peer>) {
         *self.peer.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(peer);
     }
 
-    /// Sets the session id of calls that do not carry one. Only the first call has an effect.
+    /// Sets the session ID for calls without one. Only the first invocation has an effect.
     pub(super) fn name(&self, session: &str) {
         let _ = self.session.set(session.to_owned());
     }
@@ -124,7 +124,7 @@ impl Router {
         peer.ask(method, &format!("{{\"session\":{},{fields}}}", json!(session)), call)
     }
 
-    /// Returns the tools of a session: model queries and the client's own `tools`.
+    /// Returns the tools of a session: model queries and the tools that the client defines.
     pub(super) fn tools(self: &Arc<Self>, queries: &[Query], tools: &[ToolParams]) -> Result<Vec<Tool>, RpcError> {
         let mut all: Vec<Tool> = queries.iter().map(|query| self.query(*query)).collect();
         for tool in tools {
@@ -163,7 +163,7 @@ impl Router {
     }
 }
 
-/// Returns the text between the braces of a JSON object.
+/// Returns the text between the outer braces of a JSON object.
 fn inner(object: &str) -> &str {
     let object = object.trim();
     object.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or("")

@@ -1,4 +1,4 @@
-//! Dispatch of the messages of one client.
+//! Dispatch of a client's messages.
 
 use std::{
     collections::HashMap,
@@ -26,12 +26,12 @@ use super::{
 };
 use crate::{byte_budget::HeldBytes, text::quoted};
 
-/// A client connection. Its sessions, running requests and pending calls end with it.
+/// A client connection. Its sessions, running requests and pending calls end when it closes.
 pub(super) struct Connection {
     pub(super) daemon: Daemon,
     pub(super) outbox: Outbox,
     pub(super) peer: Arc<Peer>,
-    /// Parent of the cancellation tokens of all executions.
+    /// Parent of the cancellation tokens of the connection's executions.
     pub(super) executions: CancelToken,
     /// Cancelled when the client disconnects or stops reading.
     pub(super) gone: CancellationToken,
@@ -42,7 +42,7 @@ pub(super) struct Connection {
     outstanding: Arc<Semaphore>,
 }
 
-/// A request that is not answered yet.
+/// A request that has not been answered.
 struct InFlight {
     id: Option<RpcId>,
     slot: Arc<SessionSlot>,
@@ -51,23 +51,23 @@ struct InFlight {
 
 /// The outcome of dispatching a message.
 enum Begun {
-    /// No response: the message is a response or a notification.
+    /// Needs no response: the message is a response or a notification.
     Nothing,
     Now(RpcId, Answer),
     Later(Option<RpcId>, Task),
 }
 
-/// The asynchronous part of a request. Resolves to the answer and the permit of the outstanding request.
+/// The asynchronous part of a request. Resolves to the answer and the request's permit from `outstanding`.
 type Task = Pin<Box<dyn Future<Output = (Answer, OwnedSemaphorePermit)> + Send>>;
 
-/// The work of a request, with its positions in the queues of the sessions that it uses.
+/// The work for a request, with its positions in the queues of the sessions that it uses.
 enum Work {
     In { method: Method, waiting: Waiting },
     Initialize { new: Waiting },
     Fork { original: Waiting, new: Waiting },
 }
 
-/// An entry in `requests`. Dropping it removes the entry.
+/// An entry in `requests`, removed on drop.
 struct Registered {
     requests: Arc<Mutex<HashMap<u64, InFlight>>>,
     number: u64,
@@ -100,19 +100,20 @@ impl Connection {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the connection: cancels its executions and fails pending calls to the client.
+    /// Ends the connection: cancels its executions and fails its pending calls to the client.
     pub(super) fn end(&self) {
         self.gone.cancel();
         self.executions.cancel();
         self.peer.close();
     }
 
-    /// Ends idle sessions. Returns `true` if the connection then has no sessions and no running requests.
+    /// Ends idle sessions. Returns `true` if no sessions and no running requests remain.
     pub(super) fn is_idle(&self) -> bool {
         self.sessions.end_idle() == 0 && self.requests().is_empty()
     }
 
-    /// Dispatches a message. Its requests run concurrently with later messages and send their own responses.
+    /// Dispatches a message. Its requests run concurrently with later messages and send their responses when they
+    /// finish.
     pub(super) async fn take(self: &Arc<Self>, line: &[u8], held: HeldBytes) -> Result<(), Gone> {
         let messages = match params::in_place_if_large(line.len(), || parse(line)) {
             Ok(messages) => messages,
@@ -165,7 +166,8 @@ impl Connection {
                     }
                     connection.send_batch(messages).await;
                 };
-                // Without a task, only this wait limits the batches whose answers are not queued yet.
+                // Without tasks, no permits of `outstanding` limit the batches whose answers wait for the queue, so
+                // wait for the queue here.
                 if has_tasks {
                     self.spawn(answers)
                 } else {
@@ -186,7 +188,7 @@ impl Connection {
         });
     }
 
-    /// Sends the responses of a batch as one message. A batch of notifications has no response.
+    /// Sends the responses to a batch as a single message. A batch of notifications has no response.
     async fn send_batch(&self, messages: Vec<Outgoing>) {
         if messages.is_empty() {
             return;
@@ -204,15 +206,15 @@ impl Connection {
         let _ = self.outbox.send(Outgoing { text, held, places }).await;
     }
 
-    /// Runs a request and waits for room for its response. Returns `None` for a notification.
+    /// Runs a request and waits until the memory budget has room for the response. Returns `None` for a notification.
     ///
-    /// `held`: the share of the memory budget of the message with the request.
+    /// `held`: the memory charged for the message that contains the request.
     async fn answered(&self, id: Option<RpcId>, work: Task, held: Arc<HeldBytes>) -> Option<Outgoing> {
         let (answer, place) = work.await;
         drop(held);
         let id = id?;
         let text = message::response(&id, &answer);
-        // The answer may be large. Its memory is freed before the text waits for room.
+        // Free the answer, which may be large, before the text waits for room.
         drop(answer);
         let mut message = self.outbox.outgoing(text).await.unwrap_or_else(|_| {
             let message =
@@ -252,8 +254,8 @@ impl Connection {
         }
     }
 
-    /// Prepares the asynchronous part of a request. Joins the queues of its sessions before it returns, so that
-    /// requests to a session run in the order of their arrival.
+    /// Prepares the asynchronous part of a request. Joins the queues of its sessions before returning, so that the
+    /// requests to a session run in order of arrival.
     async fn begin_task(
         self: &Arc<Self>,
         id: &Option<RpcId>,

@@ -1,4 +1,4 @@
-//! Interpreters that are started ahead of requests.
+//! A pool of interpreters that are started before clients need them.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -19,22 +19,22 @@ use crate::{
     byte_budget::{ByteBudget, HeldBytes},
 };
 
-/// A client's session: a sandbox, and an interpreter once a method needs one.
+/// A client's session: a sandbox, and an interpreter from the first method that needs one.
 #[derive(Debug)]
 pub(super) struct ClientSession {
     pub(super) sandbox: OwnSandbox,
     pub(super) session: Option<OwnSession>,
     pub(super) router: Arc<Router>,
     pub(super) context: Option<JsonText>,
-    /// Share of the memory budget for the initial files and the context.
+    /// The memory charged for the initial files and the context.
     pub(super) held: Arc<HeldBytes>,
 }
 
-/// Maximum number of requests whose policies and tools are parsed at once. Parsed values take many times the memory of
-/// their text.
+/// Maximum number of requests whose policies and tools are parsed simultaneously. Parsed values occupy many times the
+/// memory of their text.
 const READ_AT_ONCE: usize = 4;
 
-/// The pool of interpreters that are started ahead.
+/// A pool of interpreters that are started before clients need them.
 #[derive(Debug)]
 pub(super) struct InterpreterPool {
     tenant: Tenant,
@@ -66,12 +66,12 @@ impl InterpreterPool {
         })
     }
 
-    /// Returns the number of interpreters that are ready.
+    /// Returns the number of idle interpreters in the pool.
     pub(super) fn ready(&self) -> usize {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Fills the pool in the background, one interpreter after the other.
+    /// Fills the pool in the background, one interpreter at a time.
     pub(super) fn fill(self: &Arc<Self>) {
         if self.ready() >= self.wanted || self.is_filling.swap(true, Ordering::SeqCst) {
             return;
@@ -80,14 +80,14 @@ impl InterpreterPool {
         tokio::spawn(async move {
             let _filling = Filling(&workers.is_filling);
             while workers.ready() < workers.wanted && !workers.tenant.service().is_draining() {
-                // The next client that needs an interpreter gets the error.
+                // Ignore the error: the next client that needs an interpreter encounters it again.
                 let Ok(worker) = workers.make(Initialize::default()).await else { return };
                 workers.ready.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
             }
         });
     }
 
-    /// Returns a worker for a new session: one from the pool if it satisfies the request, otherwise a new one.
+    /// Returns a session for a client: one from the pool if it satisfies the request, otherwise a new one.
     pub(super) async fn get(self: &Arc<Self>, mut asked: Initialize) -> Result<ClientSession, RpcError> {
         if !asked.is_usual() {
             return self.make(asked).await;
@@ -143,7 +143,7 @@ impl InterpreterPool {
 }
 
 impl ClientSession {
-    /// Returns the interpreter, and starts it on first use.
+    /// Returns the interpreter. Starts it on the first call.
     pub(super) async fn open(&mut self) -> Result<OwnSession, RpcError> {
         if let Some(session) = &self.session {
             return Ok(session.clone());

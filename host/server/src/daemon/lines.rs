@@ -1,4 +1,4 @@
-//! Reads and writes messages, one line each, in bounded memory.
+//! Reads and writes messages in bounded memory. Each message is a line.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,20 +17,20 @@ pub(super) struct Lines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
     held: HeldBytes,
-    /// Deadline for the line in progress.
+    /// Deadline for the current line. `None` before its first byte.
     due: Option<Instant>,
     budget: ByteBudget,
     config: DaemonConfig,
 }
 
-/// A received message and its share of the memory budget.
+/// A received message and the memory charged for it.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) bytes: Vec<u8>,
     pub(super) held: HeldBytes,
 }
 
-/// An error that ends reading from a client.
+/// An error that ends the connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LineError {
     #[error("the message is longer than {0} bytes; split it into several")]
@@ -48,7 +48,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Self { input: BufReader::new(input), line: Vec::new(), held: HeldBytes::default(), due: None, budget, config }
     }
 
-    /// Returns the next line that is not blank, or `None` at the end of the input. The last line needs no line feed.
+    /// Returns the next non-blank line, or `None` at the end of the input. The last line needs no line feed.
     pub(super) async fn next(&mut self) -> Result<Option<Line>, LineError> {
         loop {
             let has_ended = match self.due {
@@ -76,7 +76,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.due = None;
     }
 
-    /// Reads the part of the current line that is available.
+    /// Appends the available bytes to the current line.
     async fn more(&mut self) -> Result<Read, LineError> {
         let max_bytes = self.config.message_bytes;
         let available = self.input.fill_buf().await.map_err(|_| LineError::Broken)?;
@@ -89,7 +89,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             return Err(LineError::TooLong(max_bytes));
         }
         self.due.get_or_insert_with(|| Instant::now() + self.config.message_time);
-        // Reserves room for the capacity of the vector, which doubles as it grows.
+        // Reserve memory for the vector's capacity, which doubles as it grows.
         let wanted = (self.line.len() + len).next_power_of_two().min(max_bytes);
         self.budget.grow(None, &mut self.held, wanted).await.map_err(|_| LineError::NoRoom)?;
         self.line.extend_from_slice(available.get(..len).unwrap_or_default());
@@ -98,7 +98,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// Progress of the current line.
+/// Progress of reading the current line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     Part,
@@ -106,31 +106,31 @@ enum Read {
     End,
 }
 
-/// Maximum number of messages that are queued for a slow client.
+/// Maximum number of queued messages to a client.
 const MESSAGES: usize = 64;
-/// Maximum size of one write in bytes. Each write has its own timeout.
+/// Maximum size of a single write in bytes. Each write has its own timeout.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Queue of messages to one client. Cheap to clone.
+/// Queue of messages to a client. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     sender: mpsc::Sender<Outgoing>,
     budget: ByteBudget,
-    /// Name of the connection's share of the budget.
+    /// Name of the connection's slot, which selects its share of the budget.
     connection: Arc<str>,
 }
 
-/// A message that counts against the memory budget until it is written.
+/// A message that is charged to the memory budget until it is written.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) text: String,
     pub(super) held: HeldBytes,
-    /// Places of the answered requests among the outstanding ones of the connection. Freed when the message is queued, so
-    /// that requests whose answers find no place in the queue are limited.
+    /// Permits of the answered requests. Released when the message is queued, so that the requests whose answers wait
+    /// for the queue are limited.
     pub(super) places: Vec<OwnedSemaphorePermit>,
 }
 
-/// Error: the client has disconnected or reads too slowly.
+/// The client has disconnected or reads too slowly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gone;
 
@@ -140,28 +140,28 @@ impl Outbox {
         (Self { sender, budget, connection }, receiver)
     }
 
-    /// Waits for room in the memory budget for a message.
+    /// Waits until the memory budget has room for a message.
     pub(super) async fn outgoing(&self, text: String) -> Result<Outgoing, NoRoom> {
         let held = self.budget.room(Some(&self.connection), text.len()).await?;
         Ok(Outgoing { text, held, places: Vec::new() })
     }
 
-    /// Queues a message, and waits while the queue is full.
+    /// Queues a message. Waits while the queue is full.
     pub(super) async fn send(&self, mut message: Outgoing) -> Result<(), Gone> {
         let place = self.sender.reserve().await.map_err(|_| Gone)?;
-        // A client that has the answer may send the next request at once.
+        // A client that has the answer can immediately send its next request.
         message.places.clear();
         place.send(message);
         Ok(())
     }
 
-    /// Queues a short message. If there is no room in memory in time, the client reads too slowly.
+    /// Queues a short message. Fails if the memory budget has no room in time, because the client reads too slowly.
     pub(super) async fn send_short(&self, text: String) -> Result<(), Gone> {
         let message = self.outgoing(text).await.map_err(|NoRoom| Gone)?;
         self.send(message).await
     }
 
-    /// Queues a short message, or drops it if there is no room now.
+    /// Queues a short message, or drops it if the queue or the memory budget is full.
     pub(super) fn try_send_short(&self, text: String) {
         if let Ok(held) = self.budget.try_room(Some(&self.connection), text.len()) {
             let _ = self.sender.try_send(Outgoing { text, held, places: Vec::new() });
@@ -169,7 +169,7 @@ impl Outbox {
     }
 }
 
-/// Writes messages until the queue closes. Fails if the client disconnects, or does not read a piece within `time`.
+/// Writes messages until the queue closes. Fails if the client disconnects or does not read a chunk within `time`.
 pub(super) async fn write_all<W: AsyncWrite + Unpin>(
     mut output: W,
     mut messages: mpsc::Receiver<Outgoing>,

@@ -1,4 +1,4 @@
-//! JSON-RPC messages: parsing, answers and errors.
+//! JSON-RPC messages: parsing, responses and errors.
 
 use std::borrow::Cow;
 
@@ -15,21 +15,21 @@ use crate::{
 /// Maximum number of messages in a batch.
 const MAX_BATCH: usize = 64;
 
-/// A parsed line.
+/// The parsed contents of a line.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
     One(Incoming<'a>),
     Batch(Vec<Incoming<'a>>),
 }
 
-/// A message from a client, alone or in a batch.
+/// A message from a client, either alone or in a batch.
 #[derive(Debug)]
 pub(super) enum Incoming<'a> {
-    /// A request, or a notification if `id` is `None`.
+    /// A request. It is a notification if `id` is `None`.
     Request { id: Option<RpcId>, method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// The response to a request from the daemon.
+    /// The response to a request that the daemon sent.
     Response { id: RpcId, answer: Result<&'a RawValue, String> },
-    /// A message that is neither, with the error to respond with.
+    /// An invalid message, with the error to respond with.
     Invalid { id: RpcId, error: RpcError },
 }
 
@@ -56,7 +56,7 @@ struct ErrorAnswer<'a> {
     message: Option<Cow<'a, str>>,
 }
 
-/// Deserializes a field that is present. A `null` becomes `Some`, not `None`.
+/// Deserializes a field that is present: `null` becomes `Some`, not `None`.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
@@ -70,7 +70,8 @@ fn few<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'a Raw
     if batch.is_empty() { Err(D::Error::custom("the batch is empty; send at least one message")) } else { Ok(batch) }
 }
 
-/// Parses a line as a message or a batch. Invalid messages in it become [`Incoming::Invalid`].
+/// Parses a line as a message or a batch. Fails if the line is not valid JSON or the batch is invalid. Messages that
+/// are invalid in another way become [`Incoming::Invalid`].
 pub(super) fn parse(line: &[u8]) -> Result<Message<'_>, RpcError> {
     let text = std::str::from_utf8(line).map_err(|_| RpcError::new(PARSE_ERROR, "the message is not UTF-8"))?;
     if text.trim_start().starts_with('[') {
@@ -121,28 +122,28 @@ fn incoming(text: &str) -> Incoming<'_> {
     }
 }
 
-/// The message is not JSON.
+/// Error code: the message is not JSON.
 const PARSE_ERROR: i32 = -32_700;
-/// The message is not a valid request.
+/// Error code: the message is not a valid request.
 pub(super) const INVALID_REQUEST: i32 = -32_600;
-/// The method does not exist.
+/// Error code: the method does not exist.
 pub(super) const METHOD_NOT_FOUND: i32 = -32_601;
-/// The parameters are invalid.
+/// Error code: the parameters are invalid.
 const INVALID_PARAMS: i32 = -32_602;
-/// Internal error of the daemon.
+/// Error code: an internal error of the daemon.
 const INTERNAL_ERROR: i32 = -32_603;
-/// The daemon refused the request. `data.code` has the reason.
+/// Error code: the daemon refused the request. `data.code` contains the reason.
 pub(super) const REFUSED: i32 = -32_000;
-/// No session is open: `initialize` opens one. Same code as in the Language Server Protocol.
+/// Error code: no session is open. The Language Server Protocol uses the same code.
 pub(super) const NOT_INITIALIZED: i32 = -32_002;
-/// The request was cancelled before it began. Same code as in the Language Server Protocol.
+/// Error code: the request was cancelled before it started. The Language Server Protocol uses the same code.
 const CANCELLED: i32 = -32_800;
 
-/// A request id, as the client wrote it.
+/// A request ID as JSON text, exactly as the client wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RpcId(Box<str>);
 
-/// Maximum length of a request id in bytes, including the quotes of a string.
+/// Maximum length of a request ID in bytes, including the quotes of a string.
 pub(super) const MAX_ID_BYTES: usize = 256;
 
 impl RpcId {
@@ -150,7 +151,7 @@ impl RpcId {
         Self("null".into())
     }
 
-    /// Returns the id if `raw` is a string, a number or null, and not longer than `MAX_ID_BYTES`.
+    /// Returns the ID if `raw` is a string, a number or null, and at most `MAX_ID_BYTES` long.
     pub(super) fn read(raw: &RawValue) -> Option<Self> {
         let text = raw.get();
         let is_id = text == "null" || text.starts_with(|first: char| matches!(first, '"' | '-' | '0'..='9'));
@@ -162,7 +163,7 @@ impl RpcId {
     }
 }
 
-/// An error response.
+/// The `error` object of a response.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct RpcError {
     pub(super) code: i32,
@@ -177,7 +178,7 @@ impl RpcError {
         Self { code, message: message.into(), data: None }
     }
 
-    /// Creates an error with a name for programs in `data.code`.
+    /// Creates an error with the machine-readable code `name` in `data.code`.
     pub(super) fn named(code: i32, name: &str, message: impl Into<Untrusted>) -> Self {
         Self { data: Some(json!({ "code": name })), ..Self::new(code, message) }
     }
@@ -210,12 +211,12 @@ impl From<ServiceError> for RpcError {
 /// A result as JSON text, or an error.
 pub(super) type Answer = Result<String, RpcError>;
 
-/// Serializes a result.
+/// Serializes a result as JSON text.
 pub(super) fn result(value: &impl Serialize) -> Answer {
     serde_json::to_string(value).map_err(|error| RpcError::new(INTERNAL_ERROR, error.to_string()))
 }
 
-/// Formats an answer as a response message.
+/// Formats a response message.
 pub(super) fn response(id: &RpcId, answer: &Answer) -> String {
     let id = id.text();
     match answer {

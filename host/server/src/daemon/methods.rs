@@ -1,7 +1,6 @@
-//! Methods of the daemon.
+//! The daemon's methods that operate on a session.
 //!
-//! * [`Method`]: the methods that operate on a session. [`call`](Method::call) runs one while it holds the session's
-//!   turn.
+//! * [`Method`]: the names of the methods. [`call`](Method::call) performs a method while it has the session's turn.
 
 use std::{
     collections::BTreeMap,
@@ -65,7 +64,7 @@ impl Method {
         })
     }
 
-    /// Calls the method. It gives the turn back once it does not need the session any more.
+    /// Performs the method. Releases the turn as soon as the method no longer needs the session.
     pub(super) async fn call(self, turn: Turn, params: Option<Box<RawValue>>, context: Context) -> Answer {
         let params = params.as_deref();
         match self {
@@ -87,19 +86,19 @@ impl Method {
     }
 }
 
-/// State of a request that its method needs in addition to the parameters.
+/// The data of a request, other than its parameters, that a method needs.
 pub(super) struct Context {
-    /// Id that `output` notifications carry. `None` if the request is itself a notification.
+    /// ID for `output` notifications. `None` if the request is a notification.
     pub(super) id: Option<RpcId>,
     pub(super) cancel: CancelToken,
     pub(super) outbox: Outbox,
 }
 
-/// Maximum total size of the files in an answer, in bytes before base64.
+/// Maximum total size of the files in an answer, in bytes before base64 encoding.
 const MAX_RETURNED_BYTES: u64 = 8 << 20;
 
-/// Total time that a guest waits for a client that does not read streamed output. After that the client gets no further
-/// pieces. The answer still contains all output.
+/// Total time that a guest waits for a client that does not read streamed output. Then streaming stops; the answer
+/// still contains all output.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 async fn execute(mut turn: Turn, params: Option<&RawValue>, context: Context) -> Answer {
@@ -111,7 +110,7 @@ async fn execute(mut turn: Turn, params: Option<&RawValue>, context: Context) ->
     let text = if fresh {
         script.context = script.context.or_else(|| worker.context.clone());
         let sandbox = worker.sandbox.clone();
-        // The session is not needed any more. Dropping the turn admits its next request.
+        // The session is no longer needed. Dropping the turn admits the session's next request.
         drop(turn);
         let on_output = stream.then(|| on_output(&context, None));
         let watch = Watch { on_output, cancel: Some(context.cancel) };
@@ -132,7 +131,7 @@ async fn validate(mut turn: Turn, params: Option<&RawValue>) -> Answer {
     message::result(&json!({ "diagnostics": sandbox.validate(script).await? }))
 }
 
-/// Returns a callback that streams output to the client as `output` notifications.
+/// Returns a callback that streams output to the client in `output` notifications.
 fn on_output(context: &Context, session: Option<&str>) -> OnOutput {
     let (outbox, clock) = (context.outbox.clone(), Handle::current());
     let id = context.id.as_ref().map_or("null", |id| id.text()).to_owned();
@@ -154,17 +153,17 @@ fn on_output(context: &Context, session: Option<&str>) -> OnOutput {
         let begun = Instant::now();
         let message = message::request(None, "output", &params);
         let sent = clock.block_on(tokio::time::timeout(patience, outbox.send_short(message)));
-        // Without a piece, all further ones would be out of place.
+        // After a lost chunk, later chunks would leave a gap, so streaming stops.
         patience = if sent == Ok(Ok(())) { patience.saturating_sub(begun.elapsed()) } else { Duration::ZERO };
     })
 }
 
-/// The answer to `execute`: the fields that `glovebox run --json` prints, and the fields below.
+/// The answer to `execute`: the fields that `glovebox run --json` prints, and the additional fields below.
 #[derive(Serialize)]
 struct ExecutionAnswer<'a> {
     #[serde(flatten)]
     execution: ExecutionFields<'a>,
-    /// One-line summary of a failure. `None` on success.
+    /// Summary of the failure in one line. `None` if the script succeeded.
     error: Option<String>,
     /// Standard output in base64, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,13 +182,13 @@ impl Serialize for ExecutionFields<'_> {
     }
 }
 
-/// The files in the workspace after an execution.
+/// The workspace files after an execution.
 #[derive(Serialize)]
 struct FilesAnswer {
     entries: Vec<FileEntry>,
-    /// Contents in base64, by path.
+    /// File contents in base64, keyed by path.
     contents: BTreeMap<String, String>,
-    /// Number of files whose contents are left out because the total exceeds `MAX_RETURNED_BYTES`.
+    /// Number of files whose contents are omitted because the total would exceed `MAX_RETURNED_BYTES`.
     left_out: usize,
 }
 
@@ -249,8 +248,8 @@ impl From<FilesError> for RpcError {
     }
 }
 
-/// Maximum size of a returned session state, in bytes. In base64 a larger one would exceed the default message limit
-/// when the client sends it back.
+/// Maximum size of a returned session state, in bytes. The base64 encoding of a larger state would exceed the default
+/// message limit when the client sends it back.
 const MAX_STATE_BYTES: usize = 23 << 20;
 
 async fn get_variable(mut turn: Turn, params: Option<&RawValue>) -> Answer {
@@ -311,19 +310,19 @@ async fn info(mut turn: Turn, params: Option<&RawValue>) -> Answer {
     message::result(&session.ask(|session| Ok(session.info())).await?)
 }
 
-/// Closes the session, which runs its exit handlers.
+/// Closes the session, which runs its exit handlers. The slot stays, with the state `Ended`.
 async fn destroy(mut turn: Turn, params: Option<&RawValue>) -> Answer {
     let Only { .. } = params::read(params)?;
     let session = turn.worker()?.session.take();
     *turn = SessionState::Ended("it was destroyed".to_owned());
     if let Some(session) = session {
-        // Errors are ignored: a session that ended by itself is gone as well.
+        // Errors are ignored: a session that has already ended is closed as well.
         let _ = session.ask(|session| Ok(session.close()?)).await;
     }
     message::result(&json!({}))
 }
 
-/// Maximum number of bytes that one `readFile` returns.
+/// Maximum number of bytes that a single `readFile` returns.
 const PIECE_BYTES: u64 = 8 << 20;
 
 async fn list(mut turn: Turn, params: Option<&RawValue>) -> Answer {

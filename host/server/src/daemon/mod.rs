@@ -1,22 +1,23 @@
-//! A JSON-RPC 2.0 daemon for programs on this machine, over a socket of the user or over standard input and output.
+//! A JSON-RPC 2.0 daemon for programs on this machine, over a socket of the current user or over standard input and
+//! output.
 //!
-//! * [`Daemon`]: in-memory sessions for any number of connections, over a [`Tenant`].
-//! * [`Listener`]: the socket, which only its user can connect to. [`serve`] serves its clients, [`serve_stdio`] a
-//!   single client.
+//! * [`Daemon`]: in-memory sessions for any number of connections, all on behalf of one [`Tenant`].
+//! * [`Listener`]: a socket to which only the current user can connect. [`serve`] serves its clients; [`serve_stdio`]
+//!   serves a single client.
 //! * [`DaemonConfig`]: limits on clients.
 //!
-//! A message is a line of JSON. Scripts call the client: `llm_query`, `rlm_query` and `tool` are requests from the
-//! daemon.
+//! Each message is a line of JSON. The daemon also sends requests to the client when scripts call it: `llm_query`,
+//! `rlm_query` and `tool`.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `connection` | dispatch of the messages of one client |
+//! | `connection` | dispatch of a client's messages |
 //! | `message`, `params` | messages, errors, and parameters |
-//! | `lines` | reading and writing of messages in bounded memory |
+//! | `lines` | reads and writes messages in bounded memory |
 //! | `methods` | the methods |
-//! | `sessions`, `interpreter_pool` | sessions of a client, the queue of each, and interpreters that are started ahead |
+//! | `sessions`, `interpreter_pool` | a client's sessions and their queues, and the pool of started interpreters |
 //! | `client_calls` | calls from scripts to the client |
-//! | `socket`, `pipe`, `serve` | connections of clients |
+//! | `socket`, `pipe`, `serve` | client connections |
 
 mod client_calls;
 mod connection;
@@ -62,7 +63,7 @@ struct Shared {
     interpreters: Arc<InterpreterPool>,
     incoming: ByteBudget,
     outgoing: ByteBudget,
-    /// Slots for connections. Each has its share of `outgoing`, by this name.
+    /// Names of the free connection slots. The name selects the connection's share of `outgoing`.
     places: Mutex<Vec<Arc<str>>>,
     sessions: Arc<Semaphore>,
     connected: AtomicUsize,
@@ -77,8 +78,8 @@ impl fmt::Debug for Daemon {
 }
 
 impl Daemon {
-    /// Creates a daemon whose clients share the tenant's grant. Must be called on a Tokio runtime, where it starts
-    /// interpreters ahead.
+    /// Creates a daemon whose clients all use `tenant`, with its policy and quotas. Must be called within a Tokio
+    /// runtime, because it starts interpreters in the background.
     #[must_use]
     pub fn new(tenant: &Tenant, config: DaemonConfig) -> Self {
         let places: Vec<Arc<str>> =
@@ -100,19 +101,19 @@ impl Daemon {
         daemon
     }
 
-    /// Takes a slot for a connection. Returns `None` if all are taken.
+    /// Takes a slot for a connection. Returns `None` if all slots are in use.
     fn place(&self) -> Option<ConnectionSlot> {
         let name = self.0.places.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
         Some(ConnectionSlot { daemon: self.clone(), name })
     }
 
-    /// Stops accepting connections. The daemon ends once all running requests have ended; [`Service::drain`] bounds the
-    /// time for that.
+    /// Stops accepting connections. The daemon ends when all running requests have finished; [`Service::drain`] limits
+    /// the wait.
     pub fn stop(&self) {
         self.0.stop.cancel();
     }
 
-    /// Waits until the daemon is stopped, by [`stop`](Self::stop) or by a client's `shutdown`.
+    /// Waits until the daemon stops, because of [`stop`](Self::stop) or a client's `shutdown`.
     pub async fn stopped(&self) {
         self.0.stop.cancelled().await;
     }
@@ -133,35 +134,35 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// Limits on the clients of a daemon and on their sessions.
+/// Limits on a daemon's clients and sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DaemonConfig {
-    /// Maximum number of open connections. Default 64, at most 65,536. Further connections get an error and are closed.
+    /// Maximum number of open connections. Default 64, at most 65,536. Further connections receive an error and are
+    /// closed.
     pub connections: usize,
-    /// Maximum number of open sessions over all connections. Default 256.
+    /// Maximum number of open sessions across all connections. Default 256.
     pub sessions: usize,
     /// Maximum number of open sessions per connection. Default 64.
     pub connection_sessions: usize,
-    /// Maximum number of unanswered requests per connection, including those whose responses the client does not read.
-    /// Default 64.
+    /// Maximum number of requests per connection whose responses are not yet queued, including responses that wait
+    /// because the client does not read. Default 64.
     pub outstanding: usize,
-    /// Maximum size of one message, in bytes without its line feed. Default 32 MiB.
+    /// Maximum size of a message in bytes, without its line feed. Default 32 MiB.
     pub message_bytes: usize,
-    /// Memory for the incoming messages of all connections, in bytes. Outgoing messages have a separate budget of the
-    /// same size, of which one half is divided into equal shares. A connection takes at most half of the other, so that a
-    /// client that does not read its messages does not hold up the others. Default 256 MiB.
+    /// Memory budget for the incoming messages of all connections, in bytes. Default 256 MiB. Outgoing messages have a
+    /// separate budget of the same size. Half of it is divided into equal shares, one per connection; a connection can
+    /// take at most half of the other half, so that a client that does not read cannot block the others.
     pub messages_bytes: usize,
     /// Maximum total size of the initial files and contexts of all sessions, in bytes. Default 256 MiB.
     pub initial_bytes: usize,
-    /// Timeout for receiving a message, from its first byte to its last, and for waiting for room in memory.
-    /// Default 30 s.
+    /// Timeout for receiving a message, from its first to its last byte, and for waiting for memory. Default 30 s.
     pub message_time: Duration,
-    /// Time after which a client that does not read its messages is disconnected. Default 30 s.
+    /// Timeout for a write to a client that does not read. Then the client is disconnected. Default 30 s.
     pub write_time: Duration,
-    /// Idle time after which a session ends, and after which a connection without sessions is closed. Default 30 min.
+    /// Idle time after which a session ends, or a connection without sessions is closed. Default 30 min.
     pub idle: Duration,
-    /// Number of interpreters to start ahead for sessions with default options. Default 2.
+    /// Number of started interpreters that wait for sessions with default options. Default 2.
     pub ready: usize,
 }
 

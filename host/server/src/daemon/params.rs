@@ -1,4 +1,4 @@
-//! Parameters of methods.
+//! Method parameters.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,13 +13,14 @@ use crate::{
     text::quoted,
 };
 
-/// Maximum number of initial files and of tools of a session.
+/// Maximum numbers of initial files and of tools per session.
 const MAX_FILES: usize = 10_000;
 const MAX_TOOLS: usize = 256;
-/// Maximum size in bytes of text that is parsed without `block_in_place`. Parsing takes a fraction of a millisecond.
+/// Maximum size in bytes of text that is parsed without `block_in_place`. Parsing text of this size takes a fraction of
+/// a millisecond.
 const ASIDE_BYTES: usize = 64 << 10;
-/// Maximum size of a policy or of all tool schemas, in bytes of JSON. Parsed values take many times the memory of their
-/// text.
+/// Maximum size of a policy or of all tool schemas, in bytes of JSON. Parsed values occupy many times the memory of
+/// their text.
 const MAX_VALUE_BYTES: usize = 256 << 10;
 
 /// Parses parameters. The error names the invalid field.
@@ -28,8 +29,7 @@ pub(super) fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, 
     in_place_if_large(text.len(), || read_text(text))
 }
 
-/// Runs `work` so that it does not block other tasks, if its input of `bytes` is large. Requires a multi-threaded
-/// runtime.
+/// Runs `work` without blocking other tasks if its input of `bytes` is large. Requires a multi-threaded runtime.
 pub(super) fn in_place_if_large<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     if bytes > ASIDE_BYTES { tokio::task::block_in_place(work) } else { work() }
 }
@@ -61,16 +61,16 @@ pub(super) struct Initialize {
     policy: Option<Box<RawValue>>,
     #[serde(default, deserialize_with = "tools")]
     pub(super) tools: Option<Vec<ToolParams>>,
-    /// Model queries that scripts may call. Default: both.
+    /// Model queries that scripts can call. Default: both.
     #[serde(default, deserialize_with = "queries")]
     pub(super) queries: Option<Vec<Query>>,
-    /// Starts an interpreter at once. Default: yes.
+    /// Start an interpreter immediately. Default: yes.
     pub(super) open: Option<bool>,
-    /// A session state from `hibernate`.
+    /// Session state returned by `hibernate`.
     pub(super) state: Option<Bytes>,
 }
 
-/// A function of the client that scripts may call.
+/// A client function that scripts can call.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ToolParams {
@@ -102,7 +102,7 @@ fn queries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Quer
 }
 
 impl Initialize {
-    /// Returns `true` if an interpreter that was started ahead satisfies the request.
+    /// Returns `true` if an interpreter from the pool satisfies the request.
     pub(super) fn is_usual(&self) -> bool {
         let Self { language, runtime, context: _, files, policy, tools, queries, open, state } = self;
         language.is_none_or(|language| language == Language::Python)
@@ -123,7 +123,7 @@ impl Initialize {
         self.policy.as_ref().map(|raw| small("policy", raw)).transpose().map(Option::unwrap_or_default)
     }
 
-    /// Fails if the tool schemas are too large in total.
+    /// Fails if the total size of the tool schemas exceeds `MAX_VALUE_BYTES`.
     pub(super) fn check_schemas(&self) -> Result<(), RpcError> {
         let schemas = self.tools.iter().flatten().filter_map(|tool| tool.schema.as_ref());
         let bytes: usize = schemas.map(|schema| schema.get().len()).sum();
@@ -146,7 +146,7 @@ impl ToolParams {
     }
 }
 
-/// Parses a value of at most `MAX_VALUE_BYTES`.
+/// Parses the parameter `name`, which is limited to `MAX_VALUE_BYTES` of JSON.
 fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, RpcError> {
     let bytes = raw.get().len();
     if bytes > MAX_VALUE_BYTES {
@@ -173,13 +173,13 @@ pub(super) struct Execute {
     stdin: Option<Bytes>,
     context: Option<Box<RawValue>>,
     timeout_ms: Option<u64>,
-    /// Streams output in `output` notifications.
+    /// Stream output in `output` notifications.
     #[serde(default)]
     pub(super) stream: bool,
-    /// Runs in a new interpreter instead of the session's.
+    /// Run in a new interpreter instead of the session's interpreter.
     #[serde(default)]
     pub(super) fresh: bool,
-    /// Returns the files with the answer.
+    /// Return the workspace files with the answer.
     #[serde(default)]
     pub(super) return_files: bool,
 }
@@ -201,13 +201,13 @@ impl Execute {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cancel {
-    /// Id of the request to cancel. Default: all requests.
+    /// ID of the request to cancel. Default: all requests.
     pub(super) id: Option<Box<RawValue>>,
-    /// Cancels only requests to this session.
+    /// Cancel only requests to this session. Default: to all sessions.
     pub(super) session: Option<String>,
 }
 
-/// Parameters of methods that take only a session.
+/// Parameters of methods that only need a session.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Only {

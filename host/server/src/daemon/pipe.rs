@@ -1,4 +1,4 @@
-//! Named pipe that replaces the socket on Windows. It is compiled there but not tested: see `docs/daemon.md`.
+//! Named pipe that replaces the socket on Windows. It is compiled but not tested: see `docs/daemon.md`.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use super::{
     serve::{refuse_connection, serve_client},
 };
 
-/// A named pipe for clients on this machine. By default, Windows admits its owner and administrators.
+/// A named pipe for clients on this machine. By default, Windows admits only the pipe's owner and administrators.
 #[derive(Debug)]
 pub struct Listener {
     name: String,
@@ -18,10 +18,10 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at a name such as `\\.\pipe\rlm-daemon`.
+    /// Creates the pipe with a name such as `\\.\pipe\rlm-daemon`.
     ///
     /// # Errors
-    /// Returns an error if a daemon already listens there.
+    /// Fails if the pipe already exists, because another daemon listens there.
     pub fn bind(name: impl Into<String>) -> io::Result<Self> {
         let name = name.into();
         let next = options().first_pipe_instance(true).create(&name)?;
@@ -41,7 +41,7 @@ fn options() -> ServerOptions {
     options
 }
 
-/// Serves clients until the daemon stops and all running requests have ended.
+/// Serves clients until the daemon stops and all running requests have finished.
 pub async fn serve(daemon: &Daemon, mut listener: Listener) {
     let clients = TaskTracker::new();
     loop {

@@ -1,4 +1,4 @@
-//! Connections of clients, over a socket or over standard input and output.
+//! Client connections, over a socket or over standard input and output.
 
 use std::{
     io,
@@ -18,12 +18,12 @@ use super::{
     message::{self, INVALID_REQUEST, RpcError, RpcId},
 };
 
-/// Interval between checks for idle sessions and connections.
+/// Interval at which idle sessions and connections are checked.
 const IDLE_LOOK: Duration = Duration::from_secs(5);
-/// Timeout for sending the last responses of a connection.
+/// Timeout for sending a connection's last responses.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// A connection in the count of open connections. Dropping it decrements the count.
+/// An open connection, counted until it is dropped.
 struct Connected<'a>(&'a AtomicUsize);
 
 impl Drop for Connected<'_> {
@@ -32,10 +32,10 @@ impl Drop for Connected<'_> {
     }
 }
 
-/// Serves one client until it disconnects, or until the daemon stops and the running requests have ended.
+/// Serves a client until it disconnects, or until the daemon stops and the running requests have finished.
 ///
-/// `hung_up` resolves when the client cannot read any more, if the transport can detect that. It is polled only once
-/// the client has closed its sending side.
+/// `hung_up` resolves when the client can no longer read, if the transport detects that. It is polled only after the
+/// client has closed its sending side.
 pub(super) async fn serve_client<R, W, H>(place: ConnectionSlot, input: R, output: W, hung_up: H)
 where
     R: AsyncRead + Unpin,
@@ -61,7 +61,7 @@ where
     connection.end();
     connection.tasks.close();
     connection.tasks.wait().await;
-    // Drops the last sender. The writer ends after the queued messages.
+    // This drops the last sender. The writer finishes after the queued messages.
     drop(connection);
     let _ = tokio::time::timeout(LAST_ANSWERS, writer).await;
 }
@@ -95,7 +95,7 @@ async fn talk<R: AsyncRead + Unpin>(
                     }
                 }
                 Ok(None) => {
-                    // The client may still read responses, but it cannot answer calls from its scripts.
+                    // The client can still read responses but can no longer answer calls from its scripts.
                     (has_ended, is_ending) = (true, true);
                     connection.tasks.close();
                     connection.peer.close();
@@ -116,8 +116,8 @@ async fn talk<R: AsyncRead + Unpin>(
     }
 }
 
-/// Serves one client on standard input and output. Returns once the client has closed its input and has all responses,
-/// or once the daemon stops. No other code may write to standard output.
+/// Serves a single client over standard input and output. Returns when the client has closed its input and received all
+/// responses, or when the daemon stops. No other code may write to standard output.
 pub async fn serve_stdio(daemon: &Daemon) {
     match daemon.place() {
         Some(place) => serve_client(place, tokio::io::stdin(), tokio::io::stdout(), std::future::pending()).await,
@@ -125,7 +125,7 @@ pub async fn serve_stdio(daemon: &Daemon) {
     }
 }
 
-/// Refuses a client above the connection limit.
+/// Refuses a client that exceeds the connection limit.
 pub(super) async fn refuse_connection<W: AsyncWrite + Unpin>(daemon: &Daemon, output: W) {
     let most = daemon.0.config.connections;
     let message = format!("the limit of {most} connections is reached; close one first");
@@ -157,12 +157,12 @@ mod unix {
     use super::{Daemon, refuse, refuse_connection, serve_client};
     use crate::daemon::Listener;
 
-    /// Pause after a failed `accept`, for instance for lack of file descriptors.
+    /// Pause after a failed `accept`, for example because no file descriptors are left.
     const PAUSE: Duration = Duration::from_millis(50);
-    /// Polling interval for detecting that a client with a closed sending side stops reading.
+    /// Polling interval for detecting that a client that has closed its sending side also stops reading.
     const HANG_UP_LOOK: Duration = Duration::from_millis(50);
 
-    /// Serves clients until the daemon stops and all running requests have ended.
+    /// Serves clients until the daemon stops and all running requests have finished.
     pub async fn serve(daemon: &Daemon, listener: Listener) {
         let clients = TaskTracker::new();
         loop {
@@ -186,14 +186,14 @@ mod unix {
         clients.wait().await;
     }
 
-    /// Serves one client. Refuses clients of other users, and clients above the connection limit.
+    /// Serves a client. Refuses clients of other users and clients that exceed the connection limit.
     pub async fn serve_stream(daemon: &Daemon, stream: UnixStream) {
         if !stream.peer_cred().as_ref().is_ok_and(is_this_user) {
             let _ = refuse(stream, "forbidden", "this daemon belongs to another user; start your own").await;
             return;
         }
         let Some(place) = daemon.place() else { return refuse_connection(daemon, stream).await };
-        // A second descriptor of the socket, to watch it: the first is split into two halves.
+        // The socket is split into two halves, so detecting a hang-up needs a second descriptor.
         let Ok((stream, watched)) = twice(stream) else { return };
         let hung_up = async move {
             while watched.ready(Interest::WRITABLE).await.is_ok_and(|ready| !ready.is_write_closed()) {

@@ -1,4 +1,4 @@
-//! Sessions of one client, and the queue of each.
+//! A client's sessions, and the queue of requests for each session.
 
 use std::{
     pin::Pin,
@@ -19,10 +19,10 @@ use super::{
     params::{self, Fork, Initialize, SessionTarget},
 };
 
-/// Protocol version that `initialize` and `ping` report.
+/// The protocol version that `initialize` and `ping` report.
 pub(super) const PROTOCOL: u32 = 1;
 
-/// The sessions of one client, in the order they were opened.
+/// A client's sessions, in the order in which they were opened.
 pub(super) struct ClientSessions {
     daemon: Daemon,
     peer: Arc<Peer>,
@@ -38,7 +38,7 @@ impl ClientSessions {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends idle sessions. Returns the number of remaining sessions.
+    /// Ends the client's idle sessions. Returns the number of remaining sessions.
     pub(super) fn end_idle(&self) -> usize {
         let idle = self.daemon.0.config.idle;
         let mut slots = self.slots();
@@ -46,12 +46,12 @@ impl ClientSessions {
         slots.len()
     }
 
-    /// Removes a session from the list.
+    /// Removes a session from the client's sessions.
     pub(super) fn forget(&self, slot: &Arc<SessionSlot>) {
         self.slots().retain(|other| !Arc::ptr_eq(other, slot));
     }
 
-    /// Returns the session that `params` names, or else the session that was opened last.
+    /// Returns the session that `params` names. Without a name, returns the session that was opened last.
     pub(super) fn meant(&self, params: Option<&RawValue>) -> Result<Arc<SessionSlot>, RpcError> {
         let SessionTarget { session } = match params {
             Some(params) if params.get().starts_with('{') => params::read(Some(params))?,
@@ -68,8 +68,8 @@ impl ClientSessions {
         })
     }
 
-    /// Reserves a slot for a new session, and its first turn. Fails if the connection or the daemon has too many
-    /// sessions.
+    /// Reserves a slot for a new session and the first turn in it. Fails if the connection or the daemon has reached
+    /// its maximum number of sessions.
     pub(super) async fn place(&self) -> Result<(Arc<SessionSlot>, Waiting), RpcError> {
         let config = &self.daemon.0.config;
         let full = |most: usize, whose: &str| {
@@ -120,7 +120,7 @@ impl ClientSessions {
         self.opened(slot, turn, worker)
     }
 
-    /// Puts a new session into its slot, and returns the answer that describes it.
+    /// Stores a new session in its slot and returns the answer to the client.
     fn opened(&self, slot: &SessionSlot, mut turn: Turn, worker: ClientSession) -> Answer {
         worker.router.connect(&self.peer);
         let id = match &worker.session {
@@ -140,8 +140,8 @@ impl ClientSessions {
     }
 }
 
-/// A session of a client. The slot exists as soon as the client requests the session, so that its next requests find
-/// it.
+/// A client's session. The slot is created as soon as the client requests the session, so that the client's following
+/// requests can refer to it.
 #[derive(Debug)]
 pub(super) struct SessionSlot {
     id: OnceLock<String>,
@@ -150,24 +150,24 @@ pub(super) struct SessionSlot {
     _place: OwnedSemaphorePermit,
 }
 
-/// State of a session.
+/// State of a client's session.
 #[derive(Debug, Default)]
 pub(super) enum SessionState {
-    /// The session is being opened, or opening it failed.
+    /// The session is being opened, or could not be opened.
     #[default]
     Nothing,
     Open(ClientSession),
-    /// The session has ended, for this reason.
+    /// The session has ended. Contains the reason.
     Ended(String),
 }
 
-/// Exclusive access to a session: the owner of the guard has the turn.
+/// Exclusive access to a session. The request that owns the guard has the turn.
 pub(super) type Turn = OwnedMutexGuard<SessionState>;
 
 /// A position in the queue for a turn.
 pub(super) struct Waiting {
     queued: Pin<Box<dyn Future<Output = Turn> + Send>>,
-    /// The turn, if it was free at once.
+    /// The turn, if it was free immediately.
     ready: Option<Turn>,
 }
 
@@ -176,7 +176,7 @@ impl SessionSlot {
         Arc::new(Self { id: OnceLock::new(), state: Arc::default(), used: Mutex::new(Instant::now()), _place: place })
     }
 
-    /// Returns the session id, or `None` before the session is open.
+    /// Returns the session ID, or `None` if the session is not yet open.
     pub(super) fn id(&self) -> Option<&str> {
         self.id.get().map(String::as_str)
     }
@@ -185,12 +185,12 @@ impl SessionSlot {
         let _ = self.id.set(id.to_owned());
     }
 
-    /// Records that the session is in use now.
+    /// Resets the idle time of the session.
     pub(super) fn touch(&self) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Joins the queue at once. Turns are granted in the order of these calls.
+    /// Joins the queue immediately. Turns are granted in the order of calls.
     pub(super) async fn line_up(&self) -> Waiting {
         self.touch();
         let mut queued: Pin<Box<dyn Future<Output = Turn> + Send>> = Box::pin(Arc::clone(&self.state).lock_owned());
@@ -202,8 +202,8 @@ impl SessionSlot {
         Waiting { queued, ready }
     }
 
-    /// Ends the session if its interpreter has been idle for at least `idle`. A session without an interpreter holds
-    /// little memory and stays. Returns `true` if the slot can be removed.
+    /// Ends the session if its interpreter has been idle for at least `idle`. A session without an interpreter occupies
+    /// little memory and stays open. Returns `true` if the slot can be removed.
     fn end_if_idle(&self, idle: Duration) -> bool {
         let Ok(mut state) = self.state.try_lock() else { return false };
         let alone = self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
@@ -226,7 +226,7 @@ impl Waiting {
 }
 
 impl SessionState {
-    /// Returns the worker of an open session.
+    /// Returns the open session. Fails if the session is not open.
     pub(super) fn worker(&mut self) -> Result<&mut ClientSession, RpcError> {
         match self {
             Self::Open(worker) => Ok(worker),
@@ -239,7 +239,7 @@ impl SessionState {
     }
 }
 
-/// Returns the error for a request without an open session.
+/// Creates the error for a request that requires an open session.
 fn not_initialized() -> RpcError {
     RpcError::named(NOT_INITIALIZED, "not-initialized", "there is no session; `initialize` opens one")
 }

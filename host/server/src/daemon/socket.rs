@@ -1,4 +1,4 @@
-//! A socket that only its user can connect to.
+//! A Unix socket to which only the current user can connect.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -14,58 +14,59 @@ use std::{
 use glovebox::escaped;
 use tokio::net::{UnixListener, UnixStream};
 
-/// Maximum length of a socket path in bytes that every Unix accepts.
+/// Maximum length of a socket path in bytes. Every Unix supports this length.
 const MAX_PATH_BYTES: usize = 100;
 
 /// An error from [`Listener::bind`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// The path has a listener: another daemon or program.
+    /// The path is in use by another daemon or program.
     #[error("a daemon already listens at `{}`; stop it with `glovebox daemon stop`, or choose another path with `--socket`", escaped(.0))]
     InUse(PathBuf),
-    /// The path exists, but is not a socket.
+    /// The path exists but is not a socket.
     #[error("`{}` is not a socket; move it away, or choose another path with `--socket`", escaped(.0))]
     NotASocket(PathBuf),
-    /// Other users could replace the socket, because of the owner or the mode of the directory.
+    /// Other users could replace the socket, because the directory has another owner or a permissive mode.
     #[error("the directory `{}` {reason}; use `--socket` to choose a path in a directory of your own", escaped(.path))]
     Directory {
         /// Path of the directory.
         path: PathBuf,
-        /// Description of the problem that follows the path in a sentence, such as "is writable by other users".
+        /// The problem as a clause whose subject is the directory, for example "is writable by other users".
         reason: &'static str,
     },
-    /// The path is longer than the system allows for a socket.
+    /// The path is too long for a socket.
     #[error("the socket path `{}` is longer than {MAX_PATH_BYTES} bytes; choose a shorter one with `--socket`", escaped(.0))]
     TooLong(PathBuf),
     /// The operating system returned an error.
     #[error("cannot listen at `{}`: {source}", escaped(.path))]
     Io {
-        /// Path of the socket.
+        /// The socket path, or an empty path if it cannot be made absolute.
         path: PathBuf,
-        /// Error of the operating system.
+        /// The error from the operating system.
         source: io::Error,
     },
 }
 
-/// The socket that clients connect to. Dropping it removes the socket.
+/// A listening socket. Dropping the listener removes the socket.
 #[derive(Debug)]
 pub struct Listener {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode number of the socket, so that dropping the listener does not remove a different socket.
+    /// Device and inode number of the socket file. On drop, the listener removes only this file.
     identity: (u64, u64),
-    /// Lock that is held as long as the listener. If two daemons start at once, only one gets it.
+    /// Lock on the path, held until the listener is dropped. If two daemons start simultaneously, only one acquires the
+    /// lock.
     _lock: File,
 }
 
 impl Listener {
-    /// Listens at a path. Creates the directory with mode 0700 if it does not exist, and replaces a socket that no
-    /// process listens to. Must be called on a Tokio runtime.
+    /// Listens at a path. Creates the directory with mode 0700 if it does not exist, and replaces a stale socket. Must
+    /// be called within a Tokio runtime.
     ///
     /// # Errors
-    /// Returns an error if a daemon already listens at the path, or if other users can write to the directory. The path
-    /// must be short enough for a socket, and an existing file at the path must be a socket.
+    /// Fails if a daemon already listens at the path, if other users can write to the directory, if the path is longer
+    /// than 100 bytes, if it exists but is not a socket, or if an I/O operation fails.
     pub fn bind(path: impl Into<PathBuf>) -> Result<Self, SocketError> {
         let path = std::path::absolute(path.into()).map_err(|source| failed(Path::new(""), source))?;
         if path.as_os_str().as_bytes().len() > MAX_PATH_BYTES {
@@ -81,14 +82,14 @@ impl Listener {
         let lock = lock(&beside(&path, ".lock")).map_err(io)?.ok_or_else(|| SocketError::InUse(path.clone()))?;
         match fs::symlink_metadata(&path) {
             Ok(found) if !found.file_type().is_socket() => return Err(SocketError::NotASocket(path)),
-            // The lock is free: the socket is that of another program, or of a daemon that was killed.
+            // The lock is free: the socket belongs to another program or to a daemon that was killed.
             Ok(_) if StdStream::connect(&path).is_ok() => return Err(SocketError::InUse(path)),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(io(error)),
         }
-        // Binds under another name first. The rename replaces a stale socket atomically, and the socket appears at its
-        // path only after its permissions are set.
+        // Bind under a temporary name. The rename then replaces a stale socket atomically, and the socket appears at
+        // its path only after its permissions are set.
         let new = beside(&path, ".new");
         match fs::remove_file(&new) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(io(error)),
@@ -141,8 +142,8 @@ fn make_private(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Fails if another user could replace the socket: this user must own the directory, without write access for group and
-/// others.
+/// Fails if another user could replace the socket. The current user must own the directory, and neither the group nor
+/// others may have write access.
 fn check_dir(dir: &Path) -> Result<(), (&'static str, Option<io::Error>)> {
     let found = fs::metadata(dir).map_err(|error| ("", Some(error)))?;
     if found.uid() != rustix::process::geteuid().as_raw() {
@@ -154,7 +155,7 @@ fn check_dir(dir: &Path) -> Result<(), (&'static str, Option<io::Error>)> {
     Ok(())
 }
 
-/// Locks a path. Returns `None` if another process holds the lock.
+/// Locks the file at `path`. Returns `None` if another process holds the lock.
 fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
     match file.try_lock() {
