@@ -1,19 +1,19 @@
-//! Confines a worker before the engine starts.
+//! Confinement that a worker applies to itself before it starts the engine.
 
 use std::path::PathBuf;
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-/// Confines this process. Call it while there is only one thread: landlock and seccomp restrict the calling thread and
-/// those it will start.
+/// Confines this process. Must be called while the process has a single thread: landlock and seccomp only restrict the
+/// calling thread and threads that it starts later.
 pub fn confine(reach: &Reach) -> Confinement {
     let resource_limits = Measure::of(limit_resources(reach));
     let (landlock, seccomp) = (landlock(reach), seccomp());
     Confinement { resource_limits, no_new_privileges: no_new_privileges(), landlock, seccomp }
 }
 
-/// Asks the kernel to kill this process when the thread that started it ends.
+/// Makes the kernel kill this process when the thread that started it ends. Has no effect on systems other than Linux.
 pub(crate) fn die_with_parent() -> std::io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -28,14 +28,14 @@ fn limit_resources(reach: &Reach) -> rustix::io::Result<()> {
     lower(Resource::Data, reach.memory_bytes)
 }
 
-/// Lowers a limit. Never raises it.
+/// Sets the soft and the hard limit of a resource to `to`, or to the current hard limit if that is lower.
 fn lower(resource: Resource, to: u64) -> rustix::io::Result<()> {
     let limit = getrlimit(resource);
     let most = limit.maximum.map_or(to, |maximum| maximum.min(to));
     setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
 }
 
-/// Landlock and seccomp both set `no_new_privs`. The kernel reports the result in `/proc/self/status`.
+/// Checks `no_new_privs`, which both landlock and seccomp set.
 #[cfg(target_os = "linux")]
 fn no_new_privileges() -> Measure {
     match std::fs::read_to_string("/proc/self/status") {
@@ -76,41 +76,41 @@ fn seccomp() -> Measure {
 #[cfg(not(target_os = "linux"))]
 const ONLY_LINUX: &str = "supported only on Linux";
 
-/// The resources that a worker may access.
+/// The files and resources that a worker may use.
 #[derive(Clone, Debug, Default)]
 pub struct Reach {
     /// Files and directories that the worker may read.
     pub read: Vec<PathBuf>,
     /// Directories that the worker may also write to.
     pub write: Vec<PathBuf>,
-    /// Private memory in bytes (`RLIMIT_DATA`).
+    /// Maximum private memory in bytes (`RLIMIT_DATA`).
     pub memory_bytes: u64,
     /// Maximum number of open files (`RLIMIT_NOFILE`).
     pub open_files: u64,
 }
 
-/// The state of one protection.
+/// The state of a protection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
-    /// Fully enforced.
+    /// The protection is fully enforced.
     On,
-    /// Partly enforced, with the reason.
+    /// The protection is partly enforced. Contains the reason.
     Partly(String),
-    /// Not enforced, with the reason.
+    /// The protection is not enforced. Contains the reason.
     Off(String),
 }
 
-/// The protections around a worker, in addition to the sandbox itself.
+/// A worker's protections in addition to the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// Limits on memory and open files; no core dumps.
+    /// Limits on memory and open files, and no core dumps.
     pub resource_limits: Measure,
-    /// Programs cannot gain privileges (`no_new_privs`).
+    /// The process cannot gain privileges by executing programs (`no_new_privs`).
     pub no_new_privileges: Measure,
-    /// Access only to the files of the interpreters and of the worker's sessions; no TCP.
+    /// Access only to the files of interpreters and of the worker's sessions, and no TCP.
     pub landlock: Measure,
-    /// Only the required system calls: no new sockets, no programs, no access to other processes.
+    /// Only the necessary system calls. Excludes opening sockets, starting programs and accessing other processes.
     pub seccomp: Measure,
 }
 
@@ -124,7 +124,7 @@ impl Measure {
 }
 
 impl Confinement {
-    /// Returns the protections that are not fully enforced: name and reason.
+    /// Returns the names of the protections that are not fully enforced, with the reasons.
     pub(crate) fn gaps(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [
             ("resource limits", &self.resource_limits),
@@ -164,7 +164,7 @@ mod tests {
                 fs::create_dir(dir.path().join(name)).unwrap();
             }
             fs::write(dir.path().join("read/file"), "text").unwrap();
-            // In a process of its own, because confinement cannot be undone.
+            // The test runs in a child process, because confinement cannot be undone.
             let output = Command::new(env::current_exe().unwrap())
                 .args(["--exact", "workers::confine::tests::confined_process_accesses_only_what_is_permitted"])
                 .args(["--nocapture", "--test-threads=1"])
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(thread::spawn(|| 7).join().unwrap(), 7);
         assert!(fs::read("/proc/self/status").is_ok());
 
-        // Memory and files beyond the limits.
+        // Memory and file descriptors beyond the limits.
         assert!(Vec::<u8>::new().try_reserve_exact(2 << 30).is_err());
         let files: Vec<_> = (0..64).map_while(|_| fs::File::open(dir.join("read/file")).ok()).collect();
         assert!(files.len() < 64, "{}", files.len());

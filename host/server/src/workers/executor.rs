@@ -1,4 +1,4 @@
-//! The executor of a server with workers: passes a tenant's work on to them.
+//! The executor of a server with workers, which forwards a tenant's work to them.
 
 use std::{
     fmt,
@@ -29,12 +29,13 @@ use crate::{
     },
 };
 
-/// Maximum size of an execution's JSON that is parsed and answered without a thread that may block, in bytes.
+/// Maximum size of an execution's JSON that is handled on an async thread, in bytes. Larger JSON is handled on a thread
+/// that is allowed to block.
 const MAX_SHORT_BYTES: usize = 64 << 10;
-/// Attempts to find a name for a fork that belongs to the worker of its original.
+/// Maximum number of attempts to find a random fork name that belongs to the original's worker.
 const NAMES: usize = 1_000;
 
-/// The workers, for one tenant.
+/// Forwards a tenant's work to the workers.
 pub(crate) struct WorkerProcesses {
     service: Service,
     tenant: String,
@@ -48,7 +49,7 @@ impl fmt::Debug for WorkerProcesses {
     }
 }
 
-/// A script that is being passed to a worker.
+/// A script that is ready to be sent to a worker.
 struct Passed {
     live: Arc<Live>,
     call: RunCall,
@@ -56,7 +57,7 @@ struct Passed {
 }
 
 impl WorkerProcesses {
-    /// Creates the executor of a tenant. Workers reach the network and the store of the tenant through this process.
+    /// Creates a tenant's executor. Workers access the tenant's network and store through this process.
     pub(crate) fn new(
         service: &Service,
         tenant: &str,
@@ -81,7 +82,7 @@ impl WorkerProcesses {
         self.workers()?.ready(chosen, self.service.wait()).await
     }
 
-    /// Returns the worker that runs a script.
+    /// Selects the worker for a script: the session's worker, or any worker.
     fn choose(&self, work: &Work) -> Result<Chosen, ServiceError> {
         Ok(match work.session() {
             Some(id) => Chosen::Number(self.home(id)?),
@@ -89,7 +90,7 @@ impl WorkerProcesses {
         })
     }
 
-    /// Prepares a script for a worker, and registers its tools and its output there.
+    /// Prepares a script for a worker, and registers its tools and output callback.
     fn pass(&self, live: Arc<Live>, mut work: Work, on_output: Option<OnOutput>) -> Result<Passed, ServiceError> {
         let mut tools = self.tools.clone();
         tools.append(&mut work.script().tools);
@@ -127,7 +128,8 @@ impl WorkerProcesses {
         });
     }
 
-    /// Lists the sessions of the tenant. Each worker knows only which of its own sessions are in memory.
+    /// Lists the tenant's sessions. Asks every worker, because a worker only knows which of its own sessions are in
+    /// memory.
     async fn list(&self, operation: SessionOperation) -> Result<SessionReply, ServiceError> {
         let workers = self.workers()?;
         let mut pages = Vec::new();
@@ -160,7 +162,7 @@ impl WorkerProcesses {
         }
         let live = self.ready(Chosen::Number(home)).await?;
         if let SessionOperation::Files { id, operation: FileOperation::Read { path, max_bytes } } = &mut operation {
-            // The size is known before the content is in memory.
+            // Reserve memory for the contents before reading them.
             let stat = FileOperation::Stat { path: path.clone() };
             let (answer, _) =
                 self.ask(&live, SessionOperation::Files { id: id.clone(), operation: stat }, Vec::new()).await?;
@@ -174,7 +176,7 @@ impl WorkerProcesses {
         let fork = if let SessionOperation::Fork { fork, .. } = &operation { Some(fork.clone()) } else { None };
         let (answer, bytes) = self.ask(&live, operation, bytes).await?;
         if let Some(fork) = fork.filter(|fork| self.home(fork).is_ok_and(|other| other != home)) {
-            // The fork's own worker loads it from the store.
+            // Release the fork, so that the worker that owns its name can load it from the store.
             self.ask(&live, SessionOperation::Hibernate { target: (&fork).into() }, Vec::new()).await?;
         }
         Ok(SessionReply { answer, bytes })
@@ -184,7 +186,7 @@ impl WorkerProcesses {
 #[async_trait]
 impl Executor for WorkerProcesses {
     fn name_of_fork(&self, of: &SessionId) -> SessionId {
-        // The fork is in the memory of its original's worker.
+        // Prefer a name that belongs to the original's worker, which has the fork in memory.
         let home = self.home(of).ok();
         let names = std::iter::repeat_with(SessionId::random).take(NAMES);
         names.into_iter().find(|name| self.home(name).ok() == home).unwrap_or_else(SessionId::random)
@@ -248,9 +250,9 @@ fn finished(reply: RunReply, there: Option<LeftThere>) -> Finished {
     finished
 }
 
-/// Merges the lists of several workers of the same store. Each session is as its own worker sees it, for which
-/// `is_home` returns `true`. The result ends where the shortest list ends: the lists were made one after the other, and
-/// sessions may have changed meanwhile.
+/// Merges the session pages of workers that share a store. Each session's description comes from the worker for which
+/// `is_home` returns `true`. The pages were read at different times and sessions may have changed in between, so the
+/// result ends where the shortest page ends.
 fn merged(pages: Vec<SessionPage>, is_home: impl Fn(&SessionId, usize) -> bool) -> SessionPage {
     let mut all = SessionPage::default();
     for (index, page) in pages.into_iter().enumerate() {
@@ -267,7 +269,7 @@ fn merged(pages: Vec<SessionPage>, is_home: impl Fn(&SessionId, usize) -> bool) 
     all
 }
 
-/// The files that an execution has left in a worker, until this is dropped.
+/// Workspace files of an execution, retained by a worker until this value is dropped.
 struct LeftThere {
     live: Arc<Live>,
     execution: u64,
@@ -295,7 +297,7 @@ impl FilesThere for LeftThere {
     fn read(&self, path: &str, size_bytes: u64) -> Result<Vec<u8>, ServiceError> {
         let ask = ToWorker::ReadLeft { execution: self.execution, path: path.to_owned() };
         let ((), bytes) = self.runtime.block_on(self.live.peer.call(&ask, Vec::new()))?;
-        // The files of an execution do not change.
+        // The files of a finished execution do not change, so another length means that the worker is faulty.
         if u64::try_from(bytes.len()) == Ok(size_bytes) { Ok(bytes) } else { Err(ServiceError::WorkerDied) }
     }
 }
@@ -306,7 +308,7 @@ impl Drop for LeftThere {
     }
 }
 
-/// An execution in a worker whose tool calls the client answers.
+/// A stepwise execution in a worker.
 struct StartedThere {
     live: Arc<Live>,
     execution: u64,
@@ -317,11 +319,11 @@ struct StartedThere {
 }
 
 impl StartedThere {
-    /// Notes the end of the execution.
+    /// Watches for the end of the execution, and records it in `has_ended`.
     fn watch(&self) {
         let (live, execution, has_ended) = (Arc::clone(&self.live), self.execution, Arc::clone(&self.has_ended));
         self.runtime.spawn(async move {
-            // An error means that the worker is gone, and the execution with it.
+            // An error means that the worker has ended, and the execution with it.
             let _ = live.peer.call::<()>(&ToWorker::AwaitEnd { execution }, Vec::new()).await;
             has_ended.store(true, Ordering::Release);
         });

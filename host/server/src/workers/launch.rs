@@ -1,4 +1,4 @@
-//! Starts a worker, and restarts it when it ends.
+//! Starts a worker, and restarts it when its process ends.
 
 use std::{
     io::{self, Write as _},
@@ -20,17 +20,17 @@ use super::{
 };
 use crate::Service;
 
-/// Minimum and maximum delay between the end of a worker and the start of the next one.
+/// Minimum and maximum delay between the end of a worker and the start of its replacement.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
-/// A worker that served longer than this did not fail at its start, so the next delay is the minimum again.
+/// A worker that ran longer than this is considered stable. The next delay is then the minimum.
 const STEADY: Duration = Duration::from_secs(30);
-/// Timeout for a worker to end after it has closed its socket.
+/// Maximum time between a worker closing its socket and its exit.
 const LAST: Duration = Duration::from_secs(2);
-/// Interval of health checks, and the timeout of each.
+/// Interval between health checks, and the timeout of each.
 const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
 
-/// Keeps a worker running in this slot until the service ends. The thread must live as long, because the kernel kills a
-/// worker when the thread that started it ends.
+/// Keeps a worker running in the slot until the service ends. The kernel kills a worker when the thread that started it
+/// ends, so this function must run on that thread until then.
 pub(super) fn supervise(slot: &WorkerSlot, index: usize, config: &WorkersConfig, service: &Service, runtime: &Handle) {
     let mut pause = PAUSES.0;
     while !slot.has_ended() {
@@ -53,11 +53,11 @@ pub(super) fn supervise(slot: &WorkerSlot, index: usize, config: &WorkersConfig,
     }
 }
 
-/// Runs one process from start to end. Returns the reason for its end.
+/// Starts a worker and waits for its end. Returns the reason.
 fn run(slot: &WorkerSlot, config: &WorkersConfig, service: &Service, runtime: &Handle) -> io::Result<String> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_write_timeout(Some(config.start_time))?;
-    // The command owns the other end of the pair, and is dropped after the child has inherited it.
+    // The command owns the child's end of the socket pair. Dropping the command closes it in this process.
     let mut child = Command::new(&config.command.program)
         .args(&config.command.args)
         .env_clear()
@@ -95,7 +95,7 @@ fn run(slot: &WorkerSlot, config: &WorkersConfig, service: &Service, runtime: &H
             live.kill();
         }
         runtime.block_on(live.peer.wait_gone());
-        // The process has closed its socket and should end soon.
+        // The process has closed its socket and should exit soon.
         end(&live, LAST);
     }
     live.kill();
@@ -106,7 +106,7 @@ fn run(slot: &WorkerSlot, config: &WorkersConfig, service: &Service, runtime: &H
     })
 }
 
-/// Kills a worker that does not respond.
+/// Kills a worker that does not answer health checks.
 async fn watch(live: Weak<Live>) {
     loop {
         tokio::time::sleep(PING.0).await;
@@ -114,7 +114,7 @@ async fn watch(live: Weak<Live>) {
         let answers = live.peer.call::<()>(&ToWorker::Ping, Vec::new());
         match tokio::time::timeout(PING.1, answers).await {
             Ok(Ok(_)) => {}
-            // The worker has ended.
+            // The worker has already ended.
             Ok(Err(_)) => return,
             Err(_) => {
                 tracing::error!(target: "glovebox", "a worker does not respond and is being killed");
@@ -124,7 +124,7 @@ async fn watch(live: Weak<Live>) {
     }
 }
 
-/// Waits for a worker to end, and kills it after `time`.
+/// Waits for a worker to exit. Kills it after `time`.
 pub(super) fn end(live: &Live, time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {

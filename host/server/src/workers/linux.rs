@@ -1,4 +1,4 @@
-//! Files (landlock) and system calls (seccomp) that Linux allows a worker.
+//! Linux confinement of a worker: files (landlock) and system calls (seccomp).
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use seccompiler::{
 
 use super::confine::{Measure, Reach};
 
-/// The requested version. An older kernel enforces its subset and reports that.
+/// The requested landlock version. An older kernel enforces the subset that it supports and reports this.
 const WANTED: ABI = ABI::V6;
 
-/// Restricts this thread, and those that it will start, to these files. Also denies TCP and signals to processes
-/// outside.
+/// Restricts this thread, and threads that it starts later, to the files in `reach`. Also denies TCP and signals to
+/// other processes.
 pub(super) fn restrict_files(reach: &Reach) -> Result<Measure, RulesetError> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::from_all(WANTED)
@@ -40,11 +40,11 @@ pub(super) fn restrict_files(reach: &Reach) -> Result<Measure, RulesetError> {
     })
 }
 
-/// The allowed system calls. They serve the engine and its threads, files that are open or that landlock grants, and
-/// inherited sockets. Any other call fails with EPERM. None of these can connect a socket to another process, start a
-/// program, access another process, or change the system.
+/// The allowed system calls. The engine and its threads need them for memory, for open files and files that landlock
+/// allows, and for inherited sockets. All other calls fail with EPERM. None of the allowed calls can connect a socket
+/// to another process, start a program, access another process, or change the system.
 const CALLS: &[i64] = &[
-    // Memory. Compiled code is mapped first and then made executable.
+    // Memory. The engine maps compiled code first and then makes it executable.
     libc::SYS_brk,
     libc::SYS_madvise,
     libc::SYS_memfd_create,
@@ -84,7 +84,7 @@ const CALLS: &[i64] = &[
     libc::SYS_getrandom,
     libc::SYS_gettimeofday,
     libc::SYS_nanosleep,
-    // Identity of the process, for checks of file owners.
+    // Process identity, for checking file owners.
     libc::SYS_getegid,
     libc::SYS_geteuid,
     libc::SYS_getgid,
@@ -136,7 +136,7 @@ const CALLS: &[i64] = &[
     libc::SYS_utimensat,
     libc::SYS_write,
     libc::SYS_writev,
-    // The inherited socket, and waiting for it.
+    // The inherited socket and waiting for events.
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
@@ -152,14 +152,14 @@ const CALLS: &[i64] = &[
     libc::SYS_sendmsg,
     libc::SYS_sendto,
     libc::SYS_shutdown,
-    // A pair of sockets within the process: the runtime uses it to forward signals.
+    // A socket pair within the process. The runtime uses it to forward signals.
     libc::SYS_socketpair,
     libc::SYS_timerfd_create,
     libc::SYS_timerfd_settime,
     libc::SYS_pipe2,
 ];
 
-/// Calls that exist only on x86-64.
+/// System calls that exist only on x86-64.
 #[cfg(target_arch = "x86_64")]
 const OLD_CALLS: &[i64] = &[
     libc::SYS_access,
@@ -181,7 +181,8 @@ const OLD_CALLS: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_CALLS: &[i64] = &[];
 
-/// Allowed `ioctl`s: the page map, which reports pages that a guest has written to, and those common to all streams.
+/// Allowed `ioctl`s: the page map scan, which reports the pages that a guest has written, and calls common to all
+/// streams.
 const IOCTLS: &[u64] = &[PAGEMAP_SCAN, FIONBIO, FIOCLEX, FIONREAD, TCGETS];
 /// `_IOWR('f', 16, struct pm_scan_arg)` with a struct of 96 bytes.
 const PAGEMAP_SCAN: u64 = 0xc060_6610;
@@ -190,7 +191,7 @@ const FIOCLEX: u64 = 0x5451;
 const FIONREAD: u64 = 0x541b;
 const TCGETS: u64 = 0x5401;
 
-/// Allowed `prctl`s: names of threads and of mappings.
+/// Allowed `prctl`s: naming threads and mappings.
 const PRCTLS: &[u64] = &[PR_SET_NAME, PR_GET_NAME, PR_SET_VMA];
 const PR_SET_NAME: u64 = 15;
 const PR_GET_NAME: u64 = 16;
@@ -199,7 +200,7 @@ const PR_SET_VMA: u64 = 0x5356_4d41;
 /// The flag that makes `clone` create a thread instead of a process.
 const CLONE_THREAD: u64 = 0x0001_0000;
 
-/// The seccomp filter cannot be built or installed.
+/// The seccomp filter could not be built or installed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallsError {
     #[error(transparent)]
@@ -208,11 +209,11 @@ pub(super) enum CallsError {
     Install(#[from] seccompiler::Error),
 }
 
-/// Restricts this thread, and those that it will start, to the allowed calls.
+/// Restricts this thread, and threads that it starts later, to the allowed system calls.
 pub(super) fn restrict_calls() -> Result<(), CallsError> {
     let program = program()?;
-    // The flags of `clone3` are in memory, where a filter cannot read them. On ENOSYS the C library assumes an old
-    // kernel and calls `clone`.
+    // The flags of `clone3` are in memory, which a filter cannot read. On ENOSYS, the C library assumes an old kernel
+    // and falls back to `clone`.
     let absent: BpfProgram = SeccompFilter::new(
         BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
         SeccompAction::Allow,
@@ -242,7 +243,7 @@ fn program() -> Result<BpfProgram, CallsError> {
     Ok(filter.try_into()?)
 }
 
-/// Allows a call if the argument is one of the values.
+/// Allows a call if the argument equals one of the values.
 fn one_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, BackendError> {
     let rule = |value: &u64| {
         let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *value)?;

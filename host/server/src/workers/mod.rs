@@ -1,15 +1,15 @@
-//! Workers: child processes that execute everything, each confined by the operating system. A flaw in the engine thus
-//! costs one of them and not the service.
+//! Workers: child processes that run all executions, each confined by the operating system. A vulnerability in the
+//! engine thus compromises only a single worker, not the service.
 //!
-//! The server accepts connections, checks tokens, queues requests, counts executions and writes the audit log. A worker
-//! has an engine, and loads the tenant's sessions. Both call each other over one socket: the server passes on scripts and
-//! operations on sessions; the worker asks for what needs more rights than it has: tools, the network, and stores that
-//! are not directories.
+//! The server accepts connections, checks tokens, queues requests, counts executions and writes the audit log. Each
+//! worker has an engine and loads the sessions that belong to it. Both sides call each other over a single socket. The
+//! server forwards scripts and session operations. The worker requests operations for which it has no rights: tool
+//! calls, network access, and access to stores that are not directories.
 //!
-//! * [`executor`]: passes a tenant's work on. [`relay`]: carries out what workers ask for.
-//! * [`pool`], [`slot`], [`launch`]: the processes. [`peer`], [`protocol`]: the calls between them.
+//! * [`executor`]: forwards a tenant's work. [`relay`]: performs the workers' requests.
+//! * [`pool`], [`slot`], [`launch`]: the worker processes. [`peer`], [`protocol`]: the calls between server and worker.
 //! * [`serve`]: the worker's side.
-//! * [`confine`]: the limits that a worker sets for itself before the engine starts.
+//! * [`confine`]: the restrictions that a worker applies to itself before the engine starts.
 
 mod confine;
 mod executor;
@@ -37,31 +37,31 @@ pub use serve::{ParentStore, WorkerError, WorkerTenants, orders, serve};
 /// The command that starts a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerCommand {
-    /// The program. With these arguments its `main` calls [`orders`] and [`serve`].
+    /// The program. Its `main` must call [`orders`] and [`serve`] when started with `args`.
     pub program: PathBuf,
     /// The program's arguments.
     pub args: Vec<OsString>,
-    /// The whole environment: nothing is inherited.
+    /// The complete environment. The worker inherits no other variables.
     pub env: Vec<(OsString, OsString)>,
 }
 
-/// The configuration of a service's workers.
+/// Configuration of a service's workers.
 #[derive(Clone, Debug)]
 pub struct WorkersConfig {
     /// Number of workers.
     pub count: usize,
     /// The command that starts each worker.
     pub command: WorkerCommand,
-    /// The first message to each worker: one line of JSON, which [`orders`] reads.
+    /// The first message to each worker: a line of JSON that the worker reads with [`orders`].
     pub orders: String,
     /// Timeout for a worker to become ready. Default 60 s.
     pub start_time: Duration,
-    /// Timeout for a worker to end after it was asked to. Default 20 s.
+    /// Timeout for a worker to exit after the service requests it. Default 20 s.
     pub end_time: Duration,
 }
 
 impl WorkersConfig {
-    /// Returns the defaults.
+    /// Returns a configuration with default timeouts.
     ///
     /// # Errors
     /// Fails if `orders` cannot be serialized as JSON.

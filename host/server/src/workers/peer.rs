@@ -1,8 +1,8 @@
-//! Calls between the server and a worker process, in both directions over one socket.
+//! Calls between the server and a worker process, in both directions over a single socket.
 //!
-//! A frame has a header of 17 bytes, a part in JSON, and a part of plain bytes: the kind of the frame (1 byte), the
-//! number of the call (8), and the lengths of both parts (4 each), in little-endian order. Each side numbers its own
-//! calls.
+//! A frame consists of a 17-byte header, a JSON part, and a binary part. The header contains the kind of the frame (1
+//! byte), the call number (8 bytes), and the lengths of both parts (4 bytes each), in little-endian order. Each side
+//! numbers its own calls.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -29,19 +29,20 @@ const REPLY: u8 = 1;
 const CANCEL: u8 = 2;
 
 const HEADER_BYTES: usize = 17;
-/// Maximum length of a part in bytes. Parts are read as they arrive, so a length alone takes no memory.
+/// Maximum length of a part in bytes. Parts are buffered as they arrive, so a large length in a header allocates
+/// nothing.
 const MAX_PART_BYTES: u32 = 1 << 30;
-/// Maximum length of the JSON of a call in bytes, more than the body of a request. Parsed JSON may take many times the
-/// memory of its text.
+/// Maximum length of a call's JSON in bytes, which exceeds the maximum request body. Parsed JSON can occupy many times
+/// the memory of its text.
 const MAX_CALL_JSON_BYTES: u32 = 64 << 20;
-/// Maximum number of bytes in the calls of the other side that are in progress, and the unit in which they are counted.
-/// Further calls are read when others have been answered.
+/// Maximum number of bytes in the other side's calls in progress, and the unit in which they are counted. Further calls
+/// are read only after others have been answered.
 const MAX_CALL_BYTES: usize = 4 << 30;
 const UNIT_BYTES: usize = 1 << 10;
-/// Maximum number of calls that the other side may have in progress.
+/// Maximum number of the other side's calls in progress.
 const MAX_CALLS: usize = 16_384;
 
-/// A part in JSON, and the bytes that go with it.
+/// A JSON part with its binary part.
 #[derive(Default)]
 pub(super) struct Message {
     pub(super) json: Vec<u8>,
@@ -50,7 +51,7 @@ pub(super) struct Message {
 
 impl Message {
     pub(super) fn new(value: &impl Serialize, bytes: Vec<u8>) -> Self {
-        // The types of the protocol can always be serialized.
+        // Serialization cannot fail for the types of the protocol.
         Self { json: serde_json::to_vec(value).unwrap_or_default(), bytes }
     }
 
@@ -58,7 +59,7 @@ impl Message {
         [&self.json, &self.bytes].into_iter().any(|part| length_of(part).is_none())
     }
 
-    /// Parses a reply.
+    /// Parses a reply. A malformed reply is treated like the death of the worker.
     pub(super) fn result<T: DeserializeOwned>(self) -> Result<(T, Vec<u8>), ServiceError> {
         let result = serde_json::from_slice::<Result<T, RelayedError>>(&self.json).map_err(|error| {
             tracing::error!(target: "glovebox", %error, "a process has sent a malformed reply");
@@ -74,19 +75,19 @@ struct Frame {
     message: Message,
 }
 
-/// Answers the calls of the other side.
+/// Answers the calls from the other side.
 pub(super) trait Answering: Send + Sync + 'static {
-    /// Begins to answer a call, without blocking. Called in the context of a Tokio runtime. `cancel` is cancelled when
-    /// the other side asks for the end of the call, or is gone.
+    /// Starts to answer a call. Must not block. Called within a Tokio runtime. `cancel` is cancelled when the other
+    /// side cancels the call or disconnects.
     fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply);
 }
 
-/// The reply to a call, which must be sent.
+/// A handle for replying to a call. Every call must receive a reply.
 pub(super) struct Reply {
     peer: Peer,
     calls: Calls,
     number: u64,
-    /// Share of the memory for calls.
+    /// The call's share of `MAX_CALL_BYTES`.
     _room: OwnedSemaphorePermit,
 }
 
@@ -102,25 +103,25 @@ impl Reply {
     }
 }
 
-/// The other side of the socket, which may have closed it. Cheap to clone.
+/// The other side of the socket, which may have disconnected. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Peer(Arc<PeerState>);
 
 struct PeerState {
     output: Mutex<Output>,
-    /// Notified when there is output that the socket did not take at once, or when the exchange ends.
+    /// Notified when output waits for the socket, or when the exchange ends.
     has_output: Notify,
     waiting: Mutex<Waiting>,
     next: AtomicU64,
     is_gone: watch::Sender<bool>,
 }
 
-/// Frames for the other side.
+/// The socket and the frames that wait for it.
 struct Output {
     /// `None` after the last frame.
     socket: Option<Arc<OwnedWriteHalf>>,
-    /// Parts that the socket did not take at once, and the number of bytes that it took of each. Their number is not
-    /// limited: a frame belongs to a call, whose number is limited.
+    /// Parts that the socket has not yet accepted completely, with the number of bytes already written. The queue needs
+    /// no limit: each frame belongs to a call, and the number of calls is limited.
     rest: VecDeque<(Vec<u8>, usize)>,
 }
 
@@ -130,10 +131,10 @@ struct Waiting {
     is_gone: bool,
 }
 
-/// A call to the other side in progress.
+/// A call to the other side, waiting for its reply.
 struct WaitingCall {
     then: Box<dyn FnOnce(Result<Message, ServiceError>) + Send>,
-    /// Cancels the call.
+    /// Sends a cancellation when the caller cancels the call.
     _hook: Option<OnCancel>,
 }
 
@@ -144,7 +145,7 @@ impl fmt::Debug for Peer {
 }
 
 impl Peer {
-    /// Begins to exchange frames. Called in the context of a Tokio runtime.
+    /// Starts the exchange of frames. Must be called within a Tokio runtime.
     pub(super) fn start(stream: UnixStream, answering: Arc<dyn Answering>) -> Self {
         let (read, write) = stream.into_split();
         let peer = Self(Arc::new(PeerState {
@@ -185,7 +186,7 @@ impl Peer {
         self.call_until(request, bytes, &cancel).await
     }
 
-    /// Calls the other side, and waits for its reply even after `cancel` was cancelled. The call is then about to end.
+    /// Calls the other side. If `cancel` is cancelled, the other side is notified, and its reply is still awaited.
     pub(super) async fn call_until<T: DeserializeOwned>(
         &self,
         request: &impl Serialize,
@@ -195,7 +196,7 @@ impl Peer {
         self.call_raw(request, bytes, cancel).await?.result()
     }
 
-    /// Like [`call_until`](Self::call_until), but leaves the reply to be parsed.
+    /// Like [`call_until`](Self::call_until), but returns the unparsed reply.
     async fn call_raw(
         &self,
         request: &impl Serialize,
@@ -209,7 +210,7 @@ impl Peer {
         receiver.await.unwrap_or(Err(ServiceError::WorkerDied))
     }
 
-    /// Calls the other side. `then` gets the reply, and must not block.
+    /// Calls the other side. `then` receives the reply and must not block.
     pub(super) fn call_then(
         &self,
         request: &impl Serialize,
@@ -231,19 +232,19 @@ impl Peer {
         let hook = cancel.on_cancel(move || {
             canceller.send(Frame { kind: CANCEL, number, message: Message::default() });
         });
-        // The reply may be here already.
+        // The reply may already have arrived.
         if let Some(call) = self.waiting().calls.get_mut(&number) {
             call._hook = Some(hook);
         }
     }
 
-    /// Ends the exchange after the frames that are already sent. The other side sees the end of the stream.
+    /// Ends the exchange after the frames already sent. The other side reads the end of the stream.
     pub(super) fn close(&self) {
         self.output().socket = None;
         self.0.has_output.notify_one();
     }
 
-    /// Number of calls to the other side in progress.
+    /// Returns the number of calls to the other side that are in progress.
     pub(super) fn in_progress(&self) -> usize {
         self.waiting().calls.len()
     }
@@ -252,7 +253,7 @@ impl Peer {
         *self.0.is_gone.borrow()
     }
 
-    /// Waits until the other side has closed the socket.
+    /// Waits until the other side has disconnected.
     pub(super) async fn wait_gone(&self) {
         let _ = self.0.is_gone.subscribe().wait_for(|gone| *gone).await;
     }
@@ -265,7 +266,7 @@ impl Peer {
         self.0.output.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a frame. What the socket does not take at once is sent later.
+    /// Sends a frame. Queues the bytes that the socket does not accept immediately.
     fn send(&self, frame: Frame) {
         let Some(header) = frame.header() else {
             tracing::error!(target: "glovebox", "a message to a process is too long");
@@ -275,7 +276,7 @@ impl Peer {
         let Some(socket) = output.socket.clone() else { return };
         let parts = [header, frame.message.json, frame.message.bytes];
         let slices = parts.each_ref().map(|part| io::IoSlice::new(part));
-        // An error is met again by the task that sends the rest.
+        // The task that writes the queue encounters an error again.
         let mut taken = if output.rest.is_empty() { socket.try_write_vectored(&slices).unwrap_or(0) } else { 0 };
         for part in parts {
             let done = taken.min(part.len());
@@ -290,7 +291,7 @@ impl Peer {
         }
     }
 
-    /// Writes what the socket did not take at once, until the exchange ends.
+    /// Writes queued output until the exchange ends.
     async fn write_rest(&self) -> io::Result<()> {
         let Some(socket) = self.output().socket.clone() else { return Ok(()) };
         loop {
@@ -305,8 +306,8 @@ impl Peer {
         }
     }
 
-    /// Writes until the socket takes no more. Returns `true` if nothing is left. Frames that are sent meanwhile are
-    /// appended, in their order.
+    /// Writes until the socket accepts no more. Returns `true` if the queue is empty. Frames sent meanwhile are
+    /// appended in order.
     fn write_some(&self, socket: &OwnedWriteHalf) -> io::Result<bool> {
         let mut output = self.output();
         while let Some((part, done)) = output.rest.front_mut() {
@@ -322,7 +323,7 @@ impl Peer {
         Ok(true)
     }
 
-    /// Ends all calls.
+    /// Fails all calls in progress.
     fn gone(&self) {
         self.close();
         let mut waiting = self.waiting();
@@ -375,7 +376,7 @@ fn length_of(part: &[u8]) -> Option<u32> {
 }
 
 impl Frame {
-    /// `None` if a part is too long.
+    /// Returns the frame's header, or `None` if a part is too long.
     fn header(&self) -> Option<Vec<u8>> {
         let (json, bytes) = (length_of(&self.message.json)?, length_of(&self.message.bytes)?);
         let mut header = Vec::with_capacity(HEADER_BYTES);
@@ -396,13 +397,13 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// The calls of the other side in progress.
+/// The other side's calls in progress.
 #[derive(Clone, Default)]
 struct Calls(Arc<CallsInProgress>);
 
 struct CallsInProgress {
     tokens: Mutex<HashMap<u64, CancelToken>>,
-    /// The parent of all tokens.
+    /// Parent of all tokens.
     all: CancelToken,
     room: Arc<Semaphore>,
 }
@@ -415,9 +416,9 @@ impl Default for CallsInProgress {
 }
 
 impl Calls {
-    /// Waits until there is room for a call.
+    /// Waits until `MAX_CALL_BYTES` leaves room for a call.
     async fn room(&self, header: &Header) -> io::Result<OwnedSemaphorePermit> {
-        // Both parts together fit into 32 bits.
+        // The sum of both parts fits into 32 bits.
         let bytes = header.json.min(MAX_PART_BYTES) + header.bytes.min(MAX_PART_BYTES);
         let units = bytes / u32::try_from(UNIT_BYTES).unwrap_or(u32::MAX) + 1;
         Arc::clone(&self.0.room).acquire_many_owned(units).await.map_err(io::Error::other)
@@ -482,7 +483,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers a number with its double, and waits for the cancellation of 0.
+    /// Replies with twice the number. Replies to 0 only after its cancellation.
     struct Double;
 
     impl Answering for Double {

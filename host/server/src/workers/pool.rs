@@ -1,4 +1,4 @@
-//! The workers of a service.
+//! The worker processes of a service.
 
 use std::{
     fmt,
@@ -23,13 +23,13 @@ use super::{
 };
 use crate::{Service, ServiceError};
 
-/// The workers of a service. A session belongs to one worker, determined by its name. Other requests go to the worker
-/// with the fewest requests in progress.
+/// The worker processes of a service. The name of a session determines its worker. Other requests go to the worker with
+/// the fewest requests in progress.
 pub(crate) struct Workers {
     slots: Vec<Arc<WorkerSlot>>,
     changed: watch::Receiver<u64>,
     end_time: Duration,
-    /// Number of the next execution.
+    /// Number for the next execution.
     next: AtomicU64,
 }
 
@@ -39,11 +39,11 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// The choice of a worker for a request.
+/// Selects the worker for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chosen {
     Any,
-    /// The worker with this index.
+    /// The worker at this index.
     Number(usize),
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct WorkersState {
 }
 
 impl Workers {
-    /// Starts the workers, and waits until all of them are ready.
+    /// Starts the workers and waits until all of them are ready.
     pub(crate) async fn start(config: WorkersConfig, service: &Service) -> Result<Self, ServiceError> {
         let (sender, changed) = watch::channel(0);
         let end_time = config.end_time;
@@ -101,18 +101,18 @@ impl Workers {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the index of the worker that a session belongs to. Sessions whose names are equal up to the first dot
-    /// belong to the same worker, as the contexts of an E2B sandbox do.
+    /// Returns the index of a session's worker. Sessions whose names are equal up to the first dot share a worker, for
+    /// example the contexts of an E2B sandbox.
     pub(crate) fn home(&self, tenant: &str, id: &SessionId) -> usize {
-        // The hash has no secret key, so it is stable across restarts. Chosen names can only put a tenant's sessions on
-        // one worker.
+        // The hash has no secret key, so it is stable across restarts. A tenant that chooses colliding names only
+        // places its own sessions on a single worker.
         let mut hasher = DefaultHasher::new();
         (tenant, id.as_str().split('.').next()).hash(&mut hasher);
         let count = self.slots.len().max(1) as u64;
         usize::try_from(hasher.finish() % count).unwrap_or_default()
     }
 
-    /// Waits for the chosen worker to be ready, or for any worker.
+    /// Waits up to `wait` until the chosen worker is ready.
     pub(crate) async fn ready(&self, chosen: Chosen, wait: Duration) -> Result<Arc<Live>, ServiceError> {
         let mut changed = self.changed.clone();
         let found = async {
@@ -137,7 +137,7 @@ impl Workers {
         }
     }
 
-    /// Returns the number of ready workers, and the number of restarts.
+    /// Returns the number of ready workers and the number of restarts.
     pub(crate) fn ready_and_restarts(&self) -> (usize, u64) {
         let ready = self.slots.iter().filter(|slot| slot.live().is_some()).count();
         (ready, self.slots.iter().map(|slot| slot.restarts.load(Ordering::Relaxed)).sum())
@@ -154,14 +154,14 @@ impl Workers {
         }
     }
 
-    /// Returns the number of sessions in the workers' memory, and the bytes that they hold.
+    /// Returns the number of sessions in the workers' memory and the bytes that they occupy.
     pub(crate) fn session_usage(&self) -> (u64, u64) {
         let live = self.slots.iter().filter_map(|slot| slot.live());
         live.map(|live| *live.sessions.lock().unwrap_or_else(PoisonError::into_inner))
             .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
-    /// Ends all workers. Each saves its sessions.
+    /// Stops all workers. Each worker saves its sessions first.
     pub(crate) async fn end(&self) {
         let ending: Vec<_> = self.slots.iter().filter_map(|slot| slot.end()).collect();
         let begun = Instant::now();
@@ -173,7 +173,7 @@ impl Workers {
         let _ = tokio::time::timeout(time, saving.join_all()).await;
         let _ = tokio::task::spawn_blocking(move || {
             for live in ending {
-                // A worker ends when its socket is closed.
+                // A worker exits when its socket is closed.
                 live.peer.close();
                 launch::end(&live, time.saturating_sub(begun.elapsed()));
             }

@@ -1,6 +1,6 @@
-//! The calls between the server and its workers.
+//! The protocol between the server and its workers.
 //!
-//! Long or binary parts are the plain bytes of a message, described by their lengths.
+//! Long or binary data is sent in the binary part of a message. The JSON part contains the lengths.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,24 +17,25 @@ use crate::{
     Fresh, Script, ServiceError, SessionTarget, Work, error::known_kind, executor::SessionOperation, text::message,
 };
 
-/// A call of the server.
+/// A call from the server to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToWorker {
-    /// Is answered at once.
+    /// Requests an immediate reply.
     Ping,
-    /// Ends running executions, and saves the sessions.
+    /// Ends running executions and saves the sessions.
     End,
     Run(RunCall),
     Validate(RunCall),
-    /// Starts a script whose tool calls the client answers. The execution has the number of the call.
+    /// Starts a script whose tool calls the client answers. Other calls refer to it by `execution`.
     Start(RunCall),
-    /// Passes answers to a started execution, and waits until it needs further ones.
+    /// Passes answers to a started execution. Waits until it has finished or needs further answers, or until `wait_ms`
+    /// has passed.
     Advance {
         execution: u64,
         answers: Vec<AnswerPart>,
         wait_ms: Option<u64>,
     },
-    /// Returns when a started execution has ended, or is dropped.
+    /// Returns when a started execution has ended or was dropped.
     AwaitEnd {
         execution: u64,
     },
@@ -46,17 +47,17 @@ pub(super) enum ToWorker {
     Abandon {
         execution: u64,
     },
-    /// Lists the files that an execution has left.
+    /// Lists an execution's workspace files.
     ListLeft {
         execution: u64,
         pattern: String,
     },
-    /// Reads a file that an execution has left. The reply has its bytes.
+    /// Reads a workspace file of an execution. The binary part of the reply contains the contents.
     ReadLeft {
         execution: u64,
         path: String,
     },
-    /// Drops the files that an execution has left.
+    /// Drops an execution's workspace files.
     Forget {
         execution: u64,
     },
@@ -66,38 +67,38 @@ pub(super) enum ToWorker {
     },
 }
 
-/// A call of a worker.
+/// A call from a worker to the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToServer {
-    /// The worker accepts calls.
+    /// Reports that the worker accepts calls.
     Ready { confinement: Confinement },
-    /// The number of sessions in the worker's memory, and the bytes that they hold.
+    /// Reports the number of sessions in the worker's memory and the bytes that they occupy.
     Sessions { count: u64, bytes: u64 },
-    /// The bytes of the call are output of an execution. Returns when the client has taken them.
+    /// Reports output of an execution, which the binary part contains. Returns when the client has received the output.
     Output { execution: u64, is_stderr: bool },
-    /// Calls a tool of an execution. The bytes are the arguments; those of the reply are the result.
+    /// Calls a tool of an execution. The binary parts of the call and the reply contain the arguments and the result.
     Tool { execution: u64, name: String, call: CallPart },
-    /// Opens the network of a tenant's policy with these changes. Returns the environment of scripts.
+    /// Opens the network for a tenant's policy with `changes`. Returns the environment variables for scripts.
     OpenNetwork { tenant: String, changes: Map<String, Value> },
-    /// Performs a request. The bytes are the request; those of the reply are the response.
+    /// Sends a network request. The binary parts of the call and the reply contain the request and the response.
     Fetch { tenant: String, changes: Map<String, Value>, call: CallPart },
-    /// An operation of a tenant's store.
+    /// Performs an operation on a tenant's store.
     Store { tenant: String, operation: StoreOperation },
 }
 
-/// A call of a tool.
+/// Index, session and remaining time of a tool call.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct CallPart {
     pub(super) index: usize,
     pub(super) session: Option<String>,
-    /// Time that is left until the call times out.
+    /// Remaining time until the call times out, in milliseconds.
     pub(super) time_ms: u64,
 }
 
-/// The result of a tool, or its failure.
+/// The outcome of a tool call.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToolReply {
-    /// The bytes of the reply are the result.
+    /// The tool returned. The binary part of the reply contains the result.
     Done,
     Failed(FailurePart),
 }
@@ -139,12 +140,12 @@ impl From<AnswerPart> for ToolAnswer {
     }
 }
 
-/// A script for a worker. The bytes of the call are the standard input, followed by the files.
+/// A script for a worker. The binary part contains the standard input, followed by the contents of the files.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RunCall {
     pub(super) tenant: String,
     pub(super) execution: u64,
-    /// Report output while the script runs.
+    /// Report output while the script is running.
     pub(super) wants_output: bool,
     pub(super) tools: Vec<ToolDefinition>,
     source: String,
@@ -158,7 +159,7 @@ pub(super) struct RunCall {
     place: ScriptInterpreter,
 }
 
-/// The interpreter of a script.
+/// The interpreter that runs a script: that of a session, or a new one.
 #[derive(Debug, Serialize, Deserialize)]
 enum ScriptInterpreter {
     Session(SessionTarget),
@@ -171,7 +172,7 @@ enum ScriptInterpreter {
 }
 
 impl RunCall {
-    /// Returns the call and its bytes. `tools` are all tools of the script.
+    /// Returns the call and its binary part. `tools` contains all tools that the script can call.
     pub(super) fn new(tenant: String, execution: u64, work: Work, tools: Vec<ToolDefinition>) -> (Self, Vec<u8>) {
         let (script, place, contents) = match work {
             Work::InSession(target, script) => (*script, ScriptInterpreter::Session(target), Vec::new()),
@@ -204,7 +205,7 @@ impl RunCall {
         (call, bytes)
     }
 
-    /// Returns the work, without its tools.
+    /// Returns the work, without tools.
     pub(super) fn work(self, bytes: &[u8]) -> Work {
         let mut rest = bytes;
         let mut take = |length: usize| rest.split_off(..length.min(rest.len())).unwrap_or_default().to_vec();
@@ -229,15 +230,15 @@ impl RunCall {
     }
 }
 
-/// A finished execution. The files that it left stay in the worker until they are forgotten, if the script's caller
-/// wants them.
+/// A finished execution. If the caller wants the workspace files, the worker retains them until it receives
+/// [`ToWorker::Forget`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RunReply {
     pub(super) execution: Execution,
     pub(super) generation: Option<String>,
 }
 
-/// The state of a started execution after a step.
+/// The state of a stepwise execution after a step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum StepReply {
     Done(Box<Result<RunReply, RelayedError>>),
@@ -245,16 +246,16 @@ pub(super) enum StepReply {
     Running,
 }
 
-/// Entries of a list of files.
+/// The reply to [`ToWorker::ListLeft`].
 pub(super) type EntriesReply = Vec<FileEntry>;
 
-/// The environment of scripts with a network.
+/// Environment variables for scripts with a network.
 pub(super) type EnvironmentReply = BTreeMap<String, String>;
 
-/// An operation of a store.
+/// A store operation.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum StoreOperation {
-    /// Locks a session. Returns the number of the lock, or `None` if another process holds it.
+    /// Locks a session. Returns the lock's number, or `None` if another process holds the lock.
     TryLock {
         id: SessionId,
     },
@@ -262,13 +263,13 @@ pub(super) enum StoreOperation {
     Unlock {
         lock: u64,
     },
-    /// Replaces a session. The bytes of the call are its state.
+    /// Replaces a session. The binary part contains its state.
     Put {
         lock: u64,
         expected: Expected,
         record: Box<SessionRecord>,
     },
-    /// Reads a session. The bytes of the reply are its state.
+    /// Reads a session. The binary part of the reply contains its state.
     Get {
         id: SessionId,
     },
@@ -288,7 +289,7 @@ pub(super) enum StoreOperation {
     },
 }
 
-/// The result of an operation of a store.
+/// The result of a store operation.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum StoreReply {
     Locked(Option<u64>),
@@ -301,7 +302,7 @@ pub(super) enum StoreReply {
     Failed(StoreFailure),
 }
 
-/// A session in a list of a store.
+/// A session in a page from a store.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct EntryPart {
     pub(super) id: SessionId,
@@ -310,7 +311,7 @@ pub(super) struct EntryPart {
     pub(super) found: Result<StoredRecord, String>,
 }
 
-/// An error of a store that its user handles, or the message of another one.
+/// A store error. Errors that callers distinguish have variants; all others become a message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum StoreFailure {
     Fenced(SessionId),
@@ -320,7 +321,7 @@ pub(super) enum StoreFailure {
     Other(String),
 }
 
-/// A [`ServiceError`] in another process.
+/// A [`ServiceError`] from another process.
 #[derive(Clone, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct RelayedError {
@@ -352,7 +353,7 @@ impl From<RelayedError> for ServiceError {
 }
 
 impl RelayedError {
-    /// Returns the code and the HTTP status. An unknown code counts as an internal error.
+    /// Returns the error code and the HTTP status. An unknown code becomes the code for internal errors.
     pub(crate) fn kind(&self) -> (&'static str, u16) {
         known_kind(&self.code)
     }

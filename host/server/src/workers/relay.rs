@@ -1,4 +1,4 @@
-//! Answers the calls of workers: the server calls tools, sends requests and writes to stores on their behalf.
+//! The server's side of worker calls: runs tools, sends HTTP requests and accesses stores on behalf of workers.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -27,14 +27,15 @@ use super::{
 };
 use crate::{OnOutput, Service, ServiceError, grant::narrowed};
 
-/// Maximum number of tools that run at once for one worker. The engine of a worker has a limit of its own.
+/// Maximum number of tools that run simultaneously for a worker. The worker's engine additionally enforces its own
+/// limit.
 const MAX_TOOLS: usize = 1_024;
-/// Stack of the thread of a tool in bytes.
+/// Stack size of a tool's thread in bytes.
 const STACK_BYTES: usize = 2 << 20;
-/// Maximum number of networks with changed policies that are held for a tenant, more than it can use at once.
+/// Maximum number of open networks per tenant. Exceeds the number that a tenant can use simultaneously.
 const MAX_NETWORKS: usize = 256;
 
-/// The tools and the output of a script in a worker.
+/// Tools and output callback of a script that runs in a worker.
 pub(super) struct JobHere {
     tools: HashMap<String, Tool>,
     on_output: Mutex<Option<OnOutput>>,
@@ -48,7 +49,7 @@ impl JobHere {
     }
 }
 
-/// The tenants whose work may be passed to workers, by name.
+/// Tenants whose work is forwarded to workers, keyed by name.
 #[derive(Default)]
 pub(crate) struct Relays(Mutex<HashMap<String, Arc<TenantRelay>>>);
 
@@ -63,21 +64,21 @@ impl Relays {
     }
 }
 
-/// The network and the store of a tenant.
+/// The policy, store and open networks of a tenant.
 pub(super) struct TenantRelay {
     policy: Policy,
     store: Arc<dyn SessionStore>,
-    /// Open networks by the changes to the policy, oldest first.
+    /// Open networks, oldest first.
     networks: Mutex<VecDeque<TenantNetwork>>,
 }
 
-/// A tenant's network.
+/// The open network for a policy.
 #[derive(Clone)]
 struct TenantNetwork {
-    /// The changes to the tenant's policy.
+    /// The changes to the tenant's policy for which the network was opened.
     changes: Map<String, Value>,
     open: OpenNetwork,
-    /// `limits.memory_bytes` of the policy.
+    /// `limits.memory_bytes` of the changed policy.
     memory_bytes: u64,
 }
 
@@ -86,18 +87,18 @@ impl TenantRelay {
         Self { policy, store, networks: Mutex::default() }
     }
 
-    /// Returns the network of the tenant's policy with changes. Reads secrets.
+    /// Returns the network for the tenant's policy with `changes`. Opening it reads secrets from the environment.
     fn network(&self, engine: &Engine, changes: Map<String, Value>) -> Result<TenantNetwork, ServiceError> {
         let mut networks = self.networks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(network) = networks.iter().find(|network| network.changes == changes) {
             return Ok(network.clone());
         }
-        // The worker has checked the changes already, and is not trusted.
+        // The worker has already checked the changes, but it is not trusted.
         let policy = narrowed(&self.policy, &changes)?;
         let open = engine.open_network(&policy).map_err(glovebox::BuildError::from)?;
         let network = TenantNetwork { changes, open, memory_bytes: policy.limits.memory_bytes };
         if networks.len() == MAX_NETWORKS {
-            // The tenant's own policy has no changes, and stays.
+            // Never remove the network of the unchanged policy.
             let oldest = networks.iter().position(|network| !network.changes.is_empty());
             networks.remove(oldest.unwrap_or_default());
         }
@@ -114,7 +115,7 @@ pub(super) struct ServerSide {
     locks: Arc<Locks>,
 }
 
-/// Locks of sessions that a worker holds. They are released with the worker.
+/// Session locks that a worker holds, keyed by number. They are released when the worker ends.
 #[derive(Default)]
 struct Locks {
     held: Mutex<HashMap<u64, (String, Arc<SessionLock>)>>,
@@ -207,7 +208,7 @@ impl ServerSide {
         Ok(reply(&(), Vec::new()))
     }
 
-    /// Runs a tool on a thread of its own, because it may block for long.
+    /// Runs a tool on a dedicated thread, because tools can block for a long time.
     async fn call(
         &self,
         run: impl FnOnce() -> Result<String, ToolError> + Send + 'static,
@@ -223,7 +224,7 @@ impl ServerSide {
         let limit =
             |_| ToolError::of(ToolErrorKind::Limit, "the server runs the maximum number of tools; try again later");
         let answered = match begun.map_err(limit) {
-            // The sender is dropped without a result if the tool panics.
+            // A panic in the tool drops the sender without a result.
             Ok(_) => receiver.await.unwrap_or_else(|_| Err(ToolError::new("the tool panicked"))),
             Err(error) => Err(error),
         };
@@ -240,13 +241,13 @@ fn text(bytes: Vec<u8>) -> Result<String, ServiceError> {
 
 fn relayed(call: CallPart, cancel: CancelToken, memory_bytes: u64) -> RelayedCall {
     let CallPart { index, session, time_ms } = call;
-    // A longer time than this is as good as none.
+    // A longer time has the same effect as no deadline.
     let time = Duration::from_millis(time_ms).min(Duration::from_secs(24 * 60 * 60));
     RelayedCall { index, session_id: session, cancel, deadline: Instant::now() + time, memory_bytes }
 }
 
 impl Locks {
-    /// Carries out an operation of a store. Called on a thread that may block.
+    /// Performs a store operation. Must be called on a thread that is allowed to block.
     fn perform(
         &self,
         tenant: &str,

@@ -1,4 +1,4 @@
-//! The worker's side: carries out what the server asks for.
+//! The worker's side: performs the server's calls.
 
 use std::{
     collections::HashMap,
@@ -34,50 +34,49 @@ use crate::{
     executor::{AddNetwork, Advanced, Executor, Finished, InProcess, Job, LeftFiles, SessionCall, SteppedExecution},
 };
 
-/// Maximum length of the orders, in bytes.
+/// Maximum length of the orders in bytes.
 const MAX_ORDERS_BYTES: u64 = 16 << 20;
-/// Interval of the reports on session memory.
+/// Interval between reports on session memory.
 const COUNT: Duration = Duration::from_secs(1);
-/// Interval at which a started execution is checked for its end.
+/// Polling interval for the end of a stepwise execution.
 const LOOK: Duration = Duration::from_millis(100);
-/// Timeout for running executions at the end.
+/// Maximum time that shutdown waits for running executions.
 const END: Duration = Duration::from_secs(5);
 
-/// This process cannot run as a worker.
+/// An error that prevents this process from serving as a worker.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// The process was not started by a server.
+    /// A server did not start the process.
     #[error("a worker can be started only by `glovebox serve` or `glovebox mcp`")]
     NotStarted(#[source] io::Error),
-    /// The orders are not valid JSON for the expected type.
+    /// The orders are malformed or have an unexpected type.
     #[error("cannot parse the server's orders")]
     Orders(#[source] serde_json::Error),
 }
 
-/// Reads the orders of the parent's [`WorkersConfig`](super::WorkersConfig), and ties this process to the parent: it
-/// ends when the parent does. Call it first.
+/// Reads the orders that the parent set in [`WorkersConfig`](super::WorkersConfig), and makes this process end with its
+/// parent. Must be the first call in a worker.
 ///
 /// # Errors
-/// Fails if this process was not started as a worker.
+/// Fails if this process was not started as a worker, or if the orders cannot be parsed as `T`.
 pub fn orders<T: DeserializeOwned>() -> Result<T, WorkerError> {
     die_with_parent().map_err(WorkerError::NotStarted)?;
     let socket = socket().map_err(WorkerError::NotStarted)?;
     socket.peer_addr().map_err(WorkerError::NotStarted)?;
     let mut line = Vec::new();
-    // The parent sends nothing after the line until this worker reports that it is ready.
+    // After this line, the parent sends nothing until the worker has reported that it is ready.
     let read = BufReader::new(socket).take(MAX_ORDERS_BYTES).read_until(b'\n', &mut line);
     read.map_err(WorkerError::NotStarted)?;
     serde_json::from_slice(&line).map_err(WorkerError::Orders)
 }
 
-/// Returns the socket to the parent, which is standard input.
+/// Returns the socket to the parent, which is passed as standard input.
 fn socket() -> io::Result<UnixStream> {
     Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
 }
 
-/// The tenants of a worker. Their tools are those that the server offers with each script, and their network is the
-/// server's.
+/// The tenants of a worker. Their tools run in the server, and their network requests are sent by the server.
 #[derive(Debug)]
 pub struct WorkerTenants {
     service: Service,
@@ -85,12 +84,12 @@ pub struct WorkerTenants {
     tenants: Vec<Tenant>,
 }
 
-/// The server, once the worker serves it.
+/// Connection to the server. Empty until [`serve`] has connected.
 #[derive(Clone, Debug, Default)]
 struct ServerLink(Arc<OnceLock<(Peer, Handle)>>);
 
 impl ServerLink {
-    /// Calls the server. Called on a thread that may block.
+    /// Calls the server. Must be called on a thread that is allowed to block.
     fn call<T: DeserializeOwned>(
         &self,
         call: &ToServer,
@@ -109,13 +108,13 @@ impl WorkerTenants {
         Self { service: service.clone(), server: ServerLink::default(), tenants: Vec::new() }
     }
 
-    /// Returns a store of the tenant's sessions that the server has opened, for the configuration of the tenant.
+    /// Returns a store for the tenant's configuration. The server accesses the store on behalf of the worker.
     #[must_use]
     pub fn store(&self, tenant: &str) -> ParentStore {
         ParentStore { server: self.server.clone(), tenant: tenant.to_owned() }
     }
 
-    /// Adds a tenant.
+    /// Adds a tenant. Its network requests go through the server.
     pub fn add(&mut self, mut config: TenantConfig) {
         let (server, name) = (self.server.clone(), config.name.clone());
         config.add_network = Some(AddNetwork(Arc::new(move |builder, policy: &Policy, changes| {
@@ -124,14 +123,14 @@ impl WorkerTenants {
         self.tenants.push(Tenant::new(&self.service, config));
     }
 
-    /// Returns all tenants, in the order in which they were added.
+    /// Returns all tenants in the order in which they were added.
     #[must_use]
     pub fn all(&self) -> &[Tenant] {
         &self.tenants
     }
 }
 
-/// Lets the server perform the requests of scripts.
+/// Makes the server send the network requests of scripts.
 fn add_network(
     server: &ServerLink,
     tenant: &str,
@@ -152,7 +151,7 @@ fn add_network(
     })))
 }
 
-/// Lets the server answer a call.
+/// Forwards a tool call to the server.
 fn relay(server: &ServerLink, ask: &ToServer, call: &ToolCall, arguments: String) -> Result<String, ToolError> {
     let (answer, bytes) = server
         .call::<ToolReply>(ask, arguments.into_bytes(), &call.cancel)
@@ -171,7 +170,7 @@ impl CallPart {
     }
 }
 
-/// Serves the parent until it closes its socket. Before that, it asks for the sessions to be saved.
+/// Serves the parent until it closes the socket. The parent first requests that the sessions are saved.
 ///
 /// # Errors
 /// Fails if this process was not started as a worker.
@@ -211,14 +210,14 @@ pub async fn serve(tenants: &WorkerTenants, confinement: Confinement) -> Result<
     Ok(())
 }
 
-/// Answers the calls of the server.
+/// Answers calls from the server.
 struct WorkerSide {
     service: Service,
     server: ServerLink,
     executors: HashMap<String, Arc<InProcess>>,
-    /// Executions whose tool calls a client answers.
+    /// Stepwise executions, keyed by execution number.
     started: Mutex<HashMap<u64, Arc<StartedHere>>>,
-    /// Files that executions have left, for as long as the server needs them.
+    /// Workspace files of finished executions, until the server forgets them.
     left: Mutex<HashMap<u64, Files>>,
 }
 
@@ -228,7 +227,7 @@ struct StartedHere {
     wants_files: bool,
 }
 
-/// Reports a panic, unless the reply was sent.
+/// Reports a panic on drop if no reply was sent.
 struct ReplyOnDrop(Option<Reply>);
 
 impl Drop for ReplyOnDrop {
@@ -249,7 +248,7 @@ fn reply(result: Result<(impl Serialize, Vec<u8>), ServiceError>) -> Message {
 impl Answering for WorkerSide {
     fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply) {
         match serde_json::from_slice::<ToWorker>(&call.json) {
-            // Without a task of its own: most calls are scripts, and many are short.
+            // Scripts run without an additional task: most calls are scripts, and many are short.
             Ok(ToWorker::Run(run)) => self.run(run, &call.bytes, &cancel, reply),
             Ok(other) => drop(tokio::spawn(async move { reply.send(self.carry_out(other, call.bytes).await) })),
             Err(error) => reply.send(failed(&ServiceError::Invalid(error.to_string()))),
@@ -275,7 +274,7 @@ impl WorkerSide {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates the job of a call, with its tools and its output.
+    /// Creates the job for a call, with tools and output forwarded to the server.
     fn job(&self, run: RunCall, bytes: &[u8], cancel: CancelToken) -> Job {
         let execution = run.execution;
         let tools = run.tools.clone().into_iter().map(|definition| {
@@ -292,7 +291,8 @@ impl WorkerSide {
         let on_output = wants_output.then(|| -> OnOutput {
             Box::new(move |stream, bytes| {
                 let ask = ToServer::Output { execution, is_stderr: matches!(stream, Stream::Stderr) };
-                // Waits until the client has taken the output. The end of the server ends the execution by other means.
+                // Waits until the client has received the output. Errors are ignored: the execution is cancelled when
+                // the server ends.
                 let _ = server.call::<()>(&ask, bytes.to_vec(), &CancelToken::new());
             })
         });
@@ -309,7 +309,7 @@ impl WorkerSide {
         let stopped = token.clone();
         let hook = cancel.on_cancel(move || stopped.cancel());
         let job = self.job(run, bytes, token);
-        // A panic of the executor drops the reply.
+        // A panic in the executor drops `send`, which then reports the panic.
         let mut send = ReplyOnDrop(Some(send));
         let done = move |result: Result<Finished, ServiceError>| {
             drop(hook);
@@ -321,7 +321,7 @@ impl WorkerSide {
         executor.run(job, Box::new(done));
     }
 
-    /// Keeps the files of an execution if the server wants them.
+    /// Retains the workspace files of an execution if the server wants them.
     fn finished(&self, execution: u64, wants_files: bool, finished: Finished) -> RunReply {
         let Finished { execution: result, generation, files } = finished;
         if let (true, LeftFiles::Here(files)) = (wants_files, files) {
@@ -332,7 +332,7 @@ impl WorkerSide {
 
     async fn carry_out(self: Arc<Self>, asked: ToWorker, bytes: Vec<u8>) -> Message {
         match asked {
-            // Scripts are run elsewhere.
+            // `answer` handles scripts itself.
             ToWorker::Ping | ToWorker::Run(_) => reply(Ok(((), Vec::new()))),
             ToWorker::End => {
                 self.service.drain(END).await;
@@ -352,7 +352,7 @@ impl WorkerSide {
             ToWorker::AwaitEnd { execution } => {
                 loop {
                     let Some(started) = self.started().get(&execution).cloned() else { break };
-                    // A step in progress reports the end itself.
+                    // A step in progress holds the lock and reports the end itself.
                     let has_ended = started.run.try_lock().is_ok_and(|run| run.has_ended());
                     if has_ended {
                         break;
@@ -370,7 +370,7 @@ impl WorkerSide {
             }
             ToWorker::Abandon { execution } => {
                 let started = self.started().remove(&execution);
-                // Dropping a session may save it.
+                // Dropping a session may save it, which blocks.
                 let _ = Service::blocking(move || drop(started)).await;
                 reply(Ok(((), Vec::new())))
             }
@@ -449,7 +449,7 @@ fn save(executor: &InProcess) {
     }
 }
 
-/// A store that the server has opened for a tenant of a worker.
+/// A tenant's store, accessed through the server.
 #[derive(Clone)]
 pub struct ParentStore {
     server: ServerLink,
@@ -462,7 +462,7 @@ impl fmt::Debug for ParentStore {
     }
 }
 
-/// A lock that the server holds. Released on drop.
+/// A lock that the server holds for this worker, released on drop.
 struct LockThere {
     store: ParentStore,
     lock: u64,
@@ -474,7 +474,7 @@ impl Drop for LockThere {
         let (peer, tenant, lock) = (peer.clone(), self.store.tenant.clone(), self.lock);
         runtime.spawn(async move {
             let unlock = ToServer::Store { tenant, operation: StoreOperation::Unlock { lock } };
-            // An error means that the server is gone, and the lock with it.
+            // An error means that the server has ended, and the lock with it.
             let _ = peer.call::<StoreReply>(&unlock, Vec::new()).await;
         });
     }
@@ -491,7 +491,7 @@ impl ParentStore {
         }
     }
 
-    /// Returns the number of a lock of this store.
+    /// Returns the number of a lock that this store has returned.
     fn lock_of(lock: &SessionLock) -> Result<u64, StoreError> {
         let own = lock.guard::<LockThere>().map(|held| held.lock);
         own.ok_or_else(|| StoreError::Other("the lock is from another store".into()))

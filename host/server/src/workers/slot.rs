@@ -1,4 +1,4 @@
-//! The slot of one worker, and the process in it.
+//! A worker's slot, and the process in the slot.
 
 use std::{
     collections::HashMap,
@@ -13,14 +13,14 @@ use tokio::{
 
 use super::{Confinement, peer::Peer, protocol::ToWorker, relay::JobHere};
 
-/// The slot of one worker.
+/// The slot of a worker. When its process ends, a new one replaces it.
 #[derive(Debug)]
 pub(super) struct WorkerSlot {
     state: Mutex<SlotState>,
-    /// A counter of changes to any slot.
+    /// Counts changes to all slots, in order to wake waiters.
     changed: watch::Sender<u64>,
     pub(super) restarts: AtomicU64,
-    /// The reason that the last process ended. Cleared once a process is ready.
+    /// The reason why the last process ended. Cleared when a process is ready.
     pub(super) failure: Mutex<Option<String>>,
 }
 
@@ -43,7 +43,7 @@ impl WorkerSlot {
         }
     }
 
-    /// Puts a process into the slot. Returns `false` if the service is ending.
+    /// Makes a process available to requests. Returns `false` if the service is shutting down.
     pub(super) fn ready(&self, live: &Arc<Live>) -> bool {
         let mut state = self.state();
         if matches!(*state, SlotState::Ended) {
@@ -56,7 +56,7 @@ impl WorkerSlot {
         true
     }
 
-    /// Removes a process that ended.
+    /// Removes a process that has ended, and stores the reason.
     pub(super) fn lost(&self, failure: String) {
         let mut state = self.state();
         if !matches!(*state, SlotState::Ended) {
@@ -90,15 +90,15 @@ impl WorkerSlot {
     }
 }
 
-/// A worker process.
+/// A running worker process.
 pub(crate) struct Live {
     pub(super) peer: Peer,
-    /// Scripts that use tools or report their output, by the number of the execution.
+    /// Scripts with tools or an output callback, keyed by execution number.
     jobs: Mutex<HashMap<u64, Arc<JobHere>>>,
     pub(super) child: Mutex<Child>,
     confinement: OnceLock<Confinement>,
     pub(super) became_ready: Notify,
-    /// The number of sessions in its memory, and the bytes that they hold.
+    /// Number of sessions in the worker's memory, and the bytes that they occupy.
     pub(super) sessions: Mutex<(u64, u64)>,
 }
 
@@ -120,12 +120,12 @@ impl Live {
         }
     }
 
-    /// Returns the number of calls in progress.
+    /// Returns the number of calls to the worker that are in progress.
     pub(super) fn load(&self) -> usize {
         self.peer.in_progress()
     }
 
-    /// Returns the worker's protections, once it is ready.
+    /// Returns the worker's protections, or `None` before it is ready.
     pub(super) fn confinement(&self) -> Option<&Confinement> {
         self.confinement.get()
     }
@@ -135,7 +135,7 @@ impl Live {
         self.became_ready.notify_one();
     }
 
-    /// Registers a script before it is passed to the worker.
+    /// Registers a script. Must precede the call that runs it in the worker.
     pub(super) fn begin(&self, execution: u64, job: JobHere) {
         self.jobs().insert(execution, Arc::new(job));
     }
@@ -144,12 +144,12 @@ impl Live {
         self.jobs().get(&execution).cloned()
     }
 
-    /// Removes a script that has ended.
+    /// Removes a script that has finished.
     pub(super) fn end(&self, execution: u64) {
         self.jobs().remove(&execution);
     }
 
-    /// Removes a script when the result is dropped.
+    /// Returns a guard that removes a script on drop.
     pub(super) fn ends(self: &Arc<Self>, execution: u64) -> EndOnDrop {
         EndOnDrop { live: Arc::clone(self), execution }
     }
@@ -158,7 +158,7 @@ impl Live {
     pub(super) fn tell(self: &Arc<Self>, runtime: &Handle, call: ToWorker) {
         let live = Arc::clone(self);
         runtime.spawn(async move {
-            // An error means that the worker is gone, and what the call is about with it.
+            // An error means that the worker has ended, together with the execution that the call refers to.
             let _ = live.peer.call::<()>(&call, Vec::new()).await;
         });
     }
@@ -172,7 +172,7 @@ impl Live {
     }
 }
 
-/// Removes a script from those of a worker on drop.
+/// Removes a script from its worker's `jobs` on drop.
 pub(super) struct EndOnDrop {
     live: Arc<Live>,
     execution: u64,
