@@ -28,10 +28,11 @@ use crate::{
     text::shown,
 };
 
-/// Maximum total size of the files in a response, in bytes before base64.
+/// Maximum total size of the files in a response, in bytes before base64 encoding.
 pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
 
-/// Serializes an execution between two texts. Reserves room for the answer before it reads files and builds the JSON.
+/// Serializes an execution between two texts. Reserves memory for the answer before reading files and building the
+/// JSON.
 fn framed(
     bodies: &BodyBudget,
     tenant: &str,
@@ -51,7 +52,7 @@ fn framed(
     Ok(Made { bytes: json.into(), room })
 }
 
-/// Serializes an execution as JSON. Also returns the session's generation.
+/// Serializes an execution as JSON. Also returns the session's new generation.
 pub(super) fn serialize_execution(
     bodies: &BodyBudget,
     tenant: &str,
@@ -62,7 +63,7 @@ pub(super) fn serialize_execution(
     Ok((framed(bodies, tenant, finished, patterns, [""; 2])?, generation))
 }
 
-/// Serializes an execution as the last piece of a streamed response.
+/// Serializes an execution as the last chunk of a streamed response.
 pub(super) fn result_piece(pieces: &Pieces, finished: Finished, patterns: &[String]) -> Result<Made, ServiceError> {
     let [before, after] = pieces.frame("result");
     let (before, after) = (format!(r#"{before}{{"type":"result","result":"#), format!("}}{after}"));
@@ -79,7 +80,7 @@ pub(super) async fn whole(
     Ok(json(held_body(bytes, held), etag))
 }
 
-/// Responds with an answer that is already in memory.
+/// Responds with a stored answer.
 pub(super) async fn again(
     shared: &Shared,
     tenant: &str,
@@ -93,7 +94,7 @@ fn json(body: Body, etag: Option<String>) -> Response {
     with_etag(etag, (Extension(Counted), [(header::CONTENT_TYPE, "application/json")], body))
 }
 
-/// Responds with the pending calls of a suspended execution.
+/// Responds with the unanswered calls of a suspended execution.
 pub(super) async fn needs_tools(shared: &Shared, tenant: &str, needs: NeedsTools) -> Result<Response, Problem> {
     let (answer, bytes) = NeedsToolsAnswer::new(needs);
     let held = shared.bodies.room(tenant, bytes).await?;
@@ -125,7 +126,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Creates a problem that has no [`ServiceError`].
+    /// Creates a problem that does not originate from a [`ServiceError`].
     pub(crate) fn new(status: StatusCode, kind: &str, detail: impl Into<Untrusted>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error").to_owned();
         Self { kind: kind.to_owned(), status: status.as_u16(), title, detail: detail.into(), retry_after: None }
@@ -184,7 +185,7 @@ pub(crate) struct ExecutionAnswer {
     files_left_out: usize,
 }
 
-/// An execution without the host's path.
+/// An execution without the host path of its workspace.
 #[derive(Debug)]
 struct ExecutionFields(Box<Execution>);
 
@@ -195,10 +196,10 @@ impl Serialize for ExecutionFields {
 }
 
 impl ExecutionAnswer {
-    /// Lists the files that match one of `patterns`. [`read_files`](Self::read_files) reads them later.
+    /// Lists the files that match one of `patterns`. [`read_files`](Self::read_files) reads their contents.
     pub(crate) fn new(finished: Finished, patterns: &[String]) -> Result<Self, ServiceError> {
         let Finished { mut execution, files: left, .. } = finished;
-        // Clients on a network must not see the host's path.
+        // Network clients must not see host paths.
         execution.workspace_path = None;
         let (mut sizes, mut left_out, mut bytes) = (BTreeMap::new(), 0, 0_u64);
         for pattern in patterns {
@@ -218,17 +219,18 @@ impl ExecutionAnswer {
         Ok(Self { execution, left, sizes, files: BTreeMap::new(), files_left_out: left_out })
     }
 
-    /// Returns the size of the JSON that [`read_files`](Self::read_files) adds, in bytes.
+    /// Returns the number of bytes that [`read_files`](Self::read_files) adds to the JSON.
     pub(crate) fn files_len(&self) -> usize {
         let file = |(path, size): (&String, &u64)| {
             let content = usize::try_from(size.div_ceil(3).saturating_mul(4)).unwrap_or(usize::MAX);
-            // In the form `"path":"content",`.
+            // Each file is serialized as `"path":"content",`.
             json_len(path).unwrap_or_default().saturating_add(content).saturating_add(4)
         };
         self.sizes.iter().map(file).fold(0, usize::saturating_add)
     }
 
-    /// Adds the contents of the files. Must be called on a thread that may block: files of host directories are read.
+    /// Adds the contents of the files. Must be called on a thread that is allowed to block, because it reads files from
+    /// mounted host directories.
     pub(crate) fn read_files(&mut self) -> Result<(), ServiceError> {
         for (path, size_bytes) in std::mem::take(&mut self.sizes) {
             let content = BASE64_STANDARD.encode(self.left.read(&path, size_bytes)?);

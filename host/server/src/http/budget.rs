@@ -1,4 +1,4 @@
-//! Memory budget of requests and responses: reading of bodies, and counting of answers.
+//! Memory budget for requests and responses: reads request bodies and charges responses.
 
 use std::{
     convert::Infallible,
@@ -28,14 +28,14 @@ use crate::{
 
 pub(crate) use crate::byte_budget::HeldBytes;
 
-/// Maximum size of one piece of a response, in bytes. The connection gets one piece at a time, which counts until it is
+/// Maximum size of a response chunk in bytes. The connection receives one chunk at a time, which is charged until it is
 /// written.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
-/// Size up to which a response is sent even without room in the budget. An error would be as long, and each connection
-/// sends one response at a time.
+/// Maximum size of a response that is sent even if the budget is exhausted, in bytes. An error response would be as
+/// long, and each connection sends only one response at a time.
 const SHORT_BYTES: usize = 4 << 10;
 
-/// Memory budget of all requests and responses together. Cheap to clone.
+/// Memory budget for all requests and responses. Clones share the budget.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyBudget {
     bytes: ByteBudget,
@@ -43,14 +43,14 @@ pub(crate) struct BodyBudget {
     time: Duration,
 }
 
-/// A response, and the room that was reserved before it was built.
+/// A response and the memory reserved before it was built.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) bytes: Bytes,
     pub(super) room: Room,
 }
 
-/// A request body and its share of the budget.
+/// A request body and the memory charged for it.
 pub(crate) struct ReadBody {
     pub(crate) bytes: Vec<u8>,
     pub(super) held: HeldBytes,
@@ -59,13 +59,13 @@ pub(crate) struct ReadBody {
 }
 
 impl BodyBudget {
-    /// Creates a budget of `max_bytes`, in which each of `tenants` has a share.
+    /// Creates a budget of `max_bytes`, in which each tenant has a share.
     pub(crate) fn new<'a>(config: &HttpConfig, max_bytes: usize, tenants: impl Iterator<Item = &'a str>) -> Self {
         let bytes = ByteBudget::new(max_bytes, config.body_time, tenants);
         Self { bytes, max_bytes: config.body_bytes, time: config.body_time }
     }
 
-    /// Reads a whole body. Fails if the body is too large, arrives too slowly, or finds no room in the budget.
+    /// Reads a whole body. Fails if the body is too large or arrives too slowly, or if the budget has no room for it.
     pub(crate) async fn read(
         &self,
         tenant: Option<&str>,
@@ -102,23 +102,24 @@ impl BodyBudget {
         Ok(ReadBody { bytes, held, tenant: tenant.map(str::to_owned), budget: self.clone() })
     }
 
-    /// Turns bytes into a response body that counts against the budget until it is written.
+    /// Converts bytes to a response body that is charged to the budget until it is written.
     pub(crate) async fn answer(&self, tenant: &str, bytes: Bytes) -> Result<Body, Problem> {
         let held = self.room(tenant, bytes.len()).await?;
         Ok(held_body(bytes, held))
     }
 
-    /// Waits for room for a response. Slow clients free room when they read their responses or are disconnected.
+    /// Waits until the budget has room for a response. Slow clients release memory when they read their responses or
+    /// are disconnected.
     pub(crate) async fn room(&self, tenant: &str, bytes: usize) -> Result<HeldBytes, Problem> {
         self.bytes.room(Some(tenant), bytes).await.map_err(|NoRoom| too_many_answers())
     }
 
-    /// Reserves room for a response before it is built, without waiting.
+    /// Reserves memory for a response that is about to be built, without waiting.
     pub(crate) fn reserve(&self, tenant: &str, bytes: usize) -> Result<Room, ServiceError> {
         self.bytes.reserve(Some(tenant), bytes).map_err(|NoRoom| ServiceError::NoRoom)
     }
 
-    /// Turns the reservation for a response into room for its actual size of `bytes`.
+    /// Adjusts the memory reserved for a response to its actual size, `bytes`.
     pub(crate) async fn settle(&self, tenant: &str, room: Room, bytes: usize) -> Result<HeldBytes, Problem> {
         self.bytes.settle(Some(tenant), room, bytes).await.map_err(|NoRoom| too_many_answers())
     }
@@ -134,7 +135,7 @@ impl BodyBudget {
 }
 
 impl ReadBody {
-    /// Grows the body's share of the budget to `bytes`, for the values that are parsed from it.
+    /// Grows the charged memory to `bytes`, to account for the values that are parsed from the body.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
         let grown = self.budget.bytes.try_grow(self.tenant.as_deref(), &mut self.held, bytes);
         grown.map_err(|NoRoom| too_many_requests())
@@ -154,14 +155,14 @@ fn too_many_answers() -> Problem {
     unavailable("the request was carried out, but the server's memory for answers is full; read answers faster")
 }
 
-/// A response body that counts against the budget until it is written. It is sent in pieces: the connection would
-/// buffer a whole body at once.
+/// A response body that is charged to the budget until it is written. It is sent in chunks, because the connection
+/// would otherwise buffer the whole body.
 struct HeldBody {
     bytes: Bytes,
     held: Arc<HeldBytes>,
 }
 
-/// A piece of a response. The room of the response is held until its last piece is dropped.
+/// A chunk of a response. The response is charged until its last chunk is dropped.
 struct Piece<H> {
     bytes: Bytes,
     _held: Arc<H>,
@@ -173,12 +174,12 @@ impl<H> AsRef<[u8]> for Piece<H> {
     }
 }
 
-/// Returns bytes that count against the budget until the connection has written them.
+/// Returns bytes that stay charged until the connection has written them.
 pub(crate) fn counted<H: Send + Sync + 'static>(bytes: Bytes, held: &Arc<H>) -> Bytes {
     Bytes::from_owner(Piece { bytes, _held: Arc::clone(held) })
 }
 
-/// Returns a body that counts against the budget until it is written.
+/// Returns a body that is charged to the budget until it is written.
 pub(super) fn held_body(bytes: Bytes, held: HeldBytes) -> Body {
     Body::new(HeldBody { bytes, held: Arc::new(held) })
 }
@@ -208,7 +209,7 @@ impl http_body::Body for HeldBody {
     }
 }
 
-/// Splits a response that is sent without a [`HeldBody`] into pieces.
+/// Splits a response that is sent without [`HeldBody`] into chunks.
 pub(crate) fn in_pieces(mut bytes: Bytes) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
         let len = bytes.len().min(PIECE_BYTES);
@@ -227,12 +228,13 @@ impl FromRequest<Shared> for ReadBody {
 }
 
 impl ReadBody {
-    /// Returns the bytes, and the share of the budget to hold as long as the bytes exist.
+    /// Returns the bytes and the charged memory, which must be held while the bytes exist.
     pub(crate) fn into_parts(self) -> (Vec<u8>, HeldBytes) {
         (self.bytes, self.held)
     }
 
-    /// Runs `read`. A large body is parsed on a thread that may block, so that other requests need not wait.
+    /// Runs `read`. Large bodies are parsed on a thread that is allowed to block, so that they do not delay other
+    /// requests.
     pub(crate) async fn parse_with<T: Send + 'static>(
         self,
         read: impl FnOnce(Self) -> Result<T, Problem> + Send + 'static,
@@ -240,14 +242,14 @@ impl ReadBody {
         if self.bytes.len() <= PIECE_BYTES { read(self) } else { Service::blocking(move || read(self)).await? }
     }
 
-    /// Parses the body as JSON. Returns the value, and the share of the budget to hold as long as the value exists.
+    /// Parses the body as JSON. Returns the value and the charged memory, which must be held while the value exists.
     pub(crate) fn json<T: DeserializeOwned>(mut self) -> Result<(T, HeldBytes), Problem> {
         if self.bytes.is_empty() {
             return Err(Problem::invalid("the request has no body; send a JSON object"));
         }
         let len = self.bytes.len();
         if len > PIECE_BYTES {
-            // The value has copies of the strings in the body.
+            // The value contains copies of the strings in the body.
             self.grow(2 * len)?;
         }
         let value = serde_json::from_slice(&self.bytes);
@@ -258,7 +260,7 @@ impl ReadBody {
         Ok((value, held))
     }
 
-    /// Like [`json`](Self::json), but returns the default if the body is empty.
+    /// Like [`json`](Self::json), but returns the default value for an empty body.
     pub(crate) fn json_or_default<T: DeserializeOwned + Default>(self) -> Result<(T, HeldBytes), Problem> {
         if self.bytes.is_empty() { Ok((T::default(), self.held)) } else { self.json() }
     }
@@ -270,11 +272,11 @@ impl AsRef<[u8]> for ReadBody {
     }
 }
 
-/// Marks a response that already holds room in the budget.
+/// Marks a response that is already charged to the budget.
 #[derive(Clone, Copy)]
 pub(super) struct Counted;
 
-/// Middleware that counts every response against the memory budget, including errors.
+/// Middleware that charges every response to the memory budget, including error responses.
 pub(super) async fn count(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let is_head = request.method() == Method::HEAD;
     let tenant = shared.tenants.authenticate(request.headers()).ok().map(Tenant::name).map(str::to_owned);
@@ -282,7 +284,7 @@ pub(super) async fn count(State(shared): State<Shared>, request: Request, next: 
     if is_head { response } else { count_answer(&shared.bodies, tenant.as_deref(), response).await }
 }
 
-/// Counts a response until it is written, unless it is marked as [`Counted`] or has no known length.
+/// Charges a response until it is written. Ignores responses that are marked as [`Counted`] or have no known length.
 pub(crate) async fn count_answer(bodies: &BodyBudget, tenant: Option<&str>, response: Response) -> Response {
     let is_counted = response.extensions().get::<Counted>().is_some();
     let Some(len) = response.body().size_hint().exact().filter(|len| !is_counted && *len > 0) else { return response };

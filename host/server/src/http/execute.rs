@@ -1,4 +1,4 @@
-//! Routes that execute and validate scripts, and that answer their tool calls.
+//! Routes for executing and validating scripts, and for answering their tool calls.
 
 use axum::{
     Json,
@@ -101,18 +101,18 @@ pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<J
     Ok(Json(ValidateAnswer { diagnostics: tenant.validate(fresh).await? }))
 }
 
-/// A parsed request.
+/// A parsed execution request.
 struct ParsedRequest {
     begun: Begun,
     work: Work,
-    /// Set if the execution may be suspended at a tool call.
+    /// True if the client answers tool calls, so the execution can be suspended.
     is_stepped: bool,
     patterns: Vec<String>,
     form: Form,
     held: HeldBytes,
 }
 
-/// Executes a request and responds in the form that the client accepts.
+/// Runs a script and responds in the format that the client accepts.
 async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result<Response, Problem> {
     let ParsedRequest { begun, work, is_stepped, patterns, form, held } = asked;
     let slot = match begun {
@@ -138,7 +138,8 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
         (Form::Whole, Some(slot)) => {
             let name = tenant.name().to_owned();
             let (bodies, asking) = (shared.bodies.clone(), name.clone());
-            // Continues even if the client disconnects, so that a retry finds the response.
+            // Runs in a separate task, so that it completes even if the client disconnects and a retry finds the
+            // response.
             let done = async move {
                 let _held = held;
                 let then = move |finished| Ok(serialize_execution(&bodies, &asking, finished, &patterns));
@@ -147,7 +148,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
                         slot.done(Answer { body: made.bytes.clone(), etag: etag.clone() });
                         Ok((made, etag))
                     }
-                    // The script has run. A retry must not run it again for lack of a response.
+                    // The script has run. A retry must not run it again just because there is no response.
                     Ok(Err(error)) => {
                         slot.forget();
                         Err(error)
@@ -173,7 +174,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
                 let framing = pieces.clone();
                 let then = move |finished| result_piece(&framing, finished, &patterns);
                 let end = tenant.execute_then(Door::Http, work, watch, then).await;
-                // The work for the tenant is done, even if its client reads slowly.
+                // The tenant's work is done, even if the client still reads the response.
                 drop(tenant);
                 pieces.end(end).await;
             }))
@@ -181,7 +182,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
     }
 }
 
-/// A step of an execution.
+/// A step of an execution whose tool calls the client answers.
 pub(super) enum Asking {
     Start { work: Work, patterns: Vec<String> },
     GoOn { execution: String, answers: Vec<ToolAnswer> },
@@ -221,7 +222,7 @@ pub(crate) async fn cancel(Caller(tenant): Caller, InPath(execution): InPath<Str
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Takes a step, and responds in the form that the client accepts.
+/// Performs a step and responds in the format that the client accepts.
 pub(super) async fn step(
     shared: Shared,
     tenant: Tenant,

@@ -1,4 +1,4 @@
-//! Checks that precede all other handling of a request: accepted `Host` and `Origin` headers, and preconditions.
+//! Checks that run before a request is handled: `Host` and `Origin` headers, and preconditions.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -11,9 +11,9 @@ use axum::{
 
 use super::{HttpConfig, Problem, Shared};
 
-/// Names that `Host` may have, and origins of pages that may send requests.
+/// Accepted names in `Host`, and origins of web pages that may send requests.
 pub(crate) struct Names {
-    /// Lower case, without ports.
+    /// Lower-case names without ports.
     hosts: Vec<String>,
     origins: Vec<String>,
 }
@@ -27,8 +27,8 @@ impl Names {
         Self { hosts, origins: config.origins.iter().map(|origin| normalized(origin)).collect() }
     }
 
-    /// Refuses requests whose `Host` is not a name of the server, or whose `Origin` is not allowed. A page that reaches
-    /// the server by DNS rebinding sends its own name in `Host`.
+    /// Rejects requests whose `Host` is not a name of the server or whose `Origin` is not allowed. A web page that
+    /// reaches the server through DNS rebinding sends its own name in `Host`.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let host = text(header::HOST).unwrap_or_default().to_ascii_lowercase();
@@ -51,8 +51,8 @@ impl Names {
     }
 }
 
-/// Returns the name or address in a `Host` header, without its port. Refuses all other forms: later code might read
-/// user information or a path as a different host.
+/// Returns the name or address in a `Host` header, without its port. Rejects all other forms: other code could
+/// interpret user information or a path as a different host.
 fn named(host: &str) -> Option<&str> {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => {
@@ -66,14 +66,14 @@ fn named(host: &str) -> Option<&str> {
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)).then_some(name)
 }
 
-/// Returns an origin in lower case and without the default port of its scheme.
+/// Returns an origin in lower case, without the default port of its scheme.
 fn normalized(origin: &str) -> String {
     let origin = origin.to_ascii_lowercase();
     let port = if origin.starts_with("https:") { ":443" } else { ":80" };
     origin.strip_suffix(port).map(str::to_owned).unwrap_or(origin)
 }
 
-/// Returns a configured host without its port. An IPv6 address loses its brackets.
+/// Returns a configured host without its port and without the brackets of an IPv6 address.
 fn host_alone(authority: &str) -> &str {
     if let Some((host, _)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return host;
@@ -85,7 +85,8 @@ fn host_alone(authority: &str) -> &str {
     }
 }
 
-/// Middleware that refuses requests with an unknown `Host`, a foreign `Origin`, or a precondition without effect.
+/// Middleware that rejects requests with an unknown `Host`, a foreign `Origin`, or a precondition that would have no
+/// effect.
 pub(crate) async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     match shared.names.check(request.uri(), request.headers()).and_then(|()| check_precondition(&request)) {
         Ok(()) => next.run(request).await,
@@ -93,8 +94,8 @@ pub(crate) async fn guard(State(shared): State<Shared>, request: Request, next: 
     }
 }
 
-/// Refuses `If-Match` where it would be ignored, since a conditional change must not become unconditional. Routes that
-/// change an existing session evaluate the header. `PUT /v1/sessions/{id}` creates a session instead.
+/// Rejects `If-Match` on routes that would ignore it, because a conditional change must not become unconditional.
+/// Routes that change an existing session evaluate the header. `PUT /v1/sessions/{id}` only creates sessions.
 fn check_precondition(request: &Request) -> Result<(), Problem> {
     let (method, path) = (request.method(), request.uri().path());
     if method.is_safe() || !request.headers().contains_key(header::IF_MATCH) {

@@ -1,9 +1,9 @@
-//! Safe retries: the header `Idempotency-Key`.
+//! Safe retries with the `Idempotency-Key` header.
 //!
-//! A client without a response repeats its request with the same key, and gets the response of the first request. The
-//! work for the first request continues even if its connection is gone. Keys belong to a token. They are held in memory
-//! for ten minutes and do not survive a restart. Stored responses have a part of the memory budget for themselves, so
-//! that they take no room from requests, and load does not displace the responses that clients retry for.
+//! A client that received no response repeats its request with the same key, and receives the response to the first
+//! request. The first request is completed even if its connection is lost. Keys belong to a token. They are stored in
+//! memory for ten minutes and do not survive a restart. Stored responses have a separate memory budget: they do not
+//! occupy the memory for requests, and a high load cannot evict responses that clients need for retries.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -20,58 +20,58 @@ use sha2::{Digest, Sha256};
 use super::Problem;
 use crate::byte_budget::{ByteBudget, HeldBytes};
 
-/// Retention time of a response.
+/// Retention time of keys and responses.
 const HELD_FOR: Duration = Duration::from_secs(600);
 /// Maximum length of a key in bytes.
 const MAX_KEY_BYTES: usize = 255;
 
-/// A response that can be sent again.
+/// A stored response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) body: Bytes,
     pub(crate) etag: Option<String>,
 }
 
-/// SHA-256 of a request, which identifies a retry.
+/// SHA-256 of a request. A retry must have the same hash.
 type Request = [u8; 32];
 
 #[derive(Debug)]
 enum Entry {
     Running(Request),
     Done(Request, Answer),
-    /// The request was carried out, but its response is not stored.
+    /// The request was completed, but its response is not stored.
     Forgotten(Request),
 }
 
-/// Requests with a key, and their responses. Cheap to clone.
+/// Keys and their stored responses. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Answered(Arc<Answers>);
 
 #[derive(Debug)]
 struct Answers {
-    /// Keyed by the token's name.
+    /// Keyed by token name.
     entries: Mutex<HashMap<String, Entries>>,
     max_keys: usize,
-    /// Memory for the stored responses of all tokens. Used only while `entries` is locked.
+    /// Memory budget for the stored responses of all tokens. Used only while `entries` is locked.
     budget: ByteBudget,
 }
 
 #[derive(Debug, Default)]
 struct Entries {
     by_key: HashMap<Arc<str>, Entry>,
-    /// Keys of completed requests, oldest first.
+    /// Keys of completed requests with the time of completion, oldest first.
     order: VecDeque<(Instant, Arc<str>)>,
-    /// Keys with a stored response, in the same order, with the response's share of the budget.
+    /// Keys with a stored response in the same order, with the memory charged for the response.
     stored: VecDeque<(Arc<str>, HeldBytes)>,
 }
 
-/// The state of a request's key.
+/// The result of looking up a request's key.
 pub(crate) enum Begun {
     /// The request has no key.
     Unkeyed,
     /// The key is new.
     First(KeySlot),
-    /// The request is a retry, and this is the response to the first request.
+    /// The request is a retry. Contains the response to the first request.
     Again(Answer),
 }
 
@@ -85,7 +85,7 @@ impl Begun {
     }
 }
 
-/// A reserved key. Dropping the slot without a response frees the key.
+/// A reserved key. Dropping the slot without a response releases the key.
 pub(crate) struct KeySlot {
     held: Arc<Answers>,
     tenant: String,
@@ -98,8 +98,8 @@ impl Answered {
         Self(Arc::new(Answers { entries: Mutex::default(), max_keys, budget }))
     }
 
-    /// Looks up the key of a request, and reserves it if it is new. The parts of `asked` identify the request. Fails if
-    /// the key belongs to a different request, or if its request is still running or has no stored response.
+    /// Looks up the key of a request and reserves it if it is new. The elements of `asked` identify the request. Fails
+    /// if the key belongs to a different request, or if the first request is still running or has no stored response.
     pub(crate) fn begin(&self, tenant: &str, headers: &HeaderMap, asked: &[&[u8]]) -> Result<Begun, Problem> {
         let Some(key) = headers.get("idempotency-key") else { return Ok(Begun::Unkeyed) };
         let key = key.to_str().ok().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
@@ -154,8 +154,8 @@ impl Answers {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Like [`entries`](Self::entries), without keys that are too old. The old keys of all tokens are removed: they take
-    /// room in the budget.
+    /// Like [`entries`](Self::entries), but first removes the expired keys of all tokens, because their responses
+    /// occupy the budget.
     fn current(&self, now: Instant) -> MutexGuard<'_, HashMap<String, Entries>> {
         let mut all = self.entries();
         all.values_mut().for_each(|entries| entries.forget_old(now));
@@ -179,8 +179,8 @@ impl Entries {
         }
     }
 
-    /// Takes room for a response of `bytes`. If there is too little, forgets the oldest responses of this token, but not
-    /// their keys: a retry must not run the request again. Forgets none if even that would not be enough.
+    /// Acquires memory for a response of `bytes`. If too little is free, drops the oldest responses of this token but
+    /// not their keys, because a retry must not repeat the request. Drops nothing if that would not free enough.
     fn room(&mut self, budget: &ByteBudget, tenant: &str, bytes: usize) -> Option<HeldBytes> {
         let (mut free, mut count) = (budget.free_bytes(Some(tenant)), 0);
         let mut stored = self.stored.iter();
@@ -200,12 +200,12 @@ impl Entries {
 }
 
 impl KeySlot {
-    /// Stores the response. If it is too large, stores only that the request was carried out.
+    /// Stores the response. If the budget has no room, records only that the request was completed.
     pub(crate) fn done(self, answer: Answer) {
         self.keep(Some(answer));
     }
 
-    /// Records that the request was carried out, without a response.
+    /// Records that the request was completed, without a response.
     pub(crate) fn forget(self) {
         self.keep(None);
     }
@@ -291,7 +291,7 @@ mod tests {
     fn oldest_answers_are_evicted_over_the_budget() {
         let answered = answered(10, 6, &["a"]);
         let status = |key: &str| status(&answered, "a", key, b"x");
-        // The key counts as well.
+        // The key is charged as well.
         first(&answered, "1").done(answer((2 << 10) - 1));
         first(&answered, "2").done(answer((4 << 10) - 1));
         assert_eq!((status("1"), status("2")), (200, 200), "both fit exactly");

@@ -1,4 +1,4 @@
-//! The contract as HTTP and JSON.
+//! The sandbox contract over HTTP and JSON.
 //!
 //! | route | |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `GET /v1/sessions/{id}/files`; `GET`, `PUT`, `DELETE /v1/sessions/{id}/files/{path}` | files of a session |
 //! | `GET /v1/info`, `/v1/openapi.json`, `/metrics`, `/healthz`, `/readyz` | describes the server |
 //!
-//! Errors are problem documents (RFC 9457), whose `type` is the contract's name of the error. The outcome of a script
+//! Errors are problem documents (RFC 9457), whose `type` is the error's name in the contract. The outcome of a script
 //! is never an error.
 
 mod answer;

@@ -1,4 +1,4 @@
-//! Streamed responses: server-sent events, or lines of JSON.
+//! Streamed responses: server-sent events, or JSON lines.
 
 use std::{
     convert::Infallible,
@@ -24,27 +24,27 @@ use super::{
 };
 use crate::{OnOutput, ServiceError, text::Utf8Pieces};
 
-/// Maximum number of pieces that are queued for a client. A guest that writes faster than its client reads has to wait.
+/// Maximum number of queued chunks per client. A guest waits if its client reads more slowly than the guest writes.
 const PIECES: usize = 64;
-/// Maximum size of the output in one piece, in bytes. As JSON it is at most six times as long.
+/// Maximum number of output bytes in a chunk. Their JSON is at most six times as long.
 const OUTPUT_BYTES: usize = 16 << 10;
-/// Total time that a guest waits for its client. After that the client gets only the last piece, which has all output.
-/// A slow client must not occupy a slot that others wait for.
+/// Total time that a guest waits for its client. After that, the client receives only the last chunk, which contains
+/// all output. A slow client must not occupy a permit for which other executions wait.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Form of a response.
+/// Format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A single JSON object at the end.
+    /// A single JSON object after the execution.
     Whole,
     /// Server-sent events: `text/event-stream`.
     Events,
-    /// Lines of JSON: `application/x-ndjson`.
+    /// JSON lines: `application/x-ndjson`.
     Lines,
 }
 
 impl Form {
-    /// Returns the form of the first supported media type in `Accept`. Default: [`Whole`](Self::Whole).
+    /// Returns the format for the first supported media type in `Accept`. Default: [`Whole`](Self::Whole).
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let types = accepts.split(',').map(|part| part.split(';').next().unwrap_or_default().trim());
@@ -60,7 +60,7 @@ impl Form {
     }
 }
 
-/// Sender of the pieces of a streamed response.
+/// Sends the chunks of a streamed response.
 #[derive(Clone)]
 pub(crate) struct Pieces {
     form: Form,
@@ -70,7 +70,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Spawns `work`, and responds with the pieces that it sends. Dropping the response aborts the work.
+    /// Spawns `work` and responds with the chunks that it sends. Dropping the response aborts the task.
     pub(crate) fn answer<F: Future<Output = ()> + Send + 'static>(
         form: Form,
         bodies: &BodyBudget,
@@ -90,12 +90,12 @@ impl Pieces {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        // Without this header, nginx buffers the response.
+        // nginx would otherwise buffer the response.
         headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
         response
     }
 
-    /// Returns the text before and after the JSON of a piece.
+    /// Returns the text that precedes and follows a chunk's JSON.
     pub(crate) fn frame(&self, name: &str) -> [String; 2] {
         match self.form {
             Form::Events => [format!("event: {name}\ndata: "), "\n\n".to_owned()],
@@ -111,29 +111,30 @@ impl Pieces {
         &self.tenant
     }
 
-    /// Reserves room for a last piece that is already in memory.
+    /// Reserves memory for a last chunk that already exists.
     pub(crate) fn reserve_piece(&self, piece: Vec<u8>) -> Result<Made, ServiceError> {
         Ok(Made { room: self.bodies.reserve(&self.tenant, piece.len())?, bytes: piece.into() })
     }
 
-    /// Frames the JSON object of a piece, which already has a `type`.
+    /// Frames a chunk's JSON object, which already contains a `type`.
     pub(crate) fn framed(&self, name: &str, json: &[u8]) -> Bytes {
         framed(self.form, name, json)
     }
 
-    /// Returns a callback that streams output. The guest waits while the client does not read.
+    /// Returns a callback that streams output. The guest waits while the client does not read, up to `PATIENCE` in
+    /// total.
     pub(crate) fn on_output(&self) -> OnOutput {
         self.on_output_with(|name, text| json!({ "type": name, "text": text }))
     }
 
-    /// Like [`on_output`](Self::on_output), for other pieces. `piece` builds one from the name of the stream and the
-    /// text.
+    /// Like [`on_output`](Self::on_output), for chunks in another form. `piece` builds a chunk from the name of the
+    /// output stream and the text.
     pub(crate) fn on_output_with(&self, piece: impl Fn(&str, &str) -> Value + Send + 'static) -> OnOutput {
         let pieces = self.clone();
         let (mut stdout, mut stderr) = (Utf8Pieces::default(), Utf8Pieces::default());
         let (clock, mut patience) = (tokio::runtime::Handle::current(), PATIENCE);
         Box::new(move |stream, bytes| {
-            // An empty write becomes a piece as well.
+            // An empty write is also sent as a chunk.
             let parts = bytes.chunks(OUTPUT_BYTES).chain(bytes.is_empty().then_some(bytes));
             for part in parts {
                 let (name, text) = match stream {
@@ -141,7 +142,7 @@ impl Pieces {
                     Stream::Stderr => ("stderr", stderr.next(part)),
                 };
                 let piece = pieces.framed(name, piece(name, &text).to_string().as_bytes());
-                // A client that disconnects drops the response, which cancels the execution.
+                // If the client disconnects, the response is dropped, which cancels the execution.
                 let Err(piece) = pieces.try_send(piece) else { continue };
                 if patience > Duration::ZERO {
                     let begun = Instant::now();
@@ -152,7 +153,7 @@ impl Pieces {
         })
     }
 
-    /// Sends a piece if there is room and the client reads. Otherwise returns the piece.
+    /// Sends a chunk if the memory budget and the queue have room. Otherwise returns the chunk.
     fn try_send(&self, piece: Bytes) -> Result<(), Bytes> {
         let Ok(held) = self.bodies.bytes().try_room(Some(&self.tenant), piece.len()) else { return Err(piece) };
         match self.sender.try_reserve() {
@@ -165,7 +166,7 @@ impl Pieces {
         }
     }
 
-    /// Sends a piece once there is room and the client reads.
+    /// Sends a chunk, waiting for the memory budget and the client.
     async fn send(&self, piece: Bytes) {
         let mut held = HeldBytes::default();
         if self.bodies.bytes().grow(Some(&self.tenant), &mut held, piece.len()).await.is_ok() {
@@ -173,9 +174,9 @@ impl Pieces {
         }
     }
 
-    /// Sends the last piece.
+    /// Sends the last chunk.
     pub(crate) async fn end(&self, end: Result<Made, ServiceError>) {
-        // An error is short, and needs no room.
+        // An error is short, so it is not charged.
         let error = |problem: Problem| (HeldBytes::default(), error_piece(self.form, &problem));
         let (held, piece) = match end {
             Ok(Made { bytes, room }) => match self.bodies.settle(&self.tenant, room, bytes.len()).await {
@@ -205,7 +206,7 @@ fn framed(form: Form, name: &str, json: &[u8]) -> Bytes {
     framed.into()
 }
 
-/// Returns the last piece of a response that ends early.
+/// Returns the last chunk of a response that ends early.
 pub(crate) fn error_piece(form: Form, problem: &Problem) -> Bytes {
     framed(form, "error", json!({ "type": "error", "problem": problem }).to_string().as_bytes())
 }

@@ -1,6 +1,6 @@
-//! The web page at `/`: an editor for users with a token. The page is an ordinary client of the routes. Every visitor
-//! may load it, since it contains no secrets. Its source is in `bindings/web`, and `bindings/web/build` builds the
-//! files.
+//! The web page at `/`, an editor for users with a token. The page contains no secrets, so loading it needs no token.
+//! The editor calls the same routes as other clients. The source is in `bindings/web`, and `bindings/web/build` builds
+//! the files.
 
 use std::sync::LazyLock;
 
@@ -16,13 +16,13 @@ use sha2::{Digest as _, Sha256};
 
 use super::Shared;
 
-/// Content security policy of the page. The page may load its own files, call this server, and show displays of
-/// scripts. The document has no inline style or script, and text never becomes HTML (trusted types). The editor uses
-/// constructed style sheets. The files repeat the policy in a `meta` element, except for `frame-ancestors`.
+/// Content security policy of the page. The page can load its own files, call this server, and show displays from
+/// scripts. The document contains no inline style or script, and text never becomes HTML (trusted types). The editor
+/// uses constructed style sheets. The files repeat the policy in a `meta` element, except for `frame-ancestors`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
     frame-src 'self'; form-action 'none'; base-uri 'none'; require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors 'none'";
-/// Content security policy of the frame that shows a script's HTML. The frame can only render. Its content inherits the
-/// policy and gains no further rights.
+/// Content security policy of the frame that shows HTML from a script. The frame can only render: its content inherits
+/// the policy and cannot extend it.
 const FRAME_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; form-action 'none'; \
     base-uri 'none'; frame-ancestors 'self'";
 
@@ -58,7 +58,7 @@ const ASSETS: [Asset; 7] = [
 ];
 
 pub(super) fn routes() -> Router<Shared> {
-    // Computed only once, for all servers in the process.
+    // Computed once for all servers in the process.
     static TAGS: LazyLock<[HeaderValue; ASSETS.len()]> = LazyLock::new(|| ASSETS.each_ref().map(tag));
     ASSETS.iter().enumerate().fold(Router::new(), |routes, (index, asset)| {
         let answer = move |headers: HeaderMap| async move {
@@ -69,8 +69,8 @@ pub(super) fn routes() -> Router<Shared> {
     })
 }
 
-/// Returns the hash of a file as `ETag`. A browser revalidates its copy on each use, and downloads only what has
-/// changed.
+/// Returns the `ETag` of a file, which contains its hash. Browsers revalidate their copy on each use and download only
+/// changed files.
 fn tag(asset: &Asset) -> HeaderValue {
     let hash = format!("\"{}\"", BASE64_STANDARD.encode(Sha256::digest(asset.bytes)));
     HeaderValue::from_str(&hash).unwrap_or(HeaderValue::from_static("\"\""))
@@ -95,7 +95,7 @@ fn respond(asset: &Asset, tag: &HeaderValue, headers: &HeaderMap) -> Response {
         (HeaderName::from_static("cross-origin-opener-policy"), HeaderValue::from_static("same-origin")),
         (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
     ];
-    // `HeaderMap::extend` would append: the body's own `Content-Type` would stay. Chromium refuses a script or style
+    // `HeaderMap::extend` would append and leave the body's `Content-Type` in place. Chromium refuses a script or style
     // sheet with two types.
     for (name, value) in all {
         response.headers_mut().insert(name, value);

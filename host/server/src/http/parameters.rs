@@ -1,4 +1,4 @@
-//! Path parameters, and the header `If-Match`.
+//! Path parameters, the `If-Match` header, and responses with an `ETag`.
 
 use std::convert::Infallible;
 
@@ -32,7 +32,7 @@ pub(crate) fn session_id(id: String) -> Result<SessionId, Problem> {
     SessionId::new(id).map_err(|error| ServiceError::from(error).into())
 }
 
-/// The generation that the session must have, or `None` for any.
+/// The expected generation of a session, from `If-Match`. `None` accepts every generation.
 pub(crate) struct IfMatch(Option<String>);
 
 impl FromRequestParts<Shared> for IfMatch {
@@ -50,13 +50,13 @@ impl IfMatch {
         Self((text != "*").then(|| text.trim_matches('"').to_owned()))
     }
 
-    /// Returns the session with this name, at the expected generation.
+    /// Combines a session name with the expected generation. Fails if the name is invalid.
     pub(crate) fn target(self, id: String) -> Result<SessionTarget, Problem> {
         Ok(SessionTarget { id: session_id(id)?, expected: self.0 })
     }
 }
 
-/// Adds a session's generation to a response, as `ETag`.
+/// Adds a session's generation to a response as `ETag`.
 pub(crate) fn with_etag(generation: Option<String>, answer: impl IntoResponse) -> Response {
     let mut response = answer.into_response();
     if let Some(etag) = generation.and_then(|generation| HeaderValue::from_str(&format!("\"{generation}\"")).ok()) {
@@ -65,7 +65,7 @@ pub(crate) fn with_etag(generation: Option<String>, answer: impl IntoResponse) -
     response
 }
 
-/// Returns the empty response to a change of a session.
+/// Returns the empty response to a change of a session, with the new generation as `ETag`.
 pub(crate) fn done(generation: Option<String>) -> Response {
     with_etag(generation, StatusCode::NO_CONTENT)
 }

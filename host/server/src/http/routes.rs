@@ -1,4 +1,4 @@
-//! Routes of the HTTP server, the state that they share, those that describe the server, and the OpenAPI document.
+//! Routes of the HTTP server and their shared state, the routes that describe the server, and the OpenAPI document.
 
 use std::{
     net::SocketAddr,
@@ -27,10 +27,11 @@ use super::{
 };
 use crate::{Service, Tenant, byte_budget::ByteBudget, workers::Workers};
 
-/// Fraction of the memory for requests and responses that is for stored responses.
+/// `bodies_bytes` divided by this number is reserved for stored responses.
 const STORED_FRACTION: usize = 8;
 
-/// Returns the routes, for embedders with their own HTTP server. `bound` is the address that the server listens on.
+/// Returns the routes, for embedders that run their own HTTP server. `bound` is the address on which the server
+/// listens.
 pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: SocketAddr) -> Router {
     let shared = shared(service, tenants, config, bound);
     let page = if config.page { page::routes() } else { Router::new() };
@@ -49,7 +50,7 @@ pub fn router(service: &Service, tenants: Tenants, config: &HttpConfig, bound: S
     #[cfg(feature = "otlp")]
     let routes = routes.layer(middleware::from_fn(crate::telemetry::trace));
     routes
-        // Health checks may use any `Host`.
+        // Health checks can use any `Host`.
         .route("/healthz", get(health).fallback(no_method))
         .route("/readyz", get(ready).fallback(no_method))
         .with_state(shared)
@@ -68,7 +69,7 @@ fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, bound: Socke
     }))
 }
 
-/// Returns the routes that involve scripts.
+/// Returns the routes that execute scripts or access sessions.
 fn executing() -> Router<Shared> {
     let session = Router::new()
         .route("/", get(sessions::describe).put(sessions::resume).delete(sessions::close))
@@ -150,7 +151,7 @@ pub fn document() -> serde_json::Value {
     document
 }
 
-/// Describes octet streams as binary strings. The derived schema of `Vec<u8>` is an array of integers.
+/// Describes octet streams as binary strings, because the derived schema of `Vec<u8>` is an array of integers.
 fn describe_octets(part: &mut serde_json::Value) {
     let Some(entries) = part.as_object_mut() else { return };
     for (name, entry) in entries {
@@ -166,7 +167,7 @@ fn describe_octets(part: &mut serde_json::Value) {
 #[utoipa::path(get, path = "/v1/openapi.json", operation_id = "get_openapi", tag = "server",
     responses((status = 200, description = "The document.", body = serde_json::Value), (status = "4XX", description = "The request was refused.", body = Problem)))]
 pub(crate) async fn answer() -> impl IntoResponse {
-    // Built only once: that costs more than most requests.
+    // Built only once, because building costs more than most requests.
     static TEXT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
     ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
 }
@@ -204,7 +205,7 @@ pub(crate) async fn metrics(Caller(tenant): Caller) -> impl IntoResponse {
     responses((status = 200, description = "The runtimes, limits and tools.", body = InfoAnswer), (status = 401, description = "No token, or an unknown one.", body = Problem)))]
 pub(crate) async fn info(State(shared): State<Shared>, Caller(tenant): Caller) -> Json<InfoAnswer> {
     let mut policy = tenant.policy().clone();
-    // Clients on a network must not see paths of the host.
+    // Network clients must not see host paths.
     (policy.workspace, policy.mounts) = (None, Vec::new());
     Json(InfoAnswer {
         version: env!("CARGO_PKG_VERSION"),

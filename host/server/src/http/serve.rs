@@ -1,4 +1,4 @@
-//! Connections of the HTTP server, and its configuration.
+//! Connection handling and configuration of the HTTP server.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -17,18 +17,18 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::Service;
 
-/// Time after which a client that does not read its response is disconnected.
+/// Timeout for a write to a client that does not read. Then the client is disconnected.
 const WRITE_TIME: Duration = Duration::from_secs(60);
-/// Pause after a failed `accept`, for instance for lack of file descriptors.
+/// Pause after a failed `accept`, for example because no file descriptors are left.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Timeout for sending the last responses, after all executions have ended.
+/// Maximum time for sending the last responses after all executions have ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// A server that is bound to its address, but does not accept connections yet.
+/// A server that is bound to its address but does not yet accept connections.
 #[derive(Debug)]
 pub struct Bound {
     listener: TcpListener,
-    /// Address that the server listens on.
+    /// The address on which the server listens.
     pub address: SocketAddr,
 }
 
@@ -36,7 +36,7 @@ impl Bound {
     /// Binds to an address. Port 0 selects a free port.
     ///
     /// # Errors
-    /// Returns an error if the address is in use or does not belong to this machine.
+    /// Fails if the address is in use or does not belong to this machine.
     pub async fn new(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -44,8 +44,8 @@ impl Bound {
     }
 }
 
-/// Serves `routes` until the service shuts down ([`Service::drain`]). Then it accepts no further connections, lets busy
-/// connections finish, and returns. Connections have at most 5 s to finish once all executions have ended.
+/// Serves `routes` until the service shuts down ([`Service::drain`]). Then accepts no further connections, waits until
+/// all executions have ended, lets open connections finish within 5 s, and returns.
 pub async fn serve(bound: Bound, service: &Service, routes: Router, config: &HttpConfig) {
     let places = Arc::new(Semaphore::new(config.connections.clamp(1, Semaphore::MAX_PERMITS)));
     let ending = GracefulShutdown::new();
@@ -56,7 +56,7 @@ pub async fn serve(bound: Bound, service: &Service, routes: Router, config: &Htt
         .half_close(false);
     let accept = async {
         loop {
-            // Further connections wait in the backlog of the operating system.
+            // Further connections wait in the operating system's backlog.
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             let stream = match bound.listener.accept().await {
                 Ok((stream, _)) => stream,
@@ -71,7 +71,7 @@ pub async fn serve(bound: Bound, service: &Service, routes: Router, config: &Htt
             let watched = ending.watch(connection);
             tokio::spawn(async move {
                 let _place = place;
-                // Clients that disconnect early or are too slow are not logged.
+                // Errors of clients that disconnect early or are too slow are not logged.
                 let _ = watched.await;
             });
         }
@@ -85,7 +85,7 @@ pub async fn serve(bound: Bound, service: &Service, routes: Router, config: &Htt
     let _ = tokio::time::timeout(LAST_ANSWERS, ending.shutdown()).await;
 }
 
-/// Wraps a connection so that it fails if its client reads nothing for `WRITE_TIME`.
+/// Wraps a connection so that it fails if the client reads nothing for `WRITE_TIME`.
 fn slow(stream: TcpStream) -> std::pin::Pin<Box<TimeoutStream<TcpStream>>> {
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
@@ -93,36 +93,37 @@ fn slow(stream: TcpStream) -> std::pin::Pin<Box<TimeoutStream<TcpStream>>> {
     Box::pin(stream)
 }
 
-/// Options of the HTTP server and limits on its clients. Create it with `default()` and set the fields that differ.
+/// Options of the HTTP server and limits on clients. Start from `default()` and change fields.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// Maximum number of open connections. Default 4,096. Further connections wait until another one ends.
+    /// Maximum number of open connections. Default 4,096. Further connections wait until another connection closes.
     pub connections: usize,
     /// Maximum size of a request body, in bytes. Default 48 MiB.
     pub body_bytes: usize,
-    /// Memory for all requests and responses together, in bytes. Default 512 MiB. Requests without room get status 503,
-    /// as do responses that find no room in time. An eighth is for responses that are stored for requests with an
-    /// `Idempotency-Key`.
+    /// Memory budget for all requests and responses, in bytes. Default 512 MiB. A request or a response for which the
+    /// budget has no room fails with status 503; responses wait for at most `body_time`. An eighth of the budget is
+    /// reserved for responses stored for `Idempotency-Key`.
     pub bodies_bytes: usize,
-    /// Maximum bytes of a request's line and headers. Default 16 KiB; at least 8 KiB. Requests that are not complete
-    /// yet hold at most `connections` times `header_bytes` of memory: 64 MiB by default.
+    /// Maximum size of a request's line and headers in bytes. Default 16 KiB; at least 8 KiB. Incomplete requests
+    /// occupy at most `connections` times `header_bytes` of memory: 64 MiB by default.
     pub header_bytes: usize,
-    /// Timeout for receiving the headers of a request, and idle time between two requests. Default 60 s.
+    /// Timeout for receiving a request's headers, and maximum idle time between two requests. Default 60 s.
     pub header_time: Duration,
-    /// Timeout for receiving a request body. Responses wait for room as long. Default 30 s.
+    /// Timeout for receiving a request body, and for a response to wait for memory. Default 30 s.
     pub body_time: Duration,
-    /// Names that requests may use in `Host`, with or without a port. Default: the address that the server listens on,
-    /// `localhost`, and the loopback addresses. Requests with other names are refused, so that no web page can reach a
-    /// local server by DNS rebinding.
+    /// Accepted names in the `Host` header; ports are ignored. Default: the address on which the server listens,
+    /// `localhost`, and the loopback addresses. Requests with other names are refused, so that web pages cannot reach a
+    /// local server through DNS rebinding.
     pub hosts: Vec<String>,
-    /// Origins of web pages that may send requests (`Origin`), such as `https://app.example.com`. Default: only the
-    /// server's own origin, which is always allowed.
+    /// Origins of web pages that may send requests (`Origin`), such as `https://app.example.com`. The server's own
+    /// origin is always allowed. Default: no others.
     pub origins: Vec<String>,
-    /// Serves the web page at `/`. Default: yes.
+    /// Serve the web page at `/`. Default: yes.
     pub page: bool,
-    /// Serves the routes for E2B's clients. Default: no.
+    /// Serve the routes for E2B clients. Default: no.
     pub e2b: bool,
-    /// Maximum number of keys (`Idempotency-Key`) per token that are remembered, for ten minutes each. Default 10,000.
+    /// Maximum number of remembered `Idempotency-Key` values per token. Each is remembered for ten minutes. Default
+    /// 10,000.
     pub idempotency_keys: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Routes of sessions, their variables and files.
+//! Routes for sessions, their variables and files.
 
 use axum::{
     Extension, Json,
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{Changed, ServiceError, SessionSummary, Tenant, executor::FileOperation, text::quoted};
 
-/// Responds with a session, and its generation as `ETag`.
+/// Responds with a session's description. `ETag` contains its generation.
 fn described(status: StatusCode, session: SessionSummary) -> Response {
     with_etag(Some(session.generation.clone()), (status, Json(SessionAnswer::from(session))))
 }
@@ -274,7 +274,7 @@ pub(crate) async fn read_file(
     octets(&shared, tenant.name(), made).await
 }
 
-/// Reads a file after reserving room for it.
+/// Reads a file after reserving memory for its contents.
 pub(super) async fn read_with_room(
     shared: &Shared,
     tenant: &Tenant,
@@ -294,7 +294,7 @@ pub(super) async fn read_with_room(
     }
 }
 
-/// The reason for which a file was not read.
+/// The reason why a file was not read.
 pub(super) enum FileProblem {
     Failed(ServiceError),
     TooLarge(Problem),
@@ -354,7 +354,7 @@ pub(super) async fn octets(shared: &Shared, tenant: &str, Made { bytes, room }: 
     let body = held_body(bytes, held);
     let octets = [(header::CONTENT_TYPE, "application/octet-stream")];
     let mut response = (Extension(Counted), octets, body).into_response();
-    // Bytes of a guest must never act as a page of this server.
+    // Browsers must never interpret a guest's bytes as a page of this server.
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     Ok(response)
 }

@@ -1,4 +1,4 @@
-//! Authentication of tenants by tokens.
+//! Token authentication of tenants.
 
 use std::fmt;
 
@@ -12,8 +12,7 @@ use subtle::ConstantTimeEq;
 use super::{Problem, Shared};
 use crate::Tenant;
 
-/// SHA-256 of a token, which the server stores in place of the token. A token is long and random, so no slower hash is
-/// necessary.
+/// SHA-256 of a token. The server stores only the hash. Tokens are long and random, so a slow hash is unnecessary.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenHash([u8; 32]);
 
@@ -33,7 +32,7 @@ impl TokenHash {
     /// Generates a token with 256 random bits.
     ///
     /// # Errors
-    /// Returns an error if the operating system provides no random numbers.
+    /// Fails if the operating system provides no random numbers.
     pub fn new_token() -> Result<String, getrandom::Error> {
         let mut random = [0; 32];
         getrandom::fill(&mut random)?;
@@ -60,17 +59,17 @@ impl TokenHash {
     }
 }
 
-/// The tenants and their tokens.
+/// Tenants and the hashes of their tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Tenants {
     by_token: Vec<(TokenHash, Tenant)>,
-    /// Tenant of requests without a known token.
+    /// The tenant for requests without a known token.
     open: Option<Tenant>,
 }
 
 impl Tenants {
-    /// Creates a single tenant for all requests, without tokens. Use it only for addresses that no other user can
-    /// reach.
+    /// Creates a single tenant for all requests, which then need no token. Use it only for addresses that no other user
+    /// can reach.
     #[must_use]
     pub fn open(tenant: Tenant) -> Self {
         Self { by_token: Vec::new(), open: Some(tenant) }
@@ -81,12 +80,12 @@ impl Tenants {
         self.by_token.push((token, tenant));
     }
 
-    /// Returns all tenants. A tenant with several tokens appears once for each.
+    /// Returns all tenants. A tenant with several tokens appears once per token.
     pub fn all(&self) -> impl Iterator<Item = &Tenant> {
         self.by_token.iter().map(|(_, tenant)| tenant).chain(&self.open)
     }
 
-    /// Returns the tenant of a request, by `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`.
+    /// Returns a request's tenant, identified by `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`.
     pub(crate) fn authenticate(&self, headers: &HeaderMap) -> Result<&Tenant, Problem> {
         let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let bearer = text(header::AUTHORIZATION).and_then(|value| {
@@ -103,7 +102,7 @@ impl Tenants {
         })
     }
 
-    /// Finds the tenant of a token. Compares the token with every known one, in constant time.
+    /// Returns the tenant for a token. Compares the token with every known one in constant time.
     fn find(&self, token: Option<&str>) -> Option<&Tenant> {
         let Some(token) = token else { return self.open.as_ref() };
         let hash = TokenHash::of(token);
@@ -117,7 +116,7 @@ impl Tenants {
     }
 }
 
-/// Extracts the tenant of a request from the header `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`.
+/// Extracts the tenant of a request from its token, in `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`.
 pub(crate) struct Caller(pub(crate) Tenant);
 
 impl FromRequestParts<Shared> for Caller {
@@ -125,7 +124,7 @@ impl FromRequestParts<Shared> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
         let tenant = shared.tenants.authenticate(&parts.headers)?.clone();
-        // The body counts against this tenant's share of the memory budget.
+        // `ReadBody` charges the body to this tenant's share of the memory budget.
         parts.extensions.insert(tenant.clone());
         Ok(Self(tenant))
     }

@@ -1,4 +1,4 @@
-//! Tools that a request defines, and their calls, as JSON.
+//! JSON form of the tools that a request defines, and of their calls.
 
 use glovebox::{Tool, ToolAnswer, ToolError, ToolRequest};
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use super::Problem;
 use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, json::at_most, tools::Callback};
 
-/// Maximum number of tools in a request, and of answers.
+/// Maximum numbers of tools and of answers in a request.
 const MAX_TOOLS: usize = 64;
 const MAX_ANSWERS: usize = 1_000;
 
@@ -29,7 +29,7 @@ pub(crate) struct ToolBody {
     callback: Option<String>,
 }
 
-/// Tools of a request. Their number is limited while they are read.
+/// The tools of a request. Deserialization fails at the first tool above the limit.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ToolBodies(#[serde(deserialize_with = "few_tools")] pub(super) Vec<ToolBody>);
 
@@ -37,12 +37,12 @@ fn few_tools<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<To
     at_most::<D, ToolBody, MAX_TOOLS>(deserializer)
 }
 
-/// The tools of a request, by their kind.
+/// The tools of a request, separated by who answers their calls.
 #[derive(Default)]
 pub(super) struct Offered {
     /// Tools whose calls the client answers.
     pub(super) tools: Vec<Tool>,
-    /// Tools whose calls a service answers.
+    /// Tools whose calls an external service answers.
     pub(super) callbacks: Vec<Callback>,
 }
 
@@ -58,7 +58,7 @@ impl Offered {
                 });
                 continue;
             };
-            // Checks the address before any work begins.
+            // Check the URL before any work starts.
             let callbacks = tenant.callbacks().ok_or_else(|| Problem::invalid(NO_CALLBACKS))?;
             callbacks.target(&name, &url).map_err(|refused| Problem::invalid(refused.to_string()))?;
             offered.callbacks.push(Callback { name, description, schema, url });
@@ -66,7 +66,7 @@ impl Offered {
         Ok(offered)
     }
 
-    /// Returns `true` if an execution with these tools may be suspended.
+    /// Returns `true` if an execution with these tools can be suspended.
     pub(super) fn is_stepped(&self) -> bool {
         !self.tools.is_empty()
     }
@@ -149,7 +149,7 @@ pub(crate) struct CallAnswer {
 impl NeedsToolsAnswer {
     /// Returns the answer, and the maximum size of its JSON in bytes.
     pub(super) fn new(needs: NeedsTools) -> (Self, usize) {
-        // Adds room for names and numbers to that of the arguments.
+        // Estimate the sizes of names and numbers, and add them to the size of the arguments.
         let bytes = needs.calls.iter().map(|call| call.arguments.len() + call.name.len() + 256).sum::<usize>() + 1_024;
         (needs.into(), bytes)
     }
@@ -165,7 +165,7 @@ impl From<NeedsTools> for NeedsToolsAnswer {
 
 impl From<ToolRequest> for CallAnswer {
     fn from(request: ToolRequest) -> Self {
-        // The arguments were parsed before: the text is always a JSON object.
+        // The arguments have already been parsed, so the text is a valid JSON object.
         let arguments = RawValue::from_string(request.arguments).unwrap_or_default();
         Self { id: request.id, name: request.name, arguments }
     }

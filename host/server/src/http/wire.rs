@@ -1,4 +1,4 @@
-//! Requests and responses as JSON.
+//! JSON form of requests and responses.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,14 +19,14 @@ use crate::{
     workers::WorkersState,
 };
 
-/// Maximum size of a policy or of tools in a request, in bytes of JSON. Parsed values take many times the memory of
-/// their text.
+/// Maximum size of the policy and of the tools in a request, in bytes of JSON. Parsed values occupy many times the
+/// memory of their text.
 const MAX_VALUE_BYTES: usize = 256 << 10;
 
 /// Maximum number of files in a request.
 const MAX_FILES: usize = 10_000;
 
-/// Limits on `return_files`: the number of patterns, their total length in bytes, and the number of `*` in a pattern.
+/// Limits on `return_files`: the number of patterns, their total length in bytes, and the number of `*` per pattern.
 /// Every file is matched against every pattern.
 const MAX_PATTERNS: usize = 16;
 const MAX_PATTERN_BYTES: usize = 1_024;
@@ -111,7 +111,7 @@ fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Str
 }
 
 impl ExecuteBody {
-    /// Returns the patterns of files to return. Fails if they are invalid or exceed a limit.
+    /// Returns the patterns of the files to return. Fails if a pattern is invalid or a limit is exceeded.
     pub(crate) fn returned(&mut self) -> Result<Vec<String>, Problem> {
         let patterns = self.return_files.take().unwrap_or_default();
         let bytes: usize = patterns.iter().map(String::len).sum();
@@ -121,7 +121,7 @@ impl ExecuteBody {
                 "the patterns of `return_files` take {bytes} bytes, with {stars} `*` in one; at most {MAX_PATTERN_BYTES} and {MAX_STARS} are taken"
             )));
         }
-        // Refuses an invalid pattern before any code runs.
+        // Reject invalid patterns before any code runs.
         patterns.iter().try_for_each(|pattern| glovebox::check_pattern(pattern)).map_err(ServiceError::from)?;
         Ok(patterns)
     }
@@ -145,7 +145,7 @@ impl ExecuteBody {
         })
     }
 
-    /// Converts the request to one for a new interpreter.
+    /// Converts the body to a request for a new interpreter.
     pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
         let files = self.files.take().unwrap_or_default();
         if files.len() > MAX_FILES {
@@ -160,7 +160,7 @@ impl ExecuteBody {
         Ok(Fresh { script: self.script()?, language, runtime, files, policy })
     }
 
-    /// Converts the request to a script for a session. Fails if it has fields that are not allowed in a session.
+    /// Converts the body to a script for a session. Fails if it sets fields that sessions do not allow.
     pub(crate) fn in_session(self) -> Result<Script, Problem> {
         let given = [
             ("language", self.language.is_some()),
@@ -183,7 +183,7 @@ pub(crate) fn json_text(raw: Box<RawValue>) -> Result<JsonText, Problem> {
     JsonText::new(Box::<str>::from(raw)).map_err(|error| Problem::invalid(format!("`context`: {}", quoted(error))))
 }
 
-/// Parses a value of at most `MAX_VALUE_BYTES`.
+/// Parses the field `name`, which is limited to `MAX_VALUE_BYTES` of JSON.
 fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, Problem> {
     let bytes = raw.get().len();
     if bytes > MAX_VALUE_BYTES {
@@ -323,7 +323,8 @@ pub(crate) struct FilesAnswer {
 
 /// Maximum number of files on a page.
 pub(crate) const MAX_LISTED: usize = 10_000;
-/// Maximum bytes of the paths on one page. A workspace of ordinary names fits into one.
+/// Maximum total length of the paths on a page, in bytes. A workspace with names of ordinary length fits on a single
+/// page.
 pub(crate) const MAX_LISTED_BYTES: usize = 1 << 20;
 
 impl FilesAnswer {

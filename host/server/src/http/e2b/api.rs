@@ -41,7 +41,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(SandboxAnswer::from(&sandbox))).into_response())
 }
 
-/// Extends the time of a sandbox, and resumes it if it is paused.
+/// Extends a sandbox's timeout, and resumes the sandbox if it is paused.
 pub(super) async fn connect(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
@@ -56,7 +56,7 @@ pub(super) async fn connect(
     Ok((status, Json(SandboxAnswer::from(&sandbox))).into_response())
 }
 
-/// Saves a sandbox and evicts it from memory.
+/// Pauses a sandbox: saves its sessions and evicts them from memory.
 pub(super) async fn pause(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
@@ -83,7 +83,7 @@ pub(super) async fn kill(
     }
 }
 
-/// Sets the remaining time of a running sandbox.
+/// Sets the timeout of a running sandbox.
 pub(super) async fn set_timeout(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
@@ -98,7 +98,7 @@ pub(super) async fn set_timeout(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Describes a sandbox, including one that an earlier run of the server has left in the store.
+/// Describes a sandbox, including sandboxes from an earlier run of the server.
 pub(super) async fn describe(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
@@ -114,7 +114,7 @@ pub(super) async fn describe(
     Ok(Json(DetailAnswer::left(&tenant, &id, record.updated_at.to_string())))
 }
 
-/// Filters and pagination of the sandbox list.
+/// Query parameters that filter and paginate the sandbox list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Wanted {
@@ -125,10 +125,10 @@ pub(super) struct Wanted {
     next_token: Option<String>,
 }
 
-/// Maximum number of sandboxes on a page. E2B's clients request no more.
+/// Maximum number of sandboxes per page. E2B clients do not request more.
 const MAX_LISTED: usize = 100;
 
-/// A candidate for the list. The description of a known sandbox is built only once it is on a page.
+/// A candidate for the list. The description of a registered sandbox is built only if the sandbox is on the page.
 enum Listed {
     Known(Arc<Sandbox>),
     Left(DetailAnswer),
@@ -158,7 +158,7 @@ impl Listed {
     }
 }
 
-/// Lists the tenant's sandboxes, including paused ones, newest first and in pages.
+/// Lists the tenant's sandboxes in pages, including paused sandboxes. The newest sandbox is first.
 pub(super) async fn list(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,
@@ -199,10 +199,10 @@ pub(super) async fn list(
     Ok((HeaderMap::from_iter(next.map(|token| (NEXT_TOKEN, token))), Json(answers)).into_response())
 }
 
-/// Response header with the token of the next page.
+/// Response header that contains the token for the next page.
 const NEXT_TOKEN: HeaderName = HeaderName::from_static("x-next-token");
 
-/// Returns the sandboxes that have sessions in the store, by id.
+/// Returns the sandboxes that have stored sessions, keyed by ID.
 async fn left(tenant: &Tenant) -> Result<BTreeMap<String, DetailAnswer>, E2bError> {
     let mut all = BTreeMap::new();
     for session in tenant.list().await?.sessions {
@@ -224,12 +224,12 @@ fn form_entries(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Reports that a sandbox is running: the extractor rejects requests to any other sandbox.
+/// Reports that a sandbox is running. The extractor has already rejected requests to sandboxes that are not.
 pub(super) async fn health(_: RequestedSandbox) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-/// Rejects requests of E2B's API that Glovebox does not support.
+/// Rejects E2B requests that Glovebox does not support.
 pub(super) async fn unsupported(uri: axum::http::Uri) -> E2bError {
     E2bError::unsupported(&format!("`{}`", glovebox::escaped(uri.path())))
 }

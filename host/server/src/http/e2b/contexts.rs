@@ -1,4 +1,4 @@
-//! Contexts of a sandbox, and executions in them.
+//! A sandbox's contexts, and executions in them.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// A context, as clients see it.
+/// Description of a context.
 #[derive(Debug, Serialize)]
 pub(super) struct ContextAnswer {
     id: String,
@@ -46,7 +46,7 @@ pub(super) struct NewContext {
     cwd: Option<String>,
 }
 
-/// Parses a language by the names that E2B's clients use. Fails for languages that Glovebox does not have.
+/// Parses a language name as E2B clients write it. Fails if Glovebox does not support the language.
 pub(super) fn language(name: &str) -> Result<Language, E2bError> {
     match name.to_ascii_lowercase().as_str() {
         "python" | "py" => Ok(Language::Python),
@@ -55,7 +55,7 @@ pub(super) fn language(name: &str) -> Result<Language, E2bError> {
     }
 }
 
-/// Fails if `name` cannot be the name of a context.
+/// Fails if `name` is not a valid context name.
 fn check_name(name: &str) -> Result<(), E2bError> {
     let is_one = (1..=40).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_one.then_some(()).ok_or_else(|| no_context(name))
@@ -110,7 +110,7 @@ pub(super) async fn remove(
     let InPath(name) = name?;
     check_name(&name)?;
     let _turn = sandbox.turn.lock().await;
-    // Moves the files to the default context first, so that the sandbox retains them.
+    // Move the files to the default context first, so that the sandbox retains them.
     let own = context_name(Language::Python);
     if sandbox.last().is_some_and(|last| last == name) && name != own {
         sandbox.context(own, Some(Language::Python)).await?;
@@ -123,7 +123,7 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Replaces a context with a new one that has the sandbox's files.
+/// Replaces a context with a new one. The sandbox retains its files.
 pub(super) async fn restart(
     RequestedSandbox(sandbox): RequestedSandbox,
     name: Result<InPath<String>, Problem>,
@@ -133,7 +133,7 @@ pub(super) async fn restart(
     let _turn = sandbox.turn.lock().await;
     let id = sandbox.session(&name)?;
     let language = sandbox.context(&name, None).await.map_err(|_| no_context(&name))?.language;
-    // If this context holds the sandbox's files, a temporary context takes them meanwhile.
+    // If this context has the sandbox's files, move them to a temporary context while it is replaced.
     let mut aside = SessionId::random().to_string();
     aside.truncate(16);
     if sandbox.last().as_ref() == Some(&name) {
@@ -152,7 +152,7 @@ pub(super) async fn restart(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Request to execute code.
+/// A request to execute code.
 #[derive(Debug, Deserialize)]
 pub(super) struct Code {
     code: String,
@@ -164,7 +164,7 @@ pub(super) struct Code {
     env_vars: Option<Entries>,
 }
 
-/// Executes code. Streams output as the script writes it, then the displays and the value of the last expression.
+/// Executes code. Streams output while the script writes it, then the displays and the value of the last expression.
 pub(super) async fn execute(
     axum::extract::State(shared): axum::extract::State<Shared>,
     RequestedSandbox(sandbox): RequestedSandbox,
@@ -211,7 +211,7 @@ pub(super) async fn execute(
     }))
 }
 
-/// An execution that is about to start.
+/// A request that is ready to be executed.
 struct Running {
     context: String,
     language: Language,
@@ -237,7 +237,7 @@ impl Running {
     }
 }
 
-/// Returns `true` if `name` can be the name of an environment variable: not empty, without `=` and NUL.
+/// Returns `true` if `name` is a valid name of an environment variable: not empty, without `=` and NUL.
 pub(super) fn is_env_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
 }
@@ -254,8 +254,8 @@ pub(super) fn set_env(language: Language, env: &BTreeMap<String, String>) -> Opt
     })
 }
 
-/// Returns code to run before and after an execution. The first part sets environment variables and saves their old
-/// values, the second part restores them.
+/// Returns code to run before and after an execution. The first text sets environment variables and saves their old
+/// values; the second text restores the old values.
 fn exchange_env(language: Language, env: &BTreeMap<String, String>) -> Option<(String, String)> {
     let set = set_env(language, env)?;
     let names = literal(&env.keys().collect::<Vec<_>>())?;
@@ -279,14 +279,14 @@ fn exchange_env(language: Language, env: &BTreeMap<String, String>) -> Option<(S
     })
 }
 
-/// Returns Python code that creates a directory below the workspace and changes to it.
+/// Returns Python code that creates a directory below the workspace and makes it the current directory.
 fn change_directory(path: &str) -> Option<String> {
     let literal = serde_json::to_string(path).ok()?;
     Some(format!("__import__('os').makedirs({literal}, exist_ok=True) or __import__('os').chdir({literal})"))
 }
 
-/// Returns JSON as a string literal of both languages. Escapes the line separators U+2028 and U+2029, which JSON
-/// strings may contain unescaped.
+/// Returns a value's JSON as a string literal that is valid in both languages. Escapes the line separators U+2028 and
+/// U+2029, which JSON strings can contain unescaped.
 fn literal(value: &impl Serialize) -> Option<String> {
     let json = serde_json::to_string(value).ok()?;
     let text = serde_json::to_string(&json).ok()?;

@@ -1,4 +1,4 @@
-//! Files of a sandbox, as HTTP routes and as procedures, and their paths.
+//! A sandbox's files, through HTTP routes and procedure calls, and path conversion.
 
 use std::convert::Infallible;
 
@@ -29,7 +29,7 @@ use crate::{
     },
 };
 
-/// Maximum number of files in one request.
+/// Maximum number of files in a request.
 const MAX_FILES: usize = 1_000;
 
 /// Query parameters of a file request.
@@ -41,7 +41,7 @@ pub(super) struct Which {
 
 type InQuery = Result<Query<Which>, axum::extract::rejection::QueryRejection>;
 
-/// Description of a file that was written.
+/// Description of a written file.
 #[derive(Debug, Serialize)]
 pub(super) struct Written {
     name: String,
@@ -51,7 +51,7 @@ pub(super) struct Written {
 }
 
 impl Sandbox {
-    /// Returns the session of the context that holds the sandbox's files. The caller must hold the sandbox's turn.
+    /// Returns the session of the context that has the sandbox's files. The caller must hold the sandbox's turn.
     async fn holder_of_files(&self) -> Result<SessionId, ServiceError> {
         let context = match self.last() {
             Some(context) => context,
@@ -67,7 +67,7 @@ impl Sandbox {
     }
 }
 
-/// Converts an error of a file operation. A missing file becomes status 404.
+/// Converts the error of a file operation. A missing file becomes status 404.
 pub(super) fn failed(error: ServiceError) -> E2bError {
     match error.is_missing_file() {
         true => E2bError::new(StatusCode::NOT_FOUND, "not-found", error.public()),
@@ -75,7 +75,7 @@ pub(super) fn failed(error: ServiceError) -> E2bError {
     }
 }
 
-/// Returns a file.
+/// Responds with a file's contents.
 pub(super) async fn read(
     State(shared): State<Shared>,
     RequestedSandbox(sandbox): RequestedSandbox,
@@ -92,7 +92,7 @@ pub(super) async fn read(
     Ok(octets(&shared, sandbox.tenant.name(), made).await?)
 }
 
-/// Writes the file in the body, or the files of a multipart form.
+/// Writes the file in the request body, or the files in a multipart form.
 pub(super) async fn write(
     RequestedSandbox(sandbox): RequestedSandbox,
     query: InQuery,
@@ -122,7 +122,7 @@ pub(super) async fn write(
     Ok(Json(written))
 }
 
-/// Parses the files of a multipart form. `path` is the destination of a single file.
+/// Parses the files in a multipart form. `path` is the destination, if the form contains a single file.
 async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Result<Vec<(String, Vec<u8>)>, E2bError> {
     let wrong = |error: multer::Error| E2bError::invalid(format!("invalid form: {error}"));
     let whole = tokio_stream::once(Ok::<_, Infallible>(axum::body::Bytes::from(bytes)));
@@ -145,7 +145,7 @@ async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Resu
     }
 }
 
-/// Parameters of the procedures.
+/// Parameters of all procedures.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Question {
@@ -155,7 +155,7 @@ pub(super) struct Question {
     destination: String,
 }
 
-/// A file or directory.
+/// Description of a file or directory.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
@@ -163,7 +163,7 @@ struct Entry {
     #[serde(rename = "type")]
     kind: &'static str,
     path: String,
-    /// Decimal number in a string, as the protocol encodes 64-bit numbers.
+    /// A decimal number in a string, the protocol's encoding of 64-bit numbers.
     size: String,
     mode: u32,
     permissions: &'static str,
@@ -195,7 +195,7 @@ impl From<FileEntry> for Entry {
     }
 }
 
-/// Calls the procedure that the path names.
+/// Performs the procedure that the path names.
 pub(super) async fn call(
     RequestedSandbox(sandbox): RequestedSandbox,
     method: Result<InPath<String>, Problem>,
@@ -248,9 +248,9 @@ fn one(entry: FileEntry) -> Value {
     json!({ "entry": Entry::from(entry) })
 }
 
-/// Path of the workspace, as scripts see it.
+/// Path of the workspace in scripts.
 pub(super) const WORKSPACE: &str = "/app";
-/// The home directory that E2B's clients expect: an alias of the workspace.
+/// The home directory that E2B clients expect, an alias of the workspace.
 const HOME: &str = "/home/user";
 
 /// Converts a client's path to a path relative to the workspace. Accepts relative paths, and absolute paths below the
@@ -268,11 +268,11 @@ pub(super) fn relative(path: &str) -> Result<String, E2bError> {
         }
         None => path,
     };
-    // Drops empty and `.` segments, so that the file system accepts the path.
+    // Remove empty and `.` segments, which the file system rejects.
     Ok(rest.split('/').filter(|name| !matches!(*name, "" | ".")).collect::<Vec<_>>().join("/"))
 }
 
-/// Converts a path relative to the workspace to an absolute path, as scripts see it.
+/// Converts a path relative to the workspace to an absolute path in scripts.
 pub(super) fn absolute(path: &str) -> String {
     if path.is_empty() { WORKSPACE.to_owned() } else { format!("{WORKSPACE}/{path}") }
 }
@@ -296,7 +296,7 @@ mod tests {
             ("~/a", Some("a")),
             (".", Some("")),
             ("", Some("")),
-            // The file system refuses `..`.
+            // `relative` leaves `..` in the path. The file system rejects it.
             ("a/../b", Some("a/../b")),
             ("/home/user/../x", Some("../x")),
             ("/home/userx", None),

@@ -1,4 +1,4 @@
-//! JSON of E2B's sandbox API, and its errors.
+//! JSON form of E2B's sandbox API, and its errors.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -17,16 +17,16 @@ use super::{
 };
 use crate::{ServiceError, http::Problem, json::entries_at_most};
 
-/// Version from which clients infer the supported features: plain uploads, and none of the later features.
+/// The version from which clients infer the supported features: plain uploads, but no later features.
 const ENVD_VERSION: &str = "0.5.7";
-/// Default and maximum time of a sandbox in seconds.
+/// Default and maximum timeout of a sandbox in seconds.
 const DEFAULT_TIME_S: u64 = 300;
 const MAX_TIME_S: u64 = 86_400;
-/// Maximum number of entries of metadata or of the environment, and their maximum total size in bytes.
+/// Maximum number of entries in the metadata or the environment, and their maximum total size in bytes.
 const MAX_ENTRIES: usize = 256;
 const MAX_ENTRY_BYTES: usize = 64 << 10;
 
-/// Parameters of a new sandbox. Other fields are ignored: a sandbox has no network in any case.
+/// Parameters of a new sandbox. Other fields are ignored, for example network settings: a sandbox never has a network.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct NewSandbox {
@@ -62,7 +62,7 @@ impl NewSandbox {
     }
 }
 
-/// Entries whose number is limited while they are read, as in [`check_entries`].
+/// Metadata or environment entries. Deserialization fails at the first entry above the limit of [`check_entries`].
 #[derive(Debug, Deserialize)]
 pub(super) struct Entries(#[serde(deserialize_with = "few_entries")] pub(super) BTreeMap<String, String>);
 
@@ -81,14 +81,14 @@ pub(super) fn check_entries(name: &str, entries: &BTreeMap<String, String>) -> R
     Ok(())
 }
 
-/// Parameters of a request that sets a sandbox's time, in seconds.
+/// Parameters of a request that sets a sandbox's timeout, in seconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Timeout {
     pub(super) timeout: Option<u64>,
 }
 
-/// Converts a sandbox's time from seconds. Fails if it exceeds the maximum.
+/// Converts a sandbox's timeout from seconds. Fails if it exceeds the maximum.
 pub(super) fn time(seconds: Option<u64>) -> Result<Duration, E2bError> {
     match seconds.unwrap_or(DEFAULT_TIME_S) {
         seconds if seconds <= MAX_TIME_S => Ok(Duration::from_secs(seconds)),
@@ -96,7 +96,7 @@ pub(super) fn time(seconds: Option<u64>) -> Result<Duration, E2bError> {
     }
 }
 
-/// A sandbox with its access tokens, for the client that creates it or connects to it.
+/// A sandbox with its access tokens, for the client that creates or connects to it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SandboxAnswer {
@@ -139,7 +139,7 @@ pub(super) struct DetailAnswer {
     pub(super) started_at: String,
     end_at: String,
     envd_version: &'static str,
-    /// Nominal number: sandboxes share the machine's processors without reservation.
+    /// A nominal number: sandboxes share the machine's processors without reservation.
     cpu_count: u32,
     #[serde(rename = "memoryMB")]
     memory_mb: u64,
@@ -167,7 +167,7 @@ impl DetailAnswer {
         }
     }
 
-    /// Describes a sandbox that an earlier run of the server has left in the store.
+    /// Describes a paused sandbox from an earlier run of the server, of which only the stored sessions are known.
     pub(super) fn left(tenant: &crate::Tenant, sandbox_id: &str, since: String) -> Self {
         let limits = &tenant.policy().limits;
         Self {
@@ -186,7 +186,7 @@ impl DetailAnswer {
     }
 }
 
-/// A problem document with the fields `code` and `message`, which E2B's clients read.
+/// A problem document with the fields `code` and `message`, which E2B clients read.
 pub(super) struct E2bError(pub(super) Problem);
 
 impl E2bError {
@@ -198,13 +198,13 @@ impl E2bError {
         Self(Problem::invalid(detail))
     }
 
-    /// Returns the error for an unknown sandbox. E2B's clients recognize the wording.
+    /// Creates the error for an unknown sandbox. E2B clients recognize the wording.
     pub(super) fn no_sandbox(id: &str) -> Self {
         let detail = format!("the sandbox `{}` was not found", glovebox::escaped(id));
         Self::new(StatusCode::NOT_FOUND, "not-found", detail)
     }
 
-    /// Returns the error for a sandbox that is not running, with the status that E2B's proxy uses.
+    /// Creates the error for a sandbox that is not running, with the same status as E2B's proxy.
     pub(super) fn not_running(id: &str) -> Self {
         let detail = format!("the sandbox `{}` was not found: it does not run", glovebox::escaped(id));
         Self::new(StatusCode::BAD_GATEWAY, "not-running", detail)
@@ -215,7 +215,7 @@ impl E2bError {
         Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
     }
 
-    /// Responds to a procedure call. The error codes of the Connect protocol are words.
+    /// Converts the error to the response to a procedure call. The Connect protocol uses words as error codes.
     pub(super) fn of_call(self) -> Response {
         let code = match self.0.status {
             400 | 413 | 422 => "invalid_argument",
@@ -256,7 +256,7 @@ impl IntoResponse for E2bError {
         }
         let mut response = self.0.into_response();
         *response.body_mut() = body.to_string().into();
-        // E2B uses this header to mark responses that clients may retry.
+        // E2B uses this header to mark responses after which clients can retry.
         response.headers_mut().insert("should-retry", HeaderValue::from_static("false"));
         response.headers_mut().remove(header::CONTENT_LENGTH);
         response

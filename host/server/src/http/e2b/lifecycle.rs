@@ -1,4 +1,4 @@
-//! Creation, pausing, resumption and removal of sandboxes.
+//! Creates, pauses, resumes and ends sandboxes.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ pub(super) fn context_name(language: Language) -> &'static str {
 }
 
 impl Sandboxes {
-    /// Creates a sandbox with a context for Python, or for JavaScript if the server has no Python.
+    /// Creates a sandbox with a Python context, or with a JavaScript context if the server does not serve Python.
     pub(super) async fn make(
         &self,
         tenant: &Tenant,
@@ -44,8 +44,8 @@ impl Sandboxes {
         }
     }
 
-    /// Extends a sandbox to at least `time` from now. Resumes a paused sandbox, or one that an earlier run of the
-    /// server has left in the store. Returns the sandbox, with `true` if it was not running, or `None` if it does not
+    /// Extends a sandbox's timeout to at least `time` from now, and resumes the sandbox if it is paused or from an
+    /// earlier run of the server. Returns the sandbox with `true` if it was not running, or `None` if it does not
     /// exist.
     pub(super) async fn resume(
         &self,
@@ -72,8 +72,8 @@ impl Sandboxes {
         Ok(Some((sandbox, true)))
     }
 
-    /// Removes the tenant's sandboxes without sessions. Clients can delete sessions through other APIs, which do not
-    /// know about sandboxes.
+    /// Removes the tenant's sandboxes that have no sessions left. Clients can delete sessions through other APIs, which
+    /// do not track sandboxes.
     async fn forget_empty(&self, tenant: &Tenant) -> Result<(), ServiceError> {
         let before = self.all_of(tenant);
         let SessionPage { sessions, damaged, .. } = tenant.list().await?;
@@ -90,7 +90,8 @@ impl Sandboxes {
         Ok(())
     }
 
-    /// Saves a sandbox and evicts it from memory. Returns `true` if it was running, or `None` if it does not exist.
+    /// Saves a sandbox's sessions and evicts them from memory. Returns `true` if the sandbox was running, or `None` if
+    /// it does not exist.
     pub(super) async fn pause(&self, tenant: &Tenant, id: &str) -> Result<Option<bool>, ServiceError> {
         let Some(sandbox) = self.of(tenant, id) else {
             return Ok((!stored(tenant, id).await?.is_empty()).then_some(false));
@@ -102,14 +103,14 @@ impl Sandboxes {
         Ok(Some(sandbox.pause()))
     }
 
-    /// Ends a sandbox at once, without exit handlers. Returns `false` if it does not exist.
+    /// Ends a sandbox immediately, without running exit handlers. Returns `false` if it does not exist.
     pub(super) async fn kill(&self, tenant: &Tenant, id: &str) -> Result<bool, ServiceError> {
         let sandbox = self.of(tenant, id);
         let sessions = stored(tenant, id).await?;
         if sandbox.is_none() && sessions.is_empty() {
             return Ok(false);
         }
-        // Removes it first, so that no further requests reach it.
+        // Remove the sandbox first, so that no further requests reach it.
         self.remove(tenant, id);
         for session in sessions {
             tenant.remove(&session).await?;
@@ -117,7 +118,7 @@ impl Sandboxes {
         Ok(true)
     }
 
-    /// Spawns a task that pauses or ends a sandbox when its time is over.
+    /// Spawns a task that pauses or ends the sandbox when its timeout expires.
     fn watch(&self, sandbox: &Arc<Sandbox>) {
         let (sandboxes, sandbox) = (self.clone(), Arc::clone(sandbox));
         let (begun, _) = sandbox.round();
@@ -128,7 +129,7 @@ impl Sandboxes {
                     return;
                 }
                 if !left.is_zero() {
-                    // Sleeps only briefly, since a request may shorten the time.
+                    // Sleep only briefly, because a request can shorten the timeout.
                     tokio::time::sleep(left.min(Duration::from_millis(500))).await;
                     continue;
                 }
@@ -170,7 +171,7 @@ impl Sandbox {
         Ok(record)
     }
 
-    /// Returns a context. If `language` is given, opens the context if it does not exist.
+    /// Returns the session of a context. Opens a missing context if `language` is given.
     pub(super) async fn context(&self, name: &str, language: Option<Language>) -> Result<SessionSummary, ServiceError> {
         let id = self.session(name)?;
         match (self.tenant.session(&id).await, language) {
@@ -179,7 +180,7 @@ impl Sandbox {
         }
     }
 
-    /// Runs setup code in a context. Fails if the code does not succeed.
+    /// Runs setup code in a context. Fails if the code fails.
     pub(super) async fn run(&self, context: &str, source: String) -> Result<(), ServiceError> {
         let script = Script { source, ..Script::default() };
         let id = self.session(context)?;
@@ -190,15 +191,15 @@ impl Sandbox {
         }
     }
 
-    /// Replaces the files of a context with the sandbox's files, from the context that holds them. The caller must hold
-    /// the sandbox's turn.
+    /// Replaces the files of a context with the sandbox's files, which the most recently used context has. The caller
+    /// must hold the sandbox's turn.
     pub(super) async fn bring_files(&self, context: &str) -> Result<(), ServiceError> {
         let last = self.last();
         if let Some(last) = last.filter(|last| last != context) {
             let (from, to) = (self.session(&last)?, self.session(context)?);
             match self.tenant.change_files(&to, FileOperation::ReplaceBy { session: from }).await {
                 Ok(_) => {}
-                // A context that was removed has taken its files with it.
+                // The context was removed together with its files.
                 Err(error) if error.is_missing_session() => {}
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! Results of executions as lines of JSON.
+//! Results of executions as JSON lines.
 
 use std::time::SystemTime;
 
@@ -14,12 +14,12 @@ fn now_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Formats a piece of output of the stream `name`.
+/// Formats a chunk of output. `name` is the output stream.
 pub(super) fn output(name: &str, text: &str) -> Value {
     json!({ "type": name, "text": text, "timestamp": now_ns() })
 }
 
-/// Returns the lines after the output of an execution. `count` is the number of the execution within its context.
+/// Returns the lines that follow the output of an execution. `count` is the execution's number within its context.
 pub(super) fn end(executed: Result<Execution, ServiceError>, count: u64) -> Vec<u8> {
     let mut lines = Vec::new();
     match executed {
@@ -66,7 +66,7 @@ fn of_display(display: &Display) -> Value {
             }
         };
         let value = match (name, form.text()) {
-            // Parsed values take many times the memory of a text such as `[[],[],…]`. Such a text stays a string.
+            // Parsed values occupy many times the memory of a text such as `[[],[],…]`. Such a text stays a string.
             ("json", Some(text)) if JsonCost::of(text.as_bytes()).is_ok() => {
                 serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
             }
@@ -83,18 +83,18 @@ fn of_display(display: &Display) -> Value {
     result.into()
 }
 
-/// Returns text as a string, and other data in base64.
+/// Returns text as a string and other data in base64.
 fn text_of(form: &Form) -> Value {
     form.text().map_or_else(|| BASE64_STANDARD.encode(&form.data).into(), Value::from)
 }
 
-/// Removes the quotes of a string representation, as E2B does.
+/// Removes the quotes from a string's representation, as E2B does.
 fn unquoted(text: &str) -> &str {
     let inner = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     inner('\'').or_else(|| inner('"')).unwrap_or(text)
 }
 
-/// Returns the error line of an execution, or `None` if it succeeded.
+/// Returns the error line of an execution, or `None` if the script succeeded.
 fn failure(execution: &Execution) -> Option<Value> {
     let error = |name: &str, value: String, traceback: &str| {
         Some(json!({ "type": "error", "name": name, "value": value, "traceback": traceback }))

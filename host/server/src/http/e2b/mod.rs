@@ -1,11 +1,11 @@
-//! Routes for clients of E2B's code interpreter (`docs/e2b.md`). A sandbox is a set of the token's sessions, one per
-//! context. Their names begin with the sandbox's id.
+//! Routes for clients of E2B's code interpreter (`docs/e2b.md`). A sandbox is a set of the tenant's sessions, one per
+//! context. Their names start with the sandbox's ID.
 //!
-//! * [`sandboxes`]: the registry of sandboxes, with their times and secrets. [`lifecycle`]: creating, pausing and
-//!   ending sandboxes.
-//! * [`api`]: handlers of the sandbox API. [`form`]: its JSON, and errors.
-//! * [`contexts`]: contexts, executions in them, and setup code. [`lines`]: results.
-//! * [`files`]: files, as HTTP routes and as procedures.
+//! * [`sandboxes`]: the registry of sandboxes, with their timeouts and secrets. [`lifecycle`]: creates, pauses and ends
+//!   sandboxes.
+//! * [`api`]: handlers of the sandbox API. [`form`]: its JSON form and errors.
+//! * [`contexts`]: contexts, executions and environment variables. [`lines`]: results of executions.
+//! * [`files`]: files, through HTTP routes and procedure calls.
 
 mod api;
 mod contexts;

@@ -1,4 +1,4 @@
-//! Registry of sandboxes, and authentication of their callers.
+//! The registry of sandboxes, and authentication of sandbox requests.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,43 +21,44 @@ use crate::{
     http::{Caller, Shared},
 };
 
-/// Maximum total size of the descriptions of a tenant's sandboxes, in bytes.
+/// Maximum total size of a tenant's sandbox descriptions, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 4 << 20;
-/// Maximum number of contexts of a sandbox whose executions are counted. A client may delete a context as a session,
-/// without notice to the sandbox.
+/// Maximum number of contexts per sandbox with an execution count. The counts need a limit, because a client can delete
+/// a context through the session API, which the sandbox does not notice.
 const MAX_COUNTED_CONTEXTS: usize = 1_000;
-/// Prefix of all sandbox ids.
+/// Prefix of all sandbox IDs.
 const PREFIX: &str = "sb";
-/// Length of a sandbox id in characters.
+/// Length of a sandbox ID in characters.
 const NAME_CHARS: usize = 20;
 
-/// All sandboxes by tenant and id: several tenants may have a sandbox with the same id. Sandboxes of an earlier run of
-/// the server are known only by their sessions, and count as paused. Cheap to clone.
+/// All sandboxes by tenant and ID, because several tenants can have a sandbox with the same ID. Of a sandbox from an
+/// earlier run of the server, only the sessions are known; such a sandbox is treated as paused. Clones share the
+/// registry.
 #[derive(Clone, Default)]
 pub(super) struct Sandboxes(Arc<Mutex<ByTenant>>);
 
-/// Sandboxes by tenant name, then by id.
+/// Sandboxes by tenant name, then by ID.
 type ByTenant = HashMap<String, HashMap<String, Arc<Sandbox>>>;
 
 pub(super) struct Sandbox {
     pub(super) id: String,
     pub(super) tenant: Tenant,
-    /// Access token: a client with the token may send requests to the sandbox.
+    /// Access token for requests to the sandbox.
     pub(super) secret: String,
     pub(super) started_at: Timestamp,
     pub(super) description: Description,
     state: Mutex<SandboxState>,
-    /// Held during executions and file operations, since the contexts share their files.
+    /// Locked during executions and file operations, because all contexts use the same files.
     pub(super) turn: tokio::sync::Mutex<()>,
 }
 
-/// Parameters from the request that created a sandbox.
+/// Parameters of the request that created a sandbox.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Description {
     pub(super) template: String,
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) env: BTreeMap<String, String>,
-    /// Pauses the sandbox when its time is over, instead of ending it.
+    /// Pause the sandbox on timeout instead of ending it.
     pub(super) pauses: bool,
 }
 
@@ -72,13 +73,13 @@ struct SandboxState {
     ends: Instant,
     ends_at: Timestamp,
     is_paused: bool,
-    /// `true` once the first context is open. Before that the sandbox has no session.
+    /// `true` when the first context is open. Until then, the sandbox has no session.
     is_set_up: bool,
-    /// Number of pauses and resumptions.
+    /// Number of times that the sandbox was paused or resumed.
     round: u64,
-    /// Context of the last execution, which holds the sandbox's files.
+    /// The context of the last execution, whose session has the sandbox's files.
     last: Option<String>,
-    /// Number of executions by context.
+    /// Number of executions, keyed by context.
     executions: HashMap<String, u64>,
 }
 
@@ -87,31 +88,31 @@ impl Sandboxes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a random id for a new sandbox.
+    /// Returns a random ID for a new sandbox.
     pub(super) fn new_name() -> String {
         let mut name = format!("{PREFIX}{}", SessionId::random());
         name.truncate(NAME_CHARS);
         name
     }
 
-    /// Returns the sandbox id and the context name of a session, or `None` if the session belongs to no sandbox.
+    /// Returns the sandbox ID and the context name of a session, or `None` if the session does not belong to a sandbox.
     pub(super) fn of_session(id: &SessionId) -> Option<(&str, &str)> {
         let (sandbox, context) = id.as_str().split_once('.')?;
         Self::is_name(sandbox).then_some((sandbox, context))
     }
 
-    /// Returns `true` if `text` has the form of a sandbox id.
+    /// Returns `true` if `text` has the form of a sandbox ID.
     pub(super) fn is_name(text: &str) -> bool {
         let rest = text.strip_prefix(PREFIX);
         text.len() == NAME_CHARS && rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
     }
 
-    /// Returns the sandboxes with this id, at most one per tenant.
+    /// Returns the sandboxes with this ID, at most one per tenant.
     pub(super) fn named(&self, id: &str) -> Vec<Arc<Sandbox>> {
         self.all().values().filter_map(|own| own.get(id)).cloned().collect()
     }
 
-    /// Returns the tenant's sandbox with this id.
+    /// Returns the tenant's sandbox with this ID.
     pub(super) fn of(&self, tenant: &Tenant, id: &str) -> Option<Arc<Sandbox>> {
         self.all().get(tenant.name()).and_then(|own| own.get(id)).cloned()
     }
@@ -120,18 +121,19 @@ impl Sandboxes {
         self.all().get(tenant.name()).into_iter().flat_map(HashMap::values).cloned().collect()
     }
 
-    /// Returns `true` if this sandbox is still registered: neither ended nor replaced by another with the same id.
+    /// Returns `true` if this sandbox is still registered, that is, neither ended nor replaced by another with the same
+    /// ID.
     pub(super) fn has(&self, sandbox: &Arc<Sandbox>) -> bool {
         self.of(&sandbox.tenant, &sandbox.id).is_some_and(|found| Arc::ptr_eq(&found, sandbox))
     }
 
-    /// Returns `true` if the tenant has as many sandboxes as it may have sessions. Each sandbox has at least one
+    /// Returns `true` if the tenant has as many sandboxes as its session quota allows. Each sandbox needs at least one
     /// session.
     pub(super) fn is_full(&self, tenant: &Tenant) -> bool {
         self.all().get(tenant.name()).is_some_and(|own| own.len() >= tenant.max_sessions())
     }
 
-    /// Adds a sandbox that runs for `time`, or returns the sandbox that another request has added meanwhile.
+    /// Adds a sandbox that runs for `time`. If another request has added it in the meantime, returns that sandbox.
     pub(super) fn add(
         &self,
         id: String,
@@ -198,7 +200,7 @@ impl Sandbox {
         self.state().is_set_up
     }
 
-    /// Returns `true` if `text` is the secret. Compares in constant time.
+    /// Returns `true` if `text` is the access token. Compares in constant time.
     fn is_secret(&self, text: &str) -> bool {
         self.secret.as_bytes().ct_eq(text.as_bytes()).into()
     }
@@ -207,7 +209,7 @@ impl Sandbox {
         self.state().is_paused
     }
 
-    /// Marks the sandbox as paused. Returns `false` if it already was.
+    /// Marks the sandbox as paused. Returns `false` if it was already paused.
     pub(super) fn pause(&self) -> bool {
         let mut state = self.state();
         state.round += 1;
@@ -218,7 +220,7 @@ impl Sandbox {
         self.state().ends_at
     }
 
-    /// Ends a pause, and lets the sandbox run for `time` from now. Shortens the remaining time of a running sandbox
+    /// Resumes a paused sandbox, and sets the timeout to `time` from now. Shortens the timeout of a running sandbox
     /// only if `anyway` is set. Returns `true` if the sandbox was paused.
     pub(super) fn extend(&self, time: Duration, anyway: bool) -> bool {
         let mut state = self.state();
@@ -235,18 +237,18 @@ impl Sandbox {
         was_paused
     }
 
-    /// Returns the number of pauses and resumptions, and the remaining time.
+    /// Returns the number of pauses and resumptions, and the remaining time until the timeout.
     pub(super) fn round(&self) -> (u64, Duration) {
         let state = self.state();
         (state.round, state.ends.saturating_duration_since(Instant::now()))
     }
 
-    /// Returns the id of a context's session.
+    /// Returns the ID of a context's session.
     pub(super) fn session(&self, context: &str) -> Result<SessionId, ServiceError> {
         Ok(SessionId::new(format!("{}.{context}", self.id))?)
     }
 
-    /// Returns the context that holds the sandbox's files.
+    /// Returns the context that has the sandbox's files.
     pub(super) fn last(&self) -> Option<String> {
         self.state().last.clone()
     }
@@ -255,8 +257,8 @@ impl Sandbox {
         self.state().last = context.map(str::to_owned);
     }
 
-    /// Counts an execution in a context, and returns its number from 1. All counts restart when there are too many
-    /// contexts.
+    /// Counts an execution in a context and returns its number, starting at 1. If there are too many contexts, all
+    /// counts restart.
     pub(super) fn count(&self, context: &str) -> u64 {
         let mut state = self.state();
         if state.executions.len() >= MAX_COUNTED_CONTEXTS && !state.executions.contains_key(context) {
@@ -267,7 +269,7 @@ impl Sandbox {
         *count
     }
 
-    /// Removes the count of a context, and its claim to the sandbox's files.
+    /// Removes a context's execution count, and forgets that the context has the sandbox's files.
     pub(super) fn forget(&self, context: &str) {
         let mut state = self.state();
         state.executions.remove(context);
@@ -275,7 +277,7 @@ impl Sandbox {
     }
 }
 
-/// Extracts the tenant of a request to the sandbox API, as [`Caller`] does. E2B's clients send `X-API-Key`.
+/// Extracts the tenant of a request to the sandbox API, like [`Caller`]. E2B clients send `X-API-Key`.
 pub(super) struct By(pub(super) Tenant);
 
 impl FromRequestParts<Shared> for By {
@@ -287,7 +289,7 @@ impl FromRequestParts<Shared> for By {
     }
 }
 
-/// Extracts the running sandbox of a request, from the headers `E2b-Sandbox-Id` and `X-Access-Token` or
+/// Extracts the running sandbox that a request addresses, from the headers `E2b-Sandbox-Id` and `X-Access-Token` or
 /// `E2B-Traffic-Access-Token`.
 pub(super) struct RequestedSandbox(pub(super) Arc<Sandbox>);
 
@@ -303,7 +305,7 @@ impl FromRequestParts<Shared> for RequestedSandbox {
             return Err(E2bError::not_running(id));
         }
         let given = ["x-access-token", "e2b-traffic-access-token"].iter().find_map(|name| text(&parts.headers, name));
-        // Several tenants may have a sandbox with this id. The secret selects one.
+        // Several tenants can have a sandbox with this ID. The access token selects one.
         let sandbox = given.and_then(|given| named.into_iter().find(|sandbox| sandbox.is_secret(given)));
         let Some(sandbox) = sandbox else {
             let detail = "wrong access token for this sandbox; connect to the sandbox again";
@@ -312,7 +314,7 @@ impl FromRequestParts<Shared> for RequestedSandbox {
         if sandbox.is_paused() {
             return Err(E2bError::not_running(id));
         }
-        // The body counts against this tenant's share of the memory budget.
+        // `ReadBody` charges the body to this tenant's share of the memory budget.
         parts.extensions.insert(sandbox.tenant.clone());
         Ok(Self(sandbox))
     }
