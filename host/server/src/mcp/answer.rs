@@ -1,7 +1,7 @@
-//! Results of tools, and the answer of `run_code`: contents for a model, and structured content for programs.
+//! Results of MCP tools, in particular of `run_code`: contents for a model, and structured content for programs.
 //!
-//! Pictures are separate contents. They are never part of the structured content, because clients pass that to the
-//! model as text.
+//! Pictures are separate contents. The structured content never contains pictures, because clients pass it to the model
+//! as text.
 
 use glovebox::{Execution, GuestValue, Outcome, Output, Rollback};
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::outputs::{OutputId, Outputs, StoredOutput};
 use crate::ServiceError;
 
-/// Maximum number of file names of each kind. A script can create ten thousand files; a model reads the first few
-/// names.
+/// Maximum number of listed file names per kind of change. A script can create ten thousand files, but a model reads
+/// only the first names.
 const MAX_NAMES: usize = 100;
 
 /// The structured content of `run_code`.
@@ -80,14 +80,14 @@ struct Hint {
 /// Builds the answer to an execution.
 pub(super) struct Answering<'a> {
     pub(super) outputs: &'a Outputs,
-    /// Identifies the execution's stored outputs.
+    /// The random ID in the URIs of the execution's stored outputs.
     pub(super) id: OutputId,
-    /// The timeout in milliseconds after which the request cancels the execution.
+    /// The request's timeout in milliseconds, after which the execution is cancelled.
     pub(super) cancelled_after_ms: Option<u64>,
 }
 
 impl Answering<'_> {
-    /// Builds the answer. It is an error if the script did not succeed.
+    /// Builds the answer. It is marked as an error if the script did not succeed.
     pub(super) fn answer(&self, execution: &Execution) -> CallToolResult {
         let mut content = Vec::new();
         let (stdout, stdout_truncated) = self.stream("stdout", &execution.stdout, &mut content);
@@ -128,11 +128,11 @@ impl Answering<'_> {
         result
     }
 
-    /// Returns the reason that the script did not succeed.
+    /// Returns the reason why the script failed, or `None` if it succeeded.
     fn reason(&self, execution: &Execution) -> Option<String> {
         match (&execution.outcome, self.cancelled_after_ms) {
             (outcome, _) if outcome.is_success() => None,
-            // Other cancellations come from a client that is gone, and have no answer.
+            // In all other cases of cancellation, the client has disconnected and receives no answer.
             (Outcome::Cancelled, Some(after_ms)) if execution.duration.as_millis() >= u128::from(after_ms) => {
                 Some(format!("out of time: more than the {after_ms} ms of `timeout_ms`"))
             }
@@ -140,7 +140,7 @@ impl Answering<'_> {
         }
     }
 
-    /// Adds a stream, whole or shortened. Returns the shown text and whether it is incomplete.
+    /// Adds an output stream, shortened if necessary. Returns the shown text and whether it is incomplete.
     fn stream(&self, name: &str, output: &Output, content: &mut Vec<ContentBlock>) -> (String, bool) {
         let text = output.text();
         if text.is_empty() {
@@ -160,7 +160,7 @@ impl Answering<'_> {
         shown
     }
 
-    /// Shortens a text if necessary. Returns the shown text, whether it is incomplete, and a link to the whole.
+    /// Shortens a text if necessary. Returns the shown text, whether it is incomplete, and a link to the full text.
     fn shown(&self, name: &str, text: String) -> (String, bool, Option<ContentBlock>) {
         let uri = self.id.uri(name);
         let mut link = None;
@@ -177,7 +177,7 @@ impl Answering<'_> {
         }
     }
 
-    /// Stores an output and returns a link to it. Returns `None` if it is too large to store.
+    /// Stores an output and returns a link to it. Returns `None` if the output is too large to store.
     pub(super) fn keep(&self, name: &str, media_type: &str, bytes: &[u8]) -> Option<ContentBlock> {
         let held = StoredOutput {
             uri: self.id.uri(name),
@@ -228,7 +228,7 @@ fn hints(execution: &Execution) -> Vec<Hint> {
         .collect()
 }
 
-/// Returns the remarks for a model after the output: the failure, the changed files, and advice.
+/// Returns remarks for a model, which follow the output: the failure, the changed files, and advice.
 fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     let mut lines = Vec::new();
     if let Some(reason) = &answer.reason {
@@ -276,14 +276,14 @@ fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     lines.join("\n")
 }
 
-/// The result of a tool: contents for a model, and structured content for programs.
+/// The result of an MCP tool: contents for a model, and structured content for programs.
 pub(super) struct ToolAnswer {
     content: Vec<ContentBlock>,
     structured: Value,
 }
 
 impl ToolAnswer {
-    /// Creates a result with a text as its content.
+    /// Creates a result with a single text content.
     pub(super) fn new(text: String, answer: &impl Serialize) -> Result<Self, ServiceError> {
         Self::with(vec![ContentBlock::text(text)], answer)
     }
@@ -303,16 +303,17 @@ impl From<ToolAnswer> for CallToolResult {
     }
 }
 
-/// Characters of the head: about a thousand tokens, a screen or two. Scripts usually print their main result first.
+/// Number of characters shown from the start of a long text. About a thousand tokens. Scripts usually print their main
+/// result first.
 pub(super) const HEAD_CHARS: usize = 4_000;
 
-/// Characters of the tail: errors and results come last.
+/// Number of characters shown from the end of a long text, where errors and final results are.
 pub(super) const TAIL_CHARS: usize = 4_000;
 
-/// Shortens a text to its head and tail, separated by a line that `note` builds from the number of omitted characters.
+/// Shortens a text to its start and end, separated by a line that `note` builds from the number of omitted characters.
 /// Returns `None` if the text is short enough.
 pub(super) fn shortened(text: &str, note: impl FnOnce(usize) -> String) -> Option<String> {
-    // Most texts are short. The length in characters is at most that in bytes.
+    // The byte length is an upper bound of the length in characters, so most texts need no counting.
     if text.len() <= HEAD_CHARS + TAIL_CHARS {
         return None;
     }

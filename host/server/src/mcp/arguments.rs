@@ -1,4 +1,4 @@
-//! The arguments of the tools.
+//! Arguments of the MCP tools, and their schemas.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) enum CodeLanguage {
     Python,
     #[serde(alias = "js")]
     JavaScript,
-    // JavaScript with types, which are removed before it runs.
+    // Types are removed before the script runs.
     #[serde(alias = "ts")]
     TypeScript,
 }
@@ -33,7 +33,8 @@ impl CodeLanguage {
         }
     }
 
-    /// Returns the file name for the script. TypeScript is recognized by its extension; other languages need none.
+    /// Returns the file name for a script. The engine recognizes TypeScript by its extension; other languages need no
+    /// name.
     pub(super) fn file_name(self) -> Option<String> {
         (self == Self::TypeScript).then(|| "script.ts".to_owned())
     }
@@ -171,7 +172,7 @@ fn yes() -> bool {
     true
 }
 
-/// Parses a tool's arguments. The error names the wrong argument.
+/// Parses a tool's arguments. The error names the invalid argument.
 pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ServiceError> {
     serde_json::from_value(arguments.into()).map_err(|error| {
         ServiceError::Invalid(format!("invalid arguments: {}", glovebox::escaped_text(&quoted(error))))
@@ -182,7 +183,7 @@ pub(super) fn session_id(name: &str) -> Result<SessionId, ServiceError> {
     Ok(SessionId::new(name)?)
 }
 
-/// Decodes the content of a file, given as text or in base64.
+/// Decodes a file's content, which is given either as text or in base64.
 pub(super) fn content(path: &str, text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, ServiceError> {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
     let wrong = |what: &str| ServiceError::Invalid(format!("file `{}`: {what}", glovebox::escaped(path)));
@@ -195,7 +196,7 @@ pub(super) fn content(path: &str, text: Option<String>, base64: Option<String>) 
     }
 }
 
-/// Returns the schema of a tool's arguments. Its title and description are omitted, because the tool has its own.
+/// Returns the schema of a tool's arguments. Omits the title and description of the type, because the tool has its own.
 pub(super) fn input<T: JsonSchema>() -> JsonObject {
     of::<T>(SchemaSettings::draft2020_12())
 }
@@ -208,10 +209,10 @@ pub(super) fn output<T: JsonSchema>() -> Arc<JsonObject> {
 fn of<T: JsonSchema>(settings: SchemaSettings) -> JsonObject {
     let mut object = match settings.into_generator().into_root_schema_for::<T>().to_value() {
         Value::Object(object) => object,
-        // The schemas of these types are all objects.
+        // All of these types have object schemas.
         _ => JsonObject::new(),
     };
-    // The protocol's default dialect needs no `$schema`.
+    // The schema uses the protocol's default dialect, so `$schema` is unnecessary.
     for name in ["$schema", "title", "description"] {
         object.remove(name);
     }
@@ -219,8 +220,7 @@ fn of<T: JsonSchema>(settings: SchemaSettings) -> JsonObject {
     object
 }
 
-/// Removes keywords that are useless to models and that some clients reject: defaults of `null`, and formats of
-/// numbers.
+/// Removes keywords that models do not need and some clients reject: `null` defaults and number formats.
 fn simplify(schema: &mut Value) {
     match schema {
         Value::Object(object) => {

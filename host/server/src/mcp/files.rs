@@ -1,4 +1,4 @@
-//! The tools for files of sessions.
+//! MCP tools for the files of a session.
 
 use glovebox::{FileEntry, FileKind, FilePage, IfExists, ListLimits};
 use rmcp::model::ContentBlock;
@@ -15,13 +15,13 @@ use crate::{
     executor::{FileAnswer, FileOperation},
 };
 
-/// Maximum bytes of text per call: about sixteen thousand tokens, more than a model should read at once.
+/// Maximum number of bytes of text per call: about sixteen thousand tokens, more than a model should read in one call.
 pub(super) const MAX_TEXT_BYTES: u64 = 64 << 10;
 
-/// Maximum number of files in a list. A working directory may have 10,000.
+/// Maximum number of listed files. A working directory can contain 10,000.
 const MAX_LISTED: usize = 500;
 
-/// Maximum bytes of the listed paths.
+/// Maximum total length of the listed paths in bytes.
 const MAX_LISTED_BYTES: usize = 128 << 10;
 
 /// A file, directory or symbolic link.
@@ -112,7 +112,7 @@ pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Tool
     let (FileAnswer::Content { size_bytes }, part) = tenant.files(&id, read_at).await? else {
         return Err(ServiceError::WorkerDied);
     };
-    // A picture is shown whole.
+    // A picture is returned in full, because a part of a picture is useless.
     let is_picture = offset == 0 && length.is_none() && outputs::picture_type(&part).is_some();
     let whole = match is_picture {
         true => tenant.read_file(&id, path.clone(), resources::MAX_READ_BYTES, |_| Ok(())).await?.ok(),
@@ -146,10 +146,10 @@ pub(super) async fn read(tenant: &Tenant, given: given::ReadFile) -> Result<Tool
     }
 }
 
-/// Decodes a part of a file. Returns the text, its offset, and its length in bytes, without the incomplete characters
-/// at both ends. Returns `None` if the part is not text.
+/// Decodes a range of a file. Returns the text, its offset in the file, and its length in bytes. Excludes incomplete
+/// characters at both ends. Returns `None` if the range is not text.
 fn text(part: &[u8], offset: u64) -> Option<(&str, u64, u64)> {
-    // At most three bytes can belong to a character that started before the part.
+    // At most three bytes can belong to a character that starts before the range.
     let is_inside = |byte: &&u8| offset > 0 && (0x80..0xc0).contains(*byte);
     let cut = part.iter().take(3).take_while(is_inside).count();
     let part = part.get(cut..)?;
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn split_character_is_left_to_the_next_part() {
         let whole = "aé🙂z".as_bytes();
-        // A text read in parts of any length is complete.
+        // Reading in ranges of any length must return the complete text.
         for length in 4..=whole.len() {
             let (mut at, mut read) = (0_usize, String::new());
             while at < whole.len() {

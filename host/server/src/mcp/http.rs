@@ -1,4 +1,4 @@
-//! The protocol over HTTP, for any number of clients, and the memory accounted for their requests and answers.
+//! MCP over HTTP for any number of clients, and the memory charged for requests and answers.
 
 use std::{
     collections::HashMap,
@@ -38,30 +38,31 @@ use crate::{
     json::{JsonCost, json_len},
 };
 
-/// Maximum number of connected clients per tenant with a protocol version before 2026-07-28. Each holds a task and some
-/// queues. Clients of later versions hold nothing between requests.
+/// Maximum number of connected clients per tenant that use a protocol version before 2026-07-28. The server holds a
+/// task and several queues for each of them. Clients with later versions occupy nothing between requests.
 const MAX_CLIENTS: usize = 1_024;
 
-/// Idle time after which such a client is disconnected. It can connect again; sessions of the sandbox are not affected.
+/// Idle time after which such a client is disconnected. It can connect again and still use its sandbox sessions.
 const CLIENT_IDLE: Duration = Duration::from_secs(3_600);
 
-/// Maximum length of a protocol version that is parsed, in bytes.
+/// Maximum length of the protocol version in a header, in bytes.
 const MAX_VERSION_BYTES: usize = 100;
 
-/// Maximum length of a request id, as JSON.
+/// Maximum length of a request ID as JSON, in bytes.
 const MAX_ID_BYTES: usize = 1_000;
 
-/// Copies of a request's text in memory: its body, the parsed message, and the arguments of the tool.
+/// Number of copies of a request's text in memory: the body, the parsed message, and the tool arguments.
 const REQUEST_COPIES: usize = 3;
 
-/// Interval of keep-alive writes to an open response. A failed write is the only sign that a client has disconnected,
-/// and cancels its work.
+/// Interval between keep-alive writes to an open response. Only a failed write reveals that a client has disconnected,
+/// so that its work can be cancelled.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
-/// Returns the route `/mcp`, streamable HTTP, for [`http::serve`](crate::http::serve).
+/// Returns the streamable HTTP route `/mcp`, for [`http::serve`](crate::http::serve).
 ///
-/// `listing` describes the host functions that scripts may call, for models; it is used for tenants with tools. `bound`
-/// is the address of the listener. `stop` ends open streams, which would not end by themselves.
+/// `listing` describes, for models, the host functions that scripts can call; it is used only for tenants with tools.
+/// `bound` is the address on which the server listens. Cancelling `stop` closes open streams, which do not end
+/// otherwise.
 pub fn router(
     tenants: Tenants,
     listing: &str,
@@ -88,11 +89,11 @@ struct Endpoint {
     bodies: BodyBudget,
     body_bytes: usize,
     stop: CancellationToken,
-    /// Keyed by the tenant's name.
+    /// Keyed by tenant name.
     clients: Mutex<HashMap<String, Arc<Clients>>>,
 }
 
-/// The clients of one tenant.
+/// The MCP service of a tenant, and its connected clients.
 struct Clients {
     service: StreamableHttpService<McpServer, LocalSessionManager>,
     connected: Arc<LocalSessionManager>,
@@ -117,7 +118,7 @@ impl Endpoint {
 
     fn make(&self, tenant: &Tenant) -> Clients {
         let config = StreamableHttpServerConfig::default()
-            // `answer` has checked `Host` and `Origin`, more strictly.
+            // `answer` has already checked `Host` and `Origin`, with stricter rules.
             .disable_allowed_hosts()
             .with_max_request_body_bytes(self.body_bytes)
             .with_sse_keep_alive(Some(KEEP_ALIVE))
@@ -163,14 +164,14 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
     Ok(account.hold(response.map(Body::new)))
 }
 
-/// Refuses a long request id, which the answer would repeat.
+/// Rejects an overlong request ID, because the answer would repeat it.
 fn check_id(body: &[u8]) -> Result<(), Problem> {
     #[derive(Deserialize)]
     struct Message<'a> {
         #[serde(borrow)]
         id: Option<&'a RawValue>,
     }
-    // The protocol's library reports invalid messages.
+    // Invalid messages are ignored here: the protocol library reports them.
     let id = serde_json::from_slice::<Message<'_>>(body).ok().and_then(|message| message.id);
     match id.map(|id| id.get().len()) {
         Some(bytes) if bytes > MAX_ID_BYTES => {
@@ -180,7 +181,7 @@ fn check_id(body: &[u8]) -> Result<(), Problem> {
     }
 }
 
-/// Rejects an overlong version, because the answer would quote it.
+/// Rejects an overlong protocol version, because the answer would quote it.
 fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get("mcp-protocol-version") {
         Some(version) if version.len() > MAX_VERSION_BYTES => {
@@ -190,17 +191,17 @@ fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Returns `true` if a request may connect a new client. Requests of protocol version 2026-07-28 and later never do.
+/// Returns `true` if a request can connect a new client. Requests with protocol version 2026-07-28 or later never do.
 fn connects(method: &Method, headers: &HeaderMap) -> bool {
     let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
     let is_stateless = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str());
     method == Method::POST && !headers.contains_key("mcp-session-id") && !is_stateless
 }
 
-/// Copies of an answer in memory: as values, and as JSON.
+/// Number of copies of an answer in memory: as values, and as JSON.
 const ANSWER_COPIES: usize = 2;
 
-/// Accounts for a request until its answer is written, and for the answer as soon as its length is known.
+/// Memory charged for a request until its answer is written, and for the answer from the moment its length is known.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     bodies: BodyBudget,
@@ -209,29 +210,29 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// `held`: the bytes already reserved for the request.
+    /// `held`: memory already charged for the request.
     pub(super) fn new(bodies: &BodyBudget, tenant: &str, held: HeldBytes) -> Self {
         Self { bodies: bodies.clone(), tenant: tenant.into(), held: Arc::new(Mutex::new(held)) }
     }
 
-    /// Reserves memory for an answer. Does nothing if the request did not arrive over HTTP.
+    /// Charges an answer to the memory budget. Does nothing if the request did not arrive over HTTP.
     pub(super) async fn count(context: &RequestContext<RoleServer>, answer: &impl Serialize) -> Result<(), NoRoom> {
         let account = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>());
         let Some(Self { bodies, tenant, held }) = account else { return Ok(()) };
-        // An answer that cannot be serialized is not sent either.
+        // An answer that cannot be serialized is not sent and needs no memory.
         let len = json_len(answer).unwrap_or_default();
         let more = bodies.bytes().room(Some(tenant), ANSWER_COPIES * len).await?;
         held.lock().unwrap_or_else(PoisonError::into_inner).join(more);
         Ok(())
     }
 
-    /// Wraps the response's body so that the reserved bytes are released when it is written.
+    /// Wraps the response's body so that the charged memory is released when the body has been written.
     pub(super) fn hold(self, response: Response) -> Response {
         response.map(|body| Body::new(AccountedBody { body, left: Bytes::new(), held: self.held }))
     }
 }
 
-/// A body split into pieces, each of which is accounted for until it is written.
+/// A body split into chunks, each of which is charged until it is written.
 struct AccountedBody {
     body: Body,
     left: Bytes,

@@ -1,4 +1,4 @@
-//! Displays of scripts, and temporary storage of outputs that are too long to show to a model.
+//! Displays of scripts, and temporary storage for outputs that are too long to show to a model.
 
 use std::{
     collections::VecDeque,
@@ -12,26 +12,26 @@ use rmcp::model::{ContentBlock, Resource};
 use super::answer::{Answering, HEAD_CHARS};
 use crate::ServiceError;
 
-/// Maximum number of stored outputs. A model reads the last few, so the oldest is evicted first.
+/// Maximum number of stored outputs. The oldest output is evicted first, because models read the most recent ones.
 const MAX_COUNT: usize = 64;
 
-/// Maximum size of all stored outputs, in bytes. With the default limits, one execution may write 3 MB and display 8
-/// MiB.
+/// Maximum total size of the stored outputs in bytes. With the default limits, an execution can write 3 MB and display
+/// 8 MiB.
 const MAX_BYTES: usize = 16 << 20;
 
 /// A stored output of an execution.
 #[derive(Clone, Debug)]
 pub(super) struct StoredOutput {
-    /// The URI of the resource.
+    /// The output's resource URI.
     pub(super) uri: String,
-    /// The kind of output, such as `stdout`.
+    /// The output's name, for example `stdout`.
     pub(super) name: String,
     pub(super) media_type: String,
     pub(super) bytes: Arc<[u8]>,
 }
 
 impl StoredOutput {
-    /// Returns the resource for listings and links.
+    /// Returns the output as a resource for lists and links.
     pub(super) fn resource(&self) -> Resource {
         Resource::new(&self.uri, &self.name)
             .with_mime_type(&self.media_type)
@@ -39,7 +39,7 @@ impl StoredOutput {
     }
 }
 
-/// The most recent outputs, limited in number and bytes. The oldest are evicted first.
+/// The most recent outputs, limited in number and total size. The oldest output is evicted first.
 #[derive(Debug, Default)]
 pub(super) struct Outputs(Mutex<Ring>);
 
@@ -49,7 +49,8 @@ struct Ring {
     bytes: usize,
 }
 
-/// The random part of the URIs of one execution's outputs. It cannot be guessed, so only a link gives access.
+/// The random ID in the URIs of an execution's outputs. It cannot be guessed, so only a client with a link can read an
+/// output.
 #[derive(Debug)]
 pub(super) struct OutputId(String);
 
@@ -60,14 +61,14 @@ impl OutputId {
         Ok(Self(format!("{:032x}", u128::from_le_bytes(random))))
     }
 
-    /// Returns the URI of the output `name`.
+    /// Returns the URI for the output `name`.
     pub(super) fn uri(&self, name: &str) -> String {
         format!("glovebox://output/{}/{name}", self.0)
     }
 }
 
 impl Outputs {
-    /// Stores an output. Returns `false` if it exceeds the total limit on its own.
+    /// Stores an output. Returns `false` if the output alone exceeds the total limit.
     pub(super) fn keep(&self, held: StoredOutput) -> bool {
         let size = held.bytes.len();
         if size > MAX_BYTES {
@@ -88,27 +89,28 @@ impl Outputs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).held.iter().find(|held| held.uri == uri).cloned()
     }
 
-    /// Lists all outputs, the oldest first.
+    /// Lists all outputs, oldest first.
     pub(super) fn list(&self) -> Vec<Resource> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).held.iter().map(StoredOutput::resource).collect()
     }
 }
 
-/// Maximum size of a picture in bytes. Its base64 form stays below 5 MB, the limit of services that run models.
+/// Maximum size of a picture in bytes. Its base64 encoding is shorter than 5 MB, the limit of model APIs.
 const MAX_PICTURE_BYTES: usize = 3_700_000;
 
-/// Maximum number of pictures of one execution, because a model is charged for each. Further pictures are linked.
+/// Maximum number of pictures per execution, because models are charged for each picture. Further pictures become
+/// links.
 const MAX_PICTURES: usize = 16;
 
-/// Maximum size of all pictures of one execution, in bytes. Their base64 form fits into 16 MiB, which many clients
-/// accept as one message.
+/// Maximum total size of the pictures of an execution, in bytes. Their base64 encoding fits into 16 MiB, the maximum
+/// message size of many clients.
 const MAX_PICTURES_BYTES: usize = 8 << 20;
 
-/// Maximum number of other displays of one execution.
+/// Maximum number of displays without pictures per execution.
 const MAX_TEXTS: usize = 32;
 
-/// Picture types that models accept, and their magic numbers. A service rejects a whole conversation if one picture in
-/// it is invalid.
+/// Picture types that models accept, with their magic numbers. Model APIs reject a whole conversation if it contains an
+/// invalid picture.
 const PICTURES: [(&str, &[u8]); 4] = [
     ("image/png", b"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", b"\xff\xd8\xff"),
@@ -116,21 +118,21 @@ const PICTURES: [(&str, &[u8]); 4] = [
     ("image/webp", b"RIFF"),
 ];
 
-/// Text types that a model reads, in order of preference.
+/// Text types that a model can read, in order of preference.
 const TEXTS: [&str; 4] = ["text/markdown", "text/plain", "application/json", "text/latex"];
 
-/// Returns `true` for Python's default `repr` of an object, such as `<T object at 0x…>`.
+/// Returns `true` if the text is Python's default `repr` of an object, such as `<T object at 0x…>`.
 fn says_nothing(text: &str) -> bool {
     text.starts_with('<') && text.ends_with('>') && text.contains(" object at 0x")
 }
 
-/// Returns `true` if the bytes are a picture of this type.
+/// Returns `true` if the bytes are a picture of this media type.
 pub(super) fn is_picture(media_type: &str, bytes: &[u8]) -> bool {
     PICTURES.iter().any(|(known, begins)| *known == media_type && bytes.starts_with(begins))
         && (media_type != "image/webp" || bytes.get(8..12) == Some(b"WEBP"))
 }
 
-/// Detects the media type of a picture by its magic number, if models accept the type.
+/// Returns the media type of a picture, detected by its magic number. Returns `None` if models do not accept the type.
 pub(super) fn picture_type(bytes: &[u8]) -> Option<&'static str> {
     PICTURES.iter().map(|(media_type, _)| *media_type).find(|media_type| is_picture(media_type, bytes))
 }
@@ -141,7 +143,7 @@ pub(super) fn picture(media_type: &str, bytes: &[u8]) -> Option<ContentBlock> {
 }
 
 impl Answering<'_> {
-    /// Adds the displays of an execution.
+    /// Adds the displays of an execution to the contents.
     pub(super) fn displays(&self, execution: &Execution, content: &mut Vec<ContentBlock>) {
         let (mut pictures, mut picture_bytes, mut texts) = (0, 0, 0);
         for (number, display) in execution.displays.iter().enumerate() {
@@ -170,7 +172,7 @@ impl Answering<'_> {
         }
     }
 
-    /// Adds a display without a picture: its best text, and links to other forms for a person.
+    /// Adds a display without a picture: the most suitable text for the model, and links to other forms for people.
     fn texts(&self, number: usize, display: &Display, content: &mut Vec<ContentBlock>) {
         let best = TEXTS.iter().find_map(|wanted| {
             let form = display.forms.iter().find(|form| form.media_type == *wanted)?;
@@ -180,7 +182,7 @@ impl Answering<'_> {
         let mut is_told = false;
         if let Some((form, text)) = best {
             is_told = true;
-            // The text of a result is already in the answer as its value.
+            // The answer already contains the text of a result as its value.
             if !(display.is_result && form.media_type == "text/plain") {
                 content.push(self.short(number, form, text));
             }
@@ -194,14 +196,14 @@ impl Answering<'_> {
                     is_told = true;
                     content.push(self.short(number, form, text));
                 }
-                // Other texts repeat the first one.
+                // Other text forms repeat the shown text.
                 Some(_) if TEXTS.contains(&form.media_type.as_str()) => {}
                 _ => content.push(self.linked(number, form)),
             }
         }
     }
 
-    /// Returns a short text inline, or a link to a long one.
+    /// Returns a content block with the text, or a link if the text is long.
     fn short(&self, number: usize, form: &Form, text: &str) -> ContentBlock {
         if text.len() > HEAD_CHARS {
             return self.linked(number, form);

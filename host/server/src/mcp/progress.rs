@@ -1,4 +1,4 @@
-//! Progress notifications while a script runs.
+//! Progress notifications while a script is running.
 
 use std::{
     convert::Infallible,
@@ -14,13 +14,13 @@ use rmcp::{
 
 use crate::Watch;
 
-/// Interval of notifications. A person hardly notices faster changes, and a client handles this rate at little cost.
+/// Interval between notifications. People hardly notice faster updates, and this rate costs clients little.
 const EVERY: Duration = Duration::from_millis(250);
 
-/// Maximum length of the last line, in characters.
+/// Maximum length of the reported line in characters.
 const MAX_LINE_CHARS: usize = 200;
 
-/// Bytes of output held to find the last line.
+/// Number of output bytes that are retained to find the last line.
 const TAIL_BYTES: usize = 4 * MAX_LINE_CHARS;
 
 /// The end of a script's output.
@@ -28,7 +28,7 @@ const TAIL_BYTES: usize = 4 * MAX_LINE_CHARS;
 pub(super) struct LastLine(Arc<Mutex<Vec<u8>>>);
 
 impl LastLine {
-    /// Creates a watch that records the end of the output.
+    /// Creates a `Watch` that records the end of the output.
     pub(super) fn watch(&self) -> Watch {
         let tail = Arc::clone(&self.0);
         Watch {
@@ -43,7 +43,7 @@ impl LastLine {
         }
     }
 
-    /// Returns the last line that is not empty, with control characters escaped.
+    /// Returns the last non-empty line, with control characters escaped.
     fn line(&self) -> Option<String> {
         let tail = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let text = String::from_utf8_lossy(&tail);
@@ -53,11 +53,11 @@ impl LastLine {
     }
 }
 
-/// Notifies the client of the elapsed time and the last line of output until dropped. Never returns.
+/// Notifies the client of the elapsed time and the last line of output, until the future is dropped. Never returns.
 pub(super) async fn report(peer: Peer<RoleServer>, token: ProgressToken, most: Duration, last: LastLine) -> Infallible {
     let begun = Instant::now();
     let mut ticks = tokio::time::interval(EVERY);
-    // A slow client does not get a burst of the notifications that it missed.
+    // Do not send a burst of missed notifications to a slow client.
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The first tick completes immediately.
     ticks.tick().await;
@@ -69,7 +69,7 @@ pub(super) async fn report(peer: Peer<RoleServer>, token: ProgressToken, most: D
         let line = last.line().map(|line| format!(": {line}")).unwrap_or_default();
         progress = progress.with_message(format!("{seconds:.1} s{line}"));
         if peer.notify_progress(progress).await.is_err() {
-            // The client is gone. The execution is cancelled elsewhere.
+            // The client has disconnected. Another task cancels the execution.
             return std::future::pending().await;
         }
     }

@@ -1,4 +1,4 @@
-//! Resources: stored outputs, and files of sessions.
+//! MCP resources: stored outputs, and files in sessions.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use rmcp::model::{ErrorData, ReadResourceResult, Resource, ResourceContents, Res
 use super::outputs::Outputs;
 use crate::Tenant;
 
-/// Maximum size of a resource in bytes. Its base64 form fits into 16 MiB, the maximum message of clients made with
-/// `rmcp`.
+/// Maximum size of a resource in bytes. Its base64 encoding fits into 16 MiB, the maximum message size of `rmcp`
+/// clients.
 pub(super) const MAX_READ_BYTES: u64 = 8 << 20;
 
 const SCHEME: &str = "glovebox://";
@@ -19,17 +19,17 @@ const SCHEME: &str = "glovebox://";
 /// The unreserved characters of a URI (RFC 3986, section 2.3) and `/`.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
-/// The URI of a resource.
+/// The parsed URI of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Address {
     /// A stored output of an execution.
     Output(String),
-    /// A file of a session.
+    /// A file in a session's workspace.
     File { session: SessionId, path: String },
 }
 
 impl Address {
-    /// Parses a URI. Returns `None` if it is not one of this server.
+    /// Parses a URI. Returns `None` if it is not a resource URI of this server.
     fn parse(uri: &str) -> Option<Self> {
         let rest = uri.strip_prefix(SCHEME)?;
         if rest.starts_with("output/") {
@@ -41,7 +41,7 @@ impl Address {
         Some(Self::File { session, path })
     }
 
-    /// Returns the resource for links.
+    /// Returns the resource's description, for links.
     pub(super) fn resource(&self, media_type: &str, size_bytes: u64) -> Resource {
         let name = match self {
             Self::Output(uri) => uri.rsplit('/').next().unwrap_or_default(),
@@ -62,7 +62,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Returns the templates of resource URIs.
+/// Returns the URI templates of the resources.
 pub(super) fn templates() -> Vec<ResourceTemplate> {
     vec![
         ResourceTemplate::new("glovebox://session/{session}/files/{+path}", "session-file")
@@ -74,7 +74,7 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-/// Reads a resource.
+/// Returns the contents of a resource.
 pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let missing = |what: &str| ErrorData::resource_not_found(format!("`{}` {what}", glovebox::escaped(uri)), None);
     let (bytes, media_type) = match Address::parse(uri).ok_or_else(|| missing("is not a resource of this server"))? {
@@ -103,8 +103,8 @@ pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Resul
     Ok(ReadResourceResult::new(vec![contents.with_mime_type(media_type)]))
 }
 
-/// Returns `true` if a text is at most as long in JSON as in base64. Control characters take six bytes each in JSON. A
-/// client drops a message that is too long, and then waits forever.
+/// Returns `true` if a text is at most as long in JSON as in base64. A control character occupies six bytes in JSON.
+/// The shorter encoding must be used, because a client drops a message that is too long and then waits forever.
 fn is_short_as_json(text: &str) -> bool {
     let escaped = text.bytes().filter(|byte| matches!(byte, b'"' | b'\\' | b'\n' | b'\r' | b'\t')).count();
     let control = text.bytes().filter(|byte| *byte < b' ' && !matches!(byte, b'\n' | b'\r' | b'\t')).count();
@@ -137,7 +137,7 @@ const TYPES: [(&str, &str); 22] = [
     ("zip", "application/zip"),
 ];
 
-/// Returns the media type of a file, by its extension or else by whether its beginning is text.
+/// Returns a file's media type: by its extension if that is known, otherwise by checking if `begins` is text.
 pub(super) fn media_type(path: &str, begins: &[u8]) -> String {
     let ending =
         path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending.to_ascii_lowercase());

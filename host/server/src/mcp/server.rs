@@ -1,4 +1,4 @@
-//! The server: tools and resources over a tenant. Serves one client over standard input and output.
+//! The MCP server: tools and resources for a tenant. Also serves a client over standard input and output.
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
@@ -29,11 +29,11 @@ use super::{
 };
 use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch, text::quoted};
 
-/// Instructions for models, sent when a client connects.
+/// Instructions for models, which clients receive when they connect.
 const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox. Use run_code to compute, to work \
      with data and files, and to draw. Open a session with session_open if later calls build on earlier ones.";
 
-/// Tools and resources for the clients of one tenant. Cheap to clone: all clones share the stored outputs.
+/// MCP tools and resources for a tenant's clients. Clones share the stored outputs.
 #[derive(Clone)]
 pub struct McpServer(Arc<McpInner>);
 
@@ -49,10 +49,10 @@ impl fmt::Debug for McpServer {
     }
 }
 
-/// The message if an answer does not fit into memory.
+/// Error message if the memory budget has no room for an answer.
 const NO_ROOM: &str = "the request was carried out, but the server's memory for answers is full; read answers faster";
 
-/// Converts an error to the result of a tool call.
+/// Converts an error to a tool result.
 fn refused(error: &ServiceError) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("{}: {}", error.code(), error.public()))])
 }
@@ -60,8 +60,8 @@ fn refused(error: &ServiceError) -> CallToolResult {
 impl McpServer {
     /// Creates a server for a tenant.
     ///
-    /// `listing` describes the host functions that scripts may call, such as the text of
-    /// [`Upstreams::listing`](super::Upstreams::listing). It becomes part of `run_code`'s description and may be empty.
+    /// `listing` describes the host functions that scripts can call, for example the text of
+    /// [`Upstreams::listing`](super::Upstreams::listing). It becomes part of `run_code`'s description and can be empty.
     #[must_use]
     pub fn new(tenant: Tenant, listing: &str) -> Self {
         let tenant = tenant.through(Door::Mcp);
@@ -70,7 +70,7 @@ impl McpServer {
         Self(Arc::new(McpInner { tenant, outputs: Outputs::default(), tools }))
     }
 
-    /// Returns the tenant that the server executes for.
+    /// Returns the tenant whose policy and sessions the server uses.
     #[must_use]
     pub fn tenant(&self) -> &Tenant {
         &self.0.tenant
@@ -217,7 +217,7 @@ impl ServerHandler for McpServer {
         })?;
         let arguments = request.arguments.unwrap_or_default();
         tokio::select! {
-            // A cancelled request gets no answer, and its work is cancelled with it.
+            // A cancelled request needs no answer. Dropping `call` cancels its work.
             biased;
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
             result = self.call(name, arguments, &context) => {
@@ -256,14 +256,14 @@ impl ServerHandler for McpServer {
     }
 }
 
-/// Serves the client at standard input and output until it disconnects or `stop` is cancelled. Running work then has a
-/// moment to finish before it is cancelled. The rest of the process must not write to standard output.
+/// Serves a client over standard input and output until it disconnects or `stop` is cancelled. Running work then has a
+/// short time to finish before it is cancelled. No other code may write to standard output.
 ///
 /// # Errors
-/// Fails if the streams fail, or if the first message is not an MCP initialization.
+/// Fails if reading or writing fails, or if the first message is not an MCP initialization.
 pub async fn serve_stdio(server: McpServer, stop: CancellationToken) -> io::Result<()> {
     let (input, output) = rmcp::transport::stdio_pipes();
-    // The protocol limits the length of lines itself.
+    // The protocol library already limits the line length; this limits only the cost of values.
     let begun = server.serve_with_ct((BoundedLines::new(input, usize::MAX), output), stop).await;
     match begun {
         Ok(running) => running.waiting().await.map(drop).map_err(io::Error::other),

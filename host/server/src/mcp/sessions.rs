@@ -1,4 +1,4 @@
-//! The tools for sessions.
+//! MCP tools that manage sessions.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{answer::ToolAnswer, arguments as given};
 use crate::{ServiceError, SessionPage, SessionSummary, Tenant};
 
-/// Maximum number of sessions in a list. A tenant may have a thousand, too many for a model to read.
+/// Maximum number of listed sessions. A tenant can have a thousand, too many for a model to read.
 const MAX_LISTED: usize = 100;
 
 /// A session.
@@ -69,7 +69,7 @@ pub(super) async fn open(tenant: &Tenant, given: given::OpenSession) -> Result<T
 pub(super) async fn list(tenant: &Tenant, given::Nothing {}: given::Nothing) -> Result<ToolAnswer, ServiceError> {
     let SessionPage { sessions: mut all, damaged, .. } = tenant.list().await?;
     let count = all.len() + damaged.len();
-    // Most recently used first.
+    // Most recently updated first.
     all.sort_by_key(|session| std::cmp::Reverse(session.updated_at));
     let sessions: Vec<OneAnswer> = all.into_iter().map(OneAnswer::of).take(MAX_LISTED).collect();
     let more = count - sessions.len();

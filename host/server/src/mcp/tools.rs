@@ -1,4 +1,4 @@
-//! The tools: names, schemas and descriptions for models.
+//! The MCP tools: names, schemas and descriptions for models.
 
 use glovebox::{Language, NetworkPolicy, Policy, RuntimeInfo};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{answer, arguments, arguments as given, files, sessions};
 use crate::Tenant;
 
-/// The name of a tool.
+/// An MCP tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     RunCode,
@@ -36,8 +36,8 @@ impl Name {
         Self::FilesWrite,
     ];
 
-    /// Returns `true` if the tool works on sessions in a fleet. The others are not listed there, and their errors name
-    /// an alternative.
+    /// Returns `true` if a fleet supports the tool. Tenants in a fleet do not list other tools, and calls to them fail
+    /// with an error that suggests an alternative.
     pub(super) fn is_in_fleet(self) -> bool {
         !matches!(self, Self::SessionFork | Self::FilesList | Self::FilesRead | Self::FilesWrite)
     }
@@ -60,7 +60,7 @@ impl Name {
         }
     }
 
-    /// Builds the tool for a tenant. `listing` describes the host functions that scripts may call.
+    /// Builds the tool's description for a tenant. `listing` describes the host functions that scripts can call.
     pub(super) fn tool(self, tenant: &Tenant, listing: &str) -> Tool {
         let has_tools = !tenant.tools().is_empty();
         match self {
@@ -70,7 +70,7 @@ impl Name {
                 if let Some(timeout) = input.get_mut("properties").and_then(|properties| properties.get_mut("timeout_ms")) {
                     timeout["maximum"] = json!(policy.limits.timeout_ms);
                 }
-                // Code may delete the data of a session, and host functions may have any effect.
+                // Code can delete a session's data, and host functions can have arbitrary effects.
                 self.describe::<answer::RunAnswer>(
                     "Run code",
                     run_code(tenant, policy, listing),
@@ -170,7 +170,7 @@ fn additive() -> ToolAnnotations {
     ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false)
 }
 
-/// Returns the served languages, as `run_code` names them.
+/// Returns the served languages by their names in `run_code`.
 fn languages(tenant: &Tenant) -> Vec<&'static str> {
     let has = |language| tenant.service().runtimes().any(|runtime| runtime.language == language);
     let python = has(Language::Python).then_some("python");
@@ -184,13 +184,13 @@ fn name_languages(input: &mut JsonObject, tenant: &Tenant) {
     }
 }
 
-/// Returns the description of `run_code` for this tenant.
+/// Returns the description of `run_code` for a tenant.
 fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
     let mut text = "Runs code in a sandbox and returns its output, the value of its last expression, and the pictures \
                     it displays.\n"
         .to_owned();
     for language in [Language::Python, Language::JavaScript] {
-        // The first runtime is the default.
+        // The first runtime of a language is its default.
         if let Some(runtime) = tenant.service().runtimes().find(|runtime| runtime.language == language) {
             text.push_str(&about(runtime));
         }
@@ -218,7 +218,7 @@ fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
     text
 }
 
-/// Returns the description of the network for a model.
+/// Describes the network for a model.
 fn network(policy: &NetworkPolicy) -> String {
     const SHOWN: usize = 10;
     if policy.allow.is_empty() {
@@ -234,7 +234,7 @@ fn seconds(ms: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns the description of a runtime for a model.
+/// Describes a runtime for a model.
 fn about(runtime: &RuntimeInfo) -> String {
     let version = &runtime.version;
     match runtime.language {

@@ -1,28 +1,28 @@
-//! The listing of tools for a model: a line with the signature and a short description for each.
+//! The listing of tools for a model. Each line contains the signature and a short description of a tool.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// Maximum length of a listing in bytes: about four thousand tokens, in every conversation.
+/// Maximum length of a listing in bytes. About four thousand tokens, which every conversation contains.
 const MAX_LISTING_BYTES: usize = 16_000;
 
-/// Maximum length of the names of tools without a line, in bytes.
+/// Maximum total length of the names of tools whose lines do not fit, in bytes.
 const MAX_NAMES_BYTES: usize = 2_000;
 
-/// Maximum length of one signature, in bytes.
+/// Maximum length of a signature in bytes.
 const MAX_SIGNATURE_BYTES: usize = 400;
 
-/// Maximum length of a description, in characters.
+/// Maximum length of a description in characters.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
-/// Maximum nesting of types.
+/// Maximum nesting depth of types.
 const MAX_DEPTH: usize = 3;
 
-/// Maximum number of arguments, members of an object, or alternatives.
+/// Maximum number of arguments, object members or alternatives.
 const MAX_PARTS: usize = 24;
 
-/// A listing of host functions for a prompt.
+/// A listing of the host functions that scripts can call, for a model's prompt.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     lines: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Adds a tool. `name` is its name for scripts, `input` and `output` are its schemas.
+    /// Adds a tool. `name` is its name in scripts; `input` and `output` are its JSON Schemas.
     pub fn add(&mut self, name: &str, description: &str, input: &Value, output: Option<&Value>) {
         let mut line = format!("tools.{}", signature(name, input, output));
         let description: String = description.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -43,13 +43,13 @@ impl Listing {
         self.names.push(name.to_owned());
     }
 
-    /// Appends the tools of another listing.
+    /// Appends the tools in another listing.
     pub fn extend(&mut self, other: &Self) {
         self.lines.extend_from_slice(&other.lines);
         self.names.extend_from_slice(&other.names);
     }
 
-    /// Returns the listing as text of limited length. Empty if there are no tools.
+    /// Returns the listing as text of at most about 18,000 bytes. The text is empty if there are no tools.
     #[must_use]
     pub fn text(&self) -> String {
         if self.lines.is_empty() {
@@ -119,7 +119,7 @@ fn arguments(input: &Value) -> String {
     parts.join(", ")
 }
 
-/// Returns a name unchanged if it is a plain identifier, otherwise as a JSON string.
+/// Returns a plain identifier unchanged, and any other name as a JSON string.
 fn quoted(name: &str) -> String {
     let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && name.len() <= 64;
     if is_plain {
@@ -129,7 +129,7 @@ fn quoted(name: &str) -> String {
     Value::from(glovebox::escaped(&short).to_string()).to_string()
 }
 
-/// Returns the type of a schema, in Python's notation.
+/// Returns the type that a schema describes, in Python notation.
 fn kind(schema: &Value, root: &Value, depth: usize) -> String {
     if depth > MAX_DEPTH {
         return "any".to_owned();
@@ -204,7 +204,7 @@ fn literal(value: &Value) -> String {
     if short.len() < text.len() { "any".to_owned() } else { glovebox::escaped_text(&short).to_string() }
 }
 
-/// Returns `SERVER_TOOL`, with an underscore for each character that is not an ASCII letter or digit.
+/// Returns `SERVER_TOOL`, with all characters other than ASCII letters and digits replaced by underscores.
 pub(super) fn script_name(server: &str, tool: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     format!("{server}_{tool}").chars().map(plain).collect()

@@ -1,10 +1,10 @@
-//! Other MCP servers, whose tools scripts may call: code mode.
+//! Upstream MCP servers, whose tools scripts can call (code mode).
 //!
-//! With a hundred tools, a model would read a hundred descriptions, and every result would pass through it. Instead it
-//! writes a script that calls the tools, and reads only what the script prints.
+//! With a hundred tools, a model would have to read a hundred descriptions, and every result would pass through the
+//! model. In code mode, the model writes a script that calls the tools, and reads only the script's output.
 //!
-//! These servers are not trusted: their names, schemas, descriptions and results are limited, and errors name the
-//! server.
+//! Upstream servers are untrusted: their tool names, schemas, descriptions and results are limited in size, and errors
+//! name the server.
 
 mod listing;
 mod process;
@@ -22,56 +22,56 @@ pub use listing::Listing;
 pub(super) use process::BoundedLines;
 pub use upstreams::Upstreams;
 
-/// Maximum number of servers. Each is a process.
+/// Maximum number of servers. Each server is a process.
 const MAX_SERVERS: usize = 32;
 
-/// An MCP server that is started as a process, and speaks over its standard input and output.
+/// Configuration of an MCP server that runs as a child process and communicates over standard input and output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamConfig {
-    /// The name of the server.
+    /// The server's name. It is the prefix of its tools' names in scripts.
     pub name: String,
-    /// The program: a path, or a name to look up in `PATH`.
+    /// The program: a path, or a name that is looked up in `PATH`.
     pub command: String,
-    /// The arguments of the program.
+    /// The program's arguments.
     pub args: Vec<String>,
-    /// Environment variables in addition to `PATH` and `HOME`, the only inherited ones.
+    /// Environment variables of the server. `PATH` and `HOME` are inherited; other variables of this process are not.
     pub env: BTreeMap<String, String>,
-    /// The working directory. Default: that of this process.
+    /// The working directory. Default: the working directory of this process.
     pub cwd: Option<PathBuf>,
-    /// The tools that scripts may call. Default: all tools.
+    /// Names of the tools that scripts can call. Default: all tools.
     pub tools: Option<Vec<String>>,
 }
 
-/// The tools of MCP servers cannot be offered to scripts.
+/// An error that prevents upstream tools from being offered to scripts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpstreamError {
     /// The configuration is invalid.
     #[error("{0}")]
     Config(String),
-    /// A server could not be started, or does not speak the protocol.
+    /// A server could not be started or does not speak MCP.
     #[error("MCP server `{server}` {reason}", server = escaped(.server))]
     Server {
-        /// The name of the server.
+        /// The server's name.
         server: String,
-        /// The problem, as a phrase after the name.
+        /// The problem as a clause whose subject is the server.
         reason: String,
     },
-    /// A tool's name for scripts is invalid, or taken by another tool.
+    /// The name of a tool in scripts is invalid or already in use.
     #[error("tool `{tool}` of MCP server `{server}` cannot be `tools.{name}`: {reason}", server = escaped(.server), tool = escaped(.tool), name = escaped(.name))]
     Name {
-        /// The name of the server.
+        /// The server's name.
         server: String,
-        /// The tool's name at the server.
+        /// The tool's name on the server.
         tool: String,
-        /// The tool's name for scripts.
+        /// The tool's name in scripts.
         name: String,
-        /// The problem, and the way to solve it.
+        /// The problem, and how to solve it.
         reason: String,
     },
 }
 
-/// The usual format of clients: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}, "cwd": …}}}`.
+/// The file format that MCP clients share: `{"mcpServers": {NAME: {"command": …, "args": […], "env": {…}, "cwd": …}}}`.
 #[derive(Debug, Deserialize)]
 struct File {
     #[serde(rename = "mcpServers")]
@@ -93,7 +93,7 @@ struct Server {
     #[serde(default)]
     disabled: bool,
     tools: Option<Vec<String>>,
-    // Keys that other clients use in such files.
+    // Keys that other clients use, which are accepted and ignored.
     #[serde(rename = "description")]
     _description: Option<serde::de::IgnoredAny>,
     #[serde(rename = "timeout")]
@@ -105,11 +105,12 @@ struct Server {
 }
 
 impl UpstreamConfig {
-    /// Parses the configuration of servers from JSON. Relative directories are resolved against `base`, the directory
-    /// of the file. Servers with `disabled` are skipped.
+    /// Parses server configurations from JSON. Relative directories are resolved against `base`, the directory of the
+    /// configuration file. Servers with `disabled` are skipped.
     ///
     /// # Errors
-    /// Fails if the JSON has another format, or if a server is not supported.
+    /// Fails if the JSON has another format, if there are more than 32 servers, or if a server's configuration is not
+    /// supported.
     pub fn read(json: &str, base: &Path) -> Result<Vec<Self>, UpstreamError> {
         let file: File = serde_json::from_str(json)
             .map_err(|error| UpstreamError::Config(glovebox::escaped_text(&error.to_string()).to_string()))?;

@@ -1,4 +1,4 @@
-//! A running MCP server: its process and standard streams, whose lines are limited.
+//! The process of an MCP server and its standard streams, with a limit on the length of each line.
 
 use std::{
     io,
@@ -30,52 +30,53 @@ use tokio_util::sync::CancellationToken;
 use super::UpstreamConfig;
 use crate::json::JsonCost;
 
-/// Timeout for a server to start. `npx` and `uvx` may download it first.
+/// Timeout for a server to start. `npx` and `uvx` may have to download the server first.
 const START: Duration = Duration::from_secs(60);
 
-/// Timeout for a server to end after its input was closed. Then it is killed.
+/// Maximum time that a server has to exit after its input was closed. Then it is killed.
 const END: Duration = Duration::from_secs(2);
 
-/// Maximum number of tools of one server. A model cannot read more in a listing, and each has a schema to keep.
+/// Maximum number of tools per server. A model cannot use a longer listing, and each schema occupies memory.
 pub(super) const MAX_TOOLS: usize = 256;
 
-/// Maximum number of pages in a list of tools. A server could return a new cursor with each page forever.
+/// Maximum number of pages in a tool list. A faulty server could return new cursors forever.
 const MAX_PAGES: usize = 64;
 
-/// Bytes at the end of standard error that an error quotes.
+/// Number of bytes from the end of standard error that an error message quotes.
 const STDERR_BYTES: usize = 1_000;
 
-/// Time that an error waits for a failed server to write its reason to standard error.
+/// Time that an error message waits for a failed server's output on standard error.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// A running server.
+/// A running server process and the connection to it.
 #[derive(Debug)]
 pub(super) struct Process {
     service: RunningService<RoleClient, ClientConfig>,
     child: Child,
-    /// The process group, which is killed at the end.
+    /// The process group of the server, which is killed when the server is stopped.
     group: Option<rustix::process::Pid>,
     stderr: Stderr,
     is_exceeded: Arc<AtomicBool>,
 }
 
-/// A call without a result.
+/// Error of a tool call.
 #[derive(Debug)]
 pub(super) enum CallError {
     /// The server returned an error.
     Refused(String),
     /// The server has ended.
     Ended,
-    /// The server's answer is not the result of a call.
+    /// The server returned a response of another type.
     Unexpected(&'static str),
 }
 
 impl Process {
-    /// Starts a server and initializes the connection. `max_message_bytes` limits each of its messages.
+    /// Starts a server and initializes the connection. `max_message_bytes` limits the size of each message from the
+    /// server.
     pub(super) async fn start(config: &UpstreamConfig, max_message_bytes: usize) -> Result<Self, String> {
         let mut command = Command::new(&config.command);
         command.args(&config.args).env_clear();
-        // Most programs need these to find other programs and their own files. Nothing else is inherited.
+        // Most programs need these variables to find other programs and their own files. No others are inherited.
         for name in ["PATH", "HOME"] {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
@@ -86,7 +87,7 @@ impl Process {
             command.current_dir(cwd);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        // Ctrl-C in the terminal must reach only this process, which then ends the server and its children in order.
+        // Ctrl-C in the terminal must signal only this process, which then stops the server and its children in order.
         command.process_group(0);
         let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -97,7 +98,7 @@ impl Process {
         let stderr = Stderr::of(stderr);
         let stdout = BoundedLines::new(stdout, max_message_bytes);
         let is_exceeded = stdout.exceeded();
-        // `BoundedLines` limits the lines. Beyond the limit it ends the connection, not only the message.
+        // `BoundedLines` limits the line length instead: a longer line ends the connection, not only the message.
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
         let about = ClientConfig::new(
             ClientCapabilities::default(),
@@ -125,14 +126,14 @@ impl Process {
         self.service.peer().clone()
     }
 
-    /// Returns the last output to standard error, for an error message.
+    /// Returns the last output on standard error, for an error message.
     pub(super) async fn last_words(&self) -> String {
         let too_long =
             self.is_exceeded.load(Ordering::SeqCst).then_some(": a message was too long or had too many values");
         format!("{}{}", too_long.unwrap_or_default(), self.stderr.quoted().await)
     }
 
-    /// Returns the tools, in the server's order.
+    /// Returns the server's tools in the server's order.
     pub(super) async fn tools(&self) -> Result<Vec<Tool>, String> {
         let (mut tools, mut cursor) = (Vec::new(), None);
         for _ in 0..MAX_PAGES {
@@ -164,7 +165,7 @@ impl Process {
         Err(format!("lists its tools on more than {MAX_PAGES} pages"))
     }
 
-    /// Ends the server: closes its input, waits, and kills its process group.
+    /// Stops the server: closes its input, waits, and kills its process group.
     pub(super) async fn end(mut self) {
         let guard = Group(self.group);
         // The timeout applies twice: to the connection and to the process.
@@ -228,13 +229,13 @@ struct Group(Option<rustix::process::Pid>);
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // An empty group is not an error.
+            // An error means that the group is empty.
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
     }
 }
 
-/// Drains a server's standard error and keeps its end.
+/// Drains a server's standard error and retains the end of its output.
 #[derive(Debug)]
 struct Stderr {
     tail: Arc<Mutex<Vec<u8>>>,
@@ -261,8 +262,8 @@ impl Stderr {
         Self { tail, ended }
     }
 
-    /// Quotes the end of standard error for an error message. Waits a moment, because a failed server may be about to
-    /// write its reason.
+    /// Quotes the end of standard error for an error message. Waits up to `LAST_WORDS`, because a failed server can
+    /// still be writing the reason.
     async fn quoted(&self) -> String {
         let _ = tokio::time::timeout(LAST_WORDS, self.ended.cancelled()).await;
         let bytes = self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -273,7 +274,7 @@ impl Stderr {
     }
 }
 
-/// A reader of lines. It fails once a line is too long, or its values would take too much memory.
+/// A reader of JSON lines. Fails if a line is too long or its values would occupy too much memory.
 #[derive(Debug)]
 pub(in crate::mcp) struct BoundedLines<R> {
     inner: R,
@@ -288,7 +289,7 @@ impl<R> BoundedLines<R> {
         Self { inner, max_bytes, line_bytes: 0, cost: JsonCost::default(), is_exceeded: Arc::default() }
     }
 
-    /// Returns a flag that is set when a line is too long. The flag stays readable after the reader was moved.
+    /// Returns a flag that is set when a limit is exceeded. The flag stays available after the reader has been moved.
     pub(super) fn exceeded(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_exceeded)
     }

@@ -1,4 +1,4 @@
-//! The set of MCP servers whose tools scripts may call, and the results of their tools.
+//! The running MCP servers whose tools scripts can call, and conversion of tool results.
 
 use std::{
     collections::BTreeMap,
@@ -21,23 +21,24 @@ use super::{
 /// Maximum number of restarts of a server within [`RESTARTS_WITHIN`].
 const MAX_RESTARTS: usize = 5;
 
-/// The period for [`MAX_RESTARTS`]. A server that keeps ending is not restarted for each call of each script.
+/// The period for [`MAX_RESTARTS`]. The limit prevents a server that crashes repeatedly from being restarted on every
+/// call.
 const RESTARTS_WITHIN: Duration = Duration::from_secs(600);
 
-/// Factor between the limits of a result and of a message. A message may contain the result as structured content and
-/// as text, both escaped.
+/// Ratio of the maximum message size to the maximum result size. A message can contain the result twice, as structured
+/// content and as text, both escaped.
 const MESSAGE_TIMES: usize = 4;
 
-/// Additional bytes of a message, for instance for a list of tools with their schemas.
+/// Additional bytes allowed in a message, for example for a list of tools with their schemas.
 const MESSAGE_BYTES: usize = 4 << 20;
 
-/// Maximum length of a tool's description for scripts, in characters.
+/// Maximum length of a tool's description in characters. Longer descriptions are cut.
 const MAX_DESCRIPTION_CHARS: usize = 2_000;
 
-/// Maximum size of a tool's schema as JSON text, in bytes. The engine limits the schemas of all tools together.
+/// Maximum size of a tool's schema as JSON, in bytes. The engine additionally limits the total size of all schemas.
 const MAX_SCHEMA_BYTES: usize = 64 << 10;
 
-/// Running MCP servers and their tools. [`close`](Self::close) ends them.
+/// Running MCP servers and their tools. Call [`close`](Self::close) to stop them.
 #[derive(Debug)]
 pub struct Upstreams {
     servers: Vec<Arc<Server>>,
@@ -45,7 +46,7 @@ pub struct Upstreams {
     listing: Listing,
 }
 
-/// An MCP server, running or ended.
+/// An MCP server, which is running or has ended.
 #[derive(Debug)]
 struct Server {
     config: UpstreamConfig,
@@ -56,21 +57,21 @@ struct Server {
 #[derive(Debug)]
 struct ServerState {
     process: Option<Process>,
-    /// The times of its restarts.
+    /// The times of recent restarts.
     restarts: Vec<Instant>,
     is_closed: bool,
 }
 
 impl Upstreams {
-    /// Starts servers and lists their tools. `result_bytes` limits each result as JSON.
+    /// Starts the servers and lists their tools. `result_bytes` limits the size of each result as JSON.
     ///
     /// # Errors
-    /// Fails if a server cannot be started, does not speak the protocol, or has a tool without a valid and unique name
-    /// for scripts.
+    /// Fails if a server cannot be started or does not speak MCP, or if a tool has no valid and unique name for
+    /// scripts.
     pub async fn start(configs: Vec<UpstreamConfig>, result_bytes: u64) -> Result<Self, UpstreamError> {
         let result_bytes = usize::try_from(result_bytes).unwrap_or(usize::MAX);
         let max_message_bytes = result_bytes.saturating_mul(MESSAGE_TIMES).saturating_add(MESSAGE_BYTES);
-        // Concurrently, because each start may take long.
+        // Start the servers concurrently, because each start may take up to a minute.
         let mut starting = tokio::task::JoinSet::new();
         for (place, config) in configs.into_iter().enumerate() {
             starting.spawn(async move { (place, Server::start(config, max_message_bytes).await) });
@@ -114,13 +115,13 @@ impl Upstreams {
         self.tools.clone()
     }
 
-    /// Returns the listing of all tools for a prompt.
+    /// Returns the listing of all tools for a model's prompt.
     #[must_use]
     pub fn listing(&self) -> &Listing {
         &self.listing
     }
 
-    /// Ends all servers.
+    /// Stops all servers.
     pub async fn close(&self) {
         let mut ending = tokio::task::JoinSet::new();
         for server in &self.servers {
@@ -130,7 +131,7 @@ impl Upstreams {
         ending.join_all().await;
     }
 
-    /// Offers a tool of a server to scripts.
+    /// Makes a tool of a server available to scripts.
     fn offer(
         &mut self,
         server: &Arc<Server>,
@@ -170,7 +171,7 @@ impl Upstreams {
         let mut offer = offered(&schema);
         match check_tools(std::slice::from_ref(&offer)) {
             Ok(()) => {}
-            // The server checks arguments against its schema itself.
+            // The engine does not support this schema. The server validates the arguments itself.
             Err(ToolDefinitionError::Schema { .. } | ToolDefinitionError::TooLarge { .. }) => {
                 offer = offered(&json!({ "type": "object" }));
                 check_tools(std::slice::from_ref(&offer)).map_err(|error| wrong(error.to_string()))?;
@@ -190,7 +191,7 @@ impl Upstreams {
     }
 }
 
-/// Returns a tool's schema, or that of any object if it is too large.
+/// Returns a tool's schema, or the schema of any object if the tool's is too large.
 fn schema(tool: &rmcp::model::Tool) -> Value {
     let schema = Value::Object((*tool.input_schema).clone());
     if schema.to_string().len() <= MAX_SCHEMA_BYTES { schema } else { json!({ "type": "object" }) }
@@ -228,7 +229,7 @@ impl Server {
         }
     }
 
-    /// Answers a call until its caller stops waiting.
+    /// Calls a tool and waits for its result. Cancels the call if the script stops waiting or at the deadline.
     async fn answer(
         &self,
         call: &ToolCall,
@@ -271,7 +272,7 @@ impl Server {
         ToolError::new(format!("MCP server `{}` {reason}", glovebox::escaped(&self.config.name)))
     }
 
-    /// Returns the connection to the server, which is restarted if it has ended.
+    /// Returns the connection to the server. Restarts the server if it has ended.
     async fn peer(&self) -> Result<rmcp::service::Peer<rmcp::RoleClient>, String> {
         let mut state = self.state.lock().await;
         if state.is_closed {
@@ -297,8 +298,8 @@ impl Server {
     }
 }
 
-/// Returns the structured content, or otherwise the texts as one string, joined by newlines. Other contents are
-/// replaced by a label.
+/// Returns the structured content if there is any, otherwise the text contents as a JSON string, joined by newlines.
+/// Contents other than text are replaced with labels.
 pub(super) fn json(result: CallToolResult, max_bytes: usize) -> Result<String, ToolError> {
     if result.is_error == Some(true) {
         let text = texts(&result.content);
