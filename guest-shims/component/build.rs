@@ -1,14 +1,13 @@
-//! Packs the files that guests find at `/data_js`.
+//! Packs the files that guests see at `/data_js`.
 
 use std::{env, fs, io, path::Path};
 
-/// Includes the file instead of depending on the crate: as a build dependency, the crate would compile Wasmtime's
-/// macros a second time.
+/// Included as a file. A build dependency on the crate would compile Wasmtime's macros a second time.
 #[path = "../interpreters/src/javascript/library.rs"]
 #[allow(unreachable_pub, reason = "it is public where it belongs")]
 mod library;
 
-/// The maximum level without special windows. Packing happens once per build.
+/// The highest compression level that needs no special window size. Packing runs once per build.
 const LEVEL: i32 = 19;
 
 fn main() -> io::Result<()> {

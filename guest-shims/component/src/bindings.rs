@@ -14,7 +14,7 @@
     reason = "generated: the canonical ABI is raw memory, and the generator's names are WIT's"
 )]
 
-/// With tools, the types are those of the import.
+/// With tools, the component imports an interface, and the types come from that import.
 #[cfg(feature = "tools")]
 mod world {
     wit_bindgen::generate!({
@@ -27,7 +27,7 @@ mod world {
     pub use glovebox::sandbox::types;
 }
 
-/// Without tools, the component imports nothing, so the types are those of the export.
+/// Without tools, the component imports no interface, and the types come from the export.
 #[cfg(not(feature = "tools"))]
 mod world {
     wit_bindgen::generate!({
@@ -40,7 +40,7 @@ mod world {
     pub use exports::glovebox::sandbox::types;
 }
 
-/// The clocks have their own world. The component imports the sum of both worlds.
+/// The clocks have a separate world. The component imports both worlds.
 #[cfg(feature = "clock")]
 pub mod clocks {
     wit_bindgen::generate!({

@@ -1,8 +1,9 @@
-//! A guest's state in the host, and the running guest, through which its calls out of the woven module find that state.
+//! A guest's state in the host, and access to the running guest for calls from its code.
 //!
-//! A call into a guest calls back into this code: for WASI calls, at an empty fuel counter, and to grow memory. During
-//! the call, the guest's [`HostState`] is stored here. The caller gets it back afterwards, even if the guest was unwound:
-//! the exception is thrown after these functions have returned, so none of them is ever unwound itself.
+//! While a guest runs, its code calls back into this module: for WASI calls, when the fuel counter is empty, and to
+//! grow memory. During a call into the guest, the guest's [`HostState`] is stored here. Afterwards it returns to the
+//! caller, even if the guest was unwound: the exception is thrown after these functions have returned, so none of them
+//! is unwound.
 
 use std::cell::RefCell;
 
@@ -15,7 +16,7 @@ use crate::{
     platform::slice,
 };
 
-/// The value returned to the guest's code to unwind the guest.
+/// The return value that makes the guest's code unwind the guest.
 pub const UNWIND: i32 = -1;
 
 struct Entered {
@@ -27,7 +28,7 @@ thread_local! {
     static ENTERED: RefCell<Option<Entered>> = const { RefCell::new(None) };
 }
 
-/// Runs a call into the guest, with `state` stored here during the call.
+/// Calls into the guest with `call`. `state` is stored here during the call.
 pub(crate) fn during<R>(memory: &GuestMemory, state: &mut Box<HostState>, call: impl FnOnce() -> R) -> R {
     let entered = Entered { memory: memory.clone(), state: std::mem::take(state) };
     ENTERED.set(Some(entered));
@@ -38,7 +39,8 @@ pub(crate) fn during<R>(memory: &GuestMemory, state: &mut Box<HostState>, call: 
     result
 }
 
-/// Runs `work` with the running guest. Returns `None` if no guest runs or its state is borrowed; neither can happen.
+/// Runs `work` with the running guest. Returns `None` if no guest is running or its state is borrowed; neither can
+/// happen.
 fn with_entered<R>(work: impl FnOnce(&mut GuestMemory, &mut HostState) -> R) -> Option<R> {
     ENTERED.with(|entered| {
         let mut entered = entered.try_borrow_mut().ok()?;
@@ -47,7 +49,7 @@ fn with_entered<R>(work: impl FnOnce(&mut GuestMemory, &mut HostState) -> R) -> 
     })
 }
 
-/// Runs one WASI call. Returns the errno, or [`UNWIND`].
+/// Runs a WASI call. Returns the errno, or [`UNWIND`].
 pub fn wasi<R: Into<u32>>(
     run: impl FnOnce(&mut Wasi, &mut CallHost<'_, GuestMemory, ComponentPlatform>) -> Result<R, Stop>,
 ) -> i32 {
@@ -61,7 +63,7 @@ pub fn wasi<R: Into<u32>>(
     answer.unwrap_or(UNWIND)
 }
 
-/// Handles an empty fuel counter. Returns 0 to continue with the new value, or 1 to unwind.
+/// Handles an empty fuel counter. Returns 0 if the counter was refilled, or 1 to unwind the guest.
 #[must_use]
 pub fn refuel() -> i32 {
     let answer = with_entered(|memory, state| match state.refuel(memory) {
@@ -81,19 +83,19 @@ pub fn grow(pages: u32) -> i32 {
     old.and_then(|old| i32::try_from(old).ok()).unwrap_or(-1)
 }
 
-/// The state of a guest outside its memory and its globals.
+/// A guest's state outside its memory and globals.
 #[derive(Debug)]
 pub struct HostState {
-    /// The part that all backends share.
+    /// The state that all backends share.
     pub host: GuestHost<ComponentPlatform>,
-    /// The remaining fuel beyond the slice in the guest's counter.
+    /// The remaining fuel outside the guest's counter.
     reserve_fuel: u64,
-    /// The reason for unwinding the guest.
+    /// The reason to unwind the guest; `None` while it may run.
     pub stop: Option<Stop>,
 }
 
 impl Default for HostState {
-    /// Returns a placeholder for use while a guest's state is moved away.
+    /// Returns a placeholder for use while a guest's state is stored elsewhere.
     fn default() -> Self {
         Self::new(Wasi::default(), MemoryLimit::default(), ExecutionCtx::default())
     }
@@ -109,16 +111,16 @@ impl HostState {
     /// Returns the remaining fuel.
     #[must_use]
     pub fn fuel(&self, memory: &GuestMemory) -> u64 {
-        // A negative counter is charged to the reserve.
+        // A negative counter is subtracted from the reserve.
         self.reserve_fuel.saturating_add_signed(memory.guests().fuel())
     }
 
-    /// Sets the remaining fuel, and gives the guest a slice of it.
+    /// Sets the remaining fuel and gives the guest its next slice.
     pub fn set_fuel(&mut self, memory: &GuestMemory, left: u64) {
         self.hand_out(memory, slice(&self.host.ctx, left), left);
     }
 
-    /// Charges a call to the guest's current slice. The guest gets no new slice: with occasional calls, it would never
+    /// Charges a call to the guest's current slice, without a new slice. Otherwise a guest that calls often would never
     /// reach the end of a slice, where the clock is checked.
     fn charge(&mut self, memory: &GuestMemory, fuel: u64) {
         let left = self.fuel(memory).saturating_sub(fuel);
@@ -131,10 +133,10 @@ impl HostState {
         memory.guests().set_fuel(i64::try_from(slice).unwrap_or(i64::MAX));
     }
 
-    /// Gives the guest its next slice when the counter is empty.
+    /// Gives the guest its next slice of fuel. Fails if the fuel is exhausted or the guest must stop.
     pub fn refuel(&mut self, memory: &mut GuestMemory) -> Result<(), Stop> {
         let left = self.fuel(memory);
-        // Follows Wasmtime's rule: fuel is exhausted when the charge reaches the budget.
+        // As in Wasmtime, the fuel is exhausted when a charge uses all of it.
         if left == 0 {
             return Err(Stop::OutOfFuel);
         }
@@ -143,7 +145,7 @@ impl HostState {
         Ok(())
     }
 
-    /// Grows the guest's memory by `pages`, within the limits. Returns the old size in pages.
+    /// Grows the guest's memory by `pages`, within the limits. Returns the old size in pages; `None` if it cannot grow.
     pub fn grow(&mut self, memory: &GuestMemory, pages: u32) -> Option<u32> {
         let old = memory.pages();
         if pages == 0 {
@@ -154,7 +156,8 @@ impl HostState {
         (self.host.limiter.grow(memory.bytes(), desired_bytes, Some(max_bytes)) && memory.grow(pages)).then_some(old)
     }
 
-    /// Runs `work` with the WASI state, the guest's memory and the host. Its charges are taken from the fuel.
+    /// Runs `work` with the WASI state, and with a host for the guest's memory. Its charges are taken from the guest's
+    /// fuel.
     pub fn with_wasi<R>(
         &mut self,
         memory: &mut GuestMemory,

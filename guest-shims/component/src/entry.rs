@@ -1,4 +1,4 @@
-//! The component's exports: the interface, on the one [`Provider`] of this instance.
+//! The component's exports: the interface, implemented by the [`Provider`] of this instance.
 
 #![allow(
     unsafe_code,

@@ -1,4 +1,4 @@
-//! The shim's imports from `glovebox:machine` and its exports for the guests' code. The weaver resolves both.
+//! The shim's imports from `glovebox:machine`, and its exports for the guests' code. The weaver connects both.
 
 #![allow(
     unsafe_code,
@@ -11,7 +11,7 @@ use crate::{Called, Guests, LibraryBytes, Unwound, entered};
 /// The guests in the woven module.
 pub(crate) struct Woven;
 
-/// Pointers refer to the shim's own memory.
+/// The weaver's functions. Pointers refer to the shim's own memory.
 mod machine {
     #[link(wasm_import_module = "glovebox:machine")]
     unsafe extern "C" {
@@ -39,11 +39,11 @@ mod machine {
     }
 }
 
-/// Decodes the status of a call.
+/// Decodes a call's status and result.
 fn called(status: u32, result: u64) -> Called {
     match status {
         0 => Called::Nothing,
-        // An `i32` is the lower half of the 64 bits written.
+        // An `i32` is in the lower half of the 64-bit result.
         1 => Called::I32(u32::try_from(result & u64::from(u32::MAX)).unwrap_or(u32::MAX)),
         2 => Called::I64(result),
         3 => Called::Unwound(match machine::unwound() {
@@ -131,14 +131,14 @@ impl Guests for Woven {
     fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> Called {
         let mut result = 0;
         // SAFETY: `call_export` reads the arguments and writes one word. During the call, the guest's code calls the
-        // exports below, which access nothing that is borrowed here.
+        // exports below, and these access nothing that is borrowed here.
         let status = unsafe { machine::call_export(guest, export, args.as_ptr(), args.len(), &raw mut result) };
         called(status, result)
     }
 
     fn call_table(&self, guest: u32, slot: u32, args: &[u64]) -> Called {
         let mut result = 0;
-        // SAFETY: as for `call_export`.
+        // SAFETY: like `call_export`, `call_table` reads the arguments and writes one word.
         let status = unsafe { machine::call_table(guest, slot, args.as_ptr(), args.len(), &raw mut result) };
         called(status, result)
     }
@@ -161,7 +161,7 @@ extern "C" fn grow(pages: u32) -> i32 {
     entered::grow(pages)
 }
 
-/// Exports all of WASI preview 1. Each function returns the errno, or a negative number to unwind the guest.
+/// Exports all functions of WASI preview 1. Each returns the errno, or a negative number to unwind the guest.
 macro_rules! export_preview1 {
     ($( $(#[$meta:meta])* fn $name:ident( $($arg:ident: $ty:ty),* ) -> $ret:ty; )*) => {
         $(

@@ -5,18 +5,18 @@
 //! interpreters, each with its own memory and table, and meters their code. The result is a component that exports the
 //! interface. It imports the tools and the clocks if the features `tools` and `clock` are enabled, and nothing else.
 //!
-//! All but two modules compile on any target and are tested natively. The trait [`Guests`] is the interface to the
-//! woven module, and [`World`]'s [`Clocks`] are that to the component's host.
+//! All but two modules compile for any target and have native tests. The trait [`Guests`] is the interface to the woven
+//! module. The fields of [`World`], such as the [`Clocks`], are the interface to the component's host.
 //!
-//! * [`Provider`] implements the component's exports: [`Sandbox`] is a runtime with a policy, [`Guest`] a guest in it,
-//!   and [`GuestMachine`] the driver's view of the guest.
-//! * [`HostState`] is the host's state for a guest, apart from its memory. While a guest runs, its WASI calls find the
-//!   state in [`entered`].
+//! * [`Provider`] implements the component's exports. [`Sandbox`] is a runtime with a policy, [`Guest`] is a guest in
+//!   it, and [`GuestMachine`] is the driver's view of the guest.
+//! * [`HostState`] is the host's state for a guest, without its memory. While a guest runs, its WASI calls access the
+//!   state through [`entered`].
 //! * [`Description`] is the weaver's description of the guests.
 //!
-//! The shim protects against scripts, provided that the host runs WebAssembly correctly. A compromised interpreter
-//! reaches only its own memory, the WASI calls, and fuel. The shim does not protect the sessions of one caller from a
-//! genuine trap of a guest: the trap ends the instance with all its sessions.
+//! The shim contains scripts, provided that the host runs WebAssembly correctly. A compromised interpreter reaches only
+//! its own memory, the WASI calls, and fuel. A genuine trap in a guest ends the instance with all its sessions, even
+//! those of other scripts.
 
 pub mod bindings;
 

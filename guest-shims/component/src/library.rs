@@ -1,4 +1,4 @@
-//! The guests' libraries: the files at `/data_js`, and an interpreter's standard library that is a separate file.
+//! The guests' libraries: the files at `/data_js`, and an interpreter's standard library if it is a separate file.
 
 use std::{
     collections::BTreeMap,
@@ -12,10 +12,11 @@ use ruzstd::decoding::StreamingDecoder;
 
 use crate::{LibraryBytes, LibraryDescription};
 
-/// All files in one frame, each as its path, a zero, its text, and a zero. The frame has a third of the text's size.
+/// All files in one compressed frame: each file's path and text, both followed by a zero byte. The frame is a third of
+/// the text's size.
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/library.zst"));
 
-/// The files, unpacked on the first access by a guest.
+/// The files, unpacked when a guest first accesses them.
 struct Packed(LazyLock<Vec<(String, Vec<u8>)>>);
 
 impl LibraryFiles for Packed {
@@ -26,7 +27,7 @@ impl LibraryFiles for Packed {
 
 fn unpack() -> Vec<(String, Vec<u8>)> {
     let mut text = Vec::new();
-    // The frame is part of this binary, so it is valid. Running out of memory ends the instance.
+    // The frame is part of this binary and therefore valid. If memory runs out, the instance ends.
     let is_whole = StreamingDecoder::new(PACKED).is_ok_and(|mut frame| frame.read_to_end(&mut text).is_ok());
     if !is_whole {
         text.clear();
@@ -41,25 +42,25 @@ fn unpack() -> Vec<(String, Vec<u8>)> {
 
 static SHARED: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(Packed(LazyLock::new(unpack)))));
 
-/// Returns the library, which all guests share.
+/// Returns the mount source of `/data_js`, which all guests share.
 pub(crate) fn shared() -> Arc<dyn MountSource> {
     Arc::clone(&SHARED)
 }
 
-/// The location of a file in the segment.
+/// The position of a file in the data segment.
 struct FileRange {
     offset: u32,
     len: u32,
 }
 
-/// The library of one guest.
+/// The standard library of one guest.
 struct WovenLibrary {
     bytes: Arc<dyn LibraryBytes>,
     guest: u32,
     files: BTreeMap<String, FileRange>,
 }
 
-/// Returns the mount of a guest's library. Returns `None` if the description exceeds the size of a segment.
+/// Returns the mount of a guest's standard library; `None` if the description exceeds the size of a segment.
 pub(crate) fn mount(guest: u32, library: LibraryDescription, bytes: &Arc<dyn LibraryBytes>) -> Option<LibraryMount> {
     let LibraryDescription { guest_path, archive_bytes, files_directory, files: lengths } = library;
     let (mut files, mut offset) = (BTreeMap::new(), archive_bytes);
@@ -74,7 +75,7 @@ pub(crate) fn mount(guest: u32, library: LibraryDescription, bytes: &Arc<dyn Lib
 }
 
 impl WovenLibrary {
-    /// Reads from the segment. The range is within the segment, because `LibraryMount` never reads beyond a file's end.
+    /// Reads from the data segment. `LibraryMount` never reads beyond a file's end, so the range is within the segment.
     fn read(&self, start: u32, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
         let at = u32::try_from(offset).ok().and_then(|offset| start.checked_add(offset));
         let at = at.ok_or_else(|| SourceError::new("the library is not so long"))?;
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(unpack(), glovebox_interpreters::library());
     }
 
-    /// A segment of the only guest with a library.
+    /// The segment of guest 3, the only guest with a library.
     struct Segment(&'static [u8]);
 
     impl LibraryBytes for Segment {

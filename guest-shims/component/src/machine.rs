@@ -1,5 +1,5 @@
-//! A guest: its creation, bounds-checked access to its memory, and the driver's view of it, which is [`Machine`] on the
-//! woven module.
+//! A guest's creation, bounds-checked access to its memory, and [`Machine`], which is the driver's view of a guest in
+//! the woven module.
 
 use std::{fmt, rc::Rc};
 
@@ -12,22 +12,22 @@ use crate::{
     bindings::types::SandboxError, entered, session::ResidentMemory,
 };
 
-/// Maximum number of arguments of a function that drivers call.
+/// Maximum number of arguments to a function that drivers call.
 const MAX_ARGS: usize = 8;
 
-/// A guest and the result of its last call.
+/// An instance of a runtime's image, with the host's state for it.
 #[derive(Debug)]
 pub struct GuestMachine {
     runtime: Rc<Runtime>,
     memory: GuestMemory,
     /// The host's state for the guest.
     pub state: Box<HostState>,
-    /// The memory of a session's guest, which can be evicted.
+    /// The memory of a session's guest, which can be evicted; `None` for a one-shot guest.
     pub(crate) resident: Option<ResidentMemory>,
 }
 
 impl GuestMachine {
-    /// Creates a guest with this memory.
+    /// Creates a guest of `runtime` in `memory`.
     #[must_use]
     pub fn new(runtime: Rc<Runtime>, memory: GuestMemory, state: HostState) -> Self {
         Self { runtime, memory, state: Box::new(state), resident: None }
@@ -39,13 +39,13 @@ impl GuestMachine {
         &self.memory
     }
 
-    /// Turns the guest into a session's guest. Equal pages are shared with `pages`; `is_known` means that the guest's
-    /// pages are exactly these.
+    /// Turns the guest into a session's guest. Its pages that equal pages of `pages` are shared. `is_known` means that
+    /// `pages` are exactly the guest's pages.
     pub(crate) fn make_resident(&mut self, pages: Pages, is_known: bool) {
         self.resident = Some(ResidentMemory::new(&self.memory, &self.runtime, pages, is_known));
     }
 
-    /// Returns the reason for unwinding the guest.
+    /// Returns the reason why the guest was unwound.
     fn stopped(&mut self, why: Unwound) -> Stop {
         let kind = match why {
             Unwound::Asked => match self.state.stop.take() {
@@ -60,7 +60,7 @@ impl GuestMachine {
         Stop::Trap(format!("{kind:?}"))
     }
 
-    /// Returns the number of a global by the driver's name.
+    /// Returns the number of the global that the driver calls `name`.
     fn global_number(&self, name: &str) -> Result<u32, MachineError> {
         let number = self.runtime.global(name).and_then(|number| u32::try_from(number).ok());
         number.ok_or_else(|| MachineError::Missing(name.to_owned()))
@@ -123,7 +123,7 @@ impl Machine for GuestMachine {
     fn global(&mut self, name: &str) -> Result<u32, MachineError> {
         let global = self.global_number(name)?;
         let bits = self.memory.guests().global_get(self.memory.number(), global);
-        // An `i32` is the lower half.
+        // An `i32` is in the lower half of the bits.
         u32::try_from(bits & u64::from(u32::MAX)).map_err(|_| MachineError::Missing(name.to_owned()))
     }
 
@@ -160,13 +160,14 @@ impl glovebox_core::GuestMachine for GuestMachine {
     }
 }
 
-/// A guest. The memory of a runtime holds one guest at a time.
+/// A guest. A runtime's memory contains one guest at a time.
 pub type Guest = glovebox_core::Guest<GuestMachine>;
 
 /// Fuel for work that is not charged to a script, such as reseeding.
 const UNBILLED_FUEL: u64 = u64::MAX;
 
-/// Creates a guest from the image. A one-shot guest in the runtime's memory is lost; a session's guest is evicted.
+/// Creates a guest from the image in the runtime's memory. Destroys a one-shot guest there, and evicts a session's
+/// guest.
 pub(crate) fn instantiate(
     runtime: &Rc<Runtime>,
     guests: &Rc<dyn Guests>,
@@ -193,10 +194,10 @@ pub(crate) fn instantiate(
 /// The size of a WebAssembly page in bytes.
 pub(crate) const PAGE_BYTES: u64 = 1 << 16;
 
-/// The number of pages that 32-bit addresses can reach.
+/// The maximum number of pages of a memory with 32-bit addresses.
 pub(crate) const MAX_PAGES: u32 = 1 << 16;
 
-/// A guest's memory, with the size that the guest sees.
+/// A guest's memory, with the virtual size that the guest sees.
 #[derive(Clone)]
 pub struct GuestMemory {
     guests: Rc<dyn Guests>,
@@ -225,46 +226,46 @@ impl GuestMemory {
         &*self.guests
     }
 
-    /// Returns the index of the guest in the woven module.
+    /// Returns the guest's number in the woven module.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Returns the size in pages that the guest sees.
+    /// Returns the virtual size, in pages.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.guests.virtual_size(self.number)
     }
 
-    /// Returns the size in bytes that the guest sees.
+    /// Returns the virtual size, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.pages()) * PAGE_BYTES
     }
 
-    /// Checks that a range is inside the memory.
+    /// Checks that a range is within the virtual size.
     fn check(&self, at: u32, len: usize) -> Result<(), Fault> {
         let end = u64::from(at).checked_add(len as u64).ok_or(Fault)?;
         if end > self.bytes() { Err(Fault) } else { Ok(()) }
     }
 
-    /// Reads `into.len()` bytes at `at`.
+    /// Reads `into.len()` bytes at `at`. Fails if the range exceeds the virtual size.
     pub fn read(&self, at: u32, into: &mut [u8]) -> Result<(), Fault> {
         self.check(at, into.len())?;
         self.guests.memory_read(self.number, at, into);
         Ok(())
     }
 
-    /// Writes `from` at `at`.
+    /// Writes all of `from` at `at`. Fails if the range exceeds the virtual size.
     pub fn write(&self, at: u32, from: &[u8]) -> Result<(), Fault> {
         self.check(at, from.len())?;
         self.guests.memory_write(self.number, at, from);
         Ok(())
     }
 
-    /// Grows the memory, and the real memory if it is too small. The new bytes are zero, or bytes that this guest
-    /// itself wrote beyond its end.
+    /// Grows the virtual size by `pages`, and the real memory if necessary. Returns `false` if it cannot grow. The new
+    /// bytes are zero, unless this guest itself has written beyond its virtual size.
     #[must_use]
     pub fn grow(&self, pages: u32) -> bool {
         let Some(wanted) = self.pages().checked_add(pages).filter(|wanted| *wanted <= MAX_PAGES) else {
@@ -278,17 +279,17 @@ impl GuestMemory {
         true
     }
 
-    /// Fills the memory with zeros from `at` to its real end. A guest's code can reach all of it.
+    /// Zeroes the memory from `at` to its real end. Guest code can reach all of it.
     pub fn clear_from(&self, at: u64) {
         let end = u64::from(self.guests.memory_size(self.number)) * PAGE_BYTES;
         self.clear(at, end);
     }
 
-    /// Fills a part of the real memory with zeros.
+    /// Zeroes a range of the real memory.
     fn clear(&self, from: u64, to: u64) {
         let mut at = from;
         while at < to {
-            // A length has 32 bits, and the largest memory is one byte longer.
+            // In chunks, because the length of a 4 GiB range does not fit into 32 bits.
             let len = (to - at).min(1 << 30);
             if let (Ok(at), Ok(len)) = (u32::try_from(at), u32::try_from(len)) {
                 self.guests.memory_fill(self.number, at, 0, len);
@@ -297,7 +298,8 @@ impl GuestMemory {
         }
     }
 
-    /// Resets the memory to its image: the given size, the given runs, and zeros everywhere else up to the real end.
+    /// Resets the memory to an image: `pages` of virtual size, the image's runs, and zeros everywhere else up to the
+    /// real end.
     pub fn reset(&self, pages: u32, image: &ImageRuns) {
         let mut at = 0;
         for run in image.all() {

@@ -1,4 +1,4 @@
-//! The component's time and tools for executions.
+//! The clock and the tools of the component's executions.
 
 use std::{fmt, rc::Rc, time::Duration};
 
@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use crate::{Clocks, Reading, ToolHost, World, bindings::types};
 
-/// The current execution of a guest. The default has no clock and never stops the guest.
+/// The context of a guest's current execution. The default has no clock and never stops the guest.
 pub type ExecutionCtx = glovebox_core::ExecutionCtx<ComponentPlatform>;
 
-/// Fuel that a guest gets at a time if there is a clock to check: half a millisecond of work. The check takes less than
-/// a microsecond.
+/// Fuel in a guest's slice if there is a clock to check: about half a millisecond of work. A check takes less than a
+/// microsecond.
 const SLICE_FUEL: u64 = 2_000_000;
 
 /// The component's platform for one execution.
@@ -30,7 +30,7 @@ pub struct ComponentPlatform {
 }
 
 impl ComponentPlatform {
-    /// Starts an execution now.
+    /// Creates the context of an execution that starts now.
     #[must_use]
     pub fn begin(world: &World, timeout: Duration) -> ExecutionCtx {
         let watch = Stopwatch::start(world.clocks.clone());
@@ -57,26 +57,26 @@ impl Platform for ComponentPlatform {
     }
 }
 
-/// Returns the part of the remaining fuel that a guest gets before the next check.
+/// Returns the size of the guest's next slice, in fuel. The host checks the clock and the soft stop between slices.
 #[must_use]
 pub(crate) fn slice(ctx: &ExecutionCtx, left: u64) -> u64 {
     let most = if ctx.watch().has_clock() { SLICE_FUEL } else { u64::MAX };
-    // The slice ends where a soft stop is due.
+    // End the slice where a soft stop is due.
     let before_reserve = left.checked_sub(ctx.fuel_reserve()).map_or(left, |before| before.max(1));
     most.min(before_reserve).min(left).min(i64::MAX.unsigned_abs())
 }
 
-/// Runs tools while the guest writes or reads.
+/// Runs tools while the guest writes to the tool device or reads from it.
 ///
-/// There is one thread, and a tool call is a blocking call to the component's host. A call therefore runs when its turn
-/// comes, and nothing runs concurrently with the guest. As in the engine, a guest that does not read its replies runs
-/// out of turns.
+/// The component has a single thread, and a tool call blocks in the component's host. A call therefore runs when it is
+/// started, and the guest waits. As in the engine, a guest that reads no replies can start only a limited number of
+/// calls.
 pub struct InlineRunner {
     toolbox: Rc<Toolbox>,
     host: Option<Rc<dyn ToolHost>>,
 }
 
-/// A running call, which cannot exist here.
+/// The handle of a running call. No value exists, because every call finishes when it is started.
 #[derive(Debug)]
 pub enum Never {}
 
@@ -117,7 +117,7 @@ impl ToolRunner for InlineRunner {
     }
 }
 
-/// Measures the time since a moment. Without a clock, no time passes.
+/// Measures elapsed time. Without a clock, no time passes.
 #[derive(Clone, Default)]
 pub struct Stopwatch {
     clocks: Option<Rc<dyn Clocks>>,
@@ -131,7 +131,7 @@ impl fmt::Debug for Stopwatch {
 }
 
 impl Stopwatch {
-    /// Starts a measurement.
+    /// Starts measuring.
     #[must_use]
     pub fn start(clocks: Option<Rc<dyn Clocks>>) -> Self {
         let begun = clocks.as_ref().map(|clocks| clocks.read().now).unwrap_or_default();
@@ -144,8 +144,8 @@ impl Stopwatch {
         self.clocks.as_deref()
     }
 
-    /// Returns the state of an execution that began at that moment, from one reading of the clock. Without a clock, the
-    /// host cannot cancel it.
+    /// Returns the elapsed time and whether the host has cancelled, from a single clock reading. Without a clock, no
+    /// time passes and the host cannot cancel.
     #[must_use]
     pub fn moment(&self) -> Moment {
         let read = |clocks: &dyn Clocks| {
@@ -155,7 +155,7 @@ impl Stopwatch {
         self.clocks().map_or(Moment { elapsed: Duration::ZERO, is_cancelled: false }, read)
     }
 
-    /// Returns nanoseconds since 1970; 0 without a clock.
+    /// Returns the nanoseconds since 1970; 0 without a clock.
     #[must_use]
     pub fn realtime_ns(&self) -> u64 {
         self.clocks().map_or(0, Clocks::realtime_ns)
@@ -172,34 +172,34 @@ impl Watch for Stopwatch {
     }
 }
 
-/// Maximum number of tools (`wit/tools.wit`).
+/// Maximum number of tools, as documented in `wit/tools.wit`.
 #[cfg(any(feature = "tools", test))]
 const MAX_TOOLS: usize = 1_024;
 
-/// Maximum memory of all their schemas as values, in bytes.
+/// Maximum total memory of the tools' schemas as parsed values, in bytes.
 #[cfg(any(feature = "tools", test))]
 const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
 
-/// The tools, ready to be called.
+/// The host's tools with their compiled schemas.
 pub type Toolbox = Toolset<Rc<Checked>>;
 
-/// Returns the host's tools.
+/// Returns the host's tools, with their schemas compiled.
 ///
 /// # Errors
-/// A tool is invalid; the text names the problem.
+/// A tool is invalid. The text names the problem.
 #[cfg(any(feature = "tools", test))]
 pub(crate) fn host_toolbox(world: &World) -> Result<Toolbox, String> {
     world.tools.as_ref().map_or_else(|| Ok(Toolbox::default()), |tools| checked(&tools.list()))
 }
 
-/// Returns an empty set. The compiler for schemas is three times as large as everything else, so a component without
-/// tools omits it.
+/// Returns no tools. A component without tools omits the schema compiler, which is three times as large as all other
+/// code.
 #[cfg(not(any(feature = "tools", test)))]
 pub(crate) fn host_toolbox(_world: &World) -> Result<Toolbox, String> {
     Ok(Toolbox::default())
 }
 
-/// Checks the tools and compiles their schemas.
+/// Checks the tools and compiles their schemas. Returns the reason if a tool is invalid.
 #[cfg(any(feature = "tools", test))]
 pub(crate) fn checked(tools: &[types::Tool]) -> Result<Toolbox, String> {
     if tools.len() > MAX_TOOLS {

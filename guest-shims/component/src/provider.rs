@@ -20,14 +20,14 @@ pub struct Provider {
     world: World,
     runtimes: Vec<Rc<Runtime>>,
     sessions: Rc<Sessions>,
-    /// The host's tools, listed on first use. The host's list never changes.
+    /// The host's tools, cached on first use: the host's list never changes.
     toolbox: OnceCell<Result<Rc<Toolbox>, String>>,
-    /// The reason for the absence of runtimes, if the description was invalid.
+    /// The reason why the weaver's description is invalid. The provider then has no runtimes.
     broken: Option<String>,
 }
 
 impl Provider {
-    /// Reads the weaver's description of the guests. If it is invalid, every call returns the error.
+    /// Reads the weaver's description of the guests. If it is invalid, every later call returns the error.
     #[must_use]
     pub fn new(world: World) -> Self {
         match runtimes(&world) {
@@ -40,13 +40,13 @@ impl Provider {
         Self { world, runtimes, sessions: Rc::default(), toolbox: OnceCell::new(), broken }
     }
 
-    /// Returns the guests, the clocks and the tools.
+    /// Returns the interfaces to the woven module and to the component's host.
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// Returns the description of the provider.
+    /// Returns the provider's description.
     #[must_use]
     pub fn info(&self) -> types::ProviderInfo {
         let World { clocks, tools, .. } = &self.world;
@@ -66,13 +66,13 @@ impl Provider {
         }
     }
 
-    /// Returns the policy of an empty request.
+    /// Returns the policy for a request without settings.
     #[must_use]
     pub fn default_policy(&self) -> types::Policy {
         self.world.default_policy().into()
     }
 
-    /// Returns the requested runtime.
+    /// Returns the requested runtime. Fails if the provider does not have it.
     fn runtime(&self, asked: &types::Runtime) -> Result<&Rc<Runtime>, SandboxError> {
         if let Some(reason) = &self.broken {
             return Err(SandboxError::Unavailable(reason.clone()));
@@ -90,14 +90,14 @@ impl Provider {
         }
     }
 
-    /// Returns the requested runtime with the requested policy.
+    /// Returns a sandbox for the requested runtime and policy.
     pub fn sandbox(&self, runtime: &types::Runtime, policy: types::Policy) -> Result<Sandbox, SandboxError> {
         let runtime = self.runtime(runtime)?;
         let policy = self.world.policy(policy)?;
         Sandbox::new(&self.world, Rc::clone(runtime), policy, self.toolbox()?)
     }
 
-    /// Returns the host's tools.
+    /// Returns the host's tools, listed and checked on first use.
     fn toolbox(&self) -> Result<Rc<Toolbox>, SandboxError> {
         let toolbox = self.toolbox.get_or_init(|| host_toolbox(&self.world).map(Rc::new));
         let wrong = |reason: &String| SandboxError::Unavailable(format!("the host's tools cannot be used: {reason}"));
@@ -116,7 +116,7 @@ impl Provider {
         Ok(sandbox.execute(&task)?.to_wit())
     }
 
-    /// Returns the diagnostics of the language's own parser for a source.
+    /// Parses a source with the language's own parser, and returns the diagnostics.
     pub fn validate(
         &self,
         runtime: &types::Runtime,
@@ -128,7 +128,7 @@ impl Provider {
         Ok(sandbox.validate(&task)?.into_iter().map(Into::into).collect())
     }
 
-    /// Starts an execution that the caller steps through, as for [`execute`](Self::execute).
+    /// Starts an execution, like [`execute`](Self::execute), that the caller continues step by step.
     pub fn start(
         &self,
         runtime: &types::Runtime,
@@ -156,7 +156,7 @@ impl Provider {
         Session::open(&self.sessions, self.sandbox(runtime, policy)?, options)
     }
 
-    /// Creates a session from the bytes of `hibernate`.
+    /// Creates a session from the bytes that `hibernate` returned.
     pub fn resume(
         &self,
         runtime: &types::Runtime,

@@ -1,4 +1,4 @@
-//! A woven runtime: its description by the weaver, its image, and the session's guest in its memory.
+//! A woven runtime: the weaver's description, its image, and the session whose guest is in its memory.
 
 use std::{
     cell::RefCell,
@@ -14,34 +14,34 @@ use serde::Deserialize;
 
 use crate::{Guests, LibraryBytes, bindings::types::SandboxError, library, machine::PAGE_BYTES};
 
-/// A runtime: its description by the weaver, and its driver.
+/// A runtime in the woven module, with its driver.
 pub struct Runtime {
-    /// The guest's number.
+    /// The guest's number in the woven module.
     pub number: u32,
     /// The runtime's name.
     pub name: String,
-    /// Further names.
+    /// Alternative names.
     pub aliases: Vec<String>,
-    /// The language of its scripts.
+    /// The language of the runtime's scripts.
     pub language: Language,
     /// The interpreter's version.
     pub version: String,
-    /// The identity of the image: the SHA-256 of the prepared module, in hexadecimal.
+    /// The image's identity: the SHA-256 of the prepared module, in hexadecimal.
     pub image_sha256: String,
-    /// The size of the image's memory in 64 KiB pages.
+    /// The size of the image's linear memory, in 64 KiB pages.
     pub memory_pages: u32,
     pub(crate) driver: Box<dyn Driver>,
     anchors: Anchors,
-    /// The non-zero parts of the image.
+    /// The non-zero byte ranges of the image.
     pub image: ImageRuns,
-    /// The mutable globals, by number.
+    /// The mutable globals, ordered by number.
     pub globals: Vec<GlobalDescription>,
-    /// The values of the globals while the guest is idle, sorted by name.
+    /// The globals' values while the guest is idle, sorted by name.
     pub idle_globals: Vec<(String, u64)>,
     exports: Vec<String>,
-    /// The standard library, if it is a separate file.
+    /// The standard library, if it is not part of the image.
     pub(crate) library: Option<LibraryMount>,
-    /// The session's guest in the memory, if there is one.
+    /// The session whose guest is in the runtime's memory, if any.
     pub(crate) residence: Residence,
 }
 
@@ -52,10 +52,10 @@ impl fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    /// Parses a description.
+    /// Creates a runtime from the weaver's description.
     ///
     /// # Errors
-    /// The description is invalid; the text names the problem.
+    /// The description is invalid. The text names the problem.
     pub fn new(number: u32, guest: GuestDescription, libraries: &Arc<dyn LibraryBytes>) -> Result<Self, String> {
         let unknown = |what: &str, name: &str| {
             format!("the weaver's description of `{}` has an unknown {what} `{name}`", guest.name)
@@ -109,32 +109,32 @@ impl Runtime {
         })
     }
 
-    /// Returns the size of the image's memory in bytes.
+    /// Returns the size of the image's linear memory, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         u64::from(self.memory_pages) * PAGE_BYTES
     }
 
-    /// Returns the image's driver with its addresses.
+    /// Returns the image's driver and its addresses.
     #[must_use]
     pub fn driver(&self) -> ImageDriver<'_> {
         ImageDriver { driver: &*self.driver, anchors: &self.anchors }
     }
 
-    /// Resets the globals to their values in the image, which they also have between calls.
+    /// Resets the globals to their values in the image, which are also their values between calls.
     pub(crate) fn reset_globals(&self, guests: &dyn Guests) {
         for (number, global) in (0..).zip(&self.globals) {
             guests.global_set(self.number, number, global.value);
         }
     }
 
-    /// Returns the index of a function that drivers call.
+    /// Returns the number of an exported function that drivers call.
     #[must_use]
     pub fn export(&self, name: &str) -> Option<u32> {
         self.exports.iter().position(|export| export == name).and_then(|number| u32::try_from(number).ok())
     }
 
-    /// Returns the index of a mutable global.
+    /// Returns the number of a mutable global.
     #[must_use]
     pub fn global(&self, name: &str) -> Option<usize> {
         self.globals.iter().position(|global| global.export == name)
@@ -147,110 +147,110 @@ impl Runtime {
     }
 }
 
-/// Description of all guests.
+/// The weaver's description of all guests.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
-    /// The guests by number.
+    /// The guests, ordered by number.
     pub guests: Vec<GuestDescription>,
     /// The parameters of the weave.
     pub weave: Weave,
 }
 
-/// Description of one guest.
+/// The weaver's description of one guest.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestDescription {
     /// The runtime's name.
     pub name: String,
-    /// Further names.
+    /// Alternative names.
     pub aliases: Vec<String>,
-    /// `python` or `javascript`.
+    /// The language: `python` or `javascript`.
     pub language: String,
-    /// The name of the driver: `cpython`, `quickjs-reactor` or `quickjs-command`.
+    /// The driver's name: `cpython`, `quickjs-reactor` or `quickjs-command`.
     pub driver: String,
     /// The interpreter's version.
     pub version: String,
     /// The SHA-256 of the prepared module, in hexadecimal.
     pub image_sha256: String,
-    /// The size of the prepared memory in 64 KiB pages.
+    /// The size of the prepared memory, in 64 KiB pages.
     pub memory_pages: u32,
-    /// Addresses in the image that the driver needs.
+    /// The addresses in the image that the driver needs, by name.
     pub anchors: BTreeMap<String, u32>,
-    /// Functions that the driver calls, by index.
+    /// The exported functions that the driver calls, ordered by number.
     pub exports: Vec<String>,
-    /// Mutable globals, by number.
+    /// The mutable globals, ordered by number.
     pub globals: Vec<GlobalDescription>,
-    /// The pristine image as alternating lengths, of zeros and of bytes from its data segment. The rest of the memory
-    /// is zero.
+    /// The pristine image, as alternating lengths of zeros and of bytes in its data segment. All further memory is
+    /// zero.
     pub image: Vec<u32>,
-    /// The standard library, if it is a separate file.
+    /// The standard library, if it is not part of the image.
     #[serde(default)]
     pub library: Option<LibraryDescription>,
 }
 
-/// A standard library: an archive in a data segment, followed by other files in the order of their paths.
+/// A standard library: an archive in a data segment, followed by the other files in path order.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LibraryDescription {
-    /// The guest path of the archive.
+    /// The archive's guest path.
     pub guest_path: String,
-    /// The length of the archive in bytes.
+    /// The archive's length in bytes.
     pub archive_bytes: u32,
-    /// The directory of all other files, relative to the archive's directory.
+    /// The directory that contains all other files, relative to the archive's directory.
     pub files_directory: String,
-    /// The lengths of the other files, by path relative to the archive's directory.
+    /// The lengths of the other files in bytes, by path relative to the archive's directory.
     pub files: BTreeMap<String, u32>,
 }
 
-/// A mutable global.
+/// The weaver's description of a mutable global.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GlobalDescription {
-    /// The export name in the prepared module.
+    /// The global's export name in the prepared module.
     pub export: String,
-    /// The type: `i32`, `i64`, `f32` or `f64`.
+    /// The global's type: `i32`, `i64`, `f32` or `f64`.
     pub kind: String,
-    /// The value in the image, as bits.
+    /// The global's value in the image, as bits.
     pub value: u64,
 }
 
-/// Parameters of the weave.
+/// The parameters of the weave.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Weave {
     /// The weaver's version.
     pub version: String,
-    /// The stack limit of guests' calls in bytes.
+    /// The stack limit of calls in guests, in bytes.
     pub stack_bytes: u32,
 }
 
-/// A contiguous non-zero part of an image.
+/// A contiguous range of non-zero bytes in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageRun {
     /// The address of the first byte.
     pub start: u32,
     /// The length in bytes.
     pub length: u32,
-    /// The offset in the image's data segment, which holds the runs one after the other.
+    /// The offset in the image's data segment, where the runs are concatenated.
     pub offset: u32,
 }
 
 impl ImageRun {
-    /// Returns the address after the run.
+    /// Returns the first address after the run.
     #[must_use]
     pub fn end(&self) -> u64 {
         u64::from(self.start) + u64::from(self.length)
     }
 }
 
-/// All runs of an image, in ascending order of addresses.
+/// All runs of an image, ordered by address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageRuns(Vec<ImageRun>);
 
 impl ImageRuns {
-    /// Parses alternating lengths, of zeros and of bytes in the data segment. Returns `None` if they exceed the 32 bits
-    /// of an address, or if the last length is missing.
+    /// Creates runs from alternating lengths of zeros and of bytes in the data segment. Returns `None` if an address
+    /// exceeds 32 bits or the last length is missing.
     #[must_use]
     pub fn new(lengths: &[u32]) -> Option<Self> {
         let (pairs, rest) = lengths.as_chunks();
@@ -270,7 +270,7 @@ impl ImageRuns {
         &self.0
     }
 
-    /// Returns the runs that overlap the addresses from `start` to `end`.
+    /// Returns the runs that overlap the address range from `start` to `end`.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = &ImageRun> {
         let first = self.0.partition_point(|run| run.end() <= start);
         self.0.iter().skip(first).take_while(move |run| u64::from(run.start) < end)
@@ -283,7 +283,7 @@ pub(crate) trait Resident {
     fn evict(&mut self) -> Result<(), SandboxError>;
 }
 
-/// The session's guest in a runtime's memory, if there is one.
+/// A reference to the session whose guest is in a runtime's memory, if any.
 #[derive(Default)]
 pub(crate) struct Residence(RefCell<Option<Weak<RefCell<dyn Resident>>>>);
 
@@ -296,7 +296,7 @@ impl fmt::Debug for Residence {
 }
 
 impl Residence {
-    /// Evicts the guest in the memory.
+    /// Evicts the session's guest from the memory, if there is one.
     pub(crate) fn vacate(&self) -> Result<(), SandboxError> {
         let Some(resident) = self.0.take().and_then(|resident| resident.upgrade()) else { return Ok(()) };
         let evicted = resident.try_borrow_mut().map_err(|_| busy()).and_then(|mut resident| resident.evict());
@@ -313,7 +313,7 @@ impl Residence {
     }
 }
 
-/// Returns the error for a guest in the middle of a call.
+/// Returns the error for a guest that is in the middle of a call.
 pub(crate) fn busy() -> SandboxError {
     SandboxError::Unavailable("a guest of this runtime is running".into())
 }

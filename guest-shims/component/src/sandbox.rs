@@ -1,5 +1,4 @@
-//! A runtime with a policy, executions in it, and conversions between core's types and the contract's, with the checks
-//! of requested policies.
+//! A sandbox, which is a runtime with a policy: executions in it, and the checks of requested policies.
 
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
@@ -25,43 +24,43 @@ use crate::{
     library, machine,
 };
 
-/// The script's name in tracebacks if the request has none.
+/// The script's name in tracebacks if the request does not name it.
 const SANDBOX_NAME: &str = "<sandbox>";
 
-/// The global variable that holds a request's context.
+/// The global variable that contains a request's context.
 const CONTEXT: &str = "context";
 
-/// A runtime with the policy of its executions.
+/// A runtime with a policy for its executions.
 #[derive(Clone, Debug)]
 pub struct Sandbox {
-    /// The guests, the clocks and the tools.
+    /// The interfaces to the woven module and to the component's host.
     pub world: World,
-    /// The runtime of the executions.
+    /// The runtime that runs the scripts.
     pub runtime: Rc<Runtime>,
-    /// The policy of the executions.
+    /// The policy for the executions.
     pub policy: ContractPolicy,
-    /// The tools that scripts may call.
+    /// The tools that scripts can call.
     pub toolbox: Rc<Toolbox>,
 }
 
-/// A request that has passed the checks against its limits.
+/// A request that was checked against its limits.
 #[derive(Clone, Debug)]
 pub struct Task {
     source: String,
     name: String,
     kind: SourceKind,
-    /// Standard input.
+    /// The script's standard input.
     pub stdin: Vec<u8>,
-    /// The JSON text of the variable `context`.
+    /// The value of the variable `context`, as JSON text.
     context: Option<String>,
-    /// The initial files of the workspace.
+    /// The workspace's initial files.
     files: Vec<InputFile>,
     cancel_after: Option<Duration>,
     is_cancelled: bool,
 }
 
 impl Task {
-    /// Cancels the execution before it starts.
+    /// Marks the execution as cancelled before it starts.
     #[must_use]
     pub fn cancelled(self) -> Self {
         Self { is_cancelled: true, ..self }
@@ -69,10 +68,10 @@ impl Task {
 }
 
 impl Sandbox {
-    /// Creates a sandbox.
+    /// Creates a sandbox for a runtime and a policy.
     ///
     /// # Errors
-    /// The runtime's image does not fit the limits.
+    /// The runtime's image does not fit into the memory limit.
     pub fn new(
         world: &World,
         runtime: Rc<Runtime>,
@@ -89,7 +88,7 @@ impl Sandbox {
         Ok(Self { world: world.clone(), runtime, policy, toolbox })
     }
 
-    /// Checks a request against the limits.
+    /// Checks a request against the limits, and converts it to a task.
     pub fn task(&self, request: types::Request) -> Result<Task, SandboxError> {
         let types::Request { source, name, kind, stdin, context, files, deadline_ms } = request;
         let name = name.unwrap_or_else(|| SANDBOX_NAME.to_owned());
@@ -113,7 +112,7 @@ impl Sandbox {
         })
     }
 
-    /// Rejects the JSON text of a variable if it exceeds the limit on standard input.
+    /// Rejects a variable's JSON text if it exceeds `limits.stdin_bytes`.
     pub(crate) fn check_value(&self, json: &str) -> Result<(), SandboxError> {
         let (bytes, limit) = (json.len() as u64, self.policy.limits.stdin_bytes);
         if bytes > limit {
@@ -122,7 +121,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Starts the clock of an execution.
+    /// Starts the clock of an execution, with its tools and its stop conditions.
     #[must_use]
     pub fn start(&self, task: &Task) -> ExecutionCtx {
         let ctx = self.one_shot_ctx().cancelled_after(task.cancel_after);
@@ -132,12 +131,12 @@ impl Sandbox {
         if task.is_cancelled { ctx.cancelled() } else { ctx }
     }
 
-    /// Creates a guest from the image.
+    /// Creates a guest from the runtime's image, with this WASI state.
     pub(crate) fn instantiate(&self, wasi: Wasi, ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
         machine::instantiate(&self.runtime, &self.world.guests, &self.policy.limits, wasi, ctx)
     }
 
-    /// Returns the context of calls that run no script: access to variables, exit handlers.
+    /// Returns the context for calls that run no script: access to variables, and exit handlers.
     #[must_use]
     pub fn one_shot_ctx(&self) -> ExecutionCtx {
         let limits = &self.policy.limits;
@@ -145,8 +144,8 @@ impl Sandbox {
         ComponentPlatform::begin(&self.world, limits.timeout()).with_soft_stop(soft)
     }
 
-    /// Returns the driver's input. `last` means that the guest is discarded afterwards. A session's guest keeps its
-    /// globals itself and reports the value of the script's last expression.
+    /// Returns the driver's input. `last` is `true` if the guest is discarded afterwards. A session's guest keeps its
+    /// globals in memory, and reports the value of the script's last expression.
     fn script<'a>(&'a self, task: &'a Task, last: bool) -> Script<'a> {
         Script {
             source: &task.source,
@@ -162,7 +161,7 @@ impl Sandbox {
         }
     }
 
-    /// Returns the WASI state of a new guest, with these files in its workspace.
+    /// Returns a new guest's WASI state, with `files` in its workspace.
     pub fn wasi(&self, stdin: Vec<u8>, files: &[InputFile]) -> Result<Wasi, SandboxError> {
         let ContractPolicy { limits, clock, entropy, .. } = &self.policy;
         let mut vfs = Vfs::new(limits.vfs());
@@ -193,7 +192,7 @@ impl Sandbox {
         world.wasi().map_err(|error| wrong(error.to_string()))
     }
 
-    /// Creates a guest with fresh random numbers, and with these files in its workspace.
+    /// Creates a guest with newly seeded random numbers, and with `files` in its workspace.
     pub fn guest(&self, stdin: Vec<u8>, files: &[InputFile], ctx: ExecutionCtx) -> Result<Guest, SandboxError> {
         let mut guest = self.instantiate(self.wasi(stdin, files)?, ctx)?;
         guest.reseed(self.runtime.driver())?;
@@ -210,7 +209,7 @@ impl Sandbox {
         self.execute_in(&mut guest, task, true)
     }
 
-    /// Runs a script in `guest` and collects its results. `last` means that the guest is discarded afterwards.
+    /// Runs a script in `guest` and collects the results. `last` is `true` if the guest is discarded afterwards.
     pub fn execute_in(&self, guest: &mut Guest, task: &Task, last: bool) -> Result<Executed, SandboxError> {
         let script = self.script(task, last);
         let ran = guest.run(Some(self.runtime.driver()), &self.policy.limits, &script)?;
@@ -243,7 +242,7 @@ impl Sandbox {
         })
     }
 
-    /// Parses a script in a new guest.
+    /// Parses a script in a new guest, and returns the diagnostics.
     pub fn validate(&self, task: &Task) -> Result<Vec<Diagnostic>, SandboxError> {
         let mut guest = self.guest(task.stdin.clone(), &[], self.start(task))?;
         let (diagnostics, _) = guest.validate(self.runtime.driver(), &self.policy.limits, &self.script(task, true))?;
@@ -253,20 +252,20 @@ impl Sandbox {
 
 glovebox_core::contract_conversions!(crate::bindings::types);
 
-/// Maximum bytes that all sessions together may hold, regardless of the request. Sessions are in the shim's own memory,
-/// which is limited to 4 GiB and ends the instance when it is full.
+/// Maximum total size of all sessions, in bytes, regardless of the request. Sessions are stored in the shim's own
+/// memory, which is limited to 4 GiB. When it is full, the instance ends.
 const MAX_SESSION_TOTAL_BYTES: u64 = 2 << 30;
 
-/// Reduces the limits to the maximum of a provider.
+/// Caps the limits at a provider's maxima.
 fn held(limits: Limits) -> Limits {
     let mut held = limits;
     held.session_total_bytes = held.session_total_bytes.min(MAX_SESSION_TOTAL_BYTES);
     held
 }
 
-/// A provider's caller is its embedder, so there is no separate grant: every valid policy may be requested.
+/// A provider has no separate operator, so there is no grant: callers can request every valid policy.
 impl World {
-    /// Returns the policy of an empty request: the host's clock if there is one, and seeded random numbers.
+    /// Returns the policy for a request without settings: the host's clock if there is one, and seeded random numbers.
     #[must_use]
     pub fn default_policy(&self) -> ContractPolicy {
         ContractPolicy {
@@ -281,7 +280,7 @@ impl World {
         }
     }
 
-    /// Returns the requested policy, if it is valid.
+    /// Returns the requested policy. Fails if it is invalid or unsupported.
     pub fn policy(&self, requested: types::Policy) -> Result<ContractPolicy, SandboxError> {
         let no_clock = || PolicyRefusal::Unsupported("`clock`: this provider has no clock; request `fixed`".into());
         let no_entropy = "`entropy`: this provider has no entropy source; request `seeded`";
@@ -313,7 +312,7 @@ impl From<ResumeError> for SandboxError {
 }
 
 impl From<DriverError> for SandboxError {
-    /// The image and its driver do not match, because the component was woven incorrectly.
+    /// Converts the error of a driver that does not match its image, because the component was woven incorrectly.
     fn from(error: DriverError) -> Self {
         Self::Unavailable(format!("the guest could not be run: {error}"))
     }

@@ -1,6 +1,6 @@
-//! An execution that the caller steps through, its result, and its files.
+//! An execution that the caller continues step by step, its result, and its files.
 //!
-//! A guest cannot be suspended here, so the first `continue` runs all of it.
+//! A provider cannot suspend a guest, so the first `continue` runs the whole execution.
 
 use std::{fmt, rc::Rc, time::Duration};
 
@@ -23,10 +23,10 @@ use crate::{
     },
 };
 
-/// Runs a started execution. The argument is `true` if the execution has already been cancelled.
+/// Runs a started execution. The argument is `true` if the execution was cancelled before it ran.
 type Begin = Box<dyn FnOnce(bool) -> Result<Executed, SandboxError>>;
 
-/// A started execution.
+/// An execution that the caller continues step by step.
 pub struct Started {
     stage: Stage,
     is_cancelled: bool,
@@ -46,25 +46,25 @@ impl fmt::Debug for Started {
 }
 
 impl Started {
-    /// Creates an execution that has not run.
+    /// Creates an execution that has not run yet.
     #[must_use]
     pub fn new(begin: Begin) -> Self {
         Self { stage: Stage::Waiting(begin), is_cancelled: false, is_in_session: false }
     }
 
-    /// Marks the execution as part of a session, which has its files.
+    /// Marks the execution as part of a session. Its files belong to the session.
     #[must_use]
     pub fn in_session(self) -> Self {
         Self { is_in_session: true, ..self }
     }
 
-    /// Returns whether the execution has ended and its caller has the result.
+    /// Returns whether the execution has run.
     #[must_use]
     pub fn is_over(&self) -> bool {
         !matches!(self.stage, Stage::Waiting(_))
     }
 
-    /// Runs the execution on the first call, and returns its result.
+    /// Runs the execution on the first call. Every call returns its result.
     pub fn go_on(&mut self, answers: &[ToolAnswer]) -> Result<Step, SandboxError> {
         self.check(answers)?;
         if matches!(self.stage, Stage::Waiting(_)) {
@@ -84,8 +84,8 @@ impl Started {
         }
     }
 
-    /// Checks the caller's answers. The provider itself answers all calls, so an answer to an existing call is too
-    /// late, and any other answer is an error.
+    /// Checks the caller's answers. The provider has answered all calls itself: it ignores an answer to an existing
+    /// call, and rejects any other answer.
     fn check(&self, answers: &[ToolAnswer]) -> Result<(), SandboxError> {
         let calls = match &self.stage {
             Stage::Done(executed) => executed.tool_calls.len() as u64,
@@ -104,7 +104,7 @@ impl Started {
         Ok(())
     }
 
-    /// Returns output of a finished execution, which is empty before.
+    /// Returns output of the execution, empty until it has run.
     #[must_use]
     pub fn read_output(&self, stream: OutputStream, offset: u64, len: u64) -> Vec<u8> {
         let Stage::Done(executed) = &self.stage else { return Vec::new() };
@@ -115,7 +115,7 @@ impl Started {
         part(&captured.bytes, offset, len).to_vec()
     }
 
-    /// Returns the files after the execution has finished.
+    /// Returns the files after the execution. Fails before the execution has run, and for an execution in a session.
     pub fn files(&self) -> Result<Files, SandboxError> {
         match &self.stage {
             _ if self.is_in_session => {
@@ -137,7 +137,7 @@ impl Started {
     }
 }
 
-/// Rejects tools that the caller would answer, because a guest cannot be suspended here.
+/// Rejects tools that the caller wants to answer, because a provider cannot suspend a guest.
 pub(crate) fn no_tools(tools: &[types::Tool]) -> Result<(), SandboxError> {
     if tools.is_empty() {
         return Ok(());
@@ -157,22 +157,22 @@ pub struct Executed {
     pub tool_calls: Vec<ToolRecord>,
     /// The created, modified and deleted files.
     pub changes: Changes,
-    /// Duration of the execution.
+    /// The duration of the execution.
     pub duration: Duration,
     /// A snapshot of the files after the execution.
     pub files: Snapshot,
-    /// The runtime of the execution.
+    /// The runtime that ran the script.
     pub runtime: Rc<Runtime>,
     /// The session's id, if the execution was in a session.
     pub session_id: Option<String>,
-    /// The checkpoint that the session was rolled back to after this execution.
+    /// The rollback of the session after this execution, if one was necessary.
     pub rolled_back_to: Option<Rollback>,
     /// The fuel analysis, and advice on a failure.
     pub guidance: Guidance,
 }
 
 impl Executed {
-    /// Converts the execution to the contract's type.
+    /// Converts the result to the contract's type.
     #[must_use]
     pub fn to_wit(&self) -> types::Execution {
         let Self {
@@ -221,7 +221,7 @@ impl Executed {
     }
 }
 
-/// The files of a workspace at one moment.
+/// A snapshot of a workspace's files.
 #[derive(Clone, Debug)]
 pub struct Files(Snapshot);
 
@@ -232,7 +232,7 @@ impl Files {
         Self(snapshot)
     }
 
-    /// Lists the entries that match a pattern.
+    /// Lists the entries that match a pattern. Fails if there are more than a list can contain.
     pub fn list(&self, pattern: &str) -> Result<Vec<types::FileEntry>, SandboxError> {
         let entries = self.0.list(pattern).map_err(refused(pattern))?;
         if entries.len() > MAX_LISTED_FILES {
@@ -242,18 +242,18 @@ impl Files {
         Ok(entries.into_iter().map(Into::into).collect())
     }
 
-    /// Returns the entry at a path.
+    /// Returns the attributes of a path.
     pub fn stat(&self, path: &str) -> Result<types::FileEntry, SandboxError> {
         Ok(self.0.stat(path).map_err(refused(path))?.into())
     }
 
-    /// Reads bytes of a file.
+    /// Reads at most `len` bytes of a file from `offset`. The contract's maximum for one call also applies.
     pub fn read(&self, path: &str, offset: u64, len: u64) -> Result<Vec<u8>, SandboxError> {
         self.0.read(path, offset, Some(len.min(MAX_READ_BYTES))).map_err(refused(path))
     }
 }
 
-/// Returns a function for `map_err`, for a failed operation on `path`.
+/// Returns a function for `map_err` that converts the error of an operation on `path`.
 pub(crate) fn refused(path: &str) -> impl FnOnce(FileError) -> SandboxError + use<'_> {
     move |error| SandboxError::from_file(error.kind().into(), path, error.message())
 }
@@ -263,7 +263,7 @@ pub(crate) fn refused(path: &str) -> impl FnOnce(FileError) -> SandboxError + us
 pub struct Blob(Vec<u8>);
 
 impl Blob {
-    /// Wraps these bytes.
+    /// Wraps existing bytes.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(bytes)
@@ -275,7 +275,7 @@ impl Blob {
         &self.0
     }
 
-    /// Appends bytes. Returns `false` if there is not enough memory.
+    /// Appends bytes. Returns `false` and appends nothing if there is not enough memory.
     pub fn append(&mut self, bytes: &[u8]) -> bool {
         let has_room = self.0.try_reserve(bytes.len()).is_ok();
         if has_room {

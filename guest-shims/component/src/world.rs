@@ -1,4 +1,4 @@
-//! The interfaces to the woven module and to the component's host, and the imports that implement the latter.
+//! The interfaces to the woven module and to the component's host, and their implementation by the component's imports.
 
 use std::{fmt, rc::Rc, sync::Arc, time::Duration};
 
@@ -11,33 +11,33 @@ use crate::bindings::clocks::wasi::clocks::{monotonic_clock, wall_clock};
 use crate::bindings::glovebox::sandbox::tools;
 use crate::bindings::types;
 
-/// The clocks of the host.
+/// The clocks of the component's host.
 pub trait Clocks {
-    /// Reads the clock. One reading gives both values, because it happens twice per millisecond.
+    /// Reads the monotonic clock and the cancellation flag. Called twice per millisecond, so one reading returns both.
     fn read(&self) -> Reading;
 
-    /// Returns nanoseconds since 1970.
+    /// Returns the wall-clock time, in nanoseconds since 1970.
     fn realtime_ns(&self) -> u64;
 
-    /// Waits. Returns early if the host cancels.
+    /// Sleeps for a duration. Returns early if the host cancels the execution.
     fn sleep(&self, duration: Duration);
 }
 
-/// A reading of the clock.
+/// A reading of the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// The time since a fixed moment. Never decreases.
+    /// The time since an arbitrary start. Never decreases.
     pub now: Duration,
-    /// `true` once the host cancels the running execution.
+    /// `true` once the host has cancelled the running execution.
     pub is_cancelled: bool,
 }
 
-/// Answers the calls of scripts, through the component's import of the interface `tools`.
+/// The tools of the component's host.
 pub trait ToolHost {
-    /// Returns the tools. The list never changes.
+    /// Returns the host's tools. The list never changes.
     fn list(&self) -> Vec<types::Tool>;
 
-    /// Calls a tool.
+    /// Calls a tool with arguments as JSON text. Returns the result as JSON text.
     fn call(&self, name: &str, arguments: &str) -> Result<String, types::CallFailure>;
 }
 
@@ -46,11 +46,11 @@ pub trait ToolHost {
 pub struct World {
     /// The guests of the woven module.
     pub guests: Rc<dyn Guests>,
-    /// The guests' libraries. File systems hold them, and may be shared between threads.
+    /// The guests' libraries. Must be thread-safe, because file systems refer to them.
     pub libraries: Arc<dyn LibraryBytes>,
-    /// The clocks. Without them, time limits do not apply.
+    /// The host's clocks. Without clocks, time limits do not apply.
     pub clocks: Option<Rc<dyn Clocks>>,
-    /// The host's tools, if the component imports them.
+    /// The host's tools; `None` if the component does not import them.
     pub tools: Option<Rc<dyn ToolHost>>,
 }
 
@@ -66,25 +66,25 @@ impl fmt::Debug for World {
 /// Access to the guests by number: their memories, pristine images, mutable globals and functions, and the fuel counter
 /// that they share.
 ///
-/// Addresses are not checked here. An access outside a memory ends the whole instance, so callers check first, as
+/// Addresses are not checked. An access outside a memory ends the whole instance, so callers must check first, as
 /// [`GuestMemory`](crate::GuestMemory) does.
 pub trait Guests {
     /// Returns the weaver's description of the guests: the JSON text of a [`Description`](crate::Description).
     fn describe(&self) -> Vec<u8>;
 
-    /// Returns the real size of a guest's memory in pages. The memory never shrinks, and the guest sees another size.
+    /// Returns the real size of a guest's memory, in pages. It never shrinks and can differ from the virtual size.
     fn memory_size(&self, guest: u32) -> u32;
 
-    /// Grows the real memory by `pages` pages of zeros. Returns `false` if it cannot grow.
+    /// Grows the real memory by `pages` pages of zeros. Returns `false` if the memory cannot grow.
     fn memory_grow(&self, guest: u32, pages: u32) -> bool;
 
-    /// Returns the size of the memory that the guest sees, in pages.
+    /// Returns the virtual size of a guest's memory, which the guest sees, in pages.
     fn virtual_size(&self, guest: u32) -> u32;
 
-    /// Sets the size of the memory that the guest sees, in pages.
+    /// Sets the virtual size of a guest's memory, in pages.
     fn set_virtual_size(&self, guest: u32, pages: u32);
 
-    /// Copies bytes out of guest memory.
+    /// Copies bytes from guest memory.
     fn memory_read(&self, guest: u32, at: u32, into: &mut [u8]);
 
     /// Copies bytes into guest memory.
@@ -93,40 +93,40 @@ pub trait Guests {
     /// Fills a range of guest memory with a byte.
     fn memory_fill(&self, guest: u32, at: u32, byte: u8, len: u32);
 
-    /// Returns whether guest memory has these bytes at `at`.
+    /// Returns whether guest memory equals these bytes at `at`.
     fn memory_equals(&self, guest: u32, at: u32, with: &[u8]) -> bool;
 
     /// Returns whether a range of guest memory is zero.
     fn memory_is_zero(&self, guest: u32, at: u32, len: u32) -> bool;
 
-    /// Copies a part of the pristine image's bytes ([`ImageRuns`](crate::ImageRuns)) into guest memory.
+    /// Copies a range of the pristine image's bytes ([`ImageRuns`](crate::ImageRuns)) to guest memory.
     fn image_to_guest(&self, guest: u32, offset: u32, at: u32, len: u32);
 
-    /// Copies a part of the pristine image's bytes into the shim's memory.
+    /// Copies a range of the pristine image's bytes to the shim's memory.
     fn image_to_shim(&self, guest: u32, offset: u32, into: &mut [u8]);
 
-    /// Returns the bits of a mutable global, by its index in the guest's description.
+    /// Returns the bits of a mutable global, by its number in the guest's description.
     fn global_get(&self, guest: u32, global: u32) -> u64;
 
-    /// Sets the bits of a mutable global, by its index in the guest's description.
+    /// Sets the bits of a mutable global, by its number in the guest's description.
     fn global_set(&self, guest: u32, global: u32, bits: u64);
 
-    /// Returns the fuel counter, which metered code decrements. The value is negative after a charge that exceeded it.
+    /// Returns the fuel counter, which metered code decrements. Negative after a charge that exceeded the counter.
     fn fuel(&self) -> i64;
 
     /// Sets the fuel counter.
     fn set_fuel(&self, fuel: i64);
 
-    /// Calls a function from the list of exports in the guest's description.
+    /// Calls an exported function, by its number in the guest's description.
     fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> Called;
 
-    /// Calls the function in a slot of a guest's table, with the function's own type.
+    /// Calls the function in a slot of a guest's table, with that function's own type.
     fn call_table(&self, guest: u32, slot: u32, args: &[u64]) -> Called;
 }
 
-/// The bytes of the guests' libraries, which never change.
+/// The bytes of the guests' libraries. They never change.
 pub trait LibraryBytes: Send + Sync {
-    /// Copies a part of a guest's library into the shim's memory. Like [`Guests`], it checks no offsets.
+    /// Copies a range of a guest's library to the shim's memory. Like [`Guests`], does not check offsets.
     fn read(&self, guest: u32, offset: u32, into: &mut [u8]);
 }
 
@@ -145,20 +145,20 @@ pub enum Called {
     Missing,
 }
 
-/// The reason for unwinding a guest.
+/// The reason why a guest was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unwound {
-    /// The shim requested it; the reason is in [`HostState`](crate::HostState).
+    /// The shim requested it. The reason is in [`HostState`](crate::HostState).
     Asked,
-    /// The guest reached `unreachable`: the interpreter aborted.
+    /// The guest executed `unreachable`: the interpreter aborted.
     Unreachable,
-    /// The guest's calls are nested too deep.
+    /// The guest's calls were nested too deep.
     CallDepth,
-    /// The guest threw an exception that it does not catch.
+    /// The guest threw an exception that it did not catch.
     Thrown,
 }
 
-/// Bit of the time that a host sets to cancel. No clock reaches it in 292 years.
+/// The bit that a host sets in the monotonic time to cancel an execution. No clock reaches it in 292 years.
 ///
 /// The component cannot be called while a guest runs, but it reads the clock twice per millisecond.
 #[cfg(feature = "clock")]
@@ -186,7 +186,7 @@ impl Clocks for HostClocks {
     }
 }
 
-/// The exporter of `glovebox:sandbox/tools` to this component.
+/// The component's import of `glovebox:sandbox/tools`.
 #[cfg(feature = "tools")]
 #[derive(Clone, Copy, Debug)]
 pub struct HostTools;

@@ -1,4 +1,4 @@
-//! The result of a call into a guest, decided in one place for every backend.
+//! The result of a call into a guest, determined in one place for all backends.
 
 use std::time::Duration;
 
@@ -35,19 +35,19 @@ pub struct CallResult {
     pub outcome: Outcome,
     /// The exception that ended the script after a soft stop.
     pub interrupted: Option<RaisedOutcome>,
-    /// The value of the script's last expression, if it has one and the request asked for it.
+    /// The value of the script's last expression, if there is one and the request asked for it.
     pub value: Option<GuestValue>,
     /// The fuel that the call used.
     pub fuel_consumed: u64,
-    /// Peak memory usage, in bytes.
+    /// The peak memory usage, in bytes.
     pub memory_used_bytes: u64,
-    /// The memory that a refused growth would have required, in bytes, if a growth was refused.
+    /// The memory usage, in bytes, that a refused growth would have led to; `None` if none was refused.
     pub memory_refused_bytes: Option<u64>,
     /// The state of the guest after the call.
     pub after: GuestState,
 }
 
-/// The host's measurements of a finished call, apart from the driver's report.
+/// The host's measurements of a finished call.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage<'a> {
     /// The limits of the execution.
@@ -56,11 +56,11 @@ pub struct Usage<'a> {
     pub fuel_limit: u64,
     /// Fuel at the end of the call.
     pub fuel_left: u64,
-    /// Duration of the call; zero without a clock.
+    /// The call's duration; zero without a clock.
     pub elapsed: Duration,
-    /// Peak memory usage, in bytes.
+    /// The peak memory usage, in bytes.
     pub memory_used_bytes: u64,
-    /// The memory that a refused growth would have required, in bytes, if a growth was refused.
+    /// The memory usage, in bytes, that a refused growth would have led to; `None` if none was refused.
     pub memory_refused_bytes: Option<u64>,
     /// The trap that ended the call, if any.
     pub trapped: Option<TrapKind>,
@@ -76,23 +76,23 @@ pub struct CallEnd<'a> {
     pub asked: Option<Interrupt>,
 }
 
-/// Reason for a failed access to a variable.
+/// The reason why a variable could not be read or set.
 #[derive(Debug)]
 pub enum Refusal {
-    /// The guest refused or was stopped; a description for people.
+    /// The guest refused or was stopped. Holds a human-readable description.
     Guest(String),
     /// The image and its driver do not match.
     Driver(DriverError),
 }
 
-/// Like [`Refusal`], for any call.
+/// The reason why any call into a guest failed.
 enum Stopped {
     Guest(Outcome, GuestState),
     Driver(DriverError),
 }
 
 impl Usage<'_> {
-    /// Converts a driver's report into a result.
+    /// Converts the driver's report to the call's result.
     pub fn conclude(&self, ending: CallEnd<'_>) -> Result<CallResult, DriverError> {
         let CallEnd { driver, result, asked } = ending;
         let (limits, refused) = (self.limits, self.memory_refused_bytes);
@@ -106,12 +106,12 @@ impl Usage<'_> {
             Ok(Report::Interrupted(raised)) if let Some(interrupt) = asked => {
                 interrupted = Some(raised.into());
                 if interrupt == Interrupt::Fuel {
-                    // The remaining fuel depends on the host's scheduling, so the whole allowance counts as used.
+                    // The remaining fuel depends on the host's scheduling, so the whole allowance is charged.
                     fuel_left = 0;
                 }
                 (self.interrupted(interrupt), GuestState::Alive)
             }
-            // A guest that reports an interrupt without a soft stop made it up.
+            // Without a soft stop, the guest made up the interrupt that it reports.
             Ok(Report::Raised(raised) | Report::Interrupted(raised)) => {
                 let ran_out = driver.is_some_and(|driver| driver.is_out_of_memory(&raised));
                 match refused {
@@ -167,13 +167,13 @@ impl Usage<'_> {
         }
     }
 
-    /// Decides whether an error of an image's driver is the guest's doing.
+    /// Decides whether the guest caused a driver's error.
     fn stopped_by(&self, error: DriverError) -> Stopped {
         match error {
             DriverError::Machine(MachineError::Stopped(stop)) => {
                 Stopped::Guest(self.stopped(&stop), GuestState::of(&stop))
             }
-            // The guest returned addresses or reports that its driver never produces.
+            // The driver never produces these addresses or reports, so the guest has damaged it.
             DriverError::Report(_) | DriverError::Machine(_) => {
                 Stopped::Guest(Outcome::Trapped { trap: TrapKind::BadReport }, GuestState::Unwound)
             }
@@ -181,7 +181,7 @@ impl Usage<'_> {
         }
     }
 
-    /// Returns the outcome of a script that ended at a soft stop: the same as if it had been unwound for that reason.
+    /// Returns the outcome of a script that ended after a soft stop, equal to that of the corresponding hard stop.
     fn interrupted(&self, interrupt: Interrupt) -> Outcome {
         match interrupt {
             Interrupt::Fuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),
@@ -199,7 +199,7 @@ impl Usage<'_> {
                 exhausted(Resource::Time, self.limits.timeout_ms, whole_ms(over))
             }
             Stop::Cancelled => Outcome::Cancelled,
-            // An interpreter aborts if it gets no memory at a point where it cannot continue without it.
+            // An interpreter aborts if an allocation fails where it cannot handle the failure.
             _ => match (self.memory_refused_bytes, self.trapped) {
                 (Some(used), Some(TrapKind::Unreachable)) => {
                     exhausted(Resource::Memory, self.limits.memory_bytes, used)

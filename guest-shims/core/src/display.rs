@@ -1,27 +1,27 @@
-//! Pictures, tables and documents that a script displays in addition to its output.
+//! Pictures, tables and documents that a script displays, apart from its output.
 
 use std::fmt;
 
 use glovebox_wasi::Shown;
 
-/// Maximum number of forms of one display. Further forms are dropped.
+/// Maximum number of forms per display. Further forms are dropped.
 const MAX_FORMS: usize = 32;
 
 /// Maximum length of a media type, in bytes. RFC 6838 allows 127 on each side of the slash; the registered types are
 /// far shorter.
 const MAX_MEDIA_TYPE_BYTES: usize = 127;
 
-/// A displayed object in one or more forms. A reader shows the form that it supports best. Jupyter calls this a MIME
+/// A displayed object in one or more forms. A client shows the form that it supports best. Jupyter calls this a MIME
 /// bundle.
 ///
-/// Its content is untrusted. An HTML form may contain scripts, and data labelled `image/png` may have another format.
+/// The content is untrusted. An HTML form may contain scripts, and data labelled `image/png` may have another format.
 /// Sanitize or isolate it before rendering.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Display {
-    /// The forms in the guest's order, each media type once.
+    /// The forms in the guest's order. Each media type occurs once.
     pub forms: Vec<Form>,
-    /// `true` for the value of the script's last expression, `false` for a call of `display`.
+    /// `true` for the value of the script's last expression, `false` for a `display` call.
     pub is_result: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Display {
 pub struct Form {
     /// The media type in lower case, without parameters, such as `image/png`.
     pub media_type: String,
-    /// The data; text is in UTF-8.
+    /// The data. Text is UTF-8.
     pub data: Vec<u8>,
 }
 
@@ -40,7 +40,7 @@ pub struct Form {
 pub struct Displays {
     /// The retained displays, in order.
     pub retained: Vec<Display>,
-    /// The number of dropped displays.
+    /// The number of displays that were dropped.
     pub dropped: u64,
 }
 
@@ -77,8 +77,8 @@ impl Display {
         self.forms.iter().find(|form| form.media_type == media_type).map(|form| &*form.data)
     }
 
-    /// Decodes a driver's message: `D` or `R` (for a result), then the type and the data of each form, each after its
-    /// length.
+    /// Decodes a driver's message: `D`, or `R` for a result, followed by each form's type and data, each with a length
+    /// prefix.
     fn decode(message: &[u8]) -> Option<Self> {
         let (kind, mut rest) = message.split_first()?;
         let is_result = match kind {
@@ -99,7 +99,7 @@ impl Display {
 }
 
 impl From<Shown> for Displays {
-    /// Messages that no driver writes count as dropped: the guest made them up.
+    /// Counts messages that no driver writes as dropped: the guest made them up.
     fn from(Shown { messages, mut dropped }: Shown) -> Self {
         let mut retained = Vec::new();
         for message in messages {
@@ -112,8 +112,8 @@ impl From<Shown> for Displays {
     }
 }
 
-/// Returns whether data of a media type is text. All such types use UTF-8, explicitly or by default (RFC 6838, 4.2.1;
-/// RFC 6839 for suffixes).
+/// Returns whether a media type is textual. All such types use UTF-8, explicitly or by default (RFC 6838, section
+/// 4.2.1; RFC 6839 for suffixes).
 #[must_use]
 pub fn is_text(media_type: &str) -> bool {
     media_type.starts_with("text/")
@@ -122,7 +122,7 @@ pub fn is_text(media_type: &str) -> bool {
         || ["application/json", "application/javascript", "application/xml"].contains(&media_type)
 }
 
-/// Parses a media type by the naming rules of RFC 6838, in lower case.
+/// Parses a media type by the naming rules of RFC 6838. Returns it in lower case.
 fn media_type(bytes: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() <= MAX_MEDIA_TYPE_BYTES)?.to_ascii_lowercase();
     let is_name = |name: &str| {

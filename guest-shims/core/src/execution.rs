@@ -10,22 +10,22 @@ use crate::{
     tools::{Received, ToolCalls, ToolMemory, ToolRecord, ToolRunner},
 };
 
-/// Time and outside world of an execution, as the platform provides them.
+/// The time and the outside world of an execution, provided by the platform.
 pub trait Platform: Sized {
-    /// Measures time.
+    /// The platform's stopwatch.
     type Watch: Watch;
-    /// Runs the tools that scripts call.
+    /// The executor of the tools that scripts call.
     type Tools: ToolRunner<Watch = Self::Watch>;
 
-    /// Waits until `until` on `watch`, or until `is_ready` returns `true`. With `heeds_cancellation`, a cancellation
-    /// also ends the wait. May return early.
+    /// Waits until the time `until` on `watch`, or until `is_ready` returns `true`. With `heeds_cancellation`, a
+    /// cancellation also ends the wait. Can return early.
     fn wait(&self, watch: &Self::Watch, until: Duration, heeds_cancellation: bool, is_ready: impl Fn() -> bool);
 
-    /// Nanoseconds since 1970.
+    /// Returns the current time, in nanoseconds since 1970.
     fn realtime_ns(&self) -> u64;
 
-    /// Returns the elapsed time on `watch` and whether the execution is cancelled. One method for both, because it is
-    /// called every half millisecond and a host can answer both with a single clock reading.
+    /// Returns the elapsed time on `watch` and whether the execution is cancelled. Called every half millisecond, so
+    /// both come from one method, which needs only a single clock reading.
     fn moment(&self, watch: &Self::Watch) -> Moment {
         Moment { elapsed: watch.elapsed(), is_cancelled: false }
     }
@@ -35,10 +35,10 @@ pub trait Platform: Sized {
         into.fill(0);
     }
 
-    /// Receives output as it is accepted.
+    /// Receives output when the host accepts it from the guest.
     fn output(&mut self, _stream: Stream, _bytes: &[u8]) {}
 
-    /// Waits for standard input that was not provided in advance. Returns `None` if there is no input or a soft stop
+    /// Waits for standard input that was not provided in advance. Returns `None` at its end, or if a soft stop
     /// ends the wait.
     fn stdin<M: LinearMemory + ?Sized>(
         _ctx: &mut ExecutionCtx<Self>,
@@ -48,24 +48,24 @@ pub trait Platform: Sized {
         Ok(None)
     }
 
-    /// Returns how much of the fuel allowed by the policy the execution may use.
+    /// Returns the fuel that the execution may use, at most the policy's `allowed` fuel.
     fn fuel_limit(&self, allowed: u64) -> u64 {
         allowed
     }
 
-    /// Returns the fuel that was used before the guest is entered.
+    /// Returns the fuel that was used before the guest was entered.
     fn used_fuel(&self) -> u64 {
         0
     }
 
-    /// Records used fuel.
+    /// Records fuel that a call has used.
     fn spend(&self, _fuel: u64) {}
 }
 
-/// A snapshot of an execution as seen from outside.
+/// The elapsed time and the cancellation of an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Elapsed time; zero without a clock.
+    /// The elapsed time; zero without a clock.
     pub elapsed: Duration,
     /// `true` once the execution has been cancelled.
     pub is_cancelled: bool,
@@ -76,18 +76,18 @@ pub struct Moment {
 pub enum Woken {
     /// The wait reached its deadline, or its condition holds.
     Due,
-    /// The guest received a soft stop and must see it.
+    /// The guest has received a soft stop and must run to see it.
     Asked,
 }
 
-/// The current execution of a guest: its clock, its stop conditions and its tool calls. Times are relative to its
-/// start.
+/// A guest's current execution: its clock, its stop conditions and its tool calls. Times are relative to the start of
+/// the execution.
 pub struct ExecutionCtx<P: Platform> {
-    /// Counts from the creation of the guest's instance; the basis of its monotonic clock.
+    /// Started with the guest's instance; the basis of the guest's monotonic clock.
     made: P::Watch,
     begun: P::Watch,
     timeout: Duration,
-    /// Automatic cancellation, relative to the start.
+    /// The time of automatic cancellation.
     cancel_after: Option<Duration>,
     is_cancelled: bool,
     soft: SoftStop,
@@ -109,26 +109,26 @@ impl<P: Platform<Watch: Default> + Default> Default for ExecutionCtx<P> {
 }
 
 impl<P: Platform> ExecutionCtx<P> {
-    /// Creates an execution that starts at `begun`, in an instance created for it.
+    /// Creates the context of an execution that starts at `begun`, in an instance created at the same time.
     pub fn new(platform: P, begun: P::Watch, timeout: Duration) -> Self {
         let made = begun.clone();
         let (cancel_after, soft, tools) = (None, SoftStop::default(), None);
         Self { made, begun, timeout, cancel_after, is_cancelled: false, soft, tools, platform }
     }
 
-    /// Sets the start of the execution.
+    /// Changes the start of the execution.
     #[must_use]
     pub fn begun_at(self, begun: P::Watch) -> Self {
         Self { begun, ..self }
     }
 
-    /// Cancels the execution after this time, if that is before its timeout.
+    /// Cancels the execution after this time, if the time is below the timeout.
     #[must_use]
     pub fn cancelled_after(self, after: Option<Duration>) -> Self {
         Self { cancel_after: after.filter(|after| *after < self.timeout), ..self }
     }
 
-    /// Cancels the execution before it starts.
+    /// Marks the execution as cancelled before it starts.
     #[must_use]
     pub fn cancelled(self) -> Self {
         Self { is_cancelled: true, ..self }
@@ -140,7 +140,7 @@ impl<P: Platform> ExecutionCtx<P> {
         Self { soft, ..self }
     }
 
-    /// Lets the guest call tools.
+    /// Lets the guest call these tools.
     #[must_use]
     pub fn with_tools(self, tools: ToolCalls<P::Tools>) -> Self {
         Self { tools: Some(tools), ..self }
@@ -151,18 +151,18 @@ impl<P: Platform> ExecutionCtx<P> {
         *self = Self { made: self.made.clone(), ..next };
     }
 
-    /// Enables the soft stop.
+    /// Enables the soft stop with these words.
     pub(crate) fn arm(&mut self, pokes: InterruptWords) {
         self.soft.arm(pokes);
     }
 
-    /// Disables the soft stop at the end of the script. Returns the interrupt that the script received, if any.
+    /// Disables the soft stop when the script has ended. Returns the interrupt that the script received, if any.
     pub(crate) fn disarm(&mut self) -> Option<Interrupt> {
         self.soft.disarm();
         self.soft.asked()
     }
 
-    /// Ends the tool calls and returns their records. Calls that still run are abandoned.
+    /// Ends the tool calls and returns their records. Abandons calls that are still running.
     pub fn end_tools(&mut self) -> Vec<ToolRecord> {
         self.tools.take().map(ToolCalls::end).unwrap_or_default()
     }
@@ -172,14 +172,14 @@ impl<P: Platform> ExecutionCtx<P> {
         self.tools.as_ref().map(ToolCalls::account)
     }
 
-    /// Settles the memory accounts at the end of a host call.
+    /// Updates the tools' memory account at the end of a host call.
     pub(crate) fn settle(&mut self) {
         if let Some(tools) = &mut self.tools {
             tools.settle();
         }
     }
 
-    /// Extends the timeouts by time that the host used for itself.
+    /// Extends the timeouts by the duration of the host's own work.
     pub fn extend(&mut self, by: Duration) {
         self.timeout = self.timeout.saturating_add(by);
         self.cancel_after = self.cancel_after.map(|after| after.saturating_add(by));
@@ -200,12 +200,12 @@ impl<P: Platform> ExecutionCtx<P> {
         self.made.elapsed()
     }
 
-    /// Returns the fuel reserved for a soft stop.
+    /// Returns the fuel reserved for the soft stop.
     pub fn fuel_reserve(&self) -> u64 {
         self.soft.fuel_reserve()
     }
 
-    /// Checks whether the guest must stop before it has started.
+    /// Fails if the guest must stop before it has started.
     pub fn check(&self) -> Result<(), Stop> {
         let now = self.moment();
         if now.is_cancelled {
@@ -214,14 +214,14 @@ impl<P: Platform> ExecutionCtx<P> {
         self.left(now.elapsed).map(drop)
     }
 
-    /// Like [`Platform::moment`], with every reason for cancellation.
+    /// Like [`Platform::moment`], with all reasons for cancellation.
     fn moment(&self) -> Moment {
         let Moment { elapsed, is_cancelled } = self.platform.moment(&self.begun);
         let is_over = |after| self.begun.has_clock() && elapsed >= after;
         Moment { elapsed, is_cancelled: is_cancelled || self.is_cancelled || self.cancel_after.is_some_and(is_over) }
     }
 
-    /// Returns the time left until the timeout.
+    /// Returns the time left until the timeout. Fails if none is left.
     fn left(&self, elapsed: Duration) -> Result<Duration, Stop> {
         if !self.begun.has_clock() {
             return Ok(Duration::MAX);
@@ -229,7 +229,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.timeout.checked_sub(elapsed).filter(|left| !left.is_zero()).ok_or(Stop::Deadline)
     }
 
-    /// Stops the guest if it must stop now, and delivers a soft stop if it is due.
+    /// Fails if the guest must stop now. Delivers a soft stop if one is due.
     pub fn look<M: LinearMemory + ?Sized>(&mut self, fuel_left: u64, memory: &mut M) -> Result<(), Stop> {
         if let Some(tools) = &mut self.tools {
             tools.collect();
@@ -249,7 +249,7 @@ impl<P: Platform> ExecutionCtx<P> {
         Ok(())
     }
 
-    /// Waits on behalf of a sleeping guest: until the time is over, a soft stop arrives, or the guest must stop.
+    /// Waits on behalf of a sleeping guest, until the duration has passed, a soft stop arrives, or the guest must stop.
     pub fn sleep<M: LinearMemory + ?Sized>(
         &mut self,
         duration: Duration,
@@ -260,12 +260,12 @@ impl<P: Platform> ExecutionCtx<P> {
         self.wait(end, false, fuel_left, memory)
     }
 
-    /// Sends a message from the guest to the tools. Returns whether it was a call.
+    /// Passes a guest's message to the tools. Returns `true` if it was a tool call.
     pub(crate) fn send(&mut self, message: &[u8]) -> bool {
         self.tools.as_mut().is_some_and(|tools| tools.send(message))
     }
 
-    /// Waits for the next reply of a tool. Returns `None` if no reply is due, the guest's timeout has passed, or a soft
+    /// Waits for the next tool reply. Returns `None` if no reply is due, the guest's own timeout has passed, or a soft
     /// stop arrives.
     pub(crate) fn receive<M: LinearMemory + ?Sized>(
         &mut self,
@@ -278,7 +278,7 @@ impl<P: Platform> ExecutionCtx<P> {
             let Some(tools) = &mut self.tools else { return Ok(None) };
             let received = tools.take();
             if P::Tools::RUN_INLINE {
-                // A tool may have run for a long time.
+                // The tool may have run for a long time.
                 self.look(fuel_left, memory)?;
             }
             let due = match received {
@@ -295,8 +295,8 @@ impl<P: Platform> ExecutionCtx<P> {
         }
     }
 
-    /// Waits until `end`, or until a tool has replied. The wait ends early if the guest must stop, and does not start
-    /// while a soft stop is unread.
+    /// Waits until `end`, or with `for_tools` until a tool has replied. Ends early if the guest must stop. Does not
+    /// start while a soft stop is unread.
     fn wait<M: LinearMemory + ?Sized>(
         &mut self,
         end: Duration,
@@ -316,7 +316,7 @@ impl<P: Platform> ExecutionCtx<P> {
                 return Ok(Woken::Due);
             }
             let until = end.min(self.soft.next_look(self.timeout));
-            // A cancelled guest may wait during its grace period.
+            // A cancelled guest can wait until its grace period ends.
             let heeds_cancellation = !self.soft.is_in_grace();
             let cancel_after = self.cancel_after.filter(|_| heeds_cancellation);
             let until = cancel_after.map_or(until, |after| after.min(until));

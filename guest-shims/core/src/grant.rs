@@ -1,14 +1,14 @@
-//! Changes that a request makes to a policy, and the operator's grant that bounds them.
+//! Policy changes that a request makes, and the operator's grant that bounds them.
 
 use serde_json::{Map, Value};
 
 use crate::{Clock, Entropy, Limits};
 
-/// Applies the changes of a request to a policy. Both are JSON objects with the names of a policy file. Names in
+/// Applies a request's changes to a policy. Both are JSON objects with the names of a policy file. The names in
 /// `tables` are merged entry by entry; all others are replaced as a whole.
 ///
-/// Parse the result as a policy and check it with [`GrantParts::first_beyond`], because JSON can express one thing in
-/// several ways.
+/// The result is unchecked. Parse it as a policy and check that with [`GrantParts::first_beyond`], because JSON can
+/// express the same setting in several ways.
 ///
 /// # Errors
 /// An unknown name, or a table whose change is not an object.
@@ -25,30 +25,30 @@ pub fn change_policy(policy: &mut Value, changes: &Map<String, Value>, tables: &
     Ok(())
 }
 
-/// A change that does not fit a policy.
+/// A change that cannot be applied to a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeError {
-    /// The name is unknown in a policy.
+    /// The policy has no setting of this name.
     Unknown(String),
-    /// The value of this name must be an object.
+    /// The setting of this name requires an object.
     NoTable(String),
 }
 
-/// The parts of a policy that every backend checks against a grant.
+/// The policy settings that every backend checks against a grant.
 #[derive(Clone, Copy, Debug)]
 pub struct GrantParts<'a> {
     /// The granted limits.
     pub limits: &'a Limits,
     /// The granted clock.
     pub clock: &'a Clock,
-    /// The granted source of randomness.
+    /// The granted source of random numbers.
     pub entropy: &'a Entropy,
 }
 
 /// A setting that exceeds a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beyond {
-    /// The name of the setting, such as `limits.fuel`.
+    /// The setting's name, such as `limits.fuel`.
     pub key: String,
     /// The requested value.
     pub asked: String,
@@ -57,8 +57,8 @@ pub struct Beyond {
 }
 
 impl GrantParts<'_> {
-    /// Returns the first setting that exceeds this grant: a higher limit, or the host's clock or entropy without a
-    /// grant for it.
+    /// Returns the first setting of `asked` that exceeds this grant: a higher limit, or the host's clock or entropy if
+    /// it is not granted.
     #[must_use]
     pub fn first_beyond(&self, asked: &GrantParts<'_>) -> Option<Beyond> {
         let beyond = |key: &str, asked: &str, granted: &str| {

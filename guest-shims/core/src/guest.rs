@@ -1,5 +1,5 @@
-//! A guest, which is an instance of a prepared image or of a plain command, and all calls into it. The environment and
-//! the time in which an image boots and its instances resume.
+//! A guest, which is an instance of a prepared image or of a plain command, and all calls into it. Also the environment
+//! in which an image boots and its instances resume.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,16 +16,16 @@ use crate::{
     Outcome, Platform, Refusal, Usage, name_limit, session::Pages, tools::ToolRecord,
 };
 
-/// The driver of a prepared image and its addresses.
+/// A prepared image's driver, and the addresses that it needs.
 #[derive(Clone, Copy)]
 pub struct ImageDriver<'a> {
-    /// Calls the image's interpreter.
+    /// The driver, which calls the image's interpreter.
     pub driver: &'a dyn Driver,
     /// Addresses within the image.
     pub anchors: &'a Anchors,
 }
 
-/// The platform's view of an instance, beyond what the driver needs.
+/// An instance, with the operations that a guest needs beyond the driver's.
 pub trait GuestMachine: Machine {
     /// The platform of the instance's executions.
     type Platform: Platform;
@@ -36,8 +36,8 @@ pub trait GuestMachine: Machine {
     /// Sets the remaining fuel before a call.
     fn set_fuel(&mut self, fuel: u64) -> Result<(), MachineError>;
 
-    /// Writes pages into the memory of an instance that holds the image. Returns `false` if a page is beyond the end of
-    /// the memory.
+    /// Writes pages into the memory of a new instance of the image. Returns `false` if a page is beyond the end of
+    /// memory.
     fn write_pages(&mut self, pages: &Pages) -> bool {
         pages.write_with(|at, page| self.write(at, page).is_ok())
     }
@@ -45,7 +45,7 @@ pub trait GuestMachine: Machine {
     /// Returns the host's state for this guest.
     fn host(&self) -> &GuestHost<Self::Platform>;
 
-    /// Like [`host`](Self::host), mutable.
+    /// Returns a mutable reference to the host's state for this guest.
     fn host_mut(&mut self) -> &mut GuestHost<Self::Platform>;
 }
 
@@ -60,8 +60,7 @@ pub struct Written {
     pub duration: Duration,
 }
 
-/// Fuel for flushing the streams of a stopped script, about a hundred times the usual cost. It is not charged to the
-/// script.
+/// Fuel for flushing a stopped script's streams, about a hundred times the usual cost. Not charged to the script.
 const FLUSH_FUEL: u64 = 5_000_000;
 
 /// An instance and its fuel limit.
@@ -69,7 +68,7 @@ const FLUSH_FUEL: u64 = 5_000_000;
 pub struct Guest<M> {
     /// The instance of the image or the command.
     pub machine: M,
-    /// The fuel limit of the current call: `limits.fuel`, or the rest of a budget.
+    /// The fuel limit of the current call: `limits.fuel`, or a budget's remaining fuel.
     fuel_limit: u64,
 }
 
@@ -79,13 +78,13 @@ impl<M: GuestMachine> Guest<M> {
         Self { machine, fuel_limit: limits.fuel }
     }
 
-    /// Reseeds the random numbers of a new instance. The fuel is not charged to a script.
+    /// Reseeds the random numbers of a new instance. No script is charged for the fuel.
     pub fn reseed(&mut self, image: ImageDriver<'_>) -> Result<(), DriverError> {
         image.driver.reseed(&mut self.machine, image.anchors)
     }
 
-    /// Like [`reseed`](Self::reseed), for a guest in which scripts have run. Code that they left behind runs within
-    /// their limits.
+    /// Like [`reseed`](Self::reseed), for a guest in which scripts have run. The limits of one execution apply to code
+    /// that the scripts left behind.
     pub fn reseed_within(&mut self, image: ImageDriver<'_>, limits: &Limits) -> Result<(), DriverError> {
         self.begin(limits)?;
         let reseeded = image.driver.reseed(&mut self.machine, image.anchors);
@@ -93,7 +92,7 @@ impl<M: GuestMachine> Guest<M> {
         reseeded
     }
 
-    /// Begins a call with full fuel and a clean record of refusals.
+    /// Begins a call: sets its fuel, and clears the traps and refusals of the previous call.
     fn begin(&mut self, limits: &Limits) -> Result<(), DriverError> {
         let ctx = &self.machine.host().ctx;
         self.fuel_limit = ctx.platform.fuel_limit(limits.fuel);
@@ -105,8 +104,8 @@ impl<M: GuestMachine> Guest<M> {
         Ok(())
     }
 
-    /// Ends a call, charges the budget and returns the remaining fuel. The fuel of a call that was stopped from outside
-    /// is not known exactly, so its whole allowance is charged.
+    /// Ends a call, charges the budget and returns the remaining fuel. If a call was stopped from outside, its exact
+    /// fuel use is unknown, so the whole allowance is charged.
     fn end<T>(&mut self, result: &Result<T, DriverError>) -> u64 {
         let left = self.machine.fuel();
         let is_known =
@@ -129,7 +128,7 @@ impl<M: GuestMachine> Guest<M> {
         }
     }
 
-    /// Runs a script. A plain command has no image; it was started with its script.
+    /// Runs a script. Without an image, runs the plain command that was started with the script.
     pub fn run(
         &mut self,
         image: Option<ImageDriver<'_>>,
@@ -139,7 +138,7 @@ impl<M: GuestMachine> Guest<M> {
         self.begin(limits)?;
         let driver = image.map(|image| image.driver);
         if let Err(stop) = self.ctx().check() {
-            // The guest was not entered and can be entered later.
+            // The guest was not entered, so it stays usable.
             let end = CallEnd { driver, result: Err(MachineError::Stopped(stop).into()), asked: None };
             let left = self.machine.fuel();
             let result = self.usage(limits, left).conclude(end)?;
@@ -162,7 +161,7 @@ impl<M: GuestMachine> Guest<M> {
         self.usage(limits, left).conclude(CallEnd { driver, result, asked })
     }
 
-    /// Flushes the last output of a stopped script through its interpreter. Errors are ignored, because the guest is
+    /// Flushes a stopped script's remaining output through its interpreter. Ignores errors, because the guest is
     /// discarded.
     fn flush_streams(&mut self, image: ImageDriver<'_>) {
         if self.machine.set_fuel(FLUSH_FUEL).is_ok() {
@@ -177,8 +176,8 @@ impl<M: GuestMachine> Guest<M> {
         }
     }
 
-    /// Takes the output of an execution and ends its tool calls. `printed` replaces the guest's standard error. If a
-    /// limit ended the script, the last line of standard error names the limit.
+    /// Takes an execution's output and ends its tool calls. `printed` replaces the guest's standard error. If a limit
+    /// ended the script, adds a last line to standard error that names the limit.
     pub fn written(&mut self, outcome: &Outcome, limits: &Limits, printed: Option<Captured>) -> Written {
         let GuestHost { wasi, ctx, .. } = self.machine.host_mut();
         let (duration, tool_calls) = (ctx.elapsed(), ctx.end_tools());
@@ -193,8 +192,8 @@ impl<M: GuestMachine> Guest<M> {
         Written { output, tool_calls, duration }
     }
 
-    /// Parses a script. Returns its diagnostics, or the reason that stopped the parser, and whether the guest can be
-    /// entered again.
+    /// Parses a script without running it. Returns its diagnostics, or the reason why the parser was stopped, and the
+    /// guest's state.
     pub fn validate(
         &mut self,
         image: ImageDriver<'_>,
@@ -208,7 +207,7 @@ impl<M: GuestMachine> Guest<M> {
         Ok((self.usage(limits, left).diagnose(validated)?, after))
     }
 
-    /// Reads a global variable. Also returns whether the guest can be entered again.
+    /// Reads a global variable; `None` if it does not exist. Also returns the guest's state.
     pub fn get_variable(
         &mut self,
         image: ImageDriver<'_>,
@@ -220,7 +219,7 @@ impl<M: GuestMachine> Guest<M> {
         (result.map(|value| value.map(GuestValue::from)), after)
     }
 
-    /// Sets a global variable to the value of `json`. Also returns whether the guest can be entered again.
+    /// Sets a global variable to the value of `json`. Also returns the guest's state.
     pub fn set_variable(
         &mut self,
         image: ImageDriver<'_>,
@@ -232,7 +231,7 @@ impl<M: GuestMachine> Guest<M> {
         self.answer(limits, set)
     }
 
-    /// Converts a driver's reply about a variable. A call that never entered the guest leaves it unchanged.
+    /// Converts a driver's reply about a variable. The outer error means that the guest was not entered.
     fn answer<T>(
         &mut self,
         limits: &Limits,
@@ -247,7 +246,7 @@ impl<M: GuestMachine> Guest<M> {
         }
     }
 
-    /// Runs the exit handlers of a session's interpreter. A limit that ends them is not an error.
+    /// Runs the exit handlers of a session's interpreter. Exceeding a limit there is not an error.
     pub fn close(&mut self, image: ImageDriver<'_>, limits: &Limits) -> Result<(), DriverError> {
         self.begin(limits)?;
         let closed = image.driver.close(&mut self.machine, image.anchors);
@@ -263,26 +262,26 @@ impl<M: GuestMachine> Guest<M> {
         &self.machine.host().wasi
     }
 
-    /// Returns the guest's WASI state, mutable.
+    /// Returns a mutable reference to the guest's WASI state.
     pub fn wasi_mut(&mut self) -> &mut Wasi {
         &mut self.machine.host_mut().wasi
     }
 
-    /// Returns the current execution.
+    /// Returns the current execution's context.
     pub fn ctx(&self) -> &ExecutionCtx<M::Platform> {
         &self.machine.host().ctx
     }
 
-    /// Returns the current execution, mutable.
+    /// Returns a mutable reference to the current execution's context.
     pub fn ctx_mut(&mut self) -> &mut ExecutionCtx<M::Platform> {
         &mut self.machine.host_mut().ctx
     }
 
-    /// Grows the memory by whole pages of WebAssembly, without regard to the reserve. Returns `false` if the memory
-    /// cannot grow.
+    /// Grows the memory by `bytes`, rounded down to whole WebAssembly pages, including the reserve. Returns `false` if
+    /// the memory cannot grow.
     pub(crate) fn grow_freely(&mut self, bytes: u64) -> bool {
         let Ok(pages) = u32::try_from(bytes >> 16) else { return false };
-        // Files may have used the reserve. A failure to grow here would ruin the session.
+        // Files may have used the reserve, and a failure to grow would make the saved state unusable.
         let reserved = self.machine.host_mut().limiter.free_all();
         let has_grown = pages == 0 || self.machine.grow(pages).is_ok();
         self.machine.host_mut().limiter.keep_free(reserved);
@@ -291,10 +290,10 @@ impl<M: GuestMachine> Guest<M> {
 }
 
 /// Returns the WASI state in which an image boots and resumes, over a new file system. `/app` is the workspace: empty,
-/// or filled with the given files, which the guest may change. The other sources are mounted read-only at their paths.
+/// or with the given files, which the guest may change. The other mounts are read-only.
 ///
-/// A booted libc remembers its preopened directories: `/app` as descriptor 3 and, for every possible mount, the virtual
-/// directory `/` as descriptor 4. Instances of the image must have the same preopens.
+/// A booted libc remembers its preopened directories: `/app` as descriptor 3 and, for mounts, the virtual directory `/`
+/// as descriptor 4. All instances of the image must have the same preopens.
 pub fn boot_wasi(
     args: Vec<String>,
     env: Vec<(String, String)>,
@@ -322,20 +321,20 @@ pub fn boot_wasi(
     config.entropy = WasiEntropy::seeded(0);
     let mut wasi = Wasi::new(config)?;
     for mount in mounts {
-        // Mounts are not preopens, because every instance must have the same preopens.
+        // Mounts are not preopens, because all instances must have the same preopens.
         wasi.add_mount(mount)?;
     }
     wasi.allow_parking(true);
     Ok(wasi)
 }
 
-/// The parts of an instance's environment that are outside its memory.
+/// An instance's environment outside its memory.
 #[derive(Debug)]
 pub struct GuestWorld<'a> {
-    /// Arguments of a plain command. Empty for an image: its libc holds those of its boot, and the driver passes a
-    /// script's arguments to the interpreter.
+    /// Arguments of a plain command. Empty for an image: its libc retains the arguments of its boot, and the driver
+    /// passes a script's arguments to the interpreter.
     pub args: Vec<String>,
-    /// Environment variables of a plain command. Empty for an image, like `args`.
+    /// Environment variables of a plain command. Empty for an image, for the same reason.
     pub env: Vec<(String, String)>,
     /// The file system.
     pub vfs: Vfs,
@@ -368,8 +367,8 @@ impl GuestWorld<'_> {
     }
 }
 
-/// Wall-clock time at boot, in nanoseconds: 2020-01-01T00:00:00Z. Later than any file time in the binaries, earlier
-/// than any run.
+/// The wall-clock time at boot, in nanoseconds since 1970: 2020-01-01. Later than any file time in the binaries, and
+/// earlier than any execution.
 pub const BOOT_REALTIME_NS: u64 = 1_577_836_800_000_000_000;
 
 /// The monotonic clock at boot, in nanoseconds. Every guest's monotonic clock continues from it.

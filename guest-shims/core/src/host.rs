@@ -1,4 +1,4 @@
-//! The host's state for a guest, the view that WASI calls have of it, and the time and memory that the platform provides.
+//! The host's state for a guest, as WASI calls see it, and the guest's memory and time as the platform provides them.
 
 use std::{ops::Range, time::Duration};
 
@@ -9,18 +9,18 @@ use crate::{
     tools::{CALL_FUEL, ToolRunner as _, message_fuel},
 };
 
-/// Fuel that one call may be charged between two checks of the deadline: a fifth of a millisecond of host work. Only
-/// calls that move megabytes reach it.
+/// Fuel charged between two deadline checks within one call, about a fifth of a millisecond of host work. Only calls
+/// that move megabytes reach it.
 const FUEL_BETWEEN_LOOKS: u64 = 1 << 20;
 
 /// The host's state for a guest, apart from its instance.
 #[derive(Debug)]
 pub struct GuestHost<P: Platform> {
-    /// Descriptors, files, streams, clocks and random numbers.
+    /// The WASI state: descriptors, files, streams, clocks and random numbers.
     pub wasi: Box<Wasi>,
-    /// The memory limiter.
+    /// The guest's memory limit and its current usage.
     pub limiter: MemoryLimiter,
-    /// The current execution.
+    /// The context of the current execution.
     pub ctx: ExecutionCtx<P>,
     /// The trap that ended the last call into the guest, if any.
     pub trapped: Option<TrapKind>,
@@ -33,7 +33,8 @@ impl<P: Platform> GuestHost<P> {
         Self { wasi, limiter, ctx, trapped: None }
     }
 
-    /// Calls `f` with the WASI state, the guest's memory and the host. Also returns the remaining fuel.
+    /// Calls `work` with the WASI state, and with a host for the guest's memory and fuel. Also returns the remaining
+    /// fuel.
     pub fn call<M: LinearMemory + ?Sized, R>(
         &mut self,
         memory: &mut M,
@@ -41,19 +42,19 @@ impl<P: Platform> GuestHost<P> {
         work: impl FnOnce(&mut Wasi, &mut CallHost<'_, M, P>) -> R,
     ) -> (R, u64) {
         let Self { wasi, limiter, ctx, .. } = self;
-        // The share of the tools is taken from the total like linear memory; the rest is for files and output.
+        // Memory that the tools use counts like linear memory. Files and output share the remaining memory limit.
         wasi.set_linear_memory_bytes(limiter.taken_bytes());
         let mut host = CallHost { memory, ctx, fuel_left, unchecked: 0 };
         let result = work(wasi, &mut host);
         let fuel_left = host.fuel_left;
         limiter.set_host_bytes(wasi.host_bytes());
-        // A delivered reply has moved from the tools to the WASI state, so the tools release its bytes.
+        // A delivered reply has moved to the WASI state, so the tools stop counting its bytes.
         ctx.settle();
         limiter.see_peak();
         (result, fuel_left)
     }
 
-    /// Returns the WASI state for saving, with the instance's age added to the monotonic clock.
+    /// Returns the WASI state to save. Its monotonic clock includes the instance's age.
     pub(crate) fn settled_wasi(&mut self) -> Wasi {
         let mut wasi = (*self.wasi).clone();
         let memory: &mut [u8] = &mut [];
@@ -62,12 +63,12 @@ impl<P: Platform> GuestHost<P> {
     }
 }
 
-/// A WASI call's view of guest and host.
+/// The host and the guest's memory as one WASI call sees them.
 pub struct CallHost<'a, M: ?Sized, P: Platform> {
     memory: &'a mut M,
     ctx: &'a mut ExecutionCtx<P>,
     fuel_left: u64,
-    /// Fuel charged since the last check of the deadline.
+    /// Fuel charged since the last deadline check.
     unchecked: u64,
 }
 
@@ -85,12 +86,12 @@ impl<M: LinearMemory + ?Sized, P: Platform> Host for CallHost<'_, M, P> {
     }
 
     fn charge(&mut self, fuel: u64) -> Result<(), Stop> {
-        // Follows Wasmtime's rule: the fuel is exhausted when the charge reaches the budget.
+        // As in Wasmtime, the fuel is exhausted when a charge uses all of it.
         self.fuel_left = self.fuel_left.saturating_sub(fuel);
         if self.fuel_left == 0 {
             return Err(Stop::OutOfFuel);
         }
-        // Only the guest's own code checks the clock, while one call can fill or copy gigabytes.
+        // Otherwise only guest code checks the clock, but a single call can fill or copy gigabytes.
         self.unchecked = self.unchecked.saturating_add(fuel);
         if self.unchecked < FUEL_BETWEEN_LOOKS {
             return Ok(());
@@ -142,23 +143,23 @@ impl<M: LinearMemory + ?Sized, P: Platform> Host for CallHost<'_, M, P> {
 
 /// A guest's linear memory. Every access is bounds-checked.
 pub trait LinearMemory {
-    /// Returns the size in bytes.
+    /// Returns the size of the memory, in bytes.
     fn bytes(&self) -> u64;
 
     /// Reads `into.len()` bytes at `at`.
     fn read(&self, at: u32, into: &mut [u8]) -> Result<(), Fault>;
 
-    /// Writes `from` at `at`.
+    /// Writes all of `from` at `at`.
     fn write(&mut self, at: u32, from: &[u8]) -> Result<(), Fault>;
 
-    /// Returns the 32-bit little-endian word at an address; `None` outside the memory.
+    /// Returns the 32-bit little-endian word at `at`; `None` outside the memory.
     fn word(&self, at: u32) -> Option<u32> {
         let mut word = [0; 4];
         self.read(at, &mut word).ok()?;
         Some(u32::from_le_bytes(word))
     }
 
-    /// Writes a 32-bit little-endian word. Does nothing outside the memory.
+    /// Writes a 32-bit little-endian word at `at`. Does nothing outside the memory.
     fn set_word(&mut self, at: u32, word: u32) {
         self.write(at, &word.to_le_bytes()).unwrap_or_default();
     }
@@ -185,12 +186,12 @@ impl LinearMemory for [u8] {
     }
 }
 
-/// Measures the time since a moment.
+/// A stopwatch, started when it is created.
 pub trait Watch: Clone {
-    /// Returns the elapsed time; zero without a clock.
+    /// Returns the elapsed time; zero on a platform without a clock.
     fn elapsed(&self) -> Duration;
 
-    /// Returns whether the platform has a clock. Without a clock, time limits do not apply.
+    /// Returns whether the platform has a clock. Time limits do not apply without one.
     fn has_clock(&self) -> bool {
         true
     }

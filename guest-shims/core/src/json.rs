@@ -1,5 +1,5 @@
-//! JSON text: checks it, and copies it without losing digits or the order of keys. Converts durations to numbers.
-//! Values returned by a guest.
+//! JSON text: checks, and copies that keep all digits and the key order. Also durations as numbers, and values from
+//! guests.
 
 use std::{fmt, time::Duration};
 
@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::{Value, value::RawValue};
 
-/// A JSON value that was parsed without being stored: its strings are valid text and its numbers are in range.
+/// A JSON value that is checked but not stored: its strings are valid text and its numbers are in range.
 struct Read;
 
 impl<'de> Deserialize<'de> for Read {
@@ -63,19 +63,18 @@ impl<'de> Visitor<'de> for ReadVisitor {
     }
 }
 
-/// Checks that a text is one JSON value, nested at most 127 levels deep.
+/// Checks that a text is a single JSON value, nested at most 127 levels deep.
 pub fn check_json(text: &str) -> Result<(), String> {
     serde_json::from_str::<Read>(text).map(|Read| ()).map_err(|error| error.to_string())
 }
 
-/// Returns the text as raw JSON to embed in other JSON; `None` if it is not JSON.
+/// Returns the text as raw JSON, for embedding in other JSON; `None` if it is not JSON.
 pub(crate) fn raw(text: &str) -> Option<&RawValue> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the text of `value`, which was parsed from `text`, without whitespace. It keeps the digits and the key order
-/// of `text`, which a [`Value`] loses. If `text` repeats a key, `value` is serialized instead, so that every reader
-/// sees the same member.
+/// Removes whitespace from `text`, from which `value` was parsed. Keeps the digits and the key order, which a [`Value`]
+/// loses. If `text` repeats a key, serializes `value` instead, so that every reader sees the same member.
 pub(crate) fn exact_text(text: &str, value: &Value) -> String {
     let mut exact = String::with_capacity(text.len());
     let mut members = 0;
@@ -101,7 +100,7 @@ pub(crate) fn exact_text(text: &str, value: &Value) -> String {
     if members == count_members(value) { exact } else { value.to_string() }
 }
 
-/// Returns the text of a part of a document, like [`exact_text`].
+/// Returns a part of a document without whitespace, like [`exact_text`].
 pub(crate) fn compact(part: &RawValue) -> String {
     match serde_json::from_str(part.get()) {
         Ok(value) => exact_text(part.get(), &value),
@@ -109,7 +108,7 @@ pub(crate) fn compact(part: &RawValue) -> String {
     }
 }
 
-/// Returns the length of the string at the start of a text, including its quotes.
+/// Returns the length of the JSON string at the start of a text, including its quotes.
 fn string_length(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text.bytes().skip(1).position(|byte| {
@@ -129,7 +128,7 @@ fn count_members(value: &Value) -> usize {
     }
 }
 
-/// Returns a duration in milliseconds, rounded down to the microsecond.
+/// Converts a duration to milliseconds, rounded down to the microsecond.
 #[must_use]
 pub fn milliseconds(duration: Duration) -> f64 {
     let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
@@ -138,38 +137,38 @@ pub fn milliseconds(duration: Duration) -> f64 {
     duration_us / 1000.0
 }
 
-/// Returns the duration of `ms` milliseconds, to the microsecond. Returns zero if `ms` is negative, not finite or too
+/// Converts milliseconds to a duration, rounded to the microsecond. Returns zero if `ms` is negative, not finite or too
 /// large.
 #[must_use]
 pub fn from_milliseconds(ms: f64) -> Duration {
     let duration = Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default();
-    // Adds half a microsecond before truncating, because the float may be slightly below the intended microsecond.
+    // Round by adding half a microsecond: the float may be slightly below the intended value.
     let us = u64::try_from(duration.saturating_add(Duration::from_nanos(500)).as_micros()).unwrap_or(u64::MAX);
     Duration::from_micros(us)
 }
 
-/// Maximum length of a `repr`, in characters. The drivers truncate there; values of a guest that damaged its driver are
-/// truncated here.
+/// Maximum length of a `repr`, in characters. The drivers truncate at this length. A guest may have damaged its driver,
+/// so the host truncates again.
 const MAX_REPR_CHARS: usize = 64 << 10;
 
-/// Maximum size of a value's JSON text that is read from a guest, in bytes.
+/// Maximum size of a value's JSON text, in bytes. A larger text from a guest is dropped.
 const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// A value from a guest: the value of a script's last expression, or of a variable.
+/// A value from a guest: that of a script's last expression, or of a variable.
 ///
-/// Its JSON form is `{"repr": …}`, with `"json"` next to it if the value is JSON.
+/// The value serializes as `{"repr": …}`, with a member `"json"` if the value is JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestValue {
     /// The value as the language prints it: `repr` in Python, an inspection in JavaScript. At most 65,536 characters.
     pub repr: String,
-    /// The value as JSON text, if it is JSON: null, booleans, finite numbers, strings, lists, and objects with string
-    /// keys. `None` otherwise, or if the text exceeds 1 MiB. It is well-formed; its content is untrusted.
+    /// The value as JSON text, if it consists of null, booleans, finite numbers, strings, lists, and objects with
+    /// string keys. `None` otherwise, or if the text exceeds 1 MiB. The text is well-formed; its content is untrusted.
     pub json: Option<String>,
 }
 
 impl GuestValue {
     /// Returns the parsed JSON; `None` if the value is not JSON. Integers beyond 64 bits become floats, and keys are
-    /// sorted; [`json`](Self::json) keeps all digits and the order.
+    /// sorted. The text in [`json`](Self::json) keeps all digits and the key order.
     #[must_use]
     pub fn to_json(&self) -> Option<Value> {
         serde_json::from_str(self.json.as_deref()?).ok()
@@ -206,7 +205,7 @@ impl<'de> Deserialize<'de> for GuestValue {
             #[serde(default, deserialize_with = "present")]
             json: Option<Box<RawValue>>,
         }
-        // `null` is a value, too.
+        // Distinguishes a member that is `null` from a missing member.
         fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
             Box::<RawValue>::deserialize(deserializer).map(Some)
         }

@@ -1,27 +1,27 @@
-//! The parts that every backend shares: limits, policies, outcomes, saved sessions, files, the tools protocol.
+//! The backend-independent sandbox: limits, policies, outcomes, saved sessions, files, the tool protocol.
 //!
-//! The crate uses no WebAssembly engine, no host files, no threads and no clock. The Rust engine and the provider
-//! component therefore run the same code and behave alike. A backend adds an instance to run
-//! ([`glovebox_interpreters::Machine`]), time, and the parts of the host that it gives to guests.
+//! The crate uses no WebAssembly engine, host files, threads or clock, so the Rust engine and the provider component
+//! run the same code and behave alike. A backend supplies an instance to run ([`glovebox_interpreters::Machine`]), the
+//! time, and the host resources that guests may use.
 //!
 //! | module | contents |
 //! |---|---|
 //! | `limits`, `policy` | the input of an execution, and its checks |
 //! | `outcome`, `call` | the result of an execution, decided in one place |
 //! | `guest` | an instance, every call into it, and the environment in which an image boots and its instances resume |
-//! | `host` | the host's state for a guest, the view that WASI calls have of it, and the platform's time and memory |
+//! | `host` | the host's state for a guest, as WASI calls see it, and the platform's time and memory |
 //! | `execution` | the current execution: its time, its stop conditions, its tool calls |
 //! | `guidance` | explanations of failures, with advice |
-//! | `memory`, `soft_stop` | limits during an execution: memory as one sum, and the soft limit |
+//! | `memory`, `soft_stop` | limits during an execution: the total memory, and the soft stop |
 //! | `library` | files that every guest has, and the interpreter's standard library |
-//! | `files` | access to a workspace from outside |
-//! | `contract` | conversions to and from the contract's generated types, and the bounds of its calls |
-//! | `session` | the saved state of sessions, and when it is saved |
+//! | `files` | access to a workspace from outside the guest |
+//! | `contract` | conversions to and from the contract's generated types, and the size limits of its calls |
+//! | `session` | sessions and their checkpoints |
 //! | `hibernate` | sessions as bytes |
-//! | `tools` | functions that scripts may call |
+//! | `tools` | functions that scripts can call |
 //!
 //! Types that describe a guest's results are not `non_exhaustive`: [`contract_conversions!`] destructures each of them,
-//! so that the compiler reports a field that the contract does not have yet. [`with_limits!`] does the same for the
+//! so the compiler reports any field that the contract does not have yet. [`with_limits!`] does the same for the
 //! limits.
 
 mod call;

@@ -1,6 +1,6 @@
-//! Files that every guest has. The library: read-only files next to the guest's workspace and outside its quotas. The
-//! interpreter's standard library as a mount: an archive that the interpreter imports from, and next to it files that
-//! its packages expect in a directory.
+//! Read-only files that every guest has, outside its quotas: the JavaScript and Python packages, and the interpreter's
+//! standard library. The standard library is a mount with an archive that the interpreter imports from, and with files
+//! that its packages expect in directories next to the archive.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,29 +11,29 @@ use glovebox_vfs::{FileIdentity, FileKind, MountSource, SourceEntry, SourceError
 
 use crate::BOOT_REALTIME_NS;
 
-/// The guest path of the library of JavaScript packages.
+/// The guest path of the JavaScript packages.
 pub const LIBRARY_PATH: &str = "/data_js";
 
 /// The guest path of the Python packages.
 pub const PACKAGES_PATH: &str = "/app/site-packages";
 
-/// The files of the library. A backend decides where they come from.
+/// The files of a package library. A backend decides where they are stored.
 pub trait LibraryFiles: Send + Sync {
     /// Returns the files by path, such as `a/b.js`, sorted.
     ///
     /// # Errors
-    /// The files are unavailable; the guest sees `io`.
+    /// The files are unavailable. The guest sees the error `io`.
     fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError>;
 }
 
-/// A fixed list of files.
+/// A library in memory.
 impl LibraryFiles for Vec<(String, Vec<u8>)> {
     fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
         Ok(self)
     }
 }
 
-/// The library as a directory tree.
+/// A package library as a directory tree.
 #[derive(Debug)]
 pub struct Library<F>(pub F);
 
@@ -42,7 +42,7 @@ enum FoundEntry<'a> {
     Directory,
 }
 
-/// Returns the index of the first file below a directory, whose `prefix` ends in a slash.
+/// Returns the index of the first file below a directory. `prefix` is the directory's path with a trailing slash.
 fn start_of(files: &[(String, Vec<u8>)], prefix: &str) -> usize {
     files.partition_point(|(name, _)| name.as_str() < prefix)
 }
@@ -87,7 +87,7 @@ impl<F: LibraryFiles> MountSource for Library<F> {
         for (path, _) in files.get(start_of(files, &prefix)..).unwrap_or_default() {
             let Some(rest) = path.strip_prefix(&prefix) else { break };
             let name = rest.split('/').next().unwrap_or_default();
-            // The files below one directory are adjacent.
+            // The files below a directory are adjacent, because the list is sorted.
             if entries.last().is_none_or(|last| last.name != name) && entries.len() <= limit {
                 let stat = stat_of(files, &format!("{prefix}{name}"));
                 entries.extend(stat.map(|stat| SourceEntry { name: name.to_owned(), stat }));
@@ -97,7 +97,7 @@ impl<F: LibraryFiles> MountSource for Library<F> {
     }
 
     fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError> {
-        // Every guest asks for the root, and the answer needs no unpacked files.
+        // Every guest queries the root, so its attributes must not require unpacking the files.
         Ok(if path.is_empty() { Some(directory()) } else { stat_of(self.0.files()?, path) })
     }
 
@@ -118,48 +118,49 @@ impl<F: LibraryFiles> MountSource for Library<F> {
     }
 }
 
-/// The bytes of a standard library. A backend decides where they come from.
+/// The content of a standard library. A backend decides where it is stored.
 pub trait StandardFiles: Send + Sync + 'static {
     /// A file next to the archive.
     type File;
 
-    /// Reads bytes of the archive. The range is within the archive.
+    /// Reads bytes of the archive. The requested range is within the archive. Returns the number of bytes read.
     ///
     /// # Errors
-    /// The archive is unavailable; the guest sees `io`.
+    /// The archive is unavailable. The guest sees the error `io`.
     fn read_archive(&self, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
 
-    /// Returns the files in one of the directories next to the archive, by path relative to the library's directory.
+    /// Returns the files of one of the directories next to the archive, by path relative to the library's directory.
     /// Called only when a guest accesses this directory.
     ///
     /// # Errors
-    /// As for [`read_archive`](Self::read_archive).
+    /// The files are unavailable. The guest sees the error `io`.
     fn beside(&self, directory: &str) -> Result<&BTreeMap<String, Self::File>, SourceError>;
 
-    /// Returns the length of a file next to the archive.
+    /// Returns the length of a file next to the archive, in bytes.
     fn len_of(&self, file: &Self::File) -> u64;
 
-    /// Reads bytes of a file next to the archive. The range is within the file.
+    /// Reads bytes of a file next to the archive. The requested range is within the file. Returns the number of bytes
+    /// read.
     ///
     /// # Errors
-    /// As for [`read_archive`](Self::read_archive).
+    /// The file is unavailable. The guest sees the error `io`.
     fn read_beside(&self, file: &Self::File, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
 }
 
-/// A standard library, mounted read-only in every guest of a runtime and outside its quotas.
+/// A standard library, mounted read-only in every guest of a runtime and outside the guest's quotas.
 #[derive(Clone)]
 pub struct LibraryMount {
-    /// The guest path of the directory.
+    /// The directory's guest path.
     pub directory: String,
-    /// The contents of the directory.
+    /// The directory's content.
     pub source: Arc<dyn MountSource>,
 }
 
 impl LibraryMount {
-    /// Creates the mount of a library with its archive at `guest_path`. `beside` are the directories that contain all
-    /// other files, relative to the directory of the archive. One may be inside another.
+    /// Creates a library mount with its archive at `guest_path`. All other files are in the directories `beside`, whose
+    /// paths are relative to the archive's directory. These directories can be nested.
     pub fn new<F: StandardFiles>(guest_path: &str, archive_bytes: u64, beside: &[&str], files: F) -> Self {
-        // The preparation of the runtime has checked that the path has a directory.
+        // Preparing the runtime has checked that the path contains a directory.
         let (directory, name) = guest_path.rsplit_once('/').unwrap_or(("/", guest_path));
         let beside = beside.iter().map(|directory| (*directory).to_owned()).collect();
         let source = StandardLibrary { name: name.to_owned(), archive_bytes, beside, files };
@@ -180,21 +181,21 @@ fn is_in(path: &str, directory: &str) -> bool {
     directory.is_empty() || path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns the name of the entry of `directory` that leads to `path`.
+/// Returns the name of the entry in `directory` through which `path` is reached; `None` if it is not below `directory`.
 fn next<'a>(path: &'a str, directory: &str) -> Option<&'a str> {
     let rest = if directory.is_empty() { path } else { path.strip_prefix(directory)?.strip_prefix('/')? };
     rest.split('/').next()
 }
 
 fn standard_stat(kind: FileKind, size_bytes: u64, path: &str) -> SourceStat {
-    // FNV-1a gives a file the same inode number every time.
+    // An FNV-1a hash of the path, so that a file always has the same inode number.
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let identity = FileIdentity { device: 1, inode: path.bytes().fold(0xcbf2_9ce4_8422_2325, hash) };
     SourceStat { kind, size_bytes, modified_ns: BOOT_REALTIME_NS, changed_ns: 0, identity }
 }
 
 impl<F: StandardFiles> StandardLibrary<F> {
-    /// Returns the files of each directory next to the archive that contains `path`.
+    /// Returns the files of each directory next to the archive that contains `path` or equals it.
     fn files_at(&self, path: &str) -> impl Iterator<Item = Result<&BTreeMap<String, F::File>, SourceError>> {
         let directories = self.beside.iter().filter(move |directory| is_in(path, directory));
         directories.map(|directory| self.files.beside(directory))
@@ -220,7 +221,7 @@ impl<F: StandardFiles> StandardLibrary<F> {
         }
         let below = format!("{path}/");
         for files in self.files_at(path) {
-            // The first file at or after this prefix is inside the directory, if any file is.
+            // The range starts with the first file below this prefix, if there is one.
             if files?.range(below.clone()..).next().is_some_and(|(file, _)| file.starts_with(&below)) {
                 return Ok(true);
             }
@@ -346,7 +347,7 @@ mod tests {
 
     type Files = BTreeMap<String, Vec<u8>>;
 
-    /// An archive and the files next to it by directory, or the error of reading those.
+    /// An archive, and for each directory next to it the files or the error of reading them.
     struct MemoryLibrary {
         archive: Vec<u8>,
         beside: BTreeMap<String, Result<Files, SourceError>>,

@@ -1,5 +1,4 @@
-//! Limits of executions and sessions, the language of a request, and its checks against the limits before anything
-//! runs.
+//! Limits of executions and sessions, script languages, and the checks of a request before anything runs.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -7,110 +6,111 @@ use glovebox_vfs::{VfsLimits, escaped};
 use glovebox_wasi::WasiLimits;
 use serde::{Deserialize, Serialize};
 
-/// Cache for the contents of mounted files, in bytes. It counts against `limits.memory_bytes`.
+/// Maximum cached contents of mounted files, in bytes. The cache counts against `limits.memory_bytes`.
 const MOUNT_CACHE_BYTES: u64 = 8 << 20;
 
-/// Size of a message to the tools apart from the arguments of the call, in bytes.
+/// Maximum size of a message to the tools without the call's arguments, in bytes.
 const TOOL_ENVELOPE_BYTES: u64 = 4096;
 
-/// Every limit of an execution, finite by default.
+/// The limits of an execution, all finite by default.
 ///
-/// Each limit is enforced where the resource is used, not checked afterwards. The documentation of each gives its unit,
-/// its default, and what the guest observes. Set limits in code, with the CLI's flags, or in the `[limits]` table of a
+/// Each limit is enforced where the resource is used, not checked afterwards. Each field documents its unit, its
+/// default, and what the guest observes. Set limits in code, with the CLI's flags, or in the `[limits]` table of a
 /// policy file, under the same names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Fuel: roughly one unit per WebAssembly operator, plus the cost of host work. Default 400 billion. Booting the
+    /// Fuel: about one unit per WebAssembly operator, plus the cost of host work. Default: 400 billion. Booting the
     /// interpreter is not charged. A guest that runs out of fuel is unwound:
     /// [`Outcome::Exhausted`](crate::Outcome::Exhausted).
     ///
-    /// On a machine of 2026, interpreters use 6 to 18 billion units a second, and at most 29 billion, in long
+    /// On a machine of 2026, interpreters use 6 to 18 billion units per second, and at most 29 billion in long
     /// multiplications and copies. With the defaults, `timeout_ms` is therefore reached first. Fuel bounds the work on
     /// faster machines, and under a provider without a clock. Set it lower for results that do not depend on the
     /// machine.
     pub fuel: u64,
-    /// Fuel reserved for the soft limit, out of `fuel`. Default 100 million (about 10 ms of work), and never more than
-    /// a tenth of `fuel`. When only the reserve is left, the script gets an exception: `KeyboardInterrupt` in Python,
-    /// which it can catch to clean up, or an uncatchable error in JavaScript. A script that still runs when all fuel is
-    /// used is unwound. 0 disables the exception.
+    /// Fuel reserved for the soft limit, as part of `fuel`. Default: 100 million (about 10 ms of work), and at most a
+    /// tenth of `fuel`. When only the reserve is left, the script receives an exception: `KeyboardInterrupt` in Python,
+    /// which it can catch to clean up, or an uncatchable error in JavaScript. A script that is still running when all
+    /// fuel is used is unwound. 0 disables the exception.
     ///
-    /// A fixed clock together with seeded entropy also disables the exception. The host checks at intervals of its own
-    /// time, so the exception would not arrive at the same operator every time.
+    /// A fixed clock together with seeded entropy also disables the exception. The host checks at intervals of real
+    /// time, so the exception would not always arrive at the same operator.
     pub fuel_reserve: u64,
-    /// Wall-clock milliseconds, including waits but not compilation or queueing. Default 10,000. The guest is unwound
-    /// at the next loop head or call, or out of its wait.
+    /// Wall-clock milliseconds, including waits but not compilation or queueing. Default: 10,000. The guest is unwound
+    /// at the next loop head or call, or while it waits.
     pub timeout_ms: u64,
     /// Milliseconds of `timeout_ms` reserved for the soft limit, like `fuel_reserve`. A cancelled script also has this
-    /// long to end by itself. Default 100, and never more than a tenth of `timeout_ms`. 0 disables the exception, and
-    /// cancellation unwinds at once.
+    /// long to end by itself. Default: 100, and at most a tenth of `timeout_ms`. 0 disables the exception, and
+    /// cancellation then unwinds the guest immediately.
     pub timeout_reserve_ms: u64,
-    /// Bytes of memory. Default 128 MiB. The limit covers linear memory beyond the interpreter's image, files, the
-    /// cache of the mounts, captured output, displays and tool calls. The guest sees a failed allocation
-    /// (`MemoryError`, `InternalError: out of memory`), or `ENOSPC` if files grow.
+    /// Bytes of memory. Default: 128 MiB. The limit covers linear memory beyond the interpreter's image, files, the
+    /// mount cache, captured output, displays and tool calls. The guest sees a failed allocation (`MemoryError`,
+    /// `InternalError: out of memory`), or `ENOSPC` if files grow.
     ///
-    /// The image itself counts as 2 MiB, more than a small script writes to in it. It is the same for every script and
-    /// mapped from one file, and most of it, such as the C stack, is never touched. Pages of the image that a script
-    /// writes to become its own memory without being counted. They never exceed the size of the image (60 MiB for
-    /// Python, 5 MiB for JavaScript). An execution therefore holds at most this limit plus the size of its image.
+    /// The image itself is charged as 2 MiB, which is more than a small script writes to in it. The image is the same
+    /// for every script and mapped from a single file, and most of it, such as the C stack, is never touched. Image
+    /// pages that a script writes to become private memory without being charged. They never exceed the size of the
+    /// image (60 MiB for Python, 5 MiB for JavaScript). An execution therefore uses at most this limit plus the size of
+    /// its image.
     pub memory_bytes: u64,
-    /// Retained bytes of standard output. Default 2,000,000. The rest is counted and dropped; the guest's write
+    /// Retained bytes of standard output. Default: 2,000,000. Further output is counted and dropped; the guest's write
     /// succeeds.
     pub stdout_bytes: u64,
-    /// Retained bytes of standard error. Default 1,000,000. The rest is counted and dropped; the guest's write
+    /// Retained bytes of standard error. Default: 1,000,000. Further output is counted and dropped; the guest's write
     /// succeeds.
     pub stderr_bytes: u64,
-    /// Retained bytes of displays: pictures, for instance, passed to `display`, with all their forms. Default 8 MiB. A
+    /// Retained bytes of displays, such as pictures passed to `display`, with all their forms. Default: 8 MiB. A
     /// display that does not fit is dropped as a whole and counted, and so are all later ones; the script continues. At
     /// most 1,000 displays are retained.
     pub display_bytes: u64,
-    /// Bytes of source text. Default 1 MiB. A larger source is an error before anything runs.
+    /// Bytes of source text. Default: 1 MiB. A larger source is rejected before anything runs.
     pub source_bytes: u64,
-    /// Bytes of standard input. Default 16 MiB. A larger input is an error before anything runs.
+    /// Bytes of standard input. Default: 16 MiB. A larger input is rejected before anything runs.
     pub stdin_bytes: u64,
     /// Bytes of files in the workspace and other writable mounts, in whole chunks, with names and directory entries.
-    /// Default 64 MiB. The guest sees `ENOSPC`. A commit to a host directory writes at most as much, counting each hard
-    /// link and each renamed host file; a larger commit fails as a whole.
+    /// Default: 64 MiB. The guest sees `ENOSPC`. The limit also applies to a commit to a host directory, which counts
+    /// each hard link and each renamed host file; a larger commit fails as a whole.
     pub workspace_bytes: u64,
-    /// Number of files, directories and links, including open files that were deleted. Default 10,000. The guest sees
-    /// `ENOSPC`.
+    /// Number of files, directories and links, including deleted files that are still open. Default: 10,000. The guest
+    /// sees `ENOSPC`.
     pub workspace_inodes: u64,
-    /// Number of open descriptors apart from the three standard streams. Default 256. The guest sees `EMFILE`.
+    /// Number of open descriptors apart from the three standard streams. Default: 256. The guest sees `EMFILE`.
     pub open_files: u32,
-    /// Number of calls to the host's tools in one execution. Default 100. A further call fails with `ToolLimit`.
+    /// Number of calls to the host's tools in one execution. Default: 100. Further calls fail with `ToolLimit`.
     pub tool_calls: u64,
-    /// Number of tool calls that run at once, or whose result the guest has not taken yet. Default 16. Further calls
+    /// Number of tool calls that are running, or whose result the guest has not read yet. Default: 16. Further calls
     /// are queued.
     pub tool_calls_at_once: u32,
-    /// Milliseconds that one tool call may take, from its start. Default 10,000. The guest gets `ToolTimeout`, and the
-    /// tool is asked to stop.
+    /// Milliseconds that a tool call may take from its start. Default: 10,000. The guest receives `ToolTimeout`, and
+    /// the tool is asked to stop.
     pub tool_timeout_ms: u64,
-    /// Bytes of the arguments of a tool call, and of its result, each as JSON text. Default 1 MiB. A larger text fails
-    /// with `ToolLimit`.
+    /// Bytes of a tool call's arguments, and of its result, each as JSON text. Default: 1 MiB. A larger text fails with
+    /// `ToolLimit`.
     pub tool_bytes: u64,
-    /// Total bytes of arguments, results and messages in the record of an execution's tool calls. Default 1 MiB. Beyond
-    /// it, only names and times are recorded.
+    /// Total bytes of arguments, results and messages in the record of an execution's tool calls. Default: 1 MiB.
+    /// Beyond the limit, only names and times are recorded.
     pub tool_record_bytes: u64,
-    /// Bytes of the file that stores the globals of an execution, if the policy persists them. Default 1 MiB. If they
-    /// exceed it, the largest are left out until the others fit, and a line on standard error names each omitted
-    /// global.
+    /// Bytes of the file that stores an execution's globals, if the policy persists them. Default: 1 MiB. If the
+    /// globals exceed the limit, the largest are omitted until the others fit, and a line on standard error names each
+    /// omitted global.
     pub persisted_bytes: u64,
-    /// Number of sessions that the engine keeps. Default 1,000. Opening another session is an error.
+    /// Number of sessions in the engine. Default: 1,000. Opening another session fails.
     pub session_count: u32,
-    /// Bytes that all sessions of the engine may hold together. Default 4 GiB. The sum covers memory beyond the image,
-    /// private pages within the image, files, other host state, and checkpoints.
+    /// Total bytes of all sessions in the engine. Default: 4 GiB. The total covers memory beyond the image, private
+    /// pages within the image, files, other host state, and checkpoints.
     ///
-    /// The limit holds at all times. A guest that exceeds it is refused memory as at `memory_bytes`, and file growth as
-    /// on a full disk. A checkpoint that is due and does not fit is skipped, so the session may later have to go back
-    /// further. Opening or forking a session fails, and so does a request for a checkpoint.
+    /// The limit holds at all times. A guest that would exceed it sees failed allocations, as at `memory_bytes`, or a
+    /// full disk. A checkpoint that is due and does not fit is skipped, so a later rollback returns to an earlier one.
+    /// Opening or forking a session fails, and so does requesting a checkpoint.
     ///
-    /// Private pages of the image are measured when an execution ends, so each running execution can add the size of
-    /// its image. While the total exceeds the limit, no execution starts in a session.
+    /// Private pages within the image are measured when an execution ends, so each running execution can add the size
+    /// of its image. While the total exceeds the limit, no session starts an execution.
     pub session_total_bytes: u64,
 }
 
-/// Calls a macro with the names of all limits, after its other arguments.
+/// Calls the macro `$what` with the given arguments, followed by the names of all limits.
 #[macro_export]
 macro_rules! with_limits {
     ($what:ident, $($rest:expr),*) => {
@@ -154,7 +154,7 @@ impl Default for Limits {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`limits.{key}` is {value}; it must be between {least} and {most}")]
 pub struct LimitError {
-    /// The name of the limit.
+    /// The limit's name.
     pub key: &'static str,
     /// The requested value.
     pub value: u64,
@@ -174,21 +174,21 @@ impl Limits {
         Duration::from_millis(self.timeout_ms)
     }
 
-    /// Returns the part of `fuel` that is reserved for the soft limit.
+    /// Returns the share of `fuel` that is reserved for the soft limit.
     #[must_use]
     pub fn fuel_reserve_of(&self, fuel: u64) -> u64 {
         self.fuel_reserve.min(fuel / 10)
     }
 
-    /// Returns the part of the timeout that is reserved for the soft limit.
+    /// Returns the share of the timeout that is reserved for the soft limit.
     #[must_use]
     pub fn effective_timeout_reserve(&self) -> Duration {
-        // In microseconds, so that a timeout of a few milliseconds also has a reserve.
+        // Microseconds, because a tenth of a few milliseconds would round to zero.
         let tenth_us = self.timeout_ms.saturating_mul(1000) / 10;
         Duration::from_micros(self.timeout_reserve_ms.saturating_mul(1000).min(tenth_us))
     }
 
-    /// Returns the limits of the guest's descriptors and streams.
+    /// Returns the limits on the guest's descriptors and streams.
     #[must_use]
     pub fn wasi(&self) -> WasiLimits {
         WasiLimits {
@@ -201,7 +201,7 @@ impl Limits {
         }
     }
 
-    /// Returns the limits of the guest's files.
+    /// Returns the limits on the guest's files.
     #[must_use]
     pub fn vfs(&self) -> VfsLimits {
         VfsLimits {
@@ -212,10 +212,11 @@ impl Limits {
         }
     }
 
-    /// Returns each limit with its name, minimum and maximum.
+    /// Returns each limit as name, value, minimum and maximum.
     fn table(&self) -> [(&'static str, u64, u64, u64); 21] {
         const YEAR_MS: u64 = 365 * 24 * 3600 * 1000;
-        // Fuel is an `i64` inside the engine. A year equals no deadline and cannot overflow nanoseconds.
+        // Fuel is an `i64` inside the engine. A year is practically no deadline and does not overflow a `u64` of
+        // nanoseconds.
         [
             ("fuel", self.fuel, 1, i64::MAX.unsigned_abs()),
             ("fuel_reserve", self.fuel_reserve, 0, i64::MAX.unsigned_abs()),
@@ -235,14 +236,14 @@ impl Limits {
             ("tool_timeout_ms", self.tool_timeout_ms, 1, YEAR_MS),
             ("tool_bytes", self.tool_bytes, 1, 64 << 20),
             ("tool_record_bytes", self.tool_record_bytes, 0, 1 << 30),
-            // The minimum is the size of an object with nothing but an empty `_state`.
+            // The minimum is the size of an object with only an empty `_state`.
             ("persisted_bytes", self.persisted_bytes, 13, 64 << 20),
             ("session_count", u64::from(self.session_count), 0, 1_000_000),
             ("session_total_bytes", self.session_total_bytes, 0, 1 << 50),
         ]
     }
 
-    /// Checks every limit against the supported range.
+    /// Checks that every limit is within its supported range.
     pub fn check(&self) -> Result<(), LimitError> {
         for (key, value, least, most) in self.table() {
             if !(least..=most).contains(&value) {
@@ -252,7 +253,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Returns a limit raised to `percent`, at most to its maximum; `None` if it cannot be raised.
+    /// Returns a limit raised to `percent` of its value, at most its maximum; `None` if it cannot be raised.
     pub(crate) fn raised(&self, name: &str, percent: u64) -> Option<u64> {
         let (_, value, _, most) = self.table().into_iter().find(|(key, ..)| *key == name)?;
         let wanted = u128::from(value) * u128::from(percent) / 100;
@@ -261,7 +262,7 @@ impl Limits {
     }
 }
 
-/// Maximum length of a script's name in bytes, as for any path.
+/// Maximum length of a script's name, in bytes, as for any path.
 const MAX_NAME_BYTES: usize = 4096;
 
 /// A request that is invalid or exceeds its limits.
@@ -270,28 +271,28 @@ pub enum RequestError {
     /// The source exceeds `limits.source_bytes`.
     #[error("the source is {bytes} bytes; `limits.source_bytes` is {most}")]
     SourceTooLarge {
-        /// The size of the source.
+        /// The size of the source in bytes.
         bytes: u64,
-        /// The value of the limit.
+        /// The value of the limit in bytes.
         most: u64,
     },
     /// The standard input exceeds `limits.stdin_bytes`.
     #[error("standard input is {bytes} bytes; `limits.stdin_bytes` is {most}")]
     StdinTooLarge {
-        /// The size of the input.
+        /// The size of the input in bytes.
         bytes: u64,
-        /// The value of the limit.
+        /// The value of the limit in bytes.
         most: u64,
     },
-    /// The script's name contains a NUL byte or is too long. Holds the beginning of the name.
+    /// The script's name contains a NUL byte or exceeds 4096 bytes. Holds the beginning of the name.
     #[error("invalid script name `{name}`; use at most 4096 bytes without NUL", name = escaped(.0))]
     Name(String),
 }
 
-/// Checks a request against the limits.
+/// Checks a request's source, name and standard input against the limits.
 ///
 /// # Errors
-/// The source or the input is too large, or the name is invalid.
+/// The source or the standard input is too large, or the name is invalid.
 pub fn check_request(limits: &Limits, source: &str, name: &str, stdin: &[u8]) -> Result<(), RequestError> {
     let (source, stdin) = (source.len() as u64, stdin.len() as u64);
     if source > limits.source_bytes {
@@ -317,7 +318,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// All languages, in the order of listings.
+    /// All languages, in listing order.
     pub const ALL: [Self; 2] = [Self::Python, Self::JavaScript];
 
     /// Returns the lower-case name: `python` or `javascript`.
@@ -329,8 +330,8 @@ impl Language {
         }
     }
 
-    /// Returns the language of a file name extension: `.py` and `.pyw` for Python; `.js`, `.mjs`, `.cjs`, and
-    /// TypeScript's `.ts`, `.mts` and `.cts` for JavaScript.
+    /// Returns the language of a file name extension: Python for `py` and `pyw`; JavaScript for `js`, `mjs`, `cjs`, and
+    /// TypeScript's `ts`, `mts` and `cts`.
     #[must_use]
     pub fn from_extension(extension: &str) -> Option<Self> {
         match extension.to_ascii_lowercase().as_str() {
@@ -347,7 +348,7 @@ impl fmt::Display for Language {
     }
 }
 
-/// The name of an unknown language.
+/// An unknown language. Holds the requested name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown language `{name}`; use `python` or `javascript`", name = escaped(.0))]
 pub struct UnknownLanguage(pub String);
@@ -368,7 +369,7 @@ impl FromStr for Language {
 mod tests {
     use super::*;
 
-    /// Takes all limits out of one record. The compiler reports a limit that is missing from the list of names.
+    /// Lists all limits of a record. The compiler reports a limit that is missing from the list of names.
     macro_rules! taken {
         ($limits:expr, $($name:ident),*) => {{
             let Limits { $($name),* } = $limits;
@@ -394,7 +395,7 @@ mod tests {
 
     #[test]
     fn default_deadline_precedes_the_fuel_limit() {
-        // The highest rate measured in scripts of every kind, rounded up.
+        // The highest measured rate over scripts of every type, rounded up.
         const MAX_PER_MS: u64 = 30_000_000;
         let Limits { fuel, timeout_ms, .. } = Limits::default();
         assert!(fuel > timeout_ms * MAX_PER_MS, "{fuel}");

@@ -1,22 +1,21 @@
-//! The memory limit, enforced on the sum of everything that an execution holds.
+//! The memory limit, enforced on the total memory of an execution.
 
 use std::sync::Arc;
 
 use crate::{session::Reservation, tools::ToolMemory};
 
-/// Bytes withheld from linear memory under the memory limit, so that a guest that has used all its memory can still
-/// report it.
+/// Bytes of the limit that linear memory cannot use, so that a guest that has used up its memory can still report that.
 const OUTPUT_RESERVE_BYTES: u64 = 256 << 10;
 
-/// Charge for an image of any size, in bytes: more than a small script writes to in it.
+/// Maximum charge for an image, in bytes: more than a small script writes to in it.
 const IMAGE_BYTES: u64 = 2 << 20;
 
 /// The memory limit of a guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// The limit, `limits.memory_bytes`.
+    /// The limit in bytes, `limits.memory_bytes`.
     pub bytes: u64,
-    /// The uncounted part of the linear memory: the image that the guest starts from, apart from its charge.
+    /// The uncounted bytes of linear memory: the size of the image that the guest starts from, minus its charge.
     spare_bytes: u64,
 }
 
@@ -27,13 +26,13 @@ impl MemoryLimit {
         Self { bytes, spare_bytes: image_bytes.saturating_sub(Self::least(image_bytes)) }
     }
 
-    /// Returns the charge for an image with a linear memory of this size.
+    /// Returns the charge for an image with a linear memory of `image_bytes`.
     #[must_use]
     pub fn least(image_bytes: u64) -> u64 {
         image_bytes.min(IMAGE_BYTES)
     }
 
-    /// Returns the counted part of a linear memory.
+    /// Returns the counted bytes of a linear memory of `linear_bytes`.
     #[must_use]
     pub fn counted(&self, linear_bytes: u64) -> u64 {
         linear_bytes.saturating_sub(self.spare_bytes)
@@ -46,29 +45,29 @@ impl From<u64> for MemoryLimit {
     }
 }
 
-/// Limits the sum of the counted linear memory and the host's memory for the guest.
+/// Limits the total of the counted linear memory and the host's memory for the guest.
 #[derive(Debug, Default)]
 pub struct MemoryLimiter {
     limit: MemoryLimit,
-    /// The part of the limit that is withheld from linear memory.
+    /// The bytes of the limit that linear memory cannot use.
     reserve_bytes: u64,
-    /// Bytes that the host holds apart from tool calls. Every WASI call updates it.
+    /// Bytes that the host uses apart from tool calls. Updated after every WASI call.
     host_bytes: u64,
     linear_bytes: u64,
-    /// Bytes that the host holds for tool calls of the current execution.
+    /// Bytes that the host uses for the current execution's tool calls.
     tools: Arc<ToolMemory>,
-    /// The peak of the sum.
+    /// The peak of the total.
     peak_bytes: u64,
-    /// The sum that a refused growth in the current execution would have resulted in.
+    /// The total that the last refused growth in the current execution would have led to.
     refused_bytes: Option<u64>,
-    /// The guest's share of the total of all sessions, if the guest runs in a session.
+    /// The guest's share of the total of all sessions; `None` outside a session.
     reservation: Option<Reservation>,
     /// The peak of [`host_bytes`](Self::host_bytes) since the reservation was made.
     reserved_host_bytes: u64,
 }
 
 impl MemoryLimiter {
-    /// Creates the limiter of a guest without memory, for which the host already holds `host_bytes`.
+    /// Creates the limiter of a guest without memory. The host already uses `host_bytes` for the guest.
     #[must_use]
     pub fn new(limit: impl Into<MemoryLimit>, host_bytes: u64) -> Self {
         let limit = limit.into();
@@ -79,14 +78,14 @@ impl MemoryLimiter {
         limiter
     }
 
-    /// Returns the counted bytes of linear memory.
+    /// Returns the size of the counted linear memory, in bytes.
     #[must_use]
     pub fn linear_bytes(&self) -> u64 {
         self.limit.counted(self.linear_bytes)
     }
 
-    /// Returns the part of the limit that is unavailable for the guest's files and output: counted linear memory, tool
-    /// calls, and the usage of other sessions.
+    /// Returns the bytes of the limit that the guest's files and output cannot use: counted linear memory, tool calls,
+    /// and the usage of other sessions.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
         let taken = self.linear_bytes().saturating_add(self.tools.held_bytes());
@@ -99,8 +98,8 @@ impl MemoryLimiter {
         }
     }
 
-    /// Reserves further growth of the guest in the total of all sessions. `host_bytes` is the amount that the host
-    /// holds for the guest now.
+    /// Charges the guest's further growth to `reservation`. `host_bytes` is the number of bytes that the host uses for
+    /// the guest now.
     pub fn reserve_from(&mut self, reservation: Reservation, host_bytes: u64) {
         self.reservation = None;
         self.set_host_bytes(host_bytes);
@@ -108,7 +107,7 @@ impl MemoryLimiter {
         self.reservation = Some(reservation);
     }
 
-    /// Releases the reservation of an idle guest, after its usage has been measured.
+    /// Releases the reservation of an idle guest after its usage was measured.
     pub fn give_back_reservation(&mut self) {
         self.reservation = None;
     }
@@ -119,13 +118,13 @@ impl MemoryLimiter {
         self.peak_bytes.max(self.sum_bytes())
     }
 
-    /// Returns the sum that a refused growth in the current execution would have resulted in.
+    /// Returns the total that a refused growth in the current execution would have led to; `None` if none was refused.
     #[must_use]
     pub fn refused_bytes(&self) -> Option<u64> {
         self.refused_bytes
     }
 
-    /// Sets the bytes that the host holds apart from tool calls.
+    /// Sets the number of bytes that the host uses apart from tool calls.
     pub fn set_host_bytes(&mut self, bytes: u64) {
         self.host_bytes = bytes;
         if let Some(reservation) = &mut self.reservation
@@ -142,7 +141,7 @@ impl MemoryLimiter {
         self.peak_bytes = self.peak_bytes.max(self.sum_bytes());
     }
 
-    /// Begins an execution and charges its tool calls to this account.
+    /// Begins an execution and counts the memory of its tool calls.
     pub fn begin(&mut self, tools: Arc<ToolMemory>) {
         self.refused_bytes = None;
         self.peak_bytes = 0;
@@ -150,33 +149,33 @@ impl MemoryLimiter {
         self.set_host_bytes(self.host_bytes);
     }
 
-    /// Releases the reserve to linear memory. Returns its size, for [`keep_free`](Self::keep_free).
+    /// Gives the reserve to linear memory. Returns its size, for [`keep_free`](Self::keep_free).
     pub fn free_all(&mut self) -> u64 {
         std::mem::take(&mut self.reserve_bytes)
     }
 
-    /// Withholds `bytes` from linear memory.
+    /// Sets the reserve, the bytes that linear memory cannot use.
     pub fn keep_free(&mut self, bytes: u64) {
         self.reserve_bytes = bytes;
     }
 
-    /// Decides whether a memory may grow from `current` to `desired` bytes, under its own limit `maximum`, and records
-    /// an accepted growth.
+    /// Decides whether a memory may grow from `current` to `desired` bytes. `maximum` is the memory's own limit.
+    /// Records an accepted growth.
     pub fn grow(&mut self, current: u64, desired: u64, maximum: Option<u64>) -> bool {
         let grown = desired.saturating_sub(current);
         let linear_bytes = self.linear_bytes.saturating_add(grown);
         let counted_bytes = self.limit.counted(linear_bytes);
         let sum = counted_bytes.saturating_add(self.host_bytes).saturating_add(self.tools.held_bytes());
-        // The guest does not choose its initial memory.
+        // The guest does not choose its initial memory, so the reserve does not apply.
         let reserve_bytes = if current == 0 { 0 } else { self.reserve_bytes };
         let others = counted_bytes.saturating_add(self.host_bytes).saturating_add(reserve_bytes);
         let fits = maximum.is_none_or(|most| desired <= most)
             && self.limit.bytes.checked_sub(others).is_some_and(|left| {
-                // Tools may use the reserve, and a thread of theirs may be doing so at this moment.
+                // Tools may use the reserve, and a tool's thread may be doing so at this moment.
                 self.tools.held_bytes() <= left && self.tools.try_set_room(left.saturating_add(reserve_bytes))
             });
         if !fits || !self.reservation.as_mut().is_none_or(|reservation| reservation.reserve(grown)) {
-            // The room for the tools may have shrunk.
+            // Recompute the room for tools, which may have shrunk.
             self.set_host_bytes(self.host_bytes);
             self.refused_bytes = Some(sum);
             return false;

@@ -1,5 +1,5 @@
-//! The result of an execution: outcome, output, changes to files, and metadata. The last line on standard error of a
-//! script that exceeded a limit.
+//! The result of an execution: outcome, output, file changes and metadata. Also the line on standard error that names
+//! an exceeded limit.
 
 use glovebox_interpreters::{JAVASCRIPT_STATE_FILE, PYTHON_STATE_FILE, Raised};
 use glovebox_vfs::{Changes, RootId, Vfs};
@@ -20,40 +20,40 @@ pub enum Resource {
     Memory,
 }
 
-/// The kind of a WebAssembly trap.
+/// The type of a WebAssembly trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrapKind {
-    /// The native stack ran out.
+    /// The native stack overflowed.
     StackOverflow,
-    /// `unreachable`: the interpreter aborted.
+    /// The interpreter executed `unreachable`: it aborted.
     Unreachable,
-    /// An access outside linear memory or a table.
+    /// The guest accessed an address outside linear memory or a table.
     OutOfBounds,
-    /// An indirect call to nothing or of another type.
+    /// The guest called a null function, or a function of another type, indirectly.
     BadCall,
-    /// Integer division by zero or overflow.
+    /// An integer division by zero, an integer overflow, or an invalid conversion to an integer.
     Arithmetic,
-    /// The guest's driver returned no usable report: the guest damaged it.
+    /// The guest's driver returned no usable report, because the guest has damaged it.
     BadReport,
-    /// Any other.
+    /// Any other trap.
     Other,
 }
 
-/// The end of a guest's run.
+/// The way in which an execution ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Outcome {
     /// The script ran to its end.
     Completed,
-    /// The script exited: `sys.exit(code)`, `std.exit(code)`, `os._exit(code)`.
+    /// The script exited, for example with `sys.exit(code)`, `std.exit(code)` or `os._exit(code)`.
     Exited {
         /// The exit code.
         code: i32,
     },
-    /// An exception was not caught.
+    /// The script did not catch an exception.
     Raised(RaisedOutcome),
-    /// A limit was reached: the guest was unwound, could not continue, or was interrupted shortly before and ended
+    /// A limit was reached: the guest was unwound, could not continue, or ended after a soft stop
     /// (`Execution::interrupted`).
     Exhausted {
         /// The exhausted resource.
@@ -63,11 +63,11 @@ pub enum Outcome {
         /// The usage, in the same unit.
         used: u64,
     },
-    /// The caller cancelled it: it was unwound, or ended when it was asked to.
+    /// The caller cancelled the execution: the guest was unwound, or ended after a soft stop.
     Cancelled,
-    /// The guest crashed: a WebAssembly trap.
+    /// The guest crashed with a WebAssembly trap.
     Trapped {
-        /// The kind of trap.
+        /// The type of trap.
         trap: TrapKind,
     },
 }
@@ -80,9 +80,9 @@ pub struct RaisedOutcome {
     pub type_name: String,
     /// The exception's message.
     pub message: String,
-    /// The traceback or stack, as the interpreter prints it.
+    /// The traceback or stack, formatted by the interpreter.
     pub traceback: String,
-    /// The line of the script that raised it, counted from 1, if known.
+    /// The line of the script that raised the exception, counted from 1; `None` if unknown.
     pub line: Option<u32>,
 }
 
@@ -93,8 +93,7 @@ impl From<Raised> for RaisedOutcome {
 }
 
 impl Outcome {
-    /// Returns whether the script succeeded: it completed or exited with 0. The content of standard error does not
-    /// matter.
+    /// Returns whether the script succeeded: it completed or exited with 0. Output on standard error does not matter.
     #[must_use]
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Completed | Self::Exited { code: 0 })
@@ -131,8 +130,8 @@ impl Outcome {
         }
     }
 
-    /// Returns the process exit code: the script's own; 1 for an exception; 124 for time (as `timeout(1)` does); 137 for
-    /// fuel or memory (like a kill); 130 cancelled; 134 trapped (like an abort).
+    /// Returns the process exit code: the script's own; 1 for an exception; 124 for a timeout, as `timeout(1)` returns;
+    /// 137 for fuel or memory, as after a kill; 130 if cancelled; 134 for a trap, as after an abort.
     #[must_use]
     pub fn exit_code(&self) -> i32 {
         match self {
@@ -147,38 +146,39 @@ impl Outcome {
     }
 }
 
-/// Returns a prefix of text chosen by a script, short enough for a log.
+/// Returns the first 200 characters of untrusted text, short enough for a log.
 #[must_use]
 pub fn clipped(text: &str) -> &str {
     const MAX_CHARS: usize = 200;
     text.char_indices().nth(MAX_CHARS).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }
 
-/// The counting of fuel.
+/// The fuel metering of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metering {
     /// Fuel is counted, and `limits.fuel` applies.
     #[default]
     Fuel,
-    /// Fuel is not counted. Only the time limit ends an endless script. Scripts run faster, and `fuel_consumed` is 0.
+    /// Fuel is not counted, and only the time limit ends an endless script. Scripts run faster, and `fuel_consumed` is
+    /// 0.
     None,
 }
 
-/// Information about an execution apart from its outcome.
+/// Information about an execution, without its outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
-    /// The language: `python` or `javascript`.
+    /// The script's language.
     pub runtime: Language,
-    /// The runtime's name in the manifest, or the path of a custom binary.
+    /// The runtime's name in the manifest, or a custom binary's path.
     pub runtime_name: String,
-    /// The interpreter's version; absent for a custom binary.
+    /// The interpreter's version; `None` for a custom binary.
     pub version: Option<String>,
     /// `true` if a prepared image ran, `false` if the binary booted as a plain command.
     pub prepared: bool,
-    /// The identity of the prepared image, the SHA-256 of its module. Equal images behave alike.
+    /// The prepared image's identity: the SHA-256 of its module. Equal images behave alike.
     pub image_sha256: Option<String>,
-    /// The counting of fuel in this execution.
+    /// How the execution was metered.
     pub metering: Metering,
     /// Total bytes written to standard output, retained or not.
     pub stdout_total_bytes: u64,
@@ -186,7 +186,7 @@ pub struct Metadata {
     pub stderr_total_bytes: u64,
 }
 
-/// Captured output of one standard stream.
+/// The captured output of one standard stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
     /// The retained bytes, at most the stream's limit.
@@ -196,13 +196,13 @@ pub struct Output {
 }
 
 impl Output {
-    /// Returns whether bytes were dropped at the limit.
+    /// Returns whether output was dropped at the limit.
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         self.total_bytes > self.bytes.len() as u64
     }
 
-    /// Returns the bytes as text. A character that the limit cut in two is omitted; other invalid UTF-8 becomes U+FFFD.
+    /// Returns the bytes as text. Omits a character that the limit cut in two; other invalid UTF-8 becomes U+FFFD.
     #[must_use]
     pub fn text(&self) -> String {
         let held = if self.is_truncated() {
@@ -223,8 +223,8 @@ impl From<Captured> for Output {
     }
 }
 
-/// Returns the script's changes to the workspace. With `persists`, the file of stored globals is left out, because the
-/// script did not write it.
+/// Returns the script's changes to the workspace. With `persists`, omits the file of persisted globals, which the
+/// script did not write.
 #[must_use]
 pub fn changes(vfs: &Vfs, workspace: Option<RootId>, language: Language, persists: bool) -> Changes {
     let mut changes = workspace.map(|root| vfs.changes(root)).unwrap_or_default();
@@ -240,14 +240,14 @@ pub fn changes(vfs: &Vfs, workspace: Option<RootId>, language: Language, persist
     changes
 }
 
-// The last line on standard error of a script that exceeded a limit. It tells readers of the streams alone why the
+// The last line on standard error of a script that exceeded a limit. It tells readers who see only the streams why the
 // script stopped.
 
 /// Appends a line to standard error that names the limit that ended the script: `OutOfFuel`, `TimedOut` or
-/// `OutOfMemory`. The line counts as the script's output. If `max_bytes` leave no room for it, it replaces the end of
-/// that output.
+/// `OutOfMemory`. The line counts as the script's output. If it does not fit into `max_bytes`, it replaces the end of
+/// the output.
 ///
-/// Returns the appended text for streaming, or `None` if no limit ended the script.
+/// Returns the appended text, for streaming, or `None` if no limit ended the script.
 pub fn name_limit(outcome: &Outcome, stderr: &mut Captured, max_bytes: u64) -> Option<String> {
     let line = line(outcome)?;
     let max = usize::try_from(max_bytes).unwrap_or(usize::MAX);

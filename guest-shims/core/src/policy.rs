@@ -1,4 +1,4 @@
-//! The parts of a policy that all backends share.
+//! The policy settings that all backends share.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub enum Clock {
     /// The host's clocks.
     #[default]
     Host,
-    /// A clock that is fixed at this time, in nanoseconds since 1970-01-01T00:00:00Z. A sleep advances it at once.
+    /// A clock that is fixed at this time, in nanoseconds since 1970-01-01T00:00:00Z. A sleep advances it immediately.
     Fixed(u64),
 }
 
@@ -42,7 +42,7 @@ impl Clock {
 }
 
 impl Entropy {
-    /// Returns whether the guest sees the same numbers in every run.
+    /// Returns whether the guest sees the same random numbers in every run.
     #[must_use]
     pub fn is_repeatable(self) -> bool {
         matches!(self, Self::Seeded(_))
@@ -57,7 +57,7 @@ impl Entropy {
         }
     }
 
-    /// Returns the key of seeded entropy; `None` for the host's entropy.
+    /// Returns the seeded generator's key; `None` for the host's entropy.
     #[must_use]
     pub fn key(self) -> Option<[u8; 32]> {
         match self.wasi() {
@@ -84,19 +84,19 @@ pub enum PolicyError {
     Env {
         /// The variable's name.
         key: String,
-        /// The reason, as text.
+        /// The problem, as text.
         reason: String,
     },
-    /// An argument is invalid.
+    /// An argument contains a NUL byte.
     #[error("`args[{index}]` contains a NUL byte; remove it")]
     Arg {
-        /// Its index in the list.
+        /// The argument's index in the list.
         index: usize,
     },
-    /// Arguments and environment together are too large.
+    /// Arguments and environment variables together are too large.
     #[error("`args` and `env` take {bytes} bytes together; the maximum is {most}")]
     TooLarge {
-        /// The size of both in bytes.
+        /// Their total size in bytes.
         bytes: usize,
         /// The maximum size in bytes.
         most: usize,
@@ -106,20 +106,20 @@ pub enum PolicyError {
     Network {
         /// The key within the table `network`.
         key: String,
-        /// The reason, as text.
+        /// The problem, as text.
         reason: String,
     },
     /// A mount is invalid.
     #[error("mount `{mount}`: {reason}", mount = escaped(.mount), reason = escaped_text(.reason))]
     Mount {
-        /// The mount, as given.
+        /// The mount, as the caller passed it.
         mount: String,
-        /// The reason, as text.
+        /// The problem, as text.
         reason: String,
     },
 }
 
-/// The parts of a policy that every backend checks.
+/// The policy settings that every backend checks.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyParts<'a> {
     /// The limits of each execution.
@@ -133,7 +133,7 @@ pub struct PolicyParts<'a> {
 }
 
 impl PolicyParts<'_> {
-    /// Maximum size of arguments and environment together, in bytes, like `ARG_MAX` on other systems.
+    /// Maximum total size of arguments and environment variables, in bytes, like `ARG_MAX` on other systems.
     pub const MAX_ARGS_AND_ENV_BYTES: usize = 128 << 10;
 
     /// Checks the limits, the session settings, the arguments and the environment variables.
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn arguments_and_environment_have_a_maximum() {
         const MOST: usize = PolicyParts::MAX_ARGS_AND_ENV_BYTES;
-        // Each argument ends with a zero byte; each variable also has `=`.
+        // Each argument ends with a zero byte; each variable also contains `=`.
         for (length, fits) in [(MOST - 6, true), (MOST - 5, true), (MOST - 4, false)] {
             assert_eq!(check(&["x".repeat(length)], &[("k", "v")]).is_ok(), fits, "{length}");
         }

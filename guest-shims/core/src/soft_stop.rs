@@ -1,8 +1,8 @@
-//! The soft stop, which asks a script to stop before its interpreter is unwound.
+//! The soft stop, which interrupts a script with an exception before the hard stop unwinds its interpreter.
 //!
-//! The driver tells in advance which words in guest memory make its interpreter raise an exception at its next check.
-//! These words are written once per execution: when only the reserve of fuel or time is left, or when the execution is
-//! cancelled. The script may ignore the exception; the hard stop that follows is the guarantee.
+//! The driver returns in advance the words in guest memory that make its interpreter raise an exception at its next
+//! check. They are written at most once per execution: when only the reserve of fuel or time is left, or when the
+//! execution is cancelled. A script can ignore the exception, so only the hard stop is a guarantee.
 //!
 //! Times are relative to the start of the execution.
 
@@ -12,31 +12,32 @@ use glovebox_interpreters::{Anchors, Driver, DriverError, Interrupt, Poke};
 
 use crate::{Limits, LinearMemory};
 
-/// The words to write for each reason.
+/// The words to write to guest memory for each reason to interrupt.
 #[derive(Debug, Default)]
 pub struct InterruptWords {
-    /// Fuel is nearly exhausted.
+    /// The words to write when the fuel is nearly exhausted.
     pub fuel: Vec<Poke>,
-    /// The timeout is near.
+    /// The words to write when the timeout is near.
     pub time: Vec<Poke>,
-    /// The execution was cancelled.
+    /// The words to write when the execution was cancelled.
     pub cancelled: Vec<Poke>,
 }
 
 impl InterruptWords {
-    /// Returns the words of an image's interpreter.
+    /// Returns the words for an image's interpreter.
     pub fn of(driver: &dyn Driver, anchors: &Anchors) -> Result<Self, DriverError> {
         let of = |interrupt| driver.interrupt(anchors, interrupt);
         Ok(Self { fuel: of(Interrupt::Fuel)?, time: of(Interrupt::Time)?, cancelled: of(Interrupt::Cancelled)? })
     }
 }
 
-/// The soft stop of one execution, disabled by default.
+/// The soft stop of one execution. Disabled by default.
 #[derive(Debug, Default)]
 pub struct SoftStop {
     fuel_reserve: u64,
     time_reserve: Duration,
-    /// `None` while the guest cannot be interrupted: before its script runs, or if the driver does not support it.
+    /// `None` while the guest cannot be interrupted: before its script runs, or if the driver does not support
+    /// interrupts.
     pokes: Option<InterruptWords>,
     asked: Option<Interrupt>,
     /// The end of a cancelled script's grace period.
@@ -44,14 +45,14 @@ pub struct SoftStop {
 }
 
 impl SoftStop {
-    /// Creates a soft stop with these reserves. A reserve of 0 disables it.
+    /// Creates a soft stop with these reserves. A reserve of zero disables it for that resource.
     #[must_use]
     pub fn new(fuel_reserve: u64, time_reserve: Duration) -> Self {
         Self { fuel_reserve, time_reserve, ..Self::default() }
     }
 
-    /// Creates the soft stop of an execution that has `fuel`, with the reserves of its limits. In repeatable
-    /// executions, only the guest's own actions may stop it, so there is no soft stop.
+    /// Creates the soft stop of an execution with `fuel` units of fuel, with the reserves from its limits. Repeatable
+    /// executions have no fuel reserve, because only the guest's own actions may stop them.
     #[must_use]
     pub fn within(limits: &Limits, fuel: u64, is_repeatable: bool) -> Self {
         let fuel_reserve = if is_repeatable { 0 } else { limits.fuel_reserve_of(fuel) };
@@ -67,12 +68,12 @@ impl SoftStop {
         self.pokes = Some(pokes);
     }
 
-    /// Disables interrupts. [`asked`](Self::asked) stays known.
+    /// Disables interrupts. [`asked`](Self::asked) keeps its value.
     pub fn disarm(&mut self) {
         self.pokes = None;
     }
 
-    /// Returns the reason for which the guest was interrupted, if it was.
+    /// Returns the reason for the interrupt, if the guest was interrupted.
     #[must_use]
     pub fn asked(&self) -> Option<Interrupt> {
         self.asked
@@ -90,7 +91,7 @@ impl SoftStop {
         }
     }
 
-    /// Interrupts a cancelled guest. Returns the end of its grace period; `None` if it must stop now.
+    /// Interrupts a cancelled guest. Returns the end of its grace period, or `None` if the guest must stop immediately.
     pub fn cancelled(&mut self, now: Duration, memory: &mut (impl LinearMemory + ?Sized)) -> Option<Duration> {
         if self.grace.is_none() {
             self.ask(Interrupt::Cancelled, memory);
@@ -101,20 +102,20 @@ impl SoftStop {
         self.grace
     }
 
-    /// Returns whether the guest was cancelled and is in its grace period.
+    /// Returns whether a cancelled guest is in its grace period.
     #[must_use]
     pub fn is_in_grace(&self) -> bool {
         self.grace.is_some()
     }
 
-    /// Returns the time of the next check of a waiting guest.
+    /// Returns the time at which a waiting guest must be checked next.
     #[must_use]
     pub fn next_look(&self, deadline: Duration) -> Duration {
         let soft = || deadline.checked_sub(self.time_reserve).filter(|_| self.pokes.is_some() && self.asked.is_none());
         self.grace.or_else(soft).map_or(deadline, |at| at.min(deadline))
     }
 
-    /// Returns whether the guest has not yet seen an interrupt. It must not wait until it has.
+    /// Returns whether an interrupt is pending that the guest has not seen. Such a guest must not wait.
     #[must_use]
     pub fn is_unread(&self, memory: &(impl LinearMemory + ?Sized)) -> bool {
         let pokes = self.asked.and_then(|interrupt| self.pokes(interrupt));

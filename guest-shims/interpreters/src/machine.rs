@@ -6,11 +6,11 @@ use glovebox_wasi::{Errno, FileAt, Host, Stop, Wasi};
 /// The guest path of the workspace.
 pub const WORKSPACE: &str = "/app";
 
-/// The guest path of the scratch directory. It is writable, counts with the workspace's files, and is not included in
-/// the changed files.
+/// The guest path of the scratch directory. The directory is writable and counts against the workspace's quotas, but
+/// its files are not reported as changed.
 pub const SCRATCH: &str = "/tmp";
 
-/// A WebAssembly value, of the two types in the interpreters' function signatures.
+/// A WebAssembly value. The interpreters' function signatures use only these two types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
     /// An `i32` as bits.
@@ -19,7 +19,7 @@ pub enum Value {
     I64(u64),
 }
 
-/// The function to call.
+/// A function to call in the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callee<'a> {
     /// An export of the prepared module, by name.
@@ -28,11 +28,11 @@ pub enum Callee<'a> {
     Table(u32),
 }
 
-/// The reason why a machine could not carry out a driver's operation.
+/// The reason why a machine could not perform a driver's operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MachineError {
-    /// The guest was unwound; it must never be entered again.
+    /// The guest was unwound and must never be entered again.
     #[error("the guest was unwound")]
     Stopped(Stop),
     /// The export, table slot or global does not exist, or has another type.
@@ -51,37 +51,37 @@ impl From<Stop> for MachineError {
 
 /// A driver's view of a guest instance.
 ///
-/// The Rust host implements this with Wasmtime, and the provider component with wasm intrinsics. Drivers have no other
-/// handle on the guest, so they behave the same in both.
+/// The Rust host implements this trait with Wasmtime, and the provider component with WebAssembly intrinsics. Drivers
+/// access a guest only through this trait, so they behave the same in both.
 pub trait Machine {
-    /// Calls into the guest. Returns `None` for a function without a result.
+    /// Calls a function in the guest. Returns `None` if the function has no result.
     fn call(&mut self, callee: Callee<'_>, args: &[Value]) -> Result<Option<Value>, MachineError>;
 
-    /// Reads guest memory.
+    /// Reads `into.len()` bytes of guest memory at `at`.
     fn read(&mut self, at: u32, into: &mut [u8]) -> Result<(), MachineError>;
 
-    /// Writes guest memory.
+    /// Writes all of `from` to guest memory at `at`.
     fn write(&mut self, at: u32, from: &[u8]) -> Result<(), MachineError>;
 
     /// Returns the size of the linear memory in bytes.
     fn memory_bytes(&mut self) -> u64;
 
-    /// Grows the linear memory by whole 64 KiB pages and returns the old size in pages. Only used during preparation.
+    /// Grows the linear memory by 64 KiB pages, and returns the old size in pages. Used only during preparation.
     fn grow(&mut self, pages: u32) -> Result<u32, MachineError>;
 
-    /// Sets an exported mutable `i32` global. Only used during preparation, so the value becomes part of the image.
+    /// Sets an exported mutable `i32` global. Used only during preparation, so the value becomes part of the image.
     fn set_global(&mut self, name: &str, value: u32) -> Result<(), MachineError>;
 
     /// Returns the value of an exported `i32` global.
     fn global(&mut self, name: &str) -> Result<u32, MachineError>;
 
-    /// Runs `work` with the guest's WASI state and its host. The fuel that `work` charges is the guest's.
+    /// Runs `work` with the guest's WASI state and its host. Fuel that `work` charges is charged to the guest.
     fn with_wasi(
         &mut self,
         work: &mut dyn FnMut(&mut Wasi, &mut dyn Host) -> Result<(), Stop>,
     ) -> Result<(), MachineError>;
 
-    /// Fills `into` from the policy's entropy (the host's, or the seeded generator).
+    /// Fills `into` with random bytes from the policy's entropy: the host's, or a seeded generator's.
     fn fill_random(&mut self, into: &mut [u8]) -> Result<(), MachineError> {
         self.with_wasi(&mut |wasi, host| {
             wasi.fill_random(host, into);
@@ -89,8 +89,8 @@ pub trait Machine {
         })
     }
 
-    /// Returns the entry `name` at the top of the workspace, without following a link. Reads at most `max_bytes` of a
-    /// file. The guest is charged.
+    /// Returns the entry `name` in the workspace's top directory, without following a link. Reads at most `max_bytes`
+    /// of a file. Charges the guest.
     fn file_at(&mut self, name: &str, max_bytes: u64) -> Result<Result<FileAt, Errno>, MachineError> {
         let mut found = Ok(FileAt::Nothing);
         self.with_wasi(&mut |wasi, host| {
@@ -100,8 +100,8 @@ pub trait Machine {
         Ok(found)
     }
 
-    /// Writes a file at the top of the workspace, completely or not at all, with the guest's clock and within its
-    /// limits. The guest is charged.
+    /// Writes a file to the workspace's top directory, completely or not at all, with the guest's clock and within its
+    /// limits. Charges the guest.
     fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {
         let mut replaced = Ok(());
         self.with_wasi(&mut |wasi, host| {
@@ -111,6 +111,6 @@ pub trait Machine {
         Ok(replaced)
     }
 
-    /// Returns the guest's WASI state: arguments, environment, standard input, clock.
+    /// Returns the guest's WASI state, such as arguments, environment, standard input and clock.
     fn wasi(&mut self) -> &mut Wasi;
 }

@@ -1,9 +1,9 @@
 //! `resource session`: interpreters that persist between executions.
 //!
 //! * [`Session`]: the caller's handle.
-//! * `resident`: the component's part of the session state machine of `glovebox-core`; the memory of a session's guest,
-//!   in its runtime's memory or evicted, and its comparison with the image.
-//! * `zstandard`: compression of hibernated sessions.
+//! * `resident`: the component's platform for the session state machine of `glovebox-core`, and the memory of a
+//!   session's guest, which is in its runtime's memory or evicted.
+//! * `zstandard`: the compression of hibernated sessions.
 
 mod resident;
 mod zstandard;
@@ -39,7 +39,7 @@ use crate::{
 
 pub(crate) use self::resident::ResidentMemory;
 
-/// All sessions of a provider.
+/// All sessions of one provider.
 #[derive(Debug, Default)]
 pub struct Sessions {
     ledger: SessionLedger,
@@ -47,7 +47,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Returns an id that no other session of this provider has.
+    /// Returns a session id that is unique in this provider.
     fn name(&self) -> Rc<str> {
         let number = self.named.get().saturating_add(1);
         self.named.set(number);
@@ -57,14 +57,14 @@ impl Sessions {
 
 type ComponentSession = SessionState<ComponentBackend>;
 
-/// An interpreter that persists between executions. Clones share one session.
+/// A handle of an interpreter that persists between executions. Clones refer to the same session.
 #[derive(Clone)]
 pub struct Session {
     sessions: Rc<Sessions>,
     id: Rc<str>,
     runtime: Rc<Runtime>,
     state: Rc<RefCell<ComponentSession>>,
-    /// Alive until a started execution has run.
+    /// A reference that is alive until the last started execution has run or was dropped.
     started: Rc<RefCell<Weak<()>>>,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// Opens a session.
+    /// Opens a session with a new guest.
     pub fn open(sessions: &Rc<Sessions>, sandbox: Sandbox, options: &SessionOptions) -> Result<Self, SandboxError> {
         check_options(options)?;
         let place = sessions.ledger.enter(&sandbox.policy.limits, 0)?;
@@ -87,7 +87,7 @@ impl Session {
         Self::around(sessions, id, state).with_context(options)
     }
 
-    /// Creates a session from the bytes of [`hibernate`](Self::hibernate), from this or another provider.
+    /// Creates a session from the bytes that [`hibernate`](Self::hibernate) returned, in this or another provider.
     pub fn resume(
         sessions: &Rc<Sessions>,
         sandbox: Sandbox,
@@ -131,7 +131,7 @@ impl Session {
         Ok(self)
     }
 
-    /// Runs `work` on the session, unless the session has ended or has a started execution.
+    /// Runs `work` on the session. Fails if the session has ended, or if a started execution has not run yet.
     fn set<R>(&self, work: impl FnOnce(&mut ComponentSession) -> Result<R, SandboxError>) -> Result<R, SandboxError> {
         let mut state = self.idle()?;
         state.check_alive()?;
@@ -156,7 +156,7 @@ impl Session {
     /// Returns the session's description.
     #[must_use]
     pub fn info(&self) -> types::SessionInfo {
-        // The session cannot be executing: an instance is not entered twice.
+        // The session is not in a call, because callers cannot enter an instance twice.
         let mut info = SessionInfo::new(&self.id, self.runtime.language, &self.runtime.name);
         if let Ok(mut state) = self.state.try_borrow_mut() {
             state.update(&mut info);
@@ -186,7 +186,7 @@ impl Session {
         Ok(executed)
     }
 
-    /// Starts an execution in the session that the caller steps through.
+    /// Starts an execution in the session, which the caller continues step by step.
     pub fn start(&self, request: types::Request) -> Result<Started, SandboxError> {
         request.check_in_session()?;
         let task = self.set(|state| state.backend().sandbox.task(request))?;
@@ -200,12 +200,12 @@ impl Session {
         Ok(Started::new(begin).in_session())
     }
 
-    /// Returns a global variable; `None` if it does not exist.
+    /// Returns a global variable's value; `None` if the variable does not exist.
     pub fn get_variable(&self, name: &str) -> Result<Option<types::GuestValue>, SandboxError> {
         Ok(self.set(|state| state.get_variable(name))?.map(Into::into))
     }
 
-    /// Sets a global variable to the value of a JSON text.
+    /// Sets a global variable to the value of `json`.
     pub fn set_variable(&self, name: &str, json: &str) -> Result<(), SandboxError> {
         check_variable_name(name)?;
         check_json("json", json)?;
@@ -215,7 +215,7 @@ impl Session {
         })
     }
 
-    /// Changes the files from the host. An error names `path`.
+    /// Changes the files from outside the guest. Errors name `path`.
     fn change(
         &self,
         path: &str,
@@ -229,7 +229,7 @@ impl Session {
         Ok(Files::new(self.set(ComponentSession::files)?))
     }
 
-    /// Writes a file and creates its parent directories.
+    /// Writes a file and creates missing parent directories.
     pub fn write_file(&self, path: &str, bytes: &[u8], if_exists: types::IfExists) -> Result<(), SandboxError> {
         let if_exists = IfExists::from(if_exists);
         self.change(path, |vfs, root| change::write(vfs, root, path, bytes, if_exists))
@@ -241,39 +241,40 @@ impl Session {
         self.change(from, |vfs, root| change::rename(vfs, root, from, to, if_exists))
     }
 
-    /// Removes a file, a link or an empty directory. With `recursive`, it also removes everything below a directory.
+    /// Removes a file, a link or an empty directory. With `recursive`, also removes a directory with everything below
+    /// it.
     pub fn delete_file(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
         let delete = if recursive { change::delete_all } else { change::delete };
         self.change(path, |vfs, root| delete(vfs, root, path))
     }
 
-    /// Creates a copy of this session.
+    /// Creates a session with a copy of this session's state.
     pub fn fork(&self) -> Result<Self, SandboxError> {
         let (sandbox, saved) = self.set(|state| Ok((state.backend().sandbox.clone(), state.save_for_fork()?)))?;
         Self::from_checkpoint(&self.sessions, sandbox, saved, RandomNumbers::Fork)
     }
 
-    /// Takes a checkpoint.
+    /// Takes a checkpoint and returns its id.
     pub fn checkpoint(&self) -> Result<u64, SandboxError> {
         Ok(self.set(ComponentSession::checkpoint)?.0)
     }
 
-    /// Returns the checkpoints of the session, oldest first.
+    /// Returns the session's checkpoints, oldest first.
     pub fn checkpoints(&self) -> Result<Vec<types::CheckpointInfo>, SandboxError> {
         self.set(|state| Ok(state.checkpoints().into_iter().map(Into::into).collect()))
     }
 
-    /// Restores the last checkpoint that differs from the session's current state.
+    /// Restores the last checkpoint that differs from the current state, and returns its id.
     pub fn undo(&self) -> Result<u64, SandboxError> {
         Ok(self.set(|state| state.undo(None))?.0)
     }
 
-    /// Restores a checkpoint. Later ones are dropped.
+    /// Restores a checkpoint and drops all later ones.
     pub fn undo_to(&self, id: u64) -> Result<(), SandboxError> {
         self.set(|state| state.undo(Some(CheckpointId(id)))).map(drop)
     }
 
-    /// Returns the session as bytes.
+    /// Returns the session's saved state as bytes.
     pub fn hibernate(&self) -> Result<Blob, SandboxError> {
         let (sandbox, saved) = self.set(|state| Ok((state.backend().sandbox.clone(), state.save()?)))?;
         let saved = hibernate::Saved::of(saved);
@@ -284,13 +285,13 @@ impl Session {
         Ok(Blob::new(bytes))
     }
 
-    /// Runs the interpreter's exit handlers and ends the session. Closing it again does nothing.
+    /// Runs the interpreter's exit handlers and ends the session. Does nothing if the session has ended.
     pub fn close(&self) -> Result<(), SandboxError> {
         self.idle()?.close()
     }
 }
 
-/// Calls `work` with a sandbox's image.
+/// Calls `work` with a view of the sandbox's image.
 fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R {
     let Sandbox { world, runtime, .. } = sandbox;
     let image = Image::new(GuestMemory::new(Rc::clone(&world.guests), runtime.number), runtime);

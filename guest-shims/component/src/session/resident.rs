@@ -1,9 +1,9 @@
 //! The platform of a session, and the memory of its guest: in its runtime's memory, or evicted and stored as pages.
 //!
 //! A runtime has one memory for all its guests. A session's guest stays there until another guest needs the memory, so
-//! a caller that continues the same session copies nothing. Another guest evicts the session first: the pages that
-//! differ from the image are copied out. When the session returns, the memory is reset to the image up to its real end,
-//! and the pages are copied in. A session therefore never sees bytes of another session.
+//! consecutive calls to the same session copy nothing. To make room for another guest, the session is evicted: the
+//! pages that differ from the image are copied out. When the session returns, the memory is reset to the image up to
+//! its real end, and the pages are copied in. A session therefore never sees another session's bytes.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
@@ -32,19 +32,19 @@ pub(crate) struct ResidentMemory(Rc<RefCell<SessionMemory>>);
 #[derive(Debug)]
 struct SessionMemory {
     image: Image,
-    /// The pages as of the last comparison.
+    /// The private pages as of the last comparison.
     pages: Pages,
-    /// `true` while the pages are unchanged since then.
+    /// `true` if the memory has not changed since the last comparison.
     is_known: bool,
-    /// The size of an evicted memory in 64 KiB pages; `None` while it is in the runtime's memory.
+    /// The size of an evicted memory, in 64 KiB pages; `None` while the guest is in the runtime's memory.
     evicted: Option<u32>,
-    /// Reserves the bytes of the pages on eviction.
+    /// Accounts for the bytes of the pages during an eviction.
     reservation: Option<Reservation>,
 }
 
 impl ResidentMemory {
-    /// Creates the memory of a guest that is in its runtime's memory. Equal pages are shared with `pages`; `is_known`
-    /// means that the guest's pages are exactly these.
+    /// Wraps the memory of a guest that is in its runtime's memory. Its pages that equal pages of `pages` are shared.
+    /// `is_known` means that `pages` are exactly the guest's pages.
     pub(crate) fn new(memory: &GuestMemory, runtime: &Rc<Runtime>, pages: Pages, is_known: bool) -> Self {
         let image = Image::new(memory.clone(), runtime);
         let resident = SessionMemory { image, pages, is_known, evicted: None, reservation: None };
@@ -53,29 +53,29 @@ impl ResidentMemory {
         Self(resident)
     }
 
-    /// Returns the size in bytes; 0 while it is borrowed.
+    /// Returns the memory's size in bytes; 0 while it is borrowed.
     pub(crate) fn bytes(&self) -> u64 {
         self.0.try_borrow().map_or(0, |resident| resident.bytes())
     }
 
-    /// Returns the private pages.
+    /// Returns the pages that differ from the image.
     pub(super) fn pages(&self) -> Result<Pages, SandboxError> {
         self.0.try_borrow_mut().map_err(|_| busy())?.pages().cloned()
     }
 
-    /// Returns the bytes held for the private pages, apart from checkpoints.
+    /// Returns the size of the private pages that no checkpoint shares, in bytes.
     pub(super) fn own_bytes(&self) -> u64 {
         self.0.try_borrow().map_or(0, |resident| resident.pages.unshared_bytes())
     }
 
-    /// Sets the reservation for the pages of an eviction.
+    /// Sets the reservation that an eviction charges.
     pub(super) fn reserve_from(&self, reservation: Reservation) {
         if let Ok(mut resident) = self.0.try_borrow_mut() {
             resident.reservation = Some(reservation);
         }
     }
 
-    /// Moves the guest into its runtime's memory, for a call that may change it. `keep_pages` means that a checkpoint
+    /// Moves the guest into its runtime's memory for a call that may change it. `keep_pages` means that a checkpoint
     /// shares the pages, so they are worth keeping.
     pub(super) fn enter(&self, keep_pages: bool) -> Result<(), SandboxError> {
         let (runtime, is_evicted) = {
@@ -158,12 +158,12 @@ pub(super) fn no_memory(bytes: u64) -> SandboxError {
     ))
 }
 
-/// The pristine image of a runtime, and the guest's memory to compare it with.
+/// A runtime's pristine image, for comparison with a guest's memory.
 #[derive(Debug)]
 pub(super) struct Image {
     memory: GuestMemory,
     runtime: Rc<Runtime>,
-    /// A buffer of one page for comparisons. It is reused, so that it stays in the processor's cache.
+    /// A buffer of one page for comparisons, reused so that it stays in the processor's cache.
     part: Box<Page>,
 }
 
@@ -182,12 +182,12 @@ impl Image {
         &self.runtime
     }
 
-    /// Returns the runs that overlap a page.
+    /// Returns the runs that overlap the page at address `start`.
     fn runs(&self, start: u64) -> impl Iterator<Item = &ImageRun> {
         self.runtime.image.within(start, start + PAGE_BYTES as u64)
     }
 
-    /// Returns a page of the image; `None` beyond its end.
+    /// Returns a page of the image; `None` beyond the image's memory.
     pub(super) fn original(&self, number: u32) -> Option<Page> {
         let start = u64::from(number) * PAGE_BYTES as u64;
         let mut page = [0; PAGE_BYTES];
@@ -201,13 +201,14 @@ impl Image {
         (start < self.runtime.memory_bytes()).then_some(page)
     }
 
-    /// Returns whether the guest's memory is zero in this range.
+    /// Returns whether a range of the guest's memory is zero.
     fn is_zero(&self, from: u64, to: u64) -> bool {
         let (Ok(at), Ok(len)) = (u32::try_from(from), u32::try_from(to.saturating_sub(from))) else { return false };
         len == 0 || self.memory.guests().memory_is_zero(self.runtime.number, at, len)
     }
 
-    /// Returns whether the guest's memory equals the image in this range, which is within one run and one page.
+    /// Returns whether a range of the guest's memory equals the image. The range must be within `run` and at
+    /// most one page long.
     fn is_same(&mut self, run: &ImageRun, from: u64, to: u64) -> bool {
         let (Ok(at), Ok(len)) = (u32::try_from(from), usize::try_from(to.saturating_sub(from))) else { return false };
         let Some(part) = self.part.get_mut(..len) else { return false };
@@ -216,7 +217,7 @@ impl Image {
         guests.memory_equals(self.runtime.number, at, part)
     }
 
-    /// Returns whether the page at this address equals the image, or is zero beyond the image.
+    /// Returns whether the page at address `at` equals the image, or is zero beyond the image.
     fn is_original(&mut self, at: u32) -> bool {
         let start = u64::from(at);
         let (end, runtime, mut at) = (start + PAGE_BYTES as u64, Rc::clone(&self.runtime), start);
@@ -235,7 +236,7 @@ impl Image {
         u32::try_from(self.memory.bytes() / PAGE_BYTES as u64).unwrap_or(u32::MAX)
     }
 
-    /// Returns the address of a page of the guest's memory; `None` beyond its end.
+    /// Returns the address of a page; `None` beyond the end of the guest's memory.
     fn address(&self, number: u32) -> Option<u32> {
         if number < self.count() { number.checked_mul(u32::try_from(PAGE_BYTES).ok()?) } else { None }
     }
@@ -255,7 +256,7 @@ impl GuestPages for Image {
     }
 }
 
-/// The component's state for a session.
+/// The component's state for one session.
 #[derive(Debug)]
 pub(super) struct ComponentBackend {
     pub(super) sandbox: Sandbox,
@@ -267,7 +268,7 @@ impl ComponentBackend {
         Self { sandbox, id: Rc::clone(id) }
     }
 
-    /// Returns the policy's time, in nanoseconds since 1970.
+    /// Returns the guest's wall-clock time, in nanoseconds since 1970.
     fn realtime_ns(&self) -> u64 {
         match (self.sandbox.policy.clock, &self.sandbox.world.clocks) {
             (Clock::Fixed(realtime_ns), _) => realtime_ns,
@@ -276,7 +277,7 @@ impl ComponentBackend {
     }
 }
 
-/// Changes a session's files from the host, completely or not at all.
+/// Changes a session's files from outside the guest, completely or not at all.
 pub(super) fn change_files(
     call: SessionCall<'_, ComponentBackend>,
     work: impl FnOnce(&mut Vfs, RootId) -> Result<(), FileError>,
@@ -290,7 +291,7 @@ pub(super) fn change_files(
     change::whole(vfs, |vfs| work(vfs, root))
 }
 
-/// Returns the memory of a session's guest, which always exists.
+/// Returns the memory of a session's guest. Every session's guest has one.
 fn memory(guest: &Guest) -> Result<&ResidentMemory, SandboxError> {
     let missing = || SandboxError::Unavailable("the session's guest has no memory".into());
     guest.machine.resident.as_ref().ok_or_else(missing)

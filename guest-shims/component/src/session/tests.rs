@@ -1,4 +1,4 @@
-//! Tests of sessions on the fake's guests, independent of an interpreter.
+//! Tests of sessions with the fake's guests, without an interpreter.
 
 use std::rc::Rc;
 
@@ -10,11 +10,11 @@ use crate::{
     tests::{execute, limits, no_policy, printed, request, sandbox_in},
 };
 
-/// A provider's sessions on the fake's first guest.
+/// A provider's sessions, with the fake's first guest as their runtime.
 struct Space {
     fake: Rc<Fake>,
     world: World,
-    /// Shared by all sessions, as in a provider: the runtime knows the guest in its memory.
+    /// Shared by all sessions, as in a provider, because the runtime records which guest is in its memory.
     runtime: Rc<Runtime>,
     sessions: Rc<Sessions>,
 }
@@ -60,7 +60,7 @@ fn run(session: &Session, source: &str) -> types::Execution {
     session.execute(request(source)).unwrap().to_wit()
 }
 
-/// Runs a source and returns its output.
+/// Runs a script that must complete, and returns its output.
 fn says(session: &Session, source: &str) -> String {
     let execution = run(session, source);
     assert_eq!(execution.outcome, Outcome::Completed);
@@ -84,7 +84,7 @@ fn large_session_leaves_no_data_to_a_small_one() {
     let space = Space::new();
     let (large, small) = (space.open(), space.open());
     run(&small, "set 5000 1");
-    // The secret fills the whole memory, including the part past the size that guests see.
+    // The secret fills all of the real memory, including the bytes beyond the virtual size.
     run(&large, "grow 5\nfill 1024 250");
     assert!(space.fake.memory_grow(0, 3));
     run(&large, "fill 1024 250");
@@ -106,7 +106,7 @@ fn continuing_the_current_session_copies_no_memory() {
     let space = Space::new();
     let session = space.open_with(checkpoints(types::Checkpoints::Never, types::OnUnwind::RollBack)).unwrap();
     run(&session, "set 5000 1");
-    // Beyond the size that the guest sees. The byte remains until another guest has used the memory.
+    // Beyond the virtual size. The byte remains until another guest uses the memory.
     assert!(space.fake.memory_grow(0, 1));
     space.fake.memory_write(0, 70_000, b"x");
     run(&session, "set 5001 1");
@@ -279,7 +279,7 @@ fn resume_restores_everything_and_rejects_mismatches() {
     assert!(refused(&damaged, no_policy()).contains("checksum"));
     let narrow = limits(|limits| limits.workspace_inodes = Some(1));
     assert!(refused(bytes.as_slice(), narrow).contains("files"));
-    // The memory that the session needs must also be available.
+    // The session also needs enough memory.
     for (pages, fits) in [(4, true), (3, true), (2, false)] {
         let other = Space::new();
         other.fake.max_pages.set(pages);

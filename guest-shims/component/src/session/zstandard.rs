@@ -1,4 +1,4 @@
-//! Zstandard for hibernated sessions, in Rust.
+//! Zstandard compression of hibernated sessions, implemented in Rust.
 
 use std::io::{self, Read, Write};
 
@@ -8,14 +8,14 @@ use ruzstd::{
     encoding::{CompressionLevel, compress},
 };
 
-/// The implementation of [`Codec`].
+/// The component's [`Codec`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Zstandard;
 
 impl Codec for Zstandard {
     fn pack(&self, body: &mut dyn Read, into: &mut dyn Write) -> io::Result<()> {
         let mut packed = Vec::new();
-        // The compressor does not handle errors. Reading pages and writing to memory never fail.
+        // The compressor does not handle I/O errors. Neither the reader of pages nor the writer to memory can fail.
         compress(body, &mut packed, CompressionLevel::Fastest);
         into.write_all(&packed)
     }
@@ -26,8 +26,7 @@ impl Codec for Zstandard {
     }
 }
 
-/// Rejects a frame that is malformed, needs a dictionary, or would make its reader hold too much (RFC 8878, section
-/// 3.1.1).
+/// Rejects a frame that is malformed, needs a dictionary, or has too large a window (RFC 8878, section 3.1.1).
 fn check_header(packed: &[u8]) -> io::Result<()> {
     let wrong = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
     let (magic, rest) = packed.split_first_chunk().ok_or_else(|| wrong("it ends too early"))?;
@@ -90,7 +89,7 @@ mod tests {
         packed
     }
 
-    /// Returns typical contents of sessions: mostly zeros, text, noise.
+    /// Returns samples of typical session contents: mostly zeros, text, noise.
     fn samples() -> Vec<Vec<u8>> {
         let mut state = 1_u64;
         let mut noise = || {
@@ -175,7 +174,7 @@ mod tests {
                     }
                 }
                 let Ok(mut frame) = Zstandard.unpack(&damaged) else { continue };
-                // Reads and holds no more than requested, whatever size the frame claims.
+                // Reads no more than requested, whatever size the frame claims.
                 let mut into = vec![0; 1 << 20];
                 let _ = frame.read_exact(&mut into);
             }

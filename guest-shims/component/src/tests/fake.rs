@@ -1,19 +1,19 @@
-//! A fake woven module for tests. Its two guests interpret a language with one command per line, and a driver runs
+//! A fake woven module for tests. Its two guests interpret a language with one command per line. A fake driver runs
 //! them.
 //!
 //! | line | effect |
 //! |---|---|
 //! | `print TEXT` | writes the text to standard output |
-//! | `set AT BYTE`, `show AT` | writes a byte of memory, prints one |
-//! | `grow PAGES` | grows the memory, prints the result |
-//! | `fill FROM BYTE` | fills the memory from the address to the real end |
-//! | `burn FUEL`, `spin` | uses some fuel, uses all fuel |
-//! | `sleep NS` | waits |
-//! | `send TEXT`, `reply` | writes a message to the tools, prints their next reply |
+//! | `set AT BYTE`, `show AT` | writes a byte to memory; prints a byte |
+//! | `grow PAGES` | grows the memory and prints the result |
+//! | `fill FROM BYTE` | fills the real memory from the address to its end |
+//! | `burn FUEL`, `spin` | uses this much fuel; uses all fuel |
+//! | `sleep NS` | sleeps |
+//! | `send TEXT`, `reply` | writes a message to the tools; prints the tools' next reply |
 //! | `write FILE` | creates a file |
-//! | `raise`, `exit CODE` | ends with an exception, with a code |
+//! | `raise`, `exit CODE` | ends with an exception; ends with an exit code |
 //! | `leave CODE` | ends the instance |
-//! | `abort`, `deep` | reaches `unreachable`, nests calls too deep |
+//! | `abort`, `deep` | executes `unreachable`; exceeds the call depth |
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -41,15 +41,15 @@ use crate::{Called, Clocks, Guests, LibraryBytes, Reading, Runtime, Unwound, Wor
 const SOURCE_AT: u32 = 0x8000;
 /// Address of the guest's output and its `iovec`.
 const SCRATCH_AT: u32 = 0x4000;
-/// Address of the reseeding by the driver.
+/// Address where the driver writes the seed.
 pub(crate) const SEED_AT: u32 = 8;
-/// Address of the word that asks a guest to stop.
+/// Address of the soft-stop word.
 pub(crate) const ASKED_AT: u32 = 0x100;
-/// Address of the non-zero part of the image.
+/// Address of the image's non-zero bytes.
 pub(crate) const IMAGE_AT: u32 = 0x200;
 /// The bytes at [`IMAGE_AT`].
 pub(crate) const IMAGE: [u8; 4] = *b"boot";
-/// Number of pages in the image.
+/// Size of the image in pages.
 pub(crate) const IMAGE_PAGES: u32 = 1;
 
 #[derive(Default)]
@@ -62,7 +62,7 @@ struct Memory {
 pub(crate) struct Fake {
     memories: [RefCell<Memory>; 2],
     fuel: Cell<i64>,
-    /// Maximum number of pages of a real memory.
+    /// Maximum size of a real memory in pages.
     pub(crate) max_pages: Cell<u32>,
 }
 
@@ -266,7 +266,7 @@ impl Guests for Fake {
     }
 }
 
-/// The driver of the fake's guests.
+/// The driver for the fake's guests.
 pub(crate) struct FakeDriver;
 
 impl FakeDriver {
@@ -347,7 +347,7 @@ impl Driver for FakeDriver {
     }
 }
 
-/// Returns a guest of the fake as a runtime.
+/// Returns one of the fake's guests as a runtime.
 pub(crate) fn runtime(number: u32) -> Rc<Runtime> {
     let description = format!(
         r#"{{"name":"fake-{number}","aliases":["alias-{number}"],"language":"{}","driver":"cpython","version":"1.2",
@@ -361,7 +361,7 @@ pub(crate) fn runtime(number: u32) -> Rc<Runtime> {
     Rc::new(runtime)
 }
 
-/// Guests without libraries.
+/// Library bytes for guests without libraries.
 struct NoLibraries;
 
 impl LibraryBytes for NoLibraries {
@@ -374,12 +374,12 @@ pub(crate) fn no_libraries() -> Arc<dyn LibraryBytes> {
     Arc::new(NoLibraries)
 }
 
-/// A clock that advances by a step at every reading, and by every sleep.
+/// A clock that advances by `step` with every reading, and by the duration of every sleep.
 pub(crate) struct FakeClocks {
     begun: Duration,
     now: Cell<Duration>,
     step: Duration,
-    /// The age at which the clock reports a cancellation, and the number of readings.
+    /// The elapsed time after which the clock reports a cancellation.
     cancelled_after: Option<Duration>,
     readings: Cell<u64>,
 }
@@ -416,7 +416,7 @@ impl Clocks for FakeClocks {
     }
 }
 
-/// Returns the fake's guests in a world without a clock.
+/// Returns the fake and a world with its guests, without a clock.
 pub(crate) fn closed_world() -> (Rc<Fake>, World) {
     let fake = Fake::new();
     (Rc::clone(&fake), World { guests: fake, libraries: no_libraries(), clocks: None, tools: None })

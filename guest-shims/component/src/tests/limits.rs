@@ -3,7 +3,8 @@ use std::time::Duration;
 use super::{fake::FakeClocks, *};
 use crate::bindings::types::{Exhausted, Outcome, ResourceKind, TrapKind};
 
-/// Returns a limit with room for `pages` beyond the image. An eighth stays free, and the host holds a little.
+/// Returns a policy whose memory limit has room for `pages` beyond the image. It includes an eighth for the reserve,
+/// and a few bytes for the host.
 fn with_pages(pages: u64) -> types::Policy {
     let bytes = (1 + pages) * 65_536;
     limits(|limits| limits.memory_bytes = Some((bytes + 4_096).div_ceil(7) * 8))
@@ -126,7 +127,7 @@ fn fuel_slices_do_not_change_the_cost() {
         (8_999_999, 9_000_000),
         (9_000_000, 9_000_000),
     ] {
-        // In pieces that end next to the slices.
+        // Burn in steps that end close to the ends of the slices.
         let script = format!("burn 1\nprint a\nburn {}\nburn 7", burn - 8);
         let (_, world) = closed_world();
         let clocks = FakeClocks::new(Duration::from_nanos(1));
@@ -166,7 +167,7 @@ fn soft_stop_leaves_the_whole_fuel_reserve() {
     let policy = limits(|limits| (limits.fuel, limits.fuel_reserve) = (Some(1_000_000), Some(50_000)));
     let sandbox = sandbox_in(&world, policy).unwrap();
     for (burn, asked) in [(949_999, 0), (950_000, 0), (950_001, 1)] {
-        // The guest reads the soft-stop word itself, because the fuel counter is checked only when it is empty.
+        // The script reads the soft-stop word itself, because the fuel counter is checked only when it is empty.
         let execution = execute(&sandbox, &format!("burn {burn}\nshow 256"));
         assert_eq!(printed(&execution), format!("{asked}\n"), "{burn}");
     }
@@ -182,7 +183,7 @@ fn open_with(clocks: Rc<FakeClocks>, policy: types::Policy) -> Sandbox {
     sandbox_in(&world, policy).unwrap()
 }
 
-/// Returns a policy of a hundred milliseconds, ten of them reserved for the soft limit.
+/// Returns a policy with a timeout of 100 ms, of which 10 ms are reserved for the soft limit.
 fn short() -> types::Policy {
     limits(|limits| limits.timeout_ms = Some(100))
 }
@@ -206,7 +207,7 @@ fn deadline_stops_a_computing_guest() {
 
 #[test]
 fn deadline_stops_a_guest_that_makes_calls() {
-    // Each call is charged, though not enough for a check of the clock, and the work between calls is less than a
+    // Each call is charged, but too little for a check of the clock, and the work between two calls is less than a
     // slice.
     let source = "burn 1900000\nprint on\n".repeat(300);
     let in_time = types::Policy { clock: Some(types::Clock::Fixed(0)), ..short() };
@@ -251,7 +252,7 @@ fn deadline_of_a_request_cancels_the_execution() {
 
 #[test]
 fn each_fuel_slice_reads_the_clock_once() {
-    // Each slice of fuel ends with a reading of the clock.
+    // The clock is read when a slice is used up.
     let readings = |slices| {
         let clocks = FakeClocks::new(Duration::from_nanos(1));
         let execution = execute(&open_with(Rc::clone(&clocks), short()), &"burn 2000000\n".repeat(slices));

@@ -1,4 +1,4 @@
-//! Tests of executions in the fake's guests, independent of an interpreter.
+//! Tests of executions with the fake's guests, without an interpreter.
 
 pub(crate) mod fake;
 mod limits;
@@ -14,7 +14,7 @@ use crate::{
     bindings::types::{self, SandboxError},
 };
 
-/// Returns an empty policy request.
+/// Returns a policy request without settings.
 pub(crate) fn no_policy() -> types::Policy {
     types::Policy {
         limits: None,
@@ -28,7 +28,7 @@ pub(crate) fn no_policy() -> types::Policy {
     }
 }
 
-/// Returns a policy request with these limits. Limits that `set` does not change are `None`.
+/// Returns a policy request with only the limits that `set` assigns.
 pub(crate) fn limits(set: impl FnOnce(&mut types::Limits)) -> types::Policy {
     let mut limits = types::Limits {
         fuel: None,
@@ -80,7 +80,7 @@ pub(crate) fn execute(sandbox: &Sandbox, source: &str) -> types::Execution {
     sandbox.execute(&task).unwrap().to_wit()
 }
 
-/// Returns a sandbox without a clock.
+/// Returns a sandbox without a clock, and its fake.
 pub(crate) fn closed(policy: types::Policy) -> (Rc<Fake>, Sandbox) {
     let (fake, world) = closed_world();
     let sandbox = sandbox_in(&world, policy).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the fields of requests, and of the reports of executions.
+//! Tests of requests' fields and of execution results.
 
 use super::{
     fake::{IMAGE, IMAGE_AT, SEED_AT},
@@ -56,7 +56,7 @@ fn context_is_json_within_its_limit_and_set_before_the_script() {
     assert!(text.starts_with("`context` is not JSON"), "{text}");
     let too_large = SandboxError::StdinTooLarge(TooLarge { bytes: 4, limit: 3 });
     assert_eq!(refused(&sandbox, with_context("[ 0]")), too_large);
-    // The fake's variables are named by numbers, so its guest rejects this name and the script is not run.
+    // In the fake, variables are numbers, so its guest rejects the name `context` and the script does not run.
     assert!(
         matches!(refused(&sandbox, with_context("[0]")), SandboxError::Variable(text) if text.contains("`context`"))
     );
@@ -95,7 +95,7 @@ fn guests_leave_no_data_to_the_next() {
     expected[IMAGE_AT as usize..][..IMAGE.len()].copy_from_slice(&IMAGE);
     expected[SEED_AT as usize..][..8].copy_from_slice(&seeded[SEED_AT as usize..][..8]);
     assert_eq!(seeded, expected, "the image, and what makes its numbers its own");
-    // Everywhere, also beyond the end that the guest sees.
+    // Bytes everywhere, also beyond the virtual size.
     execute(&sandbox, "grow 5\nfill 1024 115");
     fake.global_set(0, 0, 12);
     assert!(fake.memory_grow(0, 3));

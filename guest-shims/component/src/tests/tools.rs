@@ -7,7 +7,7 @@ use crate::{
     platform::checked,
 };
 
-/// Tools that return their arguments, fail, return nonsense or much text, or take a while.
+/// A host with tools that return their arguments, fail, return invalid or long text, or take time.
 #[derive(Default)]
 struct Host {
     calls: RefCell<Vec<String>>,
@@ -162,7 +162,7 @@ fn tool_call_over_its_timeout_fails() {
         let [record] = &execution.tool_calls[..] else { panic!("{:?}", execution.tool_calls) };
         assert_eq!(matches!(record.outcome, ToolOutcome::Returned(_)), in_time, "{timeout_ms}: {record:?}");
         assert_eq!(record.duration_ns, 50_000_000);
-        // The time counts against the execution's own limit.
+        // The call's duration also counts against the execution's own timeout.
         let sandbox = sandbox_in(&world, limits(|limits| limits.timeout_ms = Some(timeout_ms))).unwrap();
         let execution = execute(&sandbox, &(call(1, "slow", "{}") + "print on"));
         assert_eq!(execution.outcome == Outcome::Completed, timeout_ms > 50, "{timeout_ms}: {:?}", execution.outcome);

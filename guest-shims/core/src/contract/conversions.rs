@@ -1,13 +1,12 @@
-//! Conversions between this crate's types and those that a backend generates from `wit/`.
+//! Conversions between this crate's types and the types that a backend generates from `wit/`.
 //!
-//! Each macro defines a part of the conversions, which
-//! [`contract_conversions!`](crate::contract_conversions) expands.
+//! [`contract_conversions!`](crate::contract_conversions) expands the other macros of this file.
 
-/// Implements the conversions between core's types and the generated module `types` at a path, such as
+/// Implements the conversions between this crate's types and a generated module, which is given by its path:
 /// `contract_conversions!(crate::bindings::types)`.
 ///
-/// Every backend generates its own types, with the same fields and cases. The implementations are expanded in the
-/// backend's crate, where these types are local.
+/// Every backend generates its own types, with equal fields and cases. The macro expands in the backend's crate,
+/// because only there are these types local.
 #[macro_export]
 macro_rules! contract_conversions {
     ($($types:tt)::+) => {
@@ -24,7 +23,7 @@ macro_rules! contract_conversions {
     };
 }
 
-/// Converts one enumeration into another with the same cases.
+/// Implements the conversion between two enumerations with the same cases.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! same_cases {
@@ -39,7 +38,7 @@ macro_rules! same_cases {
     };
 }
 
-/// The part of [`contract_conversions!`](crate::contract_conversions) for enumerations.
+/// Enumerations; see [`contract_conversions!`](crate::contract_conversions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_cases {
@@ -81,13 +80,13 @@ macro_rules! contract_cases {
     };
 }
 
-/// The part of [`contract_conversions!`](crate::contract_conversions) for errors.
+/// Errors; see [`contract_conversions!`](crate::contract_conversions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_errors {
     () => {
         impl types::SandboxError {
-            /// Returns the error of a file operation that failed, on this path or pattern.
+            /// Returns the error of a file operation that failed on this path or pattern.
             pub(crate) fn from_file(kind: types::FileError, path: &str, message: String) -> Self {
                 Self::File(types::FileFailure { kind, path: contract::quoted(path).to_owned(), message })
             }
@@ -137,18 +136,18 @@ macro_rules! contract_errors {
     };
 }
 
-/// The part of [`contract_conversions!`](crate::contract_conversions) for requests.
+/// Requests; see [`contract_conversions!`](crate::contract_conversions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_request {
     () => {
         impl types::Request {
-            /// Reduces the request to the fields that `validate` reads: the source, its name and its kind.
+            /// Clears the fields that `validate` does not use.
             pub(crate) fn for_validation(self) -> Self {
                 Self { stdin: None, context: None, files: None, deadline_ms: None, ..self }
             }
 
-            /// Rejects fields that only an execution outside a session may have.
+            /// Rejects fields that are not allowed in a session's executions: `context` and `files`.
             pub(crate) fn check_in_session(&self) -> Result<(), contract::InvalidArgument> {
                 let wrong = |text: &str| Err(contract::InvalidArgument(text.to_owned()));
                 if self.context.is_some() {
@@ -163,7 +162,7 @@ macro_rules! contract_request {
     };
 }
 
-/// The part of [`contract_conversions!`](crate::contract_conversions) for results.
+/// Results; see [`contract_conversions!`](crate::contract_conversions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_results {
@@ -215,9 +214,9 @@ macro_rules! contract_results {
                     version,
                     prepared,
                     image_sha256,
-                    // Always fuel: components cannot choose.
+                    // Always fuel: the contract has no choice of metering.
                     metering: _,
-                    // The contract has these figures in `output.total-bytes`.
+                    // The contract reports these totals in `output.total-bytes`.
                     stdout_total_bytes: _,
                     stderr_total_bytes: _,
                 } = metadata;

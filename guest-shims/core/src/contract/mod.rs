@@ -1,8 +1,8 @@
-//! The parts of the contract `glovebox:sandbox` (`wit/`) that are the same in every backend.
+//! The backend-independent implementation of the contract `glovebox:sandbox` (`wit/`).
 //!
 //! A backend generates its own types from `wit/`. [`contract_conversions!`](crate::contract_conversions) converts
-//! between these and the types of this crate. The module also has the bounds of single calls, the checks of arguments,
-//! and the wording of errors, which use the contract's names for keys.
+//! between these types and those of this crate. The module also defines the size limits of single calls, the checks of
+//! arguments, and the error messages, which spell keys as the contract does.
 
 mod conversions;
 mod policy;
@@ -17,22 +17,22 @@ pub use glovebox_interpreters::{Diagnostic, SourceKind};
 pub use glovebox_vfs::FileKind;
 pub use policy::{ContractPolicy, Grant, PolicyRefusal};
 
-/// Maximum bytes of a file, a blob or a stream that one call returns.
+/// Maximum size of a file, blob or stream chunk that one call returns, in bytes.
 pub const MAX_READ_BYTES: u64 = 16 << 20;
 
-/// Maximum bytes of a stream in an execution's record.
+/// Maximum size of an output stream in an execution's record, in bytes.
 pub const MAX_OUTPUT_BYTES: usize = 4 << 20;
 
-/// Maximum number of entries in a list of files.
+/// Maximum number of entries in a file listing.
 pub const MAX_LISTED_FILES: usize = 10_000;
 
-/// Maximum bytes of the caller's text that an error repeats.
+/// Maximum length of the caller's text in an error message, in bytes.
 const MAX_QUOTED_BYTES: usize = 4_096;
 
 /// Maximum length of a variable's name, in bytes.
 const MAX_VARIABLE_NAME_BYTES: usize = 4_096;
 
-/// An invalid argument. The text names it.
+/// An invalid argument. The message names the argument.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidArgument(pub String);
@@ -45,25 +45,25 @@ pub fn part(bytes: &[u8], offset: u64, len: u64) -> &[u8] {
     bytes.get(at(offset)..at(end)).unwrap_or(&[])
 }
 
-/// Returns a duration in whole nanoseconds.
+/// Converts a duration to whole nanoseconds, saturating.
 #[must_use]
 pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the beginning of the caller's text, short enough for an error to repeat.
+/// Truncates the caller's text to a length that an error message may repeat.
 #[must_use]
 pub fn quoted(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_QUOTED_BYTES)).unwrap_or(text)
 }
 
-/// Returns a key in the contract's spelling.
+/// Converts a key to the contract's spelling, with hyphens.
 #[must_use]
 pub fn key(name: &str) -> String {
     name.replace('_', "-")
 }
 
-/// Rejects a name that no language allows for a variable. The interpreter checks the rest.
+/// Rejects a name that is not a variable name in any language. The interpreter checks its own language's rules.
 pub fn check_variable_name(name: &str) -> Result<(), InvalidArgument> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$') || !c.is_ascii();
     if name.is_empty()
@@ -76,31 +76,30 @@ pub fn check_variable_name(name: &str) -> Result<(), InvalidArgument> {
     Ok(())
 }
 
-/// Rejects text that is not JSON. The text is not parsed into values, because few bytes of text can become many bytes
-/// of values.
+/// Rejects text that is not JSON. Does not build values, because a few bytes of text can become many bytes of values.
 pub fn check_json(argument: &str, text: &str) -> Result<(), InvalidArgument> {
     let wrong = |error| InvalidArgument(format!("`{argument}` is not JSON: {error}"));
     serde_json::from_str::<IgnoredAny>(text).map(drop).map_err(wrong)
 }
 
-/// Rejects a path at which a request cannot create a file.
+/// Rejects a path where a request cannot create a file.
 pub fn check_file_path(path: &str) -> Result<(), InvalidArgument> {
     files::path::below(path).map(drop).map_err(|error| refused_file(path, &error.message()))
 }
 
-/// Returns the error for a file of a request that could not be written.
+/// Returns the error for a file that a request asked for and that could not be written.
 #[must_use]
 pub fn refused_file(path: &str, reason: &dyn Display) -> InvalidArgument {
     InvalidArgument(format!("`files`: `{}`: {reason}", quoted(path)))
 }
 
-/// Returns the message for a pattern that matches more files than a list holds.
+/// Returns the message for a pattern that matches more than [`MAX_LISTED_FILES`].
 #[must_use]
 pub fn too_many_files(count: usize) -> String {
     format!("{count} files match, and a list has at most {MAX_LISTED_FILES}; use a narrower pattern")
 }
 
-/// Returns the message for a session that would exceed a limit on sessions.
+/// Returns the message for a new session or checkpoint that would exceed the limit `name`.
 #[must_use]
 pub fn too_many_sessions(name: &str, used: u64, max: u64) -> String {
     format!("`{}`: {used} of {max} would be in use; close a session first", key(name))
@@ -123,7 +122,7 @@ pub fn invalid_policy(error: &PolicyError) -> String {
     }
 }
 
-/// Returns the message for bytes that cannot be resumed.
+/// Returns the message for bytes that cannot be resumed as a session.
 #[must_use]
 pub fn not_resumable<S: std::error::Error + 'static>(error: &ResumeError<S>) -> String {
     match error {

@@ -1,4 +1,4 @@
-//! The part of a policy that the contract can express, and its conversions.
+//! The policy settings that the contract can express, and their conversions.
 
 use std::{collections::BTreeMap, fmt::Display};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{key, quoted};
 use crate::{Clock, Entropy, Limits, session::SessionPolicy};
 
-/// The settings of a policy that the contract can express. Their JSON form uses the names of a policy file.
+/// The policy settings that the contract can express. Their JSON form uses the names of a policy file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContractPolicy {
@@ -21,20 +21,20 @@ pub struct ContractPolicy {
     pub args: Vec<String>,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
-    /// Makes packages importable for Python scripts.
+    /// Makes the packages at `/app/site-packages` importable in Python.
     pub inject_setup: bool,
-    /// Loads globals from the workspace and saves them to it.
+    /// Loads globals from the workspace before a script, and saves them to it afterwards.
     pub auto_persist_globals: bool,
     /// The settings of sessions.
     pub session: SessionPolicy,
 }
 
-/// The policies that a backend grants.
+/// The operator's defaults, and the bounds of requested policies.
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// The policy of an empty request.
+    /// The policy for a request without settings.
     pub defaults: ContractPolicy,
-    /// Makes the default limits the maximum.
+    /// Forbids limits above the defaults.
     pub is_ceiling: bool,
     /// The reason for refusing `clock.host`; `None` if it is granted.
     pub host_clock_refusal: Option<PolicyRefusal>,
@@ -62,7 +62,7 @@ impl Grant {
     }
 }
 
-/// The reason for refusing a policy.
+/// The reason why a backend refuses a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyRefusal {
     /// The policy is invalid or exceeds the grant.
@@ -72,7 +72,7 @@ pub enum PolicyRefusal {
 }
 
 impl PolicyRefusal {
-    /// Returns the refusal of a value that exceeds the grant.
+    /// Returns the refusal of a value above the granted maximum.
     #[must_use]
     pub fn beyond(name: &str, requested: &dyn Display, granted: &dyn Display) -> Self {
         Self::Invalid(format!("`{}`: {requested} is requested, and at most {granted} is granted", key(name)))
@@ -80,16 +80,16 @@ impl PolicyRefusal {
 }
 
 impl ContractPolicy {
-    /// Returns whether equal input gives equal executions, to the unit of fuel.
+    /// Returns whether equal requests have equal executions, including the fuel that they use.
     #[must_use]
     pub fn is_repeatable(&self) -> bool {
         self.clock.is_repeatable() && self.entropy.is_repeatable()
     }
 
-    /// Collects environment variables.
+    /// Converts a list of environment variables to a map.
     ///
     /// # Errors
-    /// A variable occurs twice.
+    /// A variable occurs more than once.
     pub fn variables(env: Vec<(String, String)>) -> Result<BTreeMap<String, String>, PolicyRefusal> {
         let mut variables = BTreeMap::new();
         for (name, value) in env {
@@ -103,7 +103,7 @@ impl ContractPolicy {
     }
 }
 
-/// The part of [`contract_conversions!`](crate::contract_conversions) for policies.
+/// Policies; see [`contract_conversions!`](crate::contract_conversions).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! contract_policy {
@@ -179,7 +179,7 @@ macro_rules! contract_policy {
         }
 
         impl types::Policy {
-            /// Returns the requested policy, with the defaults for omitted settings.
+            /// Returns the requested policy, with the grant's defaults for omitted settings.
             pub(crate) fn from_wit(
                 self,
                 grant: &contract::Grant,
@@ -234,7 +234,7 @@ macro_rules! contract_policy {
     };
 }
 
-/// Takes each limit from the request if it is granted, and from the defaults if it is omitted.
+/// Builds limits from a request, with the grant's defaults for omitted ones. Fails if the grant does not allow a limit.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! limits_from_wit {
@@ -248,7 +248,7 @@ macro_rules! limits_from_wit {
     }};
 }
 
-/// Builds the contract's record of limits, field by field.
+/// Builds the contract's `limits` record from [`Limits`](crate::Limits).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! limits_into_wit {

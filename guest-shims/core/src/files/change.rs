@@ -1,4 +1,4 @@
-//! Single changes of a workspace. Each change is made to a copy, which replaces the workspace on success.
+//! Individual changes to a workspace. Each change is applied to a copy, which replaces the workspace on success.
 
 use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
 
@@ -12,24 +12,24 @@ pub fn whole<T, E>(vfs: &mut Vfs, change: impl FnOnce(&mut Vfs) -> Result<T, E>)
     Ok(result)
 }
 
-/// Returns the workspace's directory.
+/// Returns the workspace's root directory.
 pub fn top(vfs: &Vfs, root: RootId) -> Result<InodeId, FileError> {
     vfs.root_dir(root).ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))
 }
 
-/// Rejects a name that exists, even as a dangling link.
+/// Rejects a name that already exists, even as a dangling link, unless `if_exists` allows replacing it.
 fn check_free(vfs: &mut Vfs, top: InodeId, path: &str, if_exists: IfExists) -> Result<(), FileError> {
     if if_exists == IfExists::Replace {
         return Ok(());
     }
     match vfs.lookup(top, path.as_bytes(), Follow::No) {
         Ok(_) => Err(FileError::Exists { path: path.to_owned() }),
-        // The operation itself reports any other error.
+        // The operation that follows reports any other error.
         Err(_) => Ok(()),
     }
 }
 
-/// Writes a file and creates its parent directories.
+/// Writes a file and creates missing parent directories.
 pub fn write(vfs: &mut Vfs, root: RootId, path: &str, bytes: &[u8], if_exists: IfExists) -> Result<(), FileError> {
     let path = path::below(path)?;
     let top = top(vfs, root)?;
@@ -37,7 +37,7 @@ pub fn write(vfs: &mut Vfs, root: RootId, path: &str, bytes: &[u8], if_exists: I
     vfs.write_file(root, &path, bytes).map_err(|error| FileError::refused("write", &path)(error.reason))
 }
 
-/// Creates a directory and its parents.
+/// Creates a directory and missing parents.
 pub fn make_dir(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
     let path = path::below(path)?;
     let top = top(vfs, root)?;
@@ -65,7 +65,7 @@ pub fn delete(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> 
     .map_err(refused())
 }
 
-/// Removes a file or directory with everything below it.
+/// Removes a file, or a directory with everything below it.
 pub fn delete_all(vfs: &mut Vfs, root: RootId, path: &str) -> Result<(), FileError> {
     let path = path::below(path)?;
     vfs.remove(root, &path).map_err(|error| FileError::refused("delete", &path)(error.reason))

@@ -1,7 +1,7 @@
-//! The files of a workspace, read and changed from outside the guest.
+//! Access to a workspace's files from outside the guest.
 //!
 //! * *Paths* are relative to the workspace, `/app` in the guest. Absolute paths and paths with `..` are refused.
-//! * *Links* that a guest created are followed inside the workspace, as the guest would.
+//! * *Links* that a guest created are followed inside the workspace, as they are for the guest.
 //! * *All or nothing*: a change that fails, for example at a quota, leaves the workspace unchanged.
 
 pub mod change;
@@ -20,12 +20,12 @@ pub use snapshot::{Snapshot, check_pattern, fill};
 pub struct FileEntry {
     /// The path relative to the workspace; `""` is the workspace itself.
     pub path: String,
-    /// The type. As JSON `file`, `directory` or `symlink`.
+    /// The type; in JSON, `file`, `directory` or `symlink`.
     #[serde(serialize_with = "kind_name", deserialize_with = "kind_of_name")]
     pub kind: FileKind,
     /// The length of a file or of a link's target, in bytes; 0 for a directory.
     pub size_bytes: u64,
-    /// Last change of the content, in nanoseconds since 1970, by the clock of the policy.
+    /// The time of the last content change, in nanoseconds since 1970, on the policy's clock.
     pub modified_ns: u64,
 }
 
@@ -60,7 +60,7 @@ fn kind_of_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FileKind, 
 pub struct ListLimits {
     /// Maximum number of entries.
     pub entries: usize,
-    /// Maximum number of bytes in their paths. A page has at least one entry, however long its path.
+    /// Maximum total length of the entries' paths, in bytes. A page has at least one entry, however long its path.
     pub path_bytes: usize,
 }
 
@@ -72,17 +72,17 @@ impl ListLimits {
 /// The first entries of a listing, in ascending order of paths.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FilePage {
-    /// The entries, as many as the limits allow.
+    /// The entries that fit into the limits.
     pub entries: Vec<FileEntry>,
-    /// The number of entries after these.
+    /// The number of further entries that did not fit.
     pub more: u64,
 }
 
-/// The handling of an existing file with the same name.
+/// The handling of an existing file of the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfExists {
-    /// The operation fails, even if the file is empty. Existing directories are still entered.
+    /// The operation fails, even if the existing file is empty. Existing directories are still entered.
     #[default]
     Fail,
     /// The new file replaces the existing one. A directory is never replaced by a file, nor a file by a directory.
@@ -92,35 +92,35 @@ pub enum IfExists {
 /// A refused operation on a workspace's files. The workspace is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// The path does not lead into the workspace.
+    /// The path is outside the workspace or invalid.
     #[error("`{path}` {reason}", path = escaped(.path))]
     Path {
-        /// The path as given.
+        /// The path, as the caller passed it.
         path: String,
-        /// The problem, and a replacement.
+        /// The problem and its correction, for use after the path.
         reason: &'static str,
     },
     /// The pattern is invalid.
     #[error("`{pattern}` is not a valid file name pattern: {reason}", pattern = escaped(.pattern))]
     Pattern {
-        /// The pattern as given.
+        /// The pattern, as the caller passed it.
         pattern: String,
         /// The syntax error.
         reason: String,
     },
-    /// The name exists, even if the file is empty.
+    /// A file, directory or link of this name already exists.
     #[error("`{path}` exists; choose another name or allow replacing it", path = escaped(.path))]
     Exists {
-        /// Relative to the workspace.
+        /// The path, relative to the workspace.
         path: String,
     },
     /// The file system refused the operation: for example, the file does not exist, is a directory, or would exceed a
     /// quota.
     #[error("could not {action} `{path}`", path = escaped(.path))]
     Refused {
-        /// The operation, as a verb.
+        /// The operation, as a verb such as `read`.
         action: &'static str,
-        /// Relative to the workspace.
+        /// The path, relative to the workspace.
         path: String,
         /// The file system's error.
         #[source]
@@ -128,16 +128,16 @@ pub enum FileError {
     },
 }
 
-/// The kind of refusal, in the contract's terms.
+/// The category of a [`FileError`], in the contract's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileErrorKind {
-    /// The path does not lead into the workspace, or the pattern is invalid.
+    /// The path is outside the workspace, or the path or pattern is invalid.
     InvalidPath,
     /// The file does not exist.
     NotFound,
-    /// The name exists.
+    /// The name already exists.
     Exists,
-    /// A file where a directory is required, a directory where a file is required, or a directory that is not empty.
+    /// The operation requires a file and found a directory, or the reverse, or the directory is not empty.
     WrongKind,
     /// A quota is exhausted.
     NoSpace,
@@ -146,13 +146,14 @@ pub enum FileErrorKind {
 }
 
 impl FileError {
-    /// Returns a function for `map_err`, for a refusal of the file system on `path`.
+    /// Returns a function for `map_err` that wraps the file system's error for `path`. `action` is a verb such as
+    /// `read`.
     pub fn refused(action: &'static str, path: &str) -> impl FnOnce(VfsError) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::Refused { action, path, source }
     }
 
-    /// Returns the kind of refusal in the contract's terms.
+    /// Returns the error's category.
     #[must_use]
     pub fn kind(&self) -> FileErrorKind {
         match self {
@@ -169,7 +170,7 @@ impl FileError {
         }
     }
 
-    /// Returns the message without the path, for a caller that shows the path itself.
+    /// Returns the message without the path, for callers that show the path themselves.
     #[must_use]
     pub fn message(&self) -> String {
         match self {

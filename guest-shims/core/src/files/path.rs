@@ -1,11 +1,11 @@
-//! Paths given by the embedder.
+//! Validation of paths that the embedder passes.
 
 use super::FileError;
 
-/// Returns the path without `.` and doubled slashes; `""` for the workspace itself.
+/// Normalizes a path: removes `.` and repeated slashes. The workspace itself becomes `""`.
 ///
-/// The file system would resolve `..` inside the workspace and refuse it only where it leads out. This function always
-/// refuses it, because its meaning depends on links that the guest created.
+/// The file system resolves `..` inside the workspace and refuses it only if it escapes. This function always refuses
+/// `..`, because its meaning depends on links that the guest created.
 pub fn inside(path: &str) -> Result<String, FileError> {
     if let Some(reason) = fault(path) {
         return Err(FileError::Path { path: path.to_owned(), reason });
@@ -14,7 +14,7 @@ pub fn inside(path: &str) -> Result<String, FileError> {
     Ok(names.join("/"))
 }
 
-/// Like [`inside`], for operations that do not apply to the workspace itself.
+/// Like [`inside`], but rejects the workspace itself.
 pub fn below(path: &str) -> Result<String, FileError> {
     let inner = inside(path)?;
     if inner.is_empty() {
@@ -24,7 +24,7 @@ pub fn below(path: &str) -> Result<String, FileError> {
     Ok(inner)
 }
 
-/// Returns the reason why a path or pattern is outside the workspace or invalid.
+/// Returns the reason for rejecting a path or pattern: it is absolute, or contains `..` or a zero byte.
 #[must_use]
 pub fn fault(path: &str) -> Option<&'static str> {
     if path.starts_with('/') {
@@ -38,7 +38,7 @@ pub fn fault(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the path in the form that the file system expects.
+/// Returns a normalized path in the form that the file system expects: `.` instead of an empty path.
 #[must_use]
 pub fn bytes(path: &str) -> &[u8] {
     if path.is_empty() { b"." } else { path.as_bytes() }

@@ -1,4 +1,4 @@
-//! A snapshot of a workspace.
+//! A read-only snapshot of a workspace.
 
 use std::collections::BTreeMap;
 
@@ -6,51 +6,51 @@ use glovebox_vfs::{Access, FileKind, Follow, InodeId, RootId, Vfs, VfsError, Vfs
 
 use super::{FileEntry, FileError, FilePage, ListLimits, path, pattern::Pattern, walk};
 
-/// The maximum number of bytes read into memory at once.
+/// Maximum length of a single read into memory.
 const MAX_READ_BYTES: u64 = 1 << 30;
 
-/// A snapshot of a workspace: a copy that shares all unchanged data with it.
+/// A snapshot of a workspace. Shares all unchanged data with the workspace.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     vfs: Vfs,
     root: RootId,
 }
 
-/// Checks a pattern without reading files.
+/// Checks the syntax of a pattern without reading files.
 ///
 /// # Errors
-/// As for [`Snapshot::list`].
+/// The pattern is invalid or too long.
 pub fn check_pattern(pattern: &str) -> Result<(), FileError> {
     Pattern::parse(pattern).map(drop)
 }
 
 impl Snapshot {
-    /// Creates a snapshot of the workspace at a root of the file system; empty without a root.
+    /// Creates a snapshot of the workspace at `root`. Without a root, the snapshot is empty.
     #[must_use]
     pub fn new(mut vfs: Vfs, root: Option<RootId>) -> Self {
         let root = root.unwrap_or_else(|| vfs.add_root(Access::ReadOnly));
         Self { vfs, root }
     }
 
-    /// Creates the snapshot of a session without a workspace.
+    /// Creates the empty snapshot of a session without a workspace.
     #[must_use]
     pub fn none() -> Self {
         Self::new(Vfs::new(VfsLimits::default()), None)
     }
 
-    /// Lists the entries that match a pattern, in ascending order of paths: files, directories and links, including
-    /// names with a leading dot. Links are not followed.
+    /// Lists the files, directories and links that match a pattern, in ascending order of paths. Names with a leading
+    /// dot also match. Links are not followed.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FileError> {
         Ok(self.list_page(pattern, None, ListLimits::NONE)?.entries)
     }
 
-    /// Returns the first entries of [`list`](Self::list) whose paths are greater than `after`. Entries beyond
-    /// the limits are counted, not held in memory.
+    /// Returns the first entries of [`list`](Self::list) whose paths are greater than `after`. Entries beyond the
+    /// limits are counted but not collected.
     pub fn list_page(&self, pattern: &str, after: Option<&str>, limits: ListLimits) -> Result<FilePage, FileError> {
         let Pattern { matcher, prefix, max_depth } = Pattern::parse(pattern)?;
         let (mut vfs, mut top) = self.state()?;
         for name in &prefix {
-            // A link is not a directory, so nothing is below it.
+            // A link is not a directory, so it has no entries below it.
             top = match vfs.lookup(top, name.as_bytes(), Follow::No) {
                 Ok(inode) => inode,
                 Err(VfsError::NotFound | VfsError::NotADirectory) => return Ok(FilePage::default()),
@@ -62,7 +62,7 @@ impl Snapshot {
     }
 
     /// Returns the first entries below the directory `dir`, at most `max_depth` names deep, in ascending order of
-    /// paths. Fails if `dir` does not exist; a file has no entries below it.
+    /// paths. Fails if `dir` does not exist. Returns an empty page if `dir` is a file.
     pub fn list_below(&self, dir: &str, max_depth: usize, limits: ListLimits) -> Result<FilePage, FileError> {
         let (mut vfs, root) = self.state()?;
         let dir = path::inside(dir)?;
@@ -70,7 +70,7 @@ impl Snapshot {
         page_below(&mut vfs, (&dir, top), max_depth, limits, |_| true)
     }
 
-    /// Returns the attributes of a path. A link at its end is not followed; links before it are.
+    /// Returns the attributes of a path. Follows links to directories on the path, but not a link at its end.
     pub fn stat(&self, path: &str) -> Result<FileEntry, FileError> {
         let (mut vfs, root) = self.state()?;
         let path = path::inside(path)?;
@@ -79,8 +79,8 @@ impl Snapshot {
         Ok(FileEntry::new(path, &stat))
     }
 
-    /// Reads at most `len_bytes` of a file from the byte `offset`, or the rest of the file without a length. Returns
-    /// fewer bytes only at the end of the file, and none beyond it.
+    /// Reads at most `len_bytes` of a file from the byte `offset`, or up to the end without a length. Returns fewer
+    /// bytes only at the end of the file, and none beyond it.
     pub fn read(&self, path: &str, offset: u64, len_bytes: Option<u64>) -> Result<Vec<u8>, FileError> {
         let (mut vfs, root) = self.state()?;
         let path = path::below(path)?;
@@ -97,20 +97,20 @@ impl Snapshot {
         Ok(bytes)
     }
 
-    /// Returns the bytes that the files occupy.
+    /// Returns the number of bytes that the file system uses.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.vfs.bytes_used()
     }
 
-    /// Returns a file system for reading, which caches lookups, and the workspace's directory.
+    /// Returns a copy of the file system, in which lookups can be cached, and the workspace's root directory.
     pub fn state(&self) -> Result<(Vfs, InodeId), FileError> {
         let top = self.vfs.root_dir(self.root).ok_or(VfsError::BadInode).map_err(FileError::refused("find", "."))?;
         Ok((self.vfs.clone(), top))
     }
 }
 
-/// Lists what is below the directory `top`, whose path is `dir`, and for which `is_listed` holds.
+/// Lists the entries below the directory `top`, whose path is `dir`, that satisfy `is_listed`.
 fn page_below(
     vfs: &mut Vfs,
     (dir, top): (&str, InodeId),
@@ -141,7 +141,7 @@ fn page_below(
     Ok(FilePage { entries: first.into_iter().map(entry).collect::<Result<_, _>>()?, more })
 }
 
-/// Reads until the buffer is full or the file ends.
+/// Reads until the buffer is full or the file ends. Returns the number of bytes read.
 pub fn fill(vfs: &mut Vfs, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
     let mut done = 0_usize;
     // Reading zero bytes of a directory is still an error.

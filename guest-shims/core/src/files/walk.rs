@@ -1,20 +1,20 @@
-//! A walk over the tree below a directory.
+//! Recursive listing of a directory.
 
 use glovebox_vfs::{FileKind, InodeId, Vfs, VfsError};
 
-/// An entry found by a walk.
+/// An entry of a recursive listing.
 #[derive(Clone, Debug)]
 pub struct Walked {
-    /// The path relative to the start of the walk.
+    /// The path, relative to the start of the walk.
     pub path: String,
-    /// The inode of the entry.
+    /// The entry's inode.
     pub inode: InodeId,
-    /// The type of the entry itself; links are not followed.
+    /// The entry's type; links are not followed.
     pub kind: FileKind,
 }
 
-/// Returns all entries below `top`, at most `max_depth` names deep, in ascending order of paths, so that a directory
-/// comes before its entries. Follows no link. The file system's quotas bound the result.
+/// Returns all entries below `top`, at most `max_depth` names deep, in ascending order of paths: a directory comes
+/// before its entries. Does not follow links. The file system's quotas bound the result.
 pub fn below(vfs: &mut Vfs, top: InodeId, max_depth: usize) -> Result<Vec<Walked>, (String, VfsError)> {
     let mut found = Vec::new();
     each_below(vfs, top, max_depth, |entry| found.push(entry))?;

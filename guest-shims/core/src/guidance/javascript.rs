@@ -7,7 +7,7 @@ use super::{
 };
 use crate::Language;
 
-/// Globals of other environments, with replacements.
+/// Globals of other environments, and their replacements.
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
         &["document", "window", "navigator", "location", "history", "localStorage", "sessionStorage", "HTMLElement"],
@@ -27,7 +27,7 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
 
 const WHOLE_FILES: &str = "Read whole files with `fs.readFileSync(file, 'utf8')`, and write them with `fs.writeFileSync` and `fs.appendFileSync`.";
 
-/// Modules of Node and others that do not exist here, with replacements.
+/// Modules of Node.js and npm that do not exist here, and their replacements.
 const INSTEAD: &[(&[&str], &str)] = &[
     (&["stream", "stream/promises", "through2"], WHOLE_FILES),
     (
@@ -63,9 +63,9 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["jest", "mocha", "chai", "test", "vitest"], "Use `assert`: a script that throws has failed."),
 ];
 
-/// Returns advice for an exception; `None` if its own message is enough.
+/// Returns advice on an exception; `None` if the exception's message is clear enough.
 pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
-    // The fence's backquotes could also be a template literal, which is called.
+    // Checked first, because JavaScript can parse the fence's backquotes as a tagged template.
     if is_fenced(failure.source) {
         return Some(syntax(failure));
     }
@@ -139,7 +139,7 @@ const PYTHON_FUNCTIONS: [&str; 16] = [
     "zip",
 ];
 
-/// Advises on a file that a function of `fs`, or one built on it, did not find or may not access.
+/// Advises on a file that a function of `fs`, or a function based on it, could not find or access.
 fn file(failure: &UncaughtException<'_>) -> Option<Advice> {
     let (code, rest) = failure.message().split_once(": ")?;
     if !matches!(code, "ENOENT" | "EACCES" | "EPERM") {
@@ -150,7 +150,7 @@ fn file(failure: &UncaughtException<'_>) -> Option<Advice> {
     limits::path(path, Language::JavaScript)
 }
 
-/// Advises on a vendored package that does not exist.
+/// Advises on a `requireVendor` of a package that does not exist.
 fn vendored(name: &str) -> Advice {
     let missing = format!("There is no vendored package {}.", quoted(name));
     if names::of(Language::JavaScript).any(|module| module == name) {
@@ -199,7 +199,7 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
         "worker_threads" => return Advice { summary: format!("{missing} The sandbox has no threads."), ..threads() },
         _ => {}
     }
-    // The interpreter names imports without their leading `./`.
+    // The interpreter reports imported paths without a leading `./`.
     let is_file = [".js", ".mjs", ".cjs", ".json"].iter().any(|extension| bare.ends_with(extension));
     if is_file || bare.starts_with(['.', '/']) {
         return Advice::new(
@@ -231,7 +231,7 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
     advice
 }
 
-/// Advises on an import that the module does not export.
+/// Advises on an imported name that the module does not export.
 fn export(failure: &UncaughtException<'_>) -> Option<Advice> {
     let name = failure.within("does not provide an export named '", "'")?;
     let module = failure.within("The requested module '", "'")?;
@@ -255,18 +255,18 @@ fn no_stream(name: &str) -> Advice {
     )
 }
 
-/// Returns the line of a call if its callee is not a function. QuickJS-NG 0.11 does not name the callee in the message.
+/// Returns the line of a failed call. QuickJS-NG 0.11 does not name the callee in the message.
 fn uncallable_line<'a>(failure: &UncaughtException<'a>) -> Option<&'a str> {
     failure.line().filter(|_| failure.message().ends_with("not a function"))
 }
 
-/// Advises on a file stream.
+/// Advises on file streams, which do not exist.
 fn stream(failure: &UncaughtException<'_>) -> Option<Advice> {
     let line = uncallable_line(failure)?;
     ["createReadStream", "createWriteStream"].into_iter().find(|name| line.contains(name)).map(no_stream)
 }
 
-/// Functions that open a file return `null` if the file does not exist.
+/// Advises on the use of a `null` file: `std.open` and `std.loadFile` return `null` if the file does not exist.
 fn null_file(failure: &UncaughtException<'_>) -> Option<Advice> {
     let is_null = failure.message().ends_with(" of null");
     let line = failure.line().filter(|_| is_null)?;
@@ -278,7 +278,7 @@ fn null_file(failure: &UncaughtException<'_>) -> Option<Advice> {
     limits::path(path, Language::JavaScript)
 }
 
-/// `os.readdir` and similar functions return two values: the result and the error.
+/// Advises on functions such as `os.readdir`, which return an array of the result and the error.
 fn directory_entries(failure: &UncaughtException<'_>) -> Option<Advice> {
     let line = uncallable_line(failure)?;
     let call =
@@ -341,9 +341,9 @@ fn looks_like_python(line: &str) -> bool {
         || ["\"\"\"", " lambda ", " = not ", " is None"].iter().any(|part| line.contains(part))
 }
 
-// Common failures of TypeScript scripts. Types are removed; syntax beyond types stays in place.
+// Common failures of TypeScript scripts. Glovebox only removes types; other TypeScript syntax stays in the source.
 
-/// TypeScript syntax that generates code, by the type remover's message, with replacements.
+/// TypeScript syntax that generates code, identified by the type remover's message, and its replacements.
 const MAKES_CODE: &[(&str, &str, &str)] = &[
     (
         "TypeScript enum is",
@@ -378,7 +378,7 @@ const MAKES_CODE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Returns advice on code that the type remover rejected; `None` if it did not raise the exception.
+/// Returns advice on TypeScript that the type remover rejected; `None` if the exception has another origin.
 pub(super) fn typescript_advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     let message = failure.message();
     if is_in_module(failure) {
@@ -392,14 +392,14 @@ pub(super) fn typescript_advice(failure: &UncaughtException<'_>) -> Option<Advic
     Some(Advice::new(AdviceKind::TypescriptSyntax, *summary, &[step]).with(required(failure)))
 }
 
-/// Returns whether the error is in a TypeScript file that the script loads, not in the script.
+/// Returns whether the error is in a TypeScript file that the script imports, and not in the script.
 fn is_in_module(failure: &UncaughtException<'_>) -> bool {
     let place = failure.raised.traceback.lines().find_map(|line| line.trim_start().strip_prefix("at "));
     let is_types = |place: &str| [".ts:", ".mts:", ".cts:"].iter().any(|extension| place.contains(extension));
     failure.raised.line.is_none() && place.is_some_and(is_types)
 }
 
-/// Corrects `import name = require('…')` in JavaScript.
+/// Corrects `import name = require('…')` to JavaScript.
 fn required(failure: &UncaughtException<'_>) -> Option<Correction> {
     let line = failure.line()?;
     let rest = line.trim_start().strip_prefix("import ")?;
@@ -414,7 +414,7 @@ fn required(failure: &UncaughtException<'_>) -> Option<Correction> {
     failure.corrected(format!("{}const {rest}", line.get(..indent)?))
 }
 
-/// Returns whether a line has types where JavaScript is expected.
+/// Returns whether a JavaScript line contains types.
 pub(super) fn looks_like(line: &str) -> bool {
     let line = line.trim();
     let line = line.strip_prefix("export ").unwrap_or(line);

@@ -3,7 +3,7 @@
 use super::{Advice, AdviceKind, Facts, UncaughtException, quoted};
 use crate::{Language, Outcome, Resource, SCRATCH, TrapKind, WORKSPACE};
 
-/// Returns advice for an outcome that concerns a limit.
+/// Returns advice on an outcome that concerns a limit.
 pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
     match facts.outcome {
         Outcome::Exhausted { resource: Resource::Fuel, limit, .. } => {
@@ -47,12 +47,13 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
     }
 }
 
-/// Returns whether Python's parser exhausted its own stack, which is independent of the script's memory.
+/// Returns whether Python's parser exhausted its own stack. The parser's stack is independent of the script's memory
+/// limit.
 pub(super) fn is_parser_stack(message: &str) -> bool {
     message.contains("too complex to parse") || message.contains("Parser stack overflow")
 }
 
-/// Adds the step of raising the limit, if the limit can be raised.
+/// Adds a step that raises the limit, if it can be raised.
 fn or_raised(mut advice: Advice, facts: &Facts<'_>, limit: &str) -> Advice {
     let raised = facts.limits.raised(limit, 200);
     advice.steps.extend(raised.map(|raised| format!("If the script needs more, raise `limits.{limit}` to {raised}.")));
@@ -94,7 +95,7 @@ pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
     Some(or_raised(advice, facts, name))
 }
 
-/// Returns whether a path is in the workspace, which is the working directory, or in the scratch directory.
+/// Returns whether a path is in the workspace or in the scratch directory. Relative paths start in the workspace.
 fn is_in_workspace(path: &str) -> bool {
     let from = if path.starts_with('/') { "" } else { WORKSPACE };
     let mut parts = Vec::new();
@@ -108,7 +109,7 @@ fn is_in_workspace(path: &str) -> bool {
     parts.first().is_some_and(|first| [WORKSPACE, SCRATCH].iter().any(|top| top.strip_prefix('/') == Some(*first)))
 }
 
-/// Explains a missing file: its path is outside the sandbox, or the caller did not provide the file.
+/// Explains a missing file: the path is outside the sandbox, or the caller did not provide the file.
 pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
     let is_windows = path.contains('\\') || path.get(1..3) == Some(":/");
     let named = quoted(path);
@@ -153,7 +154,7 @@ pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
     })
 }
 
-/// Advice for a sandbox without a network.
+/// Possible solutions in a sandbox without a network.
 pub(super) const STEPS: [&str; 3] = [
     "Put the data into the workspace, and read it from `/app`.",
     "Ask the operator for a tool that fetches the data, and call it.",
@@ -165,7 +166,7 @@ const BEFORE_ORIGIN: &str = "requests to `";
 const AFTER_ORIGIN: &str = "` are not allowed at this path";
 const NOT_PUBLIC: [&str; 2] = ["is not a public address", "has no public address"];
 
-/// Returns advice for the message of an exception about the network.
+/// Returns advice on an exception about the network.
 pub(super) fn advice(message: &str) -> Option<Advice> {
     let of = |summary: String, steps: &[&str]| Some(Advice::new(AdviceKind::Network, summary, steps));
     if message.contains(OFF) {
@@ -193,7 +194,7 @@ pub(super) fn advice(message: &str) -> Option<Advice> {
     None
 }
 
-/// Returns whether the message is about a request that the policy allowed.
+/// Returns whether the message is about a request that the policy allowed and that failed.
 pub(super) fn was_tried(message: &str) -> bool {
     ["no connection to `", "did not answer as it should", "there was no whole response"]
         .iter()

@@ -1,8 +1,8 @@
-//! Explanations of failures, with advice for the people and models that write the scripts.
+//! Explanations of failures, with advice for the people and models that write scripts.
 //!
-//! All of it is derived from the outcome, the limits and the source, never from a script's output. Text from a script
-//! (names, paths, messages) is quoted short and without control characters. A source line is returned only if a single
-//! correction is certain.
+//! The advice is derived from the outcome, the limits and the source, never from a script's output. Text from a script
+//! (names, paths, messages) is quoted briefly and without control characters. Advice contains a corrected source line
+//! only if the correction is certain.
 
 mod javascript;
 mod limits;
@@ -16,13 +16,13 @@ use crate::{Language, Limits, Outcome, RaisedOutcome, Resource};
 /// Advice on an execution, with an analysis of its fuel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guidance {
-    /// The fuel analysis, with a suggested limit.
+    /// The execution's fuel usage, with a suggested limit.
     pub fuel: FuelAnalysis,
-    /// Known problems and their solutions, the most important first; often empty.
+    /// Known problems and their solutions, the most important first. Often empty.
     pub advice: Vec<Advice>,
 }
 
-/// Returns the modules that exist without installation, for comparison with a misspelt name.
+/// Returns the modules that need no installation, for suggestions in place of a misspelt name.
 pub fn modules(language: Language) -> impl Iterator<Item = &'static str> {
     names::of(language)
 }
@@ -32,12 +32,12 @@ pub fn packages() -> impl Iterator<Item = &'static str> {
     names::packages()
 }
 
-/// Returns the modules that are proposed instead of missing Python modules. Tests with the interpreters import each.
+/// Returns the modules that advice suggests in place of missing Python modules. Tests import each of them.
 pub fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'static str> {
     python::substitutes(has_data_packages)
 }
 
-/// Analyses an execution.
+/// Analyses an execution's fuel usage and explains its failure.
 #[must_use]
 pub fn guidance(facts: &Facts<'_>) -> Guidance {
     let mut advice: Vec<Advice> = limits::of_outcome(facts).into_iter().collect();
@@ -68,35 +68,35 @@ pub struct Advice {
     pub correction: Option<Correction>,
 }
 
-/// The topic of a piece of advice.
+/// The topic of an [`Advice`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdviceKind {
-    /// The fuel was exhausted.
+    /// The fuel limit was reached.
     Fuel,
-    /// The time was exhausted.
+    /// The time limit was reached.
     Time,
-    /// The memory was exhausted.
+    /// The memory limit was reached.
     Memory,
     /// The call stack overflowed.
     CallDepth,
     /// Output was truncated.
     Output,
-    /// A module does not exist.
+    /// A module, package or export does not exist.
     Module,
     /// The source is not valid in its language.
     Syntax,
-    /// TypeScript syntax that generates code, or types in JavaScript.
+    /// TypeScript syntax that generates code, or types in a JavaScript script.
     TypescriptSyntax,
     /// A file does not exist or is not accessible.
     Path,
-    /// There is no network.
+    /// The sandbox has no network, or the policy does not allow the address.
     Network,
-    /// There are no subprocesses.
+    /// The sandbox has no subprocesses.
     Subprocess,
-    /// There are no threads.
+    /// The sandbox has no threads.
     Threads,
-    /// Standard input is at its end.
+    /// The script read standard input beyond its end.
     Input,
     /// A feature of another environment, such as a browser or another runtime.
     Environment,
@@ -105,7 +105,7 @@ pub enum AdviceKind {
 /// A corrected line of the script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Correction {
-    /// The line's number, from 1.
+    /// The line's number, counted from 1.
     pub line: u32,
     /// The corrected line.
     pub text: String,
@@ -122,7 +122,7 @@ impl Advice {
     }
 }
 
-/// Quotes text from a script for use in a sentence: short, on one line, in backquotes.
+/// Quotes untrusted text for use in a sentence: shortened, on one line, in backquotes.
 fn quoted(text: &str) -> String {
     const MAX_CHARS: usize = 100;
     let mut chars = text.chars();
@@ -142,7 +142,7 @@ pub struct Facts<'a> {
     pub outcome: &'a Outcome,
     /// The limits of the execution.
     pub limits: &'a Limits,
-    /// `true` if the interpreter has data packages, such as numpy and pandas, in a library of its own.
+    /// `true` if the interpreter's library includes data packages, such as numpy and pandas.
     pub has_data_packages: bool,
     /// The fuel that the execution used.
     pub fuel_consumed: u64,
@@ -159,7 +159,7 @@ struct UncaughtException<'a> {
     has_data_packages: bool,
 }
 
-/// Maximum length of a line that advice repeats.
+/// Maximum length of a source line that advice uses, in characters.
 const MAX_LINE_CHARS: usize = 300;
 
 impl<'a> UncaughtException<'a> {
@@ -171,25 +171,25 @@ impl<'a> UncaughtException<'a> {
         &self.raised.message
     }
 
-    /// Returns the middle of a message that consists of `before`, the middle and `after`.
+    /// Returns the text between `before` and `after` in the message.
     fn within(&self, before: &str, after: &str) -> Option<&'a str> {
         let (_, rest) = self.message().split_once(before)?;
         rest.split_once(after).map(|(inside, _)| inside)
     }
 
-    /// Returns the line that raised the exception, if the script has it and it is short enough.
+    /// Returns the line that raised the exception, if it is a line of the script and short enough.
     fn line(&self) -> Option<&'a str> {
         let number = usize::try_from(self.raised.line?).ok()?;
         let line = self.source.lines().nth(number.checked_sub(1)?)?;
         (line.chars().count() <= MAX_LINE_CHARS).then_some(line)
     }
 
-    /// Returns the correction of that line.
+    /// Returns a correction that replaces the line that raised the exception.
     fn corrected(&self, text: String) -> Option<Correction> {
         Some(Correction { line: self.raised.line?, text })
     }
 
-    /// Returns that line with one word replaced, if the word occurs exactly once.
+    /// Replaces a word in the line that raised the exception, if the word occurs there exactly once.
     fn with_word(&self, word: &str, other: &str) -> Option<Correction> {
         let line = self.line()?;
         let is_part = |char: char| char.is_alphanumeric() || char == '_' || char == '$';
@@ -207,38 +207,38 @@ impl<'a> UncaughtException<'a> {
     }
 }
 
-/// Returns whether the script is fenced as a Markdown code block.
+/// Returns whether the source starts with a Markdown code fence.
 fn is_fenced(source: &str) -> bool {
     source.trim_start().starts_with("```")
 }
 
-/// An execution's use of fuel, and a suggested limit.
+/// An execution's fuel usage, and a suggested limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FuelAnalysis {
-    /// The fuel used.
+    /// The used fuel.
     pub used: u64,
-    /// The fuel available: `limits.fuel`.
+    /// The available fuel: `limits.fuel`.
     pub limit: u64,
-    /// The share used, as a whole percentage.
+    /// The used share of the limit, as a whole percentage.
     pub utilization_percent: u64,
-    /// The classification of that share.
+    /// The classification of the used share.
     pub status: FuelStatus,
-    /// A `limits.fuel` with enough room, if this one was exhausted or nearly so: twice an exhausted limit, or one and a
-    /// half times a nearly exhausted one.
+    /// A larger `limits.fuel`: twice the limit if it was exhausted, or one and a half times if at least three quarters
+    /// of it was used. `None` otherwise, or if the limit cannot be raised.
     pub suggested_limit: Option<u64>,
-    /// Loops that may have used the fuel, if it was exhausted.
+    /// Loops in the source that may have used the fuel, if it was exhausted.
     pub likely_causes: Vec<String>,
 }
 
-/// The share of its fuel that an execution used.
+/// The classification of the share of its fuel that an execution used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FuelStatus {
-    /// Less than half.
+    /// Less than half of the fuel was used.
     Efficient,
-    /// Less than three quarters.
+    /// At least half and less than three quarters.
     Moderate,
-    /// Less than nine tenths.
+    /// At least three quarters and less than nine tenths.
     Warning,
     /// At least nine tenths.
     Critical,
@@ -273,7 +273,7 @@ fn percent(used: u64, limit: u64) -> u64 {
     u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
-/// Finds loops that only their body can end.
+/// Finds loops that only their own body can end, such as `while True`.
 fn causes(facts: &Facts<'_>) -> Vec<String> {
     const MAX_LOOPS: usize = 3;
     let is_endless = |line: &str| {

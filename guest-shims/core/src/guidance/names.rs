@@ -1,8 +1,8 @@
-//! Existing names that are closest to a script's.
+//! Names of existing modules, and the search for the name closest to a misspelt one.
 
 use crate::Language;
 
-/// The standard library, without deprecated modules and modules of no use to scripts.
+/// Python's standard library, without deprecated modules and modules that are useless to scripts.
 const PYTHON: &str = "\
     abc argparse array ast asyncio atexit base64 bdb binascii bisect builtins bz2 cProfile calendar cmath cmd code \
     codecs codeop collections colorsys compileall concurrent configparser contextlib contextvars copy copyreg csv \
@@ -21,7 +21,7 @@ const PACKAGES: &str = "\
     PyPDF2 attr attrs certifi charset_normalizer cobble dateutil defusedxml et_xmlfile idna jinja2 leather mammoth markdown markupsafe \
     openpyxl requests sandbox_utils six tabulate tomli urllib3 xlsxwriter";
 
-/// The modules for `import` and `require`, including the interpreter's own.
+/// The modules for `import` and `require`, including the interpreter's own modules.
 const JAVASCRIPT: &str = "\
     assert assert/strict buffer console crypto events fs fs/promises module os path path/posix perf_hooks process \
     querystring std string_decoder sys timers timers/promises tty url util util/types";
@@ -29,8 +29,7 @@ const JAVASCRIPT: &str = "\
 /// The vendored packages for `require` and `requireVendor`.
 pub(super) const VENDORED: [&str; 4] = ["csv-simple", "json-utils", "sandbox-utils", "string-utils"];
 
-/// Returns the modules that exist without installation. Tests with the interpreters check that they exist and that the
-/// list is complete.
+/// Returns the modules that need no installation. Tests check that each of them exists and that the list is complete.
 pub(super) fn of(language: Language) -> impl Iterator<Item = &'static str> {
     match language {
         Language::Python => PYTHON,
@@ -39,16 +38,15 @@ pub(super) fn of(language: Language) -> impl Iterator<Item = &'static str> {
     .split(' ')
 }
 
-/// Returns the packages available to Python scripts, if any. A test with the list of packages checks that it is
-/// complete.
+/// Returns the import names of the packages at `/app/site-packages`. A test checks that the list is complete.
 pub(super) fn packages() -> impl Iterator<Item = &'static str> {
     PACKAGES.split(' ')
 }
 
-/// Maximum length of a name that is compared.
+/// Maximum length of a name to compare, in characters.
 const MAX_CHARS: usize = 64;
 
-/// Returns the closest name to a misspelt one, at a distance of at most a third of its letters.
+/// Returns the name closest to a misspelt one. At most a third of the letters may differ, but always one.
 pub(super) fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let length = name.chars().count();
     if length > MAX_CHARS {

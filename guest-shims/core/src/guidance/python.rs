@@ -7,7 +7,7 @@ use super::{
 };
 use crate::Language;
 
-/// Replacements for well-known modules that do not exist here.
+/// Well-known modules that do not exist here, and their replacements.
 const INSTEAD: &[(&[&str], AdviceKind, &str)] = &[
     (&["httpx", "aiohttp", "websockets", "websocket", "ssl", "paramiko", "boto3", "grpc"], AdviceKind::Network, ""),
     (&["_multiprocessing", "joblib", "pexpect", "psutil"], AdviceKind::Subprocess, ""),
@@ -105,7 +105,7 @@ const IN_DATA_RUNTIME: &[&str] = &[
     "yaml",
 ];
 
-/// Replacements in an interpreter that has the packages of [`IN_DATA_RUNTIME`].
+/// Replacements in an interpreter that has the packages in [`IN_DATA_RUNTIME`].
 const INSTEAD_WITH_DATA: &[(&[&str], &str)] = &[
     (&["polars", "pyarrow", "duckdb", "dask", "modin", "vaex"], "Use `pandas`, or an in-memory `sqlite3` database."),
     (
@@ -123,7 +123,7 @@ const INSTEAD_WITH_DATA: &[(&[&str], &str)] = &[
     (&["ruamel"], "Use `yaml`."),
 ];
 
-/// Returns the modules that these replacements name.
+/// Returns the modules that the replacement texts name.
 pub(super) fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'static str> {
     const NO_MODULES: [&str; 3] = ["assert", "yaml_dump", "yaml_load"];
     let with_data = INSTEAD_WITH_DATA.iter().filter(move |_| has_data_packages).map(|(_, instead)| *instead);
@@ -135,7 +135,7 @@ pub(super) fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'sta
 
 const DATA_RUNTIME: &str = "Ask the operator to add the runtime that has it (`glovebox runtimes add python-3.15-data`), and run the script unchanged.";
 
-/// Returns advice for an exception; `None` if its own message is enough.
+/// Returns advice on an exception; `None` if the exception's message is clear enough.
 pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     if let Some(advice) = limits::advice(failure.message()) {
         return Some(advice);
@@ -160,12 +160,12 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
         "EOFError" => failure.message().starts_with("EOF when reading").then(input),
         "RuntimeError" => needs_threads(failure.message()).then(threads),
         "OSError" if needs_processes(failure.message()) => Some(subprocess()),
-        // Many calls raise this error; only those of sockets concern the network.
+        // Many calls raise this error, but only socket calls concern the network.
         "OSError" if failure.message().starts_with("[Errno 58] Not supported") => {
             failure.raised.traceback.contains("socket").then(network)
         }
         "OSError" => directory(failure),
-        // The message describes the server's failure.
+        // The message already describes the server's failure.
         "URLError" if limits::was_tried(failure.message()) => None,
         "URLError" | "SSLError" | "gaierror" => Some(network()),
         "AttributeError" => attribute(failure),
@@ -174,12 +174,12 @@ pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
     }
 }
 
-/// Recognizes the messages of CPython and of boot/threads.py.
+/// Recognizes the messages of CPython and `boot/threads.py`.
 fn needs_threads(message: &str) -> bool {
     message == "can't start new thread" || message.ends_with("the sandbox has no threads")
 }
 
-/// Recognizes the messages of CPython and of boot/world.py.
+/// Recognizes the messages of CPython and `boot/world.py`.
 fn needs_processes(message: &str) -> bool {
     message.contains("does not support processes") || message.ends_with("the sandbox has no processes")
 }
@@ -202,7 +202,7 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
     {
         return Advice::new(AdviceKind::Module, missing, &[instead]);
     }
-    // A missing module of an existing package is another module than the one in the table.
+    // Not for a missing submodule of an existing package: the table's replacements are for whole packages.
     if let Some((_, kind, instead)) = INSTEAD.iter().find(|(names, ..)| names.contains(&name)) {
         return match kind {
             AdviceKind::Network => Advice {
@@ -298,7 +298,7 @@ fn input() -> Advice {
     )
 }
 
-/// Recognizes pandas' message about a missing directory.
+/// Advises on pandas' message about a missing directory.
 fn directory(failure: &UncaughtException<'_>) -> Option<Advice> {
     let directory = failure.within("Cannot save file into a non-existent directory: '", "'")?;
     limits::path(&format!("{directory}/x"), Language::Python).map(|mut advice| {
@@ -307,7 +307,7 @@ fn directory(failure: &UncaughtException<'_>) -> Option<Advice> {
     })
 }
 
-/// Advises on the path at the end of the message, which is a Python string literal.
+/// Advises on the file path at the end of the message, which is a Python string literal.
 fn path(failure: &UncaughtException<'_>) -> Option<Advice> {
     let (_, written) = failure.message().split_once("]")?.1.split_once(": ")?;
     let quote = written.chars().next().filter(|char| matches!(char, '\'' | '"'))?;
@@ -315,7 +315,7 @@ fn path(failure: &UncaughtException<'_>) -> Option<Advice> {
     limits::path(&path.replace(r"\\", r"\"), Language::Python)
 }
 
-/// Recognizes names from JavaScript, called or accessed.
+/// Advises on JavaScript names, such as `null` or `console`.
 fn name(failure: &UncaughtException<'_>) -> Option<Advice> {
     const VALUES: [(&str, &str); 4] = [("null", "None"), ("undefined", "None"), ("true", "True"), ("false", "False")];
     const OBJECTS: [&str; 15] = [
@@ -381,7 +381,8 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
     advice(&[step, check]).with(correction)
 }
 
-/// Returns whether the text can be used as an argument as it stands: complete, with nothing after it.
+/// Returns whether the text is complete enough to become an argument: balanced, without a comment or a second
+/// statement.
 fn is_whole(text: &str) -> bool {
     let closed = |open: char, close: char| text.matches(open).count() == text.matches(close).count();
     let quotes = |quote: char| text.matches(quote).count().is_multiple_of(2);
@@ -393,7 +394,7 @@ fn is_whole(text: &str) -> bool {
         && quotes('\'')
 }
 
-/// Adds parentheses to `print x`. Not if it suppresses the newline or prints elsewhere, which parentheses do not
+/// Adds parentheses to `print x`. Returns no correction for a trailing comma or `>>`, which parentheses alone cannot
 /// express.
 fn print_call(failure: &UncaughtException<'_>, line: &str) -> Option<Correction> {
     let (before, inside) = line.split_once("print ")?;
@@ -403,7 +404,7 @@ fn print_call(failure: &UncaughtException<'_>, line: &str) -> Option<Correction>
     (is_alone && is_plain).then(|| failure.corrected(format!("{before}print({inside})"))).flatten()
 }
 
-/// Adds the missing colon to the head of a block, if nothing else is missing.
+/// Adds a missing colon to a block's first line, if the line is otherwise complete.
 fn colon(failure: &UncaughtException<'_>, line: &str) -> Option<Correction> {
     const HEADS: [&str; 12] =
         ["if ", "elif ", "else", "for ", "while ", "def ", "class ", "try", "except", "finally", "with ", "match "];
@@ -417,7 +418,7 @@ fn colon(failure: &UncaughtException<'_>, line: &str) -> Option<Correction> {
     is_head.then(|| failure.corrected(format!("{}:", line.trim_end()))).flatten()
 }
 
-/// Returns a replacement for a line that only notebooks understand.
+/// Returns a replacement for a line with a notebook command, such as `!pip` or `%matplotlib`.
 fn notebook_command(line: &str) -> Option<&'static str> {
     let line = line.trim();
     let command = line.split_once("= ").map_or(line, |(name, rest)| match rest.trim_start() {
@@ -450,7 +451,7 @@ fn looks_like_javascript(line: &str) -> bool {
     let starts =
         ["const ", "let ", "var ", "function ", "async function ", "//", "/*", "export ", "} else", "throw new "];
     let parts = ["console.log(", "===", "!==", "${", "++;", "=> {", ") => "];
-    // Heads of blocks with parentheses, and operators.
+    // Conditions in parentheses, and JavaScript operators.
     let is_block = ["if (", "for (", "while (", "switch ("].iter().any(|head| line.starts_with(head));
     let has_operator = [" && ", " || ", " = new "].iter().any(|operator| line.contains(operator));
     let is_new = || line.strip_prefix("new ").is_some_and(|rest| rest.starts_with(char::is_uppercase));

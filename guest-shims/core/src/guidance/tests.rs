@@ -1,4 +1,4 @@
-//! Advice per failure; the full texts are in the goldens of `glovebox-tests`.
+//! Tests of the advice on each failure. The complete texts are in the goldens of `glovebox-tests`.
 
 use super::{quoted, *};
 use crate::{Limits, RaisedOutcome, Resource, TrapKind};
@@ -213,7 +213,7 @@ fn missing_package_advice_names_the_runtime_with_it() {
     for module in ["numpy", "pandas", "matplotlib", "sklearn", "yaml"] {
         assert!(names_it(module), "{module}");
     }
-    // The package exists without the module, or no runtime has the package.
+    // The package exists but the module does not, or no runtime has the package.
     for module in ["numpy.missing", "scipy.missing.more", "polars", "jsno", "requests"] {
         assert!(!names_it(module), "{module}");
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::MemoryLimit;
 
-/// Decodes a session if it is authentic, belongs to this image, and is within the caps.
+/// Decodes a session that is authentic, belongs to this image, and is within the caps.
 pub fn decode(
     bytes: &[u8],
     image: &ImageView<'_>,
@@ -56,7 +56,7 @@ pub fn decode(
     Ok(Saved { executions: info.executions, memory_bytes: info.memory_bytes, globals, entropy_key, forks, pages, wasi })
 }
 
-/// Reseals authentic bytes under another key or another name, without decompressing them.
+/// Moves a seal from the name `bound_to` to `rebound_to`, without decompressing the session.
 pub fn reseal(
     bytes: &[u8],
     key: Option<&SessionKey>,
@@ -71,13 +71,13 @@ pub fn seal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, R
     Ok(sealed(&opened(bytes, None, "")?, Some(key), bound_to))
 }
 
-/// Removes the seal from bytes that are authentic under this key and this name, for receivers without the key. The
-/// result is protected against damage alone.
+/// Replaces a keyed seal by a plain checksum, for receivers without the key. The result is protected against damage
+/// only.
 pub fn unseal(bytes: &[u8], key: &SessionKey, bound_to: &str) -> Result<Vec<u8>, ResumeError> {
     Ok(sealed(&opened(bytes, Some(key), bound_to)?, None, ""))
 }
 
-/// Replaces the seal.
+/// Returns the session with a new seal.
 fn sealed(envelope: &Envelope<'_>, key: Option<&SessionKey>, bound_to: &str) -> Vec<u8> {
     let mut bytes = envelope.sealed.to_vec();
     if let Some(kind) = bytes.get_mut(SEAL_KIND_AT) {
@@ -89,7 +89,7 @@ fn sealed(envelope: &Envelope<'_>, key: Option<&SessionKey>, bound_to: &str) -> 
     bytes
 }
 
-/// Splits the bytes into their parts and checks the seal.
+/// Splits the bytes into their parts and verifies the seal.
 fn opened<'a>(bytes: &'a [u8], key: Option<&SessionKey>, bound_to: &str) -> Result<Envelope<'a>, ResumeError> {
     let envelope = Envelope::split(bytes)?;
     match (envelope.seal, key) {
@@ -110,7 +110,7 @@ fn damaged(reason: &str) -> ResumeError {
     ResumeError::Damaged { reason: reason.to_owned() }
 }
 
-/// The body, being decompressed. Nothing is allocated before its bytes have been decompressed.
+/// The body during decompression. Memory is allocated only for decompressed bytes, never for claimed sizes.
 struct Body<'a>(Box<dyn Unpacked<'a> + 'a>);
 
 impl<'a> Body<'a> {
@@ -128,8 +128,8 @@ impl<'a> Body<'a> {
         Ok(bytes)
     }
 
-    /// Reads the globals. They must equal the image's values between executions: other values were not written by a
-    /// sandbox and would let an attacker choose the stack pointer.
+    /// Reads the globals. They must equal the image's values between executions. Other values would let an attacker
+    /// choose the stack pointer.
     fn globals(&mut self, image: &ImageView<'_>) -> Result<Vec<(String, u64)>, ResumeError> {
         let wrong = || damaged("its globals differ from the image's");
         let [count] = self.array()?;
@@ -157,7 +157,7 @@ impl<'a> Body<'a> {
         for _ in 0..range_count {
             let first = u32::from_le_bytes(self.array()?);
             let length = u32::from_le_bytes(self.array()?);
-            // Each set of pages has exactly one encoding: adjacent ranges are merged.
+            // Adjacent ranges must be merged, so that each set of pages has only one encoding.
             let follows = if ranges.is_empty() { first >= next } else { first > next };
             let stop = first.checked_add(length).filter(|stop| follows && length > 0 && *stop <= end);
             next = stop.ok_or_else(wrong)?;
@@ -185,7 +185,7 @@ impl<'a> Body<'a> {
         if wasi.len() as u64 == length { Ok(wasi) } else { Err(damaged("its body ends too early")) }
     }
 
-    /// Checks that nothing follows, inside the body or after it.
+    /// Checks that no bytes follow, inside the body or after it.
     fn end(mut self) -> Result<(), ResumeError> {
         let mut more = [0];
         let unpacked = self.0.read(&mut more).map_err(|_| damaged("its body cannot be unpacked"))?;
@@ -193,7 +193,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Encodes a session.
+/// Encodes a session and writes it to `into`.
 pub fn encode(
     saved: &Saved,
     image: &ImageView<'_>,
@@ -233,12 +233,12 @@ fn before_pages(saved: &Saved) -> io::Result<Vec<u8>> {
     Ok(into)
 }
 
-/// The differences of the pages from the image's pages, one after the other.
+/// The differences of pages from the image's pages, concatenated.
 struct Differences<'a, 'i, I> {
     image: &'a ImageView<'i>,
     pages: I,
     page: Page,
-    /// The number of bytes already read from the current page.
+    /// The number of bytes already read from `page`.
     at: usize,
 }
 
@@ -256,7 +256,7 @@ impl<'a, I: Iterator<Item = (u32, &'a Arc<Page>)>> Read for Differences<'_, '_, 
     }
 }
 
-/// Returns ascending numbers as ranges, each with its first number and its length.
+/// Groups ascending numbers into ranges, each with its first number and its length.
 fn ranges(numbers: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for number in numbers {
@@ -268,7 +268,7 @@ fn ranges(numbers: impl Iterator<Item = u32>) -> Vec<(u32, u32)> {
     ranges
 }
 
-/// Forwards bytes and updates the seal.
+/// Forwards bytes and adds them to the seal.
 struct Sealing<'a> {
     seal: Seal,
     into: &'a mut dyn Write,

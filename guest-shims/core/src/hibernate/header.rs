@@ -12,23 +12,23 @@ use crate::Language;
 /// The first bytes of every hibernated session.
 pub(super) const MAGIC: &[u8; 8] = b"GLOVEBOX";
 
-/// The version that is written, and the only one that is read.
+/// The only format version that is written and read.
 pub(super) const VERSION: u16 = 1;
 
-/// The offset of the type of the seal, after magic and version.
+/// The offset of the seal's type, after magic and version.
 pub(super) const SEAL_KIND_AT: usize = MAGIC.len() + size_of_val(&VERSION);
 
-/// The size of magic, version, seal, reserved byte and header length.
+/// The size of magic, version, seal type, reserved byte and header length.
 const PRELUDE_BYTES: usize = 16;
 
-/// Maximum size of a header in bytes. Headers written here take 300 bytes.
+/// Maximum size of a header in bytes. Headers written by this version take about 300 bytes.
 const MAX_HEADER_BYTES: usize = 4096;
 
 /// Maximum size of a label in bytes.
 const MAX_LABEL_BYTES: usize = 200;
 
-/// The description in the header of a hibernated session. Its fields are untrusted labels: any program may have written
-/// them. Resuming checks them against the image and the policy.
+/// The header of a hibernated session. Its fields are untrusted: any program may have written them. Resuming checks
+/// them against the image and the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -43,19 +43,19 @@ pub struct HibernatedInfo {
     pub language: Language,
     /// The number of executions so far.
     pub executions: u64,
-    /// The size of the linear memory.
+    /// The size of the linear memory, in bytes.
     pub memory_bytes: u64,
     /// The number of 4 KiB pages that differ from the image.
     pub page_count: u32,
-    /// The size of the WASI state, including the files.
+    /// The size of the WASI state including the files, in bytes.
     pub wasi_bytes: u64,
 }
 
 impl HibernatedInfo {
-    /// Reads the header of a hibernated session, without decompressing anything or checking the seal.
+    /// Reads the header of a hibernated session, without decompressing the body or verifying the seal.
     ///
     /// # Errors
-    /// The bytes are not a hibernated session, have another version, or have an invalid header.
+    /// The bytes are not a hibernated session, have another format version, or have an invalid header.
     pub fn read(bytes: &[u8]) -> Result<Self, ResumeError> {
         Ok(Envelope::split(bytes)?.info)
     }
@@ -63,7 +63,7 @@ impl HibernatedInfo {
     pub(super) fn new(image: &ImageView<'_>, saved: &Saved) -> Self {
         Self {
             image_sha256: image.identity.to_owned(),
-            // The name of a custom binary is a path. It may contain any text and would reveal details of the machine.
+            // A custom binary's name is a path. It may contain any text and would reveal details of the machine.
             runtime: if is_label(image.runtime) { image.runtime.to_owned() } else { "custom".to_owned() },
             version: image.version.map(str::to_owned),
             language: image.language,
@@ -74,7 +74,7 @@ impl HibernatedInfo {
         }
     }
 
-    /// Checks the invariants that hold for every session of every image.
+    /// Checks the invariants of every session, whatever its image.
     fn check(&self) -> Result<(), ResumeError> {
         let wrong = |reason: &'static str| Err(ResumeError::Damaged { reason: reason.into() });
         let is_digest = |text: &str| {
@@ -83,7 +83,7 @@ impl HibernatedInfo {
         if !is_digest(&self.image_sha256) {
             return wrong("its image's identity is not a SHA-256");
         }
-        // The labels appear in messages, and so on terminals.
+        // The labels appear in messages and therefore on terminals.
         if !is_label(&self.runtime) || !self.version.as_deref().is_none_or(is_label) {
             return wrong("its runtime's name is invalid");
         }
@@ -102,9 +102,9 @@ fn is_label(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_LABEL_BYTES && text.bytes().all(plain)
 }
 
-/// Returns all bytes before the body.
+/// Returns the bytes before the body.
 pub(super) fn head(info: &HibernatedInfo, seal: SealKind) -> Vec<u8> {
-    // Infallible: the header has only strings and numbers.
+    // Infallible: the header consists of strings and numbers.
     let header = serde_json::to_vec(info).unwrap_or_default();
     let mut head = Vec::with_capacity(PRELUDE_BYTES + header.len());
     head.extend_from_slice(MAGIC);
@@ -115,12 +115,12 @@ pub(super) fn head(info: &HibernatedInfo, seal: SealKind) -> Vec<u8> {
     head
 }
 
-/// The parts of a hibernated session, before decompression.
+/// The parts of a hibernated session, with the body still compressed.
 #[derive(Debug)]
 pub(super) struct Envelope<'a> {
     pub(super) info: HibernatedInfo,
     pub(super) seal: SealKind,
-    /// All bytes that the seal covers.
+    /// The bytes that the seal covers.
     pub(super) sealed: &'a [u8],
     /// The compressed body.
     pub(super) body: &'a [u8],
@@ -158,30 +158,30 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// The size of either seal in bytes.
+/// The size of a seal in bytes, equal for both types.
 pub(super) const SEAL_BYTES: usize = 32;
 
-/// A key for sealing hibernated sessions (HMAC-SHA-256), so that only sessions sealed with it are resumed.
+/// A key for sealing hibernated sessions with HMAC-SHA-256. A program with a key resumes only sessions sealed with it.
 ///
-/// The key authenticates but does not encrypt: a session's content can be read from its bytes without the key.
+/// The key authenticates but does not encrypt: a session's content is readable without the key.
 #[derive(Clone)]
 pub struct SessionKey([u8; Self::MAX_BYTES]);
 
-/// A key of an invalid length.
+/// A session key of invalid length.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the session key has {bytes} bytes; use {} to {} random bytes", SessionKey::BYTES_LEAST, SessionKey::MAX_BYTES)]
 pub struct KeyError {
-    /// The length of the given bytes.
+    /// The length of the rejected bytes.
     pub bytes: usize,
 }
 
 impl SessionKey {
-    /// The minimum length of a key: that of the authentication code.
+    /// The minimum length of a key in bytes: the length of the authentication code.
     pub const BYTES_LEAST: usize = 32;
-    /// The maximum length of a key: the block size of SHA-256. A longer key would not be stronger.
+    /// The maximum length of a key in bytes: the block size of SHA-256. A longer key would not be stronger.
     pub const MAX_BYTES: usize = 64;
 
-    /// Creates a key from these bytes. They must be random; a password is not.
+    /// Creates a key from random bytes. A password is not random enough.
     ///
     /// # Errors
     /// The length is below [`BYTES_LEAST`](Self::BYTES_LEAST) or above [`MAX_BYTES`](Self::MAX_BYTES).
@@ -201,12 +201,12 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// The type of seal, as encoded in the format.
+/// The seal's type, as encoded in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SealKind {
     /// Detects damage only.
     Sha256 = 1,
-    /// Detects forgery, with a key.
+    /// Detects forgery, if the key is secret.
     HmacSha256 = 2,
 }
 
@@ -220,7 +220,7 @@ impl SealKind {
     }
 }
 
-/// A seal being computed.
+/// A partly computed seal.
 #[derive(Debug)]
 pub(super) enum Seal {
     Sha256(Sha256),
@@ -228,7 +228,7 @@ pub(super) enum Seal {
 }
 
 impl Seal {
-    /// Starts a seal. With a key, the code also covers `bound_to`, so bytes sealed under one name are invalid under any
+    /// Starts a seal. With a key, the seal also covers `bound_to`: bytes sealed under one name are invalid under any
     /// other.
     pub(super) fn new(key: Option<&SessionKey>, bound_to: &str) -> Self {
         let Some(SessionKey(key)) = key else { return Self::Sha256(Sha256::new()) };
@@ -252,7 +252,7 @@ impl Seal {
         }
     }
 
-    /// Compares the seal. An authentication code is compared in constant time.
+    /// Verifies the seal, in constant time if it is an authentication code.
     pub(super) fn verify(self, trailer: &[u8; SEAL_BYTES]) -> bool {
         match self {
             Self::Sha256(digest) => digest.finalize().as_slice() == trailer,

@@ -1,4 +1,4 @@
-//! A session as bytes, to be stored in a file and continued in another process or on another machine.
+//! Sessions as bytes, for storage in a file and for resuming in another process or on another machine.
 //!
 //! # Format, version 1
 //!
@@ -13,24 +13,23 @@
 //! | header length | 4 bytes |
 //! | header | JSON: the fields of [`HibernatedInfo`] |
 //! | body | one zstd frame |
-//! | trailer | the seal's 32 bytes over everything before it |
+//! | trailer | 32 bytes: the seal over all preceding bytes |
 //!
-//! The body holds, in this order: the mutable globals (each name and bits), the key of seeded entropy and the count of
-//! forks, the private pages' numbers as ranges, the pages, and the WASI state (descriptor table, files, standard input,
+//! The body contains, in this order: the mutable globals (name and bits of each), the seeded entropy's key and the fork
+//! count, the private pages' numbers as ranges, the pages, and the WASI state (descriptor table, files, standard input,
 //! clock, generator) as `glovebox-wasi` writes it. A private page is stored as its difference (exclusive or) from the
-//! image's page, which is mostly zero: an interpreter touches reference counts all over its heap.
+//! image's page, which is mostly zero: an interpreter changes reference counts all over its heap.
 //!
-//! Equal sessions give equal bytes.
+//! Equal sessions are encoded to equal bytes.
 //!
 //! # Trust
 //!
-//! The bytes are untrusted. They set no limit, quota, id or right: all of these come from the receiving policy. Their
-//! claims are checked against the image and the policy during reading, and nothing is allocated for sizes that are only
-//! claimed.
+//! The bytes are untrusted. They set no limit, quota, id or right: all of these come from the receiving policy. Reading
+//! checks their claims against the image and the policy, and allocates no memory for sizes that are only claimed.
 //!
-//! A forger can only change what a script could have written: the guest's memory and its files. Without a key, resuming
-//! a stranger's bytes is therefore running a stranger's code, inside the sandbox as always. With a [`SessionKey`],
-//! bytes that were not sealed with it are rejected before anything in them is interpreted.
+//! A forger can only change the state that a script could have written: the guest's memory and its files. Without a
+//! key, resuming a stranger's bytes is therefore like running a stranger's code in the sandbox. With a [`SessionKey`],
+//! bytes that were not sealed with it are rejected before their content is interpreted.
 
 mod codec;
 mod header;
@@ -59,13 +58,13 @@ const MEMORY_UNIT_BYTES: u64 = 64 << 10;
 /// The part of a session that its image does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
-    /// The number of executions so far; a label.
+    /// The number of executions so far, for information only.
     pub executions: u64,
-    /// The size of linear memory.
+    /// The size of the linear memory, in bytes.
     pub memory_bytes: u64,
-    /// The mutable globals by export name, in order.
+    /// The mutable globals' bits, ordered by export name.
     pub globals: Vec<(String, u64)>,
-    /// The key of seeded entropy.
+    /// The seeded entropy's key; `None` with the host's entropy.
     pub entropy_key: Option<[u8; 32]>,
     /// The number of forks so far. The seeds of later forks depend on it.
     pub forks: u64,
@@ -76,18 +75,18 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Returns the part of a session's state that is written.
+    /// Reduces a session's state to the fields that are written.
     #[must_use]
     pub fn of(state: Checkpoint) -> Self {
         let Checkpoint { memory_bytes, pages, globals, wasi, executions, entropy_key, forks } = state;
         Self { executions, memory_bytes, globals, entropy_key, forks, pages, wasi: wasi.save() }
     }
 
-    /// Restores the state. `wasi` is the state that the receiving policy gives a guest; its files and descriptors
-    /// become the saved ones. The policy also decides whether random numbers are predictable, never the bytes.
+    /// Restores the state. `wasi` is the new state from the receiving policy; the saved files and descriptors replace
+    /// its own. The policy also decides whether random numbers are predictable; the bytes do not.
     ///
     /// # Errors
-    /// The files do not fit the policy.
+    /// The saved files do not fit the policy.
     pub fn state(self, mut wasi: Wasi, limit: MemoryLimit, entropy: Entropy) -> Result<Checkpoint, ResumeError> {
         let Self { executions, memory_bytes, globals, entropy_key, forks, pages, wasi: saved } = self;
         wasi.set_linear_memory_bytes(limit.counted(memory_bytes));
@@ -97,7 +96,7 @@ impl Saved {
     }
 }
 
-/// The image that a session is compared with.
+/// The image that a session is encoded against.
 #[derive(Clone, Copy)]
 pub struct ImageView<'a> {
     /// The SHA-256 of the prepared module, in hexadecimal.
@@ -108,16 +107,16 @@ pub struct ImageView<'a> {
     pub version: Option<&'a str>,
     /// The runtime's language.
     pub language: Language,
-    /// The memory size of a new instance.
+    /// The memory size of a new instance, in bytes.
     pub memory_bytes: u64,
-    /// Returns a page of the image by its number.
+    /// Returns a page of the image by its number; `None` beyond the image.
     pub page: &'a dyn Fn(u32) -> Option<Page>,
-    /// The mutable globals between executions, by export name, in order.
+    /// The mutable globals' bits between executions, ordered by export name.
     pub globals: &'a [(String, u64)],
 }
 
 impl ImageView<'_> {
-    /// Converts a page to its difference from the image's page, and back.
+    /// Converts a page to its difference from the image's page, or back.
     fn difference(&self, number: u32, page: &mut Page) {
         if let Some(original) = (self.page)(number) {
             for (byte, original) in page.iter_mut().zip(original) {
@@ -137,18 +136,18 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// Returns the caps that follow from a policy's limits.
+    /// Returns the caps for a policy's limits.
     #[must_use]
     pub fn of(limits: &Limits) -> Self {
-        // Files are checked against their quotas when they are restored. This cap only keeps the decompressed size in
-        // proportion. The rest of the WASI state, which is standard input and descriptors, is small.
+        // Restoring checks the files against their quotas. This cap only keeps the decompressed size in proportion. The
+        // remaining WASI state, which is standard input and descriptors, is small.
         const MORE_BYTES: u64 = 4 << 20;
         let wasi_bytes = limits.workspace_bytes.saturating_add(limits.stdin_bytes).saturating_add(MORE_BYTES);
         Self { memory_bytes: limits.memory_bytes, wasi_bytes }
     }
 }
 
-/// The window of a compressor as a power of two: 1 MiB. Readers reject a larger one.
+/// The binary logarithm of the compression window: 1 MiB. Readers reject a larger window.
 pub const WINDOW_LOG: u32 = 20;
 
 /// Zstandard (RFC 8878), provided by the backend.
@@ -156,20 +155,20 @@ pub trait Codec {
     /// Compresses all of `body` into one frame, with a window of at most 1 MiB.
     fn pack(&self, body: &mut dyn Read, into: &mut dyn Write) -> io::Result<()>;
 
-    /// Decompresses the frame at the beginning of the bytes. Allocates nothing for sizes that the frame only claims.
+    /// Decompresses the frame at the beginning of the bytes. Allocates no memory for sizes that the frame only claims.
     ///
     /// # Errors
     /// The window is larger than 1 MiB, or the frame needs a dictionary.
     fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn Unpacked<'a> + 'a>>;
 }
 
-/// A frame that is being decompressed. Reading ends at the end of the frame.
+/// A frame during decompression. Reading stops at the end of the frame.
 pub trait Unpacked<'a>: Read {
-    /// Returns the bytes after the frame, once the frame has been read to its end.
+    /// Returns the bytes after the frame. Requires that the frame has been read to its end.
     fn rest(self: Box<Self>) -> &'a [u8];
 }
 
-/// A session cannot be restored from bytes. `S` holds failures that do not depend on the bytes.
+/// The reason why bytes cannot be restored to a session. `S` is the type of errors that do not depend on the bytes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResumeError<S = Infallible> {
@@ -188,26 +187,26 @@ pub enum ResumeError<S = Infallible> {
         /// The version that this program reads.
         known: u16,
     },
-    /// The bytes were damaged, or never were a session.
+    /// The bytes are damaged, or look like a session but never were one.
     #[error("the hibernated session is damaged: {reason}; use another copy of it", reason = escaped_text(.reason))]
     Damaged {
         /// A description of the damage.
         reason: String,
     },
-    /// A key is required and the bytes were sealed without one.
+    /// The sandbox has a key, and the bytes were sealed without one.
     #[error(
         "the hibernated session is not authenticated, and this program has a session key; seal it with the key where it was made, or resume it without a key if you trust its origin"
     )]
     Unauthenticated,
-    /// The bytes were sealed with a key, and the caller gave none.
+    /// The bytes were sealed with a key, and the sandbox has none.
     #[error("the hibernated session is sealed with a key; provide the session key")]
     KeyMissing,
-    /// The bytes were changed, or sealed with another key or for another session.
+    /// The bytes were changed, or were sealed with another key or for another session.
     #[error(
         "the hibernated session is not authentic: it was changed, or sealed with another key or under another name; nothing was restored"
     )]
     NotAuthentic,
-    /// The bytes belong to another image.
+    /// The session belongs to another image.
     #[error(
         "the hibernated session belongs to the image {found} of `{found_runtime}`, and this sandbox runs {expected} of `{runtime}`; resume it with the same version of Glovebox and that runtime", found = escaped_text(.found), found_runtime = escaped(.found_runtime), runtime = escaped(.runtime)
     )]
@@ -221,33 +220,33 @@ pub enum ResumeError<S = Infallible> {
         /// The sandbox's runtime.
         runtime: String,
     },
-    /// The bytes claim more than the sandbox's policy allows.
+    /// The bytes claim a size that the sandbox's policy does not allow.
     #[error("the hibernated session takes {bytes} bytes of {what}; `limits.{key}` allows {most}; raise it to resume")]
     TooLarge {
         /// The resource, as named in the message.
         what: &'static str,
         /// The name of the limit.
         key: &'static str,
-        /// The size claimed by the bytes.
+        /// The claimed size in bytes.
         bytes: u64,
         /// The value of the limit.
         most: u64,
     },
-    /// The policy does not allow the files or descriptors.
+    /// The policy does not allow the saved files or descriptors.
     #[error(
         "the hibernated session's files do not fit this sandbox: {reason}; resume it with the policy it was made with", reason = escaped_text(.reason)
     )]
     Files {
-        /// The reason, as text.
+        /// The file system's reason.
         reason: String,
     },
-    /// The session could not be created.
+    /// The backend could not create the session.
     #[error(transparent)]
     Session(#[from] S),
 }
 
 impl ResumeError {
-    /// Converts the error to a type with further reasons.
+    /// Converts the error to a type with further cases.
     #[must_use]
     pub fn widened<S>(self) -> ResumeError<S> {
         match self {

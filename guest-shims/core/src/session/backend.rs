@@ -1,4 +1,4 @@
-//! The platform interface of a session.
+//! The interface between a session and its platform.
 
 use glovebox_interpreters::DriverError;
 use glovebox_wasi::Wasi;
@@ -6,10 +6,10 @@ use glovebox_wasi::Wasi;
 use super::{Checkpoint, CheckpointId, History, LedgerEntry, Pages, Saved, SessionPolicy, TooMany};
 use crate::{ExecutionCtx, Guest, GuestMachine, ImageDriver, Limits};
 
-/// The context of a call into a session's guest.
+/// The execution context of a session's guest.
 pub type CtxOf<B> = ExecutionCtx<<<B as SessionBackend>::Machine as GuestMachine>::Platform>;
 
-/// The image, the limits and the policy of a session.
+/// A session's image, limits and policy.
 #[derive(Clone, Copy)]
 pub struct SessionSetup<'a> {
     /// The session's id.
@@ -18,85 +18,84 @@ pub struct SessionSetup<'a> {
     pub image: ImageDriver<'a>,
     /// The limits of each execution.
     pub limits: &'a Limits,
-    /// The session settings of the policy.
+    /// The policy's session settings.
     pub policy: &'a SessionPolicy,
-    /// The size of the image's linear memory.
+    /// The size of the image's linear memory, in bytes.
     pub image_bytes: u64,
 }
 
-/// An operation that a session could not perform.
+/// The operation that a session could not perform, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionFailure<'a> {
-    /// Any operation: the session has ended, for this reason.
+    /// Any operation, because the session has ended. Holds the reason for its end.
     Ended(&'a str),
-    /// A return to this checkpoint, or without an id to any checkpoint.
+    /// Returning to this checkpoint, or without an id to any checkpoint.
     NoCheckpoint(Option<CheckpointId>),
-    /// Reading or setting a variable.
+    /// Reading or setting a global variable.
     Variable {
         /// The variable's name.
         name: &'a str,
-        /// The reason, from the guest or from the limit that stopped it.
+        /// The reason: the guest's exception, or the limit that stopped the guest.
         reason: String,
     },
-    /// Restoring a saved state that does not match the image. Holds the mismatch.
+    /// Restoring a saved state that does not match the image. Holds a description of the mismatch.
     Mismatch(&'a str),
-    /// Restoring a saved state without enough memory. Holds the bytes that were needed.
+    /// Restoring a saved state without enough memory. Holds the required size of linear memory, in bytes.
     NoMemory(u64),
 }
 
-/// An operation that a session could not perform, with the session's id.
+/// A [`SessionFailure`] with the session's id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionError<'a> {
     /// The session's id.
     pub id: &'a str,
-    /// The operation and the reason.
+    /// The operation, and the reason why it failed.
     pub failure: SessionFailure<'a>,
 }
 
-/// The platform of one session, and the platform's state for that session.
+/// The platform of one session, and the platform's state for it.
 pub trait SessionBackend {
     /// The error that callers receive.
     type Error: From<TooMany> + From<DriverError> + for<'a> From<SessionError<'a>>;
-    /// An instance.
+    /// An instance of an image.
     type Machine: GuestMachine;
 
     /// Returns the session's image, limits and policy.
     fn setup(&self) -> SessionSetup<'_>;
 
-    /// Returns the context of a call into the guest that does not run a script.
+    /// Returns the context for a call into the guest that does not run a script.
     fn one_shot_ctx(&self) -> CtxOf<Self>;
 
-    /// Creates a guest from the image, into which a saved state will be restored.
+    /// Creates a guest from the image, for restoring `state` into it.
     ///
     /// # Errors
-    /// The state does not match the image, for example in its globals, or no instance is available.
+    /// The state does not match the image, for example its globals, or no instance is available.
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest<Self::Machine>, Self::Error>;
 
-    /// Returns the memory of an idle guest, as its difference from the image. Each page that equals one of `earlier` is
-    /// shared with it; without `earlier`, there is no checkpoint to share with. The globals are the image's mutable
-    /// ones, ordered by export name.
+    /// Returns the memory of an idle guest, as its difference from the image. Pages that equal pages of `earlier`, the
+    /// last checkpoint, are shared with it. The globals are the image's mutable ones, ordered by export name.
     ///
     /// # Errors
-    /// The guest left a global changed.
+    /// The guest has left a global changed.
     fn memory_of(&mut self, guest: &mut Guest<Self::Machine>, earlier: Option<Pages>) -> Result<Memory, Self::Error>;
 
-    /// Returns an upper bound of the page bytes that a checkpoint of an idle guest would take.
+    /// Returns an upper bound, in bytes, on the pages of a checkpoint of an idle guest.
     fn max_page_bytes(&mut self, guest: &mut Guest<Self::Machine>) -> Result<u64, Self::Error> {
         Ok(self.memory_of(guest, None)?.pages.bytes())
     }
 
-    /// Returns the bytes held for an idle guest's pages within the image, apart from checkpoints.
+    /// Returns the size of the pages that an idle guest has changed within the image, in bytes, without checkpoints.
     fn own_bytes(&self, guest: &Guest<Self::Machine>) -> u64;
 
-    /// Called after the pages of a saved state were written to a guest. `is_same` means that the guest has run nothing
+    /// Called after the pages of a saved state were written to a guest. With `is_same`, the guest has run no code
     /// since.
     fn restored(&mut self, guest: &mut Guest<Self::Machine>, _pages: &Pages, is_same: bool);
 
-    /// Called when the session starts with the pages of another one, which its first checkpoint may share.
+    /// Called when the session starts with another session's pages, which its first checkpoint may share.
     fn resumed(&mut self, _pages: Pages) {}
 
-    /// Prepares the guest for a call. With `keep_pages`, a checkpoint has the guest's pages as well, so they are worth
-    /// keeping.
+    /// Prepares the guest for a call. With `keep_pages`, a checkpoint also contains the guest's pages, so they are
+    /// worth keeping.
     fn prepare_call(&mut self, _guest: &mut Guest<Self::Machine>, _keep_pages: bool) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -112,23 +111,23 @@ pub trait SessionBackend {
         Ok(saved.state.wasi.clone())
     }
 
-    /// Detaches a saved state from its session, so that the two share nothing.
+    /// Detaches a saved state from its session, so that the two share no data.
     fn detach(&self, _state: &mut Checkpoint) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// Returns the number of commits to host directories that the session's files include.
+    /// Returns the number of commits to host directories that are included in the session's files.
     fn known_commits(&self) -> u64 {
         0
     }
 
-    /// Called when the session has returned to this state.
+    /// Called when the session has returned to a saved state.
     fn rolled_back_to(&mut self, _saved: &Saved) {}
 
-    /// Called when the guest was lost and the session has returned to an earlier state.
+    /// Called when the guest was lost and the session has returned to a saved state. `why` is the reason for the loss.
     fn rolled_back(&self, _executions_lost: u64, _why: &str) {}
 
-    /// Called when a checkpoint was due and did not fit.
+    /// Called when a checkpoint was due but exceeded the limit on all sessions.
     fn skipped(&self, _over: &TooMany) {}
 
     /// Called after the guest's exit handlers have run.
@@ -136,7 +135,7 @@ pub trait SessionBackend {
         Ok(())
     }
 
-    /// Called when the guest has exited with `os._exit`, with its final files.
+    /// Called with the final files of a guest that has exited or was closed.
     fn left(&mut self, _guest: &Guest<Self::Machine>) {}
 
     /// Called when the session has ended.
@@ -147,12 +146,12 @@ pub trait SessionBackend {
         SessionError { id: self.setup().id, failure }.into()
     }
 
-    /// Returns whether a failed operation may succeed later, because no instance was available.
+    /// Returns whether a failed operation may succeed later, for example when an instance becomes available.
     fn is_temporary(_error: &Self::Error) -> bool {
         true
     }
 
-    /// Returns the description of an error for use as the reason of a session's end.
+    /// Describes an error, for use as the reason of a session's end.
     fn reason(error: &Self::Error) -> String;
 }
 
@@ -161,7 +160,7 @@ pub trait SessionBackend {
 pub struct Memory {
     /// The pages that differ from the image's pages.
     pub pages: Pages,
-    /// The mutable globals.
+    /// The mutable globals' bits, ordered by export name.
     pub globals: Vec<(String, u64)>,
 }
 

@@ -13,17 +13,16 @@ pub struct Saved {
     pub automatic: bool,
     /// The saved state.
     pub state: Arc<Checkpoint>,
-    /// The number of commits to host directories that its files include.
+    /// The number of commits to host directories that are included in the checkpoint's files.
     pub commits: u64,
 }
 
-/// Checkpoints, oldest first. At most one is automatic; the embedder requested the others.
+/// A session's checkpoints, oldest first. At most one is automatic; the embedder requested the others.
 #[derive(Debug, Default)]
 pub struct History {
     saved: Vec<Saved>,
     next: u64,
-    /// Bytes held by the requested checkpoints. Updated when one is added or removed, because counting is too expensive
-    /// for every execution.
+    /// Bytes held by the requested checkpoints. Cached, because counting them for every execution is too expensive.
     retained_bytes: u64,
 }
 
@@ -34,18 +33,19 @@ impl History {
         self.saved.last()
     }
 
-    /// Removes the automatic checkpoint if it is the newest, and returns the newest checkpoint's pages for sharing with
-    /// the next one.
+    /// Removes the newest checkpoint if it is automatic. Returns its pages, or else those of the newest checkpoint, for
+    /// the next checkpoint to share.
     pub fn replace(&mut self) -> Option<Pages> {
         match self.saved.pop_if(|newest| newest.automatic) {
-            // The state is rarely shared, and an unshared one is moved instead of incrementing the count of every page.
+            // The state is rarely shared. An unshared state is moved, which avoids incrementing every page's reference
+            // count.
             Some(Saved { state, .. }) => Some(Arc::try_unwrap(state).unwrap_or_else(|shared| (*shared).clone()).pages),
             None => self.last().map(|newest| newest.state.pages.clone()),
         }
     }
 
-    /// An automatic checkpoint replaces the previous automatic one. A requested one drops the oldest requested ones, so
-    /// that at most `max` remain.
+    /// Adds a checkpoint. An automatic one replaces the previous automatic one. A requested one drops the oldest
+    /// requested ones, so that at most `max` remain.
     pub fn push(&mut self, state: Arc<Checkpoint>, commits: u64, automatic: bool, max: usize) -> CheckpointId {
         if automatic {
             self.saved.retain(|saved| !saved.automatic);
@@ -61,7 +61,7 @@ impl History {
         id
     }
 
-    /// Turns the newest checkpoint into a requested one, if it is automatic.
+    /// Turns an automatic newest checkpoint into a requested one. Returns the newest checkpoint's id.
     pub fn keep_last(&mut self, max: usize) -> Option<CheckpointId> {
         if self.saved.last()?.automatic {
             self.make_room(max);
@@ -83,25 +83,25 @@ impl History {
         });
     }
 
-    /// Returns the lowest number of commits among the checkpoints.
+    /// Returns the lowest [`commits`](Saved::commits) of all checkpoints.
     #[must_use]
     pub fn oldest_commits(&self) -> Option<u64> {
         self.saved.iter().map(|saved| saved.commits).min()
     }
 
-    /// Returns whether a checkpoint is due before the next execution. `executions` counts those so far, and `changed`
-    /// tells whether the guest may differ from the last checkpoint.
+    /// Returns whether a checkpoint is due before the next execution. `executions` is the number of executions so far.
+    /// `changed` is `true` if the guest may differ from the last checkpoint.
     #[must_use]
     pub fn is_due(&self, policy: &SessionPolicy, executions: u64, changed: bool) -> bool {
         let Some(saved) = self.last() else { return policy.interval(0).is_some() };
         let interval = policy.interval(saved.state.pages.bytes());
-        // Variables set by the host are as much worth a checkpoint as an execution.
+        // Variables that the host has set since the last checkpoint count as one execution.
         let since = executions.saturating_sub(saved.state.executions).max(1);
         changed && interval.is_some_and(|interval| since >= interval)
     }
 
-    /// Returns the checkpoint to undo to: the given one, or the last that differs from the current state. `changed`
-    /// tells whether the guest may differ from the last checkpoint, or is lost.
+    /// Returns the checkpoint to undo to: the given one, or the last that differs from the current state. `changed` is
+    /// `true` if the guest may differ from the last checkpoint, or is lost.
     #[must_use]
     pub fn undo_target(&self, to: Option<CheckpointId>, changed: bool) -> Option<&Saved> {
         match to {
@@ -153,14 +153,14 @@ impl History {
         self.saved.iter().map(info).collect()
     }
 
-    /// Returns the bytes held by all checkpoints. Pages shared between requested checkpoints count once. Files count
-    /// for each checkpoint, which is too much if they are shared.
+    /// Returns the bytes held by all checkpoints. Pages that requested checkpoints share count once. Files count for
+    /// every checkpoint, even if shared.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.retained_bytes.saturating_add(self.automatic_bytes())
     }
 
-    /// Returns the bytes held by the automatic checkpoint. Creating the next one frees at least this much.
+    /// Returns the bytes held by the automatic checkpoint. The next automatic checkpoint frees at least as much.
     #[must_use]
     pub fn automatic_bytes(&self) -> u64 {
         let automatic = self.saved.iter().filter(|saved| saved.automatic);

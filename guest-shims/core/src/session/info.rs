@@ -1,4 +1,4 @@
-//! A session's id, its policy, and information about it.
+//! A session's id, its policy, and its description.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,44 +9,44 @@ use crate::Language;
 #[serde(transparent)]
 pub struct CheckpointId(pub u64);
 
-/// Description of a checkpoint, a state that a session can return to.
+/// Description of a checkpoint: a state that a session can return to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointInfo {
     /// The checkpoint's id.
     pub id: CheckpointId,
-    /// `true` if the session took the checkpoint automatically, before an execution. The next automatic one replaces
-    /// it.
+    /// `true` if the session took the checkpoint automatically before an execution. The next automatic checkpoint
+    /// replaces it.
     pub automatic: bool,
     /// The number of executions before this state.
     pub executions: u64,
-    /// Memory in the pages that differ from the image, in bytes. Checkpoints share equal pages.
+    /// The size of the pages that differ from the image, in bytes. Checkpoints share equal pages.
     pub private_bytes: u64,
 }
 
-/// The rollback of a session after an unwound execution.
+/// A session's rollback after an unwound execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rollback {
-    /// The checkpoint that the session returned to.
+    /// The checkpoint to which the session returned.
     pub checkpoint: CheckpointId,
-    /// The number of earlier executions that are lost with the unwound one. 0 if the checkpoint was taken right before
-    /// it.
+    /// The number of earlier executions that are lost with the unwound one; 0 if the checkpoint was taken right before
+    /// the unwound execution.
     pub executions_lost: u64,
 }
 
-/// Description of a session after its last execution.
+/// A session's description after its last execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionInfo {
     /// The session's id.
     pub id: String,
-    /// The language of its scripts.
+    /// The language of the session's scripts.
     pub language: Language,
     /// The runtime's name in the manifest.
     pub runtime_name: String,
     /// The number of executions up to the current state. Rollback and undo decrease it.
     pub executions: u64,
-    /// Linear memory including the image, in bytes. The last known size if the session has no instance at the moment.
+    /// Linear memory including the image, in bytes; the last known size while the session has no instance.
     pub memory_bytes: u64,
-    /// The session's private memory as of its last checkpoint, in bytes: the pages that differ from the image.
+    /// The size of the pages that differ from the image, in bytes, as of the last checkpoint.
     pub private_bytes: u64,
     /// The session's share of `limits.session_total_bytes`: memory beyond the image, private pages within the image,
     /// checkpoints, and other host state.
@@ -54,16 +54,16 @@ pub struct SessionInfo {
     /// The number of checkpoints that the session can return to.
     pub checkpoints: usize,
     /// The number of checkpoints that were skipped because they did not fit into `limits.session_total_bytes`. A
-    /// rollback then returns to an earlier one.
+    /// rollback then returns to an earlier checkpoint.
     pub checkpoints_skipped: u64,
     /// The number of rollbacks so far.
     pub rollbacks: u64,
-    /// The reason for the session's end, if it has ended.
+    /// The reason for the session's end; `None` if it has not ended.
     pub ended: Option<String>,
 }
 
 impl SessionInfo {
-    /// Creates the description of a session that has not run yet.
+    /// Creates the description of a session that has not run a script yet.
     #[must_use]
     pub fn new(id: &str, language: Language, runtime_name: &str) -> Self {
         Self {
@@ -85,7 +85,8 @@ impl SessionInfo {
 /// Maximum length of a session id in bytes.
 pub const MAX_SESSION_ID_BYTES: usize = 64;
 
-/// Returns whether a text is a valid session id: 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`.
+/// Returns whether a text is a valid session id: 1 to 64 characters, each a letter, a digit, `.`, `_` or `-`, and the
+/// first not `.`.
 #[must_use]
 pub fn is_session_id(id: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -96,35 +97,35 @@ pub fn is_session_id(id: &str) -> bool {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Checkpoints {
-    /// Before every execution while the session has at most [`SessionPolicy::checkpoint_auto_bytes`] of private memory.
-    /// Beyond that, before every second execution up to twice as much, before every third up to three times, and so on.
-    /// The average cost of checkpoints therefore stays constant.
+    /// Before every execution while the session's private memory is at most [`SessionPolicy::checkpoint_auto_bytes`].
+    /// Up to twice that size before every second execution, up to three times before every third, and so on, so the
+    /// average cost of checkpoints stays constant.
     #[default]
     Auto,
     /// Before every execution.
     Always,
-    /// Before every n-th execution. At least 1.
+    /// Before every n-th execution. The minimum is 1.
     Every(u32),
-    /// Only on request of the embedder.
+    /// Only when the embedder requests one.
     Never,
 }
 
-/// The consequence for a session whose guest was unwound: stopped at a limit or cancelled, trapped, or damaged.
+/// The handling of a session whose guest was unwound: stopped at a limit, cancelled, trapped, or damaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnUnwind {
-    /// The session returns to its last checkpoint, in a new instance, and continues. Without a checkpoint it ends.
+    /// The session returns to its last checkpoint, in a new instance, and continues. It ends if it has no checkpoint.
     #[default]
     RollBack,
     /// The session ends.
     End,
 }
 
-/// Session settings. In a policy file: `[session]`.
+/// Session settings: the table `[session]` of a policy file.
 ///
-/// The cost of a checkpoint before an execution grows with the private memory of the session. An idle Python session
-/// has 0.3 MiB of it, and a JavaScript session 0.1 MiB. The table has medians (AMD EPYC, 2 threads) of the added time,
-/// which is for reading the page map and comparing pages:
+/// The cost of a checkpoint grows with the session's private memory. An idle Python session has 0.3 MiB of private
+/// memory, an idle JavaScript session 0.1 MiB. The table shows the time that a checkpoint adds to an execution, for
+/// reading the page map and comparing pages (median, AMD EPYC, 2 threads):
 ///
 /// | additional private memory | checkpoint, Python | JavaScript |
 /// |---|---|---|
@@ -135,19 +136,19 @@ pub enum OnUnwind {
 /// | 16 MiB | 1.6 ms | 1.2 ms |
 /// | 64 MiB | 7.8 ms | 7.0 ms |
 ///
-/// At 1 MiB, a rollback takes 0.8 ms and a fork 0.2 ms. Both grow with the pages, to some 60 ms and 90 ms at 64 MiB.
-/// `glovebox-bench` measures checkpoints and forks. On systems without a page map, all of the memory is compared.
+/// At 1 MiB, a rollback takes 0.8 ms and a fork 0.2 ms. Both grow with the private memory, to about 60 ms and 90 ms at
+/// 64 MiB. `glovebox-bench` measures checkpoints and forks. On systems without a page map, all memory is compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionPolicy {
     /// When the session takes automatic checkpoints. Default: `"auto"`.
     pub checkpoints: Checkpoints,
-    /// Maximum private memory, in bytes, for a checkpoint before every execution under `"auto"`. Default 4 MiB.
+    /// Maximum private memory, in bytes, for a checkpoint before every execution under `"auto"`. Default: 4 MiB.
     pub checkpoint_auto_bytes: u64,
-    /// Number of requested checkpoints that are retained; the oldest is dropped first. Default 8.
+    /// Maximum number of requested checkpoints; the oldest is dropped first. Default: 8.
     pub checkpoints_retained: u32,
-    /// The consequence for a session whose guest was unwound. Default: `"roll-back"`.
+    /// The handling of a session whose guest was unwound. Default: `"roll-back"`.
     pub on_unwind: OnUnwind,
 }
 

@@ -1,8 +1,8 @@
 //! The total usage of all stored and active sessions, and its limit.
 //!
-//! A session's [`LedgerEntry`] holds the usage measured when its guest was last idle. A [`Reservation`] covers the growth of
-//! a running guest as it happens, so that the limit holds at all times. The next measurement includes that growth in
-//! the place.
+//! A session's [`LedgerEntry`] records the usage measured when its guest was last idle. While the guest runs, a
+//! [`Reservation`] covers its growth, so the limit holds at all times. The next measurement adds that growth to the
+//! entry.
 
 use std::sync::{
     Arc,
@@ -11,11 +11,11 @@ use std::sync::{
 
 use crate::Limits;
 
-/// The number of sessions and their total usage. Clones share one ledger.
+/// The number of all sessions and their total usage. Clones share one ledger.
 #[derive(Clone, Debug, Default)]
 pub struct SessionLedger(Arc<Totals>);
 
-/// A further session or checkpoint would exceed a limit.
+/// A new session or checkpoint would exceed a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{used} of {most} `{key}` would be in use; close a session first or raise the limit")]
 pub struct TooMany {
@@ -46,7 +46,7 @@ pub struct LedgerEntry {
 pub struct SessionUsage {
     /// The number of sessions, bounded by `limits.session_count`.
     pub count: u64,
-    /// Their total size in bytes, bounded by `limits.session_total_bytes`.
+    /// The sessions' total size in bytes, bounded by `limits.session_total_bytes`.
     pub bytes: u64,
 }
 
@@ -57,7 +57,7 @@ impl SessionLedger {
         SessionUsage { count: self.0.count.load(Ordering::SeqCst), bytes: self.0.bytes.load(Ordering::SeqCst) }
     }
 
-    /// Adds a session that holds `bytes` from the start.
+    /// Adds a session that already uses `bytes`.
     ///
     /// # Errors
     /// The session would exceed a limit.
@@ -91,14 +91,14 @@ fn over_bytes(used: u64, limits: &Limits) -> TooMany {
 }
 
 impl LedgerEntry {
-    /// Records the session's current usage.
+    /// Replaces the session's recorded usage.
     pub fn update(&mut self, bytes: u64) {
         self.totals.bytes.fetch_add(bytes, Ordering::SeqCst);
         self.totals.bytes.fetch_sub(self.bytes, Ordering::SeqCst);
         self.bytes = bytes;
     }
 
-    /// Checks whether sessions may hold `bytes` more.
+    /// Checks whether the total of all sessions may grow by `bytes`.
     pub fn check(&self, limits: &Limits, bytes: u64) -> Result<(), TooMany> {
         let used = self.totals.bytes.load(Ordering::SeqCst).saturating_add(bytes);
         if used > limits.session_total_bytes { Err(over_bytes(used, limits)) } else { Ok(()) }
@@ -124,7 +124,7 @@ impl Drop for LedgerEntry {
     }
 }
 
-/// The growth of a session's guest since the last update of its place. Dropping the reservation releases all of it.
+/// The growth of a session's guest since the last update of its ledger entry. Released on drop.
 #[derive(Debug)]
 pub struct Reservation {
     totals: Arc<Totals>,
@@ -133,7 +133,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves `bytes` more. Returns `false` if the total would exceed the limit.
+    /// Reserves another `bytes`. Returns `false`, and reserves nothing, if the total would exceed the limit.
     pub fn reserve(&mut self, bytes: u64) -> bool {
         let fits = self.totals.reserve(bytes, self.most).is_ok();
         if fits {
@@ -142,14 +142,14 @@ impl Reservation {
         fits
     }
 
-    /// Adds `bytes` that are already in use. The sum may exceed [`available_bytes`](Self::available_bytes) only by
-    /// growth of other sessions in the meantime.
+    /// Adds `bytes` that are already in use, without checking the limit. The total can exceed it only if other sessions
+    /// have grown since the caller read [`available_bytes`](Self::available_bytes).
     pub fn add(&mut self, bytes: u64) {
         self.totals.bytes.fetch_add(bytes, Ordering::SeqCst);
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Returns how many bytes all sessions together may still add.
+    /// Returns the number of bytes by which all sessions together may still grow.
     #[must_use]
     pub fn available_bytes(&self) -> u64 {
         self.most.saturating_sub(self.totals.bytes.load(Ordering::SeqCst))
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!((one.check(&limits, 0), one.check(&limits, 1)), (Ok(()), Err(over(101))));
         other.update(39);
         assert_eq!(one.check(&limits, 1), Ok(()));
-        // A measured usage is never refused, because it already exists.
+        // A measured usage is always recorded, because it already exists.
         one.update(62);
         assert_eq!((one.check(&limits, 0), ledger.enter(&limits, 0).err()), (Err(over(101)), Some(over(101))));
         assert_eq!(other.bytes(), 39);

@@ -1,9 +1,8 @@
 //! Sessions: interpreters that persist between executions.
 //!
-//! * [`SessionState`]: the state machine, on top of a [`SessionBackend`]; the module `recovery` handles the loss of a
-//!   guest.
+//! * [`SessionState`]: the state machine, on top of a [`SessionBackend`]; the module `recovery` replaces lost guests.
 //! * [`Checkpoint`]: a saved state; [`Pages`]: its memory, as the difference from the image.
-//! * [`History`]: the checkpoints of a session, when the next one is due, and which one an undo returns to.
+//! * [`History`]: a session's checkpoints, when the next one is due, and which one an undo returns to.
 //! * [`SessionLedger`]: the total usage of all sessions.
 
 mod backend;

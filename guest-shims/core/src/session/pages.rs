@@ -1,4 +1,4 @@
-//! The private pages of a guest's memory, which differ from its image's pages.
+//! Private pages: the pages of a guest's memory that differ from its image.
 
 use std::{fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ pub const PAGE_BYTES: usize = 4096;
 /// The content of one page.
 pub type Page = [u8; PAGE_BYTES];
 
-/// Difference of a page from its image and from its saved version.
+/// The difference of a page from its saved version and from the image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageChange {
     /// The page equals its saved version.
@@ -21,11 +21,11 @@ pub enum PageChange {
 
 /// A guest's memory, page by page.
 pub trait GuestPages {
-    /// Compares a page with its `saved` version, and then with the image. Every page beyond the memory is pristine.
+    /// Compares a page with its `saved` version, then with the image. A page beyond the end of the memory is pristine.
     fn compare(&mut self, number: u32, saved: Option<&Page>) -> PageChange;
 }
 
-/// Pages by number, ascending. All other memory equals the image, or is zero beyond it.
+/// Numbered pages in ascending order. All other memory equals the image, or is zero beyond it.
 ///
 /// Clones share the pages, and checkpoints of one session share equal pages.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -38,8 +38,8 @@ impl fmt::Debug for Pages {
 }
 
 impl Pages {
-    /// Collects the pages of a memory that differ from the image. Pages equal to those of `earlier` are shared with it.
-    /// Only the candidates, in ascending order, are compared.
+    /// Collects the pages of a memory that differ from the image. Pages that equal pages of `earlier` are shared with
+    /// it. Only the `candidates`, in ascending order, are compared.
     pub fn of(memory: &mut impl GuestPages, candidates: impl IntoIterator<Item = u32>, earlier: Self) -> Self {
         let mut found = Vec::with_capacity(earlier.0.len());
         let mut earlier = earlier.0.into_iter().peekable();
@@ -56,7 +56,7 @@ impl Pages {
     }
 
     /// Writes the pages into the memory of a new instance of the image. Returns `false` if a page is beyond the end of
-    /// the memory.
+    /// memory.
     pub fn write_to(&self, memory: &mut [u8]) -> bool {
         let (memory, _) = memory.as_chunks_mut::<PAGE_BYTES>();
         for (number, page) in &self.0 {
@@ -66,15 +66,15 @@ impl Pages {
         true
     }
 
-    /// Like [`write_to`](Self::write_to), but calls `write` with the address of each page. Returns `false` if `write`
-    /// did.
+    /// Like [`write_to`](Self::write_to), but calls `write` with the address and content of each page. Stops and
+    /// returns `false` when `write` does.
     pub fn write_with(&self, mut write: impl FnMut(u32, &[u8]) -> bool) -> bool {
         let page_bytes = u32::try_from(PAGE_BYTES).unwrap_or(u32::MAX);
         let mut pages = self.0.iter();
         pages.all(|(number, page)| number.checked_mul(page_bytes).is_some_and(|at| write(at, page.as_slice())))
     }
 
-    /// Returns whether all pages are within a memory of `memory_bytes`.
+    /// Returns whether all pages fit in a memory of `memory_bytes`.
     #[must_use]
     pub fn fit(&self, memory_bytes: u64) -> bool {
         self.0.last().is_none_or(|(last, _)| (u64::from(*last) + 1).saturating_mul(PAGE_BYTES as u64) <= memory_bytes)
@@ -92,18 +92,18 @@ impl Pages {
         (self.0.len() * PAGE_BYTES) as u64
     }
 
-    /// Returns the size of the pages that are not shared, in bytes.
+    /// Returns the size of the pages that have no other owner, in bytes.
     #[must_use]
     pub fn unshared_bytes(&self) -> u64 {
         (self.0.iter().filter(|(_, page)| Arc::strong_count(page) == 1).count() * PAGE_BYTES) as u64
     }
 
-    /// Iterates over the pages with their numbers, ascending.
+    /// Iterates over the pages with their numbers, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Arc<Page>)> {
         self.0.iter().map(|(number, page)| (*number, page))
     }
 
-    /// Appends a page. Returns `false` and adds nothing if its number is not above all others.
+    /// Appends a page. Returns `false` and adds nothing if a page with this or a greater number exists.
     pub fn push(&mut self, number: u32, page: Arc<Page>) -> bool {
         let ascends = self.0.last().is_none_or(|(last, _)| *last < number);
         if ascends {
@@ -117,7 +117,7 @@ impl Pages {
 mod tests {
     use super::*;
 
-    /// A memory and its image. The memory may be longer.
+    /// A memory and its image. The memory can be longer than the image.
     struct Sample {
         memory: Vec<Page>,
         image: Vec<Page>,

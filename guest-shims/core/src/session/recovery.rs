@@ -1,5 +1,4 @@
-//! A saved state of a session. Taking a session's guest, returning it, and recovering from its loss with a guest in a
-//! saved state.
+//! Saved states of a session, and recovery from the loss of its guest: a rollback creates a new guest in a saved state.
 
 use std::{fmt, mem};
 
@@ -13,7 +12,7 @@ use super::{
 use crate::{Guest, GuestMachine as _, GuestState};
 
 impl<B: SessionBackend> SessionState<B> {
-    /// Takes the guest. A lost guest is first restored by a rollback.
+    /// Takes the guest out of the session. If the guest was lost, rolls back first.
     pub(super) fn take(&mut self) -> Result<Box<Guest<B::Machine>>, B::Error> {
         if let Phase::Unwound(why) = &self.phase {
             let why = why.clone();
@@ -29,8 +28,8 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Returns the guest after a call, or handles its loss. `to` replaces the last checkpoint as the target of a
-    /// rollback.
+    /// Puts the guest back after a call, or rolls back if the guest was lost. `to` is the rollback target; the default
+    /// is the last checkpoint.
     pub(super) fn leave(
         &mut self,
         mut guest: Box<Guest<B::Machine>>,
@@ -51,23 +50,23 @@ impl<B: SessionBackend> SessionState<B> {
                 None
             }
             GuestState::Unwound => {
-                // The platform may be unable to hold a second instance.
+                // Drop the lost guest first: the platform may not have room for a second instance.
                 drop(guest);
-                // If another session has taken the room meanwhile, the next call tries again.
+                // If another session has taken the room in the meantime, the next call tries again.
                 self.roll_back(to, why()).unwrap_or_default()
             }
         }
     }
 
-    /// Rolls back a session whose guest was lost, or ends it. An error means that no instance is available now. The
-    /// session then stays without a guest, keeps its checkpoints, and can be rolled back later.
+    /// Rolls back a session whose guest was lost, or ends the session. Fails if no instance is available now: the
+    /// session then has no guest but keeps its checkpoints, and the next call rolls it back.
     fn roll_back(&mut self, to: Option<Saved>, why: String) -> Result<Option<Rollback>, B::Error> {
         self.phase = Phase::Unwound(why.clone());
         if self.backend.setup().policy.on_unwind == OnUnwind::End {
             self.end(why);
             return Ok(None);
         }
-        // A later rollback can only return to a checkpoint in the history, and `to` is none.
+        // `to` may not be in the history, so the session may then differ from its last checkpoint.
         let is_unchanged = to.is_none();
         let Some(saved) = to.or_else(|| self.history.last().cloned()) else {
             self.end(format!("{why}, and the session has no checkpoint to restore"));
@@ -90,7 +89,7 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Creates a guest in a state of this session.
+    /// Creates a guest in a saved state of this session.
     pub(super) fn guest_of(&mut self, saved: &Saved) -> Result<Guest<B::Machine>, B::Error> {
         let wasi = self.backend.wasi_of(saved)?;
         restore(&mut self.backend, &saved.state, wasi, RandomNumbers::Same)
@@ -111,17 +110,17 @@ impl<B: SessionBackend> SessionState<B> {
     }
 }
 
-/// The seeded random numbers of a restored guest. The host's generator gives new numbers in any case.
+/// The seeded random numbers of a restored guest. With the host's entropy, a restored guest always draws new numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomNumbers {
-    /// The saved session's numbers: seeded entropy continues at the same position.
+    /// The saved session's numbers: the seeded generator continues at its position.
     Same,
-    /// The fork's own numbers: seeded entropy has another key, which also seeds the interpreter's generators.
+    /// New numbers for a fork: the seeded generator has another key, which also seeds the interpreter's generators.
     Fork,
 }
 
-/// Creates a guest in a saved state, with a matching WASI state. Code that the guest runs during seeding is subject to
-/// the limits of one execution.
+/// Creates a guest in a saved state. `wasi` is the matching WASI state. Guest code that runs during reseeding is
+/// subject to the limits of one execution.
 pub(super) fn restore<B: SessionBackend>(
     backend: &mut B,
     state: &Checkpoint,
@@ -149,28 +148,28 @@ pub(super) fn restore<B: SessionBackend>(
 
 /// The complete state of an idle session.
 ///
-/// The state consists of linear memory as its difference from the image, of mutable globals, and of the host's state
-/// for the guest: descriptors, files, standard input, clock, entropy. Tables are not part of it, because no image
-/// changes its tables.
+/// The state consists of the linear memory as its difference from the image, the mutable globals, and the host's state
+/// for the guest: descriptors, files, standard input, clock, entropy. It contains no tables, because no image changes
+/// its tables.
 #[derive(Clone)]
 pub struct Checkpoint {
     /// The size of the whole linear memory, a multiple of 64 KiB.
     pub memory_bytes: u64,
     /// The pages that differ from the image's pages.
     pub pages: Pages,
-    /// The mutable globals as bits, ordered by export name. An idle guest has the image's values.
+    /// The mutable globals' bits, ordered by export name. In an idle guest, they have the image's values.
     pub globals: Vec<(String, u64)>,
     /// The host's state for the guest. Its monotonic clock includes the age of the saved instance.
     pub wasi: Wasi,
     /// The number of executions before this state.
     pub executions: u64,
-    /// The key of seeded entropy: the policy's seed, or a fork's own key. `None` with the host's entropy.
+    /// The key of seeded entropy: the policy's, or a fork's own. `None` with the host's entropy.
     pub entropy_key: Option<[u8; 32]>,
-    /// The number of forks of the session. It is never reset, so that no fork draws the numbers of another.
+    /// The number of forks so far. Never reset, so that every fork draws distinct numbers.
     pub forks: u64,
 }
 
-/// Returns the key of a session's fork.
+/// Derives the entropy key of a fork from its parent's key.
 fn fork_key(parent: &[u8; 32], fork: u64) -> [u8; 32] {
     let mut hasher = Sha256::new();
     hasher.update(b"glovebox fork");
@@ -189,13 +188,13 @@ impl fmt::Debug for Checkpoint {
 }
 
 impl Checkpoint {
-    /// Returns the bytes that the state holds: its pages and the host's state for the guest, even if shared.
+    /// Returns the size of the pages and of the host's state for the guest, in bytes, even if shared.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.pages.bytes().saturating_add(self.wasi.host_bytes())
     }
 
-    /// Returns the state of a fork.
+    /// Returns the initial state of a fork.
     #[must_use]
     pub fn forked(mut self) -> Self {
         self.entropy_key = self.entropy_key.map(|key| fork_key(&key, self.forks));
@@ -206,7 +205,7 @@ impl Checkpoint {
         self
     }
 
-    /// Continues the seeded random numbers of this state in another WASI state.
+    /// Lets another WASI state continue this state's seeded random numbers.
     pub fn continue_entropy(&self, wasi: &mut Wasi) {
         if let Some(key) = self.entropy_key {
             let position = self.wasi.entropy_position().unwrap_or(0);

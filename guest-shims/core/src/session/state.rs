@@ -1,4 +1,4 @@
-//! The state machine of a session. Its user has exclusive access.
+//! A session's state machine. It requires exclusive access.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use super::{
 };
 use crate::{Guest, GuestMachine as _, GuestState, GuestValue, Outcome, Refusal, WORKSPACE, files::Snapshot};
 
-/// A session: an interpreter that persists between executions, with its checkpoints.
+/// A session: an interpreter that persists between executions, and its checkpoints.
 ///
-/// The module `recovery` handles the loss of its guest.
+/// The module `recovery` replaces lost guests.
 pub struct SessionState<B: SessionBackend> {
     pub(super) backend: B,
     pub(super) phase: Phase<B::Machine>,
@@ -24,15 +24,15 @@ pub struct SessionState<B: SessionBackend> {
     forks: u64,
     entropy_key: Option<[u8; 32]>,
     pub(super) place: Option<LedgerEntry>,
-    /// The number of due checkpoints that did not fit.
+    /// The number of checkpoints that were due but did not fit.
     checkpoints_skipped: u64,
 }
 
 pub(super) enum Phase<M> {
     /// The guest can be called.
     Active(Box<Guest<M>>),
-    /// There is no guest: it was unwound, or is in use. The session stays in this phase if the user of the guest
-    /// panics. Holds the reason.
+    /// There is no guest: it was unwound, or is in a call. A panic during a call leaves the session in this phase.
+    /// Holds the reason.
     Unwound(String),
     /// The session has ended, for this reason.
     Ended(String),
@@ -76,7 +76,7 @@ impl<B: SessionBackend> SessionState<B> {
         &self.backend
     }
 
-    /// Returns the platform's state, mutable, and the guest if there is one.
+    /// Returns mutable references to the platform's state and to the guest, if there is one.
     pub fn parts(&mut self) -> (&mut B, Option<&mut Guest<B::Machine>>) {
         let Self { backend, phase, .. } = self;
         match phase {
@@ -93,8 +93,8 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Runs a script with `execute`, which also returns whether the guest can be entered again. `outcome` extracts the
-    /// script's outcome. Also returns the rollback of the session, if one was necessary.
+    /// Runs a script with `execute`, which also returns the guest's state. `outcome` extracts the script's outcome.
+    /// Also returns the session's rollback, if the guest was unwound.
     pub fn run<T>(
         &mut self,
         stdin: &[u8],
@@ -110,13 +110,13 @@ impl<B: SessionBackend> SessionState<B> {
                 return Err(error);
             }
         };
-        // The count may come from untrusted bytes.
+        // Saturates, because the count may come from untrusted bytes.
         self.executions = self.executions.saturating_add(u64::from(after == GuestState::Alive));
         let rollback = self.leave(guest, after, None, || outcome(&executed).describe());
         Ok((executed, rollback))
     }
 
-    /// Reads a global variable of the guest. A read is not a change that could be undone.
+    /// Reads a global variable of the guest. Does not count as a change that an undo reverts.
     pub fn get_variable(&mut self, name: &str) -> Result<Option<GuestValue>, B::Error> {
         let mut guest = self.take()?;
         guest.wasi_mut().begin_execution();
@@ -149,7 +149,7 @@ impl<B: SessionBackend> SessionState<B> {
         result
     }
 
-    /// Takes a checkpoint on request.
+    /// Takes a requested checkpoint.
     pub fn checkpoint(&mut self) -> Result<CheckpointId, B::Error> {
         self.with_idle(|state, guest| {
             let max = state.checkpoints_retained();
@@ -165,14 +165,14 @@ impl<B: SessionBackend> SessionState<B> {
         })
     }
 
-    /// Returns the current state, for a fork or for storage. It shares pages with the last checkpoint.
+    /// Returns the current state, for a fork or for storage. The state shares pages with the last checkpoint.
     pub fn save(&mut self) -> Result<Checkpoint, B::Error> {
         self.with_idle(Self::save_from)
     }
 
-    /// Returns a state for a further fork.
+    /// Returns the initial state of another fork.
     pub fn save_for_fork(&mut self) -> Result<Checkpoint, B::Error> {
-        // Like the number of executions, the count may come from untrusted bytes.
+        // Saturates, because the count may come from untrusted bytes.
         self.forks = self.forks.saturating_add(1);
         let mut saved = self.save()?;
         self.backend.detach(&mut saved)?;
@@ -185,7 +185,7 @@ impl<B: SessionBackend> SessionState<B> {
         let is_new = self.changed || matches!(self.phase, Phase::Unwound(_));
         let saved = self.history.undo_target(to, is_new).cloned();
         let saved = saved.ok_or_else(|| self.backend.failed(SessionFailure::NoCheckpoint(to)))?;
-        // Create the new instance first. If none is available, the session stays unchanged.
+        // Create the new instance first, so that the session stays unchanged if none is available.
         let guest = self.guest_of(&saved)?;
         self.history.forget_after(saved.id);
         self.go_on_at(guest, &saved);
@@ -197,7 +197,7 @@ impl<B: SessionBackend> SessionState<B> {
         self.history.list()
     }
 
-    /// Returns a snapshot of the files. A read does not make a checkpoint due.
+    /// Returns a snapshot of the files. Does not make a checkpoint due.
     pub fn files(&mut self) -> Result<Snapshot, B::Error> {
         let guest = self.take()?;
         let wasi = guest.wasi();
@@ -206,7 +206,7 @@ impl<B: SessionBackend> SessionState<B> {
         Ok(files)
     }
 
-    /// Changes the files from the host with `work`.
+    /// Changes the files from outside the guest by calling `work`. Takes a checkpoint first if one is due.
     pub fn with_files<R, E: From<B::Error>>(
         &mut self,
         work: impl FnOnce(SessionCall<'_, B>) -> Result<R, E>,
@@ -220,11 +220,11 @@ impl<B: SessionBackend> SessionState<B> {
         result
     }
 
-    /// Runs the exit handlers and ends the session. Closing it again does nothing.
+    /// Runs the exit handlers and ends the session. Does nothing if the session has ended.
     pub fn close(&mut self) -> Result<(), B::Error> {
         let closed = match self.take() {
             Ok(guest) => self.close_guest(guest),
-            // The session has ended, or its guest was lost without a checkpoint.
+            // The session has ended earlier, or its guest was lost and it had no checkpoint.
             Err(_) if matches!(self.phase, Phase::Ended(_)) => return Ok(()),
             // The guest was lost, and no instance is available to run exit handlers in.
             Err(error) => Err(error),
@@ -244,7 +244,7 @@ impl<B: SessionBackend> SessionState<B> {
         closed
     }
 
-    /// Updates the session's description. If the guest is lost, the memory size stays as it was.
+    /// Updates the session's description. The memory size stays unchanged if the guest is lost.
     pub fn update(&mut self, info: &mut SessionInfo) {
         info.executions = self.executions;
         info.rollbacks = self.rollbacks;
@@ -262,7 +262,7 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Takes the guest for an execution, with a checkpoint first if one is due.
+    /// Takes the guest for an execution. Takes a checkpoint first if one is due.
     fn enter(&mut self, stdin: &[u8]) -> Result<Box<Guest<B::Machine>>, B::Error> {
         let limits = self.backend.setup().limits;
         self.place.as_ref().map_or(Ok(()), |place| place.check(limits, 0))?;
@@ -270,7 +270,7 @@ impl<B: SessionBackend> SessionState<B> {
         let wasi = guest.wasi_mut();
         wasi.begin_execution();
         wasi.set_stdin(Vec::new());
-        // Mark before saving, so that the saved and the live file system are the same until the guest changes files.
+        // Mark before saving: the saved and the live file system are then the same until the guest changes files.
         wasi.vfs_mut().mark();
         self.save_if_due(&mut guest)?;
         let mut guest = self.reserve(guest)?;
@@ -281,14 +281,14 @@ impl<B: SessionBackend> SessionState<B> {
         Ok(guest)
     }
 
-    /// Prepares the guest for a call. From now on, its growth is reserved in the total of all sessions, until it is
-    /// idle again.
+    /// Prepares the guest for a call. From here until the guest is idle again, its growth is reserved in the total of
+    /// all sessions.
     fn reserve(&mut self, mut guest: Box<Guest<B::Machine>>) -> Result<Box<Guest<B::Machine>>, B::Error> {
         if let Err(error) = self.backend.prepare_call(&mut guest, self.history.count() > 0) {
             self.phase = Phase::Active(guest);
             return Err(error);
         }
-        // Includes the checkpoint that may have just been taken, and file changes by the host.
+        // The new usage includes a checkpoint just taken, and file changes by the host.
         self.account_for(&mut guest);
         if let Some(place) = &self.place {
             let reservation = place.reservation(self.backend.setup().limits);
@@ -298,8 +298,8 @@ impl<B: SessionBackend> SessionState<B> {
         Ok(guest)
     }
 
-    /// Takes a checkpoint if one is due, before the guest or its files change, and if it fits. A session whose
-    /// checkpoint does not fit may later have to return to an earlier one.
+    /// Takes a checkpoint if one is due and fits. Call this before the guest or its files change. After a skipped
+    /// checkpoint, a rollback returns to an earlier one.
     fn save_if_due(&mut self, guest: &mut Guest<B::Machine>) -> Result<(), B::Error> {
         if !self.history.is_due(self.backend.setup().policy, self.executions, self.changed) {
             return Ok(());
@@ -324,13 +324,13 @@ impl<B: SessionBackend> SessionState<B> {
         Ok(())
     }
 
-    /// Checks whether a checkpoint of the guest with this size of pages fits.
+    /// Checks whether a checkpoint of the guest with `page_bytes` of pages fits.
     fn check_room(&self, guest: &Guest<B::Machine>, page_bytes: u64) -> Result<(), TooMany> {
         let bytes = page_bytes.saturating_add(guest.wasi().host_bytes());
         self.place.as_ref().map_or(Ok(()), |place| place.check(self.backend.setup().limits, bytes))
     }
 
-    /// Calls `work` with the idle guest, without a call into it.
+    /// Calls `work` with the idle guest, for work that does not enter the guest.
     fn with_idle<R>(
         &mut self,
         work: impl FnOnce(&mut Self, &mut Guest<B::Machine>) -> Result<R, B::Error>,
@@ -411,7 +411,7 @@ fn account_for<B: SessionBackend>(
     backend.accounted(guest, place);
 }
 
-/// Returns the reason why a guest could not answer.
+/// Returns the reason why a guest could not answer; empty if it did.
 fn why<B: SessionBackend, T>(result: &Result<T, B::Error>) -> String {
     result.as_ref().err().map_or_else(String::new, B::reason)
 }

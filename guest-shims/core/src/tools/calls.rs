@@ -1,7 +1,7 @@
 //! The tool calls of one execution.
 //!
-//! All of this code runs while the guest writes to the device or reads from it. The platform decides how a tool runs,
-//! on its own thread or to its end at once ([`ToolRunner`]).
+//! This code runs while the guest writes to the tool device or reads from it. The platform decides whether a tool runs
+//! on its own thread, or inline until it is finished ([`ToolRunner`]).
 
 use std::{collections::VecDeque, fmt, ops::Deref, sync::Arc, time::Duration};
 
@@ -14,41 +14,40 @@ use super::{
 use crate::{Limits, Watch};
 
 /// Maximum number of unread replies. Further messages are dropped without an answer. A guest that reads its replies
-/// never comes near.
+/// never reaches the limit.
 const UNREAD_MAX: usize = 1 << 16;
 
-/// Runs the tools of one execution.
+/// The platform's executor for the tools of one execution.
 pub trait ToolRunner {
-    /// Measures time.
+    /// The platform's stopwatch.
     type Watch: Watch;
-    /// A tool, ready to be called.
+    /// A registered tool that can be called.
     type Tool: Clone + Deref<Target: AsRef<Checked>>;
-    /// A running call.
+    /// A handle of a running call.
     type Running;
     /// A guard that exists while the guest waits.
     type Wait;
 
-    /// `true` if a tool runs to its end when it is started, on the guest's time.
+    /// `true` if starting a tool runs it until it is finished, on the guest's time.
     const RUN_INLINE: bool = false;
 
     /// Returns the tools that scripts may call.
     fn tools(&self) -> &Toolset<Self::Tool>;
 
-    /// Returns the tool behind a reserved name, which scripts call like a tool.
+    /// Returns the tool of a reserved name. Scripts call it like any other tool.
     fn reserved(&self, _name: &str) -> Option<Self::Tool> {
         None
     }
 
-    /// Returns the maximum bytes of the arguments and the result of this tool's calls, if it differs from
-    /// `limits.tool_bytes`.
+    /// Returns the maximum size, in bytes, of this tool's arguments and of its result; `None` for `limits.tool_bytes`.
     fn max_bytes(&self, _tool: &Self::Tool) -> Option<u64> {
         None
     }
 
-    /// Starts a call.
+    /// Starts a call. Fails if the call cannot run; the guest receives the failure.
     fn start(&mut self, call: ReadyCall<Self::Tool>) -> Result<Start<Self::Running>, CallFailure>;
 
-    /// Decides whether the next call may start next to the running ones.
+    /// Decides whether the next queued call may start while others are running.
     fn turn(
         &self,
         _next: &QueuedCall<Self::Tool>,
@@ -57,31 +56,31 @@ pub trait ToolRunner {
         Ok(Admission::Now)
     }
 
-    /// Takes the answers of running calls, in order of arrival.
+    /// Takes the answers of running calls, in the order in which they arrived.
     fn answers(&mut self) -> Vec<Done> {
         Vec::new()
     }
 
-    /// Returns whether a running call has answered.
+    /// Returns whether an answer of a running call is available.
     fn has_answer(&self) -> bool {
         false
     }
 
-    /// Asks a call to stop, because its result is not needed any more.
+    /// Asks a call to stop, because its result is no longer needed.
     fn cancel(&self, _running: &Self::Running) {}
 
-    /// Abandons a call, which may continue to run.
+    /// Abandons a call. Its tool may continue to run.
     fn give_up(&self, _index: usize, _running: &Self::Running) {}
 
-    /// Called when the guest starts to wait for replies. `is_look` means that it only polls.
+    /// Called when the guest starts to wait for replies. `is_look` is `true` if the guest only polls.
     fn begin_wait(&mut self, _is_look: bool, _running: &[RunningCall<Self::Running>]) -> Option<Self::Wait> {
         None
     }
 
-    /// Called when the guest does anything but look for replies.
+    /// Called when the guest sends a call or reads a reply.
     fn end_wait(&mut self) {}
 
-    /// Called when a call was counted.
+    /// Called when a call was counted and recorded.
     fn began(&self, _name: &str, _index: usize) {}
 
     /// Called when a call has ended.
@@ -91,12 +90,12 @@ pub trait ToolRunner {
     fn refused(&self, _count: u64) {}
 }
 
-/// The decision on starting a call.
+/// The decision about starting a queued call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Now.
+    /// The call starts immediately.
     Now,
-    /// After one of the running calls has ended.
+    /// The call starts after a running call has ended.
     Later,
 }
 
@@ -109,21 +108,21 @@ pub enum Start<R> {
     Answered(Answer),
 }
 
-/// A call that waits to be started.
+/// A call that waits in the queue.
 #[derive(Debug)]
 pub struct QueuedCall<T> {
     id: u64,
-    /// The position of the call in the execution.
+    /// The call's position in the execution, from 0.
     pub index: usize,
     /// The tool's name.
     pub name: String,
     /// The called tool.
     pub tool: T,
-    /// The arguments, as a JSON object.
+    /// The arguments, normally a JSON object.
     pub arguments: Value,
-    /// The arguments as JSON text, with all digits and the order of keys.
+    /// The arguments as JSON text, with all digits and the original key order.
     pub text: String,
-    /// The memory held for the arguments.
+    /// The memory reserved for the arguments.
     pub held: HeldMemory,
 }
 
@@ -142,21 +141,21 @@ pub struct ReadyCall<T> {
 #[derive(Debug)]
 pub struct RunningCall<R> {
     id: u64,
-    /// The position of the call in the execution.
+    /// The call's position in the execution, from 0.
     pub index: usize,
     /// The runner's handle.
     pub running: R,
     deadline: Duration,
 }
 
-/// The answer of a call.
+/// A call's answer and when it arrived.
 #[derive(Debug)]
 pub struct Done {
-    /// The position of the call in the execution.
+    /// The call's position in the execution, from 0.
     pub index: usize,
-    /// The answer of the tool.
+    /// The tool's result or failure.
     pub answer: Answer,
-    /// The memory held for the answer.
+    /// The memory reserved for the answer.
     pub held: HeldMemory,
     /// The time of the answer, relative to the start of the execution.
     pub ended: Duration,
@@ -169,7 +168,8 @@ pub enum Received {
     Reply(String),
     /// No reply is due.
     NothingDue,
-    /// A reply is due. Read again after an answer, or at this time, relative to the start of the execution.
+    /// A reply will become available. Read again when a call has answered, or at this time, relative to the start of
+    /// the execution.
     Pending(Duration),
 }
 
@@ -180,14 +180,14 @@ pub struct ToolCalls<R: ToolRunner> {
     watch: R::Watch,
     at_once: usize,
     call_timeout_ms: u64,
-    /// The timeout of the execution.
+    /// The execution's timeout.
     timeout: Duration,
     queued: VecDeque<QueuedCall<R::Tool>>,
     running: Vec<RunningCall<R::Running>>,
     unread: VecDeque<Reply>,
     /// The number of unread replies to calls that ran.
     unread_ran: usize,
-    /// The memory of the last reply taken, until the guest's WASI state counts it.
+    /// The memory of the last reply that the guest read, until its WASI state counts it.
     taken: Option<HeldMemory>,
     patience: Option<Duration>,
     tally: Tally,
@@ -206,7 +206,7 @@ impl<R: ToolRunner> Drop for ToolCalls<R> {
 }
 
 impl<R: ToolRunner> ToolCalls<R> {
-    /// Creates the state of an execution without calls. `account` holds their memory.
+    /// Creates the state of an execution without calls. `account` counts the memory of its calls.
     pub fn new(runner: R, account: Arc<ToolMemory>, limits: &Limits, watch: R::Watch) -> Self {
         Self {
             runner,
@@ -225,7 +225,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Returns the memory account of the calls.
+    /// Returns the account that counts the calls' memory.
     pub fn account(&self) -> &Arc<ToolMemory> {
         &self.account
     }
@@ -235,34 +235,34 @@ impl<R: ToolRunner> ToolCalls<R> {
         !self.unread.is_empty()
     }
 
-    /// Returns whether a running call has answered.
+    /// Returns whether an answer of a running call is available.
     pub fn has_answer(&self) -> bool {
         self.runner.has_answer()
     }
 
-    /// Releases the memory of the last reply taken, which now counts as the guest's.
+    /// Releases the memory of the last reply that the guest read, which the guest's WASI state counts from now on.
     pub fn settle(&mut self) {
         self.taken = None;
     }
 
-    /// Takes the timeout of the next read, if the guest has set one.
+    /// Takes the timeout that the guest has set for its next read.
     pub fn patience(&mut self) -> Option<Duration> {
         self.patience.take()
     }
 
-    /// Registers that the guest waits until `until`, as long as the returned guard exists.
+    /// Registers that the guest waits until `until`. The wait ends when the returned guard is dropped.
     pub(crate) fn begin_wait(&mut self, until: Duration) -> Option<R::Wait> {
         let is_look = until <= self.watch.elapsed();
         self.runner.begin_wait(is_look, &self.running)
     }
 
-    /// Handles a message of the guest. Returns whether it was a call.
+    /// Handles a guest's message. Returns `true` if it is a tool call.
     pub fn send(&mut self, text: &[u8]) -> bool {
         if self.unread.len() >= UNREAD_MAX {
             return false;
         }
-        // Count before parsing: as values, a text can take a hundred times its size. The arguments are held as values
-        // and as text.
+        // Count before parsing: as values, a text can take a hundred times its size. The arguments are stored both as
+        // values and as text.
         let Some(held) = self.account.hold(weight(text).saturating_add(text.len() as u64)) else {
             self.refuse(text);
             return false;
@@ -280,7 +280,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         false
     }
 
-    /// Answers a message that does not fit into memory.
+    /// Answers a message that does not fit into the available memory.
     fn refuse(&mut self, text: &[u8]) {
         let failure = self.tally.refuse();
         match Message::id(text) {
@@ -313,11 +313,11 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Starts queued calls while turns are free.
+    /// Starts queued calls until `tool_calls_at_once` are running or unread.
     fn start(&mut self) {
         while self.running.len() + self.unread_ran < self.at_once {
             let Some(next) = self.queued.front() else { return };
-            // Decide now rather than when the call was queued: earlier calls may have been abandoned meanwhile.
+            // Decide now and not when the call was queued: earlier calls may have been abandoned in the meantime.
             let turn = self.runner.turn(next, &self.running);
             if turn == Ok(Admission::Later) {
                 return;
@@ -340,7 +340,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Takes the next reply, if one is available.
+    /// Takes the next reply, if one is available, and starts queued calls.
     pub fn take(&mut self) -> Received {
         self.collect();
         self.start();
@@ -374,7 +374,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         not_understood("the host has no room for the list of tools: `limits.memory_bytes` counts it")
     }
 
-    /// Takes the answers of running calls, and abandons calls that exceed their timeout.
+    /// Takes the answers of running calls, and abandons calls after their timeout.
     pub fn collect(&mut self) {
         if self.running.is_empty() {
             return;
@@ -392,14 +392,14 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Asks the running calls to stop, because their results are not needed any more.
+    /// Asks all running calls to stop, because their results are no longer needed.
     pub fn cancel(&self) {
         for call in &self.running {
             self.runner.cancel(&call.running);
         }
     }
 
-    /// Ends the calls with the execution and returns their records.
+    /// Ends all calls when the execution ends, and returns their records.
     #[must_use]
     pub fn end(mut self) -> Vec<ToolRecord> {
         self.collect();
@@ -422,8 +422,8 @@ impl<R: ToolRunner> ToolCalls<R> {
         }
     }
 
-    /// Records a call that ran. An answer after the deadline is a timeout, even if the delay was not noticed at the
-    /// time.
+    /// Records a call that has run. An answer after the deadline is a timeout, even if the host noticed the delay only
+    /// now.
     fn ran(&mut self, id: u64, deadline: Duration, done: Done) {
         let Done { index, answer, held, ended } = done;
         let answer = if ended > deadline { Err(timeout(self.call_timeout_ms)) } else { answer };
@@ -432,7 +432,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         self.unread.push_back(Reply::Answer { id, answer, ran: true, held });
     }
 
-    /// Records a call that gave no answer.
+    /// Records a call that ended without an answer from its tool.
     fn finish(&mut self, id: u64, index: usize, answer: Answer, ended: Duration) {
         self.write_down(index, &answer, ended);
         self.answer(id, answer);

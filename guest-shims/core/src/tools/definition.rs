@@ -1,4 +1,4 @@
-//! A tool's definition, with its schema compiled for checking arguments, and the set of tools by name.
+//! Tool definitions, with their schemas compiled for checking arguments, and sets of tools.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,20 +10,19 @@ use serde_json::{Value, json};
 
 use super::{CallFailure, ToolDefinitionError, ToolErrorKind, schema::Costs, validator::Validator};
 
-/// Maximum size of names, descriptions and schemas together, in bytes. Guests read them all.
+/// Maximum total size of all names, descriptions and schemas, in bytes. Guests read them all.
 pub const MAX_CATALOGUE_BYTES: usize = 1 << 20;
 
-/// Maximum length of a name in bytes.
+/// Maximum length of a tool's name in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Maximum compiled size of one pattern, and of its matching cache, in bytes.
+/// Maximum compiled size of one regular expression, and of its matching cache, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// Like `MAX_PATTERN_BYTES`, for untrusted schemas. A Unicode class such as `\w` takes about ten kilobytes.
+/// Like `MAX_PATTERN_BYTES`, for untrusted schemas. A Unicode class such as `\w` takes about 10 KB.
 pub const MAX_FOREIGN_PATTERN_BYTES: usize = 64 << 10;
 
-/// Words that cannot be written after a dot or as a keyword argument although they look like names, and the attributes
-/// of `tools`.
+/// Keywords, which cannot be written after a dot or as a keyword argument, and attributes of `tools`.
 const RESERVED: [&str; 42] = [
     "False",
     "None",
@@ -60,7 +59,7 @@ const RESERVED: [&str; 42] = [
     "while",
     "with",
     "yield",
-    // An object with one of these attributes is taken for a promise, or for another class.
+    // An object with `then` is mistaken for a promise, and one with `constructor` for an instance of another class.
     "then",
     "constructor",
     "ToolError",
@@ -70,23 +69,23 @@ const RESERVED: [&str; 42] = [
     "InvalidArguments",
 ];
 
-/// A tool's description.
+/// A tool's name, description and schema.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition<'a> {
-    /// The name that scripts call it by.
+    /// The name by which scripts call the tool.
     pub name: &'a str,
     /// A description for people and models.
     pub description: &'a str,
-    /// The JSON Schema of the arguments.
+    /// The JSON Schema of the arguments object.
     pub schema: &'a Value,
     /// `true` if the schema is untrusted.
     pub is_foreign: bool,
-    /// Maximum number of schemas that a check may recurse through: [`MAX_ENGINE_LEVELS`](super::MAX_ENGINE_LEVELS) or
+    /// Maximum number of schemas that checking may recurse through: [`MAX_ENGINE_LEVELS`](super::MAX_ENGINE_LEVELS) or
     /// [`MAX_PROVIDER_LEVELS`](super::MAX_PROVIDER_LEVELS).
     pub max_levels: usize,
 }
 
-/// A tool with a valid definition.
+/// A valid tool definition with its compiled schema.
 pub struct Checked {
     costs: Costs,
     validator: Validator,
@@ -100,7 +99,7 @@ impl fmt::Debug for Checked {
 }
 
 impl Definition<'_> {
-    /// Rejects a name that scripts cannot write.
+    /// Rejects a name that scripts cannot use.
     pub fn check_name(&self) -> Result<(), ToolDefinitionError> {
         if is_name(self.name) {
             return Ok(());
@@ -108,7 +107,7 @@ impl Definition<'_> {
         Err(ToolDefinitionError::Name(self.name.chars().take(MAX_NAME_BYTES + 1).collect()))
     }
 
-    /// Compiles the schema with its regular expressions.
+    /// Checks the name and compiles the schema.
     pub fn check(&self) -> Result<Checked, ToolDefinitionError> {
         self.check_name()?;
         let Self { name, description, schema, .. } = *self;
@@ -136,7 +135,7 @@ impl AsRef<Self> for Checked {
 }
 
 impl Checked {
-    /// Returns the guest's view of the tool.
+    /// Returns the tool's entry in the guest's list of tools.
     pub(super) fn description(&self) -> &Value {
         &self.description
     }
@@ -151,7 +150,7 @@ impl Checked {
     }
 }
 
-/// Prefixes a message with its location, unless it concerns the whole value.
+/// Prefixes an error message with the location of the invalid value. An empty location is the whole value.
 fn located(place: &str, message: &str) -> String {
     if place.is_empty() { message.to_owned() } else { format!("`{place}`: {message}") }
 }
@@ -164,7 +163,7 @@ fn is_name(name: &str) -> bool {
         && !RESERVED.contains(&name)
 }
 
-/// Returns the argument names in the order of positional arguments.
+/// Returns the arguments' names, in the order of positional arguments.
 fn parameters(schema: &Value) -> Vec<&str> {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let properties = schema.get("properties").and_then(Value::as_object);
@@ -175,7 +174,7 @@ fn parameters(schema: &Value) -> Vec<&str> {
     names
 }
 
-/// Tools by name.
+/// A set of tools, by name.
 #[derive(Clone)]
 pub struct Toolset<T>(BTreeMap<String, T>);
 
@@ -195,7 +194,7 @@ impl<T: Deref<Target: AsRef<Checked>>> Toolset<T> {
     /// Adds a tool.
     ///
     /// # Errors
-    /// The name is taken.
+    /// A tool of this name exists.
     pub fn add(&mut self, name: &str, tool: T) -> Result<(), ToolDefinitionError> {
         match self.0.insert(name.to_owned(), tool) {
             None => Ok(()),
@@ -203,7 +202,7 @@ impl<T: Deref<Target: AsRef<Checked>>> Toolset<T> {
         }
     }
 
-    /// Rejects a set with a catalogue that is too long.
+    /// Rejects the set if its catalogue exceeds [`MAX_CATALOGUE_BYTES`].
     pub fn check(&self) -> Result<(), ToolDefinitionError> {
         match self.catalogue().len() {
             bytes if bytes > MAX_CATALOGUE_BYTES => {
@@ -219,7 +218,7 @@ impl<T: Deref<Target: AsRef<Checked>>> Toolset<T> {
         self.0.get(name)
     }
 
-    /// Returns the guest's list of tools, as JSON text.
+    /// Returns the list of tools that the guest reads, as JSON text.
     #[must_use]
     pub fn catalogue(&self) -> String {
         let tools: Vec<&Value> = self.0.values().map(|tool| tool.deref().as_ref().description()).collect();

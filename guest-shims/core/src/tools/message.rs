@@ -1,4 +1,4 @@
-//! The messages that a guest writes to the device, and the record of tool calls in an execution's result.
+//! The messages that a guest writes to the tool device, and the record of tool calls in an execution's result.
 
 use std::time::Duration;
 
@@ -12,31 +12,31 @@ use crate::{
     milliseconds,
 };
 
-/// A message from a guest.
+/// A message from the guest.
 #[derive(Debug, PartialEq)]
 pub(super) enum Message {
-    /// Requests the catalogue.
+    /// A request for the catalogue.
     List,
-    /// Calls a tool.
+    /// A tool call.
     Call {
         /// The guest's id for the call.
         id: u64,
         /// The tool's name.
         name: String,
-        /// The arguments: an object, unless the guest sent another value.
+        /// The arguments. An object, unless the guest sent another value.
         arguments: Value,
-        /// The arguments as JSON text, as the guest wrote them.
+        /// The arguments as JSON text, with the guest's digits and key order.
         text: String,
     },
-    /// Sets the timeout of its next read; `None` waits until a reply is due.
+    /// Sets the timeout of the guest's next read. `None` waits until a reply is available.
     Wait(Option<Duration>),
 }
 
-/// The largest integer that JSON preserves in JavaScript.
+/// The largest id. JavaScript numbers represent all integers up to this one exactly.
 const MAX_ID: u64 = (1 << 53) - 1;
 
 impl Message {
-    /// Parses a message, or returns the reason why it is invalid. The parser bounds nesting at 128 levels.
+    /// Parses a message. An error is the reason why the message is invalid. The parser limits nesting to 128 levels.
     pub(super) fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(text) else {
             return Err("it is not a JSON object, or is nested more than 128 levels deep");
@@ -57,7 +57,7 @@ impl Message {
         if fields.is_empty() { Ok(message) } else { Err("it has an unknown key") }
     }
 
-    /// Parses only the id of a call, without building values.
+    /// Parses only a call's id, without building values.
     #[must_use]
     pub(super) fn id(text: &[u8]) -> Option<u64> {
         #[derive(serde::Deserialize)]
@@ -77,17 +77,17 @@ impl Message {
     }
 }
 
-/// Returns an upper bound of the host memory that a JSON text takes as values, in bytes. Use it to check untrusted text
-/// before parsing.
+/// Returns an upper bound, in bytes, on the host memory that a JSON text takes when parsed into values. Use it to check
+/// untrusted text before parsing.
 ///
 /// ```
 /// assert!(glovebox_core::tools::weight(br#"[{"":0},{"":0}]"#) > 1_000);
 /// assert!(glovebox_core::tools::weight(br#""a long text in which { and [ are nothing else than text""#) < 200);
 /// ```
 ///
-/// A value is 32 bytes. An object's first entry allocates a tree node for eleven entries, about 640 bytes. A list's first
-/// entry allocates space for four. A text with seven bytes per object grows to ninety times its size, and memory for a
-/// guest must be counted before it is allocated.
+/// A value takes 32 bytes. An object's first entry allocates a tree node for eleven entries, about 640 bytes. A list's
+/// first entry allocates space for four. A text with seven bytes per object therefore grows to ninety times its size,
+/// and a guest's memory must be counted before it is allocated.
 #[must_use]
 pub fn weight(text: &[u8]) -> u64 {
     const VALUE: u64 = 64;
@@ -116,7 +116,7 @@ pub fn weight(text: &[u8]) -> u64 {
     sum
 }
 
-/// Returns the text of a message's arguments.
+/// Returns the JSON text of a message's arguments.
 fn arguments_text(message: &[u8], arguments: &Value) -> String {
     #[derive(serde::Deserialize)]
     struct Envelope<'a> {
@@ -125,47 +125,47 @@ fn arguments_text(message: &[u8], arguments: &Value) -> String {
     }
     match serde_json::from_slice::<Envelope<'_>>(message) {
         Ok(envelope) => exact_text(envelope.arguments.get(), arguments),
-        // The field is missing or repeated.
+        // The member is missing or occurs more than once.
         Err(_) => arguments.to_string(),
     }
 }
 
-/// A tool call of an execution.
+/// A tool call in an execution's record.
 ///
-/// Its JSON form has the names `name arguments result error started_ms duration_ms`; `error` is an object with `type`
-/// and `message`.
+/// The JSON form has the members `name`, `arguments`, `result`, `error`, `started_ms` and `duration_ms`. `error` is an
+/// object with `type` and `message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRecord {
-    /// The name that the script called, which may not exist. Only the first 64 characters of a long name.
+    /// The name that the script called, truncated to 64 characters. A tool of this name need not exist.
     pub name: String,
-    /// The arguments as JSON text; `None` if the record exceeds `tool_record_bytes`.
+    /// The arguments as JSON text; `None` if they do not fit into `limits.tool_record_bytes`.
     pub arguments: Option<String>,
-    /// The outcome of the call.
+    /// The call's outcome.
     pub outcome: ToolOutcome,
-    /// The time of the call, relative to the start of the execution.
+    /// When the script made the call, relative to the start of the execution.
     pub started: Duration,
-    /// The duration of the call, including its time in the queue.
+    /// The duration of the call, including the time in the queue.
     pub duration: Duration,
 }
 
-/// The outcome of a call.
+/// The outcome of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolOutcome {
-    /// The call returned this result, as JSON text; `None` if the record exceeds `tool_record_bytes`.
+    /// The tool returned this result, as JSON text; `None` if it does not fit into `limits.tool_record_bytes`.
     Returned(Option<String>),
-    /// The call failed, or was refused.
+    /// The call failed or was refused.
     Failed {
-        /// The kind of failure.
+        /// The category of the failure.
         kind: ToolErrorKind,
-        /// The script's error message; `None` if the record exceeds `tool_record_bytes`.
+        /// The error message that the script received; `None` if it does not fit into `limits.tool_record_bytes`.
         message: Option<String>,
     },
-    /// The execution ended first. The handler may still have completed its work.
+    /// The execution ended before the call did. The tool may still have completed its work.
     Unfinished,
 }
 
 impl ToolOutcome {
-    /// Returns the outcome in a word: `returned`, `unfinished`, or the name of the error.
+    /// Returns the outcome as a word: `returned`, `unfinished`, or the error's class name.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -205,7 +205,7 @@ impl Serialize for ToolRecord {
     }
 }
 
-/// The error name of a call that was unfinished at the end of the execution.
+/// The error type of a call that was unfinished when the execution ended.
 const UNFINISHED: &str = "Unfinished";
 
 impl<'de> Deserialize<'de> for ToolRecord {
@@ -238,10 +238,10 @@ impl<'de> Deserialize<'de> for ToolRecord {
     }
 }
 
-/// Maximum length of a name in a record, in characters.
+/// Maximum length of a tool's name in a record, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
-/// The records of an execution's calls. Times are relative to its start.
+/// The records of an execution's tool calls. Times are relative to the start of the execution.
 #[derive(Debug)]
 pub(super) struct Records {
     list: Vec<ToolRecord>,
@@ -249,7 +249,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Creates an empty record, whose contents may take `max_bytes`.
+    /// Creates an empty list of records, whose texts may take `max_bytes` in total.
     pub(super) fn new(max_bytes: u64) -> Self {
         Self { list: Vec::new(), bytes_left: max_bytes }
     }
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn estimated_size_covers_the_parsed_message() {
-        // The worst cases: objects of one entry, empty strings, small numbers, empty lists.
+        // The worst cases: objects with one member, empty strings, small numbers, empty lists.
         for (unit, real) in [(r#"{"":0}"#, 632 + 32), (r#""""#, 32), ("0", 32), ("[]", 32), ("[0]", 32 + 4 * 32)] {
             let text = format!("[{}]", vec![unit; 1000].join(","));
             assert!(weight(text.as_bytes()) >= 1000 * real, "{unit}: {}", weight(text.as_bytes()));

@@ -1,18 +1,18 @@
-//! Host functions that scripts may call: the protocol, and the rules for every call.
+//! Host functions that scripts can call: the protocol, and the rules for every call.
 //!
-//! A guest writes calls to a device and reads replies from it. The data that crosses the boundary is untrusted JSON
-//! text. Sizes, counts and shapes are checked before any answer. The backend decides whether calls run on threads or
-//! one after the other ([`ToolRunner`]).
+//! A guest writes calls to a device and reads replies from it. Both carry JSON text. The guest's text is untrusted: its
+//! size, count and shape are checked before a call runs. The backend decides whether calls run on threads or
+//! sequentially ([`ToolRunner`]).
 //!
 //! | file | contents |
 //! |---|---|
-//! | `definition` | a tool's definition, with its schema compiled for checking arguments; tools by name |
+//! | `definition` | tool definitions, with their schemas compiled for checking arguments; sets of tools |
 //! | `schema` | the cost of checking arguments against a schema |
 //! | `validator` | checking arguments against a schema |
 //! | `message` | the guest's messages, their cost in memory, and the record of calls in an execution's result |
 //! | `reply` | replies to the guest, and errors |
 //! | `calls` | the calls of one execution: queued, running, answered |
-//! | `tally` | the count, the limits, the fuel cost and the record of an execution's calls; their memory, within the guest's limit |
+//! | `tally` | the count, limits, fuel cost, record and memory of an execution's calls |
 
 mod calls;
 mod definition;

@@ -1,4 +1,4 @@
-//! Replies to the guest's tool calls, and tool errors.
+//! Replies to a guest's tool calls, and tool errors.
 
 use std::{fmt, sync::Arc};
 
@@ -9,38 +9,37 @@ use serde_json::json;
 use super::{HeldMemory, ToolMemory};
 use crate::check_json;
 
-/// Memory of an unread reply apart from its text, in bytes.
+/// Memory of an unread reply without its text, in bytes.
 const REPLY_BYTES: u64 = 256;
 
-/// The answer of a handler: its result as JSON text, or its failure.
+/// The answer of a tool: its result as JSON text, or its failure.
 pub type Answer = Result<String, CallFailure>;
 
-/// A reply that the guest has not taken yet.
+/// A reply that the guest has not read yet.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// The catalogue. It is built when it is taken, so a guest that asks a thousand times and reads nothing holds no
-    /// memory.
+    /// The catalogue. Built when the guest reads the reply, so unread requests for the catalogue take no memory.
     Catalogue,
     /// The answer to a call.
     Answer {
         /// The guest's id for the call.
         id: u64,
-        /// The answer of the call.
+        /// The call's result or failure.
         answer: Answer,
-        /// `true` if the call occupied a turn among the concurrent calls.
+        /// `true` if the call has run and counts against `limits.tool_calls_at_once` until it is read.
         ran: bool,
-        /// The memory held for the reply.
+        /// The memory reserved for the reply.
         held: HeldMemory,
     },
-    /// The reason why a message was invalid.
+    /// The message was invalid, for this reason.
     NotUnderstood(&'static str),
 }
 
-/// Returns the answer to a call as JSON text.
+/// Returns the reply to a call, as JSON text.
 #[must_use]
 pub(super) fn answered(id: u64, answer: Answer) -> String {
     match answer {
-        // The result is JSON text built from a value, so it can be embedded.
+        // The result is JSON text already, so it is embedded unchanged.
         Ok(result) => format!("{{\"id\":{id},\"ok\":{result}}}"),
         Err(CallFailure { kind, message }) => {
             json!({ "id": id, "error": { "type": kind.name(), "message": message } }).to_string()
@@ -48,14 +47,14 @@ pub(super) fn answered(id: u64, answer: Answer) -> String {
     }
 }
 
-/// Returns the answer to an invalid message as JSON text.
+/// Returns the reply to an invalid message, as JSON text.
 #[must_use]
 pub(super) fn not_understood(reason: &str) -> String {
     let message = format!("the message was not understood: {reason}");
     json!({ "id": null, "error": { "type": "ToolError", "message": message } }).to_string()
 }
 
-/// Returns a result, or a failure if it exceeds `max_bytes`.
+/// Returns the result, or a failure if the result exceeds `max_bytes`.
 pub fn within(text: String, max_bytes: u64) -> Answer {
     let bytes = text.len() as u64;
     if bytes > max_bytes {
@@ -65,7 +64,7 @@ pub fn within(text: String, max_bytes: u64) -> Answer {
     Ok(text)
 }
 
-/// Returns a text that can be embedded in the reply, or a failure if it is not JSON.
+/// Returns the text unchanged if it is JSON, and otherwise a failure.
 pub fn json_text(text: String) -> Answer {
     match check_json(&text) {
         Ok(()) => Ok(text),
@@ -73,14 +72,14 @@ pub fn json_text(text: String) -> Answer {
     }
 }
 
-/// Returns the failure of a call that took too long.
+/// Returns the failure of a call that exceeded its timeout.
 #[must_use]
 pub(super) fn timeout(max_ms: u64) -> CallFailure {
     CallFailure::new(ToolErrorKind::Timeout, format!("it took longer than {max_ms} ms (`limits.tool_timeout_ms`)"))
 }
 
-/// Holds memory for an answer. An answer that does not fit becomes a failure. The few bytes of a failure are always
-/// held, because it must reach the guest.
+/// Reserves memory for an answer. An answer that does not fit becomes a failure. A failure is stored regardless of the
+/// limit, because it is small and must reach the guest.
 pub fn hold_answer(account: &Arc<ToolMemory>, answer: Answer) -> (Answer, HeldMemory) {
     let length = |answer: &Answer| REPLY_BYTES + answer.as_ref().map_or_else(|no| no.message.len(), String::len) as u64;
     if let Some(held) = account.hold(length(&answer)) {
@@ -94,7 +93,7 @@ pub fn hold_answer(account: &Arc<ToolMemory>, answer: Answer) -> (Answer, HeldMe
     (answer, held)
 }
 
-/// The failure of a tool's handler. The guest sees the message, as `tools.ToolError`.
+/// The failure of a tool. The guest sees the message as `tools.ToolError`, or as a subclass.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -103,26 +102,26 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// Creates a failure with a message for the script. Leave out facts that scripts must not know.
+    /// Creates a failure with a message for the script. The message must not contain facts that scripts must not know.
     #[must_use]
     pub fn new(message: impl fmt::Display) -> Self {
         Self::of(ToolErrorKind::Failed, message)
     }
 
-    /// Creates a failure of a kind, which decides the class that the guest sees. Use it to forward the failure of
-    /// another host or component.
+    /// Creates a failure of this category, which determines the exception's class in the guest. Use it to forward the
+    /// failure of another host or component.
     #[must_use]
     pub fn of(kind: ToolErrorKind, message: impl fmt::Display) -> Self {
         Self { kind, message: message.to_string() }
     }
 
-    /// Returns the kind of failure. Default: [`ToolErrorKind::Failed`].
+    /// Returns the failure's category. Default: [`ToolErrorKind::Failed`].
     #[must_use]
     pub fn kind(&self) -> ToolErrorKind {
         self.kind
     }
 
-    /// Returns the message.
+    /// Returns the failure's message for the script.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
@@ -146,21 +145,21 @@ impl From<&str> for ToolError {
 pub enum ToolErrorKind {
     /// The handler failed or panicked.
     Failed,
-    /// A limit: `tool_calls`, `tool_bytes`, `memory_bytes`, or the number of concurrent calls of the host.
+    /// A limit was reached: `tool_calls`, `tool_bytes`, `memory_bytes`, or the host's limit on concurrent calls.
     Limit,
-    /// The call took longer than `tool_timeout_ms`.
+    /// The call exceeded `tool_timeout_ms`.
     Timeout,
-    /// There is no tool of this name.
+    /// No tool of this name exists.
     Unknown,
     /// The arguments do not match the tool's schema.
     InvalidArguments,
 }
 
 impl ToolErrorKind {
-    /// All kinds.
+    /// All categories, in the order of their declaration.
     pub const ALL: [Self; 5] = [Self::Failed, Self::Limit, Self::Timeout, Self::Unknown, Self::InvalidArguments];
 
-    /// Returns the class name that the guest sees.
+    /// Returns the class name of the exception in the guest.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -190,20 +189,20 @@ impl<'de> Deserialize<'de> for ToolErrorKind {
     }
 }
 
-/// Maximum length of a failure's message for a guest, in bytes.
+/// Maximum length of a failure's message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 4096;
 
-/// The failure of a call, for the guest and the record.
+/// A call's failure, for the guest and the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallFailure {
-    /// The kind of failure.
+    /// The failure's category.
     pub kind: ToolErrorKind,
     /// The message, at most 4 KiB.
     pub message: String,
 }
 
 impl CallFailure {
-    /// Creates a failure and truncates its message if necessary.
+    /// Creates a failure. Truncates its message to 4 KiB.
     #[must_use]
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
         let mut message = message.into();
@@ -221,11 +220,11 @@ impl From<ToolError> for CallFailure {
     }
 }
 
-/// A tool that cannot be registered.
+/// The reason why a tool cannot be registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolDefinitionError {
-    /// The name is not valid in scripts.
+    /// Scripts cannot use the name.
     #[error(
         "tool `{name}`: invalid name; use 1 to 64 letters, digits and underscores, starting with a letter, except \
          keywords and attributes of `tools`", name = escaped(.0)
@@ -239,7 +238,7 @@ pub enum ToolDefinitionError {
     Schema {
         /// The name of the tool.
         name: String,
-        /// The reason, as text.
+        /// The problem, as text.
         reason: String,
     },
     /// The tool has no handler.
@@ -247,10 +246,10 @@ pub enum ToolDefinitionError {
         "tool `{name}` has no handler; give it one with `Tool::handler`, or leave it to the caller with `Tool::stepped`", name = escaped(.0)
     )]
     NoHandler(String),
-    /// All descriptions and schemas together are too long.
+    /// The descriptions and schemas are too long in total.
     #[error("the tools' descriptions and schemas take {bytes} bytes together; the maximum is {most}")]
     TooLarge {
-        /// Their total size.
+        /// Their total size in bytes.
         bytes: usize,
         /// The maximum size in bytes.
         most: usize,

@@ -1,9 +1,9 @@
 //! The cost of checking arguments against a schema.
 //!
-//! A script chooses the arguments, and a check cannot be stopped once it has begun. A schema that refers to itself from
-//! several places takes exponential time: each level of the arguments multiplies the cost of the level below. The
-//! schema is therefore analysed once as a graph, for the maximum cost of a value at each depth. Before arguments are
-//! checked, these costs are summed over their values.
+//! A script chooses the arguments, and a check cannot be interrupted. If a schema refers to itself from several places,
+//! checking takes exponential time: each level of the arguments multiplies the cost of the level below. The schema is
+//! therefore analysed once, as a graph, for the maximum cost of a value at each depth. Before each check, these costs
+//! are summed over the values of the arguments.
 
 use std::{collections::HashMap, ptr};
 
@@ -11,48 +11,49 @@ use serde_json::{Map, Value};
 
 use super::{CallFailure, ToolErrorKind};
 
-/// Maximum number of schemas in one tool's schema.
+/// Maximum number of schemas within one tool's schema.
 const MAX_SCHEMAS: usize = 1_000;
 
-/// Maximum number of regular expressions of one tool.
+/// Maximum number of regular expressions in one tool's schema.
 const MAX_PATTERNS: usize = 64;
 
-/// Maximum number of schemas that apply to one value through one another, as in `anyOf` in `anyOf`. Together with the
-/// depth of the arguments, it bounds the recursion of a check.
+/// Maximum number of nested schemas that apply to the same value, as with `anyOf` in `anyOf`. Together with the depth
+/// of the arguments, it bounds the recursion of a check.
 const MAX_IN_PLACE: usize = 32;
 
-/// Maximum nesting of a schema's text, equal to that of parsed JSON text.
+/// Maximum nesting depth of a schema's text, equal to that of parsed JSON text.
 const MAX_DEPTH: usize = 127;
 
-/// Maximum cost of one check, about one second. Each schema, element of an `enum` and name in `required` costs about 1.
+/// Maximum cost of one check, about one second. Each schema, each element of `enum` and each name in `required` costs
+/// about 1.
 const MAX_COST: u64 = 100_000_000;
 
-/// Keywords whose schemas depend on the path of evaluation or on other documents.
+/// Rejected keywords. Their schemas depend on the evaluation path or on other documents.
 const REFUSED: [&str; 3] = ["$dynamicRef", "$recursiveRef", "discriminator"];
 
-/// The maximum cost of checking one value, by its depth in the arguments.
+/// The maximum cost of checking one value, indexed by the value's depth in the arguments.
 pub(super) struct Costs(Vec<u64>);
 
-/// A schema of the graph. It refers to other schemas by index.
+/// A schema in the graph, with references to other schemas by index.
 #[derive(Default)]
 struct Node {
     /// The cost of the schema itself.
     own: u64,
-    /// The number of times that the referenced schemas are checked.
+    /// The maximum number of times that the node is checked for one value.
     times: u64,
-    /// Schemas for the same value.
+    /// Schemas that apply to the same value.
     here: Vec<usize>,
-    /// Schemas for values below. At most one applies to each value.
+    /// Schemas for the value's members. At most one of them applies to each member.
     either: Vec<usize>,
-    /// Schemas for values below. All apply to each value.
+    /// Schemas for the value's members. All of them apply to each member.
     also: Vec<usize>,
 }
 
-/// The graph under construction.
+/// The schema graph during construction.
 struct Graph<'a> {
     root: &'a Value,
     found: Vec<&'a Value>,
-    /// By address, so that a schema with several references is one node.
+    /// Node indices by address, so that a schema with several references is one node.
     index: HashMap<*const Value, usize>,
     patterns: usize,
 }
@@ -98,7 +99,8 @@ fn below(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// Rejects text that nests too deep, and parts with their own `$id`, which would change the meaning of references.
+/// Rejects text with too many nesting levels, and subschemas with an `$id`, which would change the meaning of
+/// references.
 fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> {
     let Some(left) = left.checked_sub(usize::from(value.is_object() || value.is_array())) else {
         return Err(format!("it nests more than {MAX_DEPTH} levels deep"));
@@ -109,7 +111,7 @@ fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> 
     below(value).try_for_each(|value| check_depth(value, left, false))
 }
 
-/// Returns the number of values within a value, itself included.
+/// Returns the number of values within a value, including the value itself.
 fn size(value: &Value) -> u64 {
     below(value).fold(1, |sum: u64, value| sum.saturating_add(size(value)))
 }
@@ -166,7 +168,7 @@ impl<'a> Graph<'a> {
                 }
                 "contains" | "propertyNames" => self.add_all(&mut node.also, [value])?,
                 "unevaluatedItems" | "unevaluatedProperties" => {
-                    // A schema in place may be checked once more for each schema that contains it.
+                    // Each schema that contains this one in place may check it once more.
                     node.times = MAX_IN_PLACE as u64 + 1;
                     self.add_all(&mut node.also, [value])?;
                 }
@@ -190,7 +192,7 @@ impl<'a> Graph<'a> {
     fn referred(&self, reference: &Value) -> Result<&'a Value, String> {
         let wrong = || format!("`$ref` {reference}: it must be `#` or `#/…`, and lead to a part of the schema");
         let pointer = reference.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(wrong)?;
-        // An encoded pointer would have to be decoded exactly as the validator does.
+        // A percent-encoded pointer would have to be decoded exactly as in the validator.
         if pointer.contains('%') {
             return Err(format!("`$ref` {reference}: it must be written without `%`"));
         }
@@ -209,7 +211,7 @@ fn named_schemas(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_object().into_iter().flat_map(Map::values)
 }
 
-/// Returns the schemas in an order in which each follows those that it applies in place.
+/// Returns the schemas in an order in which each follows those that it applies to the same value.
 fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
     let mut depths = vec![0_usize; nodes.len()];
     for _ in 0..=MAX_IN_PLACE {
@@ -225,7 +227,7 @@ fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
     Err(format!("more than {MAX_IN_PLACE} schemas apply to one value through one another, or one refers to itself"))
 }
 
-/// Returns the maximum cost of the first schema for one value, by the value's depth in the arguments.
+/// Returns the maximum cost of the first schema for one value, indexed by the value's depth in the arguments.
 fn by_depth(nodes: &[Node], order: &[usize]) -> Vec<u64> {
     let mut above = vec![0_u64; nodes.len()];
     let mut costs = Vec::new();

@@ -1,5 +1,5 @@
-//! The count, the limits, the fuel cost and the record of an execution's tool calls, and their host memory within the
-//! guest's memory limit.
+//! The count, limits, fuel cost and record of an execution's tool calls, and their host memory within the guest's
+//! memory limit.
 
 use std::{
     sync::{
@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::{Answer, CallFailure, ToolErrorKind, ToolRecord, message::Records};
 use crate::Limits;
 
-/// Error message for a message that does not fit into memory.
+/// Error message for arguments that do not fit into memory.
 pub(super) const NO_ROOM: &str = "the host has no room for the arguments: `limits.memory_bytes` counts them";
 
-/// The calls of one execution. Times are relative to its start.
+/// The count and the record of one execution's tool calls. Times are relative to the start of the execution.
 #[derive(Debug)]
 pub(super) struct Tally {
     max_calls: u64,
@@ -30,18 +30,18 @@ pub(super) struct Tally {
 /// A counted and recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StartedCall {
-    /// The position of the call in the execution.
+    /// The call's position in the execution, from 0.
     pub(super) index: usize,
-    /// The size of its arguments as JSON text, in bytes.
+    /// The size of the arguments as JSON text, in bytes.
     pub(super) bytes: u64,
 }
 
-/// The size of a call's arguments.
+/// The size of a call's arguments, and its maximum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
-    /// The size as JSON text.
+    /// The size as JSON text, in bytes.
     pub(super) bytes: u64,
-    /// The maximum of this tool, if it differs from `limits.tool_bytes`.
+    /// The tool's own maximum in bytes; `None` for `limits.tool_bytes`.
     pub(super) max_bytes: Option<u64>,
 }
 
@@ -58,25 +58,25 @@ impl Tally {
         }
     }
 
-    /// Returns the maximum size of a result in bytes.
+    /// Returns the default maximum size of a result, in bytes: `limits.tool_bytes`.
     #[must_use]
     pub(super) fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 
-    /// Counts a message that does not fit into memory.
+    /// Counts a message that does not fit into the available memory, and returns its failure.
     pub(super) fn refuse(&mut self) -> CallFailure {
         self.refused += 1;
         CallFailure::new(ToolErrorKind::Limit, NO_ROOM)
     }
 
-    /// Returns the number of refused calls, which have no record.
+    /// Returns the number of refused calls. They have no record.
     #[must_use]
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Counts a call and records it as unfinished, or refuses it beyond the limit.
+    /// Counts a call and records it as unfinished. Refuses it if the number of calls would exceed the limit.
     pub(super) fn begin(&mut self, name: &str, arguments: &str, now: Duration) -> Result<StartedCall, CallFailure> {
         if self.counted >= self.max_calls {
             self.refused += 1;
@@ -88,7 +88,7 @@ impl Tally {
         Ok(StartedCall { index: self.records.begin(name, arguments.to_owned(), now), bytes })
     }
 
-    /// Decides whether a call is allowed. `tool` is the tool found under its name, if any.
+    /// Checks a call's tool, arguments and size. `tool` is the tool of this name, if it exists.
     pub(super) fn admit<T>(
         &self,
         name: &str,
@@ -136,31 +136,31 @@ impl Tally {
     }
 }
 
-/// The price of a message to the tools, regardless of its length.
+/// The fuel charged for a message to the tools, without its length.
 const MESSAGE_FUEL: u64 = 5_000;
 
-/// The price per byte of a message. Reading a byte takes some 5 ns.
+/// The fuel charged per byte of a message. Reading a byte takes about 5 ns.
 const MESSAGE_BYTE_FUEL: u64 = 64;
 
-/// The price of a call, for which the engine starts a thread.
+/// The fuel charged for a call, which includes starting a thread in the engine.
 pub const CALL_FUEL: u64 = 300_000;
 
-/// Returns the price of a message of this length.
+/// Returns the fuel to charge for a message of this length.
 #[must_use]
 pub fn message_fuel(bytes: usize) -> u64 {
     MESSAGE_FUEL.saturating_add(MESSAGE_BYTE_FUEL.saturating_mul(bytes as u64))
 }
 
-/// Bytes held by the threads of tools, and their room: the part of the memory limit that the guest's other usage
-/// leaves. The threads take memory while the guest's own memory grows. A side that finds the sum too large gives back
-/// the bytes it took, so the sum never exceeds the limit.
+/// The memory of tool calls, and its limit: the room that the guest's other usage leaves within the memory limit. Tool
+/// threads take memory while the guest's own memory grows. The side that finds the total too large releases the bytes
+/// that it has just taken, so the total never exceeds the limit.
 #[derive(Debug, Default)]
 pub struct ToolMemory {
     held_bytes: AtomicU64,
     room_bytes: AtomicU64,
 }
 
-/// Bytes that are held until this is dropped.
+/// Bytes of a [`ToolMemory`], released on drop.
 #[derive(Debug)]
 pub struct HeldMemory {
     account: Arc<ToolMemory>,
@@ -168,7 +168,7 @@ pub struct HeldMemory {
 }
 
 impl HeldMemory {
-    /// Returns the number of bytes.
+    /// Returns the number of reserved bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -182,18 +182,18 @@ impl Drop for HeldMemory {
 }
 
 impl ToolMemory {
-    /// Returns the bytes held now.
+    /// Returns the number of bytes that tool calls use now.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::SeqCst)
     }
 
-    /// Sets the room, regardless of the bytes held. Called only by the guest's thread.
+    /// Sets the room, even if tool calls use more. Called only on the guest's thread.
     pub fn set_room(&self, bytes: u64) {
         self.room_bytes.store(bytes, Ordering::SeqCst);
     }
 
-    /// Sets the room, unless more bytes are held. Returns whether the room was set. Called only by the guest's thread.
+    /// Sets the room, unless tool calls use more. Returns whether the room was set. Called only on the guest's thread.
     pub fn try_set_room(&self, bytes: u64) -> bool {
         let before = self.room_bytes.swap(bytes, Ordering::SeqCst);
         if self.held_bytes() <= bytes {
@@ -203,7 +203,7 @@ impl ToolMemory {
         false
     }
 
-    /// Takes `bytes` of the room; `None` if there is not enough.
+    /// Reserves `bytes`. Returns `None` if there is not enough room.
     #[must_use]
     pub fn hold(self: &Arc<Self>, bytes: u64) -> Option<HeldMemory> {
         let before = self.held_bytes.fetch_add(bytes, Ordering::SeqCst);
@@ -211,7 +211,7 @@ impl ToolMemory {
         before.checked_add(bytes).is_some_and(|sum| sum <= self.room_bytes.load(Ordering::SeqCst)).then_some(held)
     }
 
-    /// Takes a few bytes regardless of the room.
+    /// Reserves a few bytes, regardless of the room.
     #[must_use]
     pub fn hold_anyway(self: &Arc<Self>, bytes: u64) -> HeldMemory {
         self.held_bytes.fetch_add(bytes, Ordering::SeqCst);

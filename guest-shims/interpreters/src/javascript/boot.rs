@@ -1,4 +1,4 @@
-//! Boots the unprepared module into a parked interpreter.
+//! Boots an unprepared module and parks its interpreter.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -15,19 +15,19 @@ use super::{
 };
 use crate::{Anchors, DriverError, Machine, Value};
 
-/// The shadow stack for scripts, in bytes: room for 1,000 levels of plain functions. QuickJS limits this stack, while
-/// frames use the native one. The native stack takes at most 25 times as much (`JSON.parse`, nested parentheses), and
-/// the engine provides 40 times as much.
+/// Size of the shadow stack for scripts, in bytes: room for 1,000 levels of plain functions. QuickJS limits the shadow
+/// stack, while frames use the native stack. The native stack grows at most 25 times as much (`JSON.parse`, nested
+/// parentheses), and the engine provides 40 times as much.
 const STACK_BYTES: u32 = 320 << 10;
 
 /// Pages of the new shadow stack, which replaces the build's: one build has only 60 KiB. The pages beyond
-/// [`STACK_BYTES`] are for usage that QuickJS does not count (native code below the last check).
+/// [`STACK_BYTES`] are for native code below QuickJS's last check.
 const SHADOW_PAGES: u32 = 16;
 const PAGE_BYTES: u32 = 64 << 10;
-/// The offset of the memory of a segment's first chunk from the segment's start.
+/// Distance from the start of a segment to the memory of its first chunk, in bytes.
 const CHUNK_ALIGNMENT: u32 = 16;
 
-/// The native modules, by the names under which the boot scripts import them.
+/// The native modules, with the names by which the boot scripts import them.
 const NATIVE: [(&str, &str); 3] = [
     ("js_init_module_std", "glovebox:std"),
     ("js_init_module_os", "glovebox:os"),
@@ -55,7 +55,7 @@ const SCRIPTS: [(&str, &str); 17] = [
     ("glovebox:warm", include_str!("warm.js")),
 ];
 
-/// `JS_WRITE_OBJ_BYTECODE`, `JS_WRITE_OBJ_STRIP_SOURCE`, `JS_READ_OBJ_BYTECODE`.
+/// The flags `JS_WRITE_OBJ_BYTECODE`, `JS_WRITE_OBJ_STRIP_SOURCE` and `JS_READ_OBJ_BYTECODE`.
 const WRITE_BYTECODE: u32 = 1;
 const WRITE_STRIP_SOURCE: u32 = 1 << 4;
 const READ_BYTECODE: u32 = 1;
@@ -63,17 +63,18 @@ const READ_BYTECODE: u32 = 1;
 /// A loop that only an interrupt ends.
 const ENDLESS: &str = "for (;;);";
 
-/// The export with the table slot of the interrupt handler, which the recipe adds.
+/// The export with the interrupt handler's table slot. The recipe adds the export.
 const INTERRUPT_HANDLER: &str = "__interrupt_handler";
 
-/// The export with the table slot of the function that reads promises, which the recipe adds. The names under which the
-/// boot scripts call it follow, each with its `magic`, and then the calling convention (`JS_CFUNC_getter_magic`).
+/// The export with the table slot of the function that reads promises. The recipe adds the export. Below are the names
+/// that the boot scripts use for the function, each with its `magic`, and its calling convention
+/// (`JS_CFUNC_getter_magic`).
 const PROMISE_READER: &str = "__read_promise";
 const PROMISE_READERS: [(&str, u32); 2] = [("promiseState", 0), ("promiseResult", 1)];
 const GETTER_WITH_MAGIC: u32 = 10;
 
-/// The exports with the table slot of the function that reads atoms, and with the address of the function that names
-/// callees. The recipe adds them. The names of the two functions in the boot scripts follow.
+/// The export with the table slot of the function that reads atoms, and the export with the address of the function
+/// that names callees. The recipe adds both. Below are the names of these functions in the boot scripts.
 const ATOM_READER: &str = "__read_atom";
 const CALLEE_NAMER: &str = "__callee_namer";
 const READ_ATOM: &str = "readAtom";
@@ -82,7 +83,7 @@ const NAME_CALLEE: &str = "nameCallee";
 const NATIVES: (&str, &str) = ("glovebox:natives", include_str!("natives.js"));
 const FINISH: (&str, &str) = ("glovebox:finish", include_str!("finish.js"));
 
-/// The modules for scripts, in addition to those of `node/`.
+/// The modules for scripts, without those in `node/`.
 const FACADES: [(&str, &str); 5] = [
     ("std", include_str!("std.js")),
     ("qjs:std", include_str!("std.js")),
@@ -102,23 +103,23 @@ pub(super) static CODE: LazyLock<String> = LazyLock::new(|| {
     code
 });
 
-/// All code that determines an image with the library. Each start of a program computes it, so the texts are used
-/// unchanged.
+/// All code that determines an image with the library. Computed at every program start, so the texts are used
+/// unprocessed.
 pub(super) static WHOLE_CODE: LazyLock<String> =
     LazyLock::new(|| FILES.iter().fold(CODE.clone(), |code, (path, text)| code + path + text));
 
-/// Returns the library as JSON: texts by path.
+/// Returns the library as a JSON object of texts by path.
 fn sources() -> String {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     json!(library().into_iter().map(|(path, bytes)| (path, text(bytes))).collect::<BTreeMap<_, _>>()).to_string()
 }
 
-/// Boots an interpreter. Unless `lean` is set, the image includes the library, which scripts would otherwise compile on
-/// first use.
+/// Boots an interpreter. Unless `lean` is set, the image includes the compiled library, which scripts would otherwise
+/// compile on first use.
 pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool) -> Result<Anchors, DriverError> {
     let mut guest = Guest { machine, build, runtime: 0, context: 0, scratch: 0 };
     guest.call(build.initialise, &[])?;
-    // The allocator claims all existing memory on first use, which must not include the new stack.
+    // On its first use, the allocator claims all existing memory. It must not claim the new stack.
     let first = allocate(&mut guest, 1)?;
     guest.release(first)?;
     let old_pages = guest.machine.grow(SHADOW_PAGES)?;
@@ -177,8 +178,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     booted.at.interrupt_counter = booted.find_interrupt_counter()?;
     booted.settle_clock()?;
     if !lean {
-        // Comes after everything that each execution uses, so that only scripts that use the library write to its
-        // pages.
+        // Must come last, so that only scripts that use the library write to its pages.
         booted.preload(preload)?;
         booted.import_all()?;
     }
@@ -189,7 +189,8 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
     Ok(booted.at.into_anchors())
 }
 
-/// Finalizes the memory after boot and setup: their objects are never collected, and unused memory is zero.
+/// Prepares the memory for the image after boot and setup: exempts its objects from collection, and zeroes unused
+/// memory.
 pub(super) fn settle(
     machine: &mut dyn Machine,
     anchors: &Anchors,
@@ -203,13 +204,13 @@ pub(super) fn settle(
     booted.guest.call("JS_RunGC", &[Value::I32(runtime)])?;
     booted.freeze()?;
     booted.guest.flush()?;
-    // The last script's source must not stay in the image, and zeros take no space.
+    // The last script's source must not stay in the image. Zeros take no space in it.
     let zeros = vec![0; usize::try_from(SOURCE_BYTES).unwrap_or_default()];
     booted.guest.machine.write(booted.at.source, &zeros)?;
-    // Unused parts of the stack must be zero, too.
+    // Unused stack must also be zero.
     let zeros = vec![0; usize::try_from(stack_top.saturating_sub(stack)).unwrap_or_default()];
     booted.guest.machine.write(stack, &zeros)?;
-    // The allocator continues after the new stack, at the next aligned address.
+    // The allocator's second segment starts after the new stack, at the next aligned address.
     let segments = [first_chunk, stack_top.saturating_add(CHUNK_ALIGNMENT)];
     for first in segments {
         fill_holes(&mut booted.guest, first)?;
@@ -233,7 +234,7 @@ fn not_null(at: u32, what: &str) -> Result<u32, DriverError> {
 }
 
 impl Booted<'_> {
-    /// Adds a function to `$glovebox` that reads its `this`: the callback in the slot of the export `callback`.
+    /// Adds a function to `$glovebox` that reads its `this`. The export `callback` has the function's table slot.
     fn give_reader(&mut self, callback: &str, name: &str, magic: u32) -> Result<(), DriverError> {
         let shared = self.value_of("glovebox:functions", "$glovebox", 0)?;
         let slot = self.guest.machine.global(callback)?;
@@ -248,7 +249,8 @@ impl Booted<'_> {
         Ok(self.guest.free(shared)?)
     }
 
-    /// Makes the engine call the boot scripts for the error of a callee that is not a function or constructor.
+    /// Makes the engine call the boot scripts when a callee is not a function or constructor, so that the error names
+    /// the callee.
     fn name_callees(&mut self, shared: JsValue) -> Result<(), DriverError> {
         let namer = self.function(shared, NAME_CALLEE)?;
         let at = allocate(&mut self.guest, 8)?;
@@ -256,15 +258,15 @@ impl Booted<'_> {
         Ok(self.guest.machine.set_global(CALLEE_NAMER, at)?)
     }
 
-    /// Evaluates a boot text, which must neither throw nor wait.
+    /// Evaluates a boot script, which must neither throw nor wait.
     fn evaluate(&mut self, (name, source): (&str, &str), flags: u32) -> Result<(), DriverError> {
         let value = self.value_of(name, source, flags)?;
         self.settle(name, value)
     }
 
-    /// Like [`evaluate`](Self::evaluate), for a script whose functions do not need their source text: the interpreter
-    /// stores it once for each function, and so several times where functions nest. Compiled, written and read again
-    /// without it, a script takes a third of the space.
+    /// Like [`evaluate`](Self::evaluate), for a boot script whose functions do not need their source text. The
+    /// interpreter stores the source of each function separately, and that of nested functions several times. The
+    /// script is compiled, written without source text, and read again, and then takes a third of the space.
     fn evaluate_stripped(&mut self, (name, source): (&str, &str)) -> Result<(), DriverError> {
         let program = self.value_of(name, source, EVAL_COMPILE_ONLY)?;
         let [context, scratch] = [self.at.context, self.at.scratch].map(Value::I32);
@@ -283,7 +285,7 @@ impl Booted<'_> {
         self.settle(name, value)
     }
 
-    /// Makes the boot scripts compile the library, which scripts would otherwise read from `/data_js`.
+    /// Makes the boot scripts compile the library, so that scripts do not read it from `/data_js`.
     fn preload(&mut self, preload: JsValue) -> Result<(), DriverError> {
         let function = preload.address().ok_or_else(|| fault("the boot scripts left no `preload`"))?;
         let sources = sources();
@@ -299,7 +301,7 @@ impl Booted<'_> {
         if text.is_empty() { Ok(()) } else { Err(fault(format!("the library threw {text}"))) }
     }
 
-    /// Settles the result of an evaluation: it may leave jobs, but no failure.
+    /// Runs the jobs that an evaluation has left. Fails if a job or the evaluated module failed.
     fn settle(&mut self, name: &str, value: JsValue) -> Result<(), DriverError> {
         self.guest.free(value)?;
         while let Some(completed) = self.guest.job()? {
@@ -307,7 +309,7 @@ impl Booted<'_> {
                 return Err(self.thrown(name)?);
             }
         }
-        // A module that throws rejects its promise.
+        // A module that throws leaves a rejected promise.
         if let Some((_, reason)) = self.rejection()? {
             let text = self.guest.text(reason)?.unwrap_or_default();
             return Err(fault(format!("`{name}` failed: {text}")));
@@ -324,7 +326,7 @@ impl Booted<'_> {
         if value.is_exception() { Err(self.thrown(name)?) } else { Ok(value) }
     }
 
-    /// Returns the pending exception as an error.
+    /// Converts the pending exception to an error.
     fn thrown(&mut self, name: &str) -> Result<DriverError, DriverError> {
         let thrown = self.guest.exception()?;
         let text = self.guest.text(thrown)?.unwrap_or_default();
@@ -332,8 +334,8 @@ impl Booted<'_> {
         Ok(fault(format!("`{name}` threw {text}")))
     }
 
-    /// Takes the functions that the host calls from `$glovebox`, and gives `exit` its uncatchable error. The host owns
-    /// the references, so they outlive the script's globals.
+    /// Takes from `$glovebox` the functions that the host calls, and gives `exit` its uncatchable error. The host owns
+    /// references to the functions, so they outlive the script's globals.
     fn take_functions(&mut self) -> Result<u32, DriverError> {
         let shared = self.value_of("glovebox:functions", "$glovebox", 0)?;
         self.at.tick = self.function(shared, "tick")?;
@@ -372,14 +374,14 @@ impl Booted<'_> {
         Ok(words)
     }
 
-    /// Returns an object in a property of `object`; the caller owns the reference.
+    /// Returns the address of the object in a property of `object`. The caller owns the reference.
     fn function(&mut self, object: JsValue, name: &str) -> Result<u32, DriverError> {
         self.guest.write_text(self.at.name, name.as_bytes())?;
         let value = self.guest.property(object, self.at.name)?;
         value.address().ok_or_else(|| fault(format!("the boot scripts left no `{name}`")))
     }
 
-    /// Creates an error that the interpreter marks as uncatchable, which only an interrupted script produces.
+    /// Creates an error that the interpreter marks as uncatchable. Only an interrupted script produces such an error.
     fn uncatchable(&mut self) -> Result<JsValue, DriverError> {
         self.guest.write_word(self.at.interrupt, 1)?;
         let at = self.copy_in(ENDLESS.as_bytes())?.ok_or_else(|| fault("no memory"))?;
@@ -392,7 +394,7 @@ impl Booted<'_> {
         Ok(self.guest.exception()?)
     }
 
-    /// Makes `performance.now()` count from here: `JSContext.time_origin` is directly before the random state.
+    /// Restarts `performance.now()` at zero. `JSContext.time_origin` is directly before the random state.
     fn settle_clock(&mut self) -> Result<(), DriverError> {
         let [old_at, new_at] = [self.at.words + OLD_ORIGIN_OFFSET, self.at.words + NEW_ORIGIN_OFFSET];
         let (old, new) = (self.guest.read_long(old_at)?, self.guest.read_long(new_at)?);
@@ -405,6 +407,6 @@ impl Booted<'_> {
     }
 }
 
-/// The offset at which `globals.js` stores the clock's origins, as doubles.
+/// Offsets at which `globals.js` stores the clock's origins, as doubles.
 const NEW_ORIGIN_OFFSET: u32 = 16;
 const OLD_ORIGIN_OFFSET: u32 = 24;

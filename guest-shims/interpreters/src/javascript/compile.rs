@@ -1,4 +1,4 @@
-//! Compiling source text, and choosing the grammar for it.
+//! Compiling source text, and choosing its grammar.
 
 use super::{
     guest::{EVAL_ASYNC, EVAL_COMPILE_ONLY, EVAL_MODULE, JsValue},
@@ -8,19 +8,19 @@ use super::{
 };
 use crate::{DriverError, MachineError, Script, SourceKind, Value};
 
-/// Size of the source buffer that every image has, in bytes. A source fits with its terminating zero.
+/// Size of the source buffer in every image, in bytes, including the terminating zero.
 pub(super) const SOURCE_BYTES: u32 = 64 << 10;
 
-/// Size of the buffer for a script's name with its terminating zero, in bytes. A longer name is truncated.
+/// Size of the buffer for a script's name, in bytes, including the terminating zero. A longer name is truncated.
 pub(super) const NAME_BYTES: u32 = 4 << 10;
 
-/// A grammar for parsing a source.
+/// A grammar for parsing source text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grammar {
     /// A script.
     Script,
-    /// A script with top-level `await`. It is not in the standard, but users of a session expect it, because variables
-    /// stay global.
+    /// A script with top-level `await`. The standard does not have it, but session users expect it, because a script's
+    /// variables stay global.
     AsyncScript,
     /// A module.
     Module,
@@ -36,15 +36,14 @@ impl Grammar {
             }
     }
 
-    /// Returns whether a run returns a promise.
+    /// Returns whether running the program returns a promise.
     pub(super) fn is_async(self) -> bool {
         self != Self::Script
     }
 }
 
-/// Returns the grammars to try, in order. Only a source that contains `await`, `import` or `export` can need another
-/// grammar than a script's. `await (x)` is a call in a script, so if the word occurs, a grammar with `await` is tried
-/// first.
+/// Returns the grammars to try, in order. Only a source with `await`, `import` or `export` can need a grammar other
+/// than a script's. In a script, `await (x)` is a call, so a grammar with `await` is tried first if the word occurs.
 fn grammars(script: &Script<'_>) -> Vec<Grammar> {
     let source = script.source;
     match script.kind {
@@ -64,25 +63,25 @@ fn grammars(script: &Script<'_>) -> Vec<Grammar> {
     }
 }
 
-/// Returns whether a script's variables and its value must outlive it. The script is then not run as a module, unless
-/// its caller or its name requires one.
+/// Returns whether an importing script's variables or value must outlive it. Such a script does not run as a module,
+/// unless its caller or its name requires a module.
 pub(super) fn keeps_bindings(script: &Script<'_>) -> bool {
     let is_detected = script.kind == SourceKind::Detect && !script.name.ends_with(".mjs");
     is_detected && (script.wants_value || !script.last) && may_import(script.source)
 }
 
-/// The result of compiling.
+/// The result of compiling a script.
 pub(super) enum Compiled {
     /// A compiled program.
     Program(JsValue, Grammar),
-    /// The exception of the grammar that parsed furthest.
+    /// Compiling failed. Holds the exception of the grammar that parsed furthest.
     Failed(JsValue, Facts),
     /// The source does not fit into memory.
     OutOfMemory,
 }
 
 impl Booted<'_> {
-    /// Copies text into the guest's memory. `None` if the guest is out of memory.
+    /// Copies text into guest memory, with a terminating zero. Returns `None` if the guest is out of memory.
     pub(super) fn copy_in(&mut self, text: &[u8]) -> Result<Option<u32>, DriverError> {
         let bytes = u32::try_from(text.len()).unwrap_or(u32::MAX).checked_add(1);
         let at = match bytes {
@@ -96,7 +95,7 @@ impl Booted<'_> {
         Ok(at)
     }
 
-    /// Reverts [`Booted::copy_in`].
+    /// Frees a copy made by [`Booted::copy_in`].
     pub(super) fn free_copy(&mut self, at: u32) -> Result<(), DriverError> {
         if at != self.at.source {
             self.guest.release(at)?;
@@ -104,7 +103,7 @@ impl Booted<'_> {
         Ok(())
     }
 
-    /// Compiles a script without running any of it.
+    /// Compiles a script without running it.
     pub(super) fn compile(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
         self.compile_as(script, &grammars(script))
     }
@@ -149,13 +148,14 @@ impl Booted<'_> {
         self.most_telling(failures, script.name)
     }
 
-    /// Chooses which grammar's exception to show: the parse error furthest into the source, unless a grammar failed
-    /// for a reason other than a syntax error in it.
+    /// Chooses which grammar's exception to report: one that is not a syntax error in the source, or else the syntax
+    /// error that is furthest into the source.
     fn most_telling(&mut self, failures: Vec<JsValue>, name: &str) -> Result<Compiled, DriverError> {
         let mut best: Option<(Position, JsValue, Facts)> = None;
         for failure in failures {
             let facts = self.facts(failure)?;
-            // A failed import, an error in an imported file, exhausted memory or stack: all come after parsing.
+            // A failed import, an error in an imported file, or exhausted memory or stack: all of these occur after
+            // parsing.
             let place = facts.position(name).filter(|_| facts.is_syntax_error()).unwrap_or(Position::END);
             if best.as_ref().is_some_and(|(farthest, ..)| *farthest >= place) {
                 self.guest.free(failure)?;
@@ -172,14 +172,15 @@ impl Booted<'_> {
         match self.guest.call_word("js_module_set_import_meta", &args) {
             Ok(0) => Ok(()),
             Ok(_) => Ok(self.guest.discard_exception()?),
-            // A recipe may lack the function: modules then have an empty `import.meta`.
+            // A recipe may omit the function. Modules then have an empty `import.meta`.
             Err(MachineError::Missing(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Frees an evaluated module if nothing can refer to it; returns `false` if it stays. The interpreter never frees
-    /// modules, because they refer to each other by address. Only modules loaded later can refer to it.
+    /// Frees an evaluated module that no other module can refer to. Returns `false` if the module stays. The
+    /// interpreter never frees modules, because they refer to each other by address. Only modules loaded later can
+    /// refer to this one.
     pub(super) fn free_module(&mut self, module: u32) -> Result<bool, DriverError> {
         let next = self.guest.read_word(module.saturating_add(self.at.module_link + 4))?;
         if next != self.at.modules {

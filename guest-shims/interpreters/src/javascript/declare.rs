@@ -1,13 +1,14 @@
 //! Redeclaring a global binding in a later execution, as browser consoles allow.
 //!
-//! In the language, a `let`, `const` or `class` at the top of a script may be declared only once. Users of a session
-//! declare the same names again and again: to try another value, or because the first attempt threw and left the name
-//! in its dead zone. QuickJS checks all declarations of a script before running any of it. A script that failed at once
-//! and created no binding was therefore either refused there, or has not used its bindings. The driver gets the
-//! declared names from the interpreter: it runs the same source after a `throw`, with two empty tables that the
-//! interpreter fills with the declarations. The driver frees these names and then runs the script.
+//! In the language, a top-level `let`, `const` or `class` can be declared only once. Session users declare the same
+//! names repeatedly: to try another value, or because the first attempt threw and left the name in its dead zone.
 //!
-//! Functions created earlier look a global name up on each use, and so see the new binding.
+//! QuickJS checks all declarations of a script before running it. A script that fails immediately and creates no
+//! binding was therefore rejected by this check, or threw before it used its bindings. The driver then obtains the
+//! declared names from the interpreter: it runs the same source after a `throw`, with two empty tables that the
+//! interpreter fills with the declarations. The driver frees these names and runs the script again.
+//!
+//! Functions that were created earlier look up a global name on each use, so they see the new binding.
 
 use super::{
     compile::Grammar,
@@ -16,23 +17,23 @@ use super::{
 };
 use crate::{DriverError, Script};
 
-/// The result of running a compiled source.
+/// The result of running a compiled program.
 pub(super) enum Started {
-    /// The value, or a promise for it.
+    /// The program's value, or a promise of the value.
     Value(JsValue),
-    /// The exception that it threw before its first wait.
+    /// The exception that the program threw before it first waited.
     Threw(JsValue),
 }
 
 impl Booted<'_> {
-    /// Runs a compiled program; in a session, after freeing the names that it redeclares.
+    /// Runs a compiled program. If a session's program redeclares names, frees the names and runs the program again.
     pub(super) fn start(
         &mut self,
         script: &Script<'_>,
         program: JsValue,
         grammar: Grammar,
     ) -> Result<Started, DriverError> {
-        // A module's bindings are local. A single script redeclares only bindings of its image.
+        // A module's bindings are local. A script that runs only once can redeclare only bindings of its image.
         if (script.last && self.at.bindings == 0) || grammar == Grammar::Module {
             return self.run(program, grammar);
         }
@@ -66,14 +67,13 @@ impl Booted<'_> {
         Ok(Started::Value(result))
     }
 
-    /// Returns the number of bindings; `None` if the guest cannot tell.
+    /// Returns the number of global bindings; `None` if the guest cannot determine it.
     fn binding_count(&mut self) -> Result<Option<JsValue>, DriverError> {
         let lexicals = self.lexicals()?;
         self.ask(self.at.count, &[lexicals])
     }
 
-    /// Removes the bindings that the script redeclares. Returns `false` if there are none, or if they could not be
-    /// found.
+    /// Removes the bindings that the script redeclares. Returns `false` if there are none or they cannot be determined.
     fn free_names(&mut self, script: &Script<'_>, grammar: Grammar) -> Result<bool, DriverError> {
         let lexicals = self.lexicals()?;
         let Some(lexical) = self.ask(self.at.blank, &[])? else { return Ok(false) };
@@ -90,15 +90,15 @@ impl Booted<'_> {
         Ok(removed.is_some_and(|count| count != JsValue::int(0)))
     }
 
-    /// Creates only the declarations of a script, in `tables`, which replace the global object and the table of
-    /// bindings.
+    /// Runs only a script's declarations. `tables` temporarily replace the global object and the table of bindings.
+    /// Returns `false` if the declarations were not created.
     fn declare_only(
         &mut self,
         script: &Script<'_>,
         grammar: Grammar,
         tables: [JsValue; 2],
     ) -> Result<bool, DriverError> {
-        // A first line that begins with `#!` is a comment only at the very start.
+        // A `#!` line is a comment only at the very start of a source, so it must be turned into a normal comment.
         let lead = if script.source.starts_with("#!") { "throw 0;//" } else { "throw 0;\n" };
         let source = format!("{lead}{}", script.source);
         let Some(at) = self.copy_in(source.as_bytes())? else { return Ok(false) };

@@ -1,36 +1,36 @@
-//! The interpreter's C API, called through a [`Machine`], and its values in the representation of a 32-bit build.
+//! QuickJS's C API, called through a [`Machine`], and its values as a 32-bit build represents them.
 
 use super::Build;
 use crate::{Callee, DriverError, Machine, MachineError, Value};
 
-/// Evaluate as a module (`JS_EVAL_TYPE_MODULE`); without it, as a script.
+/// Evaluates the source as a module and not as a script (`JS_EVAL_TYPE_MODULE`).
 pub(super) const EVAL_MODULE: u32 = 1;
-/// Only compile, and return what `JS_EvalFunction` runs (`JS_EVAL_FLAG_COMPILE_ONLY`).
+/// Compiles without running, and returns a program for `JS_EvalFunction` (`JS_EVAL_FLAG_COMPILE_ONLY`).
 pub(super) const EVAL_COMPILE_ONLY: u32 = 1 << 5;
-/// A script that may use top-level `await` and returns a promise (`JS_EVAL_FLAG_ASYNC`).
+/// Allows top-level `await` in a script, which then returns a promise (`JS_EVAL_FLAG_ASYNC`).
 pub(super) const EVAL_ASYNC: u32 = 1 << 7;
 
-/// Maximum length of a text read from the guest, in bytes: the maximum of a value's JSON, and more than all other texts
-/// need.
+/// Maximum length of a text read from the guest, in bytes: the limit for a value's JSON, and more than any other text
+/// needs.
 const MAX_STRING_BYTES: u32 = 1 << 20;
 
-/// Size of the scratch area: eight bytes for results by address, the rest for arguments.
+/// Size of the scratch area, in bytes. Results by address are at its start, and arguments at `ARGUMENTS_OFFSET`.
 pub(super) const SCRATCH_BYTES: u32 = 64;
 const ARGUMENTS_OFFSET: u32 = 16;
 
-/// A runtime with its one context.
+/// A QuickJS runtime and its only context.
 pub(super) struct Guest<'a> {
     pub(super) machine: &'a mut dyn Machine,
     pub(super) build: &'static Build,
-    /// `JSRuntime *`.
+    /// The `JSRuntime *`.
     pub(super) runtime: u32,
-    /// `JSContext *`.
+    /// The `JSContext *`.
     pub(super) context: u32,
-    /// [`SCRATCH_BYTES`] owned by the driver.
+    /// The address of the driver's scratch area of [`SCRATCH_BYTES`].
     pub(super) scratch: u32,
 }
 
-/// Returns the `u32` result of a call.
+/// Extracts the `u32` result of a call to `name`.
 fn word(result: Option<Value>, name: &str) -> Result<u32, MachineError> {
     match result {
         Some(Value::I32(word)) => Ok(word),
@@ -39,17 +39,17 @@ fn word(result: Option<Value>, name: &str) -> Result<u32, MachineError> {
 }
 
 impl Guest<'_> {
-    /// Calls `name`, ignoring its result.
+    /// Calls the export `name` and ignores its result.
     pub(super) fn call(&mut self, name: &str, args: &[Value]) -> Result<(), MachineError> {
         self.machine.call(Callee::Export(name), args).map(drop)
     }
 
-    /// Calls `name`, which returns a number or an address.
+    /// Calls the export `name`, which returns a number or an address.
     pub(super) fn call_word(&mut self, name: &str, args: &[Value]) -> Result<u32, MachineError> {
         word(self.machine.call(Callee::Export(name), args)?, name)
     }
 
-    /// Calls `name`, which returns a `JSValue`.
+    /// Calls the export `name`, which returns a `JSValue`.
     pub(super) fn call_value(&mut self, name: &str, args: &[Value]) -> Result<JsValue, MachineError> {
         match self.machine.call(Callee::Export(name), args)? {
             Some(Value::I64(bits)) => Ok(JsValue(bits)),
@@ -68,28 +68,28 @@ impl Guest<'_> {
         self.call("free", &[Value::I32(at)])
     }
 
-    /// Releases one reference.
+    /// Releases one reference to a value.
     pub(super) fn free(&mut self, value: JsValue) -> Result<(), MachineError> {
         self.call("JS_FreeValue", &[Value::I32(self.context), Value::I64(value.0)])
     }
 
-    /// Takes the pending exception; the caller owns it.
+    /// Takes the pending exception. The caller owns the reference.
     pub(super) fn exception(&mut self) -> Result<JsValue, MachineError> {
         self.call_value("JS_GetException", &[Value::I32(self.context)])
     }
 
-    /// Calls `JS_Eval` on a zero-terminated text.
+    /// Calls `JS_Eval` on zero-terminated text.
     pub(super) fn eval(&mut self, at: u32, bytes: u32, name: u32, flags: u32) -> Result<JsValue, MachineError> {
         let args = [self.context, at, bytes, name, flags].map(Value::I32);
         self.call_value("JS_Eval", &args)
     }
 
-    /// Runs and consumes a result of [`EVAL_COMPILE_ONLY`].
+    /// Runs a program compiled with [`EVAL_COMPILE_ONLY`], and consumes it.
     pub(super) fn run(&mut self, compiled: JsValue) -> Result<JsValue, MachineError> {
         self.call_value("JS_EvalFunction", &[Value::I32(self.context), Value::I64(compiled.0)])
     }
 
-    /// Calls a function value with at most five arguments; does not consume them.
+    /// Calls a function value with at most five arguments, without consuming them.
     pub(super) fn apply(&mut self, function: JsValue, arguments: &[JsValue]) -> Result<JsValue, MachineError> {
         let at = self.scratch + ARGUMENTS_OFFSET;
         let mut count = 0;
@@ -107,25 +107,24 @@ impl Guest<'_> {
         self.call_value("JS_Call", &args)
     }
 
-    /// Returns a property by its zero-terminated name; the caller owns it.
+    /// Returns the property with the zero-terminated name at `name`. The caller owns the reference.
     pub(super) fn property(&mut self, object: JsValue, name: u32) -> Result<JsValue, MachineError> {
         self.call_value("JS_GetPropertyStr", &[Value::I32(self.context), Value::I64(object.0), Value::I32(name)])
     }
 
-    /// Runs one pending job. Returns `None` if no job was pending, and otherwise whether the job ended without an
-    /// exception.
+    /// Runs one pending job. Returns `None` if no job was pending, and `false` if the job threw an exception.
     pub(super) fn job(&mut self) -> Result<Option<bool>, MachineError> {
         let left = self.call_word("JS_ExecutePendingJob", &[Value::I32(self.runtime), Value::I32(self.scratch)])?;
         Ok(match left {
             0 => None,
             1 => Some(true),
-            // A negative result means an exception.
+            // A negative result means that the job threw an exception.
             _ => Some(false),
         })
     }
 
-    /// Returns a value as text, decoded leniently and truncated to the maximum length; `None` if it cannot be
-    /// converted.
+    /// Returns a value as text, truncated to the maximum length, with invalid UTF-8 replaced; `None` if the value
+    /// cannot be converted.
     pub(super) fn text(&mut self, value: JsValue) -> Result<Option<String>, MachineError> {
         let bytes = self.bytes(value, MAX_STRING_BYTES)?;
         Ok(bytes.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned()))
@@ -142,7 +141,7 @@ impl Guest<'_> {
         Ok(whole.and_then(|(bytes, _)| String::from_utf8(bytes).ok()))
     }
 
-    /// Returns the first `most` bytes of a value's text, and whether that is the whole text.
+    /// Returns the first `most` bytes of a value's text, and whether they are the whole text.
     fn bytes(&mut self, value: JsValue, most: u32) -> Result<Option<(Vec<u8>, bool)>, MachineError> {
         let args = [Value::I32(self.context), Value::I32(self.scratch), Value::I64(value.0), Value::I32(0)];
         let at = self.call_word("JS_ToCStringLen2", &args)?;
@@ -157,7 +156,7 @@ impl Guest<'_> {
         Ok(Some((text, bytes <= most)))
     }
 
-    /// Adds a reference.
+    /// Adds a reference to a value.
     pub(super) fn hold(&mut self, value: JsValue) -> Result<JsValue, MachineError> {
         self.call_value("JS_DupValue", &[Value::I32(self.context), Value::I64(value.0)])
     }
@@ -167,20 +166,20 @@ impl Guest<'_> {
         self.call_value("JS_NewStringLen", &[self.context, at, bytes].map(Value::I32))
     }
 
-    /// Drops the pending exception.
+    /// Discards the pending exception.
     pub(super) fn discard_exception(&mut self) -> Result<(), MachineError> {
         let thrown = self.exception()?;
         self.free(thrown)
     }
 
-    /// Reads a `u32` of guest memory.
+    /// Reads a `u32` from guest memory.
     pub(super) fn read_word(&mut self, at: u32) -> Result<u32, MachineError> {
         let mut bytes = [0; 4];
         self.machine.read(at, &mut bytes)?;
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// Reads a `u64` of guest memory.
+    /// Reads a `u64` from guest memory.
     pub(super) fn read_long(&mut self, at: u32) -> Result<u64, MachineError> {
         let mut bytes = [0; 8];
         self.machine.read(at, &mut bytes)?;
@@ -192,7 +191,7 @@ impl Guest<'_> {
         self.machine.write(at, &word.to_le_bytes())
     }
 
-    /// Writes `text` and a terminating zero at `at`.
+    /// Writes `text` with a terminating zero to guest memory.
     pub(super) fn write_text(&mut self, at: u32, text: &[u8]) -> Result<(), MachineError> {
         self.machine.write(at, text)?;
         let length = u32::try_from(text.len()).map_err(|_| MachineError::OutOfBounds(at))?;
@@ -209,22 +208,23 @@ impl Guest<'_> {
         self.call(self.build.set_module_loader, &args)
     }
 
-    /// Marks a rejection as handled in the interpreter's own list.
+    /// Removes a rejection from the interpreter's list of unhandled rejections.
     pub(super) fn handled(&mut self, promise: JsValue, reason: JsValue) -> Result<(), MachineError> {
         let args =
             [Value::I32(self.context), Value::I64(promise.0), Value::I64(reason.0), Value::I32(1), Value::I32(0)];
         self.machine.call(Callee::Table(self.build.rejection_tracker), &args).map(drop)
     }
 
-    /// Calls `fflush(NULL)`, which writes all buffers of a script, including those of unclosed files.
+    /// Calls `fflush(NULL)`, which writes all of the script's output buffers, including those of unclosed files.
     pub(super) fn flush(&mut self) -> Result<(), DriverError> {
         Ok(self.call("fflush", &[Value::I32(0)])?)
     }
 }
 
-/// A `JSValue`: the tag in the upper half, a pointer or a small number in the lower (`quickjs.h`, `JS_NAN_BOXING`).
+/// A `JSValue`: the tag in the upper half, and a pointer or a small number in the lower half (`quickjs.h`,
+/// `JS_NAN_BOXING`).
 ///
-/// References are not counted here: the owner of a value frees it through `Guest::free`.
+/// Dropping a `JsValue` releases no reference. The owner of a value frees it with `Guest::free`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JsValue(pub(super) u64);
 
@@ -237,28 +237,28 @@ const TAG_UNINITIALIZED: u64 = 4;
 const TAG_EXCEPTION: u64 = 6;
 
 impl JsValue {
-    /// `undefined`.
+    /// The value `undefined`.
     pub(super) const UNDEFINED: Self = Self(TAG_UNDEFINED << 32);
 
-    /// `true`.
+    /// The value `true`.
     pub(super) const TRUE: Self = Self((TAG_BOOL << 32) | 1);
 
-    /// Returns the object at this address.
+    /// Returns the object at an address, as a value.
     pub(super) fn object(at: u32) -> Self {
         Self((TAG_OBJECT << 32) | u64::from(at))
     }
 
-    /// Returns the small integer `number`.
+    /// Returns a small integer, as a value.
     pub(super) fn int(number: u32) -> Self {
         Self(u64::from(number))
     }
 
-    /// Returns the bits of a small integer.
+    /// Returns the lower half, which contains the bits of a small integer.
     pub(super) fn small(self) -> u32 {
         u32::try_from(self.0 & 0xffff_ffff).unwrap_or_default()
     }
 
-    /// Returns whether a call threw. The exception itself is pending in the runtime.
+    /// Returns whether the value is the result of a call that threw. The exception itself is pending in the runtime.
     pub(super) fn is_exception(self) -> bool {
         self.0 >> 32 == TAG_EXCEPTION
     }
@@ -271,7 +271,7 @@ impl JsValue {
         self.0 >> 32 == TAG_UNDEFINED
     }
 
-    /// Returns whether the value represents an uninitialised binding, which is not a value of the language.
+    /// Returns whether the value stands for an uninitialised binding. Scripts never see it.
     pub(super) fn is_uninitialized(self) -> bool {
         self.0 >> 32 == TAG_UNINITIALIZED
     }

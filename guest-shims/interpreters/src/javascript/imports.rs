@@ -1,11 +1,12 @@
-//! `import` of the modules that `require` provides. They are created when a source first imports them.
+//! `import` of the modules that `require` provides. A module is created when a source first imports it.
 //!
-//! The interpreter's own loader finds files and evaluated modules by name. The driver therefore evaluates every Node
-//! module that a source imports before it compiles the source. Modules that only an imported file names show up when
-//! compiling fails.
+//! The interpreter's loader finds files, and evaluated modules by name. Before it compiles a source, the driver
+//! therefore evaluates every Node module that the source imports. A Node module that only an imported file names is
+//! found when compiling fails.
 //!
-//! A package of `node_modules` becomes a module with its name, which exports what the package's file does. It is compiled
-//! before a source that may import it, or when the script calls `import()`, and runs at its first import.
+//! A package in `node_modules` becomes a module of the same name with the exports of the package's file. The driver
+//! compiles it before a source that may import it, or when the script calls `import()`. It runs when it is first
+//! imported.
 
 use super::{
     compile::{Compiled, NAME_BYTES},
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{DriverError, Script};
 
-/// The modules of `lazy.js`, `fs.js`, `path.js` and `modules.js`.
+/// The modules defined in `lazy.js`, `fs.js`, `path.js` and `modules.js`.
 const MODULES: [&str; 23] = [
     "assert",
     "assert/strict",
@@ -43,23 +44,23 @@ const MODULES: [&str; 23] = [
     "util/types",
 ];
 
-/// Returns whether this is the name of a built-in module, with or without the scheme.
+/// Returns whether this is the name of a built-in module, with or without the scheme `node:`.
 fn is_module(name: &str) -> bool {
     MODULES.contains(&name.strip_prefix("node:").unwrap_or(name))
 }
 
-/// Maximum number of modules of one survey of imports: the packages, which `node/modules.js` limits, and the modules of
-/// Node. One more call ends the survey.
+/// Maximum number of steps in one survey of imports: the packages, whose number `node/modules.js` limits, and Node's
+/// modules. One more step ends the survey.
 const MAX_SURVEYED: usize = 256 + 2 * MODULES.len() + 1;
 
-/// Maximum number of declared names that a survey gets, and maximum bytes of each.
+/// Maximum number of declared names in a survey, and maximum length of each in bytes.
 const MAX_DECLARED: usize = 256;
 const MAX_DECLARED_BYTES: usize = 1024;
 
-/// The modules of the interpreter without its scheme.
+/// The interpreter's own modules, by their names without a scheme.
 const NATIVE: [&str; 3] = ["std", "os", "bjson"];
 
-/// Returns the modules, except built-in ones, that the import declarations of a source name.
+/// Returns the modules named in a source's import declarations, except built-in ones.
 fn declared_names(source: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for (at, quote) in source.match_indices(['\'', '"']) {
@@ -83,7 +84,8 @@ fn declared_names(source: &str) -> Vec<&str> {
     found
 }
 
-/// Finds the import of a module in a source, and the module's name there: in `name`, the interpreter has resolved `./`.
+/// Finds the import of a module in a source. Returns the name as written there, and its position. In `name`, the
+/// interpreter has already resolved a leading `./`.
 fn import_of<'a>(source: &'a str, name: &str) -> Option<(&'a str, Position)> {
     if name.is_empty() {
         return None;
@@ -101,7 +103,7 @@ fn import_of<'a>(source: &'a str, name: &str) -> Option<(&'a str, Position)> {
     })
 }
 
-/// Returns the built-in modules that a source names in quotes.
+/// Returns the built-in modules whose names occur in quotes in a source.
 fn named_modules(source: &str) -> Vec<&str> {
     let mut found = Vec::new();
     for piece in source.split(['\'', '"', '`']) {
@@ -113,7 +115,7 @@ fn named_modules(source: &str) -> Vec<&str> {
 }
 
 impl Booted<'_> {
-    /// Compiles a script that may import modules of Node.
+    /// Compiles a script that may import Node's modules.
     pub(super) fn compile_importing(&mut self, script: &Script<'_>) -> Result<Compiled, DriverError> {
         match self.compile_with_modules(script)? {
             Compiled::Failed(thrown, facts) if facts.is_missing_module() => {
@@ -124,8 +126,8 @@ impl Booted<'_> {
         }
     }
 
-    /// Replaces the interpreter's error of a failed import by Node's, with the position of the import. Consumes the
-    /// error.
+    /// Replaces the interpreter's error of a failed import by Node's error, with the import's position. Consumes the
+    /// original error.
     pub(super) fn import_error(
         &mut self,
         thrown: JsValue,
@@ -156,8 +158,8 @@ impl Booted<'_> {
         Ok(made)
     }
 
-    /// Creates the modules of Node for files that a script names only while it runs. `process` is an exception: its
-    /// variables are those of the running script.
+    /// Creates Node's modules for files that a script names only at run time. Omits `process`, whose exports depend on
+    /// the running script.
     pub(super) fn import_all(&mut self) -> Result<(), DriverError> {
         for name in MODULES.into_iter().filter(|name| *name != "process") {
             for name in [name.to_owned(), format!("node:{name}")] {
@@ -176,7 +178,7 @@ impl Booted<'_> {
                 self.add_packages(Some(&names.join("\n")))?;
             }
         }
-        // Each round creates one module.
+        // Each iteration creates one module.
         for _ in &MODULES {
             let compiled = self.compile(script)?;
             let Compiled::Failed(thrown, facts) = &compiled else { return Ok(compiled) };
@@ -190,8 +192,8 @@ impl Booted<'_> {
         self.compile(script)
     }
 
-    /// Makes the packages importable that imports of `names` need, or of the expressions that wait for packages. No code
-    /// of a package runs.
+    /// Makes packages importable: those that imports of `names` need, or, without names, those that `import()`
+    /// expressions wait for. Runs no code of a package.
     pub(super) fn add_packages(&mut self, names: Option<&str>) -> Result<(), DriverError> {
         let argument = match names {
             Some(names) => match self.string(names)? {
@@ -202,7 +204,7 @@ impl Booted<'_> {
         };
         let found = self.ask(self.at.survey, &[argument])?;
         self.guest.free(argument)?;
-        // A survey that found nothing ends the wait, too.
+        // Without names, an empty survey is also processed, because it ends the wait.
         if names.is_some() && found != Some(JsValue::TRUE) {
             return Ok(());
         }
@@ -214,7 +216,7 @@ impl Booted<'_> {
             let Some(next) = next else { return Ok(()) };
             let text = self.guest.whole_text(next)?;
             self.guest.free(next)?;
-            // Too long a text is as if the package was not there.
+            // Ignore a package whose text is too long.
             let Some(text) = text else { continue };
             match text.split_once('\n') {
                 None => return Ok(()),
@@ -229,13 +231,13 @@ impl Booted<'_> {
         Ok(self.guest.free(failure)?)
     }
 
-    /// Compiles a module, which runs when a script imports it under its name. Returns the exception, or `undefined`.
+    /// Compiles a module that runs when a script imports `name`. Returns the exception, or `undefined`.
     fn register(&mut self, name: &str, source: &str) -> Result<JsValue, DriverError> {
         let fits = u32::try_from(name.len()).is_ok_and(|bytes| bytes < NAME_BYTES);
         if !fits || name.contains('\0') {
             return Ok(JsValue::UNDEFINED);
         }
-        // Its text imports this module.
+        // The module's text imports `node:module`.
         self.import("node:module")?;
         let Some(at) = self.copy_in(source.as_bytes())? else { return Ok(JsValue::UNDEFINED) };
         self.guest.write_text(self.at.name, name.as_bytes())?;
@@ -249,7 +251,7 @@ impl Booted<'_> {
         Ok(JsValue::UNDEFINED)
     }
 
-    /// Creates the modules of Node that a script names.
+    /// Creates the Node modules that a script names.
     pub(super) fn import_named(&mut self, script: &Script<'_>) -> Result<(), DriverError> {
         if may_import(script.source) {
             for name in named_modules(script.source) {
@@ -259,7 +261,7 @@ impl Booted<'_> {
         Ok(())
     }
 
-    /// Creates the module of this name unless it exists. Returns whether it was created.
+    /// Creates the module `name` unless it exists. Returns whether it was created.
     fn import(&mut self, name: &str) -> Result<bool, DriverError> {
         let Some(at) = self.copy_in(name.as_bytes())? else { return Ok(false) };
         let string = self.guest.string(at, u32::try_from(name.len()).unwrap_or_default())?;
@@ -286,7 +288,7 @@ impl Booted<'_> {
     }
 }
 
-/// Returns the name of the module that could not be found.
+/// Returns the name of the module that was not found.
 fn missing(facts: &Facts) -> Option<&str> {
     if !facts.is_missing_module() {
         return None;

@@ -1,14 +1,15 @@
-//! Stopping a script while its interpreter stays usable.
+//! Interrupting a script while its interpreter stays usable.
 //!
-//! QuickJS periodically asks a function whether to continue. The function installed here reads a word that the host
-//! writes while the guest runs. The interpreter then throws an `InternalError` that no `catch` and no `finally` sees,
-//! and asks again later in case native code swallowed it. No code of the script runs while it unwinds: iterators are
-//! not closed, running generators are finished, and promises of running async functions stay pending.
+//! QuickJS regularly calls an interrupt handler. The handler installed here reads a word that the host writes while the
+//! guest runs. If the word is set, the interpreter throws an `InternalError` that bypasses every `catch` and `finally`.
+//! The handler is called again later, in case native code swallowed the error. No code of the script runs during
+//! unwinding: iterators are not closed, running generators are finished, and promises of running async functions stay
+//! pending.
 
 use super::{guest::JsValue, state::Booted};
 use crate::{Anchors, DriverError, Interrupt, Poke, Raised};
 
-/// The name of the interpreter's own error.
+/// The class and message of the interpreter's own error.
 const THROWN: (&str, &str) = ("InternalError", "interrupted");
 
 const KINDS: [(Interrupt, u32, &str); 3] = [
@@ -17,10 +18,10 @@ const KINDS: [(Interrupt, u32, &str); 3] = [
     (Interrupt::Cancelled, 3, "the execution was cancelled"),
 ];
 
-/// The value of the counter that makes the interpreter ask at the next call or loop iteration.
+/// The counter value that makes the interpreter call the handler at the next call or loop iteration.
 const ASK_NOW: u32 = 1;
 
-/// Returns the word with the reason, and then the counter, so that the interpreter asks at once.
+/// Returns the word with the reason, followed by the counter that makes the interpreter check immediately.
 pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
     let word = KINDS.iter().find(|(kind, ..)| *kind == interrupt).map_or(0, |(_, word, _)| *word);
     let counter = anchors.get("interrupt_counter")?;
@@ -28,8 +29,8 @@ pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>
 }
 
 impl Booted<'_> {
-    /// Clears the host's word and returns its reason; `None` if the host did not write it. Must come before any other
-    /// call into the guest, which would be interrupted too.
+    /// Clears the host's word. Returns its reason, or `None` if the host did not write the word. Must come before any
+    /// other call into the guest, which would also be interrupted.
     pub(super) fn take_interrupt(&mut self) -> Result<Option<&'static str>, DriverError> {
         let word = self.guest.read_word(self.at.interrupt)?;
         if word == 0 {
@@ -39,7 +40,7 @@ impl Booted<'_> {
         Ok(KINDS.iter().find(|(_, kind, _)| *kind == word).map(|(.., why)| *why))
     }
 
-    /// Returns whether the interpreter has not yet asked since the host wrote its words.
+    /// Returns whether the interpreter has not checked the word since the host wrote it.
     pub(super) fn has_missed_interrupt(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.interrupt_counter)? == ASK_NOW)
     }
@@ -49,7 +50,7 @@ impl Booted<'_> {
         Ok(self.guest.read_word(self.at.interrupt)? != 0)
     }
 
-    /// Prints, describes and consumes the error of an interrupt. Returns any other value in `Err`.
+    /// Prints, describes and consumes the error of an interrupt. Returns any other thrown value in `Err`.
     pub(super) fn interrupted(
         &mut self,
         thrown: JsValue,

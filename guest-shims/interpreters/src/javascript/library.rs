@@ -1,6 +1,6 @@
-//! Scripts outside the image.
+//! JavaScript files outside the image.
 
-/// Files by path, sorted. They contain no multi-line string.
+/// The files by path, sorted. Multi-line strings are not allowed in them, because indentation is removed.
 pub(super) const FILES: [(&str, &str); 24] = [
     ("csv-simple.js", include_str!("../../../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../../../vendor_js/json-utils.js")),
@@ -31,13 +31,13 @@ pub(super) const FILES: [(&str, &str); 24] = [
 /// Returns the files at `/data_js`, by path below it: packages for `requireVendor`, and in `node/` the modules that the
 /// boot scripts compile on first use. A backend mounts the files read-only in every guest.
 ///
-/// Indentation and comments are removed, because guests pay for reading and compiling the files and providers contain
-/// them.
+/// Indentation and comments are removed, because guests pay for reading and compiling the files, and providers contain
+/// the files.
 pub fn library() -> Vec<(String, Vec<u8>)> {
     FILES.iter().map(|(path, text)| ((*path).to_owned(), squeezed(text).into_bytes())).collect()
 }
 
-/// Removes indentation and comment lines. The remaining lines keep their order, but not their numbers.
+/// Removes indentation, empty lines and comment lines. Line numbers therefore differ from the original file.
 fn squeezed(text: &str) -> String {
     let lines = text.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("//"));
     lines.flat_map(|line| [line, "\n"]).collect()

@@ -1,15 +1,14 @@
 //! QuickJS-NG, called through its C API.
 //!
-//! The official builds carry a `name` section, so the functions that `quickjs.h` and `quickjs-libc.h` declare can be
+//! The official builds have a `name` section, so the functions declared in `quickjs.h` and `quickjs-libc.h` can be
 //! exported without changing code. [`boot`] creates a runtime and a context, evaluates the boot scripts (`console`,
-//! timers, reports), and records addresses. An execution is `JS_Eval`, the jobs and timers that it leaves, and
-//! `fflush`: a handful of calls.
+//! timers, reports), and records addresses. An execution is `JS_Eval`, the remaining jobs and timers, and `fflush`.
 //!
 //! A session also needs the value of the last statement and variables ([`variables`]), redeclared names ([`declare`]),
-//! and a stop that keeps the interpreter alive ([`interrupt`]). The internal structures that this needs are located at
-//! boot by their effects ([`structures`]); if one is not found, preparation fails.
+//! and interrupts that leave the interpreter usable ([`interrupt`]). These require internal structures, which are
+//! located at boot by their effects ([`structures`]). Preparation fails if a structure is not found.
 //!
-//! The boot scripts rely on nothing that a script can replace, and share with the host only the addresses in
+//! The boot scripts do not rely on anything that a script can replace, and share with the host only the addresses in
 //! [`state::Addresses`]. A script that damages them damages its own interpreter.
 
 mod boot;
@@ -53,17 +52,17 @@ pub struct JavaScript {
 }
 
 impl JavaScript {
-    /// Creates the driver of QuickJS-NG 0.17.0, `qjs-wasi-reactor.wasm`.
+    /// Creates the driver for QuickJS-NG 0.17.0, `qjs-wasi-reactor.wasm`.
     pub fn reactor() -> Self {
         Self { build: &REACTOR_0_17, lean: false }
     }
 
-    /// Creates the driver of QuickJS-NG 0.11.0, `qjs-wasi.wasm`.
+    /// Creates the driver for QuickJS-NG 0.11.0, `qjs-wasi.wasm`.
     pub fn command() -> Self {
         Self { build: &COMMAND_0_11, lean: false }
     }
 
-    /// Boots without the modules of Node. Scripts then compile the modules that they use from `/data_js`.
+    /// With `lean`, boots without Node's modules. Scripts then compile the modules that they use from `/data_js`.
     #[must_use]
     pub fn lean(self, lean: bool) -> Self {
         Self { lean, ..self }
@@ -75,7 +74,7 @@ impl Boot for JavaScript {
         vec!["quickjs".to_owned()]
     }
 
-    /// Empty: scripts see only variables that their caller set.
+    /// Returns no variables: scripts see only variables that their caller set.
     fn boot_env(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -117,20 +116,20 @@ impl Boot for JavaScript {
 
 impl Driver for JavaScript {
     fn is_out_of_memory(&self, raised: &Raised) -> bool {
-        // Without memory for the error, the result is an error without its text, `null`, or nothing.
+        // If there is no memory for the error, the thrown value is an error without text, `null`, or `undefined`.
         let unsayable = raised.type_name == OUT_OF_MEMORY.0 && raised.message == "Invalid error message";
         let thrown_null = raised.type_name.is_empty() && matches!(raised.message.as_str(), "null" | "undefined");
-        // Parts of the interpreter append the location to the message.
+        // The interpreter sometimes appends a location to the message.
         let (type_name, message) = OUT_OF_MEMORY;
         unsayable || thrown_null || (raised.type_name == type_name && raised.message.starts_with(message))
     }
 
-    /// Gives `Math.random` its own state, directly in the context.
+    /// Seeds the state of `Math.random` in the context.
     fn reseed(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
         let mut seed = [0; 8];
         machine.fill_random(&mut seed)?;
         if seed == [0; 8] {
-            // All-zero is the one state that an xorshift generator never leaves.
+            // An xorshift generator never leaves the all-zero state.
             seed[0] = 1;
         }
         Ok(machine.write(anchors.get("random_state")?, &seed)?)
@@ -180,7 +179,7 @@ impl Driver for JavaScript {
         script: &Script<'_>,
     ) -> Result<Vec<Diagnostic>, DriverError> {
         let mut booted = Booted::new(machine, anchors, self.build)?;
-        // Parsing needs no imports, and without a loader it opens no file.
+        // Parsing does not need imports, and without a loader it opens no files.
         booted.guest.load_modules(false)?;
         let compiled = booted.compile(script)?;
         booted.guest.load_modules(true)?;
@@ -200,29 +199,29 @@ impl Driver for JavaScript {
         })
     }
 
-    /// Does nothing: JavaScript has no exit handlers, and every execution has flushed its files.
+    /// Does nothing: JavaScript has no exit handlers, and every execution has already flushed its files.
     fn close(&self, _machine: &mut dyn Machine, _anchors: &Anchors) -> Result<(), DriverError> {
         Ok(())
     }
 }
 
-/// The facts about one pinned binary. Table slots are specific to the binary; preparation calls each and checks its
-/// effect, so a wrong one is detected there.
+/// Properties of a pinned binary. Table slots are specific to the binary. Preparation calls each slot and checks its
+/// effect, so a wrong slot is detected.
 #[derive(Debug)]
 struct Build {
     /// The function that runs the C library's constructors. `_start` and `qjs_init` are never called.
     initialise: &'static str,
-    /// The function that installs the module loader; its signature follows from `module_loader`.
+    /// The function that installs the module loader. The length of `module_loader` determines its signature.
     set_module_loader: &'static str,
-    /// Table slots of `js_module_loader` and, where the build has it, `js_module_check_attributes`.
+    /// Table slots of `js_module_loader` and, if the build has it, `js_module_check_attributes`.
     module_loader: &'static [u32],
     /// Table slot of `js_std_promise_rejection_tracker`.
     rejection_tracker: u32,
-    /// Set if the recipe makes the engine call the boot scripts to name callees in errors.
+    /// `true` if the recipe makes the engine call the boot scripts to name callees in errors.
     names_callees: bool,
 }
 
-/// `qjs-wasi-reactor.wasm` of QuickJS-NG 0.17.0.
+/// The build `qjs-wasi-reactor.wasm` of QuickJS-NG 0.17.0.
 static REACTOR_0_17: Build = Build {
     initialise: "_initialize",
     set_module_loader: "JS_SetModuleLoaderFunc2",
@@ -231,7 +230,7 @@ static REACTOR_0_17: Build = Build {
     names_callees: true,
 };
 
-/// `qjs-wasi.wasm` of QuickJS-NG 0.11.0.
+/// The build `qjs-wasi.wasm` of QuickJS-NG 0.11.0.
 static COMMAND_0_11: Build = Build {
     initialise: "__wasm_call_ctors",
     set_module_loader: "JS_SetModuleLoaderFunc",

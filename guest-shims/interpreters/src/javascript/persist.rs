@@ -1,4 +1,4 @@
-//! Persists JavaScript globals with the functions in `persist.js`.
+//! Persistence of JavaScript globals, with the functions in `persist.js`.
 
 use super::{guest::JsValue, state::Booted, variables::is_identifier};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     persist::{GlobalJson, Globals, JAVASCRIPT_STATE_FILE, NextGlobal},
 };
 
-/// The largest small integer of the interpreter.
+/// The interpreter's largest small integer.
 const MAX_INT: u32 = i32::MAX.cast_unsigned();
 
 impl Booted<'_> {
@@ -25,14 +25,14 @@ impl Booted<'_> {
         Ok(Some(value))
     }
 
-    /// Reads the script's global called `name`.
+    /// Reads the JSON form of the script's global `name`, whose text is `text`.
     fn read_global(&mut self, name: JsValue, text: &str, max_bytes: u32) -> Result<Option<GlobalJson>, DriverError> {
         if !is_identifier(text) {
             return Ok(Some(GlobalJson::NotState));
         }
         let (value, is_hidden) = match self.variable(name, text)? {
             Ok(Some(value)) => (value, 0),
-            // A `let` that was not reached. The global that it shadows is unchanged.
+            // The script has not reached the `let`. The global that it shadows is unchanged.
             Ok(None) => (JsValue::UNDEFINED, 1),
             Err(thrown) => {
                 self.guest.free(thrown)?;
@@ -44,7 +44,7 @@ impl Booted<'_> {
         let Some(said) = said else { return Ok(None) };
         let words = self.guest.text_within(said, max_bytes)?;
         self.guest.free(said)?;
-        // Only a text that exceeds the limit arrives incomplete.
+        // Only a text over the limit is incomplete.
         Ok(Some(words.as_deref().and_then(decode).unwrap_or(GlobalJson::TooLong)))
     }
 }
@@ -85,7 +85,7 @@ impl Globals for Booted<'_> {
             return Ok(NextGlobal::End);
         }
         let Some(text) = self.guest.text(name)? else { return Ok(NextGlobal::Unreadable) };
-        // With room for the leading sign.
+        // Includes the leading sign.
         let most = u32::try_from(max_bytes).unwrap_or(u32::MAX).saturating_add(1);
         let json = self.read_global(name, &text, most)?;
         self.guest.free(name)?;

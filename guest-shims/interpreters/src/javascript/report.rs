@@ -3,7 +3,7 @@
 use super::{guest::JsValue, state::Booted};
 use crate::{Diagnostic, DriverError, Raised, Script};
 
-/// The result of `facts` and `report` of `driver.js`.
+/// The result of the functions `facts` and `report` in `driver.js`.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     type_name: String,
@@ -12,7 +12,7 @@ pub(super) struct Facts {
     stack: String,
 }
 
-/// A position in a source, counted from 1.
+/// A position in a source; lines and columns are counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) line: u32,
@@ -20,10 +20,10 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// A position after all others.
+    /// A position after every other position.
     pub(super) const END: Self = Self { line: u32::MAX, column: u32::MAX };
 
-    /// Converts the column from bytes, which QuickJS counts, to code points.
+    /// Converts the column from bytes, as QuickJS counts, to code points.
     fn in_characters(self, source: &str) -> Self {
         let index = usize::try_from(self.line.saturating_sub(1)).unwrap_or(usize::MAX);
         let bytes = usize::try_from(self.column.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -34,7 +34,7 @@ impl Position {
 }
 
 impl Facts {
-    /// Returns the innermost position in the file called `name`.
+    /// Returns the innermost position in the file `name`.
     pub(super) fn position(&self, name: &str) -> Option<Position> {
         self.stack.lines().find_map(|frame| position_in(frame, name))
     }
@@ -43,17 +43,17 @@ impl Facts {
         self.type_name == "SyntaxError"
     }
 
-    /// Returns whether a module could not be found, which means that the source itself is a valid module.
+    /// Returns whether a module was not found. In that case the source itself is a valid module.
     pub(super) fn is_missing_module(&self) -> bool {
         self.type_name == "ReferenceError" && self.message.starts_with("could not load module")
     }
 
-    /// Returns the class and the message.
+    /// Returns the error's class and message.
     pub(super) fn kind(&self) -> (&str, &str) {
         (&self.type_name, &self.message)
     }
 
-    /// Converts the description to the error of a script that the host stopped, with the same position.
+    /// Converts the description to the error of a script that the host interrupted, at the same position.
     pub(super) fn into_stopped(self, message: &str, name: &str) -> Raised {
         let line = self.position(name).map(|position| position.line);
         let traceback = format!("{STOPPED}: {message}\n{}", self.stack);
@@ -100,7 +100,7 @@ fn lines(source: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the position in a frame such as `    at f (main.js:3:14)`, if the frame is in the file called `name`.
+/// Returns the position in a stack frame such as `    at f (main.js:3:14)`, if the frame is in the file `name`.
 fn position_in(frame: &str, name: &str) -> Option<Position> {
     let frame = frame.trim();
     let frame = frame.strip_suffix(')').unwrap_or(frame);
@@ -114,11 +114,11 @@ fn position_in(frame: &str, name: &str) -> Option<Position> {
 }
 
 impl Booted<'_> {
-    /// Calls a describing function on a thrown value, which the caller still owns.
+    /// Calls a describing function with a thrown value. The caller keeps the reference.
     fn describe(&mut self, function: u32, thrown: JsValue) -> Result<Facts, DriverError> {
         let mut answer = self.guest.apply(JsValue::object(function), &[thrown])?;
         if answer.is_exception() && self.take_interrupt()?.is_some() {
-            // The interrupt came too late for the script, which has already thrown.
+            // The interrupt arrived after the script had thrown, so the description continues.
             self.guest.discard_exception()?;
             answer = self.guest.apply(JsValue::object(function), &[thrown])?;
         }
@@ -126,8 +126,8 @@ impl Booted<'_> {
             let failure = self.guest.exception()?;
             let text = self.guest.text(failure)?;
             self.guest.free(failure)?;
-            // A value's description takes memory. If none is left, the script ran out of memory, too. Without memory
-            // for the error, QuickJS throws `null`, or an error that cannot be converted to text either.
+            // Describing a value takes memory. If none is left, the script has run out of memory, too. Without memory
+            // for the error, QuickJS throws `null`, or an error that cannot be converted to text.
             let is_memory =
                 failure.is_null() || text == Some(Facts::out_of_memory().traceback) || self.is_exhausted()?;
             let facts = if is_memory {
@@ -147,7 +147,7 @@ impl Booted<'_> {
             stack: self.text_property(answer, "stack")?,
         };
         self.guest.free(answer)?;
-        // The value was described, but there was no memory to read the description.
+        // The value was described, but there was not enough memory to read the description.
         let is_lost = facts.traceback.is_empty() || (facts.type_name.is_empty() && facts.message.is_empty());
         if is_lost && self.is_exhausted()? {
             return Ok(Facts::out_of_memory());
@@ -173,14 +173,14 @@ impl Booted<'_> {
         Ok(text.unwrap_or_default())
     }
 
-    /// Describes a thrown value without printing it; the caller still owns the value.
+    /// Describes a thrown value without printing it. The caller keeps the reference.
     pub(super) fn facts(&mut self, thrown: JsValue) -> Result<Facts, DriverError> {
         self.describe(self.at.facts, thrown)
     }
 
-    /// Prints a thrown value to standard error and describes it; consumes the value.
+    /// Prints a thrown value to standard error, describes it, and consumes it.
     pub(super) fn report(&mut self, thrown: JsValue, name: &str) -> Result<Raised, DriverError> {
-        // No script can throw an uninitialised value. It represents an error for which there was no memory.
+        // Scripts cannot throw an uninitialised value. It stands for an error that did not fit into memory.
         if thrown.is_uninitialized() || (thrown.is_null() && self.is_exhausted()?) {
             let facts = Facts::out_of_memory();
             self.print_error(&facts.traceback)?;
@@ -192,16 +192,16 @@ impl Booted<'_> {
     }
 }
 
-/// Size of a test allocation in bytes. If it fails, a thrown `null` means that QuickJS was out of memory.
+/// Size of a test allocation, in bytes. If the allocation fails, a thrown `null` means that QuickJS was out of memory.
 const PROBE_BYTES: u32 = 1 << 20;
 
-/// The interpreter's own error.
+/// The class and message of the interpreter's own error.
 pub(super) const OUT_OF_MEMORY: (&str, &str) = ("InternalError", "out of memory");
 
-/// The name of the error for an interrupt.
+/// The class name of the error for an interrupt.
 const STOPPED: &str = "Interrupted";
 
-/// The description of a thrown value that cannot be described.
+/// The message for a thrown value that cannot be described.
 const UNDESCRIBED: &str = "a value that cannot be described was thrown";
 
 #[cfg(test)]

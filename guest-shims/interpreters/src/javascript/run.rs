@@ -1,4 +1,4 @@
-//! An execution: the script, then its remaining jobs and timers, then its open files.
+//! Execution: running the script, then its remaining jobs and timers, then flushing its open files.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::{DriverError, GuestValue, Raised, Report, Script, SourceKind, Value};
 /// The name of a script without a file. An image's `scriptArgs` already contains it.
 const DEFAULT_NAME: &str = "<sandbox>";
 
-/// Maximum number of abandoned jobs dismissed one by one. Each can leave only a few others.
+/// Maximum number of abandoned jobs that are run to discard them. Each job can create only a few others.
 const MAX_ABANDONED_JOBS: u32 = 1_000_000;
 
-/// The arguments of `prepare` of `driver.js`.
+/// The arguments of `prepare` in `driver.js`.
 #[derive(Serialize)]
 struct Input<'a> {
     name: &'a str,
@@ -29,8 +29,8 @@ struct Input<'a> {
     stdin: bool,
 }
 
-/// Hashes the input of `prepare` with FNV-1a. Each piece is terminated by a byte that UTF-8 does not use. Zero means
-/// "as in the image". The hash only saves a call when the same input comes again.
+/// Hashes the input of `prepare` with FNV-1a. Each part ends with a byte that never occurs in UTF-8. Zero stands for
+/// the image's own input. The hash only saves a call if consecutive scripts have the same input.
 fn fingerprint(script: &Script<'_>) -> u32 {
     if script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() {
         return 0;
@@ -49,10 +49,10 @@ fn fingerprint(script: &Script<'_>) -> u32 {
     hash.max(2)
 }
 
-/// A fingerprint that no input has, so that the guest's input is replaced next time.
+/// A fingerprint that no input has. It forces the next script to replace the guest's input.
 const STALE: u32 = 1;
 
-/// The end of the script's own work.
+/// The way in which the script's own work ended.
 enum Completion {
     Done(Option<GuestValue>),
     Threw(JsValue),
@@ -71,9 +71,9 @@ impl Booted<'_> {
         }
     }
 
-    /// Executes a script whose `import` expressions are replaced.
+    /// Executes a script in which `import` expressions have been replaced.
     fn execute_plain(&mut self, script: &Script<'_>) -> Result<Report, DriverError> {
-        // An interrupt may have arrived after the end of the script that it was meant for.
+        // Clear an interrupt that arrived after its script had ended.
         self.take_interrupt()?;
         let mut module = None;
         let ending = if self.hand_over(script)? {
@@ -83,7 +83,7 @@ impl Booted<'_> {
         };
         let missed = self.has_missed_interrupt()?;
         let asked = self.take_interrupt()?;
-        // `std.exit` unwinds like an exception, or native code swallowed its exception.
+        // `std.exit` unwinds with an exception, which native code may have swallowed.
         let exit = self.state()?.exit;
         let report = match (exit, ending) {
             (Some(code), ending) => {
@@ -97,7 +97,7 @@ impl Booted<'_> {
                     None => Report::Completed(value),
                     Some(code) => Report::Exited(code),
                 },
-                // A wait ended early due to the interrupt, and no later code checked for one.
+                // The interrupt ended a wait, and no later code checked for it.
                 Some(why) => {
                     let raised = Facts::default().into_stopped(why, script.name);
                     self.print_error(&raised.traceback)?;
@@ -107,7 +107,7 @@ impl Booted<'_> {
             (None, Completion::Threw(thrown)) => self.unwound(thrown, asked, script.name)?,
             (None, Completion::Refused(raised)) => match asked {
                 None => Report::Raised(raised),
-                // An apparent lack of memory or of work is the effect of the interrupt, which reached driver code.
+                // The interrupt hit driver code, so the refusal is an effect of the interrupt.
                 Some(why) => Report::Interrupted(Facts::default().into_stopped(why, script.name)),
             },
         };
@@ -125,7 +125,7 @@ impl Booted<'_> {
         Ok(report)
     }
 
-    /// Reports an uncaught value; consumes it.
+    /// Reports an uncaught value, and consumes it.
     fn unwound(&mut self, thrown: JsValue, asked: Option<&str>, name: &str) -> Result<Report, DriverError> {
         let thrown = match asked {
             None => thrown,
@@ -137,7 +137,7 @@ impl Booted<'_> {
         Ok(Report::Raised(self.report(thrown, name)?))
     }
 
-    /// Passes arguments, environment and standard input to the guest, unless it has them already. Returns `false` if
+    /// Passes arguments, environment and standard input to the guest, unless it already has them. Returns `false` if
     /// the guest is out of memory.
     fn hand_over(&mut self, script: &Script<'_>) -> Result<bool, DriverError> {
         let wanted = fingerprint(script);
@@ -163,7 +163,7 @@ impl Booted<'_> {
         Ok(done.is_some())
     }
 
-    /// Compiles and runs the script. Sets `module` to its module once nothing waits for the module's evaluation.
+    /// Compiles and runs the script. Sets `module` to the script's module if its evaluation has ended.
     fn compile_and_run(&mut self, script: &Script<'_>, module: &mut Option<u32>) -> Result<Completion, DriverError> {
         if keeps_bindings(script) {
             self.import_named(script)?;
@@ -185,7 +185,8 @@ impl Booted<'_> {
         }
     }
 
-    /// Runs the imports of a script, then the rest of it. Returns `None` if the rest is not a script.
+    /// Runs a split script: the module with its imports, then the script. Returns `None` if the second part is not a
+    /// valid script.
     fn run_split(
         &mut self,
         script: &Script<'_>,
@@ -209,7 +210,7 @@ impl Booted<'_> {
         self.run_program(&rest, program, grammar, module).map(Some)
     }
 
-    /// Runs the module of a script's imports. Returns the completion that ends the execution, if any.
+    /// Runs the module with a script's imports. Returns a completion if it ends the execution.
     fn bind_imports(&mut self, imports: &Script<'_>) -> Result<Option<Completion>, DriverError> {
         let program = match self.compile_importing(imports)? {
             Compiled::Program(program, _) => program,
@@ -219,7 +220,7 @@ impl Booted<'_> {
         let lexicals = self.lexicals()?;
         self.ask(self.at.expect_imports, &[lexicals])?;
         let mut module = None;
-        // A module has no value.
+        // A module has no value to report.
         let imports = Script { wants_value: false, ..*imports };
         let ending = self.run_program(&imports, program, Grammar::Module, &mut module)?;
         if let Some(module) = module {
@@ -231,7 +232,7 @@ impl Booted<'_> {
         })
     }
 
-    /// Runs a compiled source, and its jobs and timers.
+    /// Runs a compiled program, and then its jobs and timers.
     fn run_program(
         &mut self,
         script: &Script<'_>,
@@ -246,7 +247,7 @@ impl Booted<'_> {
             Started::Value(result) => result,
             Started::Threw(thrown) => {
                 let thrown = if grammar == Grammar::Module { self.link_error(thrown, script)? } else { thrown };
-                // An interrupt may have left it incomplete.
+                // An interrupt may have left the module's evaluation incomplete.
                 if self.state()?.exit.is_none() && !self.is_interrupted()? {
                     *module = program.module();
                 }
@@ -258,7 +259,7 @@ impl Booted<'_> {
         };
         let main = if grammar.is_async() { result } else { JsValue::UNDEFINED };
         let mut ending = self.drain(main)?;
-        // A pending promise may continue in a later execution.
+        // The module may continue in a later execution while its promise is pending.
         if grammar == Grammar::Module && self.promise_state(result)? != PROMISE_PENDING {
             *module = program.module();
         }
@@ -273,7 +274,7 @@ impl Booted<'_> {
         Ok(ending)
     }
 
-    /// Replaces the error of an import that the module does not export. Returns any other value unchanged.
+    /// Improves the error of an import that the module does not export. Returns any other value unchanged.
     fn link_error(&mut self, thrown: JsValue, script: &Script<'_>) -> Result<JsValue, DriverError> {
         let is_stopped = self.state()?.exit.is_some() || self.is_interrupted()?;
         if is_stopped || thrown.address().is_none() {
@@ -286,11 +287,12 @@ impl Booted<'_> {
         if facts.is_syntax_error() { self.import_error(thrown, &facts, script) } else { Ok(thrown) }
     }
 
-    /// Takes the value from a result. Its inspection may run code of the script, such as a Proxy's.
+    /// Takes the value from a program's result. Inspecting the value may run code of the script, such as a Proxy's
+    /// handlers.
     fn finish(&mut self, result: JsValue, grammar: Grammar) -> Result<Completion, DriverError> {
         let value = match grammar {
             Grammar::Script => self.guest.hold(result)?,
-            // The value is wrapped in an object, so that a promise as the value is not awaited.
+            // The interpreter wraps the value in an object, so that a promise is not awaited.
             Grammar::AsyncScript if self.promise_state(result)? == PROMISE_FULFILLED => {
                 let holder = self.promise_result(result)?;
                 self.guest.write_text(self.at.key, b"value")?;
@@ -298,7 +300,7 @@ impl Booted<'_> {
                 self.guest.free(holder)?;
                 value
             }
-            // A module has no value.
+            // A module has no value to report.
             Grammar::AsyncScript | Grammar::Module => JsValue::UNDEFINED,
         };
         let value = self.awaited(value)?;
@@ -316,7 +318,7 @@ impl Booted<'_> {
         }
     }
 
-    /// Returns the result of a fulfilled promise, or any other value unchanged. Consumes the argument.
+    /// Returns the result of a fulfilled promise, and any other value unchanged. Consumes the argument.
     fn awaited(&mut self, value: JsValue) -> Result<JsValue, DriverError> {
         if value.address().is_none() || self.promise_state(value)? != PROMISE_FULFILLED {
             return Ok(value);
@@ -326,8 +328,9 @@ impl Booted<'_> {
         Ok(result)
     }
 
-    /// Offers an uncaught value to the script's own listeners, with its rejected promise or `undefined`. Consumes it.
-    /// Returns the value that ends the execution: none if a listener handled it, or the exception of a listener.
+    /// Passes an uncaught value to the script's own listeners, with its rejected promise or `undefined`. Consumes the
+    /// value. Returns the value that ends the execution: the uncaught value, or an exception from a listener. Returns
+    /// `None` if a listener handled the value.
     fn uncaught(&mut self, thrown: JsValue, promise: JsValue) -> Result<Option<JsValue>, DriverError> {
         if !self.is_listening()? || self.state()?.exit.is_some() || self.is_interrupted()? {
             return Ok(Some(thrown));
@@ -340,8 +343,8 @@ impl Booted<'_> {
         if taken.is_exception() { Ok(Some(self.guest.exception()?)) } else { Ok(None) }
     }
 
-    /// Runs jobs and timers, and waits for replies from the host, until nothing is left to do or an error occurs
-    /// without a listener. `main` is the script's own promise, or `undefined`.
+    /// Runs jobs and timers, and waits for replies from the host, until no work is left or an error has no listener.
+    /// `main` is the script's own promise, or `undefined`.
     fn drain(&mut self, main: JsValue) -> Result<Completion, DriverError> {
         loop {
             while let Some(completed) = self.guest.job()? {
@@ -360,7 +363,7 @@ impl Booted<'_> {
                 self.add_packages(None)?;
                 continue;
             }
-            // As in Node, a rejection that is unhandled when the jobs are done fails the run.
+            // As in Node, a rejection that is still unhandled after all jobs is an uncaught error.
             if let Some((promise, reason)) = self.rejection()? {
                 let (promise, reason) = (self.guest.hold(promise)?, self.guest.hold(reason)?);
                 self.guest.handled(promise, reason)?;
@@ -376,7 +379,7 @@ impl Booted<'_> {
             }
             let callback = self.guest.apply(JsValue::object(self.at.tick), &[])?;
             if callback.is_exception() {
-                // The exception comes from driver code, or the host stopped the guest.
+                // Driver code threw the exception, or the host has stopped the guest.
                 return Ok(Completion::Threw(self.guest.exception()?));
             }
             if callback.is_undefined() {
@@ -400,13 +403,13 @@ impl Booted<'_> {
         Ok(self.guest.call_word("JS_PromiseState", &args)?)
     }
 
-    /// Returns the content of a settled promise; the caller owns it.
+    /// Returns the result of a settled promise. The caller owns the reference.
     pub(super) fn promise_result(&mut self, promise: JsValue) -> Result<JsValue, DriverError> {
         let args = [Value::I32(self.at.context), Value::I64(promise.0)];
         Ok(self.guest.call_value("JS_PromiseResult", &args)?)
     }
 
-    /// Reports a script whose top-level `await` nothing will ever settle.
+    /// Reports a script whose top-level `await` will never be settled.
     fn never_ends(&mut self) -> Result<Completion, DriverError> {
         let message = "the top-level `await` never ends: nothing is left to run";
         let raised = Raised {
@@ -419,7 +422,7 @@ impl Booted<'_> {
         Ok(Completion::Refused(raised))
     }
 
-    /// Prints a line of the driver to the guest's standard error.
+    /// Prints a line from the driver to the guest's standard error.
     pub(super) fn print_error(&mut self, line: &str) -> Result<(), DriverError> {
         let text = format!("{line}\n");
         let Some(at) = self.copy_in(text.as_bytes())? else { return Ok(()) };
@@ -433,10 +436,10 @@ impl Booted<'_> {
         Ok(self.guest.free(string)?)
     }
 
-    /// Dismisses the jobs, timers and rejections of an execution that failed or exited, so that the next one in the
-    /// session does not run them.
+    /// Discards the jobs, timers and rejections of an execution that failed or exited, so that the session's next
+    /// execution does not run them.
     fn abandon(&mut self) -> Result<(), DriverError> {
-        // Without a stack, every function that a job calls throws at once.
+        // Without a stack, every function that a job calls throws immediately.
         self.guest.write_word(self.at.stack_limit_at, u32::MAX)?;
         for _ in 0..MAX_ABANDONED_JOBS {
             match self.guest.job()? {

@@ -1,22 +1,23 @@
-//! Separates the `import` and `export` of a session's script from the rest of it.
+//! Splits a session's script into its `import` and `export` statements and all other code.
 //!
-//! In the language, a source with a top-level `import` is a module, with its own variables and without a value. A
-//! session needs both. The imports therefore become a module that binds the imported names as globals, and the rest
-//! becomes a script. Both keep every line and column; the parts of the other one become white space.
+//! In the language, a source with a top-level `import` is a module, which has its own variables and no value. A session
+//! needs both. The imports therefore become a module that binds the imported names as globals, and all other code
+//! becomes a script. Both keep all lines and columns: white space replaces the code of the other part.
 //!
-//! A tokenizer is sufficient for this. If it misreads a source, one of the two parts does not compile, and the whole
-//! source is evaluated as a module.
+//! A tokenizer is sufficient. If it misreads a source, one of the parts does not compile, and the whole source runs as
+//! a module.
 
-/// The global by which the module finds the function that binds its names (`modules.js`).
+/// The global through which the module calls the function that binds its names (`modules.js`).
 const BINDER: &str = "glovebox.imports";
 
-/// The global that replaces `import.meta` in a script (`modules.js`). It has the same length, to preserve columns.
+/// The global that replaces `import.meta` in a script (`modules.js`). Both names have the same length, to preserve
+/// columns.
 const META: &str = "$importMeta";
-/// The global function that replaces `import` in `import(…)`, so that it fails with Node's errors. It also has the same
+/// The global function that replaces `import` in `import(…)`, so that errors are Node's. Both names have the same
 /// length.
 const DYNAMIC: &str = "$loads";
 
-/// Returns whether a source contains a word that imports require.
+/// Returns whether a source contains a word that every import or export needs.
 pub(super) fn may_import(source: &str) -> bool {
     ["import", "export", DYNAMIC].into_iter().any(|word| source.contains(word))
 }
@@ -24,13 +25,13 @@ pub(super) fn may_import(source: &str) -> bool {
 /// The two parts of a source.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Split {
-    /// A module: the imports, and a call that binds their names.
+    /// A module with the imports, and a call that binds their names.
     pub(super) imports: String,
-    /// A script: everything else.
+    /// A script with all other code.
     pub(super) script: String,
 }
 
-/// Splits a source; `None` if nothing at its top level needs a module.
+/// Splits a source; `None` if no top-level statement needs a module.
 pub(super) fn split(source: &str) -> Option<Split> {
     let Splitter { edits, names, .. } = Splitter::read(source);
     if edits.is_empty() {
@@ -54,14 +55,14 @@ pub(super) fn split(source: &str) -> Option<Split> {
     let rest = source.get(at..)?;
     blank(rest, &mut imports);
     script.push_str(rest);
-    // Bound as arrow functions, because the exporting module may change the values later.
+    // Bound through arrow functions, because the exporting module may change the values later.
     let bound = names.iter().map(|name| format!("['{name}', () => {name}], "));
     imports.push_str(&format!(";globalThis['{BINDER}']([{}]);", bound.collect::<String>()));
     Some(Split { imports, script })
 }
 
-/// Replaces `import.meta` and the `import` of `import(…)` by globals of the driver, because the interpreter does not
-/// know the file of a script. Returns `None` if neither occurs.
+/// Replaces `import.meta`, and the `import` of `import(…)`, by globals of the driver, because the interpreter does not
+/// know a script's file. Returns `None` if neither occurs.
 pub(super) fn replace_expressions(source: &str) -> Option<String> {
     let mut imports = source.split("import").skip(1);
     if !imports.any(|rest| rest.trim_start().starts_with(['.', '(', '/'])) {
@@ -79,7 +80,7 @@ pub(super) fn replace_expressions(source: &str) -> Option<String> {
     (at > 0).then_some(replaced)
 }
 
-/// Appends white space with the same bytes and lines.
+/// Appends white space with the same number of bytes and the same line breaks.
 fn blank(text: &str, to: &mut String) {
     for c in text.chars() {
         match c {
@@ -89,7 +90,7 @@ fn blank(text: &str, to: &mut String) {
     }
 }
 
-/// A part of the source that is replaced in the script by `replacement` and white space.
+/// A range of the source. In the script, `replacement` and white space replace it.
 struct Edit {
     from: usize,
     to: usize,
@@ -97,18 +98,18 @@ struct Edit {
     is_import: bool,
 }
 
-/// An `import` that is part of an expression.
+/// An `import` within an expression.
 struct Expression {
     from: usize,
     to: usize,
-    /// At most as long as the original.
+    /// At most as long as the replaced text.
     replacement: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Word,
-    /// A string with its quotes.
+    /// A string including its quotes.
     Text,
     /// A number, a template or a regular expression.
     Literal,
@@ -123,7 +124,7 @@ struct Token<'a> {
     text: &'a str,
     from: usize,
     to: usize,
-    /// The number of open brackets around the token.
+    /// The number of open brackets before the token.
     depth: usize,
 }
 
@@ -137,18 +138,19 @@ impl Token<'_> {
     }
 }
 
-/// The kind of an open bracket.
+/// The type of an open bracket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Open {
-    /// A parenthesis or square bracket. A slash after it divides, unless it follows `if`, `while`, `for` or `with`.
+    /// A parenthesis or square bracket. A slash after it is a division, unless it follows `if`, `while`, `for` or
+    /// `with`.
     Group { is_head: bool },
-    /// A brace. A slash after a block begins a regular expression.
+    /// A brace. A slash after a block starts a regular expression.
     Brace { is_block: bool },
-    /// `${` in a template.
+    /// A `${` in a template.
     Template,
 }
 
-/// Words before an operand.
+/// Words that an operand follows.
 const BEFORE_OPERAND: [&str; 16] = [
     "return",
     "typeof",
@@ -172,9 +174,9 @@ struct Tokens<'a> {
     source: &'a str,
     at: usize,
     open: Vec<Open>,
-    /// `true` after the end of an operand, when a slash divides.
+    /// `true` after an operand, where a slash is a division.
     is_after_operand: bool,
-    /// `true` if the next brace begins a block.
+    /// `true` if the next brace starts a block.
     is_block_next: bool,
     /// `true` after `if`, `while`, `for` or `with`.
     is_head_next: bool,
@@ -195,12 +197,12 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Returns the next token without consuming it. Brackets do not matter for one token.
+    /// Returns the next token without consuming it. Tracking brackets is unnecessary for a single token.
     fn peek(&self) -> Token<'a> {
         self.ahead().next()
     }
 
-    /// Returns a reader of the next tokens, without the open brackets.
+    /// Returns a copy of the reader for looking ahead, without the open brackets.
     fn ahead(&self) -> Self {
         Self { open: Vec::new(), ..*self }
     }
@@ -232,7 +234,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Skips text up to an unescaped `quote`. The end of a line ends a string.
+    /// Skips text up to an unescaped `quote`. A line break also ends a string.
     fn skip_text(&mut self, quote: u8) {
         self.at += 1;
         while self.at < self.source.len() {
@@ -269,7 +271,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Skips a template up to its end or the next `${`.
+    /// Skips a template up to its end or to the next `${`.
     fn skip_template(&mut self) {
         while self.at < self.source.len() {
             match self.byte(0) {
@@ -298,7 +300,7 @@ impl<'a> Tokens<'a> {
 
     fn after_operand(&mut self, is_after_operand: bool) {
         self.is_after_operand = is_after_operand;
-        // Before a brace, an operand is the name of a class, or ends a statement without a semicolon.
+        // An operand before a brace is the name of a class, or ends a statement without a semicolon.
         self.is_block_next = is_after_operand;
         self.is_head_next = false;
         self.is_after_dot = false;
@@ -341,7 +343,7 @@ impl<'a> Tokens<'a> {
                 Kind::Sign(byte)
             }
         };
-        // Needed after a backslash at the very end.
+        // Clamp, because a backslash at the very end advances beyond the end.
         self.at = self.at.min(self.source.len());
         Token { kind, text: self.source.get(from..self.at).unwrap_or_default(), from, to: self.at, depth }
     }
@@ -396,7 +398,7 @@ impl<'a> Tokens<'a> {
             _ => {
                 self.after_operand(false);
                 self.is_block_next = sign == b';';
-                // Unlike the last of three dots, which precede a spread value.
+                // A dot before a property, as opposed to the three dots of a spread.
                 self.is_after_dot =
                     sign == b'.' && !self.source.get(..self.at).is_some_and(|read| read.ends_with(".."));
             }
@@ -404,7 +406,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// Returns whether an ASCII character can be part of a name. A backslash begins an escaped character.
+/// Returns whether an ASCII character can be part of a name. A backslash starts an escaped character.
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#' | '\\')
 }
@@ -467,7 +469,7 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Returns whether a block follows the next parentheses. If so, the word before them is the name of a method.
+    /// Returns whether a block follows the next parentheses. The word before the parentheses is then a method's name.
     fn is_method(&self) -> bool {
         let mut ahead = self.tokens.ahead();
         let mut depth = 0_u32;
@@ -498,7 +500,7 @@ impl<'a> Splitter<'a> {
                 name = ahead.next();
             }
             let is_named = is_declaration && name.kind == Kind::Word && !name.is("extends");
-            // Without a name, the export is an expression.
+            // An unnamed default export is treated as an expression.
             self.edit(export.from, default.to, if is_named { "" } else { "0," }, false);
             self.tokens.after_operand(false);
         } else if next.is_sign(b'{') || next.is_sign(b'*') {
@@ -512,7 +514,7 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Reads the clause after `import` or `export`, up to the end of the statement, and collects the names that it
+    /// Reads the clause after `import` or `export` up to the end of the statement, and collects the names that it
     /// binds.
     fn clause(&mut self, names: &mut Vec<&'a str>) -> Option<Clause> {
         let mut to = 0;
@@ -557,7 +559,7 @@ impl<'a> Splitter<'a> {
         Some(Clause { to, has_source })
     }
 
-    /// Reads the names between braces, after the opening one.
+    /// Reads the names in braces, after the opening brace. Returns the end of the closing brace.
     fn list(&mut self, names: &mut Vec<&'a str>) -> Option<usize> {
         loop {
             let token = self.tokens.next();
@@ -578,9 +580,9 @@ impl<'a> Splitter<'a> {
     }
 }
 
-/// The part of a statement after `import` or `export`.
+/// The clause of a statement after `import` or `export`.
 struct Clause {
-    /// The end of the statement.
+    /// The statement's end in the source.
     to: usize,
     /// `true` if the statement names a module.
     has_source: bool,

@@ -1,4 +1,4 @@
-//! Addresses in a prepared image, and the words shared between the boot scripts and the host.
+//! Addresses in a prepared image, and the words that the boot scripts share with the host.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{Anchors, DriverError, Machine};
 
-/// Defines the image's addresses once: fields, anchor names, and the conversions between them.
+/// Defines the image's addresses once: as fields, as anchor names, and with conversions between the two.
 macro_rules! addresses {
     ($($(#[$doc:meta])* $field:ident),* $(,)?) => {
         /// Addresses in a prepared image.
@@ -30,47 +30,48 @@ macro_rules! addresses {
 }
 
 addresses! {
-    /// `JSRuntime *`.
+    /// The `JSRuntime *`.
     runtime,
-    /// `JSContext *`.
+    /// The `JSContext *`.
     context,
-    /// `SCRATCH_BYTES` for arguments and results.
+    /// A buffer of `SCRATCH_BYTES` for arguments and results.
     scratch,
-    /// `SOURCE_BYTES` for sources that fit; longer ones are allocated for each execution.
+    /// A buffer of `SOURCE_BYTES` for source text. Memory for longer sources is allocated for each execution.
     source,
-    /// `NAME_BYTES` for the script's name.
+    /// A buffer of `NAME_BYTES` for the script's name.
     name,
-    /// `NAME_BYTES` for the names of properties.
+    /// A buffer of `NAME_BYTES` for property names.
     key,
-    /// `JSRuntime.stack_limit`: the address below which the shadow stack may not reach.
+    /// The address of `JSRuntime.stack_limit`, the lowest address that the shadow stack may reach.
     stack_limit_at,
     /// The value of `JSRuntime.stack_limit`.
     stack_limit,
     /// The word that the interrupt handler reads: zero, or the reason to stop.
     interrupt,
-    /// `JSContext.interrupt_counter`: calls and loop iterations until the handler is called again.
+    /// The address of `JSContext.interrupt_counter`: the calls and loop iterations until the handler runs again.
     interrupt_counter,
-    /// The head of the interpreter's list of unhandled rejections.
+    /// The address of the head of the interpreter's list of unhandled rejections.
     rejections,
-    /// `JSContext.random_state`.
+    /// The address of `JSContext.random_state`.
     random_state,
-    /// `JSContext.global_obj`, directly followed by `global_var_obj`, the table of `let`, `const` and `class` bindings.
+    /// The address of `JSContext.global_obj`. `global_var_obj`, the table of `let`, `const` and `class` bindings,
+    /// follows it.
     global,
-    /// The head of the context's list of modules.
+    /// The address of the head of the context's list of modules.
     modules,
-    /// The offset of a module's link in that list.
+    /// The offset of the list link in a module.
     module_link,
-    /// The words shared between the boot scripts and the host.
+    /// The words that the boot scripts share with the host.
     words,
-    /// The number of bindings that the image's own code left.
+    /// The number of bindings that the image's own code created.
     bindings,
-    /// The allocator's first chunk.
+    /// The address of the allocator's first chunk.
     first_chunk,
     /// The lowest address of the shadow stack.
     stack,
     /// The end of the shadow stack.
     stack_top,
-    /// The functions of `driver.js`, `globals.js`, `modules.js`, `persist.js`, `tools.js` and `values.js`.
+    /// Functions in `driver.js`, `globals.js`, `modules.js`, `persist.js`, `tools.js` and `values.js`.
     tick,
     reset,
     forget,
@@ -96,27 +97,28 @@ addresses! {
     next_package,
 }
 
-/// The fingerprint of the guest's last input; zero for none. The boot scripts do not change this word.
+/// Offset of the word with the fingerprint of the guest's last input; zero stands for the image's input. The boot
+/// scripts do not change this word.
 const INPUT_OFFSET: u32 = 12;
 
-/// Follows the two doubles that `globals.js` stores at boot.
+/// Offsets of the words after the two doubles that `globals.js` stores at boot.
 const LITTER_OFFSET: u32 = 32;
 const LEAVING_OFFSET: u32 = 36;
 const LISTENING_OFFSET: u32 = 40;
 const WANTED_OFFSET: u32 = 44;
 
-/// The state of the boot scripts between two calls.
+/// The boot scripts' state between two calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BootScriptState {
-    /// The number of timers and replies that the script waits for.
+    /// The number of timers and replies that the script is waiting for.
     pub(super) waiting: u32,
-    /// The code of `std.exit`, if the script called it.
+    /// The exit code, if the script called `std.exit`.
     pub(super) exit: Option<i32>,
     /// The fingerprint of the guest's last input.
     pub(super) input: u32,
 }
 
-/// A booted guest: the C API and its addresses.
+/// A booted guest: its C API, and the addresses in its image.
 pub(super) struct Booted<'a> {
     pub(super) guest: Guest<'a>,
     pub(super) at: Addresses,
@@ -145,7 +147,7 @@ impl<'a> Booted<'a> {
         })
     }
 
-    /// Returns whether the execution needs a cleanup.
+    /// Returns whether the execution has left state that must be cleaned up.
     pub(super) fn has_litter(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.words + LITTER_OFFSET)? != 0)
     }
@@ -155,7 +157,7 @@ impl<'a> Booted<'a> {
         Ok(self.guest.read_word(self.at.words + LISTENING_OFFSET)? != 0)
     }
 
-    /// Returns whether the script waits for packages, and clears the request.
+    /// Returns whether the script is waiting for packages, and clears that flag.
     pub(super) fn take_wanted_packages(&mut self) -> Result<bool, DriverError> {
         let at = self.at.words + WANTED_OFFSET;
         let is_wanted = self.guest.read_word(at)? != 0;
@@ -165,7 +167,7 @@ impl<'a> Booted<'a> {
         Ok(is_wanted)
     }
 
-    /// Returns the exit code of a script that ends normally, if it is not zero.
+    /// Returns the exit code of a script that ends normally; `None` for zero.
     pub(super) fn leaving(&mut self) -> Result<Option<i32>, DriverError> {
         let code = self.guest.read_word(self.at.words + LEAVING_OFFSET)?;
         Ok((code != 0).then_some(code.cast_signed()))
@@ -175,8 +177,8 @@ impl<'a> Booted<'a> {
         Ok(self.guest.write_word(self.at.words + INPUT_OFFSET, fingerprint)?)
     }
 
-    /// Calls a function of the boot scripts with values that the caller still owns. Returns `None` and drops the
-    /// exception if it threw.
+    /// Calls a function of the boot scripts. The caller keeps the references to the arguments. Returns `None` and
+    /// discards the exception if the function threw.
     pub(super) fn ask(&mut self, function: u32, arguments: &[JsValue]) -> Result<Option<JsValue>, DriverError> {
         let answer = self.guest.apply(JsValue::object(function), arguments)?;
         if answer.is_exception() {
@@ -186,8 +188,8 @@ impl<'a> Booted<'a> {
         Ok(Some(answer))
     }
 
-    /// Like [`Booted::ask`], for work that must be done at the end of an execution. An interrupt that arrives just
-    /// then, too late for the script, is cleared.
+    /// Like [`Booted::ask`], for work that must be done after a script has ended. An interrupt that arrives too late
+    /// for the script is cleared, and the call is repeated.
     pub(super) fn ask_settled(&mut self, function: u32, arguments: &[JsValue]) -> Result<Option<JsValue>, DriverError> {
         let answer = self.ask(function, arguments)?;
         if answer.is_none() && self.take_interrupt()?.is_some() {
@@ -196,9 +198,9 @@ impl<'a> Booted<'a> {
         Ok(answer)
     }
 
-    /// Returns the first unhandled rejection: its promise and its reason, both still owned by the list.
+    /// Returns the promise and the reason of the first unhandled rejection. The list keeps the references.
     pub(super) fn rejection(&mut self) -> Result<Option<(JsValue, JsValue)>, DriverError> {
-        // `struct list_head { prev, next }`; in an entry, the promise and the reason follow it.
+        // A `struct list_head` has the fields `prev` and `next`. In an entry, the promise and the reason follow it.
         let entry = self.guest.read_word(self.at.rejections + 4)?;
         if entry == self.at.rejections {
             return Ok(None);

@@ -1,8 +1,8 @@
-//! Locating the interpreter's private state: fields of its structures, found by their content and its changes.
+//! Locates the interpreter's private state: fields of its structures, identified by their content and by how it
+//! changes.
 //!
-//! The builds have no information about the offsets of fields. The driver searches for each field within its structure.
-//! Anything but exactly one match that behaves as expected is an error: preparation fails, and no script ever runs on a
-//! guess.
+//! The builds contain no field offsets, so the driver searches each structure. There must be exactly one match, and it
+//! must behave as expected. Otherwise preparation fails, so no script ever runs on a guess.
 
 use super::{
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, JsValue},
@@ -10,38 +10,38 @@ use super::{
 };
 use crate::{DriverError, Value};
 
-/// Maximum part of the shadow stack that the first call uses before the runtime records where the stack begins.
+/// Maximum shadow stack that the first call uses before the runtime records the start of the stack, in bytes.
 const FIRST_FRAME_BYTES: u32 = 4 << 10;
 
-/// A stack size unlike anything else in the runtime.
+/// A stack size that occurs nowhere else in the runtime.
 const STACK_MARK: u32 = 0x5a17_c0de;
-/// A rejection's reason unlike anything else in memory.
+/// A rejection reason that occurs nowhere else in memory.
 const REASON_MARK: u32 = 0x3e1e_c7ed;
 
-/// A binding that locates the table of bindings.
+/// A binding that identifies the table of bindings.
 const BINDING: &str = "gloveboxBinding";
 const BINDING_VALUE: u32 = 7;
 
-/// The searched part of `JSRuntime` and `JSContext`, which are both smaller.
+/// Number of bytes to search in `JSRuntime` and `JSContext`. Both are smaller.
 const STRUCT_BYTES: u32 = 1 << 10;
 
-/// The part of `JSModuleDef` that is searched for its link.
+/// Number of bytes to search in `JSModuleDef` for its list link.
 const MODULE_BYTES: u32 = 32;
 
-/// Maximum memory size during boot.
+/// Maximum memory size during boot, in bytes.
 const MAX_MEMORY_BYTES: u64 = 16 << 20;
 
-/// Counted loop iterations. There are two values, so that no other field changes by the same amount.
+/// Loop iterations to count. Two different numbers, so that no other field changes by the same amounts.
 const LOOPS: [i64; 2] = [1_234, 4_321];
-/// Jumps of one loop iteration, each of which is counted.
+/// Maximum number of counted jumps per loop iteration.
 const MAX_JUMPS: i64 = 2;
-/// Other counts during the evaluation of such a loop: a few calls.
+/// Maximum number of other counts while such a loop is evaluated, from a few calls.
 const MAX_CALLS: i64 = 50;
 /// The interpreter's initial counter (`JS_INTERRUPT_COUNTER_INIT`).
 const COUNTER_START: i64 = 10_000;
 
-/// Finds `stack_size`, `stack_top` and `stack_limit` side by side in the runtime and sets the limit. One build disables
-/// its own limit on WASI.
+/// Finds the adjacent fields `stack_size`, `stack_top` and `stack_limit` in the runtime, and sets the limit directly:
+/// one build ignores its own limit on WASI.
 pub(super) fn limit_stack(guest: &mut Guest<'_>, stack_top: u32, bytes: u32) -> Result<(u32, u32), DriverError> {
     let set = |guest: &mut Guest<'_>, bytes: u32| {
         guest.call("JS_SetMaxStackSize", &[Value::I32(guest.runtime), Value::I32(bytes)])
@@ -64,7 +64,7 @@ pub(super) fn limit_stack(guest: &mut Guest<'_>, stack_top: u32, bytes: u32) -> 
     Ok((size_at + 8, limit))
 }
 
-/// `xorshift64star`, without the multiplication at its end.
+/// The state transition of `xorshift64star`, without its final multiplication.
 fn next_random(mut state: u64) -> u64 {
     state ^= state >> 12;
     state ^= state << 25;
@@ -72,7 +72,7 @@ fn next_random(mut state: u64) -> u64 {
 }
 
 impl Booted<'_> {
-    /// Finds the head of the rejection tracker's list by the entry of a rejection created here.
+    /// Finds the head of the list of unhandled rejections. Creates a rejection to identify its entry in the list.
     pub(super) fn find_rejections(&mut self) -> Result<u32, DriverError> {
         let promise = self.value_of("glovebox:rejection", &format!("Promise.reject({REASON_MARK})"), 0)?;
         let reason = JsValue::int(REASON_MARK);
@@ -91,7 +91,8 @@ impl Booted<'_> {
             }
             let entry = u32::try_from(entry - 8).map_err(|_| fault("its memory is too large"))?;
             let (previous, next) = (self.guest.read_word(entry)?, self.guest.read_word(entry + 4)?);
-            // There is only one entry, so its links both lead to the head, and the head's links both lead to it.
+            // The list has only one entry, so both of its links lead to the head, and both of the head's links lead to
+            // the entry.
             if previous == next
                 && u64::from(next) + 8 <= bytes
                 && self.guest.read_word(next)? == entry
@@ -110,7 +111,7 @@ impl Booted<'_> {
         Ok(self.at.rejections)
     }
 
-    /// Finds the context's two tables of global variables, which are side by side.
+    /// Finds the context's two adjacent tables of global variables.
     pub(super) fn find_global(&mut self) -> Result<u32, DriverError> {
         let context = [Value::I32(self.at.context)];
         let global = self.guest.call_value("JS_GetGlobalObject", &context)?;
@@ -140,7 +141,7 @@ impl Booted<'_> {
         Ok(self.at.global)
     }
 
-    /// Finds the state of `Math.random`, the only field of the context that advances as the generator does.
+    /// Finds the state of `Math.random`: the only field of the context that changes like the generator.
     pub(super) fn find_random_state(&mut self) -> Result<u32, DriverError> {
         let places: Vec<u32> = (0..STRUCT_BYTES).step_by(8).map(|offset| self.at.context + offset).collect();
         let mut before = Vec::with_capacity(places.len());
@@ -186,8 +187,8 @@ impl Booted<'_> {
         }
     }
 
-    /// Finds the head of the context's list of modules, and the offset of a module's link. The newest module is the
-    /// last.
+    /// Finds the head of the context's list of modules, and the offset of the list link in a module. The newest module
+    /// is last in the list.
     pub(super) fn find_modules(&mut self) -> Result<(u32, u32), DriverError> {
         let program = self.value_of("glovebox:module", "0", EVAL_MODULE | EVAL_COMPILE_ONLY)?;
         let module = program.module().ok_or_else(|| fault("it compiles no modules"))?;

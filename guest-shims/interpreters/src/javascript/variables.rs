@@ -1,9 +1,9 @@
-//! Values for the host, and the variables that the host reads and sets between executions.
+//! Values for the host, and variables that the host reads and sets between executions.
 
 use super::{compile::NAME_BYTES, guest::JsValue, report::Facts, state::Booted};
 use crate::{DriverError, GuestValue, Raised, Value};
 
-/// Reserved words, which cannot be identifiers in scripts (ECMA-262, 12.7.2).
+/// Reserved words, which scripts cannot use as identifiers (ECMA-262, section 12.7.2).
 const RESERVED: [&str; 38] = [
     "break",
     "case",
@@ -45,8 +45,8 @@ const RESERVED: [&str; 38] = [
     "with",
 ];
 
-/// Returns whether a script may declare a variable of this name. Names are looked up, never evaluated. Letters follow
-/// Unicode, which is close to the language's own table.
+/// Returns whether a script can declare a variable of this name. The name is only looked up, never evaluated, so the
+/// letters follow Rust's Unicode tables, which are close to the language's.
 pub(super) fn is_identifier(name: &str) -> bool {
     let starts = |c: char| c.is_alphabetic() || matches!(c, '_' | '$');
     let continues = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '\u{200c}' | '\u{200d}');
@@ -55,13 +55,13 @@ pub(super) fn is_identifier(name: &str) -> bool {
 }
 
 impl Booted<'_> {
-    /// Returns the interpreter's table of `let`, `const` and `class` bindings, which owns the reference.
+    /// Returns the interpreter's table of `let`, `const` and `class` bindings. The table keeps the reference.
     pub(super) fn lexicals(&mut self) -> Result<JsValue, DriverError> {
         Ok(JsValue(self.guest.read_long(self.at.global.saturating_add(8))?))
     }
 
-    /// Returns a value in its printed form; the caller still owns it. The error is an exception thrown while reading
-    /// it.
+    /// Returns a value's printed form. The caller keeps the reference. The inner error is an exception thrown by
+    /// reading the value.
     pub(super) fn show(&mut self, value: JsValue) -> Result<Result<GuestValue, JsValue>, DriverError> {
         let shown = self.guest.apply(JsValue::object(self.at.show), &[value])?;
         if shown.is_exception() {
@@ -96,8 +96,8 @@ impl Booted<'_> {
         }
     }
 
-    /// Returns the value of a variable, or `None` if it does not exist. The error is an exception thrown while reading
-    /// it. `text` is the variable's name, an identifier.
+    /// Returns a variable's value, or `None` if the variable does not exist. `text` is the name, which must be an
+    /// identifier. The inner error is an exception thrown by reading the variable.
     pub(super) fn variable(
         &mut self,
         name: JsValue,
@@ -119,8 +119,8 @@ impl Booted<'_> {
         if !is_identifier(name) {
             return Ok(Err(invalid_name(name)));
         }
-        // The interpreter's parser rounds integers that a number cannot represent exactly. The driver's parser returns
-        // a `BigInt` for them.
+        // The interpreter's JSON parser rounds integers that a number cannot represent exactly. The boot scripts'
+        // parser returns a `BigInt` for them.
         let is_text = has_long_number(json);
         let value = if is_text {
             let Some(text) = self.string(json)? else { return Ok(Err(Facts::out_of_memory().into_raised(""))) };
@@ -167,7 +167,7 @@ impl Booted<'_> {
         Ok(Some(string))
     }
 
-    /// Returns the pending exception, which has not been printed.
+    /// Describes the pending exception, which has not been printed.
     fn raised(&mut self) -> Result<Raised, DriverError> {
         let thrown = self.guest.exception()?;
         self.describe_and_free(thrown)
@@ -186,10 +186,10 @@ fn invalid_name(name: &str) -> Raised {
     Raised { type_name: "SyntaxError".to_owned(), traceback: format!("SyntaxError: {message}"), message, line: None }
 }
 
-/// The digits of 2^53.
+/// Number of digits of 2^53, the first integer after which numbers are not exact.
 const LONG_DIGITS: usize = 16;
 
-/// Returns whether a text has as many consecutive digits as the first integer that a number cannot represent exactly.
+/// Returns whether a text contains at least as many consecutive digits as 2^53 has.
 fn has_long_number(json: &str) -> bool {
     json.as_bytes().windows(LONG_DIGITS).any(|digits| digits.iter().all(u8::is_ascii_digit))
 }

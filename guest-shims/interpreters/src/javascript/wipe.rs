@@ -1,34 +1,36 @@
-//! Cleans up the allocator's free memory and the list of objects after boot. The free memory contains unused sources and
-//! compiled code, and an image stores every page that is not zero. It also has holes between live chunks, which scripts
-//! would fill one by one, so that an execution would write to pages all over the image.
+//! Cleans up the allocator's free memory and the list of objects after boot.
 //!
-//! The builds use wasi-libc's dlmalloc. Each chunk is preceded by its size, with two bits: whether the previous chunk
-//! is in use, and whether it is itself. A free chunk begins with links, and its size is repeated at its end. Anything
-//! else is left alone: an image that is too large is a smaller fault than a damaged one.
+//! Free memory contains remains of sources and compiled code, and an image stores every page that is not zero. It also
+//! has holes between live chunks. Scripts would fill the holes one by one, so an execution would write to pages all
+//! over the image.
 //!
-//! Also hides what boot created from the interpreter's cycle collector, like `gc.freeze()` in Python. A collection
-//! decrements and increments the references of every object on the runtime's list, and so would write to every page of
-//! the image that holds one: that is slow and makes all of them private to the guest. Nothing that boot created is
-//! garbage. QuickJS links its objects in a ring with a head in `JSRuntime` (`gc_obj_list`); here the ring is closed
-//! without the head. A freed object is unlinked from its ring. The collector decrements references to objects that are
-//! not on its list, and restores them.
+//! The builds use wasi-libc's dlmalloc. Each chunk is preceded by its size and two bits: whether the previous chunk is
+//! in use, and whether the chunk itself is. A free chunk starts with links and repeats its size at the end. Memory with
+//! any other content is left alone, because a large image does less harm than a damaged one.
+//!
+//! The module also hides the objects created at boot from the interpreter's cycle collector, like `gc.freeze()` in
+//! Python. A collection decrements and increments the references of every object on the runtime's list. It would
+//! therefore write to every page of the image that contains an object, which is slow and makes these pages private to
+//! the guest. No object created at boot is garbage. QuickJS links its objects in a ring, whose head is in `JSRuntime`
+//! (`gc_obj_list`). Here the ring is closed without the head. A freed object is unlinked from its ring. The collector
+//! decrements references to objects that are not on its list, but restores them.
 
 use super::{guest::Guest, state::Booted, structures::fault};
 use crate::DriverError;
 
-/// The flags in the low bits of a chunk's size.
+/// The flags in the low bits of a chunk's size field.
 const PREVIOUS_IN_USE: u32 = 1;
 const IN_USE: u32 = 2;
 const FLAGS: u32 = 7;
-/// Before a chunk's memory: the size of a free previous chunk, and its own.
+/// Size of the fields before a chunk's memory: the size of a free previous chunk, and the chunk's own size.
 const HEADER_BYTES: u32 = 8;
-/// Overhead of a chunk beyond its memory. The end of a chunk in use overlaps the header of the next chunk.
+/// A chunk's size minus its usable memory. The end of a chunk in use overlaps the header of the next chunk.
 const OVERHEAD_BYTES: u32 = 4;
-/// The links of a large free chunk: two neighbours, two children, a parent, a number.
+/// Size of the links in a large free chunk: two neighbours, two children, a parent and an index.
 const LINKS_BYTES: u32 = 24;
 /// Maximum size of the data after the last chunk of a segment.
 const MAX_FOOT_BYTES: u32 = 128;
-/// A larger free chunk is free space, not a hole.
+/// Maximum size of a hole. A larger free chunk is free space.
 const MAX_HOLE_BYTES: u32 = 16 << 10;
 
 struct Free {
@@ -53,7 +55,7 @@ fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
         };
         if head & IN_USE == 0 {
             let is_known_free = repeated == size && next_head & PREVIOUS_IN_USE == 0;
-            // The very last chunk has no next one.
+            // The segment's last chunk has no successor.
             let is_last = next_head & FLAGS == 0 && next_head <= MAX_FOOT_BYTES;
             if !is_known_free && !is_last {
                 return found;
@@ -67,14 +69,15 @@ fn free_chunks(guest: &mut Guest<'_>, first: u32) -> Vec<Free> {
     }
 }
 
-/// Allocates the small free chunks permanently, so that allocations of scripts are contiguous.
+/// Permanently allocates the small free chunks, so that a script's allocations are contiguous.
 pub(super) fn fill_holes(guest: &mut Guest<'_>, first: u32) -> Result<(), DriverError> {
     let mut holes: Vec<u32> = free_chunks(guest, first)
         .into_iter()
         .filter(|chunk| !chunk.is_last && chunk.size <= MAX_HOLE_BYTES)
         .map(|chunk| chunk.size)
         .collect();
-    // The allocator takes the smallest chunk that fits, and each size is requested as often as it occurs.
+    // Largest first: the allocator takes the smallest chunk that fits, and each size is requested as often as it
+    // occurs.
     holes.sort_unstable_by(|one, other| other.cmp(one));
     for size in holes {
         guest.allocate(size.saturating_sub(OVERHEAD_BYTES))?;
@@ -94,16 +97,16 @@ pub(super) fn wipe_free_memory(guest: &mut Guest<'_>, first: u32) -> Result<(), 
     Ok(())
 }
 
-/// Possible offsets of an object's links (`JSGCObjectHeader.link`), by build: `prev`, then `next`.
+/// Possible offsets of the list link in an object (`JSGCObjectHeader.link`). The link has the fields `prev` and `next`.
 const LINKS: [u32; 2] = [0, 8];
 const NEXT: u32 = 4;
-/// The searched part of `JSRuntime`, which is smaller.
+/// Number of bytes to search in `JSRuntime`, which is smaller.
 const RUNTIME_BYTES: u32 = 4 << 10;
-/// Far more objects than an image may have: each takes more than 32 bytes.
+/// More objects than any image can contain: each object takes more than 32 bytes.
 const MAX_OBJECTS: u32 = 1 << 26;
 
 impl Booted<'_> {
-    /// Removes all existing objects from the list. Called last: objects created later are collected.
+    /// Removes all existing objects from the list. Must be called last, because objects created later are collected.
     pub(super) fn freeze(&mut self) -> Result<(), DriverError> {
         let head = self.find_objects()?;
         let (last, first) = (self.guest.read_word(head)?, self.guest.read_word(head + NEXT)?);
@@ -128,7 +131,7 @@ impl Booted<'_> {
         Err(fault("its list of objects has no end"))
     }
 
-    /// Finds the head of the list of objects, which follows the newest object. The function creates that object.
+    /// Creates an object and finds the head of the list of objects, which follows the newest object.
     fn find_objects(&mut self) -> Result<u32, DriverError> {
         let newest = self.value_of("glovebox:newest", "({})", 0)?;
         let object = newest.address().ok_or_else(|| fault("it made no object"))?;

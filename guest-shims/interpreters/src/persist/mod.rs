@@ -1,8 +1,8 @@
-//! Globals that one execution passes to the next, in a file of the workspace.
+//! Globals that an execution passes to the next one, in a file in the workspace.
 //!
-//! The guest decides which globals belong to the script and which have a JSON form. It also produces and parses the
-//! text, and pays for this work. The file is checked and written here: it belongs to the guest and may contain
-//! anything. A fault in it is reported in one line on standard error, and the script runs without it.
+//! The guest decides which globals are the script's and which can be represented as JSON. It also produces and parses
+//! the JSON text, and pays for this work. The file is checked and written here, because it is untrusted. If it is
+//! invalid, a line on standard error says so, and the script runs without stored globals.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,64 +14,64 @@ use serde::de::IgnoredAny;
 
 use crate::{Driver, DriverError, Machine, Report};
 
-/// The file of Python's globals, at the top of the workspace.
+/// The file with Python's globals, in the workspace's top directory.
 pub const PYTHON_STATE_FILE: &str = ".globals_py.json";
 
-/// The file of JavaScript's globals, at the top of the workspace.
+/// The file with JavaScript's globals, in the workspace's top directory.
 pub const JAVASCRIPT_STATE_FILE: &str = ".globals_js.json";
 
-/// Maximum nesting of values. The file nests one level deeper. Parsers on the host's side stop at 128.
+/// Maximum nesting depth of a value. The file nests one level deeper. The host's parsers stop at 128 levels.
 const MAX_DEPTH: usize = 100;
 
-/// The object that always exists and is stored whole.
+/// The name of the object that always exists and is stored as a whole.
 pub(crate) const STATE: &str = "_state";
 
-/// Maximum length of a name or a reason in a line, in characters. Both come from the guest.
+/// Maximum length of a name or reason in an error line, in characters. Both come from the guest.
 const SHOWN_CHARS: usize = 200;
 
-/// The guest's answer about a global.
+/// The guest's answer for one global.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GlobalJson {
     /// The JSON text.
     Text(String),
-    /// The reason why the global has no JSON form.
+    /// The global has no JSON form, for this reason.
     Refused(String),
     /// The JSON text exceeds the maximum size of the file.
     TooLong,
-    /// The global is not state, but for example a function.
+    /// The global is not state, for example because it is a function.
     NotState,
 }
 
-/// The next one of a guest's globals.
+/// The next of a guest's globals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NextGlobal {
     /// A global with its name.
     Global(String, GlobalJson),
-    /// No globals are left.
+    /// There are no more globals.
     End,
-    /// The guest cannot tell, for example because it is out of memory.
+    /// The guest cannot answer, for example because it is out of memory.
     Unreadable,
 }
 
-/// The language-specific part.
+/// The language-specific operations.
 pub(crate) trait Globals {
-    /// The name of the file.
+    /// The file's name in the workspace's top directory.
     const FILE: &'static str;
 
     fn machine(&mut self) -> &mut dyn Machine;
 
-    /// Sets globals from a JSON object, or none without a text, and creates `_state`. Returns `false` if the guest
-    /// cannot; only `_state` exists then.
+    /// Sets globals from a JSON object, if there is one, and creates `_state`. Returns `false` if the guest cannot set
+    /// them; then only `_state` exists.
     fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError>;
 
-    /// Returns the script's globals, one after the other.
+    /// Returns the script's next global.
     fn next(&mut self, max_bytes: u64) -> Result<NextGlobal, DriverError>;
 
     /// Prints a line to the guest's standard error.
     fn print_error(&mut self, line: &str) -> Result<(), DriverError>;
 }
 
-/// An execution, between restoring its globals and storing them.
+/// The state of persistence between restoring and storing globals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Persisting {
     max_bytes: u64,
@@ -80,7 +80,7 @@ pub(crate) struct Persisting {
 }
 
 impl Persisting {
-    /// Restores the stored globals before the script.
+    /// Restores the stored globals before the script runs.
     pub(crate) fn begin<G: Globals>(globals: &mut G, max_bytes: u64) -> Result<Self, DriverError> {
         let found = globals.machine().file_at(G::FILE, max_bytes)?;
         let wrong = match text_of(&found, max_bytes) {
@@ -95,8 +95,8 @@ impl Persisting {
         Ok(Self { max_bytes, is_restored: false })
     }
 
-    /// Stores the globals after the script. The globals of a stopped script are not stored, because it was still
-    /// working on them.
+    /// Stores the globals after the script has ended. If the script was interrupted, stores nothing, because the
+    /// globals may be inconsistent.
     pub(crate) fn end<G: Globals>(
         self,
         globals: &mut G,
@@ -105,7 +105,7 @@ impl Persisting {
     ) -> Result<(), DriverError> {
         match report {
             Report::Interrupted(_) => Ok(()),
-            // The host may count this as an exceeded limit.
+            // The host may report this exception as an exceeded memory limit.
             Report::Raised(raised) if driver.is_out_of_memory(raised) => {
                 report_not_stored(globals, "there was no memory left")
             }
@@ -144,7 +144,7 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
     let found = globals.machine().file_at(G::FILE, max_bytes)?;
     match &found {
         Ok(FileAt::File(old)) if old == text.as_bytes() => return Ok(()),
-        // Without state before and after, the file may stay.
+        // If there is no state now and none was restored, the file stays unchanged.
         found if state.is_empty() && !(is_restored && matches!(text_of(found, max_bytes), Ok(Some(_)))) => {
             return Ok(());
         }
@@ -159,12 +159,12 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
     }
 }
 
-/// Reports the reason for leaving the file unchanged.
+/// Prints the reason why the globals were not stored.
 fn report_not_stored<G: Globals>(globals: &mut G, why: &str) -> Result<(), DriverError> {
     globals.print_error(&format!("glovebox: globals are not stored: {why}"))
 }
 
-/// Returns the JSON object in a file, `None` without a file, or the problem with its content.
+/// Returns the JSON object in a file, `None` if there is no file, or a description of the problem.
 fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>, String> {
     let bytes = match found {
         Ok(FileAt::Nothing) => return Ok(None),
@@ -180,7 +180,7 @@ fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>
     if is_too_deep(text) {
         return Err(format!("is nested more than {MAX_DEPTH} levels deep"));
     }
-    // The text is only scanned. No values are built from it, whatever its size.
+    // Only scan the text, so that memory use does not depend on its size.
     match serde_json::from_str::<IgnoredAny>(text) {
         Err(_) => Err("is not JSON".into()),
         Ok(_) if !text.trim_start().starts_with('{') => Err("is not a JSON object".into()),
@@ -188,8 +188,7 @@ fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>
     }
 }
 
-/// Returns whether brackets nest deeper than allowed in stored values. For text that is not JSON, either answer is
-/// acceptable.
+/// Returns whether brackets nest deeper than stored values may. For text that is not JSON, the result is arbitrary.
 fn is_too_deep(text: &str) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in text.bytes() {
@@ -210,7 +209,7 @@ fn is_too_deep(text: &str) -> bool {
     false
 }
 
-/// The globals to store, by name. They always fit, because the largest are left out for the others.
+/// The globals to store, by name. They always fit into `max_bytes`, because the largest are omitted.
 struct StoredGlobals {
     max_bytes: u64,
     bytes: u64,
@@ -221,11 +220,11 @@ struct StoredGlobals {
 
 impl StoredGlobals {
     fn new(max_bytes: u64) -> Self {
-        // The braces; each global has a colon, and a comma except for the last.
+        // The braces take two bytes, but each global counts a comma and the last one has none.
         Self { max_bytes, bytes: 1, texts: BTreeMap::new(), sizes: BTreeSet::new() }
     }
 
-    /// Adds a global. Returns the names of the globals that were left out for it, possibly including its own.
+    /// Adds a global. Returns the names of the globals that no longer fit, which may include the new one.
     fn add(&mut self, name: String, text: String) -> Vec<String> {
         let size = length(&text).saturating_add(length(&quoted(&name))).saturating_add(2);
         self.bytes = self.bytes.saturating_add(size);
@@ -246,7 +245,7 @@ impl StoredGlobals {
         self.texts.iter().all(|(name, text)| name == STATE && text == "{}")
     }
 
-    /// Returns the JSON text, sorted by name, so that equal globals give equal files.
+    /// Returns the JSON text, sorted by name, so that equal globals produce equal files.
     fn text(&self) -> String {
         let mut text = String::from("{");
         for (name, value) in &self.texts {
@@ -267,7 +266,7 @@ fn quoted(name: &str) -> String {
     serde_json::Value::from(name).to_string()
 }
 
-/// Text from a guest, shortened for a line of the driver.
+/// Untrusted text, shortened for an error line.
 struct Shown<'a>(&'a str);
 
 impl fmt::Display for Shown<'_> {

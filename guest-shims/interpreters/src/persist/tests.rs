@@ -4,7 +4,7 @@ fn file(bytes: &[u8]) -> Result<FileAt, Errno> {
     Ok(FileAt::File(bytes.to_vec()))
 }
 
-/// Returns a state of these globals, and the names of the omitted ones.
+/// Returns the globals to store, and the names of the omitted ones.
 fn state(max_bytes: u64, globals: &[(&str, &str)]) -> (StoredGlobals, Vec<String>) {
     let mut state = StoredGlobals::new(max_bytes);
     let left_out = globals.iter().flat_map(|(name, text)| state.add((*name).to_owned(), (*text).to_owned())).collect();
@@ -45,7 +45,7 @@ fn globals_nesting_ignores_brackets_in_strings() {
     assert!(text_of(&file(nested(MAX_DEPTH + 1).as_bytes()), 1_000).is_err());
     let quoted = format!("{{\"a\\\"{}\":[]}}", "[".repeat(1_000));
     assert_eq!(text_of(&file(quoted.as_bytes()), 2_000), Ok(Some(quoted.as_str())));
-    // Neither the nesting nor the length of hostile text leads to recursion.
+    // Neither the nesting nor the length of hostile text causes recursion.
     assert!(is_too_deep(&"[".repeat(10 << 20)));
 }
 
@@ -69,7 +69,7 @@ fn largest_globals_are_left_out_first() {
     let texts: Vec<String> = sizes.iter().map(|size| "1".repeat(*size)).collect();
     let names = ["a", "b", "c", "d", "e", "f", "g"];
     for most in 2..220 {
-        // All but the largest, until the rest fits.
+        // All but the largest globals, until the remaining ones fit.
         let mut fitting: Vec<(usize, &str)> = sizes.into_iter().zip(names).collect();
         fitting.sort_unstable();
         while fitting.iter().map(|(size, _)| size + 5).sum::<usize>() > most - 1 && fitting.pop().is_some() {}

@@ -1,4 +1,4 @@
-//! Boots the unprepared module into a parked interpreter.
+//! Boots an unprepared module and parks its interpreter.
 
 use std::collections::BTreeMap;
 
@@ -40,19 +40,19 @@ macro_rules! boot_code {
     };
 }
 
-/// The code for a command.
+/// The boot code of a command.
 pub(super) const COMMAND: &str = boot_code!("boot/park.py");
-/// The code for a reactor.
+/// The boot code of a reactor.
 pub(super) const REACTOR: &str = boot_code!();
 
-/// Runs [`COMMAND`] in its own module, so that `__main__` stays the user's, and with its own builtins, so that a script
-/// may replace the common ones.
+/// Runs [`COMMAND`] in its own module, so that the script has `__main__` for itself. The module has its own builtins,
+/// so that a script can replace the shared ones.
 const LOADER: &str = "import sys; driver = type(sys)('glovebox_driver'); \
                       driver.__builtins__ = dict(vars(__builtins__)); \
                       exec(compile(sys.argv.pop(), '<glovebox>', 'exec'), driver.__dict__)";
 
-/// Does the same as [`LOADER`], in a namespace that is dropped. `HEX` is the boot code: hexadecimal digits need no
-/// quotes. The interpreter was created without the script's directory, which is first in the path elsewhere.
+/// Like [`LOADER`], in a namespace that is dropped afterwards. `HEX` is the boot code in hexadecimal, which needs no
+/// quoting. Adds the script's directory to the path, because a reactor's interpreter is created without it.
 const REACTOR_LOADER: &str = "import sys\n\
     sys.dont_write_bytecode = True\n\
     sys.argv = ['']\n\
@@ -61,25 +61,26 @@ const REACTOR_LOADER: &str = "import sys\n\
     driver.__builtins__ = dict(vars(__import__('builtins')))\n\
     exec(compile(bytes.fromhex('HEX'), '<glovebox>', 'exec'), driver.__dict__)\n";
 
-/// The stack of a command after boot, in bytes. The build's own 512 KiB overflow at 60 nested constructors, because its
-/// code is not optimised.
+/// The size of a command's stack after boot, in bytes. The build's own 512 KiB overflow at 60 nested constructors,
+/// because its code is not optimised.
 ///
-/// An overflow of this stack would run into the heap instead of trapping, so another limit must come first. Recursion
-/// that CPython counts ends at 2.1 MiB, regardless of `sys.setrecursionlimit`. Recursion that it does not count (`hash`
-/// of nested tuples, `next` of nested `map`s) takes at most one byte here for each byte of native stack. The engine
-/// grants 16 MiB of native stack, which is exhausted first, and traps.
+/// An overflow of this stack would run into the heap instead of trapping, so another limit must be reached first.
+/// Recursion that CPython counts ends at 2.1 MiB, regardless of `sys.setrecursionlimit`. Recursion that CPython does
+/// not count (`hash` of nested tuples, `next` of nested `map`s) uses at most one byte of this stack for each byte of
+/// native stack. The engine grants 16 MiB of native stack, which is exhausted first and traps.
 const C_STACK_BYTES: u32 = 24 << 20;
-/// Size of a reactor's stack, which is below all other memory, so an overflow traps.
+/// The size of a reactor's stack, in bytes. The stack is below all other memory, so an overflow traps.
 const REACTOR_STACK_BYTES: u32 = 16 << 20;
-/// The part of that stack that CPython may use before it raises a `RecursionError`. The C library's default is 128 KiB,
-/// enough for 51 nested `sorted(key=…)`. The native stack granted by the engine must last at least as long. At 768 KiB
-/// it does not in `json.loads`.
+/// Bytes of a reactor's stack that CPython can use before it raises a `RecursionError`. The C library's default of 128 KiB
+/// is enough for 51 nested `sorted(key=…)`. The engine's native stack must last at least as long. At 768 KiB, it does
+/// not in `json.loads`.
 const REACTOR_STACK_USED: u32 = 512 << 10;
-/// `_PyOS_STACK_MARGIN_BYTES` (Include/internal/pycore_pythonrun.h): between the limits for an exception and for an abort.
+/// `_PyOS_STACK_MARGIN_BYTES` (Include/internal/pycore_pythonrun.h): the distance between the limits for an exception
+/// and for an abort.
 const STACK_MARGIN: u32 = 8 << 10;
 const PAGE_BYTES: u32 = 64 << 10;
 
-/// The driver's functions, as named in settle.py.
+/// The driver's functions, as `settle.py` names them.
 const FUNCTIONS: [&str; 16] = [
     "run",
     "run_with",
@@ -107,17 +108,18 @@ pub(super) fn env() -> Vec<(String, String)> {
     [
         ("HOME", "/app"),
         ("LC_ALL", "C.UTF-8"),
-        // Makes `pyplot.show` a function of the driver, if matplotlib exists.
+        // Makes `pyplot.show` a driver function, if matplotlib exists.
         ("MPLBACKEND", "module://glovebox_figures"),
-        // A directory that exists inside the interpreter. A search elsewhere would count as an attempt to escape.
+        // A directory in the interpreter's file system. Searching a directory outside it would count as an attempt to
+        // escape.
         ("PATH", "/usr/local/bin"),
-        // Keeps `__pycache__` out of a script's files.
+        // Prevents `__pycache__` directories among a script's files.
         ("PYTHONDONTWRITEBYTECODE", "1"),
-        // Fixed, because otherwise neither the image nor the print order of a set would be deterministic.
+        // Fixed, because random hashes would make the image and the print order of sets nondeterministic.
         ("PYTHONHASHSEED", "0"),
         ("PYTHONIOENCODING", "utf-8"),
         ("PYTHONUTF8", "1"),
-        // The first directory that `tempfile` considers. It would test other directories by writing to them.
+        // The first directory that `tempfile` tries. It tests each directory by writing to it.
         ("TMPDIR", SCRATCH),
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -174,12 +176,12 @@ pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, Dri
     anchors.0.insert("slot".to_owned(), slot);
     anchors.0.insert("random".to_owned(), state);
     anchors.0.insert("interrupt_reason".to_owned(), reason);
-    // The output was addresses. The interpreter is already parked.
+    // The output contained the addresses. The interpreter is already parked.
     machine.wasi().begin_execution();
     Ok(anchors)
 }
 
-/// Warms every path of the booted interpreter, and locates the objects whose addresses are final from now on.
+/// Warms every path of the booted interpreter, and locates the objects whose addresses are now final.
 pub(super) fn settle(
     python: &dyn Boot,
     form: Form,
@@ -204,7 +206,7 @@ pub(super) fn settle(
     anchors.0.insert("files".to_owned(), files);
     anchors.0.extend(words);
     Interpreter::new(machine, &anchors).check_interrupt(&python.interrupt(&anchors, Interrupt::Cancelled)?)?;
-    // The first call from the host also costs a little more.
+    // The first call from the host also costs slightly more, so every form of call is made once.
     for (last, wants_value) in [(false, false), (true, false), (false, true), (true, true)] {
         let script = Script {
             source: "print(1)",
@@ -220,7 +222,7 @@ pub(super) fn settle(
         };
         python.execute(machine, &anchors, &script)?;
     }
-    // The samples left dead data on the stack; zeros take no space in the image.
+    // The samples left dead data on the stack. Zeros take no space in the image.
     let zeros = [0; 4096];
     for page in stack.clone().step_by(zeros.len()) {
         let length = usize::try_from(stack.end.saturating_sub(page)).unwrap_or(0).min(zeros.len());
@@ -233,7 +235,7 @@ pub(super) fn settle(
     Ok(anchors)
 }
 
-/// Runs an image's own code.
+/// Runs an image's own code in the booted interpreter.
 pub(super) fn set_up(interpreter: &mut Interpreter<'_>, source: &str) -> Result<(), DriverError> {
     if !interpreter.send(source.as_bytes())? {
         return Err(DriverError::Setup("it does not fit into the memory".to_owned()));
@@ -242,8 +244,8 @@ pub(super) fn set_up(interpreter: &mut Interpreter<'_>, source: &str) -> Result<
     report.map_or(Ok(()), Report::of_setup)
 }
 
-/// Zeroes the remains of the boot code. It was an argument, which the C library keeps, and CPython too, in wide
-/// characters. It is not needed any more, and zeros take no space in the image.
+/// Zeroes the remains of the boot code. It was an argument, so the C library has a copy, and CPython has another in
+/// wide characters. Neither is needed any more, and zeros take no space in the image.
 fn wipe_source(machine: &mut dyn Machine, source: &[u8]) -> Result<(), DriverError> {
     let mut memory = vec![0; usize::try_from(machine.memory_bytes()).unwrap_or_default()];
     machine.read(0, &mut memory)?;
@@ -262,7 +264,7 @@ fn wipe_source(machine: &mut dyn Machine, source: &[u8]) -> Result<(), DriverErr
     Ok(())
 }
 
-/// Length of the start of the boot code that identifies it in memory.
+/// Length of the prefix that identifies the boot code in memory, in bytes.
 const SOURCE_HEAD_BYTES: usize = 256;
 
 fn position(within: &[u8], what: &[u8]) -> Option<usize> {
@@ -281,7 +283,7 @@ fn too_large() -> DriverError {
     DriverError::Boot("its memory is too large".to_owned())
 }
 
-/// Runs the boot code in a command, which is unwound at its end.
+/// Runs the boot code in a command, which is unwound when it parks.
 fn boot_command(machine: &mut dyn Machine) -> Result<(), DriverError> {
     machine.wasi().allow_parking(true);
     match machine.call(Callee::Export("_start"), &[]) {
@@ -291,12 +293,12 @@ fn boot_command(machine: &mut dyn Machine) -> Result<(), DriverError> {
     }
 }
 
-/// Creates the interpreter of a reactor.
+/// Creates a reactor's interpreter.
 fn start_reactor(machine: &mut dyn Machine) -> Result<(), DriverError> {
     machine.wasi().allow_parking(false);
-    // Before it is first entered, this build itself answers calls for the clock, random numbers and the status of
-    // files, with zeros and a fixed date. `shutdown` counts as entering, and has nothing to shut down. The argument 1
-    // stands for `PYTHONHASHSEED=0`. The image would not be deterministic otherwise.
+    // Until it is first entered, this build answers calls for the clock, random numbers and file status itself, with
+    // zeros and a fixed date. Calling `shutdown` enters it without any other effect. The argument 1 stands for
+    // `PYTHONHASHSEED=0`, without which the image would not be deterministic.
     let calls = [("_initialize", &[][..]), ("shutdown", &[]), ("init_interpreter", &[Value::I32(1)])];
     for (function, args) in calls {
         let called = machine.call(Callee::Export(function), args);
@@ -305,7 +307,7 @@ fn start_reactor(machine: &mut dyn Machine) -> Result<(), DriverError> {
     Ok(())
 }
 
-/// Runs code in a reactor's interpreter.
+/// Runs Python code in a reactor's interpreter.
 fn run_in_reactor(machine: &mut dyn Machine, code: &str) -> Result<(), DriverError> {
     let length = u32::try_from(code.len()).map_err(|_| too_large())?;
     let at = allocate(machine, length.checked_add(1).ok_or_else(too_large)?)?;
@@ -316,7 +318,7 @@ fn run_in_reactor(machine: &mut dyn Machine, code: &str) -> Result<(), DriverErr
     machine.write(at, &vec![0; code.len()]).map_err(DriverError::from)
 }
 
-/// Allocates memory in a reactor that is never freed.
+/// Allocates reactor memory that is never freed.
 fn allocate(machine: &mut dyn Machine, bytes: u32) -> Result<u32, DriverError> {
     match machine.call(Callee::Export("host_alloc"), &[Value::I32(bytes)])? {
         Some(Value::I32(at)) if at != 0 => Ok(at),
@@ -332,7 +334,7 @@ pub(super) fn compile_in_reactor(machine: &mut dyn Machine) -> Result<(), Driver
     run_in_reactor(machine, &format!("{prelude}{COMPILER}"))
 }
 
-/// Places the C stack in new memory above all other memory. Returns its end, where the scratch area begins.
+/// Moves the C stack to new memory above all other memory. Returns the stack's end, where the scratch area starts.
 fn move_stack(machine: &mut dyn Machine) -> Result<u32, DriverError> {
     let old_pages = machine.grow(C_STACK_BYTES / PAGE_BYTES)?;
     let top = old_pages.checked_mul(PAGE_BYTES).and_then(|old| old.checked_add(C_STACK_BYTES - SCRATCH_BYTES));
@@ -341,8 +343,8 @@ fn move_stack(machine: &mut dyn Machine) -> Result<u32, DriverError> {
     Ok(top)
 }
 
-/// Lets CPython use more of a reactor's stack. Changes `c_stack_soft_limit` and `c_stack_hard_limit` of its thread,
-/// which follow `c_stack_top` (Include/internal/pycore_tstate.h).
+/// Raises the limit on a reactor's stack use. Changes `c_stack_soft_limit` and `c_stack_hard_limit` in the thread's
+/// state, which follow `c_stack_top` (Include/internal/pycore_tstate.h).
 fn extend_stack(machine: &mut dyn Machine) -> Result<(), DriverError> {
     let mut memory = vec![0; usize::try_from(machine.memory_bytes()).unwrap_or_default()];
     machine.read(0, &mut memory)?;
@@ -363,12 +365,12 @@ fn extend_stack(machine: &mut dyn Machine) -> Result<(), DriverError> {
     Ok(())
 }
 
-/// CPython rounds up to pages of 4 KiB.
+/// Returns whether an address can be the top of a reactor's stack, which CPython rounds up to 4 KiB pages.
 fn is_stack_top(address: u32) -> bool {
     address > REACTOR_STACK_BYTES - PAGE_BYTES && address <= REACTOR_STACK_BYTES
 }
 
-/// Parses the output of settle.py: a name and numbers on each line.
+/// Parses the output of `settle.py`: each line has a name followed by numbers.
 fn notes(output: &[u8]) -> BTreeMap<String, Vec<u32>> {
     let mut notes = BTreeMap::new();
     for line in String::from_utf8_lossy(output).lines() {
@@ -380,7 +382,7 @@ fn notes(output: &[u8]) -> BTreeMap<String, Vec<u32>> {
     notes
 }
 
-/// Returns an error with the end of standard error as its reason.
+/// Returns an error with the end of standard error in its message.
 fn failure(machine: &mut dyn Machine, how: &str) -> DriverError {
     let said = String::from_utf8_lossy(machine.wasi().output(Stream::Stderr)).into_owned();
     let start = said.char_indices().rev().nth(2000).map_or(0, |(at, _)| at);

@@ -1,36 +1,37 @@
-//! Asking a running CPython to stop, like Ctrl-C but without a signal.
+//! Interrupting a running CPython, like Ctrl-C but without a signal.
 //!
-//! A signal's C handler (`trip_signal` in Modules/signalmodule.c, `_PyEval_SignalReceived` in Python/ceval_gil.c) does
-//! nothing but a few stores. 3.12 stores four times 1: to `Handlers[SIGINT].tripped`, `is_tripped`,
-//! `ceval.signals_pending` and `interp->ceval.eval_breaker`. 3.15 has three stores: of 1 to the first two, and of the
-//! bit `_PY_SIGNALS_PENDING_BIT` to `tstate->eval_breaker`, whose other bits have other meanings. The evaluation loop
-//! checks the last of these words at each function entry, call and backward jump, clears them all, and calls the Python
-//! function in `Handlers[SIGINT].func`: `interrupted` in boot/interrupt.py. Regular expressions, the arithmetic of huge
-//! integers, and a system call that ends with `EINTR` check `is_tripped` themselves. Other long-running C code
-//! (`sum(range(10**12))`, `list.sort`, a large `join`) checks nothing until it returns.
+//! A signal's C handler (`trip_signal` in Modules/signalmodule.c, `_PyEval_SignalReceived` in Python/ceval_gil.c) only
+//! stores a few words. 3.12 stores 1 in four words: `Handlers[SIGINT].tripped`, `is_tripped`, `ceval.signals_pending`
+//! and `interp->ceval.eval_breaker`. 3.15 stores 1 in the first two, and sets the bit `_PY_SIGNALS_PENDING_BIT` in
+//! `tstate->eval_breaker`, whose other bits have other meanings. At each function entry, call and backward jump, the
+//! evaluation loop checks the last of these words. If it is set, the loop clears all words and calls the Python
+//! function in `Handlers[SIGINT].func`: `interrupted` in `boot/interrupt.py`. Regular expressions, arithmetic with huge
+//! integers, and system calls that fail with `EINTR` check `is_tripped` themselves. Other long-running C code
+//! (`sum(range(10**12))`, `list.sort`, a large `join`) does not check any word until it returns.
 //!
-//! The addresses are located at boot. CPython itself stores the words once, and memory before and after is compared.
+//! The addresses are located at boot: CPython itself stores the words once, and the memory before and after is
+//! compared.
 
 use std::ops::Range;
 
 use super::object::Interpreter;
 use crate::{Anchors, DriverError, Interrupt, Poke};
 
-/// The anchors of the words that become 1, in the order in which CPython sets them. 3.15 uses two of them, and the
+/// The anchors of the words that are set to 1, in the order in which CPython sets them. 3.15 uses two of them and the
 /// breaker.
 const WORDS: [&str; 4] = ["interrupt_0", "interrupt_1", "interrupt_2", "interrupt_3"];
-/// The anchor of the word of which one bit is set, the last of all.
+/// The anchor of the word in which a single bit is set, after all others.
 const BREAKER: &str = "interrupt_breaker";
 /// `_PY_SIGNALS_PENDING_BIT` (Include/internal/pycore_ceval.h).
 const SIGNALS_PENDING: u32 = 1 << 1;
 /// The anchor of `Handlers[SIGINT].func`, which follows `tripped`.
 const FUNCTION: &str = "interrupt_function";
-/// Distance of `tripped` before `func`.
+/// The distance from `tripped` to `func`, in bytes.
 const TRIPPED: u32 = 4;
-/// The anchor of the bytes from which `interrupted` reads the reason.
+/// The anchor of the bytes in which `interrupted` finds the reason.
 const REASON: &str = "interrupt_reason";
 
-/// Returns the words to write to raise `interrupt`.
+/// Returns the words to write for an interrupt.
 pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>, DriverError> {
     let reason = match interrupt {
         Interrupt::Fuel => 1,
@@ -42,7 +43,7 @@ pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>
     Ok(pokes)
 }
 
-/// Returns the words that a signal sets, in the same order.
+/// Returns the words that a signal sets, in CPython's order.
 fn flags(anchors: &Anchors) -> Result<impl Iterator<Item = Poke>, DriverError> {
     anchors.get(WORDS[0])?;
     let breaker = anchors.get(BREAKER).ok().map(|at| Poke::bits(at, SIGNALS_PENDING));
@@ -50,7 +51,7 @@ fn flags(anchors: &Anchors) -> Result<impl Iterator<Item = Poke>, DriverError> {
 }
 
 impl Interpreter<'_> {
-    /// Clears an interrupt that the interpreter has not noticed, after its script has ended.
+    /// Clears an interrupt that the interpreter has not noticed before its script ended.
     pub(super) fn drop_interrupt(&mut self, anchors: &Anchors) -> Result<(), DriverError> {
         for poke in flags(anchors)? {
             let set = self.word(poke.at, 0)?;
@@ -59,25 +60,25 @@ impl Interpreter<'_> {
         Ok(())
     }
 
-    /// Ensures that a late interrupt, or a handler that the script installed, does not affect later code. Costs the
-    /// guest nothing if there is neither.
+    /// Ensures that neither a late interrupt nor a handler that the script installed affects later code. If there is
+    /// neither, the guest pays nothing.
     pub(super) fn settle_interrupts(&mut self) -> Result<(), DriverError> {
         let (function, ours) = (self.anchor(FUNCTION)?, self.anchor("interrupted")?);
         let late = self.word(function.wrapping_sub(TRIPPED), 0)? != 0;
         let replaced = self.word(function, 0)? != ours;
         if late && replaced {
-            // Otherwise CPython would call the script's handler within the driver's own frames. The reference to the
-            // handler is lost.
+            // Otherwise CPython would call the script's handler in the driver's frames. The reference to the script's
+            // handler leaks.
             self.write_word(function, 0, ours)?;
         }
         if late || replaced {
-            // CPython checks the words on entry to the function, where the handler ignores them.
+            // CPython checks the words on entry to `rearm`, where the driver's handler ignores the interrupt.
             self.call("rearm")?;
         }
         Ok(())
     }
 
-    /// Locates the words, as anchors. `count` words change outside the `stack`.
+    /// Locates the words that an interrupt sets, as anchors. Exactly `count` words outside `stack` must change.
     pub(super) fn find_interrupt(
         &mut self,
         stack: &Range<u32>,
@@ -115,8 +116,7 @@ impl Interpreter<'_> {
         Ok(anchors)
     }
 
-    /// Verifies the words: CPython clears them on entry to the next function and calls `interrupted`, which clears the
-    /// reason.
+    /// Verifies the words: on entry to the next function, CPython must clear them and call `interrupted`.
     pub(super) fn check_interrupt(&mut self, pokes: &[Poke]) -> Result<(), DriverError> {
         self.settle_interrupts()?; // what finding them left behind
         for poke in pokes {

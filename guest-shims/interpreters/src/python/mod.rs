@@ -1,10 +1,10 @@
 //! CPython as a 32-bit WASI program: 3.12 as a command, 3.15 as a reactor.
 //!
-//! The files in `boot/` run inside the interpreter at preparation and leave functions there; [`boot`] parks the
-//! interpreter and records their addresses. From then on a call is one indirect call through the vectorcall slot of
-//! Python's function type, as CPython itself would make it; the binary needs no additional exports.
+//! At preparation, the files in `boot/` run inside the interpreter and define the driver's functions. [`boot`] parks
+//! the interpreter and records the functions' addresses. Later, each call is an indirect call through the vectorcall
+//! slot of Python's function type, as CPython itself would make it, so the binary needs no additional exports.
 //!
-//! Request and reply go through guest memory ([`object`]).
+//! Requests and replies pass through guest memory ([`object`]).
 
 mod boot;
 mod interrupt;
@@ -31,13 +31,13 @@ pub struct Python {
 }
 
 impl Python {
-    /// Creates the driver of CPython 3.12, a command.
+    /// Creates the driver for CPython 3.12, a command.
     #[must_use]
     pub fn command() -> Self {
         Self { form: Form::Command }
     }
 
-    /// Creates the driver of CPython 3.15, a reactor.
+    /// Creates the driver for CPython 3.15, a reactor.
     #[must_use]
     pub fn reactor() -> Self {
         Self { form: Form::Reactor }
@@ -52,7 +52,7 @@ impl Boot for Python {
         }
     }
 
-    /// The image keeps these variables as its `os.environ`.
+    /// The image keeps these variables in `os.environ`.
     fn boot_env(&self) -> Vec<(String, String)> {
         boot::env()
     }
@@ -101,9 +101,9 @@ impl Driver for Python {
         raised.type_name == "MemoryError"
     }
 
-    /// Gives `random` a fresh state. All other users of random numbers ask the system each time.
+    /// Reseeds `random`. All other users of random numbers ask the system each time.
     fn reseed(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError> {
-        // wasi-vfs asks for the environment on each call. The interpreter has read its variables at boot.
+        // wasi-vfs requests the environment on each call, but the interpreter has already read its variables at boot.
         machine.wasi().set_env([]).map_err(|error| DriverError::Boot(error.to_string()))?;
         Interpreter::new(machine, anchors).reseed()
     }
@@ -130,7 +130,7 @@ impl Driver for Python {
         let (function, fits) = if plain && !marked {
             ("run", python.send(source.as_bytes())?)
         } else {
-            // Also clears the input of an earlier script in this instance.
+            // Also replaces the input of an earlier script in this instance.
             if marked == plain {
                 python.set_mark(!plain)?;
             }
@@ -139,10 +139,10 @@ impl Driver for Python {
         if !fits {
             return Ok(Report::Raised(no_memory("the source")));
         }
-        // The shutdown clears the globals, so it must come after they are stored.
+        // The shutdown clears the globals, so they must be stored first.
         let ends = script.last && persisting.is_none();
         let reply = python.call_with(function, [ends, script.wants_value])?;
-        // The last bytes of an unclosed file are still in its buffer.
+        // An unclosed file still has its last bytes in a buffer.
         if python.files()? != anchors.get("files")? {
             python.call("flush")?;
         }
@@ -220,15 +220,15 @@ impl Driver for Python {
     }
 }
 
-/// Returns the text to compile, and the number of columns of indentation that were removed.
+/// Returns the text to compile, and the number of columns of indentation removed from it.
 fn source_of<'s>(script: &Script<'s>) -> (Cow<'s, str>, u32) {
-    // CPython skips a byte order mark in a file, but not in a string.
+    // CPython skips a byte order mark at the start of a file, but not of a string.
     let source = script.source.strip_prefix('\u{feff}').unwrap_or(script.source);
     let is_file = !(script.name.starts_with('<') && script.name.ends_with('>'));
     if is_file { (Cow::Borrowed(source), 0) } else { dedented(source) }
 }
 
-/// Removes the indentation that all lines share, like `python -c` since 3.14. Returns its length.
+/// Removes the indentation that all lines share, as `python -c` does since 3.14. Also returns the indentation's length.
 fn dedented(source: &str) -> (Cow<'_, str>, u32) {
     let blank = |line: &str| line.trim_matches([' ', '\t', '\r']).is_empty();
     let indentation = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
@@ -250,7 +250,7 @@ fn dedented(source: &str) -> (Cow<'_, str>, u32) {
     (Cow::Owned(lines.collect::<Vec<_>>().join("\n")), u32::try_from(shared.len()).unwrap_or(u32::MAX))
 }
 
-/// Returns the request that `run_with` in boot/driver.py decodes.
+/// Encodes the request that `run_with` in `boot/driver.py` decodes.
 fn request(script: &Script<'_>, source: &str) -> Vec<u8> {
     let flags = if script.has_stdin { "i" } else { "" };
     let count = script.args.len().to_string();
@@ -267,10 +267,10 @@ fn no_memory(what: &str) -> Raised {
     }
 }
 
-/// The kind of a binary.
+/// The form of a binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// A command, 3.12: it runs a script and exits, and is parked before its exit.
+    /// A command, 3.12: it runs a script and exits. It is parked before its exit.
     Command,
     /// A reactor, 3.15: its functions create an interpreter, run code in it, and return.
     Reactor,
@@ -286,7 +286,7 @@ impl Form {
     }
 }
 
-/// Packages of this project, by path below `/app/site-packages`, sorted.
+/// Packages written for this project, by path below `/app/site-packages`, sorted.
 pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[
     ("requests/__init__.py", include_bytes!("site/requests/__init__.py")),
     ("requests/auth.py", include_bytes!("site/requests/auth.py")),
@@ -306,15 +306,15 @@ pub const EMBEDDED_PACKAGES: &[(&str, &[u8])] = &[
     ("sandbox_utils/yaml_writer.py", include_bytes!("site/sandbox_utils/yaml_writer.py")),
 ];
 
-/// Compiles the packages that are mounted at their path.
+/// The script that compiles the packages mounted at their path.
 const COMPILER: &str = include_str!("compile.py");
 
-/// Returns the arguments of the compiling interpreter. It may write to the workspace.
+/// Returns the arguments for the compiling interpreter, which writes its output to the workspace.
 fn compiler_args() -> Vec<String> {
     ["python", "-c", COMPILER, "/app/site-packages", &format!("/app/{COMPILED_FILE}")].map(str::to_owned).to_vec()
 }
 
-/// Runs [`COMPILER`] in a command that was given [`compiler_args`].
+/// Runs [`COMPILER`] in a command that was started with [`compiler_args`].
 fn compile(machine: &mut dyn Machine) -> Result<(), DriverError> {
     match machine.call(Callee::Export("_start"), &[]) {
         Ok(_) | Err(MachineError::Stopped(Stop::Exit(0))) => Ok(()),

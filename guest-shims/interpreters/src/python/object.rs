@@ -1,8 +1,8 @@
-//! The parts of CPython's objects that the driver accesses in guest memory, and the globals that persist.
+//! Access to CPython objects in guest memory, and to the globals that persist.
 //!
-//! The layouts are those of a 32-bit CPython 3.12 to 3.15 without debug fields (Include/object.h, Include/cpython/*.h).
-//! The addresses come from preparation. A guest that damages this memory harms only itself: every access is checked
-//! against its memory, and sizes from the guest are clamped.
+//! The layouts are those of 32-bit CPython 3.12 to 3.15 without debug fields (Include/object.h, Include/cpython/*.h).
+//! The addresses come from preparation. A guest that damages this memory harms only itself: every access is
+//! bounds-checked, and sizes from the guest are clamped.
 
 use super::wire::{decode_global, framed};
 use crate::{
@@ -10,39 +10,41 @@ use crate::{
     persist::{Globals, NextGlobal, PYTHON_STATE_FILE},
 };
 
-/// `PyObject`: `ob_refcnt`, `ob_type`; then `PyVarObject`'s `ob_size`.
+/// Offsets in `PyObject`, which has the fields `ob_refcnt` and `ob_type`, and in `PyVarObject`, which adds `ob_size`.
 const OB_TYPE: u32 = 4;
 const OB_SIZE: u32 = 8;
-/// `PyTypeObject.tp_vectorcall_offset`: after the head (12), `tp_name`, `tp_basicsize`, `tp_itemsize`, `tp_dealloc`.
+/// Offset of `PyTypeObject.tp_vectorcall_offset`, after the head (12 bytes), `tp_name`, `tp_basicsize`, `tp_itemsize`
+/// and `tp_dealloc`.
 const TP_VECTORCALL_OFFSET: u32 = 28;
-/// `PyTypeObject.tp_call`, nine slots later.
+/// Offset of `PyTypeObject.tp_call`, nine slots later.
 const TP_CALL: u32 = 64;
-/// `PyByteArrayObject`: the allocated size, and the start of the bytes.
+/// Offsets in `PyByteArrayObject`: the allocated size, and the pointer to the bytes.
 const BYTEARRAY_ALLOC: u32 = 12;
 const BYTEARRAY_START: u32 = 20;
-/// `PyBytesObject.ob_sval`, after the head (12) and the hash.
+/// Offset of `PyBytesObject.ob_sval`, after the head (12 bytes) and the hash.
 const BYTES_START: u32 = 16;
-/// `_Py_IMMORTAL_REFCNT` of 3.12 with 32-bit pointers (Include/object.h). This count does not change. In later
-/// versions, larger counts do not change, from `_Py_IMMORTAL_MINIMUM_REFCNT`. No other object has so many references.
+/// `_Py_IMMORTAL_REFCNT` of 3.12 with 32-bit pointers (Include/object.h). CPython never changes this count. In later
+/// versions, it does not change any count from `_Py_IMMORTAL_MINIMUM_REFCNT` upwards. No mortal object has so many
+/// references.
 pub(super) const IMMORTAL: u32 = u32::MAX >> 2;
 /// `_Py_IMMORTAL_INITIAL_REFCNT` of later versions (Include/refcount.h).
 pub(super) const IMMORTAL_SINCE_3_14: u32 = 5 << 28;
 
-/// The words of a Mersenne Twister's state (`N` in Modules/_randommodule.c).
+/// Number of words in a Mersenne Twister's state (`N` in Modules/_randommodule.c).
 const TWISTER_WORDS: usize = 624;
 const TWISTER_BYTES: u32 = 624 * 4;
-/// The words begin before this offset in a generator.
+/// Upper bound on the offset of the words in a generator object, in bytes.
 const TWISTER_OFFSETS: u32 = 512;
-/// The anchor of the words of numpy's generator.
+/// The anchor of the words in numpy's generator.
 const NUMPY_RANDOM: &str = "numpy_random";
-/// The first words of `random`'s state, as reported by boot/settle.py to locate them in the object.
+/// Number of words of `random`'s state that `boot/settle.py` reports, to locate the state in the object.
 pub(super) const TWISTER_SAMPLE: usize = 8;
 
-/// Maximum size of a reply in bytes. boot/report.py truncates message and traceback to 320 Ki characters of at most six
-/// bytes each; boot/value.py truncates a `repr` to 64 Ki characters, and JSON to 1 MiB.
+/// Maximum size of a reply, in bytes. `boot/report.py` truncates message and traceback to 320 Ki characters of at most
+/// six bytes each. `boot/value.py` truncates a `repr` to 64 Ki characters, and JSON to 1 MiB.
 const REPLY_BYTES: u32 = 2 << 20;
 
-/// Offsets in the scratch area above the stack: the argument vector (two words) and the mark.
+/// Offsets in the scratch area above the stack: the argument vector (two words), and the mark.
 const ARGUMENTS: u32 = 0;
 const MARK: u32 = 8;
 pub(super) const SCRATCH_BYTES: u32 = 64;
@@ -62,22 +64,22 @@ impl<'a> Interpreter<'a> {
         self.machine
     }
 
-    /// Returns the anchor called `name`.
+    /// Returns the address of the anchor `name`.
     pub(super) fn anchor(&self, name: &str) -> Result<u32, DriverError> {
         self.anchors.get(name)
     }
 
-    /// Calls a driver function without arguments. Returns `None` if it returned Python's `None`.
+    /// Calls a driver function without arguments. Returns `None` if the function returned Python's `None`.
     pub(super) fn call(&mut self, function: &str) -> Result<Option<Vec<u8>>, DriverError> {
         self.vectorcall(function, 0, REPLY_BYTES)
     }
 
-    /// Like [`call`](Self::call), for a reply that may be up to `bytes` longer.
+    /// Like [`call`](Self::call), with a maximum size of the reply that is larger by `bytes`.
     pub(super) fn call_for(&mut self, function: &str, bytes: u32) -> Result<Option<Vec<u8>>, DriverError> {
         self.vectorcall(function, 0, REPLY_BYTES.saturating_add(bytes))
     }
 
-    /// Calls a driver function with two truth values.
+    /// Calls a driver function with two Boolean arguments.
     pub(super) fn call_with(&mut self, function: &str, arguments: [bool; 2]) -> Result<Option<Vec<u8>>, DriverError> {
         let scratch = self.anchors.get("scratch")?;
         for (argument, offset) in arguments.into_iter().zip((ARGUMENTS..).step_by(4)) {
@@ -87,8 +89,8 @@ impl<'a> Interpreter<'a> {
         self.vectorcall(function, 2, REPLY_BYTES)
     }
 
-    /// Calls an object that is not a driver function, with `tp_call(object, arguments, NULL)`, and drops its result.
-    /// Only used at boot.
+    /// Calls an object that is not a driver function, with `tp_call(object, arguments, NULL)`, and ignores its result.
+    /// Used only at boot.
     pub(super) fn call_object(&mut self, object: &str, arguments: &str) -> Result<(), DriverError> {
         let (object, arguments) = (self.anchors.get(object)?, self.anchors.get(arguments)?);
         let kind = self.word(object, OB_TYPE)?;
@@ -111,8 +113,8 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Copies a `bytes` object and releases the reference that the call returned. The driver holds another reference,
-    /// so this is not the last.
+    /// Copies a `bytes` object of at most `most` bytes, and releases the reference that the call returned. The driver
+    /// holds another reference, so the object stays alive.
     fn take_bytes(&mut self, object: u32, most: u32) -> Result<Vec<u8>, DriverError> {
         let size = self.word(object, OB_SIZE)?;
         if size > most {
@@ -130,7 +132,7 @@ impl<'a> Interpreter<'a> {
     /// Copies `bytes` into the driver's bytearray. Returns `false` if the guest is out of memory.
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<bool, DriverError> {
         let Ok(length) = u32::try_from(bytes.len()) else { return Ok(false) };
-        // CPython keeps a zero after the bytes.
+        // CPython requires a zero after the bytes.
         let Some(needed) = length.checked_add(1) else { return Ok(false) };
         let buffer = self.anchors.get("buffer")?;
         if self.word(buffer, BYTEARRAY_ALLOC)? < needed {
@@ -146,7 +148,7 @@ impl<'a> Interpreter<'a> {
         Ok(true)
     }
 
-    /// Overwrites a bytearray of sufficient size, like its own code.
+    /// Overwrites the content of a bytearray whose allocation is large enough, as CPython does.
     fn put(&mut self, buffer: u32, bytes: &[u8]) -> Result<(), DriverError> {
         let start = self.word(buffer, BYTEARRAY_START)?;
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -160,41 +162,42 @@ impl<'a> Interpreter<'a> {
         self.word(bytearray, BYTEARRAY_START)
     }
 
-    /// Returns a copy of the whole memory. Only used at boot.
+    /// Returns a copy of the whole memory. Used only at boot.
     pub(super) fn memory(&mut self) -> Result<Vec<u8>, DriverError> {
         let mut bytes = vec![0; usize::try_from(self.machine.memory_bytes()).unwrap_or(0)];
         self.machine.read(0, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Returns whether an earlier script of this instance had arguments, environment, standard input or a name.
+    /// Returns whether the mark is set: an earlier script in this instance had arguments, environment, standard input
+    /// or a name.
     pub(super) fn is_marked(&mut self) -> Result<bool, DriverError> {
         let scratch = self.anchors.get("scratch")?;
         Ok(self.word(scratch, MARK)? != 0)
     }
 
-    /// Sets the mark in guest memory, where it is saved and forked with all other state.
+    /// Sets or clears the mark. It is in guest memory, so it is saved and forked with all other state.
     pub(super) fn set_mark(&mut self, marked: bool) -> Result<(), DriverError> {
         let scratch = self.anchors.get("scratch")?;
         self.write_word(scratch, MARK, u32::from(marked))
     }
 
-    /// Returns the reference count of Python's `FileIO` type: one for each open or forgotten file, plus a fixed number.
-    /// The guest is not charged.
+    /// Returns the reference count of Python's `FileIO` type: one reference for each open or leaked file, plus a
+    /// constant. Does not charge the guest.
     pub(super) fn files(&mut self) -> Result<u32, DriverError> {
         let kind = self.anchors.get("file_type")?;
         self.word(kind, 0)
     }
 
-    /// Writes a new state into `random`'s generator, and into numpy's if the image has it, like `random.setstate`.
+    /// Writes a new state to `random`'s generator, and to numpy's if the image has one, like `random.setstate`.
     pub(super) fn reseed(&mut self) -> Result<(), DriverError> {
         let state = self.anchors.get("random")?;
         let mut words = [0; TWISTER_WORDS * 4];
         self.machine.fill_random(&mut words)?;
-        // The index precedes the words.
+        // In `random`'s generator, the index precedes the words.
         self.write_twister(state, state.wrapping_sub(4), words)?;
         match self.anchors.get(NUMPY_RANDOM) {
-            // The index follows the words.
+            // In numpy's generator, the index follows the words.
             Ok(state) => self.write_twister(state, at(state, TWISTER_BYTES), scattered(&words)),
             Err(_) => Ok(()),
         }
@@ -206,16 +209,17 @@ impl<'a> Interpreter<'a> {
         index_at: u32,
         mut words: [u8; TWISTER_WORDS * 4],
     ) -> Result<(), DriverError> {
-        // As after seeding (`init_by_array`), because the state must not be all zero.
+        // Same first word as after seeding (`init_by_array`), because the state must not be all zero.
         if let Some(first) = words.first_chunk_mut() {
             *first = 0x8000_0000_u32.to_le_bytes();
         }
         self.machine.write(state, &words).map_err(damaged)?;
-        // When the index equals the number of words, the next draw generates new words.
+        // An index equal to the number of words makes the next draw generate new words.
         self.machine.write(index_at, &(TWISTER_BYTES / 4).to_le_bytes()).map_err(damaged)
     }
 
-    /// Locates numpy's generator from the reply of `settle`, which has its address and the first words of its state.
+    /// Locates numpy's generator. `reply` comes from `settle` and contains its address and the first words of its
+    /// state.
     pub(super) fn find_numpy(&mut self, reply: &[u8], immortal: u32) -> Result<(String, u32), DriverError> {
         let words = String::from_utf8_lossy(reply);
         let words: Option<Vec<u32>> = words.split_whitespace().map(|word| word.parse().ok()).collect();
@@ -237,14 +241,14 @@ impl<'a> Interpreter<'a> {
         self.word(function, offset)
     }
 
-    /// Keeps `object` alive forever, without a reference in Python.
+    /// Keeps `object` alive forever, although no Python object refers to it.
     pub(super) fn immortalise(&mut self, object: u32, count: u32) -> Result<(), DriverError> {
         self.write_word(object, 0, count)
     }
 
-    /// Returns the address of the words of the generator `object`, located by their first values.
+    /// Returns the address of the words in the generator `object`, identified by their first values.
     pub(super) fn find_state(&mut self, object: u32, sample: &[u32]) -> Result<Option<u32>, DriverError> {
-        // An instance consists of a header, other fields and the words.
+        // An instance consists of a header, other fields, and the words.
         for offset in (8..TWISTER_OFFSETS).step_by(4) {
             let mut found = true;
             for (word, place) in sample.iter().zip((offset..).step_by(4)) {
@@ -268,10 +272,10 @@ impl<'a> Interpreter<'a> {
     }
 }
 
-/// Derives other random words from `words`. An image with numpy draws no more than one without, so a script draws the
-/// same numbers in both.
+/// Derives another set of random words from `words`. Images with and without numpy therefore draw equally often, so a
+/// script sees the same numbers in both.
 fn scattered(words: &[u8; TWISTER_WORDS * 4]) -> [u8; TWISTER_WORDS * 4] {
-    // FNV-1a for the seed, SplitMix64 (Steele, Lea, Flood 2014) for the words.
+    // FNV-1a derives the seed, and SplitMix64 (Steele, Lea, Flood 2014) generates the words.
     let mut seed = words
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
@@ -285,12 +289,12 @@ fn scattered(words: &[u8; TWISTER_WORDS * 4]) -> [u8; TWISTER_WORDS * 4] {
     scattered
 }
 
-/// Wraps like the guest's own address arithmetic. The bounds check of the memory then rejects a wrong address.
+/// Adds like the guest's own address arithmetic, with wrapping. The memory's bounds check rejects a wrong address.
 fn at(base: u32, offset: u32) -> u32 {
     base.wrapping_add(offset)
 }
 
-/// Converts an address outside the guest's memory to the error of a guest that damaged its driver.
+/// Converts an access outside the guest's memory to the error of a guest that has damaged its driver.
 fn damaged(error: MachineError) -> DriverError {
     match error {
         MachineError::OutOfBounds(at) => DriverError::Report(format!("its memory points to {at:#x}, outside itself")),
@@ -316,7 +320,7 @@ impl Globals for Interpreter<'_> {
     }
 
     fn print_error(&mut self, line: &str) -> Result<(), DriverError> {
-        // A guest without memory for the line skips it.
+        // If the guest has no memory for the line, the line is skipped.
         if self.send(line.as_bytes())? {
             self.call("complain")?;
         }

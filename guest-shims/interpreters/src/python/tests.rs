@@ -1,4 +1,4 @@
-//! Tests of the driver against lying guests, with arbitrary memory and arbitrary results of calls.
+//! Tests of the driver with lying guests, which have arbitrary memory and return arbitrary results.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const OURS: u32 = 0x30;
 const HANDLER: u32 = 0x280;
 const WORDS: u32 = 0x2a0;
 
-/// A guest without an interpreter: each call returns the next of `returns` (`None` after the last).
+/// A guest without an interpreter. Each call returns the next element of `returns`, and `None` after the last one.
 struct Liar {
     memory: Vec<u8>,
     returns: Vec<u32>,
@@ -49,7 +49,7 @@ impl Liar {
         u32::from_le_bytes(word)
     }
 
-    /// A `bytes` object at `REPLY`.
+    /// Creates a `bytes` object at `REPLY`, which the next call returns.
     fn reply(&mut self, count: u32, bytes: &[u8]) {
         self.put(REPLY, count);
         self.put(REPLY + 8, u32::try_from(bytes.len()).unwrap());
@@ -279,7 +279,7 @@ fn a_reply_that_claims_four_gibibytes_is_refused() {
 fn a_source_beyond_the_buffer_makes_it_grow() {
     let mut liar = Liar::new();
     let source = "x".repeat(256);
-    // The guest claims to have grown and has not.
+    // The guest claims that the buffer has grown, but it has not.
     assert!(matches!(execute(&mut liar, &source), Err(DriverError::Report(_))));
     assert_eq!(liar.functions(), [6].map(Value::I32));
     // The guest is out of memory.
@@ -336,7 +336,7 @@ fn numpy_generator_is_reseeded() {
     let words: Vec<u32> = (1..624).map(|word| liar.get(NUMPY + 40 + word * 4)).collect();
     let different: std::collections::BTreeSet<_> = words.iter().collect();
     assert!(different.len() > 620 && !words.contains(&0x0707_0707), "not those of `random`");
-    // The index comes after the words.
+    // The index follows the words.
     assert_eq!((liar.get(NUMPY + 40 + 624 * 4), liar.get(GENERATOR - 4)), (624, 624));
 }
 
@@ -356,18 +356,19 @@ fn late_interrupt_is_cleared_before_the_next_script() {
     let mut liar = Liar::new();
     liar.put(HANDLER, 1);
     execute(&mut liar, "").unwrap();
-    // The word stays set, because nothing here clears it. `rearm` is called once before the script and once after it.
+    // The word stays set, because the fake never clears it. `rearm` is called once before the script and once after it.
     assert_eq!(liar.functions(), [10, 1, 10].map(Value::I32));
 }
 
 #[test]
 fn script_signal_handler_is_reset_and_not_called() {
-    // The handler is only replaced. It stays until Python itself replaces it, which counts its references.
+    // The handler was replaced, but no signal is pending. It stays until Python itself replaces it, which counts its
+    // references.
     let mut liar = Liar::new();
     liar.put(HANDLER + 4, 0x50);
     execute(&mut liar, "").unwrap();
     assert_eq!((liar.functions(), liar.get(HANDLER + 4)), ([10, 1, 10].map(Value::I32).to_vec(), 0x50));
-    // The handler is replaced and pending, so it would be called on entry to `rearm`.
+    // The handler was replaced and a signal is pending, so CPython would call the handler on entry to `rearm`.
     let mut liar = Liar::new();
     liar.put(HANDLER, 1);
     liar.put(HANDLER + 4, 0x50);

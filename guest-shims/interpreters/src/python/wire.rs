@@ -1,26 +1,26 @@
-//! Encoding of requests and replies: fields in UTF-8, each prefixed by its length as four bytes, little-endian.
+//! The encoding of requests and replies: UTF-8 fields, each with a 4-byte little-endian length prefix.
 
 use crate::{
     Diagnostic, DriverError, GuestValue, Raised, Report,
     persist::{GlobalJson, NextGlobal},
 };
 
-/// The name of a script without a file (see [`Script::name`](crate::Script::name)). Such a script takes the driver's
-/// shortest path.
+/// The name of a script without a file (see [`Script::name`](crate::Script::name)). The driver has a fast path for such
+/// a script.
 pub(super) const DEFAULT_NAME: &str = "<sandbox>";
 
-/// Frames `fields` for `fields()` in boot/driver.py.
+/// Encodes fields for `fields()` in `boot/driver.py`.
 pub(super) fn framed<'a>(fields: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
     let mut framed = Vec::new();
     for field in fields {
-        // A guest has at most 4 GiB. A field whose length does not fit was rejected earlier, because it exceeds memory.
+        // Infallible: a field over 4 GiB exceeds the guest's memory and was rejected earlier.
         framed.extend(u32::try_from(field.len()).unwrap_or(u32::MAX).to_le_bytes());
         framed.extend(field.as_bytes());
     }
     framed
 }
 
-/// Decodes the reply of `run` or `run_with`. The bytes come from the guest and are untrusted.
+/// Decodes the reply of `run` or `run_with`. The bytes are untrusted.
 pub(super) fn decode_report(reply: &[u8]) -> Result<Report, DriverError> {
     match reply.split_first() {
         Some((b'X', mut rest)) => {
@@ -69,7 +69,7 @@ fn raised(rest: &mut &[u8]) -> Result<Raised, DriverError> {
 }
 
 fn value(rest: &mut &[u8]) -> Result<GuestValue, DriverError> {
-    // A JSON text is never empty.
+    // An empty field means that there is no JSON.
     Ok(GuestValue { repr: field(rest)?, json: Some(field(rest)?).filter(|json| !json.is_empty()) })
 }
 
@@ -82,7 +82,7 @@ pub(super) fn decode_diagnostic(reply: &[u8]) -> Result<Diagnostic, DriverError>
     Ok(Diagnostic { line: position()?, column: position()?, message: field(&mut rest)? })
 }
 
-/// Returns all fields, undecoded.
+/// Returns all fields of a reply, undecoded.
 pub(super) fn fields(mut rest: &[u8]) -> Result<Vec<&[u8]>, DriverError> {
     let mut fields = Vec::new();
     while !rest.is_empty() {
@@ -217,7 +217,7 @@ mod tests {
             let mut reply = Vec::new();
             for _ in 0..(state % 40) {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                // Usually small values, so that lengths often fit.
+                // Half of the bytes are small, so that lengths often fit.
                 let byte = u8::try_from(state >> 56).unwrap_or(0);
                 reply.push(if state & 1 == 0 { byte % 6 } else { byte });
             }

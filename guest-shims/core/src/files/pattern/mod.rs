@@ -1,4 +1,4 @@
-//! Patterns of file names.
+//! File name patterns.
 
 #[cfg(test)]
 mod tests;
@@ -11,16 +11,16 @@ use std::{
 
 use super::{FileError, path};
 
-/// Maximum length of a pattern in bytes, equal to that of a path.
+/// Maximum length of a pattern in bytes; paths have the same limit.
 const MAX_PATTERN_BYTES: usize = 4_096;
 
-/// A pattern of paths.
+/// A parsed pattern and the directories that it can match in.
 pub(super) struct Pattern {
     pub(super) matcher: Matcher,
-    /// The literal directories at the beginning of the pattern. Only these are searched: a host directory is listed on
-    /// first access and may be large.
+    /// The literal directories at the beginning of the pattern. The search starts below them, because a host directory
+    /// is listed on first access and may be large.
     pub(super) prefix: Vec<String>,
-    /// The maximum number of names below the prefix that it can match.
+    /// The maximum depth of a match, in names below the prefix.
     pub(super) max_depth: usize,
 }
 
@@ -43,23 +43,24 @@ impl Pattern {
     }
 }
 
-/// A pattern as an automaton that follows all its states at once: matching takes time in proportion to the length of
-/// the path times that of the pattern.
+/// A pattern as a nondeterministic automaton. All its states are followed in parallel, so matching time is proportional
+/// to the length of the path times the length of the pattern.
 pub(super) struct Matcher {
-    /// At most one for each byte of the pattern, and [`MatcherState::End`]. A state comes after those it leads to, so that one
-    /// pass from the last to the first finds all states that are reached without a character.
+    /// At most one state for each byte of the pattern, and [`MatcherState::End`]. Each state comes after its
+    /// successors, so a single pass from last to first finds all states that are reachable without consuming a
+    /// character.
     states: Vec<MatcherState>,
     start: usize,
 }
 
 enum MatcherState {
-    /// The pattern ends.
+    /// The end of the pattern.
     End,
-    /// Exactly one character.
+    /// Matches exactly one character.
     One { chosen: CharacterClass, then: usize },
-    /// Any number of characters, with or without slashes.
+    /// Matches any number of characters; slashes only with `slashes`.
     Run { slashes: bool, then: usize },
-    /// All of these.
+    /// Continues with each of these states.
     Fork(Vec<usize>),
 }
 
@@ -74,13 +75,13 @@ impl Matcher {
         self.run(path).0
     }
 
-    /// Returns whether a path matches, and the number of steps.
+    /// Returns whether a path matches, and the number of steps that matching took.
     fn run(&self, path: &str) -> (bool, usize) {
         let (mut now, mut after) = (Set::new(self.states.len()), Set::new(self.states.len()));
         now.insert(self.start);
         let mut steps = 0;
         let mut matches = false;
-        // The end of the path is also a step.
+        // `None` stands for the end of the path.
         for c in path.chars().map(Some).chain(iter::once(None)) {
             let mut is_over = true;
             while let Some(at) = now.take_highest() {
@@ -115,8 +116,8 @@ impl Matcher {
         (matches, steps)
     }
 
-    /// Adds `tokens`, followed by the state `then`, and returns their first state. Works backwards, because a state
-    /// refers to its successors.
+    /// Adds the states for `tokens`, followed by the state `then`, and returns the first of them. Works backwards,
+    /// because each state refers to its successors.
     fn sequence(&mut self, tokens: Vec<Token>, then: usize) -> usize {
         tokens.into_iter().rev().fold(then, |then, token| match token {
             Token::One(chosen) => self.state(MatcherState::One { chosen, then }),
@@ -163,7 +164,7 @@ impl CharacterClass {
         }
     }
 
-    /// Returns the number of comparisons of [`CharacterClass::has`] beyond the first.
+    /// Returns the number of range comparisons in [`CharacterClass::has`] beyond the first.
     fn steps(&self) -> usize {
         match self {
             Self::Exactly(_) | Self::OfName => 0,
@@ -172,10 +173,10 @@ impl CharacterClass {
     }
 }
 
-/// A set of states, as bits.
+/// A set of state numbers, as a bit set.
 struct Set {
     words: Vec<u64>,
-    /// No word from here on has a bit set.
+    /// All words above this index are zero.
     top: usize,
 }
 
@@ -204,38 +205,39 @@ impl Set {
     }
 }
 
-/// Maximum nesting of alternatives. Each level is one more recursion.
+/// Maximum nesting depth of alternatives. Compiling recurses once per level.
 const MAX_DEPTH: usize = 32;
 
-/// A part of a pattern.
+/// An element of a pattern.
 #[derive(Debug)]
 enum Token {
-    /// Exactly one character.
+    /// Exactly one character, of this class.
     One(CharacterClass),
-    /// `*`: any number of characters of a name.
+    /// `*`: any number of characters other than `/`.
     Star,
-    /// `**/` at the beginning: nothing, or directories with a trailing slash.
+    /// `**/` at the beginning: nothing, or any number of directories with a trailing slash.
     Dirs,
-    /// `/**/`: a slash, and then [`Token::Dirs`].
+    /// `/**/`: a slash followed by [`Token::Dirs`].
     SlashDirs,
     /// `/**` at the end: a slash and everything after it.
     SlashAll,
-    /// `{a,b}`, without empty ones: `globset` skips them, in `{}` and `{{},}` too.
+    /// `{a,b}`, without empty alternatives: `globset` ignores them, also in `{}` and `{{},}`.
     Alternatives(Vec<Vec<Token>>),
 }
 
-/// The characters that match.
+/// A set of characters.
 #[derive(Debug)]
 enum CharacterClass {
-    /// Exactly this character.
+    /// This character only.
     Exactly(char),
-    /// Any character of a name: `?`.
+    /// `?`: any character other than `/`.
     OfName,
-    /// A character in these ranges, both ends included, or in none of them. A slash is an ordinary character here.
+    /// `[a-z]`: a character in one of these inclusive ranges, or in none of them if negated. A slash is an ordinary
+    /// character here.
     Class { negated: bool, ranges: Vec<(char, char)> },
 }
 
-/// Parses a pattern, or returns the reason why it is invalid.
+/// Parses a pattern. An error is the reason why the pattern is invalid.
 fn parse(pattern: &str) -> Result<Vec<Token>, String> {
     let mut parser =
         Parser { chars: pattern.chars().peekable(), last: None, before: None, tokens: Vec::new(), open: Vec::new() };
@@ -252,20 +254,20 @@ fn parse(pattern: &str) -> Result<Vec<Token>, String> {
 
 struct Parser<'a> {
     chars: Peekable<Chars<'a>>,
-    /// The last character, and the one before it.
+    /// The last consumed character.
     last: Option<char>,
     before: Option<char>,
-    /// The sequence being parsed: the pattern's, or that of the innermost alternative.
+    /// The sequence being parsed: the top level, or the innermost alternative.
     tokens: Vec<Token>,
-    /// The alternatives being parsed, the innermost last.
+    /// The open groups of alternatives, innermost last.
     open: Vec<Open>,
 }
 
-/// Alternatives that have not been closed.
+/// A group of alternatives whose closing brace has not been parsed.
 struct Open {
-    /// The sequence before them.
+    /// The tokens before the group.
     outside: Vec<Token>,
-    /// The completed alternatives.
+    /// The group's complete alternatives.
     branches: Vec<Vec<Token>>,
 }
 
@@ -313,12 +315,13 @@ impl Parser<'_> {
         branches.push(mem::replace(&mut self.tokens, outside));
         let is_nothing = |token: &Token| matches!(token, Token::Alternatives(branches) if branches.is_empty());
         branches.retain(|branch| !branch.iter().all(is_nothing));
-        // Added even if empty: text that follows is not at the beginning of the pattern.
+        // Pushed even if empty, because `**` after it is not at the beginning of the pattern.
         self.tokens.push(Token::Alternatives(branches));
         Ok(())
     }
 
-    /// `**` matches directories only between slashes and at the ends of a pattern or an alternative.
+    /// Parses a star. `**` matches directories only between slashes and at the ends of a pattern or an alternative;
+    /// elsewhere it is equal to `*`.
     fn star(&mut self) {
         let after_slash = self.before == Some('/');
         if self.chars.next_if_eq(&'*').is_none() {
@@ -340,7 +343,7 @@ impl Parser<'_> {
             if !after_slash || !(is_end || next == Some('/')) {
                 return self.within_name();
             }
-            // The token includes the slash before it, and directories before that, as in `**/**`.
+            // The new token includes the slash before it. Adjacent directory tokens, as in `**/**`, are merged.
             match self.tokens.pop() {
                 Some(Token::Dirs) => self.tokens.push(Token::Dirs),
                 _ if is_end => self.tokens.push(Token::SlashAll),
@@ -352,14 +355,15 @@ impl Parser<'_> {
         }
     }
 
-    /// Treats adjacent stars as one.
+    /// Adds a `*`, merged with a preceding one.
     fn within_name(&mut self) {
         if !matches!(self.tokens.last(), Some(Token::Star)) {
             self.tokens.push(Token::Star);
         }
     }
 
-    /// As in POSIX, `]` is literal in first position, `-` in first or last position, and `\` everywhere.
+    /// Parses a bracket expression. As in POSIX, `]` is literal in first position, `-` in first or last position, and
+    /// `\` everywhere.
     fn class(&mut self) -> Result<(), String> {
         let negated = matches!(self.chars.peek(), Some('!' | '^'));
         if negated {

@@ -1,4 +1,4 @@
-//! Compares every pattern with `globset`, and bounds the time of matching.
+//! Compares patterns with `globset`, and bounds the number of matching steps.
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
@@ -14,7 +14,7 @@ fn globset(pattern: &str) -> Result<GlobSet, globset::Error> {
     GlobSetBuilder::new().add(glob).build()
 }
 
-/// Numbers of compared patterns and paths.
+/// Counts of patterns and of path comparisons.
 #[derive(Debug, Default)]
 struct Compared {
     patterns: usize,
@@ -25,7 +25,7 @@ struct Compared {
 
 impl Compared {
     fn pattern(&mut self, pattern: &str, paths: &[String]) {
-        // `globset` takes the brace of `\{**` out again: at `**` it checks the previous character, escaped or not.
+        // `globset` drops the brace of `\{**`: at `**` it checks the previous character, whether escaped or not.
         if pattern.contains("\\{**") || pattern.contains("\\,**") {
             return;
         }
@@ -45,7 +45,7 @@ impl Compared {
     }
 }
 
-/// Returns all paths of at most three of these names, and some that no directory has.
+/// Returns all paths of at most three of these names, and some paths that no file can have.
 fn paths(names: &[&str]) -> Vec<String> {
     let mut paths: Vec<String> =
         ["", "/", "/a", "a/", "a//b", "//", "{", "a{b", "a,b", "*", "a\nb", "-", "!"].map(str::to_owned).into();
@@ -100,7 +100,7 @@ fn long_patterns_agree_with_globset() {
             usize::try_from(state >> 33).unwrap() % most
         };
         let mut pattern: String = (0..=below(10)).map(|_| PIECES[below(PIECES.len())]).collect();
-        // Most would be rejected for an unmatched brace.
+        // Add the missing braces. Most patterns would otherwise be rejected.
         let count = |c| pattern.matches(c).count();
         let (opened, closed) = (count('{'), count('}'));
         pattern = "{".repeat(closed.saturating_sub(opened)) + &pattern + &"}".repeat(opened.saturating_sub(closed));
@@ -143,7 +143,7 @@ fn pattern_error_suggests_a_correction() {
     }
 }
 
-/// Returns the longest pattern of this form.
+/// Repeats `piece` between `before` and `behind` up to the maximum pattern length.
 fn longest(before: &str, piece: &str, behind: &str) -> String {
     let count = (MAX_PATTERN_BYTES - before.len() - behind.len()) / piece.len();
     before.to_owned() + &piece.repeat(count) + behind
@@ -181,6 +181,6 @@ fn matching_takes_at_most_path_times_pattern_steps() {
             assert!(steps <= most, "{}: {steps} steps of {most}", &pattern[..20]);
         }
     }
-    // States that can no longer match are not pursued.
+    // Matching stops when no state is left.
     assert!(ours(&longest("", "a", "")).unwrap().run(&"b".repeat(4_096)).1 < 10);
 }

@@ -1,4 +1,4 @@
-//! Forged bytes that look like a session and have a valid seal.
+//! Forged sessions with a valid seal.
 
 use std::io::Write as _;
 
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::hibernate::header::{Seal, SealKind};
 
-/// A session built by hand, with any header and any body.
+/// A session built by hand, with arbitrary header and body.
 struct Forged {
     info: HibernatedInfo,
     body: Vec<u8>,
 }
 
 impl Forged {
-    /// Starts like a real session, up to the ranges of the pages.
+    /// Starts with the body of a real session, up to the page ranges.
     fn new(sample: &Sample) -> Self {
         let saved = Saved { wasi: Vec::new(), ..sample.saved(&[]) };
         let mut body = vec![2];
@@ -24,7 +24,7 @@ impl Forged {
             body.extend_from_slice(name.as_bytes());
             body.extend_from_slice(&bits.to_le_bytes());
         }
-        // No key, no forks.
+        // No entropy key and no forks.
         body.extend_from_slice(&[0; 9]);
         Self { info: sample.with_view(|view| HibernatedInfo::new(view, &saved)), body }
     }
@@ -100,7 +100,7 @@ fn page_numbers_must_ascend_within_memory() {
 fn globals_must_match_the_image() {
     let sample = Sample::new();
     let real = Forged::new(&sample);
-    // Count, length, name and value, then length, name and value of the second global.
+    // Damage each byte of the globals: the count, and each global's name length, name and value.
     for at in 0..real.body.len() - 9 {
         let mut forged = Forged::new(&sample);
         forged.body[at] ^= 1;
@@ -182,7 +182,7 @@ fn labels_reject_control_characters() {
 #[test]
 fn decompression_bomb_is_rejected() {
     let sample = Sample::new();
-    // A gigabyte of zeros after a complete body is rejected as trailing data, without decompressing it.
+    // A complete body, followed by a gigabyte of zeros. Rejected as trailing data, without decompressing the zeros.
     let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
     encoder.write_all(&Forged::new(&sample).ranges(&[]).body).unwrap();
     for _ in 0..1024 {
@@ -250,7 +250,7 @@ fn resealed_mutations_are_errors_or_sound_sessions() {
             assert!(saved.memory_bytes <= CAPS.memory_bytes && saved.wasi.len() as u64 <= CAPS.wasi_bytes);
             assert_eq!(saved.globals, sample.globals);
             assert!(saved.pages.iter().all(|(number, _)| u64::from(number) * 4096 < saved.memory_bytes));
-            // An accepted session encodes and decodes like any other.
+            // A session that was accepted encodes and decodes like any other.
             assert_eq!(sample.decode(&sample.encode(&saved, None, "")).unwrap(), saved);
         }
     }

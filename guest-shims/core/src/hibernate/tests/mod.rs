@@ -1,4 +1,4 @@
-//! Tests of the format alone, with synthetic sessions of a synthetic image.
+//! Tests of the format, with synthetic sessions and a synthetic image.
 
 mod forged;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::Language;
 
-/// The C library, as in the engine.
+/// Zstandard's C library, which the engine also uses.
 struct Zstandard;
 
 impl Codec for Zstandard {
@@ -49,7 +49,7 @@ impl<'a> Unpacked<'a> for Frame<'a> {
 const IDENTITY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 const CAPS: Caps = Caps { memory_bytes: 1 << 20, wasi_bytes: 100_000 };
 
-/// SplitMix64.
+/// The SplitMix64 generator.
 struct Numbers(u64);
 
 impl Numbers {
@@ -172,7 +172,7 @@ fn similar_pages_compress_well() {
     let mut saved = sample.saved(&(0..1000).map(|n| n * 2).collect::<Vec<_>>());
     saved.memory_bytes = 8 << 20;
     let bytes = sample.encode(&saved, None, "");
-    // Four megabytes, with one bit changed in every page.
+    // The pages have four megabytes in total, and each differs from the image in one bit.
     assert!(bytes.len() < 16_000, "{}", bytes.len());
 }
 
@@ -228,7 +228,7 @@ fn seal_is_hmac_sha256() {
     assert_eq!(trailer, by_hand);
 }
 
-/// HMAC-SHA-256 (RFC 2104), written out.
+/// Computes HMAC-SHA-256 (RFC 2104) step by step.
 fn hmac_by_hand(key: &[u8], message: &[u8]) -> [u8; 32] {
     use sha2::{Digest as _, Sha256};
     let pad = |with: u8| {
@@ -261,7 +261,7 @@ fn only_the_sealing_key_opens_a_session() {
 
 #[test]
 fn stripped_seal_is_rejected() {
-    // An attacker without the key replaces the trailer of sealed bytes.
+    // An attacker without the key turns a keyed seal into a plain one.
     let sample = Sample::new();
     let mut bytes = sample.encode(&sample.saved(&[3]), Some(&key(1)), "");
     bytes[10] = 1;
@@ -270,7 +270,7 @@ fn stripped_seal_is_rejected() {
     assert!(matches!(error, ResumeError::Unauthenticated), "{error}");
 }
 
-/// Recomputes the plain seal of changed bytes.
+/// Replaces the trailer by a valid plain seal.
 fn forge_checksum(bytes: &mut Vec<u8>) {
     use sha2::{Digest as _, Sha256};
     bytes.truncate(bytes.len() - 32);

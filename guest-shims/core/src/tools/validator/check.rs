@@ -1,4 +1,4 @@
-//! Validation of a value against rules.
+//! Validation of a value against compiled schemas.
 
 use std::{
     cell::Cell,
@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 
 use super::{Kind, Pattern, Rule, has_equals, is_multiple, is_of_type, same};
 
-/// Step limit for regular expressions in one check, about one second.
+/// Maximum number of steps for regular expressions in one check, about one second.
 pub(super) const MAX_STEPS: u64 = 100_000_000;
 
-/// State of one validation.
+/// The state of one validation.
 struct Check<'a> {
     schemas: &'a [Vec<Rule>],
     /// The remaining steps for regular expressions.
     steps: Cell<u64>,
-    /// The reason why the check was stopped early. Its other results are meaningless then.
+    /// The reason why the check was stopped early. All other results are then meaningless.
     stopped: Cell<Option<&'static str>>,
 }
 
@@ -48,7 +48,7 @@ impl ValidationError {
 
 pub(super) type Validity = Result<(), ValidationError>;
 
-/// The members of one value that schemas have evaluated.
+/// The members of a value that the rules of a schema have evaluated.
 #[derive(Default)]
 struct Evaluated<'a> {
     all: bool,
@@ -173,7 +173,7 @@ impl Check<'_> {
                 let fits = value.as_str().is_none_or(|text| self.matches(pattern, text));
                 wrong(!fits, &|| "value does not match the regular expression".into())
             }
-            // Handled by the schema that contains it.
+            // The schema that contains the rule handles it.
             Rule::Unevaluated { .. } => Ok(()),
         }
     }
@@ -200,7 +200,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Validates a property that only the schema for other properties covers.
+    /// Validates a property that only the schema for additional or unevaluated properties covers.
     fn other(&self, schema: usize, which: &str, name: &str, property: &Value, left: usize) -> Validity {
         if matches!(self.rules(schema), [Rule::Never]) {
             let name: String = name.chars().take(64).collect();
@@ -210,7 +210,7 @@ impl Check<'_> {
         self.validate(schema, property, left).map_err(|wrong| wrong.within(name))
     }
 
-    /// Validates the members that no rule of `schema` has evaluated against `others`.
+    /// Validates against `others` the members that no other rule of `schema` has evaluated.
     fn unevaluated(&self, schema: usize, of: Kind, others: usize, value: &Value, left: usize) -> Validity {
         let mut evaluated = Evaluated::default();
         for rule in self.rules(schema).iter().filter(|rule| !matches!(rule, Rule::Unevaluated { .. })) {
@@ -231,7 +231,7 @@ impl Check<'_> {
         }
     }
 
-    /// Adds the members of a value that a matching rule has evaluated.
+    /// Adds to `into` the members of a value that a matching rule has evaluated.
     fn evaluate<'v>(&self, rule: &Rule, of: Kind, value: &'v Value, left: usize, into: &mut Evaluated<'v>) {
         let Some(left) = left.checked_sub(1) else {
             self.stop("the value is too deep to check against the schema; flatten it");

@@ -1,13 +1,13 @@
 //! Validation of tool arguments against JSON Schema.
 //!
-//! Compiled to WebAssembly, the usual library is larger than an interpreter: 2.6 MB. This validator implements draft
-//! 2020-12, with the forms of `items` and `dependencies` of earlier drafts, and behaves the same in the engine and in
-//! the provider. All other keywords, including `format`, are annotations, as in that draft. Unsupported keywords that
-//! would have to be enforced are rejected by name. The tests compare the validator with the library.
+//! The usual library takes 2.6 MB when compiled to WebAssembly, more than an interpreter. This validator implements
+//! draft 2020-12, and the forms of `items` and `dependencies` in earlier drafts. It behaves the same in the engine and
+//! in the provider. All other keywords, including `format`, are annotations, as in that draft. Unsupported keywords
+//! that would have to be enforced are rejected by name. The tests compare the validator with the library.
 //!
-//! Regular expressions are matched in linear time, so expressions with look-around or back-references are rejected.
-//! `\d`, `\w`, `\s` and `\b` are limited to ASCII. The number of matching steps in one check is limited, because a
-//! check cannot be stopped.
+//! Regular expressions are matched in linear time, so look-around and back-references are rejected. `\d`, `\w`, `\s`
+//! and `\b` are limited to ASCII. The number of matching steps in a check is limited, because a check cannot be
+//! interrupted.
 
 mod check;
 
@@ -17,25 +17,25 @@ use check::{Validity, check};
 use regex_lite::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-/// Maximum number of schemas that one check may recurse through in a provider, by values and in place. Each level uses
-/// some of a stack whose size the provider's host decides.
+/// Maximum number of schemas that one check may recurse through in a provider, over nested values and nested schemas.
+/// Each level uses stack, whose size the provider's host determines.
 pub const MAX_PROVIDER_LEVELS: usize = 400;
 
-/// Like `MAX_PROVIDER_LEVELS`, in the engine: more than schemas and arguments can lead to.
+/// Like `MAX_PROVIDER_LEVELS`, for the engine: more than limited schemas and arguments can reach.
 pub const MAX_ENGINE_LEVELS: usize = 5_000;
 
-/// Prefixes of the names of drafts. In other dialects, keywords may have any meaning.
+/// URL prefixes of the JSON Schema drafts. In other dialects, keywords may have any meaning.
 const DRAFTS: [&str; 2] = ["https://json-schema.org/draft", "http://json-schema.org/draft"];
 
 /// A compiled schema.
 pub(super) struct Validator {
-    /// The rules of each schema. The first schema is the whole.
+    /// The rules of each schema. The first schema is the root.
     schemas: Vec<Vec<Rule>>,
     max_levels: usize,
 }
 
 impl Validator {
-    /// Compiles a schema whose size, depth and references were already checked. `max_pattern_bytes` bounds each
+    /// Compiles a schema whose size, depth and references were checked. `max_pattern_bytes` limits the size of each
     /// compiled regular expression, and `max_levels` the recursion of a check.
     pub(super) fn of(schema: &Value, max_pattern_bytes: usize, max_levels: usize) -> Result<Self, String> {
         let is_draft = |name: &str| DRAFTS.iter().any(|drafts| name.starts_with(drafts));
@@ -53,7 +53,7 @@ impl Validator {
 #[cfg(test)]
 mod tests;
 
-/// A rule for a value. Schemas are indices into the list of all schemas.
+/// A rule for a value. Refers to schemas by index.
 enum Rule {
     Never,
     Type(Vec<String>),
@@ -103,21 +103,21 @@ enum Rule {
         otherwise: Option<usize>,
     },
     Pattern(Pattern),
-    /// Applies to properties, or else elements, that no other rule of the schema has evaluated. Always the last rule.
+    /// Applies to the properties or elements that no other rule of the schema has evaluated. Always the last rule.
     Unevaluated {
         of: Kind,
         schema: usize,
     },
 }
 
-/// The subject of `unevaluatedProperties` and `unevaluatedItems`.
+/// The members that `unevaluatedProperties` or `unevaluatedItems` applies to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Properties,
     Items,
 }
 
-/// Values that have a size.
+/// A type of value that has a size.
 #[derive(Clone, Copy)]
 enum Sized {
     Text,
@@ -143,15 +143,15 @@ impl Sized {
     }
 }
 
-/// Compiled size of the smallest expressions, in bytes.
+/// First size limit to try when compiling an expression, in bytes.
 const LEAST_BYTES: usize = 1 << 10;
 
-/// Minimum size of one state of a compiled expression, in bytes.
+/// Minimum size of one state in a compiled expression, in bytes.
 const STATE_BYTES: usize = 32;
 
 struct Pattern {
     regex: Regex,
-    /// Maximum number of states that each byte of a text is compared in.
+    /// Maximum number of states that each byte of a text is compared with.
     states: u64,
 }
 
@@ -162,7 +162,7 @@ impl fmt::Debug for Pattern {
 }
 
 impl Pattern {
-    /// Compiles an expression to at most `max_bytes`.
+    /// Compiles a regular expression to at most `max_bytes`.
     fn of(text: &str, max_bytes: usize) -> Result<Self, String> {
         let compile = |bytes| RegexBuilder::new(text).size_limit(bytes).build();
         let mut bytes = LEAST_BYTES;
@@ -172,8 +172,8 @@ impl Pattern {
                     let states = u64::try_from(bytes.min(max_bytes) / STATE_BYTES).unwrap_or(u64::MAX);
                     return Ok(Self { regex, states });
                 }
-                // The library does not return the size. An expression that cannot be compiled at all fails with the
-                // largest size, too.
+                // The library does not report the compiled size, so larger limits are tried. An invalid expression also
+                // fails at the largest limit.
                 Err(_) if bytes < max_bytes => bytes *= 2,
                 Err(error) => return Err(format!("a regular expression cannot be used: {error}")),
             }
@@ -185,7 +185,7 @@ impl Pattern {
         (text.len() as u64 + 1).saturating_mul(self.states)
     }
 
-    /// Returns whether the expression matches a part of a text.
+    /// Returns whether the expression matches anywhere in a text.
     fn matches(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
@@ -205,7 +205,7 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Returns whether two values are equal in JSON Schema, where 1 equals 1.0.
+/// Returns whether two values are equal in JSON Schema: 1 equals 1.0.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
@@ -220,7 +220,7 @@ fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Returns whether an array has equal items. It sorts by text first, to avoid comparing all pairs of a long array.
+/// Returns whether an array has equal items. Sorts the items by text, to avoid comparing all pairs of a long array.
 fn has_equals(value: &Value) -> bool {
     let Some(items) = value.as_array() else { return false };
     let mut texts: Vec<String> = items.iter().map(|item| plainly(item).to_string()).collect();
@@ -228,8 +228,8 @@ fn has_equals(value: &Value) -> bool {
     texts.windows(2).any(|pair| matches!(pair, [one, other] if one == other))
 }
 
-/// Returns the value with each number as a fraction, so that equal numbers have equal text. The members of an object
-/// are already sorted by name.
+/// Returns the value with each number as a float, so that equal values have equal text. An object's members are sorted
+/// by name already.
 fn plainly(value: &Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().map_or_else(|| value.clone(), Value::from),
@@ -255,7 +255,7 @@ fn is_multiple(value: &Value, of: &Value) -> bool {
 /// Unsupported keywords that would have to be enforced.
 const REFUSED: [&str; 3] = ["contentSchema", "$recursiveRef", "$dynamicRef"];
 
-/// Returns the rules of each schema within a schema. The first one is the whole.
+/// Returns the rules of all schemas within a schema. The first one is the root.
 fn read(schema: &Value, max_pattern_bytes: usize) -> Result<Vec<Vec<Rule>>, String> {
     let mut reader = Reader { root: schema, found: Vec::new(), index: HashMap::new(), max_pattern_bytes };
     reader.add(schema);
@@ -266,11 +266,11 @@ fn read(schema: &Value, max_pattern_bytes: usize) -> Result<Vec<Vec<Rule>>, Stri
     Ok(schemas)
 }
 
-/// Compiles schemas, each once.
+/// Compiles the schemas within a schema, each once.
 struct Reader<'a> {
     root: &'a Value,
     found: Vec<&'a Value>,
-    /// By address, so that a schema with several references is compiled once.
+    /// Schema indices by address, so that a schema with several references is compiled once.
     index: HashMap<*const Value, usize>,
     max_pattern_bytes: usize,
 }
@@ -364,7 +364,7 @@ impl<'a> Reader<'a> {
         Ok(rules)
     }
 
-    /// Adds the rules that several keywords define together.
+    /// Adds the rules that combine several keywords.
     fn rules_of_several(&mut self, keywords: &'a Map<String, Value>, rules: &mut Vec<Rule>) -> Result<(), String> {
         let wrong = |keyword: &str| format!("`{keyword}` has an invalid value");
         const PROPERTIES: [&str; 3] = ["properties", "patternProperties", "additionalProperties"];
@@ -384,7 +384,7 @@ impl<'a> Reader<'a> {
             let others = keywords.get("additionalProperties").map(|schema| self.add(schema));
             rules.push(Rule::Properties { named, patterns, others });
         }
-        // Before draft 2019-09, this keyword had the roles of both `dependentRequired` and `dependentSchemas`.
+        // Before draft 2019-09, this keyword combined `dependentRequired` and `dependentSchemas`.
         if let Some(dependencies) = keywords.get("dependencies") {
             let dependencies = dependencies.as_object().ok_or_else(|| wrong("dependencies"))?;
             let (required, schemas): (Vec<_>, Vec<_>) = dependencies.iter().partition(|(_, it)| it.is_array());
@@ -393,8 +393,8 @@ impl<'a> Reader<'a> {
             let schemas = schemas.into_iter().map(|(name, schema)| (name.clone(), self.add(schema)));
             rules.push(Rule::SchemasBeside(schemas.collect()));
         }
-        // Before draft 2020-12, `items` had the schemas of the first elements, and `additionalItems` that of the
-        // others.
+        // Before draft 2020-12, `items` could list the schemas of the first elements, with `additionalItems` as the
+        // schema of the remaining elements.
         let (first, others) = match keywords.get("items") {
             Some(first @ Value::Array(_)) => (Some(first), keywords.get("additionalItems")),
             others => (keywords.get("prefixItems"), others),
@@ -439,7 +439,7 @@ fn texts(said: &Value) -> Option<Vec<String>> {
     said.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
 }
 
-/// Parses a count. A schema may write it with a zero fraction.
+/// Parses a count, which a schema may write with a zero fraction.
 fn count(said: &Value) -> Option<u64> {
     said.as_u64()
         .or_else(|| said.as_f64().filter(|number| *number >= 0.0 && number.fract() == 0.0)?.to_string().parse().ok())

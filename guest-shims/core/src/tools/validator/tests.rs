@@ -6,7 +6,7 @@ fn compiled(schema: &Value) -> Result<Validator, String> {
     Validator::of(schema, 64 << 10, MAX_PROVIDER_LEVELS)
 }
 
-/// Xorshift: the same on every machine.
+/// A xorshift generator, with the same sequence on every machine.
 struct Random(u64);
 
 impl Random {
@@ -182,7 +182,7 @@ fn unsupported_keywords_and_invalid_schemas_are_rejected() {
 fn validation_depth_is_limited() {
     let plain = compiled(&json!({"items": {"$ref": "#"}})).unwrap();
     let nested = |levels: usize| (0..levels).fold(json!([]), |inner, _| json!([inner]));
-    // Each level of the value takes two levels of schemas, including that of the reference.
+    // Each level of the value takes two levels of schemas, because the reference counts as a level.
     assert!(plain.check(&nested(MAX_PROVIDER_LEVELS / 2 - 1)).is_ok(), "at");
     let over = plain.check(&nested(MAX_PROVIDER_LEVELS / 2)).unwrap_err();
     assert_eq!(over.location_and_message().1, "the value is too deep to check against the schema; flatten it", "over");
@@ -216,7 +216,7 @@ fn regex_steps_are_limited_per_check() {
     let text = |steps: u64| json!({"a": "a".repeat(usize::try_from(steps / 32 - 1).unwrap())});
     assert!(validator.check(&text(MAX_STEPS - 32)).is_ok(), "under");
     assert!(validator.check(&text(MAX_STEPS)).is_ok(), "at");
-    // The limit applies even under `not`, where a mismatch is valid.
+    // The limit also applies under `not`, where a mismatch is valid.
     let over = validator.check(&text(MAX_STEPS + 32)).unwrap_err();
     assert_eq!(over.location_and_message().1, "its texts are too long for the schema's regular expressions", "over");
     assert!(validator.check(&json!({"a": "a"})).is_ok(), "usable afterwards");
