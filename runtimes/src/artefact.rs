@@ -1,5 +1,4 @@
-//! SHA-256 digests, which identify binaries, recipes and images. The key of a prepared image, and the record stored
-//! beside its compiled code.
+//! SHA-256 digests, which identify binaries, recipes and images, and the keys and records of prepared images.
 
 use std::{
     collections::BTreeMap,
@@ -95,13 +94,13 @@ pub struct ImageRecord {
     /// Mutable globals. Their values are part of every saved instance.
     #[serde(default)]
     pub globals: Vec<MutableGlobal>,
-    /// Bits of each mutable global in the image, by export name.
+    /// Value bits of each mutable global in the image, by export name.
     #[serde(default)]
     pub values: BTreeMap<String, u64>,
-    /// The code changes only its memory and globals, so resetting these resets the instance.
+    /// `true` if the code changes only its memory and globals, so that restoring them resets the instance.
     #[serde(default)]
     pub restorable: bool,
-    /// Other facts, such as the fuel that booting consumed.
+    /// Additional data for display, such as the fuel that booting consumed.
     #[serde(default)]
     pub notes: BTreeMap<String, String>,
 }
@@ -149,7 +148,7 @@ pub struct Artefact {
     pub(crate) aot_sha256: Digest,
 }
 
-/// An entry in a list of images.
+/// An image in a listing of the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// Inputs that determine the image.
@@ -177,8 +176,8 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Computes the digest of several fields. Each is prefixed by its length, so that different lists never give the
-    /// same input.
+    /// Computes the digest of several fields. Each field is prefixed with its length, so that different lists never
+    /// produce the same input.
     pub fn of_fields(fields: &[&[u8]]) -> Self {
         let mut hasher = Sha256::new();
         for field in fields {
@@ -199,7 +198,7 @@ impl Digest {
         self.to_string().chars().take(16).collect()
     }
 
-    /// Reads `from` to its end. Returns the digest and the number of bytes.
+    /// Reads `from` to its end. Returns the digest and the number of bytes read.
     pub(crate) fn of_reader(from: &mut dyn Read) -> io::Result<(Self, u64)> {
         let mut hashing = Hashing::new(io::sink());
         let bytes = io::copy(from, &mut hashing)?;

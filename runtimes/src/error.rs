@@ -1,4 +1,4 @@
-//! Errors of pinned files.
+//! Errors of pinned files and packages.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::{CacheError, Digest, WheelFault};
 
-/// The reason why a binary is unavailable.
+/// Errors from loading, downloading or removing a pinned binary.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
@@ -19,7 +19,7 @@ pub enum RuntimeError {
         /// Expected path of the binary.
         path: PathBuf,
     },
-    /// A file that the user named does not exist.
+    /// A file that the user passed does not exist.
     #[error(
         "there is no runtime file `{}`; check `--runtime-path`, or leave it out and run `glovebox runtimes fetch` to get the pinned ones",
         escaped(path)
@@ -28,7 +28,7 @@ pub enum RuntimeError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// A file that the user named is too large, too small, or not a file.
+    /// A file that the user passed is too large, too small, or not a regular file.
     #[error("`{}` cannot be a WebAssembly module: {problem}", escaped(path))]
     NotABinary {
         /// Path of the file.
@@ -36,7 +36,7 @@ pub enum RuntimeError {
         /// Description of the problem.
         problem: String,
     },
-    /// A file in the cache does not match the length or digest of its pin.
+    /// A cached file does not match its pinned length or digest.
     #[error("`{}` is not `{name}`: expected {expected}, got {got}; run `glovebox runtimes remove {name}` and fetch it again", escaped(path), name = escaped(.name))]
     Corrupt {
         /// Name of the runtime.
@@ -48,7 +48,7 @@ pub enum RuntimeError {
         /// Actual length or digest.
         got: String,
     },
-    /// The runtime's recipe is not in the manifest.
+    /// The manifest has no recipe with the name that the runtime specifies.
     #[error("the runtime manifest has no recipe `{recipe}` for runtime `{name}`", name = escaped(.name), recipe = escaped(.recipe))]
     NoRecipe {
         /// Name of the runtime.
@@ -89,21 +89,21 @@ pub enum RuntimeError {
     Cache(#[from] CacheError),
 }
 
-/// The reason why packages are unavailable.
+/// Errors from downloading, reading or verifying packages.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackageError {
-    /// pip could not download them.
+    /// pip could not download the packages.
     #[error("cannot fetch the Python packages:{}\n{advice}, or place {} by hand in `{}`, or go without them: `--no-packages` (`EngineConfig::packages`)",
         failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), files.join(", "), escaped(directory))]
     Unavailable {
         /// Each attempt and its error.
         failures: Vec<FetchFailure>,
-        /// Advice for the user.
+        /// Advice on resolving the error.
         advice: &'static str,
         /// Names of the missing files.
         files: Vec<String>,
-        /// Directory where the files belong.
+        /// Directory to place the files in.
         directory: PathBuf,
     },
     /// pip could not download one of the user's packages.
@@ -111,23 +111,23 @@ pub enum PackageError {
     NotFetched {
         /// The attempt and its error.
         failure: FetchFailure,
-        /// Advice for the user.
+        /// Advice on resolving the error.
         advice: &'static str,
     },
     /// The download was cancelled.
     #[error("cancelled while fetching the Python packages")]
     Cancelled,
-    /// A file in the cache differs from the downloaded one.
+    /// A cached file does not match its pinned length or digest.
     #[error("`{}` is not package `{name}`: {problem}; remove it to fetch it again", escaped(path), name = escaped(.name), problem = escaped_text(.problem))]
     Corrupt {
         /// Name of the package.
         name: String,
         /// Path of the file.
         path: PathBuf,
-        /// Description of the difference.
+        /// Description of the mismatch.
         problem: String,
     },
-    /// A wheel cannot be used.
+    /// A wheel is invalid.
     #[error("the wheel of `{name}` cannot be used: {source}", name = escaped(.name))]
     Wheel {
         /// Name of the package.
@@ -140,12 +140,12 @@ pub enum PackageError {
     Cache(#[from] CacheError),
 }
 
-/// A failed source.
+/// A failed attempt to download from one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchFailure {
     /// Description of the source.
     pub source: String,
-    /// Reason, in one line.
+    /// Cause of the failure, in one line.
     pub reason: String,
 }
 
@@ -163,9 +163,9 @@ pub struct Unavailable {
     pub name: String,
     /// Each source and its error.
     pub failures: Vec<FetchFailure>,
-    /// Advice for the user.
+    /// Advice on resolving the error.
     pub advice: String,
-    /// Path where the file belongs.
+    /// Path to place the file at.
     pub path: PathBuf,
     /// Pinned digest of the file.
     pub sha256: Digest,
@@ -183,9 +183,9 @@ pub struct ToolUnavailable {
     pub name: String,
     /// Each source and its error.
     pub failures: Vec<FetchFailure>,
-    /// Advice for the user.
+    /// Advice on resolving the error.
     pub advice: &'static str,
-    /// Path where the module belongs.
+    /// Path to place the module at.
     pub path: PathBuf,
     /// Pinned digest of the module.
     pub sha256: Digest,

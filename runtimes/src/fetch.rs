@@ -1,4 +1,4 @@
-//! Downloading pinned files from published packages, without running or installing the packages. Reports progress.
+//! Downloads pinned files from published packages, without running or installing the packages. Reports progress.
 
 use std::{
     ffi::OsString,
@@ -19,25 +19,25 @@ use crate::{
     wheel_files::{self, WheelError, read_wheel},
 };
 
-/// Enough for the largest pinned wheel on a slow connection.
+/// Default timeout of a download: enough for the largest pinned wheel on a slow connection.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// pip's options for pure Python wheels, and for wheels compiled for the interpreter's version.
+/// pip options for pure Python wheels, and for wheels compiled for that Python version.
 const PURE: [&str; 8] = ["--python-version", "3.12", "--implementation", "py", "--abi", "none", "--platform", "any"];
 const COMPILED: [&str; 6] = ["--python-version", "3.12", "--implementation", "cp", "--abi", "cp312"];
 
 /// Advice if pip is missing.
 const INSTALL_PIP: &str = "install Python's pip (package `python3-pip` in most distributions)";
-/// Progress of unpacking is reported from this size on.
+/// Minimum size of a file whose unpacking is reported.
 const WORTH_SAYING_BYTES: u64 = 10 << 20;
 const PURE_ONLY: &str = "only pure Python packages with a wheel can be fetched; check the name, the version, the network and pip's settings";
 const CHECK_NETWORK: &str = "check the network and pip's settings and try again";
 
 /// Downloads packages by running pip.
 ///
-/// pip uses its configured index, proxy and certificates. It runs in an empty directory of the cache, so that it does
-/// not load files of the current directory (such as a `pip.py`). It only downloads wheels: no part of a package is
-/// built, installed or run.
+/// pip uses its configured index, proxy and certificates. It runs in an empty directory of the cache, so that files in
+/// the current directory (such as a `pip.py`) are not loaded. It only downloads wheels: no package is built, installed
+/// or run.
 #[derive(Clone, Debug)]
 pub struct Fetcher {
     commands: Vec<Vec<OsString>>,
@@ -70,18 +70,18 @@ enum Tried {
 }
 
 impl Fetcher {
-    /// Uses the first of these commands that works, instead of the default ones. Each is a program with its first
-    /// arguments. It must support `--version` and pip's `download`.
+    /// Uses the first of these commands that works, instead of the default ones. Each consists of a program and its
+    /// first arguments, and must support `--version` and pip's `download`.
     pub fn with_commands(commands: Vec<Vec<OsString>>) -> Self {
         Self { commands, ..Self::default() }
     }
 
-    /// Like [`Self::with_commands`], in place of `npm`. The commands must support `--version` and npm's `pack`.
+    /// Like [`Self::with_commands`], but replaces `npm`. The commands must support `--version` and npm's `pack`.
     pub fn with_npm_commands(self, npm_commands: Vec<Vec<OsString>>) -> Self {
         Self { npm_commands, ..self }
     }
 
-    /// Sets the timeout of one download. Default: 15 minutes.
+    /// Sets the timeout of each download. Default: 15 minutes.
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -98,8 +98,8 @@ impl Fetcher {
         self.bundle.as_ref()
     }
 
-    /// Copies verified files from the bundle into `into`. Returns `false` if there is no bundle, or a file is not in
-    /// it.
+    /// Copies verified files from the bundle to `into`. Returns `false` if there is no bundle or it does not contain
+    /// all files.
     pub(crate) fn take_from_bundle(
         &self,
         files: &[Pinned],
@@ -125,7 +125,7 @@ impl Fetcher {
         Ok(true)
     }
 
-    /// Downloads and verifies a runtime's files, into `into` and under the names in its entry.
+    /// Downloads a runtime's files and verifies them. Stores them in `into` under the names of their pins.
     pub(crate) fn fetch(
         &self,
         entry: &RuntimeEntry,
@@ -173,8 +173,8 @@ impl Fetcher {
         Err(unavailable(failures, CHECK_NETWORK))
     }
 
-    /// Downloads and verifies the wheels of packages with as few pip calls as possible. Complete downloads stay even if
-    /// another one fails.
+    /// Downloads and verifies the wheels of packages with as few pip calls as possible. Complete downloads are stored
+    /// even if another one fails.
     pub(crate) fn fetch_packages(
         &self,
         packages: &[&PackageEntry],
@@ -246,7 +246,7 @@ impl Fetcher {
         if missing.is_empty() { Ok(()) } else { Err(unavailable(failures, CHECK_NETWORK, &missing)) }
     }
 
-    /// Downloads one pure Python wheel. Returns its file name and bytes, which are not verified against a digest.
+    /// Downloads a pure Python wheel. Returns its file name and bytes, which are not verified against a digest.
     pub(crate) fn fetch_wheel(
         &self,
         name: &str,
@@ -307,7 +307,7 @@ impl Fetcher {
     }
 }
 
-/// A temporary directory that other processes do not clean up while this process runs.
+/// A temporary directory, locked so that other processes do not remove it while this process runs.
 pub(crate) struct LockedTempDir {
     _lock: File,
     dir: tempfile::TempDir,
@@ -327,21 +327,21 @@ pub(crate) fn temp_dir(into: &TrustedDir) -> Result<LockedTempDir, CacheError> {
     Ok(LockedTempDir { _lock: lock, dir })
 }
 
-/// Receives the progress of a download or preparation, and can cancel it.
+/// Receives the progress of a download or preparation, and can cancel the operation.
 ///
-/// All methods are called from the thread that started the operation, at most several times a second. The crate itself
+/// All methods are called from the thread that started the operation, at most a few times per second. The crate itself
 /// prints nothing.
 pub trait Progress: Sync {
-    /// A step began. The text describes it (``fetching `python` 3.12.0``).
+    /// A step began. The text describes the step (``fetching `python` 3.12.0``).
     fn message(&self, _text: &str) {}
 
-    /// Reports the completed bytes of the step. `total_bytes` is 0 if it is unknown.
+    /// Reports the number of bytes that the step has completed. `total_bytes` is 0 if the total is unknown.
     fn bytes(&self, _done_bytes: u64, _total_bytes: u64) {}
 
     /// The operation ended, successfully or not.
     fn done(&self) {}
 
-    /// Returns `true` to cancel the operation. It then undoes what it began and fails with its `Cancelled` error.
+    /// Returns `true` to cancel the operation, which then undoes its changes and fails with its `Cancelled` error.
     /// Called at least every 100 ms.
     fn cancelled(&self) -> bool {
         false

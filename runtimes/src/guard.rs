@@ -1,17 +1,17 @@
-//! Guarded directories, which no guest may access. The most important one is the cache: loading a prepared image runs
+//! Guarded directories, which no guest can access. The most important one is the cache: loading a prepared image runs
 //! its code.
 //!
-//! The list belongs to the process, not to an engine: a mount of one engine must not reach the cache of another, or a
-//! session store that was opened later. Code that gives a guest a host directory calls [`overlaps`] first, and again
-//! when [`generation`] has changed.
+//! The list belongs to the process, not to an engine: a mount in one engine must not reach another engine's cache, or a
+//! session store that is opened later. Before giving a guest a host directory, call [`overlaps`]. Repeat the call when
+//! [`generation`] has changed.
 //!
-//! Directories are compared by device and inode along their ancestors, never by name. Symbolic links, names in another
-//! case, and bind mounts of a parent directory therefore make no difference. [`is_guarded`] recognises a guarded
-//! directory by itself, wherever it is found: under a bind mount inside a mounted directory, or after it was moved
-//! there.
+//! Directories are compared by device and inode along their ancestors, never by name. Symbolic links, names in a
+//! different case, and bind mounts of a parent directory therefore do not bypass the check. [`is_guarded`] recognises a
+//! guarded directory without looking at its ancestors: for example under a bind mount inside a mounted directory, or
+//! after it was moved there.
 //!
-//! A bind mount of a directory *inside* a guarded one is not covered, unless this process opened that directory.
-//! Creating one requires administrator rights, or a private mount namespace.
+//! A bind mount of a directory *inside* a guarded one is not detected, unless this process has opened that inner
+//! directory. Creating such a mount requires administrator rights or a private mount namespace.
 
 use std::fmt;
 use std::io;
@@ -22,10 +22,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use rustix::fs::{Mode, OFlags};
 
-/// More nesting than the paths of any file system allow.
+/// Maximum number of ancestors, above the nesting that any file system's paths allow.
 const MAX_DEPTH: usize = 4096;
-/// Number of times that a directory may equal its own parent before it counts as the root. A bind mount of a directory
-/// on one of its own subdirectories equals its parent once.
+/// Number of times that a directory can equal its own parent before it is taken for the root. A bind mount of a
+/// directory on one of its own subdirectories equals its parent once.
 const MAX_EQUAL: usize = 8;
 
 static GUARDED: RwLock<Vec<Weak<Entry>>> = RwLock::new(Vec::new());
@@ -45,12 +45,12 @@ pub enum Guarded {
     Images,
     /// Stored sessions.
     Sessions,
-    /// Directories that the program names, such as the command's state directory.
+    /// Directories that the embedding program guards, such as the command's state directory.
     Private,
 }
 
 impl Guarded {
-    /// Returns advice for moving the guarded directory.
+    /// Returns advice on moving the guarded directory.
     #[must_use]
     pub fn way_out(self) -> &'static str {
         match self {
@@ -91,10 +91,10 @@ pub struct DirectoryId {
 pub struct Lineage(Vec<DirectoryId>);
 
 impl Lineage {
-    /// Walks up from an open directory.
+    /// Collects the identities of an open directory and its ancestors.
     ///
     /// # Errors
-    /// If a parent directory cannot be opened.
+    /// Fails if a parent directory cannot be opened.
     pub fn of(dir: impl AsFd) -> io::Result<Self> {
         let top = id(&open(Path::new("/"))?)?;
         let mut ids = vec![id(&dir)?];
@@ -146,7 +146,7 @@ impl fmt::Display for Relation {
     }
 }
 
-/// An overlap with a guarded directory. The directory must not be given to a guest.
+/// An overlap between a directory and a guarded one. A guest must not receive the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
     /// Relation to the guarded directory.
@@ -161,14 +161,14 @@ pub struct Overlap {
 struct Entry {
     guarded: Guarded,
     path: PathBuf,
-    /// `None` for a directory that is guarded by name and may not exist yet. It is resolved for each check.
+    /// `None` for a directory that is guarded by path and might not exist yet. The path is resolved at each check.
     opened: Option<Opened>,
 }
 
 #[derive(Debug)]
 struct Opened {
     lineage: Lineage,
-    /// The directory itself, and those inside it that this process opened.
+    /// Identity of the directory, and of directories inside it that this process opened.
     ids: Mutex<Vec<DirectoryId>>,
 }
 
@@ -180,14 +180,14 @@ impl Guard {
     /// Guards an open directory.
     ///
     /// # Errors
-    /// If a parent directory cannot be opened.
+    /// Fails if a parent directory cannot be opened.
     pub fn opened(guarded: Guarded, path: &Path, dir: impl AsFd) -> io::Result<Self> {
         let lineage = Lineage::of(dir)?;
         let ids = Mutex::new(lineage.own().copied().into_iter().collect());
         Ok(Self::add(Entry { guarded, path: path.to_owned(), opened: Some(Opened { lineage, ids }) }))
     }
 
-    /// Guards the directory that is, or will be, at a path.
+    /// Guards the current or future directory at a path.
     #[must_use]
     pub fn named(guarded: Guarded, path: &Path) -> Self {
         Self::add(Entry { guarded, path: path.to_owned(), opened: None })
@@ -202,7 +202,7 @@ impl Guard {
         Self(entry)
     }
 
-    /// Also guards a directory inside the guarded one.
+    /// Also guards a directory inside this one.
     pub(crate) fn has_child(&self, dir: impl AsFd) -> io::Result<()> {
         let Some(opened) = &self.0.opened else { return Ok(()) };
         let id = id(&dir)?;
@@ -246,8 +246,8 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Returns the guarded directories that a directory equals, contains or is inside of. A directory with overlaps must
-/// not be given to a guest.
+/// Returns the overlaps of a directory with guarded ones: it can equal, contain or be inside a guarded directory. A
+/// guest must not receive a directory that has overlaps.
 pub fn overlaps(lineage: &Lineage) -> impl Iterator<Item = Overlap> + use<> {
     let list: Vec<_> =
         GUARDED.read().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
@@ -258,7 +258,8 @@ pub fn overlaps(lineage: &Lineage) -> impl Iterator<Item = Overlap> + use<> {
     })
 }
 
-/// Returns `true` for a guarded directory that this process has open, and for those inside it that it opened.
+/// Returns `true` for a guarded directory that this process has open, and for directories inside it that this process
+/// opened.
 pub fn is_guarded(id: DirectoryId) -> bool {
     let list = GUARDED.read().unwrap_or_else(PoisonError::into_inner);
     list.iter().filter_map(Weak::upgrade).any(|entry| {
@@ -267,7 +268,7 @@ pub fn is_guarded(id: DirectoryId) -> bool {
     })
 }
 
-/// Returns the directory at a path, or its nearest existing ancestor, and whether it is the directory itself.
+/// Returns the directory at a path or its nearest existing ancestor, and `true` if it is the directory itself.
 fn nearest(path: &Path) -> Option<(OwnedFd, bool)> {
     let path = std::path::absolute(path).ok()?;
     path.ancestors().enumerate().find_map(|(up, path)| Some((open(path).ok()?, up == 0)))
@@ -281,7 +282,7 @@ fn above(dir: impl AsFd) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(dir, "..", flags(), Mode::empty())?)
 }
 
-/// Opens without read access: a directory that can be traversed need not be readable.
+/// Opens directories without read access: a directory that can be traversed need not be readable.
 fn flags() -> OFlags {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let look = OFlags::PATH;
@@ -292,7 +293,7 @@ fn flags() -> OFlags {
 
 fn id(dir: impl AsFd) -> io::Result<DirectoryId> {
     let stat = rustix::fs::fstat(dir)?;
-    // The fields' types differ between systems.
+    // The field types differ between systems.
     #[allow(
         clippy::unnecessary_cast,
         clippy::cast_sign_loss,
@@ -312,7 +313,7 @@ mod tests {
         Lineage::of(open(path).unwrap()).unwrap()
     }
 
-    /// Tests of this process share one list.
+    /// Returns the relation of `path` to the guarded directory `ours`. Other tests in this process use the same list.
     fn relation(path: &std::path::Path, ours: &std::path::Path) -> Option<Relation> {
         let lineage = lineage(path);
         overlaps(&lineage).find(|overlap| overlap.path == ours).map(|overlap| overlap.relation)
@@ -376,7 +377,7 @@ mod tests {
         let inner = *lineage(&ours.join("in")).own().unwrap();
         assert!(!is_guarded(inner));
         guard.has_child(open(&ours.join("in")).unwrap()).unwrap();
-        // No ancestor is guarded here, as under a bind mount.
+        // No ancestor of the directory is guarded, as under a bind mount.
         assert!(is_guarded(inner));
     }
 }

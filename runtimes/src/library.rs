@@ -1,4 +1,4 @@
-//! Archives inside an interpreter's standard library, and the sources of its modules.
+//! Archives inside an interpreter's standard library, and the sources of the library's modules.
 
 use std::{
     collections::BTreeMap,
@@ -9,12 +9,12 @@ use std::{
 use glovebox_vfs::escaped;
 use zip::ZipArchive;
 
-/// Limits on the contents of such an archive, so that a damaged one cannot exhaust memory.
+/// Limits on an archive's contents, so that a damaged archive cannot exhaust memory.
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_FILES: usize = 10_000;
 
-/// Sources of a library's modules, which this crate contains as an archive. They are unpacked one by one, because most
-/// scripts need none.
+/// Sources of a library's modules, in an archive embedded in this crate. Each file is unpacked when it is read, because
+/// most scripts need none.
 #[derive(Clone)]
 pub struct PackedSources(ZipArchive<Cursor<&'static [u8]>>);
 
@@ -38,7 +38,7 @@ impl PackedSources {
     /// Opens the archive with this name in the manifest.
     ///
     /// # Errors
-    /// If there is no such archive.
+    /// Fails if there is no such archive.
     pub fn open(name: &str) -> io::Result<Self> {
         let packed = Self::find(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(Self(ZipArchive::new(Cursor::new(packed))?))
@@ -47,7 +47,7 @@ impl PackedSources {
     /// Returns all files, by path in the archive.
     ///
     /// # Errors
-    /// If the archive is damaged.
+    /// Fails if the archive is damaged.
     pub fn files(&mut self) -> io::Result<BTreeMap<String, PackedSource>> {
         let mut files = BTreeMap::new();
         for index in 0..self.0.len() {
@@ -60,16 +60,16 @@ impl PackedSources {
     /// Unpacks a file.
     ///
     /// # Errors
-    /// If the archive is damaged.
+    /// Fails if the archive is damaged.
     pub fn read(&mut self, file: PackedSource) -> io::Result<Vec<u8>> {
         read(&mut self.0.by_index(file.index)?, file.size_bytes)
     }
 }
 
-/// Returns the files of an archive inside a library, by path in the archive.
+/// Unpacks an archive inside a library. Returns its files by path in the archive.
 ///
 /// # Errors
-/// If the archive is missing, damaged, or exceeds 64 MiB or 10,000 files.
+/// Fails if the archive is missing, damaged, or exceeds 64 MiB or 10,000 files.
 pub fn unpack(library: &File, archive: &str) -> io::Result<BTreeMap<String, Vec<u8>>> {
     let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidData, format!("`{archive}`: {what}"));
     let mut library = ZipArchive::new(library)?;

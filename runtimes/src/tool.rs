@@ -179,7 +179,7 @@ impl HostProgram {
     /// when it was downloaded.
     ///
     /// # Errors
-    /// If the download fails, or the existing file is not the expected one.
+    /// Fails if the download fails, or the existing file is not the expected one.
     pub fn fetch(&self, cache_dir: &Path, progress: &dyn Progress) -> Result<PathBuf, RuntimeError> {
         let programs = std::sync::Arc::new(TrustedDir::open(&cache_dir.join("programs"), Guarded::Cache)?);
         let file = self.file_name();

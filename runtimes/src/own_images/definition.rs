@@ -8,31 +8,31 @@ use serde::{Deserialize, Serialize};
 use super::OwnImageError;
 use crate::{Digest, MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, SetupStep, manifest::check_name};
 
-/// Version of the definition's format.
+/// Version of the definition format.
 const FORMAT: u32 = 1;
 
-/// Maximum code of all setups of an image, in bytes.
+/// Maximum total size of the code of an image's setups, in bytes.
 pub const MAX_IMAGE_CODE_BYTES: usize = 1 << 20;
-/// Maximum number of consecutive setups. An image of an image of an image has three.
+/// Maximum number of consecutive setups. An image based on an image of another image has three.
 pub const MAX_IMAGE_STEPS: usize = 16;
 /// Maximum number of modules that one setup preloads.
 pub const MAX_IMAGE_PRELOADED: usize = 256;
-/// Maximum number of files for the setups of an image.
+/// Maximum number of files for an image's setups.
 pub const MAX_IMAGE_FILES: usize = 1_024;
-/// Maximum total size of these files, in bytes.
+/// Maximum total size of an image's files, in bytes.
 pub const MAX_IMAGE_FILE_BYTES: u64 = 256 << 20;
-/// Smallest memory limit in bytes: an interpreter boots in it, with room for a setup.
+/// Smallest permitted memory limit in bytes: enough to boot an interpreter and run a setup.
 const MIN_MEMORY_BYTES: u64 = 128 << 20;
-/// Maximum memory limit for the setups of an image, in bytes: the most that a guest can have.
+/// Largest permitted memory limit for an image's setups, in bytes: the most that a guest can address.
 pub const MAX_IMAGE_MEMORY_BYTES: u64 = 4 << 30;
-/// Maximum timeout of one setup in milliseconds: an hour.
+/// Largest permitted timeout of one setup: an hour, in milliseconds.
 pub const MAX_IMAGE_TIMEOUT_MS: u64 = 3_600_000;
 
-/// Maximum length of a file's path, as the guest's file system allows below `/app`.
+/// Maximum length of a file's path in bytes, as in the guest's file system below `/app`.
 const MAX_PATH_BYTES: usize = 1_024;
 /// Directory in `/app` where packages are mounted.
 const PACKAGES: &str = "site-packages";
-/// Maximum length of a module's name.
+/// Maximum length of a module's name in bytes.
 const MAX_MODULE_BYTES: usize = 200;
 
 /// Definition of a custom image, without the contents of its files.
@@ -48,11 +48,11 @@ pub struct ImageDefinition {
     pub runtime_sha256: Digest,
     /// Setups that run in the booted interpreter, in this order.
     pub steps: Vec<SetupStep>,
-    /// Pure Python wheels, which scripts can import as well.
+    /// Pure Python wheels, which setups and scripts can import.
     pub wheels: Vec<InputFile>,
-    /// Files that the setups find in `/app`.
+    /// Files that the setups can read in `/app`.
     pub files: Vec<InputFile>,
-    /// Memory limit of the setups, in bytes.
+    /// Memory limit for the setups, in bytes.
     pub memory_bytes: u64,
     /// Timeout of each setup, in milliseconds.
     pub timeout_ms: u64,
@@ -86,7 +86,7 @@ pub struct ImageInputs {
 }
 
 impl ImageDefinition {
-    /// Describes an image.
+    /// Creates the definition of an image.
     pub fn new(
         name: &str,
         (runtime, runtime_sha256): (&str, Digest),
@@ -107,13 +107,12 @@ impl ImageDefinition {
         }
     }
 
-    /// Returns the files, in the order of the archive.
+    /// Returns the wheels and files, in the order of the archive.
     pub(super) fn inputs(&self) -> impl Iterator<Item = &InputFile> {
         self.wheels.iter().chain(&self.files)
     }
 
-    /// Returns the digest of everything that determines the image. The name and the limits of the setups are not
-    /// included.
+    /// Returns the digest of all inputs that determine the image. The name and the setups' limits do not affect it.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let preloaded = |step: &SetupStep| step.preload.join("\n");
@@ -126,10 +125,10 @@ impl ImageDefinition {
         whole([self.runtime_sha256, whole(setups), files(&self.wheels), files(&self.files)])
     }
 
-    /// Checks a definition, which may come from an untrusted file.
+    /// Checks a definition, which can come from an untrusted file.
     ///
     /// # Errors
-    /// [`OwnImageError::Name`] or [`OwnImageError::Invalid`], with a description of the problem.
+    /// Returns [`OwnImageError::Name`] or [`OwnImageError::Invalid`], with a description of the problem.
     pub fn check(&self) -> Result<(), OwnImageError> {
         let invalid = |problem: String| Err(OwnImageError::Invalid { name: self.name.clone(), problem });
         check_name("name", &self.name).map_err(|_| OwnImageError::Name(self.name.clone()))?;
@@ -206,7 +205,7 @@ fn whole(digests: impl IntoIterator<Item = Digest>) -> Digest {
     Digest::of_fields(&fields)
 }
 
-/// Returns `true` if a module's name is safe: it becomes part of a script.
+/// Returns `true` if a module's name is safe to insert into a script.
 fn is_module(name: &str) -> bool {
     let plain = |c: char| c.is_alphanumeric() || "_.:/@-".contains(c);
     !name.is_empty() && name.len() <= MAX_MODULE_BYTES && name.chars().all(plain)

@@ -1,7 +1,7 @@
-//! Custom images: an interpreter after a setup has run. Each is described by a file in a directory of the user.
+//! Custom images: an interpreter after a setup has run. Each has a file in a directory of the user.
 //!
-//! The file contains the inputs for building the image. The built image is in the cache, like any other, and is rebuilt
-//! when it is missing. An untrusted file therefore runs no code outside the sandbox.
+//! The file contains the inputs for building the image. The built image is in the cache like any other, and is rebuilt
+//! when it is missing. An untrusted file therefore cannot run code outside the sandbox.
 
 mod definition;
 
@@ -54,7 +54,7 @@ impl OwnImage {
     /// Creates an image without storing it. `taken` lists the modules of other packages, each with its owner.
     ///
     /// # Errors
-    /// If the definition is invalid or a wheel cannot be used.
+    /// Fails if the definition is invalid or a wheel cannot be used.
     pub fn new(
         definition: ImageDefinition,
         inputs: ImageInputs,
@@ -65,10 +65,10 @@ impl OwnImage {
         Ok(Self { definition, inputs: Inputs::Held(inputs) })
     }
 
-    /// Reads an exported image. Its inputs are verified, and stay in the file until they are needed.
+    /// Reads an exported image and verifies its inputs, which stay in the file until they are needed.
     ///
     /// # Errors
-    /// If the file is not an image, is damaged, or its definition is invalid.
+    /// Fails if the file is not an image, is damaged, or its definition is invalid.
     pub fn import(path: &Path, taken: &[(String, String)]) -> Result<Self, OwnImageError> {
         let file = File::open(path).map_err(|source| failed("read", path, source))?;
         let check = |name: &str, bytes: &[u8]| check_wheel(name, bytes).map_err(io::Error::other);
@@ -80,7 +80,7 @@ impl OwnImage {
     /// Renames the image.
     ///
     /// # Errors
-    /// If the name is invalid for an image.
+    /// Fails if the name is not a valid image name.
     pub fn named(mut self, name: &str) -> Result<Self, OwnImageError> {
         name.clone_into(&mut self.definition.name);
         self.definition.check()?;
@@ -96,7 +96,7 @@ impl OwnImage {
     /// Returns the runtime entry for the image.
     ///
     /// # Errors
-    /// If its interpreter is not the one that it was made for.
+    /// Fails if the manifest's interpreter differs from the one that the image was made for.
     pub fn entry(&self, manifest: &Manifest) -> Result<RuntimeEntry, OwnImageError> {
         let ImageDefinition { name, runtime, runtime_sha256, steps, .. } = &self.definition;
         let base = manifest.runtimes().iter().find(|entry| entry.image.is_none() && entry.name == *runtime);
@@ -112,10 +112,10 @@ impl OwnImage {
         })
     }
 
-    /// Returns the files that the image is built from.
+    /// Returns the wheels and files that the image is built from.
     ///
     /// # Errors
-    /// If they cannot be read, or have changed.
+    /// Fails if the image's file cannot be read or has changed.
     pub fn inputs(&self) -> Result<ImageInputs, OwnImageError> {
         match &self.inputs {
             Inputs::Held(inputs) => Ok(inputs.clone()),
@@ -124,7 +124,7 @@ impl OwnImage {
                 file.rewind().map_err(|source| failed("read", path, source))?;
                 let (mut definition, inputs) =
                     read_archive(file, |_, _| Ok(())).map_err(|error| damaged(path, &error))?;
-                // The image may have been renamed.
+                // The image may have been renamed since it was stored.
                 definition.name.clone_from(&self.definition.name);
                 if definition != self.definition {
                     return Err(damaged(path, &io::Error::other("it changed while it was open")));
@@ -137,7 +137,7 @@ impl OwnImage {
     /// Returns the files of the wheels, sorted by path below `site-packages`.
     ///
     /// # Errors
-    /// As for [`inputs`](Self::inputs).
+    /// Fails if the image's file cannot be read or has changed, or a wheel cannot be unpacked.
     pub fn packages(&self) -> Result<Vec<(String, Vec<u8>)>, OwnImageError> {
         if self.definition.wheels.is_empty() {
             return Ok(Vec::new());
@@ -149,10 +149,10 @@ impl OwnImage {
         Ok(unpack_wheels(wheels.into_iter().map(Ok))?)
     }
 
-    /// Writes the image in the format that [`import`](Self::import) reads. `path` is for error messages.
+    /// Writes the image in the format that [`import`](Self::import) reads. `path` is only used in error messages.
     ///
     /// # Errors
-    /// If its files cannot be read, or writing to `out` fails.
+    /// Fails if the image's inputs cannot be read, or writing to `out` fails.
     pub fn export(&self, path: &Path, out: &mut dyn Write) -> Result<(), OwnImageError> {
         let read;
         let inputs = match &self.inputs {
@@ -167,10 +167,10 @@ impl OwnImage {
 }
 
 impl OwnImages {
-    /// Opens the directory, or creates it. It must belong to the user and be writable by no other user.
+    /// Opens or creates the directory. It must belong to the user and must not be writable by other users.
     ///
     /// # Errors
-    /// If it cannot be used.
+    /// Fails if the directory cannot be opened or created, or does not meet these conditions.
     pub fn open(path: &Path) -> Result<Self, CacheError> {
         Ok(Self { dir: TrustedDir::open(path, Guarded::Images)? })
     }
@@ -178,16 +178,16 @@ impl OwnImages {
     /// Returns the names of the images, sorted.
     ///
     /// # Errors
-    /// If the directory cannot be read.
+    /// Fails if the directory cannot be read.
     pub fn names(&self) -> Result<Vec<String>, CacheError> {
         let names = self.dir.names()?.into_iter().filter_map(|name| Some(name.strip_suffix(SUFFIX)?.to_owned()));
         Ok(names.filter(|name| check_name("name", name).is_ok()).collect())
     }
 
-    /// Returns the image with this name, if there is one. Its input files are not read.
+    /// Returns the image with this name, or `None` if it does not exist. The image's inputs are not read.
     ///
     /// # Errors
-    /// If the image's file is damaged.
+    /// Fails if the image's file is damaged.
     pub fn find(&self, name: &str) -> Result<Option<OwnImage>, OwnImageError> {
         if check_name("name", name).is_err() {
             return Ok(None);
@@ -203,10 +203,10 @@ impl OwnImages {
         Ok(Some(OwnImage { definition, inputs: Inputs::Stored(path, file) }))
     }
 
-    /// Stores an image, replacing an image of the same name. Returns the path of its file.
+    /// Stores an image, replacing any image with the same name. Returns the path of the image's file.
     ///
     /// # Errors
-    /// If it cannot be written. An existing image then stays.
+    /// Fails if the image cannot be written. An existing image is then preserved.
     pub fn store(&self, image: &OwnImage) -> Result<PathBuf, OwnImageError> {
         let name = file_name(&image.definition.name);
         self.dir.remove_leftovers()?;
@@ -215,11 +215,11 @@ impl OwnImages {
         Ok(file.persist(&name)?)
     }
 
-    /// Removes the image with this name. Returns its size in bytes, or `None` if there is no such image. The file is
-    /// not parsed, so damaged images can be removed.
+    /// Removes the image with this name. Returns its size in bytes, or `None` if it does not exist. The file is not
+    /// parsed, so damaged images can also be removed.
     ///
     /// # Errors
-    /// If it cannot be removed.
+    /// Fails if the file cannot be removed.
     pub fn remove(&self, name: &str) -> Result<Option<u64>, OwnImageError> {
         if check_name("name", name).is_err() {
             return Ok(None);
@@ -228,7 +228,7 @@ impl OwnImages {
         Ok(self.dir.remove(&file_name(name))?.then_some(bytes))
     }
 
-    /// Returns the size of an image's file in bytes, or 0 if it does not exist.
+    /// Returns the size of an image's file in bytes, or 0 if the file does not exist.
     #[must_use]
     pub fn size_bytes(&self, name: &str) -> u64 {
         std::fs::symlink_metadata(self.path_of(name)).map_or(0, |metadata| metadata.len())
@@ -253,9 +253,9 @@ fn damaged(path: &Path, error: &io::Error) -> OwnImageError {
     OwnImageError::Damaged { path: path.to_owned(), problem: error.to_string() }
 }
 
-/// Name of the definition, the first entry.
+/// Name of the archive's first entry, the definition.
 const DEFINITION: &str = "image.json";
-/// Suffices for the setups' code with escapes, and the longest list of files.
+/// Maximum size of the definition: enough for the setups' code with escapes, and the longest list of files.
 const MAX_DEFINITION_BYTES: u64 = 16 << 20;
 
 fn write_archive(definition: &ImageDefinition, inputs: &ImageInputs, out: impl Write) -> io::Result<()> {
@@ -268,8 +268,8 @@ fn write_archive(definition: &ImageDefinition, inputs: &ImageInputs, out: impl W
     archive.into_inner()?.flush()
 }
 
-/// Archive entries have numbers for names. The paths are in the definition; long ones would need extensions of the
-/// format.
+/// Returns the name of an input's archive entry, which is a number. The definition contains the paths: long ones would
+/// require extensions of the archive format.
 fn input_name(at: usize) -> String {
     format!("inputs/{at}")
 }
@@ -285,12 +285,12 @@ fn append(archive: &mut Builder<impl Write>, name: &str, bytes: &[u8]) -> io::Re
 
 fn read_definition(file: impl Read) -> io::Result<ImageDefinition> {
     let mut archive = Archive::new(file);
-    // Raw entries, because an extension header may be as long as the file.
+    // Reads raw entries, because an extension header can be as long as the file.
     let mut entries = archive.entries()?.raw(true);
     definition_of(entries.next())
 }
 
-/// Reads an image and verifies the digests of its inputs. Passes each wheel to `check` before reading the next.
+/// Reads an image and verifies the digests of its inputs. Passes each wheel to `check` before reading the next one.
 fn read_archive(
     file: impl Read,
     mut check: impl FnMut(&str, &[u8]) -> io::Result<()>,
@@ -298,7 +298,7 @@ fn read_archive(
     let mut archive = Archive::new(file);
     let mut entries = archive.entries()?.raw(true);
     let definition = definition_of(entries.next())?;
-    // Checked before memory is allocated for sizes that the definition claims.
+    // This check precedes any allocation of sizes that the definition claims.
     definition.check().map_err(|error| invalid(error.to_string()))?;
     let mut contents = Vec::new();
     for (at, input) in definition.inputs().enumerate() {
@@ -342,11 +342,11 @@ fn invalid(problem: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem)
 }
 
-/// The reason why a custom image cannot be defined, stored or read.
+/// Errors from defining, storing or reading a custom image.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnImageError {
-    /// The name is invalid for an image.
+    /// The name is not a valid image name.
     #[error(
         "`{name}` is not a valid image name; use 1 to 64 letters, digits, `.`, `-`, `_`, `+` or `!`, starting with a letter or digit",
         name = escaped(.0)
@@ -355,10 +355,10 @@ pub enum OwnImageError {
     /// No image has this name.
     #[error("there is no custom image `{name}`; `glovebox image list` lists them", name = escaped(.0))]
     Missing(String),
-    /// An image with this name exists.
+    /// An image with this name already exists.
     #[error("image `{name}` already exists; remove it first, or replace it with `--replace`", name = escaped(.0))]
     Taken(String),
-    /// A runtime has this name.
+    /// A runtime already has this name.
     #[error("`{name}` is a runtime of Glovebox; choose another name for the image", name = escaped(.0))]
     Runtime(String),
     /// The definition is invalid.
@@ -379,7 +379,7 @@ pub enum OwnImageError {
         /// Name of the base runtime.
         runtime: String,
     },
-    /// A wheel cannot be used.
+    /// A wheel is invalid or conflicts with another package.
     #[error(transparent)]
     Wheel(#[from] OwnPackageError),
     /// The file is not an exported image, or is damaged.

@@ -121,7 +121,7 @@ fn damaged_image_file_is_rejected_and_removable() {
     assert!(import(&changed).contains("`f` in it does not match its definition"));
     assert!(problem(OwnImage::import(&dir.path().join("none"), &[])).contains("cannot read"));
 
-    // Finding an image reads its definition; the rest is read when it is needed.
+    // `find` reads only the definition. `inputs` reads the remaining entries.
     std::fs::write(&path, &changed).unwrap();
     assert!(problem(own.find("a").unwrap().unwrap().inputs()).contains("damaged"));
     std::fs::write(&path, &whole[..100]).unwrap();
@@ -198,7 +198,7 @@ fn invalid_image_archives_are_rejected() {
     assert!(read(&padded, one).unwrap_err().contains("`image.json` in it has more than 16777216 bytes"));
 }
 
-/// Zeros, which a sparse file stores for free. They are not a wheel, but each entry has the right digest.
+/// The inputs are zeros, which use no disk space in a sparse file. They are not wheels, but their digests are right.
 #[test]
 fn import_stops_at_the_first_invalid_wheel() {
     struct Counted<R> {

@@ -1,4 +1,4 @@
-//! User packages: pure Python wheels in a directory of the user.
+//! User packages: pure Python wheels that the user has added to a directory.
 
 use std::{io::Write, path::Path};
 
@@ -39,21 +39,21 @@ impl Total {
 }
 
 impl OwnPackages {
-    /// Opens the directory, or creates it. It must belong to the user and be writable by no other user.
+    /// Opens or creates the directory. It must belong to the user and must not be writable by other users.
     pub fn open(path: &Path) -> Result<Self, CacheError> {
         Ok(Self { dir: TrustedDir::open(path, Guarded::Packages)? })
     }
 
-    /// Returns the packages, sorted by file name. Unpacks only the metadata, and holds one wheel in memory at a time.
+    /// Returns the packages, sorted by file name. Unpacks only metadata, and reads one wheel into memory at a time.
     pub fn list(&self) -> Result<Vec<OwnPackage>, OwnPackageError> {
         self.file_names()?.iter().filter_map(|file| self.described(file).transpose()).collect()
     }
 
-    /// Returns all files, sorted by path below `site-packages`.
+    /// Returns the packages' files, sorted by path below `site-packages`.
     ///
     /// # Errors
-    /// If they exceed [`MAX_OWN_PACKAGES_BYTES`] or [`MAX_OWN_PACKAGES_FILES`], whatever the wheels claim. The limits
-    /// are checked before that much is unpacked.
+    /// Fails if the files exceed [`MAX_OWN_PACKAGES_BYTES`] or [`MAX_OWN_PACKAGES_FILES`], even if the wheels claim
+    /// smaller sizes. The limits are enforced while the wheels are unpacked.
     pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {
         let names = self.file_names()?.into_iter();
         let read = |file: String| Ok(self.read(&file)?.map(|bytes| (file, bytes)));
@@ -99,8 +99,8 @@ impl OwnPackages {
         Ok(Fetcher::default().fetch_wheel(name, version, &self.dir, progress)?)
     }
 
-    /// Removes a package. Returns `false` if there is no package with this name. Wheels are not parsed, so an
-    /// unreadable one can be removed.
+    /// Removes a package. Returns `false` if no package has this name. Wheels are not parsed, so unreadable ones can be
+    /// removed.
     pub fn remove(&self, name: &str) -> Result<bool, OwnPackageError> {
         let mut any = false;
         for file in self.wheels()? {
@@ -118,13 +118,13 @@ impl OwnPackages {
         Ok(names)
     }
 
-    /// Like [`wheels`](Self::wheels), but fails if there are too many.
+    /// Like [`wheels`](Self::wheels), but fails if there are more than [`MAX_OWN_PACKAGES`].
     fn file_names(&self) -> Result<Vec<String>, OwnPackageError> {
         let names = self.wheels()?;
         if names.len() > MAX_OWN_PACKAGES { Err(OwnPackageError::TooMany) } else { Ok(names) }
     }
 
-    /// Returns a wheel's bytes, or `None` if it has been removed.
+    /// Returns a wheel's bytes, or `None` if the wheel has been removed.
     fn read(&self, file: &str) -> Result<Option<Vec<u8>>, CacheError> {
         let Some((wheel, _)) = self.dir.open_file(file)? else { return Ok(None) };
         read_wheel(wheel).map(Some).map_err(|e| CacheError::io("read", &self.dir.path_of(file), e))
@@ -136,7 +136,7 @@ impl OwnPackages {
     }
 }
 
-/// Describes a wheel after checking its claim about its size, which other code relies on.
+/// Describes a wheel after verifying its claimed unpacked size, which other code relies on.
 fn described_truly(file: &str, bytes: &[u8]) -> Result<OwnPackage, OwnPackageError> {
     let (package, wheel) = describe(file, bytes)?;
     let unpacked = wheel.unpack(MAX_WHEEL_BYTES);
@@ -152,7 +152,7 @@ fn bytes_of(files: &[(String, Vec<u8>)]) -> u64 {
     files.iter().fold(0u64, |sum, (_, content)| sum.saturating_add(content.len() as u64))
 }
 
-/// Checks that no module of a package has the name of an existing one.
+/// Rejects a package with a module that another package or the standard library also has.
 fn check_modules(added: &OwnPackage, others: &[OwnPackage], taken: &[(String, String)]) -> Result<(), OwnPackageError> {
     for module in &added.imports {
         let own = others.iter().find(|other| other.imports.contains(module)).map(|other| format!("`{}`", other.name));
@@ -180,12 +180,12 @@ pub(crate) fn check_wheels(
     Ok(packages)
 }
 
-/// Checks one wheel of an image by itself; [`check_wheels`] checks all together.
+/// Checks one of an image's wheels in isolation; [`check_wheels`] checks them together.
 pub(crate) fn check_wheel(file: &str, bytes: &[u8]) -> Result<(), OwnPackageError> {
     described_truly(file, bytes).map(drop)
 }
 
-/// Returns the files of wheels, sorted by path below `site-packages`. Holds one wheel in memory at a time.
+/// Unpacks wheels and returns their files, sorted by path below `site-packages`. Reads one wheel into memory at a time.
 pub(crate) fn unpack_wheels(
     wheels: impl Iterator<Item = Result<(String, Vec<u8>), CacheError>>,
 ) -> Result<Vec<(String, Vec<u8>)>, OwnPackageError> {
@@ -222,15 +222,16 @@ const MODULES: &str = "\
     unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg winsound wsgiref xdrlib xml xmlrpc zipapp \
     zipfile zipimport zlib zoneinfo";
 
-/// Returns `true` if the standard library has a module of this name, or the name looks like one of its private modules.
+/// Returns `true` if the standard library has a module of this name, or if the name begins with an underscore like
+/// those of its private modules.
 fn is_standard(module: &str) -> bool {
     MODULES.split(' ').any(|name| name == module) || module.starts_with('_')
 }
 
-/// Maximum size of a wheel's metadata in bytes. The longest of the bundled wheels has 50 KB.
+/// Maximum size of a wheel's metadata in bytes. The largest in a bundled wheel is 50 KB.
 const MAX_METADATA_BYTES: u64 = 1 << 20;
 
-/// Maximum length of a name, a version or an import.
+/// Maximum length of a name or version in bytes.
 const MAX_NAME_BYTES: usize = 100;
 
 /// A package that the user installed.
@@ -244,13 +245,13 @@ pub struct OwnPackage {
     pub file: String,
     /// Digest of the wheel.
     pub sha256: Digest,
-    /// Licence in the metadata, or an empty string.
+    /// Licence in the metadata. Empty if the metadata contains none.
     pub licence: String,
-    /// Names that scripts import.
+    /// Names of the top-level modules, as scripts import them.
     pub imports: Vec<String>,
-    /// Requirements in the metadata, without those of extras.
+    /// Requirements in the metadata, except those of extras.
     pub requires: Vec<String>,
-    /// Number of files.
+    /// Number of files that the wheel installs.
     pub file_count: usize,
     /// Unpacked size in bytes, as the wheel claims. Unpacking enforces it.
     pub unpacked_bytes: u64,
@@ -316,7 +317,7 @@ fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), 
     Ok((package, wheel))
 }
 
-/// Returns the top-level modules and packages.
+/// Returns the names of top-level modules and packages.
 fn imports<'a>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut names: Vec<String> = paths
         .filter_map(|path| match path.split_once('/') {
@@ -336,14 +337,14 @@ pub fn normal(name: &str) -> String {
     name.to_ascii_lowercase().replace(['_', '.'], "-")
 }
 
-/// Returns `true` if a text is safe in file names and command lines.
+/// Returns `true` if the text is safe in file names and command lines.
 fn is_name(part: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._+!-".contains(c);
     let starts_well = part.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
     starts_well && part.len() <= MAX_NAME_BYTES && part.chars().all(plain)
 }
 
-/// The reason why a user package cannot be added, read or removed.
+/// Errors from adding, reading or removing a user package.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnPackageError {
@@ -371,7 +372,7 @@ pub enum OwnPackageError {
         /// Description of the problem.
         problem: String,
     },
-    /// A module of the package has the same name as an existing one.
+    /// A module of the package has the name of an existing module.
     #[error("cannot add `{name}`: {owner} also has a module `{module}`", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
     Clash {
         /// Name of the package.
@@ -381,19 +382,19 @@ pub enum OwnPackageError {
         /// Owner of the existing module.
         owner: String,
     },
-    /// There are too many packages.
+    /// There are already [`MAX_OWN_PACKAGES`] packages.
     #[error(
         "you already have {MAX_OWN_PACKAGES} packages of your own; remove one with `glovebox packages remove NAME`"
     )]
     TooMany,
-    /// The packages exceed the limit on their total size.
+    /// The unpacked packages would exceed [`MAX_OWN_PACKAGES_BYTES`].
     #[error(
         "with `{name}`, your packages would exceed {MAX_OWN_PACKAGES_BYTES} bytes, unpacked; remove some with \
          `glovebox packages remove NAME` (`glovebox packages list --json` shows their sizes)",
         name = escaped(.0)
     )]
     TooLarge(String),
-    /// The packages exceed the limit on their total number of files.
+    /// The packages would exceed [`MAX_OWN_PACKAGES_FILES`].
     #[error(
         "with `{name}`, your packages would exceed {MAX_OWN_PACKAGES_FILES} files; remove some with \
          `glovebox packages remove NAME` (`glovebox packages list --json` shows their numbers of files)",
@@ -403,7 +404,7 @@ pub enum OwnPackageError {
     /// The package does not exist, or pip failed.
     #[error(transparent)]
     Fetch(#[from] PackageError),
-    /// The directory of the packages cannot be used.
+    /// The directory of user packages cannot be used.
     #[error(transparent)]
     Directory(#[from] CacheError),
 }
@@ -411,8 +412,8 @@ pub enum OwnPackageError {
 /// Maximum number of user packages.
 pub const MAX_OWN_PACKAGES: usize = 128;
 
-/// Maximum total size of all user packages, unpacked, in bytes: four wheels of the maximum size. They are in memory
-/// from the first import on.
+/// Maximum total unpacked size of all user packages, in bytes: four wheels of the maximum size. The files stay in
+/// memory after the first import.
 pub const MAX_OWN_PACKAGES_BYTES: u64 = 4 * MAX_WHEEL_BYTES;
 
 /// Maximum total number of files in user packages.

@@ -109,7 +109,7 @@ fn the_number_of_packages_is_bounded() {
     add(0).unwrap();
 }
 
-/// Returns a wheel with a module of `bytes` bytes, mostly zeros, and `modules` empty modules.
+/// Returns a wheel with one module of `bytes` bytes, mostly zeros, and `modules` empty modules.
 fn large(name: &str, bytes: usize, modules: usize) -> (String, Vec<u8>) {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let mut put = |path: &str, content: &[u8]| {
@@ -146,14 +146,14 @@ fn total_unpacked_size_is_limited() {
         own.list().unwrap().iter().map(|package| package.unpacked_bytes).sum::<u64>(),
         MAX_OWN_PACKAGES_BYTES - 1
     );
-    // Replacing a package by another version may use the limit up to the last byte.
+    // A replaced package does not count towards the limit, so the packages can reach it exactly.
     put(&own, &large("d", each, 0)).unwrap();
     let over = large("e", 40, 0);
     let error = put(&own, &over).unwrap_err();
     assert!(matches!(&error, OwnPackageError::TooLarge(name) if name == "e"), "{error}");
     assert!(error.to_string().contains("glovebox packages remove NAME"), "{error}");
     assert_eq!(own.files().unwrap().len(), 8);
-    // A wheel that was copied there by hand is listed and can be removed, but not imported.
+    // A wheel that was copied into the directory by hand is listed and can be removed, but cannot be imported.
     put_unchecked(&own, &over);
     assert_eq!(own.list().unwrap().len(), 5);
     assert!(matches!(own.files(), Err(OwnPackageError::TooLarge(name)) if name == "e"));
@@ -183,7 +183,7 @@ fn understated_wheel_size_is_detected() {
     let each = usize::try_from(MAX_WHEEL_BYTES).unwrap();
     for name in ["a", "b", "c", "d", "e"] {
         let (file, mut bytes) = large(name, each, 0);
-        // The lengths of the large module in the central directory and in its local header.
+        // Changes the length of the large module in the central directory and in its local header.
         let length = u32::try_from(each - "Name: a\nVersion: 1\n".len()).unwrap().to_le_bytes();
         for at in 0..bytes.len() - 4 {
             if bytes[at..at + 4] == length {
@@ -193,7 +193,7 @@ fn understated_wheel_size_is_detected() {
         put_unchecked(&own, &(file, bytes));
     }
     assert!(own.list().unwrap().iter().all(|package| package.unpacked_bytes < 100));
-    // The archive reader may detect it first; only the rejection matters.
+    // The archive reader may detect the mismatch first; only the rejection matters.
     assert!(own.files().is_err());
 }
 

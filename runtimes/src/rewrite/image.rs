@@ -255,7 +255,7 @@ pub const MEMORY_EXPORT: &str = "memory";
 /// The code is not validated: compiling it does that.
 ///
 /// # Errors
-/// If the module has other state, as for [`with_image`](super::with_image).
+/// Fails if the module has other state, as for [`with_image`](super::with_image).
 pub fn code_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let memory = encoded_memory(&sections, None)?;

@@ -125,7 +125,7 @@ const HANDLER: &str = "wasi:http/incoming-handler@";
 /// `adapter` is the core module that `guest-shims/component/build http` builds, or a component made from it.
 ///
 /// # Errors
-/// If the provider has imports, or the two do not match. Compose a provider that has imports with a tool such as `wac`.
+/// Fails if the provider has imports, or the two do not match. Compose a provider that has imports with a tool such as `wac`.
 pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
     let made;
     let adapter = if Parser::is_component(adapter) {
