@@ -1,5 +1,5 @@
-//! The list of pinned Python packages, and their wheels in the cache: downloading, verifying and reading. Bundles:
-//! pinned files in one zip file, for use without a network, and the writing of them.
+//! The list of pinned Python packages, and their wheels in the cache: downloading, verifying and reading. Also reads
+//! and writes bundles: zip files of pinned files, for use without a network.
 
 use std::{
     fs::{File, Permissions},
@@ -22,18 +22,18 @@ use crate::{
 
 const BUILTIN: &str = include_str!("../packages.toml");
 
-/// This project's own modules, which are not wheels.
+/// Modules that are part of this project and have no wheel.
 const EMBEDDED: [&str; 2] = ["requests", "sandbox_utils"];
 
 /// A pinned package.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackageEntry {
-    /// Name as the project writes it.
+    /// Name of the package, as its project spells it.
     pub name: String,
     /// Version of the package.
     pub version: String,
-    /// File name of the wheel, as in the index.
+    /// File name of the wheel in the package index.
     pub file: String,
     /// Pinned digest of the wheel.
     pub sha256: Digest,
@@ -43,7 +43,7 @@ pub struct PackageEntry {
     pub licence: String,
     /// Names that scripts import.
     pub imports: Vec<String>,
-    /// Platform of a wheel with compiled files, which are left out.
+    /// Platform for which the wheel contains compiled files. These files are left out.
     #[serde(default)]
     pub platform: Option<String>,
 }
@@ -67,7 +67,7 @@ impl PackageList {
         let list: Self = toml::from_str(text)?;
         for (at, package) in list.packages.iter().enumerate() {
             let key = |field: &str| format!("package[{at}].{field}");
-            // All three become part of a path or of pip's command line.
+            // Name, version and platform become part of a path or of pip's command line.
             check_name(&key("name"), &package.name)?;
             check_name(&key("version"), &package.version)?;
             if let Some(platform) = &package.platform {
@@ -88,8 +88,8 @@ impl PackageList {
         &self.packages
     }
 
-    /// Returns the modules that no other package may contain, each with its owner: those of these packages and of the
-    /// sandbox itself.
+    /// Returns the names of the bundled modules, each with its owner: those of the listed packages and of the sandbox
+    /// itself. Other packages must not contain modules with these names.
     pub fn modules(&self) -> Vec<(String, String)> {
         let owned = |package: &PackageEntry| {
             let owner = format!("the bundled `{}`", package.name);
@@ -100,7 +100,7 @@ impl PackageList {
         self.packages.iter().flat_map(owned).chain(own).collect()
     }
 
-    /// Returns a digest of the wheels' digests. Lists of the same files have the same digest.
+    /// Returns a digest of the wheels' digests. Lists of identical wheels have the same digest.
     pub fn digest(&self) -> Digest {
         let digests: Vec<&[u8]> = self.packages.iter().map(|package| package.sha256.as_bytes().as_slice()).collect();
         Digest::of_fields(&digests)
@@ -118,7 +118,7 @@ impl Runtimes {
         self.cache().path().join("packages").join(&package.file)
     }
 
-    /// Downloads missing wheels. If all wheels are present, it does not use the network.
+    /// Downloads missing wheels. Does not use the network if all wheels are present.
     ///
     /// If several processes call this at once, one downloads them and the others wait.
     pub fn fetch_packages(&self, progress: &dyn Progress) -> Result<Fetched, PackageError> {
@@ -140,7 +140,7 @@ impl Runtimes {
         Ok(Fetched::Now)
     }
 
-    /// Returns the files of all downloaded packages, by path below `site-packages`. Verifies each wheel's digest.
+    /// Verifies the wheels of all packages and returns their files, by path below `site-packages`.
     pub fn package_files(&self) -> Result<Vec<(String, Vec<u8>)>, PackageError> {
         let wheels = self.wheels()?;
         let mut files = Vec::new();
@@ -192,8 +192,8 @@ impl Runtimes {
     }
 }
 
-/// A zip file that is searched for pinned files before the network, under their names in the cache. Its contents are
-/// verified like a download: each file must match its pin.
+/// A zip file that contains pinned files under their names in the cache, and is searched before the network is used.
+/// Its contents are verified like a download: each file must match its pin.
 #[derive(Clone, Debug)]
 pub(crate) struct Bundle(PathBuf);
 
@@ -206,13 +206,13 @@ impl Bundle {
         &self.0
     }
 
-    /// Returns `true` if the bundle contains all of these files. An unreadable bundle contains none.
+    /// Returns `true` if the bundle contains all of these files. Returns `false` for an unreadable bundle.
     pub(crate) fn has(&self, files: &[Pinned]) -> bool {
         let archive = File::open(&self.0).map_err(Into::into).and_then(ZipArchive::new);
         archive.is_ok_and(|archive| files.iter().all(|pinned| archive.index_for_name(&pinned.file_name).is_some()))
     }
 
-    /// Copies a file into the cache.
+    /// Copies a file from the bundle into the cache and verifies it.
     pub(crate) fn take(&self, pinned: &Pinned, into: &TrustedDir, progress: &dyn Progress) -> Result<(), WheelError> {
         wheel_files::take_from(&self.0, &pinned.file_name, pinned, into, progress)
     }
@@ -230,15 +230,15 @@ impl ToolEntry {
     }
 }
 
-/// Maximum level: a bundle is written once and read many times.
+/// Maximum compression level: a bundle is written once and read many times.
 const COMPRESSION_LEVEL: i64 = 9;
 
 impl Runtimes {
-    /// Writes a bundle with the files of these runtimes and tools and of all packages. Fetches missing files. Returns
-    /// the size in bytes. Equal files give equal bundles.
+    /// Writes a bundle with the files of these runtimes and tools, and of all packages. Downloads missing files.
+    /// Returns the size in bytes. Bundles of the same files are identical.
     ///
     /// # Errors
-    /// [`RuntimeError::Package`] for a package; [`RuntimeError::Bundle`] when the bundle cannot be written.
+    /// Returns [`RuntimeError::Package`] for a package, and [`RuntimeError::Bundle`] if the bundle cannot be written.
     pub fn write_bundle(
         &self,
         runtimes: &[RuntimeEntry],
@@ -261,7 +261,7 @@ impl Runtimes {
         let binaries = binaries.chain(tools.iter().map(ToolEntry::module)).map(|pinned| pinned.file_name);
         let wheels = self.packages.packages().iter().map(|package| package.file.clone());
         progress.message("writing the bundle");
-        // A temporary name until the bundle is complete.
+        // The bundle has a temporary name until it is complete.
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // A bundle is meant to be shared, so it is not private to the user.
         let mode = Permissions::from_mode(0o666);
@@ -282,7 +282,7 @@ impl Runtimes {
 }
 
 fn add(archive: &mut ZipWriter<&mut File>, name: &str, mut file: File) -> io::Result<()> {
-    // Wheels are compressed already.
+    // Wheels are already compressed.
     let is_compressed = Path::new(name).extension().is_some_and(|extension| extension == "whl");
     let method = if is_compressed { CompressionMethod::Stored } else { CompressionMethod::Deflated };
     let level = (!is_compressed).then_some(COMPRESSION_LEVEL);

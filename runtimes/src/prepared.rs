@@ -1,9 +1,10 @@
 //! Prepared images on disk. Each consists of compiled code and a record, stored atomically.
 //!
-//! The record (`<key>.json`) is written last and names the file of the code by its digest. So every record has its
-//! code, even if a writer was killed. Preparing again replaces the record in one step and then removes the old code.
+//! The record (`<key>.json`) is written last and contains the name of the code's file, which includes the code's
+//! digest. Every record therefore has its code, even if a writer was killed. Preparing an image again replaces the
+//! record in one step, and then removes the old code.
 //!
-//! The code is read-only and sealed (see `seal.rs`). The seal is also written before the record, so that every record
+//! The code is read-only and sealed (see `seal.rs`). The seal, too, is written before the record, so that every record
 //! has a seal.
 
 use glovebox_vfs::escaped;
@@ -21,20 +22,20 @@ use crate::{
     Progress, Quiet,
 };
 
-/// Version of the record's format. A record of another version is ignored, and the image is prepared again.
+/// Version of the record format. A record of another version is ignored, and its image is prepared again.
 const FORMAT: u32 = 2;
 
-/// Suffix of a record's name. The part before it is the key, which is also the name of the lock.
+/// Suffix of a record's file name. The preceding text is the key, which is also the name of the lock.
 pub(crate) const RECORD_SUFFIX: &str = ".json";
 
-/// Maximum length of a record in bytes. Usual records have a few hundred.
+/// Maximum length of a record in bytes. Typical records have a few hundred bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 
-/// Number and interval of attempts to lock a file that an eviction has locked, which takes milliseconds.
+/// Number and interval of attempts to lock a file that an eviction has locked. Evictions hold a lock for milliseconds.
 const CLAIM_ATTEMPTS: u32 = 500;
 const CLAIM_POLL: Duration = Duration::from_millis(2);
 
-/// The reason why a prepared image cannot be opened or stored.
+/// Errors from opening, storing, listing or removing prepared images.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PreparedError {
@@ -56,7 +57,7 @@ pub enum PreparedError {
     },
 }
 
-/// The reason why a missing image cannot be built.
+/// Errors from opening an image or building a missing one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError<E> {
@@ -80,8 +81,8 @@ struct Stored {
     record: ImageRecord,
 }
 
-/// The prepared images of one cache directory, or other code compiled ahead of time. It is safe to use from several
-/// threads and processes at once.
+/// The prepared images of one cache directory, or other code compiled ahead of time. Several threads and processes can
+/// use it concurrently.
 #[derive(Debug)]
 pub struct PreparedStore<'a> {
     cache: &'a CacheDir,
@@ -93,19 +94,19 @@ impl<'a> PreparedStore<'a> {
         Self { cache, kind }
     }
 
-    /// Returns the image with this key if this user stored one: owner, mode and length are checked. This does not count
-    /// as a use.
+    /// Opens the image with this key, after checking its owner, mode and length. Returns `None` if this user has stored
+    /// no such image. The time of the image's last use is not updated.
     ///
     /// The code is hashed only if the file has changed since it was last hashed.
     ///
     /// # Errors
-    /// [`PreparedError::Corrupt`] if the digest of changed code differs.
+    /// Returns [`PreparedError::Corrupt`] if the code has changed and its digest differs.
     pub fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         self.dir()?.open(key)
     }
 
-    /// Returns the image with this key and marks it as used. Builds it with `build` if it does not exist. If several
-    /// processes call this at once, one builds the image and the others wait for it.
+    /// Opens the image with this key and marks it as used, or builds it with `build` if it does not exist. If several
+    /// processes call this method concurrently, one builds the image and the others wait for it.
     pub fn open_or_build<E>(
         &self,
         key: &ArtefactKey,
@@ -114,7 +115,7 @@ impl<'a> PreparedStore<'a> {
     ) -> Result<Artefact, BuildError<E>> {
         let store_dir = self.dir()?;
         if let Some(artefact) = store_dir.open(key)? {
-            // If the file system refuses, the image may be evicted too early.
+            // If the file system refuses the update, the image may be evicted too early.
             let _ = store_dir.dir.touch(&record_name(key));
             return Ok(artefact);
         }
@@ -145,7 +146,7 @@ impl<'a> PreparedStore<'a> {
         self.dir()?.store(key, new)
     }
 
-    /// Hashes an image's code and compares the digest with its record.
+    /// Hashes an image's code and compares the digest with the image's record.
     pub fn verify(&self, artefact: &Artefact) -> Result<(), PreparedError> {
         let name = artefact.aot_path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let missing = || CacheError::io("open", &artefact.aot_path, io::ErrorKind::NotFound.into());
@@ -153,7 +154,7 @@ impl<'a> PreparedStore<'a> {
         check_digest(&artefact.aot_path, &mut file, artefact.aot_sha256)
     }
 
-    /// Returns all images, for any version and machine, sorted by file name.
+    /// Returns the images of all versions and machines, sorted by file name.
     pub fn list(&self) -> Result<Vec<Listed>, PreparedError> {
         let store_dir = self.dir()?;
         let mut listed = Vec::new();
@@ -173,24 +174,24 @@ impl<'a> PreparedStore<'a> {
         Ok(listed)
     }
 
-    /// Removes the images of a binary, for any version and machine. Returns the freed bytes.
+    /// Removes the images of a binary, for all versions and machines. Returns the number of freed bytes.
     ///
-    /// Engines that have loaded an image can still use it: only the name is removed.
+    /// Engines that have loaded an image can still use it, because only the file's name is removed.
     pub fn remove(&self, runtime: &Digest) -> Result<u64, PreparedError> {
         self.remove_where(|stored| stored.key.runtime == *runtime)
     }
 
-    /// Removes all images with this label and returns the freed bytes.
+    /// Removes all images with this label. Returns the number of freed bytes.
     pub fn remove_labelled(&self, label: &str) -> Result<u64, PreparedError> {
         self.remove_where(|stored| stored.key.label == label)
     }
 
-    /// Removes all images, including code without a record, and returns the freed bytes.
+    /// Removes all images, and code without a record. Returns the number of freed bytes.
     pub fn clear(&self) -> Result<u64, PreparedError> {
         let mut freed = self.remove_where(|_| true)?;
         let store_dir = self.dir()?;
         for name in store_dir.dir.names()?.iter().filter(|name| !name.starts_with(TEMP_PREFIX)) {
-            // Waits for a process that is storing this image.
+            // Wait for a process that is storing this image.
             let stem = name.strip_suffix(".cwasm").and_then(|name| Some(name.rsplit_once('-')?.0));
             let _lock = self.cache.lock(stem.unwrap_or(name.trim_end_matches(RECORD_SUFFIX)), &Quiet)?;
             if stem.is_some_and(|stem| store_dir.dir.path_of(&format!("{stem}{RECORD_SUFFIX}")).exists()) {
@@ -215,7 +216,7 @@ impl<'a> PreparedStore<'a> {
             if !store_dir.read_record(&name)?.is_some_and(|stored| wanted(&stored)) {
                 continue;
             }
-            // Waits for a process that is building this image and would lose its code.
+            // Wait for a process that is building this image, which would otherwise lose its code.
             let _lock = self.cache.lock(name.trim_end_matches(RECORD_SUFFIX), &Quiet)?;
             let Some(stored) = store_dir.read_record(&name)? else {
                 continue;
@@ -229,13 +230,14 @@ impl<'a> PreparedStore<'a> {
         Ok(freed)
     }
 
-    /// Opens the directory for each operation and checks owner and mode: an engine may run for months.
+    /// Opens the directory and checks its owner and mode. This happens at every operation, because an engine can run
+    /// for months.
     fn dir(&self) -> Result<StoreDir<'a>, PreparedError> {
         Ok(StoreDir::of(self.cache, self.kind)?)
     }
 }
 
-/// The directory of one kind of image.
+/// The directory for one kind of image.
 pub(crate) struct StoreDir<'a> {
     pub(crate) dir: TrustedDir,
     real_path: PathBuf,
@@ -258,8 +260,8 @@ impl<'a> StoreDir<'a> {
 impl StoreDir<'_> {
     fn open(&self, key: &ArtefactKey) -> Result<Option<Artefact>, PreparedError> {
         let name = record_name(key);
-        // A concurrent process may replace both files between reading the record and opening the code. The new record
-        // then names the new code.
+        // Between reading the record and opening the code, another process may replace both files. The new record then
+        // names the new code.
         for _ in 0..3 {
             let Some(recorded) = self.recorded(&name)?.filter(|recorded| recorded.stored.key == *key.parts()) else {
                 return Ok(None);
@@ -271,7 +273,7 @@ impl StoreDir<'_> {
         Ok(None)
     }
 
-    /// Stores an image. The caller must hold the key's lock.
+    /// Stores an image. The caller must hold the lock of the key.
     fn store(&self, key: &ArtefactKey, new: &NewArtefact) -> Result<Artefact, PreparedError> {
         let name = record_name(key);
         let aot_sha256 = Digest::of(&new.aot);
@@ -293,7 +295,7 @@ impl StoreDir<'_> {
             seals.write(&Seal::new(&path, aot_sha256, Digest::of(&text), &metadata))?;
         }
         self.write(&name, &text, false)?;
-        // Previous code of this key, and code from writers that were killed before they wrote a record.
+        // Remove the key's previous code, and code from writers that were killed before they wrote a record.
         let begin = format!("{}-", key.stem());
         for old in self.dir.names()? {
             if old.starts_with(&begin) && is_code_name(&old) && old != stored.aot_file {
@@ -325,8 +327,8 @@ impl StoreDir<'_> {
         Ok(Some(Artefact { aot, aot_path, aot_bytes: bytes, record, aot_sha256 }))
     }
 
-    /// Returns `true` if the code is the file that was written with this record; see `seal.rs`. Renews the seal after
-    /// hashing.
+    /// Returns `true` if the code is unchanged since it was written with this record; see `seal.rs`. Renews the seal
+    /// after hashing the code.
     fn is_sealed(&self, stored: &Stored, record: Digest, aot: &mut File) -> Result<bool, PreparedError> {
         let Some(seals) = self.seals else { return Ok(true) };
         let failed = |action, e| self.failed(action, &stored.aot_file, e);
@@ -342,7 +344,7 @@ impl StoreDir<'_> {
         check_digest(&self.dir.path_of(&stored.aot_file), aot, stored.aot_sha256)?;
         aot.rewind().map_err(|e| failed("read", e))?;
         if let Err(error) = seals.write(&seal) {
-            // Without a seal the file is hashed again next time.
+            // Without a seal, the file is hashed again when it is next opened.
             tracing::debug!(error = &error as &dyn std::error::Error, "a compiled file could not be sealed");
         }
         Ok(true)
@@ -363,7 +365,7 @@ impl StoreDir<'_> {
         Ok(names)
     }
 
-    /// Reads a record. Damaged records and those of other versions are ignored.
+    /// Reads a record. Ignores damaged records and those of other versions.
     fn read_record(&self, name: &str) -> Result<Option<Stored>, CacheError> {
         Ok(self.recorded(name)?.map(|recorded| recorded.stored))
     }
@@ -393,12 +395,12 @@ impl StoreDir<'_> {
         self.metadata(name).map_or(0, |metadata| metadata.len())
     }
 
-    /// Returns the time of the last write or touch.
+    /// Returns the time when the file was last written or touched.
     pub(crate) fn modified(&self, name: &str) -> SystemTime {
         self.metadata(name).and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
-    /// Returns the time of the last read, as far as the file system records it.
+    /// Returns the time when the file was last read, if the file system records it.
     pub(crate) fn accessed(&self, name: &str) -> SystemTime {
         self.metadata(name).and_then(|metadata| metadata.accessed()).unwrap_or(SystemTime::UNIX_EPOCH)
     }
@@ -425,20 +427,20 @@ fn record_name(key: &ArtefactKey) -> String {
     format!("{}{RECORD_SUFFIX}", key.stem())
 }
 
-/// Marks code as in use while its file is open or mapped: the kernel holds the lock until both are closed. Returns
+/// Marks code as in use with a shared lock, which the kernel releases when the file is neither open nor mapped. Returns
 /// `false` if the code is being evicted.
 fn claim(code: &File) -> bool {
     for _ in 0..CLAIM_ATTEMPTS {
         match code.try_lock_shared() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(CLAIM_POLL),
-            // Without locks in the file system, nothing is evicted either.
+            // If the file system has no locks, nothing is evicted.
             Ok(()) | Err(TryLockError::Error(_)) => return true,
         }
     }
     false
 }
 
-/// Checks a file name from a record before it is opened or removed, although only this user can write records.
+/// Checks a file name from a record before the file is opened or removed, although only this user can write records.
 pub(crate) fn is_code_name(name: &str) -> bool {
     name.ends_with(".cwasm")
         && !name.starts_with('.')

@@ -1,4 +1,5 @@
-//! The pinned binaries in the cache: downloading, verifying and reading. Runtimes that the user has added.
+//! The pinned binaries in the cache: downloading, verifying and reading. Also the record of runtimes that the user has
+//! added.
 
 use std::{
     fs::File,
@@ -14,7 +15,7 @@ use crate::{
 /// Result of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
-    /// All files were present. The network was not used.
+    /// All files were already present. The network was not used.
     AlreadyThere,
     /// Files were downloaded and verified.
     Now,
@@ -31,7 +32,7 @@ pub struct Binary {
     pub path: PathBuf,
     /// Manifest entry with this digest, if there is one.
     pub entry: Option<RuntimeEntry>,
-    /// Recipe. A binary without one runs as a plain command.
+    /// Recipe for preparing the binary. Without one, the binary runs as a plain command.
     pub recipe: Option<Recipe>,
 }
 
@@ -45,7 +46,7 @@ pub struct Runtimes {
 }
 
 impl Runtimes {
-    /// Uses the manifest's runtimes, stored in `cache`, without packages. Reads and downloads nothing yet.
+    /// Uses the manifest's runtimes, stored in `cache`, without packages. Does not read or download any files yet.
     pub fn new(manifest: Manifest, cache: CacheDir) -> Self {
         Self { manifest, cache, fetcher: Fetcher::default(), packages: PackageList::default() }
     }
@@ -81,7 +82,7 @@ impl Runtimes {
         self.compiled(CacheKind::Images)
     }
 
-    /// Returns the compiled code of runtimes in the cache.
+    /// Returns the runtimes' compiled code in the cache.
     pub fn code(&self) -> PreparedStore<'_> {
         self.compiled(CacheKind::Code)
     }
@@ -106,7 +107,7 @@ impl Runtimes {
         self.cache.path().join("binaries").join(entry.file_name())
     }
 
-    /// Returns `true` if a runtime's files are present, trusted and of the right length. They are not hashed.
+    /// Returns `true` if a runtime's files are present, trusted and of the right length. Does not hash them.
     pub fn present(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
         self.is_present(&self.binaries()?, entry)
     }
@@ -120,17 +121,17 @@ impl Runtimes {
         Ok(true)
     }
 
-    /// Opens a runtime's library, and downloads it if it is missing. Returns `None` if the runtime has no library. The
-    /// file is not hashed.
+    /// Opens a runtime's library, and downloads it if it is missing. Returns `None` if the runtime has no library. Does
+    /// not hash the file.
     pub fn library(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Option<File>, RuntimeError> {
         let Some(pinned) = entry.library() else { return Ok(None) };
         self.fetch(entry, progress)?;
         self.open(&self.binaries()?, &entry.name, &pinned)
     }
 
-    /// Downloads a runtime's files if they are missing. Otherwise this does not use the network.
+    /// Downloads a runtime's files if they are missing. Does not use the network otherwise.
     ///
-    /// If several processes call this at once, one downloads them and the others wait.
+    /// If several processes call this method concurrently, one downloads the files and the others wait.
     pub fn fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
         let binaries = self.binaries()?;
         if self.is_present(&binaries, entry)? {
@@ -151,7 +152,7 @@ impl Runtimes {
         Ok(Fetched::Now)
     }
 
-    /// Reads a downloaded runtime and verifies its digest, so that a damaged or replaced file is rejected.
+    /// Reads a downloaded runtime and verifies its digest. Rejects a damaged or replaced file.
     pub fn load(&self, entry: &RuntimeEntry) -> Result<Binary, RuntimeError> {
         let path = self.path(entry);
         let missing = || RuntimeError::Missing { name: entry.name.clone(), path: path.clone() };
@@ -167,13 +168,13 @@ impl Runtimes {
         Ok(Binary { bytes, sha256, path, entry: Some(entry.clone()), recipe: Some(recipe) })
     }
 
-    /// Calls [`Self::fetch`], then [`Self::load`].
+    /// Downloads a runtime's files if they are missing, and reads and verifies its binary.
     pub fn load_or_fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Binary, RuntimeError> {
         self.fetch(entry, progress)?;
         self.load(entry)
     }
 
-    /// Reads any other binary. If its digest is pinned, it gets the recipe of the pinned runtime.
+    /// Reads a binary that is not in the cache. A binary with a pinned digest receives the pinned runtime's recipe.
     pub fn load_custom(&self, path: &Path) -> Result<Binary, RuntimeError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => RuntimeError::NoSuchFile { path: path.to_owned() },
@@ -198,7 +199,7 @@ impl Runtimes {
         Ok(Binary { bytes, sha256, path: path.to_owned(), entry, recipe })
     }
 
-    /// Hashes a downloaded runtime's files and compares the digests with their pins, without holding the files in
+    /// Hashes a downloaded runtime's files and compares the digests with their pins. Does not load the files into
     /// memory.
     pub fn verify(&self, entry: &RuntimeEntry) -> Result<(), RuntimeError> {
         let binaries = self.binaries()?;
@@ -215,7 +216,7 @@ impl Runtimes {
         Ok(())
     }
 
-    /// Removes a downloaded runtime's files and returns the freed bytes. Prepared images stay.
+    /// Removes a downloaded runtime's files, but not its prepared images. Returns the number of freed bytes.
     pub fn remove(&self, entry: &RuntimeEntry) -> Result<u64, RuntimeError> {
         let binaries = self.binaries()?;
         let mut freed = 0u64;
@@ -264,7 +265,7 @@ impl Runtimes {
     }
 }
 
-/// Reads a file up to one byte more than `limit_bytes`, which is enough to detect that it is longer.
+/// Reads a file, up to one byte more than `limit_bytes`, so that the caller can detect a longer file.
 pub(crate) fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let expected = file.metadata()?.len().min(limit_bytes);
     let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
@@ -272,7 +273,7 @@ pub(crate) fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<
     Ok(bytes)
 }
 
-/// Cache directory with an empty file for each added runtime, by name.
+/// Cache directory that contains an empty file, named after the runtime, for each added runtime.
 const DIRECTORY: &str = "added";
 
 impl Runtimes {
@@ -284,7 +285,7 @@ impl Runtimes {
         Ok(self.marks()?.create()?.persist(&entry.name).map(drop)?)
     }
 
-    /// Removes the mark. Returns `false` if the runtime was not added.
+    /// Removes the mark that a runtime was added. Returns `false` if it was not.
     ///
     /// # Errors
     /// Fails if the cache cannot be written.
@@ -300,9 +301,9 @@ impl Runtimes {
         Ok(self.marks()?.open_file(&entry.name)?.is_some())
     }
 
-    /// Returns the runtime for scripts in a language: the last added one in the manifest's order, or else the
-    /// manifest's default. If a bundle without the default is configured, the fallback is the last runtime in the
-    /// bundle.
+    /// Returns the preferred runtime for a language: the added runtime that is last in the manifest, or else the
+    /// manifest's default. If a bundle is configured that contains other runtimes of the language but not the default,
+    /// the last one in the manifest replaces the default.
     ///
     /// # Errors
     /// Fails if the cache cannot be read.

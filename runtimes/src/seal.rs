@@ -1,29 +1,31 @@
-//! Seals: the state of a compiled file when it was last compared with its digest.
+//! Seals: file attributes of a compiled file, recorded when the file was last compared with its digest.
 //!
-//! Anyone who can write a file in the cache can make Glovebox run native code. For the cache's owner this is no gain.
-//! The threat is an attacker who can write these files and nothing else:
+//! Anyone who can write a file in the cache can make Glovebox run native code. The cache's owner gains nothing from
+//! this. The threat is an attacker who can write these files but has no other access:
 //!
-//! * a guest with a mount that the guard did not recognise (see [`guard`](crate::guard));
+//! * a guest with a mount that the guard did not detect (see [`guard`](crate::guard));
 //! * another sandbox or container that shares the cache;
 //! * a wrongly restored backup.
 //!
-//! The evidence that a file is unchanged is therefore outside the cache, in a separate directory that guests do not get
-//! either: by default `~/.local/share/glovebox/seals`. A seal in the cache could be written together with the file.
+//! The evidence that a file is unchanged is therefore outside the cache, in a separate directory that guests cannot
+//! access: by default `~/.local/share/glovebox/seals`. An attacker who can write to the cache could also forge a seal
+//! in it.
 //!
-//! A seal contains the digests of the file and its record, and the result of `fstat` on the file: device, inode,
-//! length, times of modification and change. Only the kernel sets the time of change, so an equal result means that the
-//! file has not been written since. A start then reads only one small file. If the result differs (a restored backup, a
-//! new link), the whole file is hashed. It is resealed if its digest matches, and rejected otherwise.
+//! A seal contains the digests of the file and its record, and the attributes that `fstat` reports for the file:
+//! device, inode, length, modification time and change time. Only the kernel sets the change time, so equal attributes
+//! mean that the file has not been written since. Loading a file then requires reading only its small seal. If the
+//! attributes differ (after restoring a backup, or creating a hard link), the whole file is hashed. It is resealed if
+//! its digest matches, and rejected otherwise.
 //!
-//! A file without a seal is older than the seals' directory, or comes from an attacker. It is hashed and sealed if it
-//! was last changed before the directory was created; a later one is rebuilt.
+//! A file without a seal either predates the seals' directory or comes from an attacker. It is hashed and sealed if its
+//! last change was before the directory was created. Otherwise it is rebuilt.
 //!
 //! Not protected:
 //!
-//! * Against code that runs as this user, or that maps the file to write to it: the kernel records such writes late,
-//!   and on tmpfs never. No guest can map a file.
-//! * Between the check of a file and its last use, because it is not copied.
-//! * On a machine where the directory cannot be created. There, owner, mode and length are checked, as for everything
+//! * Files that are changed by code running as this user, or through a writable mapping: the kernel updates the change
+//!   time late for such writes, and never on tmpfs. Guests cannot map files.
+//! * Files that change between the check and their last use, because they are not copied.
+//! * Machines where the directory cannot be created. There, only owner, mode and length are checked, as for all files
 //!   in the cache.
 
 use std::fs::Metadata;
@@ -38,16 +40,16 @@ use crate::guard::Guarded;
 use crate::trusted::TrustedDir;
 use crate::{CacheError, Digest};
 
-/// Version of the seal's format. A seal of another version is ignored.
+/// Version of the seal format. A seal of another version is ignored.
 const FORMAT: u32 = 1;
-/// Maximum length of a seal in bytes. It has a few hundred bytes and a path.
+/// Maximum length of a seal in bytes. A seal has a few hundred bytes and a path.
 const MAX_SEAL_BYTES: u64 = 1 << 16;
-/// File created with the directory. Its time marks the beginning of sealing.
+/// File created with the directory. Its change time is the time when sealing began.
 const SINCE: &str = "since";
-/// Number of seals at which a write first removes the seals of files that no longer exist.
+/// Number of seals from which on a write first removes the seals of files that no longer exist.
 const MANY: usize = 512;
 
-/// Attributes of a file that the kernel reports.
+/// File attributes that the kernel reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FileState {
@@ -79,7 +81,7 @@ pub(crate) struct Seal {
     path: PathBuf,
     /// Digest of the file.
     pub(crate) code: Digest,
-    /// Digest of its record.
+    /// Digest of the file's record.
     pub(crate) record: Digest,
     /// Attributes of the file when it was last hashed.
     pub(crate) file: FileState,
@@ -120,13 +122,13 @@ impl Seals {
         Ok(Self { dir, since })
     }
 
-    /// Returns `true` if a file was last changed before the directory was created. A file's time of change cannot be
-    /// set back.
+    /// Returns `true` if a file was last changed before the directory was created. A file's change time cannot be set
+    /// back.
     pub(crate) fn predates(&self, file: &FileState) -> bool {
         file.changed < self.since
     }
 
-    /// Reads the seal of a file. Damaged seals and those of other versions are ignored.
+    /// Reads a file's seal. Ignores damaged seals and those of other versions.
     pub(crate) fn read(&self, path: &Path) -> Result<Option<Seal>, CacheError> {
         self.read_named(&name_of(path)).map(|seal| seal.filter(|seal| seal.path == path))
     }
@@ -153,12 +155,12 @@ impl Seals {
         Ok(())
     }
 
-    /// Removes a file's seal, if there is one.
+    /// Removes a file's seal, if it exists.
     pub(crate) fn remove(&self, path: &Path) -> Result<(), CacheError> {
         self.dir.remove(&name_of(path)).map(drop)
     }
 
-    /// Removes seals of files that no longer exist. Temporary caches, for example those of tests, leave many.
+    /// Removes the seals of files that no longer exist. Temporary caches, such as those of tests, leave many.
     fn remove_strays(&self) -> Result<(), CacheError> {
         let names = self.dir.names()?;
         if names.len() < MANY {
@@ -178,7 +180,8 @@ impl Seals {
     }
 }
 
-/// Returns the name of a file's seal. It depends on the path, because two caches can have files of the same name.
+/// Returns the file name of a seal. The name depends on the file's path, because two caches can have files with the
+/// same name.
 fn name_of(path: &Path) -> String {
     let digest = Digest::of(path.as_os_str().as_encoded_bytes()).to_string();
     format!("{}.json", digest.chars().take(32).collect::<String>())

