@@ -1,5 +1,5 @@
-//! Adds callback functions for an interpreter: new entries at the end of a module's sections, so that all indices stay
-//! valid, and new slots at the end of table 0.
+//! Adds callback functions for an interpreter. New entries are appended to a module's sections and to table 0, so that
+//! all existing indices stay valid.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use crate::Callback;
 const TWO_WORDS_TO_ONE: &[u8] = &[0x60, 2, 0x7f, 0x7f, 1, 0x7f];
 const MAGIC_GETTER: &[u8] = &[0x60, 3, 0x7f, 0x7e, 0x7f, 1, 0x7e];
 
-/// Maximum initial size of a table in engines and validators.
+/// Maximum initial size of a table that engines and validators accept.
 const MAX_SLOTS: u64 = 10_000_000;
 
-/// Adds the functions, their slots, and for each an exported global with its slot.
+/// Adds the callback functions, a table slot for each, and an exported global that contains the slot.
 pub(super) fn add(
     sections: &Sections<'_>,
     callbacks: &BTreeMap<String, Callback>,
@@ -89,7 +89,7 @@ fn body(callback: Callback, exports: &Exports) -> Result<Function, RewriteError>
             let (state, result) = (callee("JS_PromiseState")?, callee("JS_PromiseResult")?);
             body.local_get(2).if_(BlockType::Result(ValType::I64));
             body.local_get(0).local_get(1).call(result).else_();
-            // The representation of a small integer is the integer itself.
+            // A small integer's `JSValue` is the integer itself.
             body.local_get(0).local_get(1).call(state).i64_extend_i32_u().end().end();
         }
         Callback::ReadAtom => {
@@ -103,7 +103,7 @@ fn too_many() -> RewriteError {
     RewriteError::Unsupported("it has no room for a callback".to_owned())
 }
 
-/// Returns the table section with more slots in table 0, and the first new slot.
+/// Returns the table section with `more` additional slots in table 0, and the first new slot.
 pub(super) fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u32), RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     let found = sections.0.iter().find_map(|section| match &section.payload {
@@ -116,14 +116,14 @@ pub(super) fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u
     let mut items = reader.into_iter_with_offsets();
     let Some(first) = items.next() else { return unsupported("it has no table for a callback") };
     let Table { ty, init } = first?.1;
-    // Start of the second table, if there is one.
+    // Offset of the second table, if the module has one.
     let end = items.next().transpose()?.map(|(start, _)| start.saturating_sub(base));
     if ty.element_type != RefType::FUNCREF || ty.table64 || ty.shared || !matches!(init, TableInit::RefNull) {
         return unsupported("its table 0 is not a plain table of functions");
     }
     let minimum = ty.initial.saturating_add(u64::from(more));
     let slot = u32::try_from(ty.initial).ok().filter(|_| minimum <= MAX_SLOTS).ok_or_else(too_many)?;
-    // Preserves the room to grow, if possible.
+    // Preserve the room to grow, if possible.
     let maximum = ty.maximum.map(|maximum| maximum.saturating_add(u64::from(more)).min(u64::from(u32::MAX)));
     let longer = wasm_encoder::TableType {
         element_type: wasm_encoder::RefType::FUNCREF,
@@ -139,7 +139,7 @@ pub(super) fn longer_table(sections: &Sections<'_>, more: u32) -> Result<(Raw, u
     Ok((Raw { id: SectionId::Table.into(), data: content }, slot))
 }
 
-/// Returns the number of types. A recursion group is one entry with several types.
+/// Returns the number of types. A recursion group is one entry of the section but contains several types.
 pub(super) fn type_count(sections: &Sections<'_>) -> Result<u32, RewriteError> {
     let mut count = 0u32;
     for section in &sections.0 {

@@ -1,4 +1,4 @@
-//! Adds exports that give a driver access to a binary's internals.
+//! Adds the exports through which a driver accesses a binary's internals.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{ExportList, FunctionId};
 
-/// Name in recipes of the global that holds the C stack pointer.
+/// Name of the C stack pointer's global in recipes.
 const STACK_POINTER: &str = "__stack_pointer";
 
-/// Type of a global that can be saved.
+/// Value type of a global that can be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GlobalKind {
@@ -31,7 +31,7 @@ pub enum GlobalKind {
     F64,
 }
 
-/// A mutable global, whose value is part of a saved instance.
+/// A mutable global, whose value is saved with an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MutableGlobal {
     /// Index of the global.
@@ -47,14 +47,14 @@ pub struct MutableGlobal {
 pub struct Bootable {
     /// The module's binary.
     pub bytes: Vec<u8>,
-    /// All mutable globals, each of them exported.
+    /// All mutable globals. Each of them is exported.
     pub globals: Vec<MutableGlobal>,
 }
 
-/// Exports the items in `list` and every mutable global, adds the callbacks, changes the named functions, and removes
+/// Exports the items in `list` and every mutable global, adds the callbacks, changes the listed functions, and removes
 /// custom sections.
 ///
-/// Existing exports with the same name and meaning stay.
+/// Existing exports with the same name and meaning are preserved.
 pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, RewriteError> {
     let widened = list.wide_integers.then(|| numpy::widen(module)).transpose()?;
     let located = list.call_sites.then(|| quickjs::locate_calls(module)).transpose()?;
@@ -68,7 +68,7 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     let framed = list.framed.iter().map(String::as_str);
     let finder = list.path_finder.iter().filter_map(FunctionId::name);
     let found = function_indices(&sections, &wanted.iter().copied().chain(framed).chain(finder).collect())?;
-    // Exports are in the recipe's order. The list has no duplicates.
+    // Exports have the recipe's order, without duplicates.
     for name in list.functions.iter().filter(|name| wanted.contains(name.as_str())) {
         let index = *found.get(name.as_str()).ok_or_else(|| RewriteError::NoFunction(name.clone()))?;
         if index >= counts.functions {
@@ -109,7 +109,7 @@ pub fn with_exports(module: &[u8], list: &ExportList) -> Result<Bootable, Rewrit
     Ok(Bootable { bytes, globals })
 }
 
-/// Returns the functions to wrap. `found` contains the indices of the functions in the list.
+/// Returns the functions to wrap. `found` contains the indices of the listed functions.
 fn wrappers(list: &ExportList, found: &BTreeMap<String, u32>) -> Result<BTreeMap<u32, Wrapper>, RewriteError> {
     let index = |name: &String| found.get(name).copied().ok_or_else(|| RewriteError::NoFunction(name.clone()));
     let mut wrappers = BTreeMap::new();
@@ -155,7 +155,7 @@ fn export_mutable_globals(sections: &Sections<'_>, exports: &mut Exports) -> Res
     Ok(saved)
 }
 
-/// Returns the indices of the functions in `wanted`, from the `name` section.
+/// Returns the indices of the functions in `wanted`, as found in the `name` section.
 fn function_indices(sections: &Sections<'_>, wanted: &BTreeSet<&str>) -> Result<BTreeMap<String, u32>, RewriteError> {
     let mut found = BTreeMap::new();
     let Some(names) = sections.names().filter(|_| !wanted.is_empty()) else {

@@ -1,8 +1,8 @@
-//! Wraps functions in code: a frame on the C stack, or a correction of the C library.
+//! Wraps functions: in a frame on the C stack, or to correct the C library.
 //!
-//! Interpreters measure the depth of calls by the used part of the C stack. They do not notice the calls of a function
-//! that has all its variables in locals. Deeply nested data then exhausts the native stack and traps, instead of
-//! raising an exception.
+//! Interpreters measure call depth by the used part of the C stack. They do not detect the calls of a function whose
+//! variables are all locals. With deeply nested data, such calls exhaust the native stack and trap, instead of raising
+//! an exception.
 
 use std::collections::BTreeMap;
 
@@ -12,26 +12,26 @@ use wasmparser::{BinaryReader, CodeSectionReader, CompositeInnerType, Payload, V
 use super::RewriteError;
 use super::sections::{Changed, Sections, bound};
 
-/// Bytes per call. The C stack is aligned to 16 bytes.
+/// Size of a frame in bytes. The C stack is aligned to 16 bytes.
 const FRAME_BYTES: i32 = 64;
 
-/// Parameters of wasi-libc's `__wasilibc_find_relpath_alloc`.
+/// Parameter types of wasi-libc's `__wasilibc_find_relpath_alloc`.
 const PATH_FINDER: [ValType; 5] = [ValType::I32; 5];
 
-/// Code around a function.
+/// Code that is added around a function.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wrapper {
-    /// Reserves a frame below this stack pointer, and releases it. If an exception leaves the function, the code that
-    /// catches it resets the stack pointer, as for any other function.
+    /// Reserves a frame on the C stack and releases it. `stack_pointer` is the index of the global. If an exception
+    /// leaves the function, the code that catches it resets the stack pointer, as for any other function.
     Frame { stack_pointer: u32 },
-    /// Preserves an empty path. wasi-libc's `__wasilibc_find_relpath_alloc` finds the preopen and relative path for
-    /// every function that takes a path. It replaces an empty path by `.`, so `rmtree("")` would empty the working
-    /// directory. The file system rejects an empty path with `ENOENT`.
+    /// Preserves an empty path. wasi-libc's `__wasilibc_find_relpath_alloc` finds the preopen and the relative path for
+    /// every function with a path parameter. It replaces an empty path with `.`, so `rmtree("")` would empty the
+    /// working directory. An empty path instead makes the file system return `ENOENT`.
     EmptyPath,
 }
 
-/// Replaces each function by one that calls the old one within its wrapper. The old functions move to the end, so that
-/// all indices stay valid.
+/// Replaces each function with a wrapper that calls it. The wrapped functions are moved to the end of the module, so
+/// that all indices stay valid.
 pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let total = sections.counts()?.functions;
@@ -92,7 +92,7 @@ fn framed_call(function: u32, parameters: usize, stack_pointer: u32) -> Function
 }
 
 /// `int f(const char *path, const char **prefix, char **relative, size_t *relative_bytes, int can_realloc)`. Calls the
-/// old function. If that finds a preopen for an empty path, it empties the relative path.
+/// wrapped function. If it finds a preopen for an empty path, the relative path is emptied.
 fn path_finder_call(function: u32) -> Function {
     let byte = MemArg { offset: 0, align: 0, memory_index: 0 };
     let word = MemArg { offset: 0, align: 2, memory_index: 0 };
@@ -132,7 +132,7 @@ pub(super) fn function_types(sections: &Sections<'_>) -> Result<Vec<Option<Funct
     Ok(types)
 }
 
-/// Returns the types of the functions that the module defines.
+/// Returns the type indices of the functions that the module defines.
 pub(super) fn defined_functions(sections: &Sections<'_>) -> Result<Vec<u32>, RewriteError> {
     let mut types = Vec::new();
     for section in &sections.0 {
@@ -145,7 +145,7 @@ pub(super) fn defined_functions(sections: &Sections<'_>) -> Result<Vec<u32>, Rew
     Ok(types)
 }
 
-/// Returns the function bodies, without their lengths.
+/// Returns the function bodies, without their length prefixes.
 pub(super) fn bodies_of<'a>(sections: &Sections<'a>) -> Result<Vec<&'a [u8]>, RewriteError> {
     let mut bodies = Vec::new();
     for section in sections.0.iter().filter(|section| section.id == u8::from(SectionId::Code)) {
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use crate::{ExportList, FunctionId};
 
-    /// `f` returns the stack pointer, also when called through the table.
+    /// `f` returns the stack pointer, also if it is called through the table.
     const MODULE: &str = r#"(module
         (import "env" "other" (func $other (param i32)))
         (global $sp (mut i32) (i32.const 1024))

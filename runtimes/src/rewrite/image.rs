@@ -1,4 +1,4 @@
-//! Replaces a module's initial state by the state of a booted instance.
+//! Replaces a module's initial state with the state of a booted instance.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use super::{
 /// Size of a WebAssembly page in bytes.
 const PAGE_BYTES: usize = 65_536;
 
-/// Granularity at which zeros are left out: that of the host's copy-on-write mapping.
+/// Size in bytes of the blocks whose zeros are omitted: the granularity of the host's copy-on-write mapping.
 const BLOCK_BYTES: usize = 4096;
 
-/// Longest run of zeros that is written instead of being left out. A segment costs an engine more than a few zeros, and
-/// a module may have at most 100,000 segments.
+/// Longest run of zeros, in bytes, that is written instead of omitted. A data segment costs an engine more than a few
+/// zeros, and a module can have at most 100,000 segments.
 const GAP_BYTES: usize = 16 * BLOCK_BYTES;
 
-/// Bits of a mutable global's value.
+/// Value of a mutable global, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlobalValue {
     /// An `i32`.
@@ -37,7 +37,7 @@ pub enum GlobalValue {
 }
 
 impl GlobalValue {
-    /// Returns the bits, zero-extended to 64.
+    /// Returns the value's bits, zero-extended to 64.
     #[must_use]
     pub fn bits(self) -> u64 {
         match self {
@@ -52,15 +52,15 @@ impl GlobalValue {
 pub struct Image<'a> {
     /// Contents of the linear memory.
     pub memory: &'a [u8],
-    /// Values of mutable globals, by index. Other globals keep their initial values.
+    /// Values of mutable globals, by index. Other globals have their initial values.
     pub globals: &'a [(u32, GlobalValue)],
 }
 
-/// Replaces a module's initial memory and globals by `image`, and removes its start function and custom sections.
+/// Replaces a module's initial memory and globals with `image`, and removes its start function and custom sections.
 ///
 /// # Errors
-/// [`RewriteError::Unsupported`] for modules with other state: passive data segments, modified tables, shared or
-/// several memories.
+/// Returns [`RewriteError::Unsupported`] for modules with other state: passive data segments, modified tables, shared
+/// memory or several memories.
 pub fn with_image(module: &[u8], image: &Image<'_>) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let mut memory = MemorySection::new();
@@ -80,7 +80,7 @@ pub fn with_image(module: &[u8], image: &Image<'_>) -> Result<Vec<u8>, RewriteEr
     Ok(rewritten)
 }
 
-/// Returns the nonzero parts of a memory as data segments.
+/// Returns the nonzero ranges of a memory as data segments.
 pub(super) fn data(memory: &[u8]) -> Result<DataSection, RewriteError> {
     let mut data = DataSection::new();
     for run in runs(memory) {
@@ -92,7 +92,7 @@ pub(super) fn data(memory: &[u8]) -> Result<DataSection, RewriteError> {
     Ok(data)
 }
 
-/// Returns the type of the only memory that the module defines, with the size of `image` if there is one.
+/// Returns the type of the only memory that the module defines. If `image` is given, its size is the minimum.
 pub(super) fn encoded_memory(sections: &Sections<'_>, image: Option<&[u8]>) -> Result<MemoryType, RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     let counts = sections.counts()?;
@@ -113,7 +113,7 @@ pub(super) fn encoded_memory(sections: &Sections<'_>, image: Option<&[u8]>) -> R
     Ok(MemoryType { minimum, maximum: memory.maximum, memory64: false, shared: false, page_size_log2: None })
 }
 
-/// Returns the number of pages in an image, if it fits this memory.
+/// Returns the number of pages in an image. Fails if the image does not fit the memory.
 fn pages(image: &[u8], memory: &wasmparser::MemoryType) -> Result<u64, RewriteError> {
     if !image.len().is_multiple_of(PAGE_BYTES) {
         return Err(RewriteError::Image(format!("{} bytes are not a whole number of 64 KiB pages", image.len())));
@@ -126,7 +126,7 @@ fn pages(image: &[u8], memory: &wasmparser::MemoryType) -> Result<u64, RewriteEr
     Ok(pages)
 }
 
-/// Returns the global section with new initial values, or `None` if the module has no globals.
+/// Returns the global section with the given initial values, or `None` if the module has no globals.
 fn saved_globals(
     sections: &Sections<'_>,
     values: &[(u32, GlobalValue)],
@@ -189,7 +189,7 @@ fn encode_globals(
     Ok(section)
 }
 
-/// Rejects code whose instances have state other than memory and globals.
+/// Rejects code whose instances have state outside memory and globals.
 pub(super) fn check_code(module: &[u8]) -> Result<(), RewriteError> {
     let unsupported = |what: &str| Err(RewriteError::Unsupported(what.to_owned()));
     for payload in Parser::new(0).parse_all(module) {
@@ -226,7 +226,7 @@ pub(super) fn check_code(module: &[u8]) -> Result<(), RewriteError> {
     Ok(())
 }
 
-/// Returns the nonzero ranges of the image, in whole blocks. Ranges that are close together are joined.
+/// Returns the nonzero ranges of the image, in whole blocks. Adjacent and nearby ranges are merged.
 fn runs(image: &[u8]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let zero = [0u8; BLOCK_BYTES];
@@ -244,18 +244,18 @@ fn runs(image: &[u8]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Module and name of the memory import.
+/// Module name and field name of the memory import.
 pub const MEMORY_IMPORT: (&str, &str) = ("glovebox", "memory");
 
-/// Export name in the memory's module.
+/// Export name of the memory in a memory module.
 pub const MEMORY_EXPORT: &str = "memory";
 
-/// Returns the code of a module. It imports its memory as [`MEMORY_IMPORT`] and exports it under the original names.
+/// Returns the module's code without its data. The code imports its memory as [`MEMORY_IMPORT`] and exports the memory
+/// under its original names.
 ///
-/// The code is not validated: compiling it does that.
+/// The code is not validated; compiling it does that.
 ///
 /// # Errors
-/// Fails if the module has other state, as for [`with_image`](super::with_image).
 pub fn code_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let memory = encoded_memory(&sections, None)?;
@@ -272,7 +272,7 @@ pub fn code_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     ]))
 }
 
-/// Returns a memory module with the module's own data, in which its [code](code_of) can run.
+/// Returns a memory module for the module's [code](code_of), with the module's initial data.
 pub fn initial_memory_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let memory = encoded_memory(&sections, None)?;
@@ -285,7 +285,7 @@ pub fn initial_memory_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     Ok(made)
 }
 
-/// Returns a memory module with the given contents, in which the module's [code](code_of) can run.
+/// Returns a memory module for the module's [code](code_of), with the given contents.
 pub fn memory_of(module: &[u8], content: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let memory = encoded_memory(&sections, Some(content))?;

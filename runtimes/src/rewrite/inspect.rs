@@ -8,7 +8,7 @@ use super::{
     sections::{Sections, bound},
 };
 
-/// Kind of an import or export.
+/// Kind of an imported or exported item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ItemKind {
@@ -27,11 +27,11 @@ pub enum ItemKind {
 /// An import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// Module that it is imported from, such as `wasi_snapshot_preview1`.
+    /// Name of the module that provides the import, such as `wasi_snapshot_preview1`.
     pub module: String,
     /// Name in that module.
     pub name: String,
-    /// Kind of the item.
+    /// Kind of the imported item.
     pub kind: ItemKind,
 }
 
@@ -40,7 +40,7 @@ pub struct Import {
 pub struct Export {
     /// Name of the export.
     pub name: String,
-    /// Kind of the item.
+    /// Kind of the exported item.
     pub kind: ItemKind,
     /// Index among the items of its kind.
     pub index: u32,
@@ -51,9 +51,9 @@ pub struct Export {
 pub struct GlobalInfo {
     /// Index of the global.
     pub index: u32,
-    /// Code can change the value.
+    /// `true` if code can change the value.
     pub mutable: bool,
-    /// The value is an `i32`, as for a stack pointer.
+    /// `true` if the value is an `i32`. Stack pointers are.
     pub is_i32: bool,
 }
 
@@ -64,9 +64,9 @@ pub struct MemoryInfo {
     pub minimum_pages: u64,
     /// Maximum size in pages of 64 KiB.
     pub maximum_pages: Option<u64>,
-    /// Threads can share the memory.
+    /// `true` if threads can share the memory.
     pub shared: bool,
-    /// Addresses have 64 bits.
+    /// `true` if addresses have 64 bits.
     pub is_64: bool,
 }
 
@@ -74,11 +74,11 @@ pub struct MemoryInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModuleKind {
-    /// `_start`, called once.
+    /// Exports `_start`, which is called once.
     Command,
-    /// `_initialize`, called once. After that, exports can be called any number of times.
+    /// Exports `_initialize`, which is called once. Other exports can then be called any number of times.
     Reactor,
-    /// Neither `_start` nor `_initialize`.
+    /// Exports neither `_start` nor `_initialize`.
     Library,
 }
 
@@ -95,14 +95,14 @@ pub struct ModuleInfo {
     pub memory: Option<MemoryInfo>,
     /// Globals, imported ones first.
     pub globals: Vec<GlobalInfo>,
-    /// The module has a `name` section with function names.
+    /// `true` if the module has a `name` section with function names.
     pub has_names: bool,
-    /// The module has a start function.
+    /// `true` if the module has a start function.
     pub has_start: bool,
 }
 
 impl ModuleInfo {
-    /// Returns `true` if the module imports only WASI preview 1, so that it can run.
+    /// Returns `true` if the module imports only functions of WASI preview 1, so that it can run.
     pub fn needs_only_wasi(&self) -> bool {
         self.imports.iter().all(|import| import.module == "wasi_snapshot_preview1" && import.kind == ItemKind::Function)
     }
@@ -161,11 +161,11 @@ pub fn inspect(module: &[u8]) -> Result<ModuleInfo, RewriteError> {
     Ok(ModuleInfo { kind, imports, exports, memory, globals, has_names: sections.names().is_some(), has_start })
 }
 
-/// Returns `true` if a module's code can change only one memory and the globals of its instance, so that restoring
-/// these resets the instance.
+/// Returns `true` if a module's code can change only one memory and the instance's globals, so that restoring them
+/// resets the instance.
 ///
-/// Tables and passive segments are also part of an instance's state, and an embedder cannot tell whether a segment was
-/// dropped.
+/// Tables and passive segments are also part of an instance's state, and an embedder cannot determine whether a segment
+/// was dropped.
 pub fn changes_only_memory_and_globals(module: &[u8]) -> Result<bool, RewriteError> {
     let sections = Sections::read(module)?;
     let has_imported_state = inspect(module)?.imports.iter().any(|import| import.kind != ItemKind::Function);
@@ -200,7 +200,7 @@ fn changes_other_state(operator: &Operator<'_>) -> bool {
             | Op::TableAtomicRmwCmpxchg { .. }
             | Op::ElemDrop { .. }
             | Op::DataDrop { .. }
-            // The effect depends on whether the segment was dropped, and instances share the segment.
+            // The effect depends on whether the segment was dropped, and instances share segments.
             | Op::MemoryInit { .. }
     )
 }

@@ -1,8 +1,8 @@
 //! Changes WebAssembly modules: adds exports and callbacks, wraps functions, removes custom sections, and replaces
-//! memory and globals by those of a booted instance.
+//! memory and globals with those of a booted instance.
 //!
-//! The input is untrusted: a damaged or hostile module gives a [`RewriteError`], in time and memory proportional to its
-//! length. The output depends only on the input, because the hash of a prepared module is its identity.
+//! The input is untrusted: a damaged or hostile module produces a [`RewriteError`], in time and memory proportional to
+//! its length. The output depends only on the input, because the hash of a prepared module is its identity.
 
 mod callbacks;
 mod exports;
@@ -26,7 +26,7 @@ pub use inspect::{
 pub use parts::{BASE_IMPORT, LOADER_EXPORT, MAX_STUB_FUEL, part_of};
 pub use sections::strip;
 
-/// The reason why a module cannot be inspected or rewritten.
+/// Errors from inspecting or rewriting a module.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RewriteError {
@@ -39,7 +39,7 @@ pub enum RewriteError {
     /// A saved memory image cannot represent the module's state.
     #[error("this module cannot be prepared: {name}; it can still run as a plain command", name = escaped_text(.0))]
     Unsupported(String),
-    /// A function to export is not in the `name` section.
+    /// A function to export is missing from the `name` section.
     #[error("this module has no function named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     NoFunction(String),
     /// Several functions have the name of a function to export.
@@ -58,7 +58,7 @@ pub enum RewriteError {
         /// Export name.
         name: String,
     },
-    /// The module already exports something else under this name.
+    /// The module already exports another item under this name.
     #[error("this module exports something else as `{name}`; its binary does not match its recipe", name = escaped(.0))]
     ExportTaken(String),
     /// The saved memory does not match the module.

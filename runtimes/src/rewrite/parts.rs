@@ -1,12 +1,12 @@
-//! Splits an interpreter's code into a base and parts, which an engine compiles and loads when one of their functions
-//! is first called.
+//! Splits an interpreter's code into a base and parts. An engine compiles and loads a part when one of its functions is
+//! first called.
 //!
-//! The functions of the base include all that they call directly. A function of a part can therefore be called from
-//! the base only through the table. There, each function of a part has a stub, which loads the part and repeats the
-//! call. A part that is instantiated puts its own functions in the place of the stubs. The parts share the memory, the
-//! table, the globals and the tags of the base.
+//! The base includes all functions that its functions call directly. It can therefore call a part's functions only
+//! through the table. There, each function of a part has a stub, which loads the part and repeats the call. An
+//! instantiated part replaces the stubs in the table with its own functions. Parts share the base's memory, table,
+//! globals and tags.
 //!
-//! The fuel that a stub uses is returned by the engine, so a script uses the same fuel with and without parts.
+//! The engine refunds the fuel that a stub uses, so a script uses the same fuel with and without parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,65 +28,66 @@ use super::{
 };
 use crate::CodePart;
 
-/// Module name of everything that a part imports, except the memory.
+/// Module name of all imports of a part, except the memory.
 pub const BASE_IMPORT: &str = "base";
 
-/// Export name of the immutable global with the table slot for the function that loads a part:
-/// `(part: i32, fuel: i32) -> ()`. It also loads all parts before that part. `fuel` is the fuel that the stub uses in
-/// addition to the call that it replaces.
+/// Export name of the immutable global that contains the table slot of the function that loads a part:
+/// `(part: i32, fuel: i32) -> ()`. The function also loads all parts before that part. `fuel` is the fuel that the stub
+/// uses in addition to the call that it replaces.
 pub const LOADER_EXPORT: &str = "__glovebox_loader";
 
 /// Export name of table 0.
 const TABLE_EXPORT: &str = "__glovebox_table";
 
 /// Prefix of the names under which the base and the parts export functions to later parts. The function's index in the
-/// undivided code follows.
+/// undivided code follows the prefix.
 const FUNCTION_PREFIX: &str = "__glovebox_function_";
 
-/// Prefix of the names under which the base exports tags. The tag's index follows.
+/// Prefix of the names under which the base exports tags. The tag's index follows the prefix.
 const TAG_PREFIX: &str = "__glovebox_tag_";
 
 /// Maximum fuel that a stub uses: it passes up to 1,000 parameters twice.
 pub const MAX_STUB_FUEL: u32 = 2 * 1000 + STUB_FUEL;
 
 /// Fuel of a stub without parameters: the entries of two functions, five constants, the call of the loader, and one of
-/// the two calls that stand for the original one. The cost of each parameter is two.
+/// the two calls that replace the original one. Each parameter costs two more.
 const STUB_FUEL: u32 = 10;
 
-/// Returns a part of the code of [`code_of`](super::code_of). `number` counts from zero, which is the base: the part
-/// that is always loaded, with the exports of the undivided code. Each other part imports from those before it.
+/// Returns one part of the code that [`code_of`](super::code_of) returns. `number` counts from zero. Part zero is the
+/// base, which is always loaded and has the exports of the undivided code. Each other part imports from the parts
+/// before it.
 ///
-/// Parts are not validated: compiling them does that.
+/// Parts are not validated; compiling them does that.
 ///
 /// # Errors
-/// [`RewriteError::Unsupported`] if the code has a table of another kind than linkers make, or if a part has a function
-/// that the module does not define.
+/// Returns [`RewriteError::Unsupported`] if the code's table differs from those that linkers generate, or if `parts`
+/// lists a function that the module does not define.
 pub fn part_of(code: &[u8], parts: &[CodePart], number: usize) -> Result<Vec<u8>, RewriteError> {
     let code = Code::read(code)?;
     let owners = code.owners(parts)?;
     if number == BASE { code.base(&owners) } else { code.part(&owners, number) }
 }
 
-/// The part of each function, by index. The first part is the base.
+/// Number of the part that each function belongs to, by function index.
 type Owners = Vec<usize>;
 
 const BASE: usize = 0;
 
-/// A module of code, with what a split needs to know about it.
+/// A parsed module of code, with the information for splitting it.
 struct Code<'a> {
     sections: Sections<'a>,
-    /// Type of each function, imported ones first.
+    /// Type of each function. Imported functions are first.
     types: Vec<u32>,
     /// Number of imported functions.
     imported: usize,
-    /// Types of the imports that are not functions, and of the tags.
+    /// Type of the imported memory.
     memory: wasmparser::MemoryType,
     tags: Vec<u32>,
-    /// Bodies of the defined functions, without their lengths.
+    /// Bodies of the defined functions, without their length prefixes.
     bodies: Vec<&'a [u8]>,
-    /// Functions that each function calls directly.
+    /// Indices of the functions that each function calls directly.
     calls: Vec<Vec<u32>>,
-    /// Function in each slot of table 0.
+    /// Index of the function in each slot of table 0.
     slots: BTreeMap<u32, u32>,
 }
 
@@ -127,8 +128,8 @@ impl<'a> Code<'a> {
         Ok(Self { sections, types, imported, memory, tags, bodies, calls, slots })
     }
 
-    /// Assigns each function to the first part that needs it. A function that no part names and no function calls belongs
-    /// to the last one.
+    /// Assigns each function to the first part that needs it. A function that no part lists and no function calls
+    /// belongs to the last part.
     fn owners(&self, parts: &[CodePart]) -> Result<Owners, RewriteError> {
         let mut owners: Vec<Option<usize>> = vec![None; self.types.len()];
         let exports = self.sections.exports()?.into_iter();
@@ -152,7 +153,7 @@ impl<'a> Code<'a> {
         Ok(owners.into_iter().map(|owner| owner.unwrap_or(last)).collect())
     }
 
-    /// Returns the module of the base: its functions, and a stub for each function of a part that is in the table.
+    /// Returns the base module: its functions, and a stub for each function of another part that is in the table.
     fn base(&self, owners: &Owners) -> Result<Vec<u8>, RewriteError> {
         let (table, loader) = longer_table(&self.sections, 1)?;
         let mut types = NewTypes::of(&self.sections)?;
@@ -214,7 +215,7 @@ impl<'a> Code<'a> {
         Ok(self.sections.rebuild(changed))
     }
 
-    /// Returns the exports of the base. `indices` contains the new indices of its functions.
+    /// Returns the base's exports. `indices` maps the functions' old indices to their new ones.
     fn exports(&self, owners: &Owners, indices: &BTreeMap<u32, u32>) -> Result<ExportSection, RewriteError> {
         let mut exports = Exports::of(&self.sections)?;
         for function in self.called_later(owners, BASE) {
@@ -232,7 +233,7 @@ impl<'a> Code<'a> {
         Ok(exports.section_with(|function| indices.get(&function).copied().unwrap_or_default()))
     }
 
-    /// Returns the start function.
+    /// Returns the index of the start function, if the module has one.
     fn started(&self) -> Option<u32> {
         self.sections.0.iter().find_map(|section| match section.payload {
             Payload::StartSection { func, .. } => Some(func),
@@ -244,20 +245,20 @@ impl<'a> Code<'a> {
         self.types.get(to_usize(function)).copied().unwrap_or_default()
     }
 
-    /// Returns the body of a function that the module defines.
+    /// Returns the body of a defined function.
     fn body(&self, function: u32) -> &'a [u8] {
         let body = to_usize(function).checked_sub(self.imported).and_then(|nth| self.bodies.get(nth));
         body.copied().unwrap_or_default()
     }
 
-    /// Returns the functions of a part that other parts call.
+    /// Returns the functions of `part` that other parts call.
     fn called_later(&self, owners: &Owners, part: usize) -> BTreeSet<u32> {
         let callers = self.calls.iter().zip(owners).filter(|(_, caller)| **caller != part);
         let called = callers.flat_map(|(calls, _)| calls);
         called.copied().filter(|callee| owners.get(to_usize(*callee)) == Some(&part)).collect()
     }
 
-    /// Returns the module of a part.
+    /// Returns the module of a part other than the base.
     fn part(&self, owners: &Owners, part: usize) -> Result<Vec<u8>, RewriteError> {
         let own: Vec<u32> = (0u32..).zip(owners).filter(|(_, owner)| **owner == part).map(|(index, _)| index).collect();
         let calls = own.iter().filter_map(|index| self.calls.get(to_usize(*index))).flatten();
@@ -317,7 +318,7 @@ impl<'a> Code<'a> {
     }
 }
 
-/// Returns the slots of these functions, with their new indices.
+/// Returns table elements for the slots of these functions, under their new indices.
 fn elements(slots: &BTreeMap<u32, u32>, indices: &BTreeMap<u32, u32>) -> ElementSection {
     let mut elements = ElementSection::new();
     let mut run: (u32, Vec<u32>) = (0, Vec::new());
@@ -339,13 +340,13 @@ fn elements(slots: &BTreeMap<u32, u32>, indices: &BTreeMap<u32, u32>) -> Element
     elements
 }
 
-/// Functions that stubs call: one for each type and part.
+/// Functions that the stubs call: one for each combination of type and part.
 #[derive(Default)]
 struct Forwarders {
-    /// Index of the first one.
+    /// Index of the first forwarder.
     first: u32,
     indices: BTreeMap<(u32, usize), u32>,
-    /// Type and body of each.
+    /// Type and body of each forwarder.
     functions: Vec<(u32, Function)>,
 }
 
@@ -358,8 +359,8 @@ impl Forwarders {
     }
 }
 
-/// Generates a forwarder. It takes the parameters of a slot's function and the slot, loads the part, and calls the
-/// function that is in the slot now.
+/// Generates a forwarder. Its parameters are those of the stub's function, followed by the slot. It loads the part, and
+/// calls the function that is then in the slot.
 fn forwarder_body(part: usize, parameters: usize, kind: u32, (loader, loader_type): (u32, u32)) -> Function {
     let parameters = u32::try_from(parameters).unwrap_or(u32::MAX);
     let fuel = parameters.saturating_mul(2).saturating_add(STUB_FUEL);
@@ -374,7 +375,7 @@ fn forwarder_body(part: usize, parameters: usize, kind: u32, (loader, loader_typ
     forwarder
 }
 
-/// The types of a module, and new ones after them.
+/// A module's types, and types added after them.
 struct NewTypes {
     /// Parameters and results of each type, or `None` for types that are not function types.
     functions: Vec<Option<FunctionType>>,
@@ -393,7 +394,7 @@ impl NewTypes {
         found.ok_or_else(|| unsupported(format!("its type {kind} is not a function type")))
     }
 
-    /// Adds a function type, and returns its index.
+    /// Adds a function type and returns the index of the new type.
     fn add(&mut self, parameters: &[ParsedType], results: &[ParsedType]) -> Result<u32, RewriteError> {
         let index = u32::try_from(self.functions.len()).map_err(|_| unsupported("it has no room for another type"))?;
         self.encoded.push(0x60);
@@ -410,7 +411,7 @@ fn encoded(kind: ParsedType) -> Result<wasm_encoder::ValType, RewriteError> {
     wasm_encoder::ValType::try_from(kind).map_err(|_| unsupported(format!("it uses values of type {kind}")))
 }
 
-/// Returns the functions that a body calls directly.
+/// Returns the indices of the functions that a body calls directly.
 fn direct_calls(body: &[u8]) -> Result<Vec<u32>, RewriteError> {
     let mut calls = BTreeSet::new();
     let mut operators = FunctionBody::new(BinaryReader::new(body, 0)).get_operators_reader()?;
@@ -420,7 +421,7 @@ fn direct_calls(body: &[u8]) -> Result<Vec<u32>, RewriteError> {
     Ok(calls.into_iter().collect())
 }
 
-/// Returns the opcode and the function of an instruction that names a function.
+/// Returns the opcode and the function index of an instruction that refers to a function.
 fn function_of(operator: &Operator<'_>) -> Option<(u8, u32)> {
     Some(match operator {
         Operator::Call { function_index } => (0x10, *function_index),
@@ -430,7 +431,7 @@ fn function_of(operator: &Operator<'_>) -> Option<(u8, u32)> {
     })
 }
 
-/// Returns a body with other indices of functions.
+/// Returns a body in which function indices are replaced.
 fn renumbered(body: &[u8], indices: &BTreeMap<u32, u32>) -> Result<Vec<u8>, RewriteError> {
     let (mut made, mut copied) = (Vec::with_capacity(body.len()), 0);
     let mut operators = FunctionBody::new(BinaryReader::new(body, 0)).get_operators_reader()?;
@@ -447,7 +448,7 @@ fn renumbered(body: &[u8], indices: &BTreeMap<u32, u32>) -> Result<Vec<u8>, Rewr
     Ok(made)
 }
 
-/// Returns the function in each slot of table 0.
+/// Returns the index of the function in each slot of table 0.
 fn slots(sections: &Sections<'_>) -> Result<BTreeMap<u32, u32>, RewriteError> {
     let mut slots = BTreeMap::new();
     for section in &sections.0 {

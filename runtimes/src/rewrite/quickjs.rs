@@ -1,19 +1,20 @@
-//! Makes QuickJS-NG 0.17 report where calls begin, and name callees in errors.
+//! Makes QuickJS-NG 0.17 report where calls begin, and name the callee in errors.
 //!
-//! The compiler records source positions in front of some instructions. It records none for the instruction of a call,
-//! which therefore has the position of its last argument. The parser of calls is changed to keep the position at which
-//! a call begins, as V8 defines it, and to record it before the instruction:
+//! The compiler records a source position before some instructions, but not before call instructions. These therefore
+//! have the position of their last argument. The parser of calls is changed to remember the position at which a call
+//! begins, as V8 defines it, and to record that position before the call instruction:
 //!
 //! * the name of the called variable or property, or `super`;
 //! * `new`;
 //! * the parenthesis or template, if another expression is called.
 //!
-//! Properties get a position as well. The position of the current call is stored in the parser's stack frame.
+//! Property accesses are recorded as well. The position of the current call is stored in the parser's stack frame.
 //!
-//! If the callee is not a function or constructor, the engine calls a function of the boot scripts, which returns the
-//! message with the callee's name. The added global contains the address of that function's value, or zero.
+//! If the callee is not a function or constructor, the engine calls a function of the boot scripts, the namer. It
+//! returns the error message with the callee's name. The added global contains the address of the namer's value, or
+//! zero.
 //!
-//! The changes are for the code of one binary. The error for unexpected code names the function.
+//! The changes apply to one binary. The error for unexpected code contains the function's name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,43 +32,43 @@ use super::{
     splice::{Splice, apply},
 };
 
-/// Export name of the global with the address of the function that names callees.
+/// Export name of the global with the address of the namer's value.
 pub(super) const NAMER: &str = "__callee_namer";
 
-/// The parser of calls, and the functions that call.
+/// Names of the functions to change: the parser of calls, and the functions that perform calls.
 const PARSER: &str = "js_parse_postfix_expr";
 const CALL: &str = "JS_CallInternal";
 const CONSTRUCT: &str = "JS_CallConstructorInternal";
 const APPLY: &str = "js_function_apply";
 
-/// Changes within functions. In the parser, local 0 is the state and local 2 the frame.
+/// Changes within functions. In the parser, local 0 is the parser state and local 2 the stack frame.
 const SPLICES: &[Splice] = &[
-    // A frame of 128 bytes instead of 112.
+    // Enlarges the frame from 112 to 128 bytes.
     Splice::new(
         PARSER,
         "41 f0 00 6b 22 02 24 80 80 80 80 00",
         "41 80 01 6b 22 02 24 80 80 80 80 00 20 00 20 02 10 {begin_expression}",
     ),
     Splice::new(PARSER, "20 02 41 f0 00 6a 24", "20 02 41 80 01 6a 24"),
-    // `new X` without arguments: `dup`, `call_constructor`.
+    // Records the call of `new X` without arguments: `dup`, `call_constructor`.
     Splice::new(
         PARSER,
         "41 11 10 {emit_op} 20 04 28 02 00 41 21 10 {emit_op}",
         "41 11 10 {emit_op} 20 00 20 02 10 {record_call} 20 04 28 02 00 41 21 10 {emit_op}",
     ),
-    // The parenthesis of a call. Local 1 is 0 after `?.`.
+    // Stores the position of a call's parenthesis. Local 1 is 0 after `?.`.
     Splice::new(
         PARSER,
         "02 40 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0a 0b 41 00 21 0a",
         "02 40 20 00 20 02 20 01 10 {begin_call} 20 00 10 {next_token} 45 0d 00 41 7f 21 04 0c 0a 0b 41 00 21 0a",
     ),
-    // Keeps the position of a template, for which local 10 is 1. A call has its position by then.
+    // Stores the position of a template, for which local 10 is 1. A call has a position by now.
     Splice::new(
         PARSER,
         "41 00 21 07 0b 20 00 10 {emit_source_loc} 41 00 21 08",
         "41 00 21 07 0b 20 00 20 02 20 0a 45 10 {begin_call} 20 00 10 {emit_source_loc} 41 00 21 08",
     ),
-    // The end of the arguments, with and without `...`.
+    // Records the call after its arguments, with and without `...`.
     Splice::new(
         PARSER,
         "20 00 28 02 60 41 0e 10 {emit_op} 02 40 02 40 02 40 02 40 20 08",
@@ -78,19 +79,19 @@ const SPLICES: &[Splice] = &[
         "0c 08 0b 02 40 02 40 02 40 02 40 20 08 41 4e 6a",
         "0c 08 0b 20 00 20 02 10 {record_call} 02 40 02 40 02 40 02 40 20 08 41 4e 6a",
     ),
-    // The name after `.` or `?.`.
+    // Records the name after `.` or `?.`.
     Splice::new(
         PARSER,
         "21 08 0b 02 40 02 40 20 08 41 a9 7f 47",
         "21 08 0b 20 00 20 02 10 {record_property} 02 40 02 40 20 08 41 a9 7f 47",
     ),
-    // After a property in brackets, a call begins at its parenthesis.
+    // Clears the position after a property in brackets, so that a call begins at its parenthesis.
     Splice::new(
         PARSER,
         "41 7f 21 04 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
         "41 7f 21 04 20 02 41 00 36 02 70 20 00 10 {next_token} 0d 03 20 00 41 01 10 {js_parse_assign_expr2}",
     ),
-    // "not a function" and "not a constructor".
+    // Replaces the errors "not a function" and "not a constructor".
     Splice::new(CALL, "20 00 41 {@9368} 41 00 10 {JS_ThrowTypeError} 1a", "20 00 20 01 41 00 10 {throw_uncallable}"),
     Splice::new(APPLY, "20 00 41 {@9368} 41 00 10 {JS_ThrowTypeError} 1a", "20 00 20 01 41 00 10 {throw_uncallable}"),
     Splice::new(
@@ -105,7 +106,7 @@ const SPLICES: &[Splice] = &[
     ),
 ];
 
-/// The added functions with their encoded types, in order.
+/// Names and encoded types of the added functions, in order.
 const ADDED: &[(&str, &[u8])] = &[
     ("mark", &[0x60, 2, 0x7f, 0x7f, 0]),
     ("record", &[0x60, 2, 0x7f, 0x7f, 0]),
@@ -116,7 +117,7 @@ const ADDED: &[(&str, &[u8])] = &[
     ("throw_uncallable", &[0x60, 3, 0x7f, 0x7e, 0x7f, 0]),
 ];
 
-/// Functions of the binary that the added ones call.
+/// Functions of the binary that the added functions call.
 const CALLED: &[&str] = &[
     "emit_source_loc_at",
     "JS_Call",
@@ -128,7 +129,7 @@ const CALLED: &[&str] = &[
     "JS_ToCStringLen2",
 ];
 
-/// Offsets of the position in the parser's frame. The line is 0 if the call's position is that of its parenthesis.
+/// Offsets of the position in the parser's frame. If the line is 0, the call has no position yet.
 const CALL_LINE: u64 = 112;
 const CALL_COLUMN: u64 = 116;
 
@@ -140,7 +141,7 @@ const TOKEN_TEXT: u64 = 36;
 const LINE_START: u64 = 84;
 const PARSED_FUNCTION: u64 = 96;
 
-/// `TOK_IDENT`, `TOK_NEW` and `TOK_SUPER`.
+/// Tokens at which a call can begin: `TOK_IDENT`, `TOK_NEW` and `TOK_SUPER`.
 const NAMED_TOKENS: [i32; 3] = [-125, -74, -50];
 
 /// Offsets in `JSContext`, `JSRuntime`, `JSStackFrame` and `JSObject`.
@@ -152,10 +153,10 @@ const FRAME_PC: u64 = 28;
 const CLASS: u64 = 10;
 const FUNCTION_CODE: u64 = 24;
 
-/// Classes of functions with bytecode: plain, generator, asynchronous, and both.
+/// Class IDs of functions with bytecode: plain, generator, asynchronous, and asynchronous generator.
 const CLASSES: [i32; 4] = [13, 17, 55, 59];
 
-/// Offsets in `JSFunctionBytecode`: code, variables and variables of outer functions, each with its count.
+/// Offsets in `JSFunctionBytecode`: the code, the variables and the variables of outer functions, each with its length.
 const CODE: u64 = 12;
 const CODE_BYTES: u64 = 16;
 const VARIABLES: u64 = 24;
@@ -173,16 +174,16 @@ const OBJECT: i32 = -1;
 const EXCEPTION: i64 = 6;
 const UNDEFINED: i64 = 3 << 32;
 
-/// Addresses of "not a function" and "%s".
+/// Addresses of the strings "not a function" and "%s".
 const NOT_A_FUNCTION: i32 = 9368;
 const TEXT_FORMAT: i32 = 6111;
 
-/// Index of the C stack pointer, and the size of the arguments for the namer.
+/// Index of the C stack pointer's global, and the offsets and total size of the namer's arguments.
 const STACK_POINTER: u32 = 0;
 const ARGUMENTS: [u64; 5] = [0, 8, 16, 24, 32];
 const ARGUMENT_BYTES: i32 = 48;
 
-/// Changes the compiler and the errors. Custom sections stay.
+/// Applies the changes to the compiler and the errors. Preserves custom sections.
 pub(super) fn locate_calls(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     locate_calls_with(module, SPLICES)
 }
@@ -235,7 +236,7 @@ fn locate_calls_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, Rewri
     ]))
 }
 
-/// Finds functions in the `name` section.
+/// Returns the indices of functions, as found in the `name` section.
 fn indices(sections: &Sections<'_>, wanted: &BTreeSet<&str>) -> Result<BTreeMap<String, u32>, RewriteError> {
     let mut found = BTreeMap::new();
     for part in sections.names().into_iter().flatten() {
@@ -270,10 +271,10 @@ fn long(offset: u64) -> MemArg {
     MemArg { offset, align: 3, memory_index: 0 }
 }
 
-/// Indices for the code of the added functions.
+/// Indices that the code of the added functions uses.
 struct Context<'a> {
     functions: &'a BTreeMap<String, u32>,
-    /// Index of the global.
+    /// Index of the namer's global.
     namer: u32,
 }
 
@@ -308,7 +309,7 @@ impl Context<'_> {
         Ok(function)
     }
 
-    /// Emits the position in the frame.
+    /// Emits the position stored in the frame.
     fn record(&self, code: &mut InstructionSink<'_>) -> Result<(), RewriteError> {
         let (state, frame) = (0, 1);
         code.local_get(state).i32_load(at(PARSED_FUNCTION));
@@ -317,7 +318,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Keeps the position of a token at which a call can begin.
+    /// Stores the position of a token at which a call can begin.
     fn begin_expression(&self, code: &mut InstructionSink<'_>) -> Result<(), RewriteError> {
         let (state, frame) = (0, 1);
         code.local_get(frame).i32_const(0).i32_store(at(CALL_LINE));
@@ -331,7 +332,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Keeps the position of the current token if the call has none yet, follows `?.`, or is a template.
+    /// Stores the position of the current token if the call has no position yet, follows `?.`, or is a template.
     fn begin_call(&self, code: &mut InstructionSink<'_>) -> Result<(), RewriteError> {
         let (state, frame, is_plain) = (0, 1, 2);
         code.local_get(is_plain).i32_eqz().local_get(frame).i32_load(at(CALL_LINE)).i32_eqz().i32_or();
@@ -340,8 +341,8 @@ impl Context<'_> {
     }
 
     /// Calls the namer with the code of the running function: its bytecode, its variables, those of outer functions,
-    /// the offset of the instruction and the number of arguments. Throws an error with the message that it returns. The
-    /// engine's own error is thrown if there is no such code or no message.
+    /// the offset of the instruction and the number of arguments. Throws an error with the message that the namer
+    /// returns. Throws the engine's own error if the running function has no bytecode or the namer returns no message.
     fn throw_uncallable(&self) -> Result<Function, RewriteError> {
         let (context, callee, constructs) = (0, 1, 2);
         let (namer, frame, object, bytecode, arguments, text, result) = (3, 4, 5, 6, 7, 8, 9);
@@ -380,13 +381,13 @@ impl Context<'_> {
         code.local_get(arguments).local_get(context).local_get(bytecode).i32_load(at(OUTER_VARIABLES));
         code.local_get(bytecode).i32_load16_u(short(OUTER_COUNT)).i32_const(OUTER_BYTES).i32_mul();
         code.call(copy).i64_store(long(outer_at));
-        // The representation of a small integer is the integer itself.
+        // A small integer's `JSValue` is the integer itself.
         code.local_get(arguments).local_get(frame).i32_load(at(FRAME_PC)).local_get(bytecode).i32_load(at(CODE));
         code.i32_sub().i32_const(1).i32_sub().i64_extend_i32_u().i64_store(long(offset_at));
         code.local_get(arguments).local_get(bytecode).i32_load16_u(short(ARGUMENT_COUNT)).i64_extend_i32_u();
         code.i64_store(long(count_at));
 
-        // Without the global, an error of the namer itself cannot call it again.
+        // Clear the global, so that an error inside the namer cannot call the namer again.
         code.i32_const(0).global_set(self.namer);
         code.local_get(context).local_get(namer).i64_load(long(0)).i64_const(UNDEFINED);
         code.i32_const(i32::try_from(ARGUMENTS.len()).map_err(|_| no_room())?).local_get(arguments);
@@ -444,7 +445,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a module with all functions that are called, and one to splice.
+    /// Returns a module with all functions that the added code calls, and one function to splice.
     fn module() -> Vec<u8> {
         let mut text =
             String::from("(module (memory 1) (global $stack (mut i32) (i32.const 64)) (global f64 (f64.const 0))");

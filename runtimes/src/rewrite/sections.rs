@@ -10,11 +10,11 @@ use wasmparser::{
 
 use super::RewriteError;
 
-/// Maximum number of sections. Valid modules have at most 13 kinds and a few dozen custom ones; more would only exhaust
-/// a reader.
+/// Maximum number of sections. Valid modules have at most 13 kinds and a few dozen custom sections; more would only
+/// exhaust memory.
 const MAX_SECTIONS: usize = 10_000;
 
-/// Maximum number of imports, exports or globals that are read. The largest known interpreter has a few hundred.
+/// Maximum number of imports, exports or globals to read. The largest known interpreter has a few hundred.
 pub(super) const MAX_ITEMS: usize = 100_000;
 
 /// A section: its ID, its contents, and its parsed form.
@@ -24,7 +24,7 @@ pub(super) struct Section<'a> {
     pub(super) payload: Payload<'a>,
 }
 
-/// Numbers of functions, tables, memories and globals, including imports.
+/// Numbers of functions, tables, memories and globals, including imported ones.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) functions: u32,
@@ -46,7 +46,7 @@ impl<'a> Sections<'a> {
             if let Payload::Version { encoding: Encoding::Component, .. } = payload {
                 return Err(RewriteError::Component);
             }
-            // The entries of the code section, and the end, are not sections themselves.
+            // Entries of the code section, and the end marker, are not sections themselves.
             let Some((id, range)) = payload.as_section() else {
                 continue;
             };
@@ -62,12 +62,12 @@ impl<'a> Sections<'a> {
         Ok(Self(sections))
     }
 
-    /// Reassembles a module without custom sections. Changed sections are put in their places; all others stay.
+    /// Reassembles a module without custom sections. Changed sections replace the originals; all others are copied.
     pub(super) fn rebuild(&self, changed: Vec<Changed>) -> Vec<u8> {
         self.reassemble(changed, false)
     }
 
-    /// Like [`Sections::rebuild`], with custom sections.
+    /// Like [`Sections::rebuild`], but preserves custom sections.
     pub(super) fn rebuild_all(&self, changed: Vec<Changed>) -> Vec<u8> {
         self.reassemble(changed, true)
     }
@@ -82,7 +82,7 @@ impl<'a> Sections<'a> {
                 }
                 continue;
             }
-            // New sections go before the first section that has to follow them.
+            // Insert new sections before the first section that must follow them.
             while let Some(at) = changed.iter().position(|new| order(new.id) < order(section.id)) {
                 changed.remove(at).append(&mut module);
             }
@@ -130,7 +130,7 @@ impl<'a> Sections<'a> {
         Ok(counts)
     }
 
-    /// Returns the types of all globals, in the order of their indices.
+    /// Returns the types of all globals, in index order.
     pub(super) fn globals(&self) -> Result<Vec<GlobalType>, RewriteError> {
         let mut globals = Vec::new();
         for section in &self.0 {
@@ -196,7 +196,8 @@ impl<'a> Sections<'a> {
 
 type Append = Box<dyn FnOnce(&mut Module)>;
 
-/// A section that replaces one of the module, is added to it, or (without contents) removes one.
+/// A section that replaces a module's section, or is added to the module. Without contents, it removes the module's
+/// section.
 pub(super) struct Changed {
     id: u8,
     content: Option<Append>,
@@ -218,8 +219,8 @@ impl Changed {
     }
 }
 
-/// Returns the position of a section in a module. The tag section comes before the globals and the data count before
-/// the code, despite their higher IDs.
+/// Returns the sort key of a section. The tag section precedes the globals and the data count precedes the code,
+/// despite their higher IDs.
 fn order(id: u8) -> u8 {
     match id {
         13 => 51,
@@ -245,7 +246,7 @@ pub(super) fn export_kind(kind: ExternalKind) -> ExportKind {
     }
 }
 
-/// Removes a module's custom sections (names, debug information, producers). They are not used at run time, and a
+/// Removes a module's custom sections (names, debug information, producers). They are not needed at run time, and a
 /// compiler would read them every time.
 pub fn strip(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     Ok(Sections::read(module)?.rebuild(Vec::new()))
@@ -269,7 +270,7 @@ impl wasm_encoder::Section for Raw {
     }
 }
 
-/// Splits a section's contents into the number of entries and the entries.
+/// Splits a section's contents into the number of entries and the encoded entries.
 fn split(data: &[u8]) -> Result<(u32, &[u8]), RewriteError> {
     let mut reader = BinaryReader::new(data, 0);
     let count = reader.read_var_u32()?;
@@ -280,12 +281,12 @@ fn split(data: &[u8]) -> Result<(u32, &[u8]), RewriteError> {
 pub(super) fn entries(section: &impl Encode) -> Result<Vec<u8>, RewriteError> {
     let mut encoded = Vec::new();
     section.encode(&mut encoded);
-    // The length of the section comes first.
+    // Skip the length of the section.
     let (_, content) = split(&encoded)?;
     Ok(split(content)?.1.to_vec())
 }
 
-/// Returns a section with additional entries. The module need not have the section.
+/// Returns a section with additional entries. The section may be missing from the module.
 pub(super) fn longer(sections: &Sections<'_>, id: SectionId, more: u32, entries: &[u8]) -> Result<Raw, RewriteError> {
     let id = u8::from(id);
     let (count, before) = match sections.0.iter().find(|section| section.id == id) {
@@ -303,7 +304,7 @@ fn too_long(id: u8) -> RewriteError {
     RewriteError::Unsupported(format!("its section {id} has no room for another entry"))
 }
 
-/// Prefix of export names for globals that the recipe does not name. The index follows.
+/// Prefix of export names for globals that the recipe does not name. The global's index follows the prefix.
 const GLOBAL_PREFIX: &str = "__glovebox_global_";
 
 /// Exports of a module, in order.
@@ -311,7 +312,7 @@ const GLOBAL_PREFIX: &str = "__glovebox_global_";
 pub(super) struct Exports {
     list: Vec<(String, ExportKind, u32)>,
     by_name: BTreeMap<String, (ExportKind, u32)>,
-    /// A name of each exported global, by index.
+    /// Export name of each exported global, by index.
     globals: BTreeMap<u32, String>,
 }
 
@@ -341,7 +342,7 @@ impl Exports {
         self.by_name.get(name).and_then(|(kind, index)| (*kind == ExportKind::Func).then_some(*index))
     }
 
-    /// Returns the name of a global, which is exported if it is not yet.
+    /// Returns a global's export name. Exports the global if necessary.
     pub(super) fn global_name(&mut self, index: u32) -> Result<String, RewriteError> {
         if let Some(name) = self.globals.get(&index) {
             return Ok(name.clone());
@@ -366,7 +367,7 @@ impl Exports {
         self.section_with(|function| function)
     }
 
-    /// Like [`Exports::section`], with other indices of functions.
+    /// Like [`Exports::section`], but renumbers functions.
     pub(super) fn section_with(&self, renumber: impl Fn(u32) -> u32) -> ExportSection {
         let mut section = ExportSection::new();
         for (name, kind, index) in &self.list {

@@ -1,11 +1,11 @@
-//! Exact changes within functions of one binary.
+//! Exact changes to functions of one binary.
 
 use std::collections::BTreeMap;
 
 use super::RewriteError;
 
-/// A piece of a function's code and its replacement: bytes in hexadecimal, `{name}` for the index of a function and
-/// `{@1000}` for an address. The linker writes both in five bytes.
+/// Old code within a function and its replacement: bytes in hexadecimal, `{name}` for the index of a function, and
+/// `{@1000}` for an address. The linker writes indices and addresses in five bytes.
 pub(super) struct Splice {
     pub(super) function: &'static str,
     old: &'static str,
@@ -23,7 +23,7 @@ impl Splice {
         words.filter_map(in_braces).filter(|name| !name.starts_with('@'))
     }
 
-    /// Returns the old and the new code.
+    /// Returns the old and the new code as bytes.
     pub(super) fn encoded(&self, functions: &BTreeMap<String, u32>) -> Result<(Vec<u8>, Vec<u8>), RewriteError> {
         Ok((self.encode(self.old, functions)?, self.encode(self.new, functions)?))
     }
@@ -48,7 +48,7 @@ fn in_braces(word: &str) -> Option<&str> {
     word.strip_prefix('{')?.strip_suffix('}')
 }
 
-/// Returns a number in LEB128, padded to five bytes as a linker writes it.
+/// Encodes a number in LEB128, padded to five bytes as the linker does.
 fn padded(number: u32) -> [u8; 5] {
     let group = |nth: u32| number.checked_shr(7 * nth).unwrap_or_default().to_le_bytes()[0];
     [group(0) | 0x80, group(1) | 0x80, group(2) | 0x80, group(3) | 0x80, group(4)]

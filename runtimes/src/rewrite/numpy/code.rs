@@ -1,11 +1,11 @@
-//! Code of the added functions, and of the wrappers around existing ones.
+//! Generates the code of the added functions and of the wrappers around existing ones.
 
 use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
 
 use super::{Functions, status};
 use crate::rewrite::RewriteError;
 
-/// The added functions, in order.
+/// Names of the added functions, in order.
 pub(super) const ADDED: &[&str] = &[
     "release",
     "is_array",
@@ -80,11 +80,11 @@ const INFO_FIELDS: u64 = 4;
 const INFO_SIZE: u64 = 8;
 const INFO_GROUP: u64 = 48;
 
-/// Type numbers of numpy: `NPY_LONG`, which is its `intp`, and `NPY_LONGLONG`.
+/// numpy's type numbers: `NPY_LONG`, which is its `intp`, and `NPY_LONGLONG`.
 const NARROW: i32 = 7;
 const WIDE: i32 = 9;
 const UNSIGNED_WIDE: i32 = 10;
-/// `NPY_UINT`, `NPY_ULONG`, `NPY_LONGLONG` and `NPY_ULONGLONG`.
+/// Bit mask of the type numbers of `NPY_UINT`, `NPY_ULONG`, `NPY_LONGLONG` and `NPY_ULONGLONG`.
 const TO_NARROW: i32 = (1 << 6) | (1 << 8) | (1 << WIDE) | (1 << UNSIGNED_WIDE);
 
 const SAFE_CASTING: i32 = 2;
@@ -98,16 +98,16 @@ const BUFFER_RECORDS: i32 = 0x1c; // with format and strides
 const INDEX_ERROR: u64 = 26_079_528;
 const INDEX_MESSAGE: i32 = 17_588_093;
 
-/// Functions and numbers that the code refers to.
+/// Functions and numbers that the generated code uses.
 pub(super) struct Context<'a> {
     pub(super) functions: &'a Functions,
     /// Table slot of numpy's `array_getbuffer`, which identifies arrays.
     pub(super) array_slot: i32,
 }
 
-/// Address of a word with the last buffer that was requested from an array. Its lowest bit is set for a writable
-/// buffer. The word is at the end of the C stack, which traps beyond it, and below all other data: C code does not use
-/// it.
+/// Address of a word that identifies the last buffer requested from an array. The word's lowest bit is set if the
+/// buffer is writable. The word is at the end of the C stack, where overflow traps, and below all other data, so C code
+/// does not use it.
 pub(super) const LAST_BUFFER: u64 = 16;
 
 pub(super) fn at(offset: u64) -> MemArg {
@@ -130,7 +130,7 @@ impl Context<'_> {
         self.functions.get(name)
     }
 
-    /// Returns the code before the check of a format: it replaces the format by that of a converted buffer.
+    /// Returns code that precedes the check of a format: it replaces the format with that of a converted buffer.
     pub(super) fn format_prefix(&self) -> Result<Vec<u8>, RewriteError> {
         let mut code = Vec::new();
         InstructionSink::new(&mut code).local_get(0).local_get(1).call(self.call("converted_format")?).local_set(1);
@@ -168,7 +168,7 @@ impl Context<'_> {
         }))
     }
 
-    /// Returns whether an object is an array: it has numpy's `bf_getbuffer`.
+    /// Returns whether an object is an array: its `bf_getbuffer` is numpy's.
     fn is_array(&self) -> Function {
         let (object, buffer) = (0, 1);
         function(&[(1, ValType::I32)], |code| {
@@ -184,7 +184,7 @@ impl Context<'_> {
         let (array, left, value, seen) = (0, 1, 2, 3);
         let (type_of, convert) = (self.call("PyArray_DescrFromType")?, self.call("PyArray_FromArray")?);
         let (product, release) = (self.call("PyArray_MultiplyList")?, self.call("release")?);
-        // Sets bits of `seen` from bit 32 on for a value that does not fit.
+        // For a value that does not fit, sets a bit at or above bit 32 of `seen`.
         let check = |code: &mut InstructionSink<'_>, at_once: i32| {
             code.block(BlockType::Empty).loop_(BlockType::Empty);
             code.local_get(left).i32_const(at_once).i32_lt_u().br_if(1).local_get(seen);
@@ -206,8 +206,8 @@ impl Context<'_> {
         }))
     }
 
-    /// `PyArray_CanCastArrayTo` with the flags of the conversion: other integers convert to indices if their values
-    /// fit.
+    /// Like `PyArray_CanCastArrayTo`, but with the flags of the conversion. Other integers are converted to indices if
+    /// their values fit.
     fn can_cast_to_index(&self) -> Result<Function, RewriteError> {
         let (array, target, casting, flags, known) = (0, 1, 2, 3, 4);
         let (can_cast, narrow) = (self.call("PyArray_CanCastArrayTo")?, self.call("is_index_to_narrow")?);
@@ -222,14 +222,14 @@ impl Context<'_> {
             code.local_get(known).i32_eqz().local_get(array).i32_load(at(ARRAY_TYPE)).i32_load(at(TYPE_NUMBER));
             code.i32_const(UNSIGNED_WIDE).i32_eq().i32_and().i32_or();
             code.if_(BlockType::Empty).local_get(known).return_().end();
-            // The values of an output array are not read.
+            // The values of an output array are not checked.
             code.local_get(flags).i32_const(1 << WRITE_BACK_SHIFT).i32_and();
             code.if_(BlockType::Empty).i32_const(1).return_().end();
             code.local_get(array).call(fit).end();
         }))
     }
 
-    /// `npy_set_invalid_cast_error`: values that are too large for an index are out of range.
+    /// Wraps `npy_set_invalid_cast_error`: raises `IndexError` if values are too large for an index.
     fn invalid_cast(&self) -> Result<Function, RewriteError> {
         let (source, target, casting, scalar) = (0, 1, 2, 3);
         let (invalid, narrow) = (self.call("npy_set_invalid_cast_error")?, self.call("is_index_to_narrow")?);
@@ -268,8 +268,8 @@ impl Context<'_> {
             code.else_();
             code.local_get(info).i32_load(at(INFO_SIZE)).i32_const(4).i32_ne().br_if(1);
             type_number(code, array).i32_const(WIDE).i32_ne().br_if(1).i32_const(NARROW).local_set(target);
-            // Compares names: `intp_t`, `intptr_t`, `npy_intp`, `Py_ssize_t` and `long`, each optionally `const`, but
-            // not `int` and `int32_t`.
+            // Compare names: `intp_t`, `intptr_t`, `npy_intp`, `Py_ssize_t` and `long`, each optionally preceded by
+            // `const`, but not `int` and `int32_t`.
             code.local_get(info).i32_load(at(0)).local_tee(name).i32_load(at(0)).i32_const(word(*b"cons")).i32_eq();
             code.if_(BlockType::Empty).local_get(name).i32_const(6).i32_add().local_set(name).end();
             begins(code, name, 0, *b"intp");
@@ -295,8 +295,8 @@ impl Context<'_> {
         }))
     }
 
-    /// Converts indices that numpy returns: arrays, scalars and tuples of arrays become 64-bit ones. An array with
-    /// another reference is an output of the caller and stays.
+    /// Converts indices that numpy returns to 64 bits: arrays, scalars and tuples of arrays. An array with another
+    /// reference is the caller's output array, and is returned unchanged.
     fn with_wide_indices(&self) -> Result<Function, RewriteError> {
         let (object, left, item, wide, kind) = (0, 1, 2, 3, 4);
         let (is_array, release) = (self.call("is_array")?, self.call("release")?);
@@ -328,7 +328,7 @@ impl Context<'_> {
                 .local_get(kind)
                 .call(release);
             code.local_get(object).i32_load(at(TYPE)).i32_ne().if_(BlockType::Empty).local_get(object).return_().end();
-            // A 64-bit value on the stack.
+            // Reserve 16 bytes on the C stack for the 64-bit value.
             code.global_get(0).i32_const(16).i32_sub().local_tee(item).global_set(0);
             code.local_get(item).local_get(object).i32_load(at(SCALAR_VALUE)).i64_extend_i32_s().i64_store(at(0));
             code.local_get(item)
@@ -344,7 +344,8 @@ impl Context<'_> {
         }))
     }
 
-    /// Returns whether a type or array casts to the type of a ufunc's loop. A 64-bit order casts to `long`.
+    /// Returns whether a type or array casts to the type of a ufunc's loop. A 64-bit order (see `is_order`) casts to
+    /// `long`.
     fn can_cast_to_loop(&self, can_cast: &str, is_array: bool) -> Result<Function, RewriteError> {
         let (from, to, casting, ufunc, types) = (0, 1, 2, 3, 4);
         let (can_cast, is_order) = (self.call(can_cast)?, self.call("is_order")?);
@@ -359,7 +360,7 @@ impl Context<'_> {
         }))
     }
 
-    /// `int f(PyObject *, Py_buffer *view, int flags)`: records an array's buffer for the check of its format.
+    /// `int f(PyObject *, Py_buffer *view, int flags)`: records an array's buffer, for the later check of its format.
     pub(super) fn get_buffer(&self, old: u32) -> Result<Function, RewriteError> {
         let (object, view, flags, failed, seen) = (0, 1, 2, 3, 4);
         let is_array = self.call("is_array")?;
@@ -367,15 +368,15 @@ impl Context<'_> {
             code.local_get(object).local_get(view).local_get(flags).call(old).local_tee(failed).i32_eqz();
             code.if_(BlockType::Empty).local_get(object).call(is_array).if_(BlockType::Empty);
             code.local_get(view).local_get(flags).i32_const(1).i32_and().i32_or().local_set(seen).end().end();
-            // Programs without arrays write nothing, so that the memory page stays shared with the image.
+            // Write only changes: in programs without arrays, the memory page then stays shared with the image.
             code.local_get(seen).i32_const(0).i32_load(at(LAST_BUFFER)).i32_ne().if_(BlockType::Empty);
             code.i32_const(0).local_get(seen).i32_store(at(LAST_BUFFER)).end();
             code.local_get(failed).end();
         }))
     }
 
-    /// Converts the arrays of 64-bit integers in a parsed subscript to indices. On failure, frees the parsed subscript
-    /// and raises `IndexError`.
+    /// Converts the arrays of 64-bit integers in a parsed subscript to arrays of indices. On failure, frees the parsed
+    /// subscript and raises `IndexError`.
     pub(super) fn prepare_index(&self, old: u32) -> Result<Function, RewriteError> {
         let (indices, count, kinds, left, index, array, copy) = (3, 4, 9, 10, 11, 12, 13);
         let (narrow, release) = (self.call("is_index_to_narrow")?, self.call("release")?);
@@ -413,7 +414,7 @@ impl Context<'_> {
         }))
     }
 
-    /// Wraps a Python function: converts the indices in its result to 64 bits.
+    /// Wraps a function that Python calls: converts the indices in its result to 64 bits.
     pub(super) fn return_indices(&self, old: u32, parameters: u32) -> Result<Function, RewriteError> {
         let wide = self.call("with_wide_indices")?;
         Ok(function(&[], |code| {
@@ -424,8 +425,8 @@ impl Context<'_> {
         }))
     }
 
-    /// `f(self, args, count, keywords)`, like [`Context::return_indices`]. The result stays if the first argument is an
-    /// array.
+    /// Wraps `f(self, args, count, keywords)` like [`Context::return_indices`]. The result is not converted if the
+    /// first argument is an array.
     pub(super) fn return_sample(&self, old: u32) -> Result<Function, RewriteError> {
         let (arguments, count, result) = (1, 2, 4);
         let (is_array, wide) = (self.call("is_array")?, self.call("with_wide_indices")?);
@@ -440,7 +441,8 @@ impl Context<'_> {
         }))
     }
 
-    /// `f(self, args, count)`, like [`Context::return_indices`]. The result stays if there is more than one argument.
+    /// Wraps `f(self, args, count)` like [`Context::return_indices`]. The result is not converted if there is more than
+    /// one argument.
     pub(super) fn return_where(&self, old: u32) -> Result<Function, RewriteError> {
         let (count, result) = (2, 3);
         let wide = self.call("with_wide_indices")?;
@@ -452,7 +454,7 @@ impl Context<'_> {
         }))
     }
 
-    /// `int64_to_long(object)`: an array keeps its 64-bit values.
+    /// Wraps `int64_to_long(object)`: returns an array unchanged, with its 64-bit values.
     pub(super) fn to_long(&self, old: u32) -> Result<Function, RewriteError> {
         let is_array = self.call("is_array")?;
         Ok(function(&[], |code| {
@@ -463,7 +465,7 @@ impl Context<'_> {
     }
 }
 
-/// Returns whether a type is an integer type with values that may not fit into an index.
+/// Returns whether a type is an integer type whose values may not fit into an index.
 fn is_index_to_narrow() -> Function {
     function(&[(1, ValType::I32)], |code| {
         code.local_get(0).i32_load(at(TYPE_NUMBER)).local_set(1);
@@ -472,8 +474,8 @@ fn is_index_to_narrow() -> Function {
     })
 }
 
-/// `f(from, to, ufunc, types)`: returns whether a loop takes a `long` as its first and only `long` argument, where a
-/// 64-bit integer is given and the ufunc has no loop for it.
+/// `f(from, to, ufunc, types)`: returns whether a 64-bit integer is passed as the order of a ufunc: as the first and
+/// only `long` parameter of a loop, where no loop of the ufunc has a 64-bit integer parameter.
 fn is_order() -> Function {
     let (from, to, ufunc, types, left, loops) = (0, 1, 2, 3, 4, 5);
     function(&[(2, ValType::I32)], |code| {
@@ -495,7 +497,7 @@ fn type_number<'a, 'b>(code: &'a mut InstructionSink<'b>, array: u32) -> &'a mut
     code.local_get(array).i32_load(at(ARRAY_TYPE)).i32_load(at(TYPE_NUMBER))
 }
 
-/// Compares four characters of a text at an offset.
+/// Compares four characters at an offset in a text.
 fn begins<'a, 'b>(
     code: &'a mut InstructionSink<'b>,
     text: u32,

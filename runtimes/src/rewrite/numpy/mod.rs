@@ -1,16 +1,16 @@
-//! Lets numpy behave as on Linux: gives it a default integer of 64 bits in a binary with 32-bit pointers, and lets it
-//! report floating-point errors ([`status`]).
+//! Makes numpy behave as on Linux: changes its default integer to 64 bits in a binary with 32-bit pointers, and makes
+//! it report floating-point errors ([`status`]).
 //!
 //! numpy's default integer is as wide as a pointer, so `np.arange(100_000).sum()` overflows in WebAssembly. The default
-//! is a constant in a few functions, which this module changes to `NPY_LONGLONG`. Indices in C code stay 32 bits wide,
-//! so it also inserts conversions between the two:
+//! is a constant in a few functions, which this module changes to `NPY_LONGLONG`. Indices in C code remain 32 bits
+//! wide, so this module also inserts conversions between the two widths:
 //!
-//! * Functions that take indices accept 64-bit integers, and raise `IndexError` for a value that does not fit.
+//! * Functions with index parameters accept 64-bit integers, and raise `IndexError` for a value that does not fit.
 //! * Functions that return indices (`argsort`, `nonzero`, …) return 64-bit integers.
-//! * A Cython function that declares a buffer of `intp_t` or `long` gets a 32-bit copy, which is written back when the
-//!   buffer is released. One that declares `int64_t` gets a 64-bit copy of an array of indices.
+//! * A Cython function that declares a buffer of `intp_t` or `long` receives a 32-bit copy, which is written back when
+//! the buffer is released. A function that declares `int64_t` receives a 64-bit copy of an array of indices.
 //!
-//! The changes are for the code of one binary. The error for unexpected code names the function.
+//! The changes apply to one binary. The error for unexpected code contains the function's name.
 
 mod code;
 mod status;
@@ -39,16 +39,16 @@ const PREPARE_INDEX: &str = "prepare_index_noarray";
 /// `numpy.where`, which returns indices if it has one argument.
 const WHERE: &str = "array_where";
 
-/// Conversion of numpy's older generator from 64-bit integers to `long`, for arrays and numbers.
+/// Conversion of arrays and numbers from 64-bit integers to `long`, in numpy's older generator.
 const TO_LONG: &str = "__pyx_f_5numpy_6random_6mtrand_int64_to_long";
 
-/// Methods of numpy's older generator that return indices, or an array like their argument.
+/// Methods of numpy's older generator that return indices or, if their argument is an array, an array like it.
 const RETURN_SAMPLE: &[&str] = &[
     "__pyx_pw_5numpy_6random_6mtrand_11RandomState_35choice",
     "__pyx_pw_5numpy_6random_6mtrand_11RandomState_109permutation",
 ];
 
-/// Functions of numpy that return indices, or other integers as wide as a pointer, to Python.
+/// numpy functions that return indices, or other integers as wide as a pointer, to Python.
 const RETURN_INDICES: &[&str] = &[
     "__pyx_pw_5numpy_6random_6mtrand_11RandomState_43random_integers",
     "__pyx_pw_5numpy_6random_6mtrand_11RandomState_87binomial",
@@ -67,12 +67,12 @@ const RETURN_INDICES: &[&str] = &[
     "array_searchsorted",
 ];
 
-/// Further functions with a wrapper.
+/// Other functions that are wrapped.
 const WRAPPED: [&str; 5] = [GET_BUFFER, PREPARE_INDEX, TO_LONG, WHERE, status::FETCH_MASK];
 
-/// Changes within functions. In comments, `NPY_LONG` is 7 and `NPY_LONGLONG` is 9.
+/// Changes within functions. The type number of `NPY_LONG` is 7 and that of `NPY_LONGLONG` is 9.
 const SPLICES: &[Splice] = &[
-    // The type of Python's `int`, of a list of such numbers, of `dtype(int)` and of `arange`.
+    // The type of Python's `int`, of a list of Python integers, of `dtype(int)` and of `arange`.
     Splice::new("int_default_descriptor", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
     Splice::new("discover_descriptor_from_pylong", "41 07 41 09", "41 09 41 09"),
     // The type of -1, which the conversion also returns for an error.
@@ -83,7 +83,7 @@ const SPLICES: &[Splice] = &[
     ),
     Splice::new("_convert_from_any", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
     Splice::new("PyArray_ArangeObj", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
-    // The array that stands for Python's integers in ufuncs, and the check whether it is needed.
+    // The array that represents Python integers in ufuncs, and the check for such integers.
     Splice::new("_multiarray_umath_exec", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
     Splice::new("convert_ufunc_arguments", "28 02 00 41 07 46", "28 02 00 41 09 46"),
     // Extends the argument of a ufunc with one Python integer to 64 bits.
@@ -92,23 +92,23 @@ const SPLICES: &[Splice] = &[
         "20 09 36 02 b0 02 41 07 10 {PyArray_DescrFromType}",
         "20 09 ac 37 03 b0 02 41 09 10 {PyArray_DescrFromType}",
     ),
-    // The common type of `bool` and an integer: `_LongLong_dtype` in place of `_Intp_dtype`.
+    // The common type of `bool` and an integer: `_LongLong_dtype` instead of `_Intp_dtype`.
     Splice::new("int_common_dtype", "28 02 {@27642972} 22 02", "28 02 {@27642932} 22 02"),
     Splice::new("int_common_dtype", "28 02 {@27642972} 20 01", "28 02 {@27642932} 20 01"),
-    // Sums and products of `bool` and of types smaller than 8 bytes. The type came from a table by type number, in
-    // which odd numbers are signed.
+    // Sums and products of `bool` and of types smaller than 8 bytes. The original code reads the type from a table by
+    // type number; odd type numbers are signed.
     Splice::new("reducelike_promote_and_resolve", "41 07 21 09", "41 09 21 09"),
     Splice::new("reducelike_promote_and_resolve", "28 02 00 41 03 4d", "28 02 00 41 07 4d"),
     Splice::new("reducelike_promote_and_resolve", "20 0b 2d 00 {@22081920}", "41 0a 20 0b 41 01 71 6b"),
-    // Conversions to indices, with the flags of the conversion.
+    // Conversions to indices, which receive the flags of the conversion.
     Splice::new("PyArray_FromArray", "10 {PyArray_CanCastArrayTo}", "20 02 10 {can_cast_to_index}"),
     Splice::new("PyArray_FromArray", "10 {npy_set_invalid_cast_error}", "10 {invalid_cast}"),
-    // `NPY_ARRAY_SAME_KIND_CASTING`, which is checked, in place of `NPY_ARRAY_FORCECAST`.
+    // `NPY_ARRAY_SAME_KIND_CASTING`, which is checked, instead of `NPY_ARRAY_FORCECAST`.
     Splice::new("iter_subscript", "41 10 10 {PyArray_FromArray}", "41 80 80 80 20 10 {PyArray_FromArray}"),
     Splice::new("iter_ass_subscript", "41 10 10 {PyArray_FromArray}", "41 80 80 80 20 10 {PyArray_FromArray}"),
     Splice::new("arr_bincount", "41 91 0a 41 81 0a 20 02", "41 81 8a 80 20 41 81 0a 20 02"),
     Splice::new("arr_bincount", "41 91 0a 41 81 0a 20 05", "41 81 8a 80 20 41 81 0a 20 05"),
-    // Functions with an order, such as scipy's `eval_hermite`, take it as a `long`.
+    // Functions with an order, such as scipy's `eval_hermite`, have a `long` parameter for it.
     Splice::new(
         "ufunc_loop_matches",
         "20 05 20 02 10 {PyArray_CanCastTypeTo}",
@@ -124,13 +124,13 @@ const SPLICES: &[Splice] = &[
         "20 07 28 02 00 20 05 20 02 10 {PyArray_CanCastArrayTo}",
         "20 07 28 02 00 20 05 20 02 20 00 20 06 10 {can_cast_array_to_loop}",
     ),
-    // Does not warn about a copy that is written back when its buffer is released.
+    // Suppresses the warning about a copy that is written back when its buffer is released.
     Splice::new(
         "_clear_array_attributes",
         "41 01 10 {PyErr_WarnEx} 21 02 02 40 02 40",
         "41 01 1a 1a 1a 41 00 21 02 02 40 02 40",
     ),
-    // Operations of scalars, which also set the status of their result.
+    // Scalar operations, which now also set the status of their results.
     Splice::new("double_add", "a0 39 03 00 02 40 20 02", "10 {scalar_add} 02 40 20 02"),
     Splice::new("double_subtract", "a1 39 03 00 02 40 20 02", "10 {scalar_subtract} 02 40 20 02"),
     Splice::new("double_multiply", "a2 39 03 00 02 40 20 02", "10 {scalar_multiply} 02 40 20 02"),
@@ -140,12 +140,12 @@ const SPLICES: &[Splice] = &[
     Splice::new("float_multiply", "94 38 02 00 02 40 20 02", "10 {scalar_multiply_single} 02 40 20 02"),
     Splice::new("float_true_divide", "95 38 02 00 02 40 20 02", "10 {scalar_divide_single} 02 40 20 02"),
     Splice::new("float_power", "10 {powf} 38 02 00 02 40 20 03", "10 {scalar_power_single} 02 40 20 03"),
-    // No change. This checks the addresses of `IndexError` and of a message about tuples, whose end is "index out of
-    // range".
+    // These splices change nothing. They check the addresses of `IndexError` and of a message about tuples that ends
+    // with "index out of range".
     Splice::new("PyTuple_GetItem", "28 02 {@26079528} 41 {@17588087}", "28 02 {@26079528} 41 {@17588087}"),
 ];
 
-/// Returns the module with a default integer of 64 bits. Custom sections stay.
+/// Returns the module with a 64-bit default integer. Preserves custom sections.
 pub(super) fn widen(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     widen_with(module, SPLICES)
 }
@@ -237,7 +237,7 @@ fn widen_with(module: &[u8], splices: &[Splice]) -> Result<Vec<u8>, RewriteError
     ]))
 }
 
-/// Returns a function's body with code before its first instruction.
+/// Inserts code before a function's first instruction.
 fn with_prefix(body: &[u8], prefix: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let start = FunctionBody::new(BinaryReader::new(body, 0)).get_operators_reader()?.original_position();
     let (locals, code) = body.split_at_checked(start).unwrap_or((body, &[]));
@@ -270,10 +270,10 @@ fn no_room() -> RewriteError {
     RewriteError::Unsupported("it has no room for another function".to_owned())
 }
 
-/// Cython's check of a buffer's format. Each module has its own copy.
+/// Cython's check of a buffer's format. Each Cython module has its own copy.
 const CHECK_FORMAT: &str = "__Pyx_BufFmt_CheckString";
 
-/// Indices of functions, for new code and for splices.
+/// Indices of functions that new code and splices refer to.
 struct Functions {
     named: BTreeMap<String, u32>,
     checks: BTreeSet<u32>,
@@ -291,7 +291,7 @@ impl Functions {
             let Name::Function(map) = part? else { continue };
             for naming in map {
                 let naming = naming?;
-                // C++ names include the parameters.
+                // C++ names include the parameter types.
                 if naming.name.split_once('(').map_or(naming.name, |(name, _)| name) == CHECK_FORMAT {
                     functions.checks.insert(naming.index);
                 } else if wanted.contains(naming.name)

@@ -1,42 +1,43 @@
-//! Floating-point errors of numpy's loops over `float32` and `float64`.
+//! Floating-point errors in numpy's loops over `float32` and `float64`.
 //!
-//! WebAssembly has no status flags, so this build of numpy has a word in their place, which only loops over integers set.
-//! The wrappers in this module set it for loops over floating-point numbers: they look for infinities and NaN in the
-//! results, and compare those with the inputs.
+//! WebAssembly has no floating-point status flags, so this build of numpy has a word instead, which only loops over
+//! integers set. The wrappers in this module set it for loops over floating-point numbers: they look for infinities and
+//! NaN in the results, and compare these with the inputs.
 //!
-//! With numpy's default setting, all errors are warnings. To keep loops fast, only the first [`CHECKED_BY_DEFAULT`]
+//! In numpy's default setting, all errors are warnings. To keep loops fast, only the first [`CHECKED_BY_DEFAULT`]
 //! elements are then checked, except in slow loops such as `power`. Additions, subtractions and multiplications of more
-//! elements are not checked. With any other setting, all elements are checked. If all errors are ignored, none is.
+//! elements are not checked at all. In any other setting, all elements are checked. If all errors are ignored, no
+//! element is checked.
 
 use wasm_encoder::{BlockType, Function, InstructionSink, ValType};
 
 use super::code::{Context, at, function};
 use crate::rewrite::RewriteError;
 
-/// Elements at the start of a loop that are checked with the default setting. More would cost over 5% of a division of
-/// 1,000 numbers.
+/// Number of elements at the start of a loop that are checked in the default setting. A larger number would slow down a
+/// division of 1,000 numbers by more than 5%.
 const CHECKED_BY_DEFAULT: i32 = 64;
-/// Elements per call of a checked loop. Its results are still in the processor's cache when they are checked.
+/// Number of elements per call of a checked loop. Its results are still in the processor's cache when they are checked.
 const CHUNK: i32 = 2048;
 
-/// Address of the setting that the running operation fetched, behind [`LAST_BUFFER`](super::code::LAST_BUFFER). Three bits per
-/// error: `UFUNC_ERR_IGNORE` is 0, and `UFUNC_ERR_WARN` is 1.
+/// Address of the setting that the running operation fetched, which follows [`LAST_BUFFER`](super::code::LAST_BUFFER).
+/// The setting has three bits per error: `UFUNC_ERR_IGNORE` is 0, and `UFUNC_ERR_WARN` is 1.
 const ERROR_MASK: u64 = 20;
-/// Warnings for divisions by zero, overflows and invalid values.
+/// The default setting, except for underflow: warnings for divisions by zero, overflows and invalid values.
 const DEFAULT_MASK: i32 = 1 | 1 << 3 | 1 << 9;
 
-/// Properties of a loop, one bit or two each.
+/// Properties of a loop, with one or two bits each.
 const TWO_INPUTS: i32 = 1;
 const DOUBLE: i32 = 2;
-/// With the default setting, all elements are checked.
+/// All elements are checked, even in the default setting.
 const SLOW: i32 = 4;
-/// An infinite result of finite inputs is a division by zero…
+/// An infinite result of finite inputs is a division by zero. Without this bit and the next two, it is an overflow.
 const POLE: i32 = 8;
-/// … if the first input is zero …
+/// An infinite result of finite inputs is a division by zero if the first input is zero.
 const ZERO_FIRST: i32 = 16;
-/// … if the second input is zero. Otherwise it is an overflow.
+/// An infinite result of finite inputs is a division by zero if the second input is zero.
 const ZERO_SECOND: i32 = 32;
-/// With the default setting, a long loop is not checked.
+/// A long loop is not checked in the default setting.
 const FAST: i32 = 64;
 
 const ADD: i32 = TWO_INPUTS | FAST;
@@ -44,7 +45,8 @@ const REMAINDER: i32 = TWO_INPUTS;
 const DIVIDE: i32 = TWO_INPUTS | ZERO_SECOND;
 const POWER: i32 = TWO_INPUTS | SLOW | ZERO_FIRST;
 
-/// The checked loops: `void f(char **args, intptr_t *count, intptr_t *steps, void *data)`.
+/// The checked loops and their properties. Each loop is a
+/// `void f(char **args, intptr_t *count, intptr_t *steps, void *data)`.
 pub(super) const LOOPS: &[(&str, i32)] = &[
     ("DOUBLE_add", DOUBLE | ADD),
     ("DOUBLE_arccos", DOUBLE),
@@ -105,7 +107,7 @@ pub(super) fn bits_of(name: &str) -> Option<i32> {
     LOOPS.iter().find(|(known, _)| *known == name).map(|(_, bits)| *bits)
 }
 
-/// Fetches the setting: `int f(int *buffer_size, int *mask)`.
+/// Function that fetches the setting: `int f(int *buffer_size, int *mask)`.
 pub(super) const FETCH_MASK: &str = "_get_bufsize_errmask";
 
 /// The added functions.
@@ -140,31 +142,31 @@ pub(super) fn signature(name: &str) -> &'static [u8] {
     }
 }
 
-/// Offsets in the frame of a checked loop on the C stack. First the loop's arguments: three pointers, a count, three
-/// steps.
+/// Offsets in the frame of a checked loop on the C stack. The frame begins with the loop's arguments: three pointers, a
+/// count and three steps.
 const COUNT: u64 = 12;
 const COUNT_AT: i32 = 12;
 const STEPS: u64 = 16;
 const STEPS_AT: i32 = 16;
-/// Pointers to the next chunk, and steps as the loop's caller gave them.
+/// Pointers to the next chunk, and the steps that the loop's caller passed.
 const NEXT: u64 = 28;
 const GIVEN_STEPS: u64 = 40;
-/// Elements after this chunk.
+/// Number of elements after this chunk.
 const LEFT: u64 = 52;
-/// Elements after this chunk that still need a check.
+/// Number of elements after this chunk that must still be checked.
 const UNCHECKED: u64 = 56;
-/// Elements of this chunk that need a check.
+/// Number of elements in this chunk that must be checked.
 const CHECKED: u64 = 60;
-/// Copies of inputs that the results overwrite.
+/// Copies of inputs that the results overwrite, and the size of the frame.
 const COPIES: i32 = 64;
 const FRAME_BYTES: i32 = COPIES + 2 * 8 * CHUNK;
 
-/// Returns the index of a loop's output.
+/// Emits the index of a loop's output.
 fn output(code: &mut InstructionSink<'_>, loop_bits: u32) {
     code.local_get(loop_bits).i32_const(TWO_INPUTS).i32_and().i32_const(1).i32_add();
 }
 
-/// Returns the size of an element.
+/// Emits the size of an element.
 fn element_bytes(code: &mut InstructionSink<'_>, loop_bits: u32) {
     code.i32_const(4).local_get(loop_bits).i32_const(DOUBLE).i32_and().i32_const(1).i32_shr_u().i32_shl();
 }
@@ -180,20 +182,20 @@ impl Context<'_> {
         }
     }
 
-    /// Wraps [`FETCH_MASK`]: keeps the setting.
+    /// Wraps [`FETCH_MASK`]: stores the setting at [`ERROR_MASK`].
     pub(super) fn fetch_mask(&self, old: u32) -> Function {
         let (size, mask, result, seen) = (0, 1, 2, 3);
         function(&[(2, ValType::I32)], |code| {
             code.local_get(size).local_get(mask).call(old).local_set(result);
             code.local_get(mask).i32_load(at(0)).local_set(seen);
-            // As for the last buffer, only a change is written.
+            // Write only changes, as for the last buffer.
             code.local_get(seen).i32_const(0).i32_load(at(ERROR_MASK)).i32_ne().if_(BlockType::Empty);
             code.i32_const(0).local_get(seen).i32_store(at(ERROR_MASK)).end();
             code.local_get(result).end();
         })
     }
 
-    /// Wraps a loop: calls it in chunks and checks the results of each.
+    /// Wraps a loop: calls it in chunks and checks the results of each chunk.
     pub(super) fn checked_loop(&self, old: u32, loop_bits: i32) -> Result<Function, RewriteError> {
         let (args, count, steps, data, frame) = (0, 1, 2, 3, 4);
         let (begin, check) = (self.call("begin_checks")?, self.call("check_results")?);
@@ -210,8 +212,8 @@ impl Context<'_> {
         }))
     }
 
-    /// `f(args, count, steps, loop)`: returns the frame of a checked loop, with its first chunk, or 0 for a loop without
-    /// checks, such as a reduction.
+    /// `f(args, count, steps, loop)`: returns the frame of a checked loop, with its first chunk. Returns 0 for a loop
+    /// that is not checked, such as a reduction.
     fn begin_checks(&self) -> Result<Function, RewriteError> {
         let (args, count, steps, loop_bits, mask, frame, limit) = (0, 1, 2, 3, 4, 5, 6);
         let next_chunk = self.call("next_chunk")?;
@@ -221,7 +223,7 @@ impl Context<'_> {
             code.local_get(steps);
             output(code, loop_bits);
             code.i32_const(2).i32_shl().i32_add().i32_load(at(0)).i32_eqz();
-            // The steps of one element are zero as well.
+            // The steps are also zero if there is one element.
             code.local_get(count).i32_load(at(0)).i32_const(1).i32_ne().i32_and().i32_or();
             code.if_(BlockType::Empty).i32_const(0).return_().end();
             code.local_get(count).i32_load(at(0)).local_set(limit);
@@ -247,7 +249,8 @@ impl Context<'_> {
         }))
     }
 
-    /// `f(frame, loop)`: checks the results of a chunk and prepares the next one. Returns whether there is one.
+    /// `f(frame, loop)`: checks the results of a chunk and prepares the next one. Returns whether there is a next
+    /// chunk.
     fn check_results(&self) -> Result<Function, RewriteError> {
         let (frame, loop_bits, result, step, left, sum) = (0, 1, 2, 3, 4, 5);
         let (first, first_step, second, second_step) = (6, 7, 8, 9);
@@ -267,8 +270,8 @@ impl Context<'_> {
             output(code, loop_bits);
             code.i32_const(2).i32_shl().i32_add().local_tee(step).i32_load(at(0)).local_set(result);
             code.local_get(step).i32_load(at(STEPS)).local_set(step);
-            // If the sum is finite, so are all numbers. Otherwise the code below looks at each of them. One step adds eight
-            // numbers, so that the additions do not wait for each other.
+            // If the sum is finite, so are all numbers. Otherwise the code below examines each number. Each iteration
+            // adds eight numbers, so that the additions do not depend on each other.
             for (bytes, is_double) in [(8_u64, 1), (4, 0)] {
                 code.local_get(loop_bits).i32_const(DOUBLE).i32_and().i32_const(1).i32_shr_u().i32_const(is_double);
                 code.i32_eq().local_get(step).i32_const(if is_double == 1 { 8 } else { 4 }).i32_eq().i32_and();
@@ -303,7 +306,7 @@ impl Context<'_> {
             code.i32_const(2).i32_shl().i32_add().i32_load(at(0)).local_set(result);
             code.local_get(frame).i32_load(at(0)).local_set(first);
             code.local_get(frame).i32_load(at(STEPS)).local_set(first_step);
-            // The only input stands for a second one, too.
+            // A single input is also used as the second one.
             code.local_get(frame).local_get(loop_bits).i32_const(TWO_INPUTS).i32_and().i32_const(2).i32_shl();
             code.i32_add().local_tee(second_step).i32_load(at(0)).local_set(second);
             code.local_get(second_step).i32_load(at(STEPS)).local_set(second_step);
@@ -322,7 +325,7 @@ impl Context<'_> {
         }))
     }
 
-    /// `f(loop, first, second, result)`: sets the status of a result.
+    /// `f(loop, first, second, result)`: sets the status for a result.
     fn classify(&self) -> Result<Function, RewriteError> {
         let (loop_bits, first, second, result) = (0, 1, 2, 3);
         let invalid = self.call("npy_set_floatstatus_invalid")?;
@@ -354,7 +357,7 @@ impl Context<'_> {
         }))
     }
 
-    /// `f(result, first, second)`: an operation of scalars, which stores its result.
+    /// `f(result, first, second)`: performs a scalar operation and stores its result.
     fn scalar(&self, name: &str) -> Result<Function, RewriteError> {
         let (pointer, first, second) = (0, 1, 2);
         let (operation, is_single) = match name.strip_suffix("_single") {
@@ -408,14 +411,14 @@ fn next_chunk() -> Function {
         code.local_get(frame).i32_load(at(LEFT)).local_tee(count).i32_eqz().if_(BlockType::Empty);
         code.local_get(frame).i32_const(FRAME_BYTES).i32_add().global_set(0).i32_const(0).return_().end();
         code.local_get(frame).i32_const(0).i32_store(at(CHECKED));
-        // All that is not checked is one chunk.
+        // All elements that are not checked form one chunk.
         code.local_get(frame).i32_load(at(UNCHECKED)).if_(BlockType::Empty);
         code.local_get(frame).i32_load(at(UNCHECKED)).local_tee(count).i32_const(CHUNK).i32_gt_s();
         code.if_(BlockType::Empty).i32_const(CHUNK).local_set(count).end();
         code.local_get(frame).local_get(count).i32_store(at(CHECKED));
         code.local_get(frame).local_get(frame).i32_load(at(UNCHECKED)).local_get(count).i32_sub();
         code.i32_store(at(UNCHECKED));
-        // The rest needs no other call, except where results overwrite inputs.
+        // The remaining elements need no separate call, unless results overwrite inputs.
         code.local_get(frame).i32_load(at(UNCHECKED)).i32_eqz();
         for second in [false, true] {
             code.local_get(frame);

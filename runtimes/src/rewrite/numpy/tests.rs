@@ -4,7 +4,7 @@ use wasmparser::Validator;
 
 use super::*;
 
-/// Returns a module with all functions that are called or wrapped, two checks of formats, and a function to splice.
+/// Returns a module with all functions that are called or wrapped, two format checks, and one function to splice.
 fn module() -> Vec<u8> {
     let mut text = String::from(
         "(module (memory 1) (table 9 funcref) (elem (i32.const 3) $array_getbuffer) (global (mut i32) (i32.const 64))",
