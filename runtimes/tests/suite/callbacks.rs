@@ -1,4 +1,4 @@
-//! Callbacks added to hand-written modules get unused slots and indices.
+//! Tests that callbacks added to hand-written modules receive unused slots and indices.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ fn asking_for(names: &[&str]) -> ExportList {
     ExportList { callbacks, ..ExportList::default() }
 }
 
-/// A module's tables, the functions that its element segments put into slots, and the operators of its bodies.
+/// A module's tables, the functions in its table slots, and the operators of its bodies.
 #[derive(Debug, Default, PartialEq)]
 struct Code {
     tables: Vec<TableType>,
     slots: BTreeMap<u32, u32>,
     bodies: Vec<Vec<String>>,
-    /// Initial values of the globals.
+    /// Initial values of the module's own globals.
     globals: Vec<i32>,
 }
 
@@ -80,7 +80,7 @@ fn each_callback_gets_a_table_slot() {
 
     assert_eq!((after.tables[0].initial, after.tables[0].maximum), (5, Some(5)));
     assert_eq!(after.tables[1], before.tables[1]);
-    // Function 0 is imported; 1 and 2 are defined in the module. Slots 3 and 4 are new, in the order of the names.
+    // Function 0 is imported; functions 1 and 2 are defined in the module. Slots 3 and 4 are new, in name order.
     assert_eq!(after.slots, BTreeMap::from([(1, 1), (2, 2), (3, 3), (4, 4)]));
     assert_eq!(after.bodies[..2], before.bodies[..]);
     for body in &after.bodies[2..] {
@@ -151,7 +151,7 @@ fn module_unsuitable_for_callbacks_is_rejected() {
     assert!(
         error("(module (table 1 funcref) (memory (export \"__a\") 1))").contains("exports something else as `__a`")
     );
-    // At the maximum initial size of a table, and one below it.
+    // The maximum initial size of a table, and one slot below it.
     assert!(error("(module (table 10000000 funcref) (memory 1))").contains("no room"));
     let most = wasm("(module (table 9999999 funcref) (memory 1))");
     Validator::new().validate_all(&rewrite::with_exports(&most, &asking_for(&["__a"])).unwrap().bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Downloading: a file that does not match its pin never gets a name, and no file is downloaded twice.
+//! Tests of downloading: a file that does not match its pin is not stored, and no file is downloaded twice.
 
 use std::{
     fs,
@@ -41,7 +41,7 @@ fn binary_is_fetched_once_and_then_used_offline() {
     runtimes.verify(entry).unwrap();
     assert_eq!(world.files("binaries").len(), 1);
 
-    // A pip that cannot be started shows that it is not needed.
+    // A pip command that cannot start proves that pip is not needed.
     let offline = world.runtimes().with_fetcher(Fetcher::with_commands(vec![vec!["/nonexistent".into()]]));
     assert_eq!(fetch(&offline).unwrap(), Fetched::AlreadyThere);
     offline.load_or_fetch(entry, &Quiet).unwrap();
@@ -140,7 +140,7 @@ fn pip_runs_in_an_empty_directory() {
     assert_eq!(fs::read_to_string(world.path("seen")).unwrap(), "");
 }
 
-/// Cancels once the fake pip has written its process ID.
+/// Cancels after the fake pip has written its process ID.
 struct CancelWhenRunning<'a>(&'a World);
 
 impl Progress for CancelWhenRunning<'_> {
@@ -215,7 +215,7 @@ fn damaged_file_error_states_both_checksums() {
     let mut wrong = pinned();
     wrong[4242] ^= 1;
     fs::write(&path, &wrong).unwrap();
-    // The length is the same, so only reading detects the damage.
+    // The length is unchanged, so only reading detects the damage.
     assert!(runtimes.present(entry).unwrap());
     for error in [runtimes.load(entry).unwrap_err(), runtimes.verify(entry).unwrap_err()] {
         let text = error.to_string();
@@ -238,7 +238,7 @@ fn only_known_custom_binaries_get_a_recipe() {
     let known = runtimes.load_custom(&world.path("known.wasm")).unwrap();
     assert_eq!(known.entry.unwrap().name, "fake");
     assert!(known.recipe.is_some());
-    // The user named the file, so it may be a link.
+    // The user passed this path, so a link is accepted.
     symlink(world.path("other.wasm"), world.path("link.wasm")).unwrap();
     let other = runtimes.load_custom(&world.path("link.wasm")).unwrap();
     assert!(other.entry.is_none() && other.recipe.is_none());
@@ -251,7 +251,7 @@ fn only_known_custom_binaries_get_a_recipe() {
     assert!(error.contains("script.py") && error.contains("bad magic number"), "{error}");
     let error = runtimes.load_custom(world.dir.path()).unwrap_err().to_string();
     assert!(error.contains("not a regular file"), "{error}");
-    // A sparse file takes no space, and must not be read into memory as a whole.
+    // The sparse file occupies no disk space. It must not be read into memory completely.
     let large = fs::File::create(world.path("large.wasm")).unwrap();
     std::io::Write::write_all(&mut &large, b"\0asm").unwrap();
     large.set_len(glovebox_runtimes::MAX_BINARY_BYTES + 1).unwrap();
@@ -259,7 +259,7 @@ fn only_known_custom_binaries_get_a_recipe() {
     assert!(error.contains("has more than 268435456 bytes"), "{error}");
 }
 
-/// Not a test by itself: the work of the processes in the next one.
+/// Helper process of the next test, not a test by itself: fetches the runtime.
 #[test]
 fn child_fetches() {
     let Some(dir) = std::env::var_os(CHILD) else {
@@ -318,7 +318,7 @@ fn downloads_of_killed_processes_are_removed() {
 
 const WHEEL: &str = "thing-1.0-py3-none-any.whl";
 
-/// Returns the wheel of a package, as in the index.
+/// Returns a package's wheel as an index would serve it.
 fn wheel() -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     zip.start_file("thing/__init__.py", zip::write::SimpleFileOptions::default()).unwrap();
@@ -334,7 +334,7 @@ fn packages() -> PackageList {
     PackageList::parse(&package).unwrap()
 }
 
-/// Returns a world whose index has the runtime and the package.
+/// Returns a world whose index contains the runtime and the package.
 fn full() -> World {
     let world = World::new(
         "echo \"$wanted\" >> $world/asked; [ $wanted = thing==1.0 ] && cp $world/thing-*.whl . || cp \"$world/${wanted%%==*}.whl\" .",
@@ -350,7 +350,7 @@ fn bundle(world: &World, name: &str) -> u64 {
     runtimes.write_bundle(&[entry], &[], &world.path(name), &Quiet).unwrap()
 }
 
-/// Returns the runtimes of another world, which has only a bundle.
+/// Returns runtimes for another world that can only use a bundle.
 fn offline(world: &World, bundle: &Path) -> Runtimes {
     let nobody = Fetcher::with_commands(vec![vec!["/nonexistent".into()]]).with_bundle(bundle);
     Runtimes::new(manifest(&pinned()), world.cache()).with_packages(packages()).with_fetcher(nobody)
@@ -375,7 +375,7 @@ fn bundled_files_need_no_network() {
     assert_eq!((to.files("binaries").len(), to.files("packages")), (1, vec![WHEEL.to_owned()]));
 }
 
-/// Returns a manifest with two runtimes of one language, the second of them the default.
+/// Returns a manifest with two runtimes of one language. The second one is the default.
 fn two() -> Manifest {
     let entry = |name: &str, rest: &str| {
         format!(

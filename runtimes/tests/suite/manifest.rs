@@ -1,4 +1,4 @@
-//! The manifest: its pins, and errors that name the key of a mistake.
+//! Tests of the manifest: its pins, and errors that name the invalid key.
 
 use glovebox_runtimes::{Digest, DriverKind, Fetched, Language, Manifest, ManifestError, Quiet, Runtimes, Source};
 
@@ -160,7 +160,7 @@ fn valid_manifest_is_parsed() {
 
 #[test]
 fn manifest_errors_name_the_invalid_key() {
-    // The text to replace, its replacement, and the key that the message must name.
+    // Each case: the text to replace, its replacement, and the key that the message must contain.
     let cases = [
         ("licence = \"PSF-2.0\"", "license = \"PSF-2.0\"", "license"),
         ("size_bytes = 26267204\n", "", "size_bytes"),
@@ -265,7 +265,7 @@ sources = [{ kind = "npm", package = "@scope/name", version = "1.2.0", file = "p
 
 const LIBRARY: &[u8] = b"a library";
 
-/// Returns a manifest with `fake`, which has a library, and two further images of it.
+/// Returns a manifest with the runtime `fake`, which has a library, and two additional images of it.
 fn manifest() -> Manifest {
     let text = format!(
         r#"

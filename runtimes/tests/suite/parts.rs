@@ -1,4 +1,4 @@
-//! Code divided into parts.
+//! Tests of code that is split into parts.
 
 use glovebox_runtimes::{
     CodePart,
@@ -39,7 +39,8 @@ fn parts_contain_each_function_once() {
         let functions = module.exports.iter().filter(|export| export.kind == ItemKind::Function);
         functions.map(|export| export.name.clone()).collect()
     };
-    // The base has the shared function, because it calls it. The last part has the one that no part names.
+    // The base calls the shared function and therefore includes it. The last part includes the function that no part
+    // lists.
     assert_eq!(functions(&made[0], exports), ["first", "__glovebox_function_0", "__glovebox_function_6"]);
     assert_eq!(functions(&made[1], imports), ["__glovebox_function_6"]);
     assert_eq!(functions(&made[1], exports), ["__glovebox_function_5"]);
@@ -69,7 +70,7 @@ fn code_that_cannot_be_divided_is_rejected() {
     }
     let code = wasm(DIVIDED_MODULE);
     for length in 0..code.len() {
-        // Never panics.
+        // Truncated code must not cause a panic.
         let _ = rewrite::part_of(&code[..length], &named, 1);
     }
 }

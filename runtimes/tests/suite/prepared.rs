@@ -1,4 +1,4 @@
-//! Prepared images are found only under their own key, and stored atomically.
+//! Tests that prepared images are found only under their own key, and stored atomically.
 
 use std::{
     fs,
@@ -68,7 +68,7 @@ fn different_keys_share_no_image() {
     let odd = other(&|p| p.label = format!("../.{}", "é".repeat(500)));
     store.store(&odd, &artefact(vec![3])).unwrap();
     assert!(store.open(&odd).unwrap().is_some());
-    // A renamed record does not make an image of another key.
+    // A renamed record does not produce an image for another key.
     let names = world.files("prepared");
     let record = |start: &str| names.iter().find(|n| n.starts_with(start) && n.ends_with(".json")).unwrap().clone();
     let dir = world.path("cache/prepared");
@@ -109,7 +109,7 @@ fn partial_image_is_ignored_and_truncated_image_rejected() {
         let error = error.to_string();
         assert!(error.contains("expected 4096 bytes") && error.contains(&format!("got {bytes} bytes")), "{error}");
     }
-    // Storing again repairs the image.
+    // Storing the image again repairs it.
     store.store(&key(), &artefact(vec![9; 4096])).unwrap();
     store.verify(&store.open(&key()).unwrap().unwrap()).unwrap();
     fs::remove_file(&stored.aot_path).unwrap();
@@ -130,7 +130,7 @@ fn verification_detects_a_changed_byte() {
     assert!(error.contains(&Digest::of(&bytes).to_string()), "{error}");
 }
 
-/// Changes a file like an attacker with write access, and restores its time of modification.
+/// Changes a file like an attacker with write access, and restores its modification time.
 fn rewrite(path: &Path, bytes: &[u8]) {
     let time = fs::metadata(path).unwrap().modified().unwrap();
     chmod(path, 0o600);
@@ -156,7 +156,7 @@ fn changed_image_with_old_size_and_time_is_detected() {
         assert!(error.contains(&Digest::of(&[9; 4096]).to_string()), "{error}");
         assert!(error.contains(&Digest::of(&bytes).to_string()), "{error}");
     }
-    // Restoring the bytes makes the file valid again.
+    // The file is valid again after its bytes are restored.
     rewrite(&stored.aot_path, &[9; 4096]);
     store.open(&key()).unwrap().unwrap();
 }
@@ -177,7 +177,7 @@ fn unchanged_image_is_resealed() {
     store.open_or_build::<()>(&key(), &Quiet, || unreachable!("it is there")).unwrap();
     assert_eq!(seal(), first, "using it changes nothing");
 
-    // A second name, as from a backup; another mode; the same bytes in a new file.
+    // A second name, as created by a backup; another mode; the same bytes in a new file.
     let changes: [&dyn Fn(); 3] = [
         &|| fs::hard_link(&stored.aot_path, world.path("backup")).unwrap(),
         &|| chmod(&stored.aot_path, 0o600),
@@ -211,14 +211,14 @@ fn code_with_a_forged_record_is_not_loaded() {
     rewrite(&stored.aot_path, &[8; 4096]);
     rewrite(&record, text.replace(&genuine, &forged).as_bytes());
     assert!(store.open(&key()).unwrap().is_none());
-    // Likewise for a file that did not exist before.
+    // A file that did not exist before is rejected as well.
     let other = stored.aot_path.with_file_name(format!("{}-0000000000000000.cwasm", key()));
     fs::rename(&stored.aot_path, &other).unwrap();
     let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
     let text = text.replace(&genuine, &forged).replace(&name(&stored.aot_path), &name(&other));
     rewrite(&record, text.as_bytes());
     assert!(store.open(&key()).unwrap().is_none());
-    // The image is built again, and the foreign files are removed.
+    // The image is rebuilt, and the foreign files are removed.
     let built = store.open_or_build(&key(), &Quiet, || Ok::<_, String>(artefact(vec![9; 4096]))).unwrap();
     store.verify(&built).unwrap();
     assert_eq!(world.files("prepared").len(), 2);
@@ -237,7 +237,7 @@ fn unsealed_image_is_accepted_only_if_older_than_the_seals() {
     std::thread::sleep(Duration::from_millis(20));
     let late = open("late");
     late.prepared().open(&key()).unwrap().unwrap();
-    // From now on the file is sealed, and its time of modification is not trusted.
+    // From now on the file is sealed, and its modification time is not trusted.
     rewrite(&made.aot_path, &[8; 4096]);
     assert!(matches!(late.prepared().open(&key()), Err(PreparedError::Corrupt { .. })));
     fs::File::open(&made.aot_path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
@@ -250,7 +250,7 @@ fn preparing_again_keeps_open_files_intact() {
     let runtimes = world.runtimes();
     let store = runtimes.prepared();
     let mut first = store.store(&key(), &artefact(vec![1; 10])).unwrap();
-    // Left by a writer that was killed before it wrote a record.
+    // Code left by a writer that was killed before it wrote a record.
     let orphan = first.aot_path.to_str().unwrap().replace(".cwasm", "0.cwasm");
     fs::write(orphan, "x").unwrap();
     let second = store.store(&key(), &artefact(vec![2; 20])).unwrap();
@@ -339,10 +339,10 @@ fn images_are_listed_measured_and_removed_by_binary() {
     assert_eq!((store.size_bytes().unwrap(), world.files("prepared").len()), (0, 0));
 }
 
-/// Long enough for a kill to hit the middle of a write.
+/// Size of the code in bytes, long enough for a kill to interrupt a write.
 const CODE_BYTES: usize = 300_000;
 
-/// Not a test by itself: fetches, stores, replaces, evicts and removes until it is killed.
+/// Helper process, not a test by itself: fetches, stores, replaces, evicts and removes until it is killed.
 #[test]
 fn child_writes_until_killed() {
     let Some(dir) = std::env::var_os(CHILD) else {
@@ -397,9 +397,9 @@ fn killed_build_leaves_a_complete_image_or_none() {
     }
     assert!(kills > 10 && whole > 0, "{kills} kills, {whole} whole");
 
-    // The last process has started a grandchild, which holds its lock until it ends.
+    // The last process has started a grandchild, which has the lock until it ends.
     std::thread::sleep(Duration::from_secs(1));
-    // The locks of killed processes are free, and their leftovers are removed once they are old.
+    // The locks of killed processes are free. Their leftovers are removed when they are old enough.
     let old = SystemTime::now() - Duration::from_secs(3600);
     for dir in ["binaries", "prepared"] {
         for name in world.files(dir).iter().filter(|name| name.starts_with(".tmp-")) {

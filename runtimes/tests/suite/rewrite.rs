@@ -1,4 +1,4 @@
-//! Rewriting hand-written modules preserves their meaning, and rejects state that cannot be saved.
+//! Tests that rewriting hand-written modules preserves their meaning, and rejects state that cannot be saved.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn list(functions: &[&str], globals: &[(&str, u32)], tables: &[(&str, u32)]) -> 
     }
 }
 
-/// Returns the initial memory of a module, computed from its data segments like in an engine.
+/// Returns a module's initial memory, computed from its data segments as an engine does.
 pub(crate) fn initial_memory(module: &[u8]) -> Vec<u8> {
     let info = rewrite::inspect(module).unwrap();
     let pages = usize::try_from(info.memory.unwrap().minimum_pages).unwrap();
@@ -51,7 +51,7 @@ pub(crate) fn initial_memory(module: &[u8]) -> Vec<u8> {
     memory
 }
 
-/// Returns the constants that initialize a module's own globals.
+/// Returns the constants that initialise a module's own globals.
 pub(crate) fn initial_globals(module: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     for payload in Parser::new(0).parse_all(module) {
@@ -107,7 +107,7 @@ fn exports_are_added_and_every_mutable_global_is_reachable() {
     );
     assert!(bootable.globals.iter().all(|global| exports.contains_key(global.export.as_str())));
     assert!(!info.has_names && info.has_start);
-    // A second rewrite changes nothing: existing exports stay.
+    // A second rewrite changes nothing, because existing exports are preserved.
     let again = rewrite::with_exports(&bootable.bytes, &list(&["hidden"], &[("sp", 1)], &[("table", 0)])).unwrap();
     assert_eq!(again, bootable);
 }
@@ -132,7 +132,7 @@ fn missing_export_is_rejected_by_name() {
     assert!(error(list(&["absent"], &[], &[])).contains("`absent`"));
     assert!(error(list(&[], &[("sp", 6)], &[])).contains("no global 6 to export as `sp`"));
     assert!(error(list(&[], &[], &[("t", 1)])).contains("no table 1 to export as `t`"));
-    // The name is used by another export.
+    // The name is already that of another export.
     assert!(error(list(&[], &[("memory", 1)], &[])).contains("exports something else as `memory`"));
     assert!(error(list(&["memory"], &[], &[])).contains("`memory`"));
 }
@@ -178,7 +178,7 @@ fn memory_image_becomes_the_initial_state() {
     let values = [
         (1, GlobalValue::I32(u32::MAX)),
         (2, GlobalValue::I64(1 << 63)),
-        // A signalling NaN keeps its bits.
+        // The bits of a signalling NaN are preserved.
         (4, GlobalValue::F32(0x7fa0_0001)),
         (5, GlobalValue::F64(0x8000_0000_0000_0000)),
     ];
@@ -192,7 +192,7 @@ fn memory_image_becomes_the_initial_state() {
     assert_eq!(globals[2], "I32Const { value: 7 }");
     assert!(globals[3].contains("2141192193"), "{}", globals[3]);
     assert!(globals[4].contains("9223372036854775808"), "{}", globals[4]);
-    // The hash of these bytes identifies an image.
+    // The hash of these bytes is the image's identity, so they must be reproducible.
     assert_eq!(prepared, rewrite::with_image(&bootable.bytes, &image).unwrap());
     assert_eq!(prepared, rewrite::strip(&prepared).unwrap());
 }
@@ -265,7 +265,7 @@ fn state_outside_memory_and_globals_is_rejected() {
 
 #[test]
 fn data_count_section_is_updated() {
-    // LLVM writes a data count even if no instruction needs it.
+    // LLVM emits a data count section even if no instruction needs it.
     let mut module = wasm_encoder::Module::new();
     let mut memories = wasm_encoder::MemorySection::new();
     memories.memory(wasm_encoder::MemoryType {
@@ -290,7 +290,8 @@ fn data_count_section_is_updated() {
 
 #[test]
 fn sparse_memory_stays_within_the_segment_limit() {
-    // Writes every other block of 64 MiB. A segment for each would be 8,192; a 4 GiB memory would exceed 100,000.
+    // Writes every other block of 64 MiB. A segment for each block would make 8,192; a 4 GiB memory would exceed
+    // 100,000.
     let module = wasm("(module (memory 1024))");
     let mut memory = vec![0; 1024 * PAGE];
     memory.iter_mut().step_by(2 * 4096).for_each(|byte| *byte = 1);
@@ -314,7 +315,7 @@ fn strip_removes_only_custom_sections() {
     assert_eq!(initial_memory(&module), initial_memory(&stripped));
 }
 
-/// Restoring memory and globals resets an instance of a module for which the function returns `true`.
+/// Restoring memory and globals must reset every instance of a module for which the function returns `true`.
 #[test]
 fn code_that_changes_other_state_is_detected() {
     let module = |before: &str, code: &str| {
@@ -341,7 +342,7 @@ fn code_that_changes_other_state_is_detected() {
         "elem.drop $e",
         "i32.const 0 i32.const 0 i32.const 1 memory.init $d",
         "data.drop $d",
-        // Even in unreachable code.
+        // The operator is detected even in unreachable code.
         "return data.drop $d",
     ] {
         assert!(!only("", code), "{code}");
@@ -431,7 +432,7 @@ fn modules_with_other_state_or_damage_are_rejected() {
     }
     let module = wasm(SPLIT_MODULE);
     for length in 0..module.len() {
-        // Never panics. A module that is cut between two sections may be valid.
+        // Truncation must not cause a panic. A module that is cut between two sections may be valid.
         let _ = rewrite::code_of(&module[..length]);
         let _ = rewrite::initial_memory_of(&module[..length]);
     }

@@ -1,4 +1,4 @@
-//! Random input for every parser gives an error or a valid result, never a panic. The seed is printed;
+//! Tests that random input for every parser produces an error or a valid result, never a panic. The seed is printed;
 //! `GLOVEBOX_TEST_SEED` sets it.
 
 use std::{
@@ -13,7 +13,7 @@ use glovebox_runtimes::{
 };
 use wasmparser::Validator;
 
-/// xorshift64*: small and seeded, and random enough to break parsers.
+/// Generator xorshift64*: small, seeded, and random enough to break parsers.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -44,7 +44,7 @@ impl Random {
         u8::try_from(self.below(256)).unwrap()
     }
 
-    /// Returns a copy with some bytes changed, removed, duplicated or cut off.
+    /// Returns a copy of `from` in which some bytes are changed, inserted, duplicated or removed.
     fn damaged(&mut self, from: &[u8]) -> Vec<u8> {
         let mut bytes = from.to_vec();
         for _ in 0..=self.below(6) {
@@ -89,7 +89,7 @@ fn modules() -> Vec<Vec<u8>> {
     texts.iter().map(|text| wat::parse_str(text).unwrap()).collect()
 }
 
-/// Runs every rewrite on a module. The results of a valid module must be valid.
+/// Applies every rewrite to a module. The results for a valid module must be valid.
 fn rewrite_all(module: &[u8]) {
     let valid = Validator::new().validate_all(module).is_ok();
     let list = ExportList {
@@ -189,10 +189,10 @@ fn damaged_manifests_and_digests_give_errors() {
     }
 }
 
-// The pinned binaries: each matches its recipe, and the rewritten module is valid.
+// Tests of the pinned binaries: each matches its recipe, and the rewritten module is valid.
 //
-// Uses the cache at `GLOVEBOX_CACHE_DIR` or the default one. A missing binary is skipped, or downloaded if `CI` is
-// set.
+// The tests use the cache at `GLOVEBOX_CACHE_DIR` or the default one. A missing binary is downloaded if `CI` is set,
+// and skipped otherwise.
 
 pub(crate) fn load(name: &str) -> Option<Binary> {
     let path = match std::env::var_os("GLOVEBOX_CACHE_DIR") {
@@ -235,7 +235,7 @@ fn fits_its_recipe(name: &str, kind: ModuleKind) {
     assert_eq!((stack.index, stack.kind), (0, GlobalKind::I32));
     eprintln!("{name}: globals {:?}, memory {:?}", bootable.globals, booted.memory);
 
-    // Stands for a booted memory: one page more, and data at both ends and in the middle.
+    // Simulates a booted memory: one more page, and data at both ends and in the middle.
     let pages = usize::try_from(booted.memory.unwrap().minimum_pages).unwrap() + 1;
     let mut memory = vec![0u8; pages * 65_536];
     let (middle, last) = (memory.len() / 2, memory.len() - 1);
@@ -250,8 +250,8 @@ fn fits_its_recipe(name: &str, kind: ModuleKind) {
     assert!(!after.has_start && !after.has_names);
 }
 
-/// Allowed imports of the JavaScript binaries, all from WASI: files, clocks, the environment, waiting and exiting, but
-/// no random numbers, processes or sockets.
+/// Imports that the JavaScript binaries may have, all from WASI: files, clocks, the environment, waiting and exiting,
+/// but no random numbers, processes or sockets.
 const IMPORTS_OF_JAVASCRIPT: [&str; 23] = [
     "args_get",
     "args_sizes_get",

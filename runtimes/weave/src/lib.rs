@@ -1,5 +1,6 @@
-//! Weaving: counts the fuel of an interpreter in its own code, for the engine. For a provider, combines prepared
-//! interpreters and a shim into one core module, and makes it a component that contains the sandbox.
+//! Weaving counts an interpreter's fuel in the interpreter's own code, for the engine. For a provider, it also combines
+//! prepared interpreters and a shim into one core module, and encodes that module as a component that contains the
+//! sandbox.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,22 +28,22 @@
 //! # }
 //! ```
 //!
-//! Each guest has a memory, a table, globals, tags and functions of its own in the woven module; none of them is
-//! exported. The shim's imports from `glovebox:machine` are generated; the shim reaches guests only through them.
-//! Its exports named `glovebox:wasi/…` and `glovebox:machine/…` are for the guests' code and are removed from the
-//! component's exports.
+//! Each guest has its own memory, table, globals, tags and functions in the woven module; none of them is exported. The
+//! functions that the shim imports from `glovebox:machine` are generated; the shim accesses guests only through them.
+//! The shim's exports named `glovebox:wasi/…` and `glovebox:machine/…` are called by the guests' code, and are not
+//! exported from the component.
 //!
-//! The limits of guests are part of the generated code, so they hold in hosts that enforce none:
+//! The limits of guests are part of the generated code, so they apply even in hosts that enforce none:
 //!
-//! * fuel, counted exactly as in Wasmtime 48 ([`metered`] does the same to a single module, for the engine);
+//! * fuel, counted exactly as in Wasmtime 48 ([`metered`] adds the same metering to a single module, for the engine);
 //! * call depth, low enough for the usual stack sizes of hosts;
 //! * the size of a guest's memory, which the shim controls.
 //!
-//! Exhausted fuel, exit, limits, `unreachable` and calls that nest too deeply throw one exception. Only the functions
-//! that call into a guest catch it: a guest's own handlers never do. A genuine trap (an access out of bounds, a
-//! division by zero, a wrong indirect call) cannot be caught and ends the instance.
+//! Exhausted fuel, an exit, exceeded limits, `unreachable` and calls that are too deep all throw the same exception.
+//! Only the functions that call into a guest catch it; a guest's own handlers never do. A genuine trap (an
+//! out-of-bounds access, a division by zero, a wrong indirect call) cannot be caught and ends the instance.
 //!
-//! Modules are untrusted: [`WeaveError`] names a module that is damaged or uses a feature that weaving does not
+//! Modules are untrusted: [`WeaveError`] identifies a module that is damaged or uses a feature that weaving does not
 //! support.
 
 mod body;

@@ -1,8 +1,8 @@
 //! The functions that the shim imports from `glovebox:machine` to operate on guests: memory, globals, and calls into
 //! guests.
 //!
-//! The first parameter of most functions is the guest's number. An invalid guest or global is an error in the shim and
-//! traps. Only calls into guests catch the unwinding exception.
+//! The first parameter of most functions is the guest's number. An invalid number of a guest or global is an error in
+//! the shim and traps. Only calls into guests catch the unwinding exception.
 
 use std::collections::BTreeSet;
 
@@ -89,7 +89,7 @@ fn whole(write: impl FnOnce(&mut InstructionSink<'_>)) -> Function {
     function
 }
 
-/// Generates a function that operates on the guest in its first parameter.
+/// Generates a function that operates on the guest whose number is the first parameter.
 fn each(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)) -> Function {
     whole(|code| {
         for_guest(code, plan, |code, guest| {
@@ -109,12 +109,12 @@ fn describe(plan: &Plan<'_>) -> Function {
     whole(|code| _ = code.local_get(0).i32_const(0).i32_const(len.cast_signed()).memory_init(plan.shim_memory, segment))
 }
 
-/// Copies from the image's data segment. Parameters: guest, offset in the segment, destination, length.
+/// Copies bytes from the image's data segment. Parameters: guest, offset in the segment, destination, length.
 fn image(code: &mut InstructionSink<'_>, guest: &Placed<'_>, memory: u32) {
     code.local_get(2).local_get(1).local_get(3).memory_init(memory, guest.image);
 }
 
-/// Like `image`, for the library's data segment. Traps if the guest has no library.
+/// Like `image`, but copies from the library's data segment. Traps if the guest has no library.
 fn library(code: &mut InstructionSink<'_>, guest: &Placed<'_>, memory: u32) {
     match guest.library {
         Some(segment) => _ = code.local_get(2).local_get(1).local_get(3).memory_init(memory, segment),
@@ -158,7 +158,8 @@ fn global(guest: &Placed<'_>, number: u32) -> Option<(u32, GlobalKind)> {
     Some((global.index.saturating_add(guest.shift.globals), global.kind))
 }
 
-/// Writes code for the guest whose number is in the first local. Execution continues behind it for unknown numbers.
+/// Writes code for the guest whose number is in the first local. For unknown numbers, execution continues after that
+/// code.
 pub(crate) fn for_guest(
     code: &mut InstructionSink<'_>,
     plan: &Plan<'_>,
@@ -183,7 +184,7 @@ pub(crate) fn switch(
     switch_by(code, selector, &targets, cases, write);
 }
 
-/// Like [`switch`], with `targets` mapping each number to its case.
+/// Like [`switch`], but `targets` maps each number to its case.
 pub(crate) fn switch_by(
     code: &mut InstructionSink<'_>,
     selector: u32,
@@ -201,20 +202,21 @@ pub(crate) fn switch_by(
     }
 }
 
-/// Returns an access to a memory, without assumptions about alignment.
+/// Returns an access to a memory, without an alignment hint.
 pub(crate) fn access(memory: u32, offset: u64) -> MemArg {
     MemArg { offset, align: 0, memory_index: memory }
 }
 
-/// Bytes that one iteration of each loop compares. A loop ends before an iteration that would read beyond the range, and
-/// the next loop compares the rest. Compared ranges are often shorter than two iterations of the first loop.
+/// Number of bytes that one iteration of each loop compares. A loop ends before an iteration that would read beyond the
+/// range, and the next loop compares the remaining bytes. Compared ranges are often shorter than two iterations of the
+/// first loop.
 const STRIDES: [i32; 2] = [64, 8];
 
-/// Gives 1 if `len` bytes are equal, else 0. Compares the guest's `memory` at `at` with the memory and address that
-/// `with` names, or with zeros.
+/// Writes code that compares the guest's `memory` at `at` with the memory and address in `with`, or with zeros. The
+/// generated function returns 1 if all `len` bytes are equal. Otherwise, the code leaves 0 on the stack.
 ///
-/// `at`, `len` and the address in `with` are locals, which the code changes. The code reads no byte beyond the ranges;
-/// an address outside of its memory traps.
+/// `at`, `len` and the address in `with` are locals, which the code changes. It reads no byte beyond the ranges; an
+/// address outside its memory traps.
 pub(crate) fn equals(code: &mut InstructionSink<'_>, memory: u32, at: u32, with: Option<(u32, u32)>, len: u32) {
     code.block(BlockType::Empty);
 
@@ -257,8 +259,8 @@ fn step(code: &mut InstructionSink<'_>, at: u32, with: Option<(u32, u32)>, len: 
     code.local_get(len).i32_const(bytes).i32_sub().local_set(len);
 }
 
-/// Parameters of both functions: the guest, the callee, the address of the arguments (an `i64` each), their number, and
-/// the address of the result, an `i64` too.
+/// Parameters of `call_export` and `call_table`: the guest, the callee, the address of the arguments (an `i64` each),
+/// the number of arguments, and the address of the result (an `i64`).
 const CALLEE: u32 = 1;
 const ARGUMENTS: u32 = 2;
 const COUNT: u32 = 3;
@@ -291,8 +293,8 @@ pub(crate) fn exports(plan: &Plan<'_>) -> Function {
     })
 }
 
-/// `call_table`: calls the function in a slot of the guest's table. The contents of slots are known, so each function
-/// is called with its own type.
+/// `call_table`: calls the function in a slot of the guest's table. The contents of all slots are known, so each
+/// function is called with its own type.
 pub(crate) fn tables(plan: &Plan<'_>) -> Function {
     caught(plan, |code, guest| {
         let Some((table, slots)) = &guest.read.table else { return };
@@ -315,28 +317,29 @@ pub(crate) fn tables(plan: &Plan<'_>) -> Function {
     })
 }
 
-/// Generates a function that calls into a guest and catches what unwinds it. `write` must return after each call that
-/// it writes: code behind its calls never runs.
+/// Generates a function that calls into a guest and catches the unwinding exception. `write` must return after each
+/// call that it writes; code after its calls is unreachable.
 fn caught(plan: &Plan<'_>, write: impl Fn(&mut InstructionSink<'_>, &Placed<'_>)) -> Function {
     let mut function = Function::new([(2, ValType::I64)]);
     let mut code = function.instructions();
     code.global_get(plan.depth).local_set(DEPTH);
     code.block(BlockType::Empty).block(BlockType::Empty);
     let ours = Catch::One { tag: plan.tag, label: 1 };
-    // An exception that the guest itself throws ends the guest, as in the engine, and not the whole instance.
+    // As in the engine, an exception that the guest throws and does not catch ends only the guest, not the whole
+    // instance.
     let catches = if plan.throws() { vec![ours, Catch::All { label: 0 }] } else { vec![ours] };
     code.try_table(BlockType::Empty, catches);
     for_guest(&mut code, plan, write);
     code.i32_const(Status::Missing as i32).return_();
     code.end().unreachable().end();
     code.i32_const(Reason::Thrown as i32).global_set(plan.reason).end();
-    // Unwound calls did not give back their stack.
+    // Restore the stack counter, because unwound calls did not release their stack.
     code.local_get(DEPTH).global_set(plan.depth);
     code.i32_const(Status::Unwound as i32).end();
     function
 }
 
-/// Loads the arguments, calls, stores the result and returns.
+/// Loads the arguments, calls the function, stores its result and returns.
 fn call(code: &mut InstructionSink<'_>, plan: &Plan<'_>, of: &FuncType, write: impl FnOnce(&mut InstructionSink<'_>)) {
     let parameters = of.params();
     code.local_get(COUNT).i32_const(count(parameters).cast_signed()).i32_ne().if_(BlockType::Empty);

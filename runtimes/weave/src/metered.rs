@@ -13,34 +13,34 @@ use crate::{
     plan::Shift,
 };
 
-/// Export name of the counter: a mutable `i64` global with the remaining fuel minus one. It is negative once fuel is
-/// exhausted.
+/// Export name of the counter: a mutable `i64` global that contains the remaining fuel minus one. It is negative when
+/// fuel is exhausted.
 pub const FUEL_EXPORT: &str = "__glovebox_fuel";
 
 /// Export name of [`REFUEL_IMPORT`].
 pub const REFUEL_EXPORT: &str = "__glovebox_refuel";
 
-/// Module and name of the function that is called when the counter is negative: `(counter: i64) -> i64`. It returns
-/// the refilled counter, or traps.
+/// Module and field name of the function that is called when the counter is negative: `(counter: i64) -> i64`. It
+/// returns the refilled counter, or traps.
 pub const REFUEL_IMPORT: (&str, &str) = ("glovebox", "refuel");
 
-/// The place of a metered module's counter.
+/// Origin of a metered module's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter<'a> {
-    /// The module defines the counter, without fuel, and imports [`REFUEL_IMPORT`]. It exports both.
+    /// The module defines the counter, which is initially exhausted, and imports [`REFUEL_IMPORT`]. It exports both.
     Own,
-    /// The module is a part of other code: it imports both, under their export names, from the module with this
-    /// name.
+    /// The module is a part of other code: it imports the counter and the refuel function, under their export names,
+    /// from the module with this name.
     ImportedFrom(&'a str),
 }
 
-/// Meters the fuel of one module. It uses as much as Wasmtime's metering would charge.
+/// Meters the fuel of one module. It consumes exactly as much fuel as with Wasmtime's metering.
 ///
-/// The host refills the counter in slices that are as small as it has to check a time limit, and traps when there is no
-/// more fuel. Only then is the counter saved after a trap: otherwise it may be out of date.
+/// The host refills the counter in slices, small enough for its checks of the time limit, and traps when no fuel is
+/// left. Only after such a trap is the counter up to date: other traps may leave it out of date.
 ///
 /// # Errors
-/// Fails if the module is invalid, or uses a feature of WebAssembly that weaving does not support.
+/// Fails if the module is invalid, or uses a WebAssembly feature that weaving does not support.
 pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError> {
     let module = Module::read("the module", bytes)?;
     let mut assembly = Assembly::default();
@@ -52,7 +52,7 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
         own_functions: module.imported_functions.saturating_add(1),
         ..Shift::default()
     };
-    // Its indices would follow that of the counter.
+    // The module's own global indices would follow that of the counter.
     if !is_own && !module.globals.is_empty() {
         return Err(WeaveError::unsupported(module.name, "it is a part of other code and defines globals"));
     }
@@ -104,14 +104,14 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
     Ok(assembly.finish())
 }
 
-/// Cost of entering a function, charged before the check at its beginning.
+/// Cost of entering a function. It is charged before the check at the function's beginning.
 pub(crate) const ENTRY: i64 = 1;
 
-/// Largest constant length that is not checked before the work begins: `SMALL_BULK_OP_COST` in Wasmtime's
+/// Largest constant length of a bulk operation that is not checked beforehand: `SMALL_BULK_OP_COST` in Wasmtime's
 /// `func_environ.rs`.
 pub(crate) const SMALL_BULK: i64 = 128;
 
-/// Returns `true` for operators whose work and cost are proportional to the number on top of the stack.
+/// Returns `true` for operators whose run time and cost are proportional to the number on top of the stack.
 pub(crate) fn is_bulk(operator: &Operator<'_>) -> bool {
     matches!(
         operator,

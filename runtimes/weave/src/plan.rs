@@ -1,4 +1,4 @@
-//! Indices in the woven module, and the translation of a module's indices to them. A guest's pristine image.
+//! Indices in the woven module, the translation of input modules' indices, and pristine images of guests.
 
 use std::convert::Infallible;
 
@@ -18,22 +18,22 @@ use crate::{
 pub(crate) struct Plan<'a> {
     /// Tag of the unwinding exception.
     pub(crate) tag: u32,
-    /// Index of the shim's memory. The guests' memories come first: engines access the first memory of a module
-    /// fastest, and its accesses are a byte shorter.
+    /// Index of the shim's memory. The guests' memories precede it: engines access a module's first memory fastest, and
+    /// instructions that access it are one byte shorter.
     pub(crate) shim_memory: u32,
-    /// The fuel counter, an `i64` global: remaining fuel minus one.
+    /// Index of the fuel counter, an `i64` global: remaining fuel minus one.
     pub(crate) fuel: u32,
-    /// The reason of the last unwind, an `i32` global.
+    /// Index of the `i32` global with the reason of the last unwind.
     pub(crate) reason: u32,
-    /// The remaining native stack, an `i64` global.
+    /// Index of the `i64` global with the remaining native stack in bytes.
     pub(crate) depth: u32,
-    /// Index and length of the data segment with the description.
+    /// Index and length of the data segment that contains the description.
     pub(crate) description: (u32, u32),
     pub(crate) guests: Vec<Placed<'a>>,
 }
 
 impl Plan<'_> {
-    /// Returns `true` if any guest defines exceptions.
+    /// Returns `true` if any guest defines exception tags.
     pub(crate) fn throws(&self) -> bool {
         self.guests.iter().any(|guest| !guest.read.module.tags.is_empty())
     }
@@ -43,11 +43,11 @@ impl Plan<'_> {
 pub(crate) struct Placed<'a> {
     pub(crate) read: Read<'a>,
     pub(crate) shift: Shift,
-    /// The global with the guest's virtual memory size in pages.
+    /// Index of the global with the guest's virtual memory size in pages.
     pub(crate) virtual_size: u32,
-    /// The data segment with the guest's image.
+    /// Index of the data segment with the guest's image.
     pub(crate) image: u32,
-    /// The data segment with the guest's library, if it has one.
+    /// Index of the data segment with the guest's library, if the guest has one.
     pub(crate) library: Option<u32>,
 }
 
@@ -58,10 +58,10 @@ impl Placed<'_> {
     }
 }
 
-/// The reason why a call was unwound.
+/// Reason why a call was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The shim requested it and knows the reason.
+    /// The shim requested the unwind and knows the reason.
     Asked = 0,
     /// The guest executed `unreachable`.
     Unreachable = 1,
@@ -78,7 +78,7 @@ pub(crate) struct GeneratedFunctions {
 }
 
 impl GeneratedFunctions {
-    /// `first` is the index of the first function.
+    /// Creates an empty list. `first` is the index of the first function.
     pub(crate) fn new(first: u32) -> Self {
         Self { first, functions: Vec::new() }
     }
@@ -110,7 +110,7 @@ impl GeneratedFunctions {
         }
     }
 
-    /// Writes the functions. `None` if a reserved function was not defined.
+    /// Adds the functions to `assembly`. Returns `None` if a reserved function was not defined.
     pub(crate) fn finish(self, assembly: &mut Assembly) -> Option<()> {
         for function in self.functions {
             let (signature, body) = function?;
@@ -120,13 +120,13 @@ impl GeneratedFunctions {
     }
 }
 
-/// Moves every index of a module: each index space by a constant distance, except for imported functions, which are
-/// mapped one by one.
+/// Translates a module's indices. Each index space is shifted by a constant, except imported functions, which are
+/// mapped individually.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shift {
-    /// The new index of each imported function.
+    /// New index of each imported function.
     pub(crate) imported_functions: Vec<u32>,
-    /// The new index of the module's first own function.
+    /// New index of the module's first own function.
     pub(crate) own_functions: u32,
     pub(crate) types: u32,
     pub(crate) tables: u32,
@@ -188,20 +188,21 @@ impl Reencode for Shift {
     }
 }
 
-// A guest's pristine image and the contents of its segments.
+// Pristine images of guests.
 //
-// The image is a data segment, and the addresses that the shim copies its parts to whenever a guest is reset.
+// An image consists of a data segment, and of the addresses to which the shim copies ranges of the segment when it
+// resets the guest.
 
-/// Shortest run of zeros that is left out. Each additional run costs about eight bytes of description, and two short
-/// copies at each reset.
+/// Length of the shortest run of zeros that is omitted, in bytes. Each additional run costs about eight bytes of
+/// description, and two short copies at each reset.
 const GAP_BYTES: u32 = 32;
 
-/// The image without its long runs of zeros.
+/// An image without its long runs of zeros.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Image {
-    /// The remaining bytes, run after run.
+    /// Bytes of all runs, concatenated.
     pub(crate) bytes: Vec<u8>,
-    /// Start address and length of each run, by ascending address.
+    /// Start address and length of each run, in address order.
     pub(crate) runs: Vec<(u32, u32)>,
 }
 
@@ -220,7 +221,7 @@ impl Image {
         Ok(image)
     }
 
-    /// Adds a segment, which must lie behind all previous ones.
+    /// Adds a segment, whose address must be above all previous ones.
     fn add(&mut self, start: u32, bytes: &[u8]) {
         for (at, byte) in (start..).zip(bytes).filter(|(_, byte)| **byte != 0) {
             let zeros =
@@ -236,7 +237,7 @@ impl Image {
         }
     }
 
-    /// Returns alternating lengths: of omitted zeros, of present bytes.
+    /// Returns alternating lengths: of omitted zeros, then of present bytes.
     pub(crate) fn lengths(&self) -> Vec<u32> {
         let mut end = 0;
         let pair = |(start, length): &(u32, u32)| {
@@ -250,7 +251,7 @@ impl Image {
 /// Function indices in a table, by slot.
 pub(crate) type Slots = Vec<Option<u32>>;
 
-/// Returns the functions that the element segments put into a table.
+/// Returns the functions in a table, as initialised by the element segments.
 pub(crate) fn slots(module: &Module<'_>, table: u32) -> Result<Slots, WeaveError> {
     let size = module.tables.get(index(table)).map_or(0, |table| table.ty.initial);
     let mut slots = vec![None; usize::try_from(size).unwrap_or(0)];
@@ -288,7 +289,7 @@ fn reference(expression: &ConstExpr<'_>) -> Result<Option<u32>, wasmparser::Erro
     })
 }
 
-/// Returns the value of an expression that consists of one `i32.const`.
+/// Returns the value of an expression that consists of a single `i32.const`.
 pub(crate) fn constant(expression: &ConstExpr<'_>) -> Option<u32> {
     let mut reader = expression.get_operators_reader();
     match (reader.read(), reader.read()) {

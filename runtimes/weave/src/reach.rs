@@ -1,9 +1,9 @@
-//! Reachability of operators by Wasmtime's rules, and landings. Unreachable operators cost no fuel.
+//! Reachability of operators by Wasmtime's rules, and landings. Unreachable operators consume no fuel.
 //!
-//! Landings are the labels that `catch` clauses branch to. An exception comes out of a call, so a function's locals are
-//! out of date where it lands. The fuel counter is in its global. The depth counter is, too, but still includes the
-//! functions that were unwound. Every other branch to such a label therefore saves the fuel counter to its global
-//! first, and both counters are reloaded after the label.
+//! Landings are the labels that `catch` clauses branch to. Exceptions are thrown by calls, so at a landing the
+//! function's cached counters are out of date. The global of the fuel counter is up to date. The global of the depth
+//! counter still includes the functions that were unwound. Every other branch to a landing therefore first saves the
+//! fuel counter to its global, and both counters are reloaded after the label.
 
 use std::collections::HashSet;
 
@@ -27,9 +27,9 @@ pub(crate) enum Kind {
 struct Frame {
     kind: Kind,
     entered_live: bool,
-    /// The part before `else` ran to its end.
+    /// The code before `else` reached its end.
     then_live: bool,
-    /// A reachable operator branches to the end.
+    /// A reachable operator branches to the block's end.
     branched: bool,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Reach {
 }
 
 impl Reach {
-    /// Starts at a function's beginning.
+    /// Starts at the beginning of a function.
     pub(crate) fn new() -> Self {
         let mut reach = Self { frames: Vec::new(), live: true };
         reach.enter(Kind::Block);
@@ -57,7 +57,7 @@ impl Reach {
         self.frames.push(Frame { kind, entered_live: self.live, then_live: false, branched: false });
     }
 
-    /// Records a possible branch of a reachable operator.
+    /// Records a branch that a reachable operator may take.
     pub(crate) fn branch(&mut self, relative_depth: u32) {
         let depth = usize::try_from(relative_depth).unwrap_or(usize::MAX);
         if let Some(target) = self.frames.iter_mut().nth_back(depth)
@@ -72,7 +72,7 @@ impl Reach {
         self.live = false;
     }
 
-    /// Enters the `else` part.
+    /// Enters the `else` side of an `if`.
     pub(crate) fn otherwise(&mut self) {
         if let Some(frame) = self.frames.last_mut() {
             frame.kind = Kind::Else;
@@ -81,7 +81,7 @@ impl Reach {
         }
     }
 
-    /// Returns `true` if the innermost block is a loop, whose branches do not go to its `end`.
+    /// Returns `true` if the innermost block is a loop, whose branches do not target its `end`.
     pub(crate) fn is_loop(&self) -> bool {
         self.frames.last().is_some_and(|frame| frame.kind == Kind::Loop)
     }
@@ -91,7 +91,7 @@ impl Reach {
         self.frames.last().is_some_and(|frame| frame.branched || frame.is_gone_around())
     }
 
-    /// Leaves a block at its `end`. Returns `true` if that ends the function.
+    /// Leaves a block at its `end`. Returns `true` if this is the end of the function.
     pub(crate) fn leave(&mut self) -> bool {
         if let Some(frame) = self.frames.pop() {
             self.live |= frame.branched || frame.is_gone_around();
@@ -101,7 +101,7 @@ impl Reach {
 }
 
 impl Frame {
-    /// Returns `true` if the other part of an `if` also reaches the end.
+    /// Returns `true` if the other side of an `if` also reaches the end.
     fn is_gone_around(&self) -> bool {
         match self.kind {
             Kind::Block | Kind::Loop => false,
@@ -116,7 +116,7 @@ impl Frame {
 pub(crate) struct Landings {
     /// Positions of the operators whose labels are landings.
     at: HashSet<usize>,
-    /// The function's own label is a landing.
+    /// `true` if the function's own label is a landing.
     pub(crate) is_function: bool,
 }
 
@@ -142,13 +142,13 @@ impl Landings {
         landings
     }
 
-    /// Returns `true` if the label of the operator at `place` is a landing.
+    /// Returns `true` if the label of the operator at position `place` is a landing.
     pub(crate) fn is_at(&self, place: usize) -> bool {
         self.at.contains(&place)
     }
 }
 
-/// Returns the label of a clause, counted from outside of its `try_table`.
+/// Returns the label of a clause, relative to the code around its `try_table`.
 pub(crate) fn label(catch: &wasmparser::Catch) -> u32 {
     match catch {
         wasmparser::Catch::One { label, .. }

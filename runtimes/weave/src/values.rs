@@ -1,8 +1,9 @@
-//! Values of variables in static single assignment form, built while a function is read.
+//! Values of variables in static single assignment form, which is built while a function is read.
 //!
-//! This follows Cranelift's frontend (Braun et al., "Simple and Efficient Construction of Static Single Assignment
-//! Form", 2013), including the order of its queries. A query's time determines whether a value is known to be constant:
-//! inside a loop, whose back edges are not known yet, a variable is never constant, whatever the final result is.
+//! This module follows Cranelift's frontend (Braun et al., "Simple and Efficient Construction of Static Single
+//! Assignment Form", 2013), including the order of its queries. The time of a query determines whether a value is
+//! recognised as constant: inside a loop, whose back edges are not known yet, a variable is never constant, whatever
+//! the final result is.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ pub(crate) struct Value(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Block(usize);
 
-/// A local, or a parameter or result of a block, by number.
+/// Number of a local, or of a block's parameter or result.
 pub(crate) type Variable = u32;
 
 /// Origin of a value.
@@ -22,7 +23,7 @@ pub(crate) enum Origin {
     Constant(i32),
     /// Computed at run time.
     Computed,
-    /// Unknown here. Wasmtime may see a constant.
+    /// Unknown to this module. Wasmtime may recognise a constant.
     Obscure,
     /// Equal to another value.
     Same(Value),
@@ -41,7 +42,7 @@ struct Node {
 enum Task {
     /// Find the variable's value at the block's end, and push it to the results.
     Find(Variable, Block),
-    /// Join the last results, one for each predecessor, to this value.
+    /// Join the last results, one for each predecessor, into this value.
     Join(Value, Block),
 }
 
@@ -69,7 +70,7 @@ impl Values {
     }
 
     fn resolve(&self, mut value: Value) -> Value {
-        // A value only becomes the same as an older or resolved one, so this terminates.
+        // A value can only become equal to an older or resolved one, so this loop terminates.
         while let Some(Origin::Same(other)) = self.origins.get(value.0) {
             value = *other;
         }
@@ -85,7 +86,7 @@ impl Values {
         }
     }
 
-    /// Redirects an edge.
+    /// Redirects an edge from `from` to another block.
     pub(crate) fn move_jump(&mut self, from: Block, before: Block, now: Block) {
         if let Some(node) = self.nodes.get_mut(before.0) {
             node.predecessors.retain(|predecessor| *predecessor != from);
@@ -116,7 +117,7 @@ impl Values {
         }
     }
 
-    /// Uses an explicit stack instead of recursion: a function can have thousands of blocks in a row.
+    /// Runs a query. Uses an explicit stack instead of recursion: a function can have thousands of consecutive blocks.
     fn run(&mut self, mut tasks: Vec<Task>) -> Value {
         let mut results = Vec::new();
         while let Some(task) = tasks.pop() {
@@ -136,7 +137,7 @@ impl Values {
         results.pop().unwrap_or_else(|| self.value(Origin::Obscure))
     }
 
-    /// Returns the value, or pushes the tasks that find it.
+    /// Returns the variable's value, or pushes the tasks that find it.
     fn find_or_ask(&mut self, variable: Variable, block: Block, tasks: &mut Vec<Task>) -> Option<Value> {
         let (mut at, mut passed) = (block, Vec::new());
         let (value, is_found) = loop {
@@ -177,8 +178,8 @@ impl Values {
         }
     }
 
-    /// Joins the values from all predecessors. Equal values, ignoring this value itself, are one value; different ones
-    /// make it computed. Without predecessors it is zero, as in Cranelift.
+    /// Joins the values from all predecessors, ignoring this value itself. Equal values are one value; different ones
+    /// make this value computed. Without predecessors it is zero, as in Cranelift.
     fn join(&mut self, value: Value, incoming: &[Value]) -> Value {
         let mut others = incoming.iter().map(|other| self.resolve(*other)).filter(|other| *other != value);
         match others.next() {

@@ -11,7 +11,7 @@ use crate::{
     woven::{self, WovenCore},
 };
 
-/// Weaves guests into a shim, without making a component of the result. The same inputs give the same bytes.
+/// Weaves guests into a shim, without encoding the result as a component. Identical inputs produce identical bytes.
 pub(crate) fn weave_core(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptions) -> Result<WovenCore, WeaveError> {
     if guests.is_empty() {
         return Err(WeaveError::Guests("there is no guest".to_owned()));
@@ -25,14 +25,15 @@ pub(crate) fn weave_core(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptio
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WeaveOptions {
-    /// Estimated limit of native stack for nested calls in a guest, in bytes. A call that exceeds it unwinds the guest.
+    /// Native stack for nested calls in a guest, in bytes, as estimated. A call that exceeds this limit unwinds the
+    /// guest.
     ///
-    /// Default: 320 KiB. Cranelift gives half of the 10,200 counted functions of CPython and QuickJS a frame of at most
-    /// 0.53 of the estimate. A few frames are larger, among them the interpreter loop of QuickJS, which takes part in
-    /// every recursion: 1.2 times the estimate in Wasmtime 49, 1.5 times in 50. The limit therefore fits into
-    /// Wasmtime's default stack of 512 KiB, with room for the shim. V8 gives 984 KiB.
+    /// Default: 320 KiB. For half of the 10,200 possibly recursive functions of CPython and QuickJS, Cranelift's frame
+    /// has at most 0.53 of the estimated size. A few frames are larger, among them that of QuickJS's interpreter loop,
+    /// which takes part in every recursion: 1.2 times the estimate in Wasmtime 49, 1.5 times in 50. Guests therefore
+    /// fit into Wasmtime's default stack of 512 KiB, with room for the shim. V8's default stack has 984 KiB.
     pub stack_bytes: u32,
-    /// Meters fuel. Without metering a script can run forever, so disable it for measurements only.
+    /// Meters fuel. Without metering a script can run forever, so disable it only for measurements.
     pub metered: bool,
 }
 
@@ -42,7 +43,7 @@ impl Default for WeaveOptions {
     }
 }
 
-/// The reason why a provider cannot be woven from a shim and its guests.
+/// Errors from weaving a provider.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeaveError {
@@ -54,7 +55,7 @@ pub enum WeaveError {
         /// The validator's error.
         source: wasmparser::Error,
     },
-    /// The module uses something that a woven module cannot do.
+    /// The module uses a feature that a woven module cannot support.
     #[error("cannot weave `{module}`: {what}", module = escaped(.module))]
     Unsupported {
         /// The guest's name, or `the shim`.

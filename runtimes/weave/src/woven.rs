@@ -33,8 +33,8 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     let json = description.to_json()?;
     let mut assembly = Assembly::default();
 
-    // Function indices: the component's imports, generated functions, the shim's, the guests'. Small indices have
-    // shorter encodings, and generated functions are called from everywhere.
+    // Function indices: the component's imports, generated functions, the shim's functions, the guests' functions.
+    // Small indices have shorter encodings, and generated functions are called from everywhere.
     let held = shim.imports.iter().filter(|import| import.module != MACHINE).count();
     let mut own = GeneratedFunctions::new(u32::try_from(held).unwrap_or(u32::MAX));
 
@@ -64,7 +64,7 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
         ..Shift::default()
     };
 
-    // All other index spaces: the shim's items, the guests', generated ones.
+    // In all other index spaces, the shim's items are first, followed by the guests' items and generated ones.
     assembly.add(shim, &mut shim_shift)?;
     let mut shifts = Vec::new();
     let (mut functions, mut image) = (first_shim.saturating_add(count(&shim.bodies)), count(&shim.data));
@@ -178,7 +178,7 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     Ok(WovenCore { wasm: assembly.finish(), code_bytes, data_bytes, description })
 }
 
-/// Returns `true` if both function types are equal.
+/// Returns `true` if a function type has these parameters and results.
 fn is_of(of: &wasmparser::FuncType, (parameters, results): machine::Signature) -> bool {
     let same = |have: &[wasmparser::ValType], want: &[ValType]| {
         have.len() == want.len()
@@ -187,7 +187,7 @@ fn is_of(of: &wasmparser::FuncType, (parameters, results): machine::Signature) -
     same(of.params(), parameters) && same(of.results(), results)
 }
 
-/// Returns the native stack that remains for counted calls, in bytes.
+/// Returns the native stack budget for metered calls, in bytes.
 fn stack(guests: &[Read<'_>], stack_bytes: u32) -> Result<i64, WeaveError> {
     for guest in guests {
         let counted = guest.depths.counted.iter().flatten();
@@ -251,7 +251,7 @@ fn data(
     Ok(())
 }
 
-/// Adds the shim's exports, except for those that only the guests' code uses.
+/// Adds the shim's exports, except those that only the guests' code uses.
 fn exports(assembly: &mut Assembly, shim: &Module<'_>, shift: &mut Shift) -> Result<(), WeaveError> {
     for export in &shim.exports {
         let is_ours = export.name.starts_with(glue::WASI_PREFIX) || export.name.starts_with(glue::MACHINE_PREFIX);

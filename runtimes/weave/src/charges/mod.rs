@@ -1,22 +1,22 @@
-//! Placement of fuel charges: a plan that is made before any code is written.
+//! Planning of fuel charges, which precedes the generation of code.
 //!
-//! The charged amount has to be exact only where the counter is read: at checks, at calls and where the function
-//! returns. The function is split into *segments* there, and wherever control flow splits or merges; each segment runs
-//! as a whole. Between two reads the counter may be ahead of the executed operators by any amount, as long as all paths
-//! to one position agree on it. This amount is the position's *potential*. A segment charges its cost, plus the
-//! potential at its end, minus the potential at its start. Any choice of potentials charges the same along every path
-//! from read to read.
+//! The charged amount must be exact only where the counter is read: at checks, at calls and where the function returns.
+//! The function is split into *segments* at these positions, and wherever control flow splits or merges. Each segment
+//! runs to its end once it is entered. Between two reads, the counter may be ahead of the executed operators by any
+//! amount, as long as all paths to a position agree on that amount. It is called the position's *potential*. A segment
+//! charges its cost, plus the potential at its end, minus the potential at its start. The total charge from one read to
+//! the next is therefore the same for any choice of potentials.
 //!
-//! Potentials are chosen so that most segments charge nothing. From the function's end backwards, the potential of a
-//! label becomes the amount that the code behind it wants to have been charged already. That moves charges back along
-//! all paths to the label, up to a call or check, where a charge costs almost nothing. Positions share a potential if
-//! one branch decides between them: the targets of a `br_table`, the two sides of an `if` and of a `br_if`. The
-//! potential is zero where the counter is read, at loops, and at the function's end.
+//! Potentials are chosen so that most segments charge nothing. Proceeding backwards from the function's end, the
+//! potential of a label becomes the amount that the code after the label would otherwise charge. This moves charges
+//! back along all paths to the label, up to a call or check, where a charge costs almost nothing. Positions share a
+//! potential if one branch chooses between them: the targets of a `br_table`, and the two sides of an `if` or `br_if`.
+//! The potential is zero where the counter is read, at loops, and at the function's end.
 //!
-//! A charge may be negative if one side of an `if` is cheaper than the other. No check observes a negative charge.
+//! A charge can be negative if one side of an `if` is cheaper than the other. No check observes a negative charge.
 //!
-//! At a landing of exceptions ([`Landings`](crate::reach::Landings)), the counter has its value from the call. These labels
-//! therefore have potential zero, and every other branch to them saves the counter.
+//! At a landing of exceptions ([`Landings`](crate::reach::Landings)), the counter has the value that it had at the
+//! call. The labels of landings therefore have potential zero, and every other branch to them saves the counter.
 
 #[cfg(test)]
 mod tests;
@@ -32,34 +32,34 @@ use crate::{
 /// The code to insert around each operator of a function.
 #[derive(Debug, Default)]
 pub(crate) struct Charges {
-    /// Charge at the beginning, after the function's first check, which covers only [`ENTRY`](crate::metered::ENTRY).
+    /// Charge after the check at the function's beginning, which covers only [`ENTRY`](crate::metered::ENTRY).
     pub(crate) first: i64,
-    /// Steps, by operator position.
+    /// Charges and checks, by operator position.
     pub(crate) steps: Vec<OperatorCharge>,
-    /// A reachable operator branches to the function's end.
+    /// `true` if a reachable operator branches to the function's end.
     pub(crate) branches_out: bool,
-    /// A reachable operator catches exceptions.
+    /// `true` if a reachable operator catches exceptions.
     pub(crate) catches: bool,
-    /// A reachable operator catches every exception.
+    /// `true` if a reachable operator catches every exception.
     pub(crate) catches_all: bool,
 }
 
 /// The code to insert around one operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OperatorCharge {
-    /// The operator is reachable. For `else` and `end`: the code after it is reachable.
+    /// `true` if the operator is reachable. For `else` and `end`: `true` if the code after the operator is reachable.
     pub(crate) is_live: bool,
-    /// Amount charged before the counter is checked or saved here.
+    /// Amount that is charged before the operator's check or before the counter is saved.
     pub(crate) before: i64,
     pub(crate) look: Look,
-    /// Amount charged after that: behind an operator that calls or where control flow splits or merges, before one that
-    /// is checked.
+    /// Amount that is charged after the check: before a checked operator, but after an operator that calls or where
+    /// control flow splits or merges.
     pub(crate) after: i64,
-    /// The counter is saved again before it is next used, so it need not be reloaded after this call or landing.
+    /// The counter is saved again before its next use, so it need not be reloaded after this call or landing.
     pub(crate) stays_saved: bool,
-    /// This operator may branch to a landing: the counter is saved before it and stays in use.
+    /// The operator may branch to a landing, so the counter is saved before it. The local remains in use.
     pub(crate) syncs: bool,
-    /// Exceptions land behind this operator.
+    /// Exceptions land after this operator.
     pub(crate) lands: bool,
 }
 
@@ -68,42 +68,43 @@ pub(crate) struct OperatorCharge {
 pub(crate) enum Look {
     #[default]
     No,
-    /// Checks the remaining fuel.
+    /// Check the remaining fuel.
     Check,
-    /// Charges the number on top of the stack, then checks the remaining fuel.
+    /// Charge the number on top of the stack, then check the remaining fuel.
     CheckLength,
 }
 
-/// A number for all positions with the same potential.
+/// Identifies a set of positions with the same potential.
 type Label = usize;
 
-/// The label of all positions with potential zero.
+/// Label of all positions whose potential is zero.
 const EXACT: Label = 0;
 
-/// A straight piece of code that runs as a whole.
+/// Straight-line code that is entered only at its beginning.
 #[derive(Debug)]
 struct Segment {
     cost: i64,
-    /// Position of the operator before it. `None` at the function's beginning.
+    /// Position of the operator before the segment. `None` at the function's beginning.
     begin: Option<usize>,
     from: Label,
     to: Label,
-    /// Position of the operator at its end, if that reads or saves the counter: it takes the segment's charge.
+    /// Position of the operator at the segment's end, if it reads or saves the counter. It then pays the segment's
+    /// charge.
     looked_at: Option<usize>,
-    /// That operator saves the counter.
+    /// The operator at the end saves the counter.
     is_saved: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    /// Label that branches to the block reach.
+    /// Label that a branch to the block reaches.
     target: Label,
     end: Label,
-    /// Label at the beginning of both parts of an `if`.
+    /// Label at the beginning of both sides of an `if`.
     parts: Label,
-    /// The `if` has an `else`.
+    /// The block is an `if` with an `else`.
     has_else: bool,
-    /// Exceptions land where branches to the block lead.
+    /// Exceptions land where branches to the block arrive.
     is_landing: bool,
 }
 
@@ -112,7 +113,7 @@ struct Planner {
     landings: Landings,
     reach: Reach,
     frames: Vec<Frame>,
-    /// Union-find parents: each label maps to itself or to an older label with the same potential.
+    /// Union-find parents: each label maps to itself, or to an older label with the same potential.
     same: Vec<Label>,
     /// The current segment. `None` in unreachable code.
     open: Option<Segment>,
@@ -120,7 +121,7 @@ struct Planner {
     segments: Vec<Segment>,
 }
 
-/// Plans the charges of a function. With `grows_by_call`, a call replaces `memory.grow`.
+/// Plans the charges of a function. If `grows_by_call` is set, calls replace `memory.grow`.
 pub(crate) fn charges(operators: &[Operator<'_>], lengths: &Constants, grows_by_call: bool) -> Charges {
     let mut planner = Planner::new(Landings::of(operators));
     for (place, operator) in operators.iter().enumerate() {
@@ -172,7 +173,7 @@ impl Planner {
             }
             Operator::If { .. } => {
                 let Frame { parts, is_landing, .. } = self.enter(Kind::If, place);
-                // Without an `else`, a false condition leads from here to the end.
+                // Without an `else`, a false condition continues at the block's end.
                 self.sync(place, is_landing);
                 self.end_at(parts);
                 self.begin(Some(place), parts);
@@ -184,7 +185,7 @@ impl Planner {
         }
     }
 
-    /// Handles a reachable operator that does not change the nesting.
+    /// Plans a reachable operator that does not change the nesting.
     fn live(&mut self, place: usize, operator: &Operator<'_>, length: Option<i32>, grows_by_call: bool) {
         match operator {
             Operator::Br { relative_depth } => {
@@ -199,7 +200,7 @@ impl Planner {
             }
             Operator::BrTable { targets } => {
                 let shared = self.branch(place, targets.default());
-                // Errors were reported when the operators were read.
+                // Errors were already reported when the operators were read.
                 for target in targets.targets().flatten() {
                     let target = self.branch(place, target);
                     self.share(shared, target);
@@ -221,7 +222,7 @@ impl Planner {
                 self.begin(Some(place), EXACT);
             }
             Operator::MemoryGrow { .. } => {
-                // Growing is free of charge, but Wasmtime still checks fuel if the number of pages is not constant.
+                // Growing the memory is free, but Wasmtime checks fuel if the number of pages is not constant.
                 let is_checked = length.is_none();
                 if is_checked {
                     self.look(place, Look::Check);
@@ -253,7 +254,7 @@ impl Planner {
         self.begin(Some(place), EXACT);
     }
 
-    /// Handles the clauses of a reachable `try_table`. Exceptions may reach their labels whatever the body contains.
+    /// Plans the clauses of a reachable `try_table`. Exceptions can reach their labels whatever the body contains.
     fn catches(&mut self, catches: &[wasmparser::Catch]) {
         self.charges.catches |= !catches.is_empty();
         self.charges.catches_all |= catches.iter().any(reach::catches_all);
@@ -296,7 +297,7 @@ impl Planner {
             self.land(place, lands);
         }
         if !self.frames.is_empty() {
-            // If nothing else branches to this end, the segment continues.
+            // If no branch leads to this end, the segment continues.
             if self.reach.is_join() {
                 self.end_at(frame.end);
             }
@@ -314,7 +315,7 @@ impl Planner {
         }
     }
 
-    /// Follows a possible branch of a reachable operator and returns its label.
+    /// Records a possible branch of a reachable operator. Returns the target's label.
     fn branch(&mut self, place: usize, relative_depth: u32) -> Label {
         let frame = self.reached(relative_depth);
         self.sync(place, frame.is_some_and(|frame| frame.is_landing));
@@ -336,7 +337,7 @@ impl Planner {
         }
     }
 
-    /// Notes that the operator branches to a landing, if it is reachable.
+    /// Records that the operator branches to a landing, if the operator is reachable.
     fn sync(&mut self, place: usize, is_landing: bool) {
         let is_live = self.reach.is_live();
         if let Some(step) = self.charges.steps.get_mut(place) {
@@ -381,7 +382,7 @@ impl Planner {
         label
     }
 
-    /// Returns the oldest label with the same potential. Halves the path on the way, so that chains stay short.
+    /// Returns the oldest label with the same potential. Halves the path during the search, so that paths stay short.
     fn oldest(&mut self, mut label: Label) -> Label {
         loop {
             let next = self.same.get(label).copied().unwrap_or(label);
@@ -396,7 +397,7 @@ impl Planner {
         }
     }
 
-    /// Merges two labels. The older one stays, so that no label replaces [`EXACT`].
+    /// Merges two labels into the older one, so that no label replaces [`EXACT`].
     fn share(&mut self, one: Label, other: Label) {
         let (one, other) = (self.oldest(one), self.oldest(other));
         if let Some(same) = self.same.get_mut(one.max(other)) {
@@ -423,8 +424,8 @@ impl Planner {
 }
 
 impl Charges {
-    /// Puts a segment's charge where it is cheapest: at the operator that reads the counter at its end, or else at its
-    /// beginning.
+    /// Places a segment's charge where it is cheapest: at the segment's end if the operator there reads the counter,
+    /// and at the beginning otherwise.
     fn place(&mut self, segment: &Segment, charge: i64) {
         if let Some(begin) = segment.begin.and_then(|begin| self.steps.get_mut(begin)) {
             begin.stays_saved = segment.is_saved;

@@ -1,4 +1,4 @@
-//! Charges of small functions.
+//! Tests of the charges of small functions.
 
 use super::{Charges, Look, OperatorCharge, charges};
 use crate::{guest::Module, lengths};
@@ -26,7 +26,7 @@ fn only_variable_memory_sizes_are_checked() {
 #[test]
 fn label_arity_matches_its_target() {
     let plan = plan("block local.get 0 br_if 0 nop end i32.const 1 drop");
-    // Both paths to the label cost the same: everything is charged at the beginning.
+    // Both paths to the label cost the same, so everything is charged at the beginning.
     assert_eq!(plan.first, 3);
     assert!(plan.steps.iter().all(|step| step.before == 0 && step.after == 0), "{plan:?}");
 }
@@ -35,7 +35,7 @@ fn label_arity_matches_its_target() {
 fn code_before_landing_pads_saves_the_counter() {
     let plan = plan("block try_table (catch_all 0) local.get 0 call 0 end nop end i32.const 1 drop");
     assert!(plan.catches && plan.catches_all && !plan.branches_out, "{plan:?}");
-    // The call charges everything before it. Nothing of that is charged again behind the label.
+    // The call charges all operators before it. None of them is charged again after the label.
     assert_eq!((plan.first, plan.steps[3].before, plan.steps[9].before), (0, 3, 1));
     let flags: Vec<_> = plan.steps.iter().map(|step| (step.syncs, step.lands)).collect();
     let mut expected = vec![(false, false); 10];

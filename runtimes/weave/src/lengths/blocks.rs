@@ -1,4 +1,4 @@
-//! Control flow through a function with its exceptions, and the values that branches carry.
+//! Control flow through a function, including exceptions, and the values that branches carry.
 
 use wasmparser::{BlockType, Catch, TryTable, ValType};
 
@@ -17,11 +17,11 @@ pub(super) struct Reader<'m> {
     pub(super) is_live: bool,
     pub(super) stack: Vec<Value>,
     pub(super) frames: Vec<Frame>,
-    /// Handlers of the exceptions that a call may throw at the current position.
+    /// Handlers for exceptions that a call at the current position may throw.
     pub(super) handlers: Vec<Block>,
 }
 
-/// An open block, with the data that `else` and `end` need.
+/// An open block, with the data needed at its `else` and `end`.
 pub(super) struct Frame {
     pub(super) kind: Kind,
     /// The block after the end, and the variables that it receives.
@@ -35,7 +35,7 @@ pub(super) struct Frame {
 
 pub(super) enum Kind {
     Block,
-    /// A `try_table` inside `around` handlers.
+    /// A `try_table`. The number of handlers outside it is `around`.
     Try {
         around: usize,
     },
@@ -47,7 +47,7 @@ pub(super) enum Kind {
     If {
         /// The block that tests the condition.
         head: Block,
-        /// Block for a false condition. `None` if the parameter and result types are equal. `else` is then optional,
+        /// Block for a false condition. `None` if the parameter and result types are equal. An `else` is then optional,
         /// and a false condition branches to the end unless an `else` follows.
         otherwise: Option<Block>,
         params: Vec<Value>,
@@ -58,7 +58,7 @@ pub(super) enum Kind {
 }
 
 impl Frame {
-    /// Returns the block that branches go to, and the variables that they carry.
+    /// Returns the block that branches target, and the variables that they carry.
     pub(super) fn target(&self) -> (Block, &[Variable]) {
         match &self.kind {
             Kind::Loop { header, params } => (*header, params),
@@ -68,19 +68,20 @@ impl Frame {
 }
 
 impl Reader<'_> {
-    /// Follows a fuel check and the epoch check behind it. They change no values, but add blocks between a variable's
-    /// use and its definition. That affects whether a loop header is visited.
+    /// Follows a fuel check and the epoch check after it. They change no values, but add blocks between a variable's
+    /// use and its definition. These blocks affect whether a loop header is visited.
     pub(super) fn check(&mut self) {
         self.detour(1);
         self.detour(2);
     }
 
-    /// Adds a chain of `blocks` blocks. Control reaches the next block directly or from the end of each of them.
+    /// Adds a chain of `blocks` blocks. Control reaches the next block directly, or from the end of each block in the
+    /// chain.
     pub(super) fn detour(&mut self, blocks: usize) {
         let next = self.values.block();
         for _ in 0..blocks {
             let way = self.values.block();
-            // The order matters: Cranelift queries predecessors in the order in which they were declared.
+            // The order matters: Cranelift queries predecessors in declaration order.
             self.values.jump(self.at, way);
             self.values.jump(self.at, next);
             self.values.seal(way);
@@ -102,7 +103,7 @@ impl Reader<'_> {
         self.frames.push(Frame { kind, next, results, height, entered_live: self.is_live, branched: false });
     }
 
-    /// Defines the variables of a block from the operand stack and jumps there.
+    /// Defines the variables that a block receives from the operand stack, and jumps to the block.
     pub(super) fn jump(&mut self, to: Block, carried: &[Variable]) {
         for (variable, value) in carried.iter().zip(self.top(carried.len())) {
             self.values.define(*variable, self.at, value);
@@ -110,7 +111,7 @@ impl Reader<'_> {
         self.values.jump(self.at, to);
     }
 
-    /// Continues in a block without further predecessors, with the given variables on the operand stack.
+    /// Continues in a block that receives no further predecessors, with the given variables on the operand stack.
     pub(super) fn begin(&mut self, block: Block, given: &[Variable]) {
         self.at = block;
         for variable in given {
@@ -158,7 +159,8 @@ impl Reader<'_> {
         let (params, results) = self.block_type(of);
         let (then, next, given) = (self.values.block(), self.values.block(), self.fresh(results.len()));
         let head = self.at;
-        // With equal parameters and results, `else` is optional: a false condition leads to the end until it appears.
+        // With equal parameters and results, `else` is optional: a false condition branches to the end unless an `else`
+        // follows.
         let otherwise = if params == results {
             self.jump(next, &given);
             None
@@ -206,7 +208,7 @@ impl Reader<'_> {
         }
         let is_reached_otherwise = match frame.kind {
             Kind::Block | Kind::Try { .. } => frame.branched,
-            // Branches go to the loop's header, not to its end.
+            // Branches target the loop's header, not its end.
             Kind::Loop { .. } => false,
             Kind::If { .. } => true,
             Kind::Else { then_live } => frame.branched || then_live,
@@ -234,7 +236,7 @@ impl Reader<'_> {
 
     pub(super) fn branch_table(&mut self, targets: &wasmparser::BrTable<'_>) {
         self.stack.pop();
-        // Errors were reported when the operators were read.
+        // Errors were already reported when the operators were read.
         let mut depths: Vec<u32> = Vec::new();
         for depth in targets.targets().flatten().chain([targets.default()]) {
             if !depths.contains(&depth) {
@@ -243,7 +245,7 @@ impl Reader<'_> {
         }
         let from = self.at;
         for depth in depths {
-            // Values that the branch carries are defined in a block on the way.
+            // A branch that carries values defines them in an intermediate block.
             if self.carries(depth) {
                 let way = self.values.block();
                 self.values.jump(from, way);
@@ -258,7 +260,7 @@ impl Reader<'_> {
 }
 
 impl Reader<'_> {
-    /// Enters a `try_table`. Each clause gets a block that calls lead to and that leads to the clause's label.
+    /// Enters a `try_table`. Each clause has a block that calls can reach, and that jumps to the clause's label.
     pub(super) fn enter_try(&mut self, of: &TryTable) {
         let (params, results) = self.block_type(of.ty);
         let (body, next, results) = (self.values.block(), self.values.block(), self.fresh(results.len()));
@@ -281,7 +283,7 @@ impl Reader<'_> {
         self.at = body;
     }
 
-    /// Returns the number of values that a clause carries to its label.
+    /// Returns the number of values that a clause passes to its label.
     fn carried(&self, catch: &Catch) -> usize {
         match catch {
             Catch::One { tag, .. } => self.module.tag_values(*tag),
@@ -291,7 +293,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Follows a call, which returns or goes to one of the handlers.
+    /// Follows a call, which returns or continues at one of the handlers.
     pub(super) fn may_throw(&mut self) {
         if self.handlers.is_empty() {
             return;
@@ -305,7 +307,7 @@ impl Reader<'_> {
         self.at = next;
     }
 
-    /// Leaves a `try_table` inside `around` handlers, and seals its own handlers.
+    /// Leaves a `try_table` with `around` handlers outside it, and seals its own handlers.
     pub(super) fn seal_handlers(&mut self, around: usize) {
         for handler in self.handlers.split_off(around.min(self.handlers.len())) {
             self.values.seal(handler);

@@ -1,9 +1,9 @@
-//! Detection of the lengths that Wasmtime knows to be constant.
+//! Detection of lengths that Wasmtime recognises as constant.
 //!
 //! Bulk operators with a small constant length are charged without a check. Wasmtime detects constants in its
-//! compiler's frontend, even through locals and blocks. To charge the same, this module must detect exactly the same
-//! constants. It follows `code_translator.rs` of the crate `wasmtime-internal-cranelift`, version 48, for the values of
-//! variables and of the operand stack.
+//! compiler's frontend, even through locals and blocks. To charge the same amounts, this module must detect exactly the
+//! same constants. It models the values of variables and of the operand stack like `code_translator.rs` in version 48
+//! of the crate `wasmtime-internal-cranelift`.
 
 mod blocks;
 
@@ -19,7 +19,7 @@ use crate::{
     values::{Origin, Value, Values},
 };
 
-/// Constant lengths, by the positions of their operators.
+/// Constant lengths, by operator position.
 pub(crate) type Constants = HashMap<usize, i32>;
 
 /// Returns the constant lengths of a function's operators.
@@ -62,7 +62,7 @@ impl<'m> Reader<'m> {
             values.define(parameter, entry, value);
         }
         for (count, ty) in locals {
-            // All locals of a group share one value, as in Cranelift.
+            // All locals in a group share one value, as in Cranelift.
             let zero =
                 values.value(if *ty == wasm_encoder::ValType::I32 { Origin::Constant(0) } else { Origin::Computed });
             for _ in 0..*count {
@@ -83,13 +83,13 @@ impl<'m> Reader<'m> {
             frames: vec![],
             handlers: vec![],
         };
-        // The function's results are not needed.
+        // The results of the function are not needed.
         reader.enter(Kind::Block, exit, vec![], 0);
         reader.check();
         reader
     }
 
-    /// Returns the length on top of the stack if it is a constant. Any other length is checked.
+    /// Returns the length on top of the stack if it is constant. Other lengths are checked at run time.
     fn length(&mut self) -> Result<Option<i32>, WeaveError> {
         let Some(top) = self.stack.last() else { return Ok(None) };
         let length = match self.values.origin(*top) {
@@ -172,7 +172,7 @@ impl<'m> Reader<'m> {
             }
             Operator::Call { function_index } => self.call(self.module.function_type(*function_index), 0),
             Operator::CallIndirect { type_index, .. } => {
-                // Table elements are initialized lazily, at their first use.
+                // Table elements are initialised lazily, when they are first used.
                 self.detour(1);
                 self.call(self.module.types.get(index(*type_index)), 1);
             }
@@ -222,7 +222,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// Returns the value of a global. Immutable globals with a constant value are known at compile time.
+    /// Returns the origin of a global's value. Immutable globals with constant values are known at compile time.
     fn global(&self, number: u32) -> Origin {
         let own = index(number).checked_sub(self.imported_globals).and_then(|own| self.module.globals.get(own));
         let Some(global) = own.filter(|global| !global.ty.mutable) else { return Origin::Computed };
@@ -234,7 +234,7 @@ impl<'m> Reader<'m> {
     }
 }
 
-/// For operators whose arity does not depend on the module's types.
+/// Module information for operators whose arity does not depend on the module's types.
 struct NoTypes;
 
 impl ModuleArity for NoTypes {
@@ -274,7 +274,8 @@ mod tests {
     use super::constants;
     use crate::guest::Module;
 
-    /// Returns the constant length of the last `memory.fill` in a function with this body, parameter 0, and locals 1 to 3.
+    /// Returns the constant length of the last `memory.fill` in a function. It has this body, parameter 0, and locals 1
+    /// to 3.
     fn length(body: &str) -> Result<Option<i32>, String> {
         let text = format!(
             "(module (import \"env\" \"base\" (global $base i32)) (memory 1) (table 1 funcref)
@@ -292,7 +293,7 @@ mod tests {
         Ok(lengths.get(&fill).copied())
     }
 
-    /// Like `length`, with operators before the address and the byte.
+    /// Like `length`, with `before` preceding the address and the byte.
     fn after(before: &str, length_of: &str) -> Option<i32> {
         length(&format!("{before} i32.const 0 i32.const 0 {length_of} memory.fill")).unwrap()
     }
@@ -304,7 +305,7 @@ mod tests {
         assert_eq!(after("", "i32.const 5 i32.const 9 local.set 1"), Some(5));
         assert_eq!(after("i32.const 5 local.set 1", "local.get 1"), Some(5));
         assert_eq!(after("", "i32.const 5 local.tee 1"), Some(5));
-        // Never set, so zero.
+        // The local is never set, so it is zero.
         assert_eq!(after("", "local.get 2"), Some(0));
         assert_eq!(after("", "global.get $fixed"), Some(40));
         assert_eq!(after("", "block (result i32) i32.const 5 end"), Some(5));
@@ -328,7 +329,7 @@ mod tests {
         assert_eq!(either("local.get 0 local.set 1", "nop"), None);
         // Equal numbers from two constants are not one constant.
         assert_eq!(either("i32.const 5 local.set 1", "nop"), None);
-        // A path that does not reach the label does not count.
+        // A path that does not reach the label has no effect.
         assert_eq!(either("i32.const 6 local.set 1 return", "nop"), Some(5));
         assert_eq!(either("i32.const 6 local.set 1", "unreachable"), Some(6));
     }
@@ -336,10 +337,10 @@ mod tests {
     #[test]
     fn loops_forget_earlier_constants() {
         let turn = "local.get 0 br_if 0";
-        // Inside the loop, its back edges are not known yet.
+        // Inside the loop, the loop's back edges are not known yet.
         let within = format!("i32.const 5 local.set 1 loop i32.const 0 i32.const 0 local.get 1 memory.fill {turn} end");
         assert_eq!(length(&within).unwrap(), None);
-        // After the loop, the result depends on whether the variable was used inside.
+        // After the loop, the result depends on whether the variable was used inside the loop.
         assert_eq!(after(&format!("i32.const 5 local.set 1 loop local.get 1 drop {turn} end"), "local.get 1"), Some(5));
         assert_eq!(after(&format!("i32.const 5 local.set 1 loop {turn} end"), "local.get 1"), None);
     }
@@ -354,7 +355,7 @@ mod tests {
         assert_eq!(caught("i32.const 0 call 0 i32.const 6 local.set 1 return"), Some(5));
         assert_eq!(caught("i32.const 6 local.set 1 i32.const 0 call 0 return"), Some(6));
         assert_eq!(caught("i32.const 6 local.set 1 throw 0"), Some(6));
-        // Cranelift uses zero for a block without predecessors.
+        // Cranelift uses zero in a block without predecessors.
         assert_eq!(caught("i32.const 6 local.set 1 return"), Some(0));
     }
 

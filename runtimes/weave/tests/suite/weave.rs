@@ -1,4 +1,4 @@
-//! Weaving of small modules and of the pinned binaries.
+//! Tests of weaving small modules and the pinned binaries.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -53,7 +53,7 @@ fn shim(text: &str) -> Vec<u8> {
 const SHIM: &str = include_str!("shim.wat");
 const GUEST: &str = include_str!("guest.wat");
 
-/// The data of a guest in addition to its module.
+/// A guest's module and the other data that a [`Guest`] refers to.
 struct Parts {
     module: Vec<u8>,
     aliases: Vec<String>,
