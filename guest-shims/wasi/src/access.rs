@@ -1,4 +1,4 @@
-//! File system access of calls: within the memory limit, with the guest's clock, charged to the guest.
+//! File system access within the memory limit, with the guest's clock, charged to the guest.
 
 use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
 
@@ -12,43 +12,44 @@ use crate::{
     table::{Descriptor, FdTarget},
 };
 
-/// The purpose of a path in a call. It decides the error for a path that leads out of every mount.
+/// The purpose of a path in a call. It determines the error for a path that leaves every mount.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
-    /// Looking up attributes: such a path does not exist (`ENOENT`).
+    /// Looking up attributes: a path outside all mounts does not exist (`ENOENT`).
     Look,
-    /// Opening or changing: access to such a path is refused (`EACCES`). Beneath a directory that the guest itself has
-    /// opened, the error is `ENOTCAPABLE`, because that directory is a capability without access to the path.
+    /// Opening or changing: access to a path outside all mounts is refused (`EACCES`). Beneath a directory that the
+    /// guest itself opened, the error is `ENOTCAPABLE`, because that directory is a capability without access to the
+    /// path.
     Use,
 }
 
-/// The target of a guest's path before the file system resolves it.
+/// The target of a guest path, before the file system resolves it.
 #[derive(Debug)]
 pub(crate) enum GuestPath {
-    /// A path beneath a directory of the file system.
+    /// A path beneath a directory in the file system.
     Real(RealPath),
     /// A directory above the mounts, which cannot be changed.
     Virtual { path: String },
     /// A device, which cannot be changed.
     Device(Device),
-    /// A further name of an open descriptor.
+    /// An alternative name of an open descriptor.
     Descriptor(u32),
 }
 
-/// A path beneath a directory.
+/// A path beneath a directory in the file system.
 #[derive(Debug)]
 pub(crate) struct RealPath {
     pub(crate) at: InodeId,
     pub(crate) path: String,
-    /// The guest's path of `at`, for the log.
+    /// The guest's path to `at`, for the event log.
     pub(crate) below: String,
-    /// The error for a path that leads out.
+    /// The error for a path that leaves its mount.
     pub(crate) outside: Errno,
 }
 
 impl GuestPath {
-    /// Returns the path beneath a real directory, or the given error for a device and for a directory that exists only
-    /// to hold mounts.
+    /// Returns the path beneath a real directory. Returns the error `otherwise` for a device, a descriptor or a virtual
+    /// directory.
     pub(crate) fn real(self, otherwise: Errno) -> Result<RealPath, Errno> {
         match self {
             Self::Real(place) => Ok(place),
@@ -58,7 +59,7 @@ impl GuestPath {
 }
 
 impl Wasi {
-    /// Runs one operation of the file system within the memory limit and charges for it.
+    /// Runs one file system operation within the memory limit and charges the guest for it.
     pub(crate) fn with_vfs<H: Host + ?Sized, T>(
         &mut self,
         host: &mut H,
@@ -66,7 +67,7 @@ impl Wasi {
     ) -> Call<T> {
         let ceiling = self.vfs_ceiling_bytes();
         self.vfs.set_available_bytes(ceiling);
-        // The guest does not pay for the embedder's work since the last call.
+        // Discard work that the embedder caused since the last call, so that the guest does not pay for it.
         let _ = self.vfs.take_work();
         let result = operation(&mut self.vfs);
         host.charge(prices::FILE_SYSTEM_WORK.saturating_mul(self.vfs.take_work()))?;
@@ -78,8 +79,8 @@ impl Wasi {
         })
     }
 
-    /// Like [`with_vfs`](Self::with_vfs), for an operation that changes something and therefore records the guest's
-    /// time.
+    /// Like [`with_vfs`](Self::with_vfs), for an operation that changes the file system and therefore records the
+    /// guest's time.
     pub(crate) fn change_vfs<H: Host + ?Sized, T>(
         &mut self,
         host: &mut H,
@@ -90,10 +91,10 @@ impl Wasi {
         self.with_vfs(host, operation)
     }
 
-    /// Records a path that would have left its mount, and returns the error of the call for such a path.
+    /// Replaces the error for a path that would have left its mount, and records the path.
     pub(crate) fn watch<T>(&mut self, places: &[&RealPath], result: Call<T>) -> Call<T> {
         if let Err(CallFailure::Errno(Errno::NotCapable)) = result {
-            // Of two paths, the one with `..` or an absolute one is the likelier. The event is a hint, not evidence.
+            // If there are two paths, the one with `..` is the likelier culprit. The event is a hint, not evidence.
             let place = places.iter().find(|place| place.path.split('/').any(|part| part == ".."));
             if let Some(place) = place.or(places.first()) {
                 let path = format!("{}/{}", place.below.trim_end_matches('/'), place.path);
@@ -104,7 +105,7 @@ impl Wasi {
         result
     }
 
-    /// Decodes a descriptor and a path beneath it.
+    /// Resolves a descriptor and a path beneath it.
     pub(crate) fn resolve_path<H: Host>(
         &mut self,
         host: &mut H,
@@ -132,14 +133,14 @@ impl Wasi {
         let Some(at) = at else {
             return self.above(host, &below.unwrap_or_default(), &path, outside);
         };
-        // `/` may be a mount.
+        // `/` itself may be a mount.
         if let Some(found) = below.as_deref().filter(|below| *below == "/").and_then(|_| mounts::special(&path)) {
             return self.found(found, outside);
         }
         if let Some(outer) = self.outer_of(at) {
             return match self.resolve(host, &outer, &path) {
                 Ok(TargetAboveMounts::Mounted { root, path }) => self.mounted(root, path, outside),
-                // The file system then returns the error itself.
+                // The file system then returns the error when the path is used.
                 Ok(_) | Err(CallFailure::Errno(_)) => Ok(GuestPath::Real(RealPath { at, path, below: outer, outside })),
                 Err(failure) => Err(failure),
             };
@@ -151,15 +152,15 @@ impl Wasi {
         Ok(GuestPath::Real(RealPath { at, path, below, outside }))
     }
 
-    /// Returns the path of the mount with this directory, if it contains another mount.
+    /// Returns the guest path of the mount whose directory is `at`, if it contains another mount.
     fn outer_of(&self, at: InodeId) -> Option<String> {
         let holds = |mount: &&Mount| mounts::is_above_a_mount(&self.mounts, &mount.path);
         let mut outer = self.mounts.iter().filter(holds);
         outer.find(|mount| self.vfs.root_dir(mount.root) == Some(at)).map(|mount| mount.path.clone())
     }
 
-    /// Resolves a path among the mounts. An inner mount is hidden while the outer mount has its own entry at the same
-    /// path.
+    /// Resolves a path among the mounts. If the outer mount has an entry at the path of an inner mount, that entry
+    /// hides the inner mount.
     fn resolve<H: Host>(&mut self, host: &mut H, at: &str, path: &str) -> Call<TargetAboveMounts> {
         let found = mounts::resolve(&self.mounts, at, path)?;
         let TargetAboveMounts::Mounted { root, .. } = &found else { return Ok(found) };
@@ -178,8 +179,8 @@ impl Wasi {
         Ok(mounts::resolve(&others, at, path)?)
     }
 
-    /// Returns the directory in which to create an entry at the path of an inner mount. This is the directory of the
-    /// outer mount, which owns the entry from then on.
+    /// Returns the directory in which to create an entry at the path of an inner mount: the directory in the outer
+    /// mount, which then owns the entry.
     pub(crate) fn where_made(&self, place: RealPath) -> Result<RealPath, Errno> {
         let mut mounts = self.mounts.iter().filter(|mount| self.vfs.root_dir(mount.root) == Some(place.at));
         match mounts.find_map(|mount| mounts::outer_of(&self.mounts, &mount.path)) {
@@ -192,7 +193,7 @@ impl Wasi {
         }
     }
 
-    /// Returns the descriptor of a path below `/dev/fd`.
+    /// Returns the descriptor that a path below `/dev/fd` refers to. Preopens are not accessible (`ENOENT`).
     pub(crate) fn named_descriptor(&self, fd: u32) -> Result<&Descriptor, Errno> {
         self.table.get(fd).ok().filter(|descriptor| descriptor.preopen.is_none()).ok_or(Errno::NoEnt)
     }
@@ -214,7 +215,7 @@ impl Wasi {
     }
 
     fn above<H: Host>(&mut self, host: &mut H, below: &str, path: &str, outside: Errno) -> Call<GuestPath> {
-        // The resolution compares each component with each mount.
+        // The resolution compares each path component with each mount.
         let mounts = u64::try_from(self.mounts.len()).unwrap_or(u64::MAX);
         host.charge(prices::FILE_SYSTEM_WORK.saturating_mul(mounts))?;
         match self.resolve(host, below, path) {
@@ -261,31 +262,32 @@ fn errno_of(error: VfsError) -> Errno {
         VfsError::CrossRoot => Errno::Xdev,
         VfsError::NotPermitted => Errno::Perm,
         VfsError::BadInode => Errno::Badf,
-        // `Io`, and any error added later: a failure below the file system.
+        // `Io` and any error added later: failures below the file system.
         _ => Errno::Io,
     }
 }
 
-/// The entry under a name.
+/// The directory entry with a given name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileAt {
-    /// There is no entry.
+    /// There is no such entry.
     Nothing,
     /// A file, with its content.
     File(Vec<u8>),
-    /// A file that is longer than the caller accepts.
+    /// A file that is longer than the maximum that the caller passed.
     TooLong,
     /// A directory.
     Directory,
-    /// A symlink, regardless of its target.
+    /// A symlink. Its target is not examined.
     Link,
 }
 
 impl Wasi {
-    /// Returns the file `name` at the top of the mount at `mount`, without following a link. Reads at most `max_bytes`.
+    /// Reads the file `name` at the top level of the mount at `mount`, without following links. Reads at most
+    /// `max_bytes`.
     ///
     /// # Errors
-    /// The outer error means that the guest cannot pay, the inner one that the file cannot be read.
+    /// The outer error is returned if the guest cannot pay for the call, and the inner one if the file cannot be read.
     pub fn file_at<H: Host + ?Sized>(
         &mut self,
         host: &mut H,
@@ -315,10 +317,11 @@ impl Wasi {
         split_stop(looked)
     }
 
-    /// Writes a file at the top of the mount at `mount`, completely or not at all.
+    /// Writes a file at the top level of the mount at `mount`, completely or not at all.
     ///
     /// # Errors
-    /// As for [`file_at`](Self::file_at).
+    /// The outer error is returned if the guest cannot pay for the call, and the inner one if the file cannot be
+    /// written.
     pub fn replace_file<H: Host + ?Sized>(
         &mut self,
         host: &mut H,

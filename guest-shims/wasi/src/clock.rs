@@ -13,7 +13,7 @@ pub enum Clock {
     /// The host's clocks. The monotonic clock continues from its last value (see
     /// [`Wasi::set_clock`](crate::Wasi::set_clock)).
     Host,
-    /// The time is constant, except that a sleep advances it at once by its duration.
+    /// The time is constant, except that a sleep immediately advances it by the sleep's duration.
     Fixed {
         /// Nanoseconds since 1970.
         realtime_ns: u64,
@@ -22,7 +22,7 @@ pub enum Clock {
     },
 }
 
-/// A `clockid` of preview 1. The two processor-time clocks show monotonic time: a guest has one thread, and its waiting
+/// A `clockid` of preview 1. The two CPU-time clocks report monotonic time: a guest has one thread, and its waiting
 /// time is not measured separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockId {
@@ -45,13 +45,13 @@ impl TryFrom<u32> for ClockId {
 #[derive(Clone, Debug)]
 pub(crate) struct ClockState {
     source: Clock,
-    /// Under [`Clock::Host`]: the value of the monotonic clock when this instance was created.
+    /// With [`Clock::Host`]: the value of the monotonic clock when this instance was created, in nanoseconds.
     base_ns: u64,
-    /// Under [`Clock::Fixed`]: the total time slept.
+    /// With [`Clock::Fixed`]: the total sleeping time in nanoseconds.
     slept_ns: u64,
 }
 
-/// The guest's view of the clocks, without the host's share.
+/// The clock values that belong to the guest, without the time that the host measures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SavedClock {
     pub(crate) monotonic_ns: u64,
@@ -83,7 +83,7 @@ impl ClockState {
     }
 
     /// Returns the resolution in nanoseconds: 1 for a fixed clock, which is exact, and 1,000 for the host's clocks,
-    /// whose finer digits have no legitimate use in a guest.
+    /// because guests have no legitimate use for a finer resolution.
     pub(crate) fn resolution_ns(&self) -> u64 {
         match self.source {
             Clock::Host => 1_000,
@@ -91,7 +91,7 @@ impl ClockState {
         }
     }
 
-    /// Returns the value of the monotonic clock without the host's share.
+    /// Returns the value of the monotonic clock, without the time that the host measured.
     pub(crate) fn monotonic_base_ns(&self) -> u64 {
         match self.source {
             Clock::Host => self.base_ns,
@@ -107,8 +107,8 @@ impl ClockState {
         SavedClock { monotonic_ns: self.monotonic_base_ns(), slept_ns: self.slept_ns }
     }
 
-    /// Continues from a saved clock. A fixed clock also restores the saved real time; a running clock shows the current
-    /// time.
+    /// Continues from a saved clock. A fixed clock also restores the saved real time; the host's clock reports the
+    /// current time.
     pub(crate) fn restore(&mut self, saved: SavedClock) {
         match &mut self.source {
             Clock::Host => self.base_ns = saved.monotonic_ns,
@@ -119,7 +119,7 @@ impl ClockState {
         }
     }
 
-    /// Changes the source. The guest's monotonic clock never goes backwards.
+    /// Changes the source of time. The guest's monotonic clock never goes backwards.
     pub(crate) fn set_source(&mut self, source: Clock) {
         let shown = self.monotonic_base_ns();
         self.source = match source {
@@ -140,12 +140,12 @@ impl ClockState {
 pub enum Entropy {
     /// The host's generator.
     Host,
-    /// ChaCha20 with this key, stream 0, from its beginning: the same bytes in every run.
+    /// ChaCha20 with this key and stream 0, from the beginning of the stream: the same bytes in every run.
     Seeded([u8; 32]),
 }
 
 impl Entropy {
-    /// Returns the generator for a small seed. The key is the seed in eight bytes, little-endian, followed by zeros.
+    /// Creates a generator from a small seed. The key is the seed in eight little-endian bytes, followed by zeros.
     pub fn seeded(seed: u64) -> Self {
         let mut key = [0; 32];
         for (to, from) in key.iter_mut().zip(seed.to_le_bytes()) {
@@ -155,11 +155,11 @@ impl Entropy {
     }
 }
 
-/// The generator with its position. A clone continues from the same position.
+/// The random generator and its position. A clone continues from the same position.
 #[derive(Clone, Debug)]
 pub(crate) enum Generator {
     Host,
-    // Boxed: the generator keeps a block of output, a third of a kilobyte.
+    // Boxed, because the generator contains a block of output, a third of a kilobyte.
     Seeded(Box<ChaCha20Rng>),
 }
 
@@ -178,7 +178,7 @@ impl Generator {
         }
     }
 
-    /// Returns the position in 32-bit words from the beginning of the stream.
+    /// Returns the position in 32-bit words from the beginning of the stream, or `None` for the host's generator.
     pub(crate) fn position(&self) -> Option<u128> {
         match self {
             Self::Host => None,

@@ -1,4 +1,4 @@
-//! The configuration and limits of a guest, with its arguments and environment.
+//! A guest's configuration and limits, with its arguments and environment.
 
 use glovebox_vfs::{Vfs, escaped};
 
@@ -9,24 +9,25 @@ use crate::{
     prices,
 };
 
-/// Limits on the host memory held for a guest. All are finite.
+/// Limits on the host memory that a guest can occupy. All are finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WasiLimits {
-    /// Bytes of standard output retained per execution (default 2,000,000). The guest may write more: the excess is
-    /// counted, charged and dropped.
+    /// Maximum bytes of standard output retained per execution (default 2,000,000). The guest can write more: excess
+    /// bytes are counted, charged and dropped.
     pub stdout_bytes: u64,
-    /// Bytes of standard error retained per execution (default 1,000,000).
+    /// Maximum bytes of standard error retained per execution (default 1,000,000).
     pub stderr_bytes: u64,
-    /// Bytes of one message to the tools device (default 1 MiB). A longer message fails with `EMSGSIZE`.
+    /// Maximum bytes of one message to the tools device (default 1 MiB). A longer message fails with `EMSGSIZE`.
     pub tool_bytes: u64,
-    /// Retained bytes of the displays of one execution (default 8 MiB). A display that does not fit is counted and
+    /// Maximum bytes of displays retained per execution (default 8 MiB). A display that does not fit is counted and
     /// dropped, and so are all later ones; the guest's write succeeds.
     pub display_bytes: u64,
-    /// Open descriptors, including standard streams and preopens (default 256). A further one fails with `EMFILE`.
+    /// Maximum number of open descriptors, including standard streams and preopens (default 256). Opening another one
+    /// fails with `EMFILE`.
     pub open_files: u32,
-    /// Bytes of linear memory, file system, output, displays, standard input, arguments, environment and the tools
-    /// device together (default 128,000,000). Beyond the limit, the file system returns `ENOSPC` and the device
-    /// `ENOMEM`; output is dropped as beyond its cap.
+    /// Maximum total bytes of linear memory, file system, output, displays, standard input, arguments, environment and
+    /// the tools device (default 128,000,000). Beyond the limit, the file system returns `ENOSPC` and the device
+    /// `ENOMEM`; output is dropped as if it exceeded its own limit.
     pub memory_bytes: u64,
 }
 
@@ -48,18 +49,18 @@ impl Default for WasiLimits {
 pub struct WasiConfig {
     /// The file system. `mounts` assigns paths to its roots.
     pub vfs: Vfs,
-    /// Preopens from descriptor 3 on, in this order.
+    /// Mounts that are preopened in this order, from descriptor 3 on.
     pub mounts: Vec<Mount>,
-    /// Adds a preopen `/`: a read-only directory that contains nothing but the mounts.
+    /// Adds a preopen `/`: a read-only directory that contains only the mounts.
     ///
-    /// A C library asks for its preopens once, so a guest that was snapshotted afterwards does not see mounts that were
-    /// added later. However, it sends every path that none of its preopens covers to `/`, where mounts are looked up on
-    /// each call. This also makes a path outside every mount visible here. Such a path is refused (`EACCES`, or
+    /// A C library requests its preopens only once, so a guest that was snapshotted afterwards does not see mounts that
+    /// were added later. However, the library looks up every path that no other preopen covers in `/`, where mounts are
+    /// resolved at each call. A path outside every mount is then also resolved here: it is refused (`EACCES`, or
     /// `ENOENT` for a look-up) and recorded, while the library would refuse it silently.
     pub root_preopen: bool,
     /// The limits on host memory.
     pub limits: WasiLimits,
-    /// The arguments, with the program's name first.
+    /// The arguments, beginning with the program's name.
     pub args: Vec<String>,
     /// Environment variables.
     pub env: Vec<(String, String)>,
@@ -67,7 +68,7 @@ pub struct WasiConfig {
     pub stdin: Vec<u8>,
     /// The clock that the guest reads.
     pub clock: Clock,
-    /// The source of random bytes.
+    /// The source of the guest's random bytes.
     pub entropy: Entropy,
 }
 

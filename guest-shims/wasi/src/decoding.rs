@@ -4,30 +4,30 @@ use encoding_rs::{BIG5, DecoderResult, EUC_JP, EUC_KR, Encoding, GB18030, GBK, I
 
 use crate::Errno;
 
-/// The guest's path of the text device. It is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is a request:
-/// the number of an encoding (from 0: Big5, EUC-JP, EUC-KR, GB18030, GBK, ISO-2022-JP, Shift_JIS), flags (1: fail on
-/// invalid bytes; 2: more bytes follow), and the bytes. The next read returns the length of the text in four bytes,
-/// little-endian, the number of bytes at the end of the request that begin an unfinished character, and the text in
-/// UTF-8.
+/// The text device's path in the guest. The device is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is a
+/// request: the number of an encoding (from 0: Big5, EUC-JP, EUC-KR, GB18030, GBK, ISO-2022-JP, Shift_JIS), flags (1:
+/// fail on invalid bytes; 2: more bytes follow), and the bytes to decode. The next read returns the length of the text
+/// in four little-endian bytes, the number of bytes in an unfinished character at the end of the request (in one byte),
+/// and the text in UTF-8.
 ///
 /// A write fails with `EINVAL` for an invalid request, with `EILSEQ` for invalid bytes if the flag is set, with `E2BIG`
 /// for more than [`MAX_TEXT_BYTES`], and with `ENOMEM` if the text does not fit into the guest's memory limit.
 pub const TEXT_DEVICE: &str = "/dev/glovebox/text";
 
-/// Maximum size of a request to the text device, in bytes: less than a millisecond, during which the guest cannot be
-/// stopped.
+/// Maximum size of a request to the text device, in bytes. Decoding takes less than a millisecond, during which the
+/// guest cannot be stopped.
 pub const MAX_TEXT_BYTES: u64 = 64 << 10;
 
-/// Maximum size of the text in multiples of the request: a byte becomes at most one character of three bytes.
+/// Maximum ratio of the text's size to the request's size: a byte becomes at most one character of three bytes.
 pub(crate) const MAX_GROWTH: u64 = 3;
 
 const FATAL: u8 = 1;
 const CONTINUED: u8 = 2;
 
-/// By number. The encodings are named here, so that a component contains no tables of others.
+/// Encodings by number. They are listed explicitly, so that a component contains no tables of other encodings.
 static ENCODINGS: [&Encoding; 7] = [BIG5, EUC_JP, EUC_KR, GB18030, GBK, ISO_2022_JP, SHIFT_JIS];
 
-/// Size of the buffer for one step of a decoder.
+/// Size in bytes of the buffer for one step of a decoder.
 const STEP_BYTES: usize = 1 << 10;
 
 /// Decodes a request and returns the reply.
@@ -53,7 +53,7 @@ pub(crate) fn decode(request: &[u8]) -> Result<Vec<u8>, Errno> {
             DecoderResult::Malformed(..) => text.extend_from_slice("\u{fffd}".as_bytes()),
         }
     }
-    // An unfinished character would be invalid at the end.
+    // A character that is unfinished at the end of the request would be invalid if no more bytes followed.
     let at_end = (!is_last).then(|| decoder.decode_to_utf8_without_replacement(&[], &mut step, true).0);
     let unfinished = match at_end {
         Some(DecoderResult::Malformed(bytes, after)) => bytes.saturating_add(after),

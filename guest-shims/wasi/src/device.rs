@@ -1,6 +1,6 @@
 //! The devices: files at fixed paths outside the file system.
 //!
-//! Devices are visible through the preopen `/`, regardless of the mounts, and not listed in any directory.
+//! Devices are visible through the preopen `/`, regardless of the mounts, and are not listed in any directory.
 
 use crate::{
     DISPLAYS_DEVICE, Errno, TEXT_DEVICE,
@@ -8,23 +8,23 @@ use crate::{
     streams::{Source, held_bytes},
 };
 
-/// The guest's path of the space device. It is visible like [`TOOLS_DEVICE`]. Each read returns four decimal numbers,
-/// separated by spaces: the quota of the files in bytes, the used bytes, the quota of files, directories and links, and
-/// their number.
+/// The space device's path in the guest. The device is visible like [`TOOLS_DEVICE`]. Each read returns four decimal
+/// numbers, separated by spaces: the file system's quota in bytes, the used bytes, the maximum number of files,
+/// directories and links, and their current number.
 pub const SPACE_DEVICE: &str = "/dev/glovebox/space";
 
 /// The directory whose entries are the open descriptors, by number.
 const DESCRIPTORS: &str = "/dev/fd";
-/// Other names of the standard streams, as in Linux.
+/// Alternative names of the standard streams, as in Linux.
 const STREAMS: [&str; 3] = ["/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Device {
-    /// [`NULL_DEVICE`]: reads are at the end of the file, writes are dropped.
+    /// [`NULL_DEVICE`]: reads return end of file, writes are dropped.
     Null,
     /// [`TOOLS_DEVICE`].
     Tools,
-    /// [`DISPLAYS_DEVICE`]: reads are at the end of the file.
+    /// [`DISPLAYS_DEVICE`]: reads return end of file.
     Displays,
     /// [`SPACE_DEVICE`]: writes are refused.
     Space,
@@ -37,7 +37,7 @@ pub(crate) enum Device {
 impl Device {
     const ALL: [Self; 6] = [Self::Null, Self::Tools, Self::Displays, Self::Space, Self::Scrypt, Self::Text];
 
-    /// Returns the absolute path.
+    /// Returns the device's absolute path.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Null => NULL_DEVICE,
@@ -55,45 +55,44 @@ impl Device {
     }
 }
 
-/// Returns the paths that do not belong to the file system.
+/// Returns the absolute paths that devices and descriptors occupy.
 fn claimed() -> impl Iterator<Item = &'static str> {
     Device::ALL.into_iter().map(Device::path).chain(STREAMS).chain([DESCRIPTORS])
 }
 
-/// Returns the open descriptor that an absolute path names.
+/// Returns the number of the open descriptor that an absolute path refers to.
 pub(crate) fn descriptor_at(path: &str) -> Option<u32> {
     if let Some(number) = path.strip_prefix(DESCRIPTORS).and_then(|rest| rest.strip_prefix('/')) {
-        // Each descriptor has one name.
+        // Each descriptor has exactly one numeric name.
         let is_canonical = number == "0" || !number.starts_with(['0', '+']);
         return if is_canonical { number.parse().ok() } else { None };
     }
     (0..).zip(STREAMS).find_map(|(fd, stream)| (path == stream).then_some(fd))
 }
 
-/// Returns whether an absolute path is a device, a standard stream's name, or a parent directory of a device or of a
-/// descriptor's name.
+/// Returns whether an absolute path is that of a device, a standard stream or `/dev/fd`, or of a parent directory.
 pub(crate) fn is_above_one(path: &str) -> bool {
     claimed().any(|claimed| is_within(claimed, path))
 }
 
-/// Returns whether an absolute path is that of a device or a name of a descriptor, or below one.
+/// Returns whether an absolute path is that of a device, a standard stream or `/dev/fd`, or below it.
 pub(crate) fn claims(path: &str) -> bool {
     claimed().any(|claimed| is_within(path, claimed))
 }
 
-/// Returns whether an absolute path is `above` or below it.
+/// Returns whether an absolute path equals `above` or is below it.
 fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|below| below.is_empty() || below.starts_with('/'))
 }
 
-/// The guest's path of the null device. It is visible like [`TOOLS_DEVICE`].
+/// The null device's path in the guest. The device is visible like [`TOOLS_DEVICE`].
 pub const NULL_DEVICE: &str = "/dev/null";
 
-/// The guest's path of the tools device. It is visible through the preopen `/`, regardless of the mounts, and not
-/// listed in any directory.
+/// The tools device's path in the guest. The device is visible through the preopen `/`, regardless of the mounts, and
+/// is not listed in any directory.
 pub const TOOLS_DEVICE: &str = "/dev/glovebox/tools";
 
-/// The reply that the guest is reading. There is a single one, shared by all descriptors of the device.
+/// The reply that the guest is reading. All descriptors of the device share one reply.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolsDevice {
     frame: Vec<u8>,
@@ -101,7 +100,7 @@ pub(crate) struct ToolsDevice {
 }
 
 impl ToolsDevice {
-    /// Makes a reply available for reading, prefixed by its length as four bytes, little-endian.
+    /// Makes a reply available for reading, prefixed by its length in four little-endian bytes.
     pub(crate) fn put(&mut self, reply: &[u8]) -> Result<(), Errno> {
         let len = guest_size(reply.len())?;
         self.frame = [&len.to_le_bytes(), reply].concat();
@@ -128,8 +127,8 @@ impl Source for ToolsDevice {
 
 // The scrypt device: the key derivation function of RFC 7914, which would take minutes in an interpreter.
 
-/// The guest's path of the scrypt device. It is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is a
-/// request: five little-endian numbers of four bytes (log2 N, r, p, the length of the key and the length of the
+/// The scrypt device's path in the guest. The device is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is
+/// a request: five little-endian numbers of four bytes (log2 N, r, p, the length of the key and the length of the
 /// password), followed by the password and the salt. The next read returns the key.
 ///
 /// A write fails with `EINVAL` for an invalid request. It fails with `E2BIG` for more than [`MAX_SCRYPT_BLOCKS`], a key
@@ -137,14 +136,14 @@ impl Source for ToolsDevice {
 /// guest's memory limit.
 pub const SCRYPT_DEVICE: &str = "/dev/glovebox/scrypt";
 
-/// Maximum of N · r · p: a fifth of a second, during which the guest cannot be stopped.
+/// Maximum of N · r · p. The derivation takes at most a fifth of a second, during which the guest cannot be stopped.
 pub const MAX_SCRYPT_BLOCKS: u64 = 1 << 19;
 const MAX_KEY_BYTES: u32 = 64 << 10;
 /// Maximum size of a request in bytes.
 pub(crate) const MAX_REQUEST_BYTES: u64 = 1 << 20;
 const HEADER_BYTES: usize = 20;
 
-/// A request within the limits.
+/// A validated request.
 #[derive(Debug)]
 pub(crate) struct Derivation<'a> {
     params: scrypt::Params,
@@ -203,7 +202,7 @@ mod tests {
 
     #[test]
     fn scrypt_matches_the_rfc() {
-        // RFC 7914, section 12.
+        // The test vector is in RFC 7914, section 12.
         let request = request([10, 8, 16, 64, 8], b"passwordNaCl");
         let derivation = Derivation::read(&request).unwrap();
         assert_eq!((derivation.blocks, derivation.memory_bytes), (1 << 17, (1 << 20) + (16 << 10)));

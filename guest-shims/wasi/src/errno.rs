@@ -167,7 +167,7 @@ errnos! {
     TxtBsy = 74,
     /// Link between devices.
     Xdev = 75,
-    /// The descriptor's capabilities do not suffice.
+    /// Capabilities insufficient.
     NotCapable = 76,
 }
 
@@ -178,14 +178,14 @@ impl Errno {
     }
 }
 
-/// The result of a WebAssembly function that returns an `errno`.
+/// Converts an error to the result of a WebAssembly function that returns an `errno`.
 impl From<Errno> for u32 {
     fn from(errno: Errno) -> Self {
         Self::from(errno.code())
     }
 }
 
-/// For `proc_exit`, which has no result: with this, `<$ret>::from(errno)` works for every function
+/// Discards the error for `proc_exit`, which has no result. `<$ret>::from(errno)` therefore works for every function
 /// that [`wasi_preview1_functions!`](crate::wasi_preview1_functions) lists.
 impl From<Errno> for () {
     fn from(_: Errno) -> Self {}

@@ -1,10 +1,10 @@
-//! The interface that the embedder implements, the failure of a call, and security events for operators.
+//! The interface that embedders implement, the failure of a call, and security events for operators.
 
 use std::fmt;
 
 use crate::Errno;
 
-/// An output stream of the guest.
+/// Identifies an output stream of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// Standard output, descriptor 1.
@@ -13,81 +13,82 @@ pub enum Stream {
     Stderr,
 }
 
-/// The reason for unwinding a guest. An unwound guest is never entered again.
+/// Reason for unwinding a guest. An unwound guest is never entered again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stop {
     /// The guest called `proc_exit` with this code.
     Exit(i32),
-    /// The guest reached the point at which it is parked for a snapshot (preparation only).
+    /// The guest reached the point where it is parked for a snapshot (only during preparation).
     Parked,
-    /// The fuel is exhausted.
+    /// Fuel is exhausted.
     OutOfFuel,
     /// The wall-clock limit is exceeded.
     Deadline,
     /// The embedder cancelled the execution.
     Cancelled,
-    /// A reason of the embedder, as text.
+    /// The embedder's own reason, as text.
     Trap(String),
 }
 
-/// An access outside the guest's linear memory. The guest sees `EFAULT`.
+/// An access outside the guest's linear memory. The guest receives `EFAULT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault;
 
-/// The guest's memory and the environment, as the embedder passes them to each call.
+/// The guest's memory and environment, which the embedder passes to each call.
 pub trait Host {
     /// Returns the size of the linear memory in bytes.
     fn memory_len(&self) -> u64;
 
-    /// Reads guest memory.
+    /// Reads guest memory. Fails if the range is not completely inside the memory.
     fn read(&mut self, at: u32, into: &mut [u8]) -> Result<(), Fault>;
 
-    /// Writes guest memory.
+    /// Writes guest memory. Fails if the range is not completely inside the memory.
     fn write(&mut self, at: u32, from: &[u8]) -> Result<(), Fault>;
 
-    /// Takes fuel for work on the guest's behalf. Always called before the work.
+    /// Deducts fuel for work on the guest's behalf. Always called before the work.
     fn charge(&mut self, fuel: u64) -> Result<(), Stop>;
 
-    /// Returns nanoseconds since 1970. Only called under [`Clock::Host`](crate::Clock::Host).
+    /// Returns the real time in nanoseconds since 1970. Only called with [`Clock::Host`](crate::Clock::Host).
     fn realtime_ns(&mut self) -> u64;
 
-    /// Returns nanoseconds since this instance was created. Only called under [`Clock::Host`](crate::Clock::Host).
+    /// Returns the nanoseconds since this instance was created. Only called with [`Clock::Host`](crate::Clock::Host).
     fn monotonic_ns(&mut self) -> u64;
 
-    /// Waits. Must be cancellable, and must end with [`Stop::Deadline`] no later than the deadline, regardless of the
-    /// duration.
+    /// Waits for `duration` nanoseconds. Must be cancellable, and must end with [`Stop::Deadline`] no later than the
+    /// deadline, regardless of the duration.
     fn sleep_ns(&mut self, duration: u64) -> Result<(), Stop>;
 
-    /// Fills `into` with unpredictable bytes. Only called under [`Entropy::Host`](crate::Entropy::Host).
+    /// Fills `into` with unpredictable bytes. Only called with [`Entropy::Host`](crate::Entropy::Host).
     fn fill_random(&mut self, into: &mut [u8]);
 
-    /// Receives output as it is accepted, without the bytes that the caps drop, for streaming.
+    /// Receives output when it is accepted, for streaming. Output beyond the limits is not passed on.
     fn output(&mut self, stream: Stream, bytes: &[u8]);
 
-    /// Supplies standard input that was not provided in advance. Called when the guest reads and no bytes are left.
+    /// Returns standard input that was not provided in advance. Called when the guest reads and no bytes remain.
     /// Returns `None` at the end of the input. Must be cancellable, and must end with [`Stop::Deadline`] no later than
     /// the deadline. Default: `None`.
     fn stdin(&mut self) -> Result<Option<Vec<u8>>, Stop> {
         Ok(None)
     }
 
-    /// Takes a whole message that the guest wrote to the tools device. An error ends the guest; a reply answers an
-    /// invalid message. Default: messages are dropped.
+    /// Receives a complete message that the guest wrote to the tools device. Return an error only to end the guest;
+    /// answer an invalid message with a reply. Default: drops the message.
     fn tool_send(&mut self, message: &[u8]) -> Result<(), Stop> {
         let _ = message;
         Ok(())
     }
 
-    /// Waits for the next reply to the guest's messages. Returns `None` if no reply is due, or the timeout set by the
-    /// guest has passed. The reply must already be within the guest's memory limit, because it is delivered regardless
-    /// of the remaining room. Must be cancellable, and must end with [`Stop::Deadline`] no later than the deadline.
+    /// Waits for the next reply to the guest's messages. Returns `None` if no reply is due, or if the timeout that the
+    /// guest set has expired. The reply must already be within the guest's memory limit, because it is delivered
+    /// regardless of the remaining room. Must be cancellable, and must end with [`Stop::Deadline`] no later than the
+    /// deadline. Default: `None`.
     fn tool_receive(&mut self) -> Result<Option<Vec<u8>>, Stop> {
         Ok(None)
     }
 }
 
-/// An error for the guest, or a stop that unwinds it.
+/// An error for the guest, or a stop that unwinds the guest.
 #[derive(Debug)]
 pub(crate) enum CallFailure {
     Errno(Errno),
@@ -117,7 +118,7 @@ pub(crate) type Call<T = ()> = Result<T, CallFailure>;
 /// Maximum length of a path in an event, in bytes.
 const QUOTED_BYTES: usize = 256;
 
-/// A refused attempt of the guest. Events of one kind are counted, so their number is bounded.
+/// A refused attempt by the guest. Events of the same kind are counted, so their number is bounded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SecurityEvent {
@@ -128,21 +129,21 @@ pub enum SecurityEvent {
         /// The first such path, truncated to 256 bytes.
         first_path: String,
     },
-    /// Writes, or new files and directories, refused by the workspace's quota or the memory limit.
+    /// Writes, or new files and directories, that exceeded the workspace quota or the memory limit.
     QuotaExceeded {
         /// The number of attempts.
         count: u64,
     },
-    /// Descriptors refused because too many were open.
+    /// Descriptors that exceeded the limit on open files.
     OpenFileLimit {
         /// The number of attempts.
         count: u64,
     },
-    /// Output beyond its cap.
+    /// Output that exceeded its limit.
     OutputTruncated {
         /// The output stream.
         stream: Stream,
-        /// The total that the guest wrote.
+        /// Total number of bytes that the guest wrote.
         total_bytes: u64,
     },
 }
@@ -162,7 +163,7 @@ impl SecurityEvent {
 impl fmt::Display for SecurityEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Quoted and escaped: the path is the guest's, and logs are read line by line.
+            // The path is quoted and escaped, because it comes from the guest and logs are read line by line.
             Self::PathEscape { count, first_path } => write!(f, "{count} refused, the first {first_path:?}"),
             Self::QuotaExceeded { count } | Self::OpenFileLimit { count } => write!(f, "{count} refused"),
             Self::OutputTruncated { stream, total_bytes } => {
@@ -176,7 +177,7 @@ impl fmt::Display for SecurityEvent {
     }
 }
 
-/// Counts since the last time they were taken. Each stream has its own count.
+/// Event counts since they were last taken. Each stream has its own count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventLog {
     escapes: u64,

@@ -1,8 +1,8 @@
 //! WASI preview 1 over an in-memory file system, generic over guest memory.
 //!
-//! [`Wasi`] is a guest's whole world outside its linear memory: descriptors, files, arguments, standard streams,
-//! clocks, random bytes. The embedder supplies memory, fuel, time and waiting as a [`Host`]. The crate uses no thread,
-//! no host file and no engine, and compiles for `wasm32-unknown-unknown` unchanged.
+//! [`Wasi`] contains all of a guest's state outside its linear memory: descriptors, files, arguments, standard streams,
+//! clocks, random bytes. The embedder supplies memory, fuel, time and waiting as a [`Host`]. The crate uses no threads,
+//! no host files and no engine, and also compiles for `wasm32-unknown-unknown`.
 //!
 //! ```
 //! use glovebox_vfs::{Access, Vfs, VfsLimits};
@@ -21,12 +21,13 @@
 //! assert_eq!(u32::from(Errno::NotCapable), 76);
 //! ```
 //!
-//! Between executions the state can be saved and restored, in another process and from untrusted bytes: [`Wasi::save`]
-//! and [`Wasi::restore`]. Scripts call functions of the embedder through the device [`TOOLS_DEVICE`], and display
-//! pictures through [`DISPLAYS_DEVICE`].
+//! Between executions the state can be saved, and restored in another process and from untrusted bytes: see
+//! [`Wasi::save`] and [`Wasi::restore`]. Scripts call the embedder's functions through the device [`TOOLS_DEVICE`], and
+//! display pictures through [`DISPLAYS_DEVICE`].
 //!
-//! The core types: [`Wasi`] and its [`WasiConfig`] and [`WasiLimits`]; [`Host`] and [`Stop`]; [`Errno`];
-//! [`SecurityEvent`]; [`RestoreError`]; the macro [`wasi_preview1_functions!`] that lists the functions; [`prices`].
+//! The core types are [`Wasi`] with its [`WasiConfig`] and [`WasiLimits`], [`Host`] and [`Stop`], [`Errno`],
+//! [`SecurityEvent`] and [`RestoreError`]. The macro [`wasi_preview1_functions!`] lists the functions, and [`prices`]
+//! contains their fuel costs.
 //!
 //! The crate does not protect against a [`Host`] that does not stop a guest without fuel, or against an embedder that
 //! lets linear memory grow without checking [`Wasi::host_bytes`].

@@ -1,28 +1,28 @@
-//! Reading and writing guest memory, and the structures of preview 1 as bytes. Every address and length is checked.
+//! Access to guest memory, and the binary structures of preview 1. Every address and length is checked.
 
 use glovebox_vfs::{FileKind, Stat};
 
 use crate::{Errno, Host, host::Call, prices};
 
-/// Maximum length of a path from a guest, in bytes (`PATH_MAX` of the platforms that guests are written for).
+/// Maximum length of a path from a guest, in bytes (`PATH_MAX` on the platforms that guest programs target).
 pub(crate) const PATH_MAX_BYTES: u32 = 4096;
 
-/// Converts a guest's 32-bit size to a `usize`, without truncation where `usize` has at least 32 bits.
+/// Converts a guest's 32-bit size to a `usize`. No value is truncated if `usize` has at least 32 bits.
 pub(crate) fn size(value: u32) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
-/// Converts a length to the guest's 32-bit size, if it fits.
+/// Converts a length to the guest's 32-bit size. Fails if the length does not fit.
 pub(crate) fn guest_size(value: usize) -> Result<u32, Errno> {
     u32::try_from(value).map_err(|_| Errno::Overflow)
 }
 
-/// Returns `at + by`, or `EFAULT` past the end of the address space.
+/// Returns `at + by`. Fails with `EFAULT` past the end of the address space.
 pub(crate) fn offset(at: u32, by: u32) -> Result<u32, Errno> {
     at.checked_add(by).ok_or(Errno::Fault)
 }
 
-/// Rejects a range that is not completely inside memory, so that a call fails before it has effects.
+/// Rejects a range that is not completely inside memory, so that a call fails before it has any effect.
 pub(crate) fn check<H: Host>(host: &H, at: u32, len: u64) -> Result<(), Errno> {
     let end = u64::from(at).checked_add(len).ok_or(Errno::Fault)?;
     if end > host.memory_len() { Err(Errno::Fault) } else { Ok(()) }
@@ -47,7 +47,7 @@ pub(crate) fn write_u64<H: Host>(host: &mut H, at: u32, value: u64) -> Call {
     Ok(host.write(at, &value.to_le_bytes())?)
 }
 
-/// Reads a path and charges its length. The file system's work on its components is charged as it happens.
+/// Reads a path and charges its length. The file system separately charges its work on each component.
 pub(crate) fn read_path<H: Host>(host: &mut H, at: u32, len: u32) -> Call<String> {
     if len > PATH_MAX_BYTES {
         return Err(Errno::NameTooLong.into());
@@ -63,18 +63,18 @@ pub(crate) fn read_path<H: Host>(host: &mut H, at: u32, len: u32) -> Call<String
     Ok(path)
 }
 
-/// A piece of guest memory.
+/// A range of guest memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region {
     pub(crate) at: u32,
     pub(crate) len: u32,
 }
 
-/// Maximum length of an `iovec` array (`IOV_MAX` of Linux and of the C library that guests are built with).
+/// Maximum length of an `iovec` array (`IOV_MAX` in Linux and in the guests' C library).
 pub(crate) const IOV_MAX: u32 = 1024;
 
-/// Decodes an `iovec` or `ciovec` array. The pieces are not accessed yet, but all of them are inside memory, and their
-/// total fits the guest's `ssize_t`.
+/// Decodes an `iovec` or `ciovec` array without accessing its regions. All regions are checked to be inside memory, and
+/// their total length to fit the guest's `ssize_t`.
 pub(crate) fn read_iovecs<H: Host>(host: &mut H, at: u32, count: u32) -> Call<Vec<Region>> {
     const SIZE: u32 = 8;
     if count > IOV_MAX {
@@ -99,12 +99,12 @@ pub(crate) fn read_iovecs<H: Host>(host: &mut H, at: u32, count: u32) -> Call<Ve
     Ok(regions)
 }
 
-/// Maximum number of bytes moved at once between guest memory and the host, to bound the host memory that a guest can
+/// Maximum number of bytes copied at once between guest memory and the host. It bounds the host memory that a guest can
 /// use.
 pub(crate) const CHUNK_BYTES: u32 = 64 * 1024;
 
 impl Region {
-    /// Splits the region into pieces of at most [`CHUNK_BYTES`].
+    /// Splits the region into chunks of at most [`CHUNK_BYTES`].
     pub(crate) fn chunks(self) -> impl Iterator<Item = Self> {
         let mut rest = self;
         std::iter::from_fn(move || {
@@ -113,7 +113,7 @@ impl Region {
                 return None;
             }
             let chunk = Self { at: rest.at, len };
-            // Saturates only for the piece after the last one, which is empty.
+            // The addition saturates only for the empty region after the last chunk.
             rest = Self { at: rest.at.saturating_add(len), len: rest.len.saturating_sub(len) };
             Some(chunk)
         })
@@ -138,7 +138,7 @@ pub(crate) fn file_type(kind: FileKind) -> u8 {
     }
 }
 
-/// Little-endian fields at their offsets, with zeros between.
+/// Little-endian fields at their offsets, with zeros between them.
 struct Fields<const N: usize> {
     bytes: [u8; N],
 }
@@ -156,7 +156,7 @@ impl<const N: usize> Fields<N> {
     }
 }
 
-/// `filestat`.
+/// The structure `filestat`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FileStat {
     pub(crate) device: u64,
@@ -172,7 +172,7 @@ pub(crate) struct FileStat {
 impl FileStat {
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {
-            // Roots are separate file systems, and guests compare inode numbers together with this number.
+            // Roots are separate file systems, and guests compare inode numbers together with the device number.
             device: u64::from(stat.root.index()).saturating_add(1),
             inode: stat.inode.get(),
             file_type: file_type(stat.kind),
@@ -198,7 +198,7 @@ impl FileStat {
     }
 }
 
-/// Encodes `fdstat`.
+/// Encodes the structure `fdstat`.
 pub(crate) fn fdstat(file_type: u8, flags: u16, rights_base: u64, rights_inheriting: u64) -> [u8; 24] {
     Fields::new()
         .put(0, [file_type])
@@ -208,10 +208,10 @@ pub(crate) fn fdstat(file_type: u8, flags: u16, rights_base: u64, rights_inherit
         .bytes
 }
 
-/// The size of a `dirent` without its name.
+/// Size of the structure `dirent` in bytes, without the name.
 pub(crate) const DIRENT_BYTES: usize = 24;
 
-/// Encodes a `dirent`, without the name that follows it.
+/// Encodes the structure `dirent`, without the name that follows it.
 pub(crate) fn dirent(next_cookie: u64, inode: u64, name_len: u32, file_type: u8) -> [u8; DIRENT_BYTES] {
     Fields::new()
         .put(0, next_cookie.to_le_bytes())
@@ -221,7 +221,7 @@ pub(crate) fn dirent(next_cookie: u64, inode: u64, name_len: u32, file_type: u8)
         .bytes
 }
 
-/// Encodes an `event`.
+/// Encodes the structure `event`.
 pub(crate) fn event(userdata: u64, errno: u16, event_type: u8, available_bytes: u64, flags: u16) -> [u8; 32] {
     Fields::new()
         .put(0, userdata.to_le_bytes())
@@ -232,7 +232,7 @@ pub(crate) fn event(userdata: u64, errno: u16, event_type: u8, available_bytes: 
         .bytes
 }
 
-/// Returns the field of `N` bytes at `at`, with zeros past the end, which no caller reads.
+/// Returns the field of `N` bytes at offset `at`. Bytes past the end are zero; no caller reads them.
 pub(crate) fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut field = [0; N];
     for (to, from) in field.iter_mut().zip(bytes.iter().skip(at)) {

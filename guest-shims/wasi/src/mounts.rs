@@ -1,4 +1,4 @@
-//! The mapping of guest paths to roots of the file system, its validation, and its replacement.
+//! The mapping of guest paths to file system roots, its validation, and its replacement.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     table::{Descriptor, FdTarget},
 };
 
-/// A root of the file system at an absolute guest path.
+/// A file system root at an absolute guest path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
     /// An absolute path without `.`, `..` or doubled slashes, such as `/app`.
@@ -26,15 +26,15 @@ impl Mount {
     }
 }
 
-/// The target of a path above the mounts.
+/// The target of a path that starts above the mounts.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TargetAboveMounts {
-    /// Inside a mount: its root, and the path from there.
+    /// Inside a mount: the mount's root, and the path relative to that root.
     Mounted {
         root: RootId,
         path: String,
     },
-    /// A directory that exists only because a mount is below it, by its absolute path.
+    /// A directory that exists only because a mount is below it, identified by its absolute path.
     Virtual {
         path: String,
     },
@@ -50,11 +50,11 @@ pub(crate) fn is_mountable(path: &str) -> bool {
         && (path == "/" || path.split('/').skip(1).all(|part| !matches!(part, "" | "." | "..")))
 }
 
-/// Resolves `path`, relative to the virtual directory `at`.
+/// Resolves `path` relative to the virtual directory `at`.
 ///
-/// The directories above the mounts contain no links, so the resolution is lexical up to a mount. From there the file
-/// system resolves the path, and refuses to leave the mount. Outside every mount the result is `ENOTCAPABLE`, which the
-/// caller translates for its call.
+/// Directories above the mounts contain no links, so resolution is lexical up to a mount. From there the file system
+/// resolves the path, and refuses to leave the mount. Outside every mount the result is `ENOTCAPABLE`, which the caller
+/// replaces with the error for its call.
 pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<TargetAboveMounts, Errno> {
     if path.starts_with('/') {
         return Err(Errno::NotCapable);
@@ -70,7 +70,7 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<TargetAb
         rest = after;
         match part {
             "" | "." => continue,
-            // The path leaves an inner mount and may enter it again, as long as no link has been followed on the way.
+            // The path leaves an inner mount. It can return to that mount, as long as it has not followed any link.
             ".." if let Some((root, name)) = find(mounts, &here).and_then(|_| outer_of(mounts, &here)) => {
                 here.truncate(here.len().saturating_sub(name.len()).saturating_sub(1));
                 mounted = Some((root, rest));
@@ -87,7 +87,7 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<TargetAb
                 here.push_str(name);
                 let found = Device::at(&here).map(TargetAboveMounts::Device);
                 if let Some(found) = found.or_else(|| descriptor_at(&here).map(TargetAboveMounts::Descriptor)) {
-                    // A device has no entries, and a slash after it would require a directory.
+                    // A device has no entries, and a trailing slash would require a directory.
                     let named = rest.is_empty() && !path.ends_with('/');
                     return if named { Ok(found) } else { Err(Errno::NotDir) };
                 }
@@ -104,7 +104,7 @@ pub(crate) fn resolve(mounts: &[Mount], at: &str, path: &str) -> Result<TargetAb
     }
     Ok(match mounted {
         Some((root, "")) => TargetAboveMounts::Mounted { root, path: ".".to_owned() },
-        // More slashes may follow the mount's own name, but a path from the mount must not begin with a slash.
+        // Several slashes may follow the mount's name, but a path relative to the mount must not begin with a slash.
         Some((root, rest)) => {
             let rest = rest.trim_start_matches('/');
             TargetAboveMounts::Mounted { root, path: if rest.is_empty() { "." } else { rest }.to_owned() }
@@ -123,7 +123,7 @@ pub(crate) fn special(path: &str) -> Option<TargetAboveMounts> {
         .filter(|found| matches!(found, TargetAboveMounts::Device(_) | TargetAboveMounts::Descriptor(_)))
 }
 
-/// Returns the names in a virtual directory, each with the root mounted there, if any.
+/// Returns the names in a virtual directory, each with the root that is mounted there, if any.
 pub(crate) fn children(mounts: &[Mount], at: &str) -> BTreeMap<String, Option<RootId>> {
     let prefix = format!("{}/", at.trim_end_matches('/'));
     let mut names = BTreeMap::new();
@@ -144,7 +144,7 @@ pub(crate) fn children(mounts: &[Mount], at: &str) -> BTreeMap<String, Option<Ro
     names
 }
 
-/// Returns the root of the mount that contains the mount at this path, and the inner mount's name in it.
+/// Returns the root of the mount that directly contains the mount at `path`, and the inner mount's name in it.
 pub(crate) fn outer_of<'a>(mounts: &[Mount], path: &'a str) -> Option<(RootId, &'a str)> {
     let (outer, name) = path.rsplit_once('/')?;
     mounts.iter().find(|mount| mount.path == outer).map(|mount| (mount.root, name))
@@ -155,12 +155,12 @@ fn find(mounts: &[Mount], path: &str) -> Option<RootId> {
     mounts.iter().find(|mount| mount.path == path).map(|mount| mount.root)
 }
 
-/// Returns whether an absolute path is that of a directory that exists because a mount is below it.
+/// Returns whether a mount is below an absolute path.
 pub(crate) fn is_above_a_mount(mounts: &[Mount], path: &str) -> bool {
     mounts.iter().any(|mount| mount.path.strip_prefix(path).is_some_and(|below| below.starts_with('/')))
 }
 
-/// Returns an inode number for a virtual directory, the same on every machine (FNV-1a).
+/// Returns an inode number for a virtual directory: its path's FNV-1a hash, which is the same on every machine.
 pub(crate) fn virtual_inode(path: &str) -> u64 {
     path.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3))
 }
@@ -189,13 +189,13 @@ pub(crate) fn check_mounts(vfs: &Vfs, mounts: &[Mount]) -> Result<(), WasiError>
 }
 
 impl Wasi {
-    /// Replaces the file system of a guest that comes from an image.
+    /// Replaces the file system of a guest that was created from an image.
     ///
-    /// Preopens keep their descriptor and path and refer to the new mount of the same path; every preopen needs one.
-    /// Other open files and directories are closed.
+    /// A preopen keeps its descriptor and path, and refers to the new mount at the same path; every preopen must have
+    /// such a mount. Other open files and directories are closed.
     ///
     /// # Errors
-    /// [`WasiError`]; nothing has changed.
+    /// Returns [`WasiError`] if the mounts are invalid or a preopen has no mount. The state is then unchanged.
     pub fn set_file_system(&mut self, vfs: Vfs, mounts: Vec<Mount>) -> Result<(), WasiError> {
         check_mounts(&vfs, &mounts)?;
         let mut table = self.table.clone();
@@ -216,8 +216,9 @@ impl Wasi {
         Ok(())
     }
 
-    /// Takes the file system from the guest. The guest releases its references to open files and loses the descriptors.
-    /// An empty file system without roots remains, to be replaced with [`rebind`](Self::rebind) or dropped.
+    /// Takes the file system from the guest. Releases the guest's references to open files and closes their
+    /// descriptors. Leaves an empty file system without roots, which must be replaced with [`rebind`](Self::rebind) or
+    /// dropped.
     pub fn unbind(&mut self) -> Vfs {
         for slot in self.table.iter_mut() {
             if let Some(Descriptor { preopen: None, target, .. }) = slot
@@ -232,11 +233,11 @@ impl Wasi {
         std::mem::replace(&mut self.vfs, empty)
     }
 
-    /// Replaces the file system by another version, such as the current workspace after a rollback of the guest. The
+    /// Replaces the file system with another version, such as the current workspace after a rollback of the guest. The
     /// version must have the same roots, and the references of all its users except this guest.
     ///
-    /// Descriptors keep their positions and refer to the inodes with the same numbers, of which the guest gets
-    /// references. Descriptors whose inode does not exist are closed.
+    /// Descriptors keep their positions and refer to the inodes with the same numbers. The guest acquires references to
+    /// these inodes. Descriptors whose inode does not exist are closed.
     pub fn rebind(&mut self, vfs: Vfs) {
         self.vfs = vfs;
         for slot in self.table.iter_mut() {
@@ -254,9 +255,9 @@ impl Wasi {
         self.table.recount();
     }
 
-    /// Mounts a root of the current file system, replacing a mount at the same path.
+    /// Mounts a root of the current file system, replacing any mount at the same path.
     ///
-    /// A guest that has started sees a mount at a new path only through the preopen `/`
+    /// A guest that is already running sees a mount at a new path only through the preopen `/`
     /// ([`WasiConfig::root_preopen`](crate::WasiConfig::root_preopen)).
     pub fn add_mount(&mut self, mount: Mount) -> Result<(), WasiError> {
         check_mounts(&self.vfs, std::slice::from_ref(&mount))?;

@@ -1,6 +1,6 @@
-//! A guest's WASI state as bytes, to be restored in another process.
+//! A guest's WASI state as bytes, which can be restored in another process.
 //!
-//! The layout, in the terms of [`glovebox_vfs::encoding`]:
+//! The layout, in the notation of [`glovebox_vfs::encoding`]:
 //!
 //! ```text
 //! version, mounts { path, root }, descriptors { ascending number, target, flags, rights }, standard input { read, rest },
@@ -27,7 +27,7 @@ use crate::{
 /// The first byte, which identifies the version of the layout.
 const VERSION: u8 = 1;
 
-// The target of a descriptor.
+// Targets of descriptors.
 const PREOPEN: u8 = 0;
 const STDIN: u8 = 1;
 const STDOUT: u8 = 2;
@@ -42,40 +42,40 @@ const SPACE: u8 = 10;
 const SCRYPT: u8 = 11;
 const TEXT: u8 = 12;
 
-/// The reason for rejecting saved bytes. The state is unchanged.
+/// Errors from restoring saved bytes. The state is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// The bytes are not a saved state.
+    /// The bytes do not encode a saved state.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// The bytes were saved in another version of the layout.
+    /// The bytes were saved with another version of the layout.
     #[error("the state was saved in version {0} of the layout; restore it with the release that saved it")]
     Version(u8),
-    /// The paths of the mounts, or their order, differ from the saved ones.
+    /// The mount paths, or their order, differ from the saved ones.
     #[error(
         "the state was saved with mounts at {saved}, but the mounts are now at {present}; mount the same paths in the same order",
         saved = escaped_text(.saved), present = escaped_text(.present)
     )]
     OtherMounts {
-        /// The saved mounts.
+        /// The paths of the saved mounts.
         saved: String,
-        /// The current mounts.
+        /// The paths of the current mounts.
         present: String,
     },
-    /// A mounted path has another kind of root.
+    /// The root at a mounted path is of another kind than the saved one.
     #[error(
         "{0} was a host directory when the state was saved and is in memory now, or vice versa; use the same workspace and \
          mounts"
     )]
     OtherMountKind(String),
-    /// The image preopens other directories.
+    /// The preopened directories of the image differ from the saved ones.
     #[error("the state was saved by a guest with other preopened directories; restore it with the same image")]
     OtherPreopens,
-    /// The saved descriptors exceed the limit on open files. Holds their number.
+    /// The saved descriptors, of which there are this many, exceed the limit on open files.
     #[error("{0} descriptors are open; raise the limit on open files")]
     OpenFiles(u64),
-    /// The rest of standard input exceeds the memory limit.
+    /// The unread standard input exceeds the memory limit.
     #[error("the rest of standard input exceeds the memory limit; raise it")]
     Memory,
     /// A file is open for writing in a mount that is now read-only.
@@ -88,12 +88,12 @@ pub enum RestoreError {
 
 impl Wasi {
     /// Encodes the guest's own state for [`restore`](Self::restore): descriptors, files (see
-    /// [`Vfs::save`](glovebox_vfs::Vfs::save)), the rest of standard input, clocks, the generator's position. Equal
-    /// states give equal bytes.
+    /// [`Vfs::save`](glovebox_vfs::Vfs::save)), unread standard input, clocks, and the generator's position. Equal
+    /// states produce equal bytes.
     ///
     /// State that the embedder supplies is not saved: limits, the sources and access of mounts, arguments, environment,
     /// the generator's seed, the clock's source. State of one execution is not saved either: output, events, an unread
-    /// tool reply. Under [`Clock::Host`](crate::Clock::Host), call [`settle_clock`](Self::settle_clock) first.
+    /// tool reply. With [`Clock::Host`](crate::Clock::Host), call [`settle_clock`](Self::settle_clock) first.
     #[must_use]
     pub fn save(&self) -> Vec<u8> {
         let mut to = Encoder::new();
@@ -105,7 +105,7 @@ impl Wasi {
         }
         let mut next = 0;
         for (fd, descriptor) in self.table.iter().filter(|(_, descriptor)| self.is_held(descriptor)) {
-            // The gap plus one, so that 0 is the end.
+            // The gap plus one, so that 0 marks the end.
             to.number(u64::from(fd).saturating_add(1).saturating_sub(next));
             next = u64::from(fd).saturating_add(1);
             encode_descriptor(&mut to, descriptor);
@@ -125,7 +125,7 @@ impl Wasi {
         to.finish()
     }
 
-    /// Returns whether a descriptor's target exists. An embedder may have replaced the file system.
+    /// Returns whether a descriptor's target exists. The embedder may have replaced the file system.
     fn is_held(&self, descriptor: &Descriptor) -> bool {
         descriptor.target.inode().is_none_or(|inode| self.vfs.stat(inode).is_ok())
     }
@@ -133,7 +133,7 @@ impl Wasi {
 
 fn encode_descriptor(to: &mut Encoder, descriptor: &Descriptor) {
     if let Some(path) = &descriptor.preopen {
-        // The embedder decides the target and the rights of a preopen.
+        // The embedder determines a preopen's target and rights.
         to.byte(PREOPEN);
         to.text(path);
         to.number(u64::from(descriptor.flags));
@@ -168,19 +168,19 @@ fn encode_descriptor(to: &mut Encoder, descriptor: &Descriptor) {
     to.number(descriptor.rights_inheriting);
 }
 
-/// The maximum position in a file, because the guest sees positions as signed numbers.
+/// Maximum position in a file: guests represent positions as signed numbers.
 const MAX_POSITION: u64 = i64::MAX.unsigned_abs();
 
-/// The maximum position of the generator in 32-bit words: it counts 2^64 blocks of 16.
+/// Maximum position of the generator in 32-bit words: the generator has 2^64 blocks of 16 words.
 const MAX_ENTROPY_WORDS: u128 = 1 << 68;
 
-/// Maximum number of mounts in a message. No policy has more mounts, and no message needs more.
+/// Maximum number of mounts in an error message.
 const SHOWN_PATHS: usize = 8;
 
-/// Maximum length of a path in a message, in characters.
+/// Maximum length of a path in an error message, in characters.
 const SHOWN_CHARS: usize = 64;
 
-/// A saved descriptor. Its inodes are numbers until the file system is restored.
+/// A saved descriptor. Its inode is a number until the file system is restored.
 struct Saved<'a> {
     target: SavedTarget<'a>,
     flags: u16,
@@ -199,14 +199,15 @@ enum SavedTarget<'a> {
 
 impl Wasi {
     /// Restores the output of [`save`](Self::save) into a state that the embedder created for this guest: with the same
-    /// mounts in the same order and the same image. Limits, sources, access, clock and generator are this state's.
+    /// mounts in the same order, and with the same image. Keeps the limits, sources, access, clock and generator of
+    /// this state.
     ///
-    /// The bytes are untrusted: accepted state is state that a guest could have reached by calls within the limits. Set
-    /// the size of the guest's memory first ([`set_linear_memory_bytes`](Self::set_linear_memory_bytes)), so that the
-    /// common limit holds.
+    /// The bytes are untrusted. They are accepted only if a guest could have reached the state by calls within the
+    /// limits. Set the size of the guest's memory first ([`set_linear_memory_bytes`](Self::set_linear_memory_bytes)),
+    /// so that the common limit is enforced.
     ///
     /// # Errors
-    /// [`RestoreError`]; the state is then unchanged.
+    /// Returns [`RestoreError`] if the bytes are rejected. The state is then unchanged.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), RestoreError> {
         let mut from = Decoder::new(saved);
         let version = from.byte()?;
@@ -243,12 +244,12 @@ impl Wasi {
         let count = usize::try_from(from.number()?).unwrap_or(usize::MAX);
         let mut same = count == self.mounts.len();
         let (mut saved, mut other_kind) = (Vec::new(), None);
-        // If the number of mounts differs, only the mounts that the message shows are read.
+        // If the number of mounts differs, read only the mounts that the error message shows.
         for index in 0..if same { count } else { count.min(SHOWN_PATHS) } {
             let (path, root) = (from.text()?, from.number()?);
             let present = self.mounts.get(index);
             same &= present.is_some_and(|mount| mount.path == path);
-            // Roots are numbered in the order of creation, starting with those in memory.
+            // Roots are numbered in creation order, beginning with those in memory.
             if other_kind.is_none() && present.is_some_and(|mount| u64::from(mount.root.index()) != root) {
                 other_kind = Some(path);
             }
@@ -268,7 +269,7 @@ impl Wasi {
 
     fn decode_descriptors<'a>(&self, from: &mut Decoder<'a>) -> Result<BTreeMap<u32, Saved<'a>>, RestoreError> {
         let mut descriptors = BTreeMap::new();
-        // The standard streams are restored in place of any descriptors that the guest opened there.
+        // The standard streams are restored, and replace any descriptors that the guest opened in their place.
         let most = u64::from(self.limits.open_files).saturating_add(u64::from(FIRST_FREE));
         let mut next = 0_u64;
         loop {
@@ -311,7 +312,7 @@ impl Wasi {
         if preopens.next().is_some() { Err(RestoreError::OtherPreopens) } else { Ok(table) }
     }
 
-    /// Returns a descriptor of the guest, with only those rights that it could have obtained.
+    /// Returns one of the guest's descriptors, restricted to rights that the guest could have obtained.
     fn descriptor(&self, saved: Saved<'_>) -> Result<Descriptor, RestoreError> {
         let Saved { target, flags, rights_base, rights_inheriting } = saved;
         let (target, max_base, max_inheriting) = match target {
@@ -382,7 +383,7 @@ impl<'a> Saved<'a> {
         Ok(Self { target, flags, rights_base, rights_inheriting })
     }
 
-    /// Returns the number of the descriptor's inode.
+    /// Returns the inode number of the descriptor's target, if it has one.
     fn number(&self) -> Option<u64> {
         match self.target {
             SavedTarget::File { number, .. } | SavedTarget::Directory { number } => Some(number),
@@ -391,7 +392,7 @@ impl<'a> Saved<'a> {
     }
 }
 
-/// Returns the first `count` paths, for a message. The saved paths are untrusted.
+/// Formats up to [`SHOWN_PATHS`] of `count` paths for an error message. The saved paths are untrusted.
 fn shown<'a>(paths: impl IntoIterator<Item = &'a str>, count: usize) -> String {
     let clipped = |path: &str| format!("{:?}", path.chars().take(SHOWN_CHARS).collect::<String>());
     let quoted: Vec<String> = paths.into_iter().take(SHOWN_PATHS).map(clipped).collect();

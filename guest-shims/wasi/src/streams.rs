@@ -1,23 +1,23 @@
-//! A guest's standard streams: input, output and error, with the frame that parks it and the displays device.
+//! A guest's standard streams: input, output and error, with the frame that parks the guest. Also the displays device.
 
 use std::{borrow::Cow, sync::Arc};
 
 use crate::memory::size;
 
-/// The output of one execution to one stream.
+/// Output of one execution to one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The first bytes, up to the cap.
+    /// The retained bytes: the first ones, up to the limit.
     pub bytes: Vec<u8>,
-    /// Total bytes that the guest wrote.
+    /// Total number of bytes that the guest wrote.
     pub total_bytes: u64,
     /// `true` if some bytes were dropped.
     pub truncated: bool,
 }
 
 impl Captured {
-    /// Returns the retained bytes as text, with U+FFFD for bytes that are not UTF-8. A character that the cap cut in
-    /// two is omitted rather than shown as damaged.
+    /// Returns the retained bytes as text, with U+FFFD for bytes that are not UTF-8. If the limit cuts a character in
+    /// two, its bytes are omitted.
     pub fn text(&self) -> Cow<'_, str> {
         let retained = if self.truncated { whole_characters(&self.bytes) } else { &self.bytes };
         String::from_utf8_lossy(retained)
@@ -26,7 +26,7 @@ impl Captured {
 
 /// Returns `bytes` without an incomplete UTF-8 sequence at its end.
 pub fn whole_characters(bytes: &[u8]) -> &[u8] {
-    // An incomplete sequence is a lead byte and at most two continuation bytes.
+    // An incomplete sequence consists of a lead byte and at most two continuation bytes.
     for back in 1..=3.min(bytes.len()) {
         let at = bytes.len().saturating_sub(back);
         let (Some(&byte), Some(head)) = (bytes.get(at), bytes.get(..at)) else {
@@ -74,33 +74,33 @@ impl Capture {
         &self.bytes
     }
 
-    /// Returns how many of `len` more bytes will be retained, given `room_bytes` of memory.
+    /// Returns how many of `len` more bytes will be retained, given `room_bytes` of available memory.
     pub(crate) fn accepts(&self, len: u32, room_bytes: u64) -> u32 {
-        // After the first loss, no bytes are retained: the output is a prefix, not a selection.
+        // After the first loss, no more bytes are retained, so that the output is a prefix of what the guest wrote.
         if self.truncated {
             return 0;
         }
         let held = held_bytes(&self.bytes);
         let used = u64::try_from(self.bytes.len()).unwrap_or(u64::MAX);
         let spare = held.saturating_sub(used);
-        // `append` doubles the buffer and falls back to an exact fit, so any byte of room is usable.
+        // `append` doubles the buffer and falls back to an exact fit, so all room is usable.
         let room = spare.saturating_add(room_bytes);
         let keep = u64::from(len).min(self.cap_bytes.saturating_sub(used)).min(room);
         u32::try_from(keep).unwrap_or(len)
     }
 
-    /// Appends `bytes`, as many as [`Self::accepts`] allowed, within `room_bytes`.
+    /// Appends `bytes`, whose length [`Self::accepts`] must have allowed for the same `room_bytes`.
     pub(crate) fn append(&mut self, bytes: &[u8], room_bytes: u64) {
         append_within(&mut self.bytes, bytes, self.cap_bytes, room_bytes);
     }
 
-    /// Counts the bytes that the guest wrote, and records whether all of them were retained.
+    /// Counts bytes that the guest wrote, and records whether all of them were retained.
     pub(crate) fn count(&mut self, written: u32, retained: u32) {
         self.total_bytes = self.total_bytes.saturating_add(u64::from(written));
         self.truncated |= retained < written;
     }
 
-    /// Returns the total if output was lost since the last call.
+    /// Returns the total number of written bytes if output was lost and the loss was not yet reported.
     pub(crate) fn take_loss(&mut self) -> Option<u64> {
         if self.truncated && !self.reported {
             self.reported = true;
@@ -117,7 +117,7 @@ impl Capture {
         self.cap_bytes = cap_bytes;
     }
 
-    /// Takes the output and starts again.
+    /// Takes the output and resets the buffer.
     pub(crate) fn take(&mut self) -> Captured {
         let taken = Captured {
             bytes: std::mem::take(&mut self.bytes),
@@ -131,12 +131,13 @@ impl Capture {
     }
 }
 
-/// Returns the bytes that a buffer occupies, filled or not.
+/// Returns the number of allocated bytes of a buffer.
 pub(crate) fn held_bytes(buffer: &Vec<u8>) -> u64 {
     u64::try_from(buffer.capacity()).unwrap_or(u64::MAX)
 }
 
-/// Appends, growing by doubling but never beyond `cap_bytes`, nor by more than `room_bytes` unless `bytes` needs it.
+/// Appends bytes. The buffer grows by doubling, but never beyond `cap_bytes`, nor by more than `room_bytes` unless
+/// `bytes` requires it.
 pub(crate) fn append_within(buffer: &mut Vec<u8>, bytes: &[u8], cap_bytes: u64, room_bytes: u64) {
     let needed = buffer.len().saturating_add(bytes.len());
     if needed > buffer.capacity() {
@@ -148,7 +149,7 @@ pub(crate) fn append_within(buffer: &mut Vec<u8>, bytes: &[u8], cap_bytes: u64, 
     buffer.extend_from_slice(bytes);
 }
 
-/// A source of bytes that are read once, from the beginning.
+/// Bytes that are read once, from the beginning.
 pub(crate) trait Source {
     /// Returns the number of remaining bytes.
     fn rest_bytes(&self) -> u64;
@@ -157,13 +158,13 @@ pub(crate) trait Source {
     fn next(&mut self, len: u32) -> &[u8];
 }
 
-/// The given bytes and the guest's position in them. End of file follows.
+/// The provided bytes and the guest's position in them. They are followed by end of file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stdin {
-    // Shared: a fork of the instance reads the same bytes.
+    // Shared, because a fork of the instance reads the same bytes.
     bytes: Arc<[u8]>,
     position: usize,
-    /// The number of bytes that were read before `bytes`.
+    /// Number of bytes that were read before `bytes`.
     read_before: u64,
 }
 
@@ -172,7 +173,7 @@ impl Stdin {
         Self::resumed(0, bytes)
     }
 
-    /// Creates the rest of an input of which `read_before` bytes were read.
+    /// Restores the remaining input after `read_before` bytes have been read.
     pub(crate) fn resumed(read_before: u64, rest: Vec<u8>) -> Self {
         Self { bytes: rest.into(), position: 0, read_before }
     }
@@ -203,9 +204,10 @@ impl Source for Stdin {
     }
 }
 
-/// The frame that the guest writes to standard error, in one call, to be parked at the next `fd_fdstat_get(0)`. It is
-/// recognized only while the embedder allows it, and is then not part of the output. Every binary can reach standard
-/// error, even one with its own descriptor table (such as those packed with wasi-vfs).
+/// The frame that requests parking. A guest writes it to standard error in a single call, and is then parked at the
+/// next `fd_fdstat_get(0)`. The frame is recognised only while the embedder allows parking, and is then not part of the
+/// output. Every binary can write to standard error, even one with its own descriptor table (such as those packed with
+/// wasi-vfs).
 pub const PARK_FRAME: &[u8] = b"\0park";
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -224,7 +226,7 @@ impl Park {
         self.allowed
     }
 
-    /// Arms the park if this is the frame that requests it and parking is allowed.
+    /// Arms parking if it is allowed and the bytes are the frame that requests it.
     pub(crate) fn check_frame(&mut self, bytes: &[u8]) -> bool {
         let asked = self.allowed && bytes == PARK_FRAME;
         self.armed |= asked;
@@ -235,25 +237,25 @@ impl Park {
         self.armed = true;
     }
 
-    /// Returns whether to park the guest now. `true` once per arming.
+    /// Returns whether to park the guest now. Returns `true` once after each arming.
     pub(crate) fn take(&mut self) -> bool {
         std::mem::take(&mut self.armed)
     }
 }
 
-/// The guest's path of the displays device. It is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). A write is one
-/// display, in a format defined by the guest's driver and the embedder. Reads return nothing.
+/// The displays device's path in the guest. The device is visible like [`TOOLS_DEVICE`](crate::TOOLS_DEVICE). Each
+/// write is one display, in a format defined by the guest's driver and the embedder. Reads return nothing.
 pub const DISPLAYS_DEVICE: &str = "/dev/glovebox/displays";
 
-/// Maximum number of retained displays of one execution, regardless of their size, because each is an allocation.
+/// Maximum number of displays retained per execution, regardless of their size. Each display is an allocation.
 pub const MAX_DISPLAYS: usize = 1_000;
 
 /// The displays of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
-    /// The retained writes, in order.
+    /// The retained displays, in order.
     pub messages: Vec<Vec<u8>>,
-    /// The number of displays that were dropped as a whole because they did not fit.
+    /// Number of dropped displays. A display that does not fit is dropped completely.
     pub dropped: u64,
 }
 
@@ -266,7 +268,7 @@ pub(crate) struct DisplaysDevice {
 
 impl DisplaysDevice {
     /// Returns whether a message of this length is retained. After the first dropped message all others are dropped, so
-    /// the retained ones are a prefix.
+    /// that the retained ones are a prefix.
     pub(crate) fn accepts(&self, len: u64, cap_bytes: u64, room_bytes: u64) -> bool {
         self.shown.dropped == 0
             && self.shown.messages.len() < MAX_DISPLAYS
@@ -287,7 +289,7 @@ impl DisplaysDevice {
         self.bytes
     }
 
-    /// Takes the displays and starts again.
+    /// Takes the displays and resets the device.
     pub(crate) fn take(&mut self) -> Shown {
         std::mem::take(self).shown
     }

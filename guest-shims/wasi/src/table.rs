@@ -17,7 +17,7 @@ pub(crate) enum FdTarget {
     Directory {
         inode: InodeId,
     },
-    /// A directory above the mounts, by its absolute path.
+    /// A directory above the mounts, identified by its absolute path.
     Virtual {
         path: String,
     },
@@ -25,12 +25,12 @@ pub(crate) enum FdTarget {
 }
 
 impl FdTarget {
-    /// Returns the inode that a descriptor keeps alive.
+    /// Returns the inode that the descriptor keeps alive.
     pub(crate) fn inode(&self) -> Option<InodeId> {
         self.opened().map(|(inode, _)| inode)
     }
 
-    /// Returns the inode and its type when it was opened.
+    /// Returns the inode and the type that it had when it was opened.
     pub(crate) fn opened(&self) -> Option<(InodeId, FileKind)> {
         match self {
             Self::File { inode, .. } => Some((*inode, FileKind::File)),
@@ -39,8 +39,8 @@ impl FdTarget {
         }
     }
 
-    /// Returns the maximum rights of a descriptor for this target, and those that descriptors opened beneath it may
-    /// inherit.
+    /// Returns the maximum rights of a descriptor for this target, and the maximum rights that descriptors opened
+    /// beneath it inherit.
     fn max_rights(&self) -> (u64, u64) {
         match self {
             Self::Stdin => (INPUT, 0),
@@ -59,7 +59,7 @@ pub(crate) struct Descriptor {
     pub(crate) flags: u16,
     pub(crate) rights_base: u64,
     pub(crate) rights_inheriting: u64,
-    /// The guest's path of a preopen.
+    /// The guest path, if the descriptor is a preopen.
     pub(crate) preopen: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl Descriptor {
         Self::opened(target, 0, ALL, 0)
     }
 
-    /// Creates a descriptor with those of the requested rights that apply to its target.
+    /// Creates a descriptor with the requested rights that apply to its target.
     pub(crate) fn opened(target: FdTarget, flags: u16, rights_base: u64, rights_inheriting: u64) -> Self {
         let (max_base, max_inheriting) = target.max_rights();
         Self {
@@ -84,19 +84,19 @@ impl Descriptor {
         Self { preopen: Some(path), ..Self::opened(target, 0, ALL, ALL) }
     }
 
-    /// Fails with `ENOTCAPABLE` unless the descriptor has all of `rights`.
+    /// Fails with `ENOTCAPABLE` if the descriptor does not have all of `rights`.
     pub(crate) fn require(&self, rights: u64) -> Result<(), Errno> {
         if self.rights_base & rights == rights { Ok(()) } else { Err(Errno::NotCapable) }
     }
 }
 
-/// The first descriptor that is not standard input, output or error.
+/// The first descriptor after standard input, output and error.
 pub(crate) const FIRST_FREE: u32 = 3;
 
 /// Open descriptors by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
-    // At most as long as the limit on open files.
+    // The limit on open files bounds the length.
     slots: Vec<Option<Descriptor>>,
     open_count: u32,
 }
@@ -109,8 +109,8 @@ impl Table {
         table
     }
 
-    /// Restores the three standard streams, regardless of the guest's changes. Returns the descriptors that had
-    /// replaced them.
+    /// Restores the three standard streams, whatever the guest did with them. Returns the descriptors that had replaced
+    /// them.
     pub(crate) fn restore_stdio(&mut self) -> Vec<Descriptor> {
         let mut replaced = Vec::new();
         let first_free = size(FIRST_FREE);
@@ -134,13 +134,13 @@ impl Table {
         self.slots.get_mut(size(fd)).and_then(Option::as_mut).ok_or(Errno::Badf)
     }
 
-    /// Returns whether one more descriptor fits under `limit`. Checked before a file is created for it.
+    /// Returns whether another descriptor fits under `limit`. Checked before a file is created for the descriptor.
     pub(crate) fn has_room(&self, limit: u32) -> bool {
         self.open_count < limit
     }
 
-    /// Inserts a descriptor into the lowest free slot after the standard streams. A script that closes its standard
-    /// output must not find its prints in the next file that it opens.
+    /// Inserts a descriptor into the lowest free slot after the standard streams. If a script closes its standard
+    /// output, its prints must not end up in the next file that it opens.
     pub(crate) fn insert(&mut self, descriptor: Descriptor, limit: u32) -> Result<u32, Descriptor> {
         if !self.has_room(limit) {
             return Err(descriptor);
@@ -167,7 +167,8 @@ impl Table {
         Ok(removed)
     }
 
-    /// Moves `from` to `to`, both open. Returns the previous descriptor at `to`.
+    /// Moves the open descriptor `from` to the number of the open descriptor `to`. Returns the descriptor previously at
+    /// `to`.
     pub(crate) fn renumber(&mut self, from: u32, to: u32) -> Result<Option<Descriptor>, Errno> {
         self.get(from)?;
         self.get(to)?;
@@ -186,7 +187,7 @@ impl Table {
         u32::try_from(opened.count()).unwrap_or(u32::MAX)
     }
 
-    /// Iterates over the open descriptors with their numbers, ascending.
+    /// Iterates over the open descriptors and their numbers, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Descriptor)> {
         (0_u32..).zip(&self.slots).filter_map(|(fd, slot)| slot.as_ref().map(|descriptor| (fd, descriptor)))
     }
@@ -203,7 +204,7 @@ impl Table {
         self.slots.iter_mut().filter(|slot| slot.is_some())
     }
 
-    /// Counts again after slots were emptied through [`Self::iter_mut`].
+    /// Updates the number of open descriptors after [`Self::iter_mut`] was used to empty slots.
     pub(crate) fn recount(&mut self) {
         let open = self.slots.iter().filter(|slot| slot.is_some()).count();
         self.open_count = u32::try_from(open).unwrap_or(u32::MAX);
@@ -239,10 +240,10 @@ pub(crate) const PATH_REMOVE_DIRECTORY: u64 = 1 << 25;
 pub(crate) const PATH_UNLINK_FILE: u64 = 1 << 26;
 pub(crate) const POLL_FD_READWRITE: u64 = 1 << 27;
 
-/// Every right except the two for sockets.
+/// All rights except the two for sockets.
 pub(crate) const ALL: u64 = (1 << 28) - 1;
 
-/// The rights of a file: none for paths.
+/// Rights of a file: no rights for paths.
 pub(crate) const FILE: u64 = FD_DATASYNC
     | FD_READ
     | FD_SEEK
@@ -257,37 +258,37 @@ pub(crate) const FILE: u64 = FD_DATASYNC
     | FD_FILESTAT_SET_TIMES
     | POLL_FD_READWRITE;
 
-/// The base rights of a directory. It has no bytes and no position, and `path_open` refuses to open a directory for
-/// writing. Descriptors opened beneath it may have [`ALL`].
+/// Base rights of a directory. A directory has no bytes and no position, and `path_open` refuses to open it for
+/// writing. Descriptors opened beneath it can have the rights [`ALL`].
 pub(crate) const DIRECTORY_BASE: u64 = ALL
     & !(FD_READ | FD_SEEK | FD_TELL | FD_WRITE | FD_ADVISE | FD_ALLOCATE | FD_FILESTAT_SET_SIZE | POLL_FD_READWRITE);
 
-/// The rights of standard input: no seek, no tell.
+/// Rights of standard input, which do not include seek and tell.
 pub(crate) const INPUT: u64 = FD_READ | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | POLL_FD_READWRITE;
 
-/// The rights of standard output and standard error: no seek, no tell.
+/// Rights of standard output and standard error, which do not include seek and tell.
 pub(crate) const OUTPUT: u64 = FD_WRITE | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | POLL_FD_READWRITE;
 
-/// The rights of a device. The tools device can neither seek nor tell (`ESPIPE`), but the C library takes a character
-/// device without these two rights for a terminal.
+/// Rights of a device. The tools device supports neither seek nor tell (`ESPIPE`), but the C library treats a character
+/// device without these two rights as a terminal.
 pub(crate) const DEVICE: u64 =
     FD_READ | FD_WRITE | FD_SEEK | FD_TELL | FD_FDSTAT_SET_FLAGS | FD_FILESTAT_GET | POLL_FD_READWRITE;
 
-/// `fdflags`.
+/// The `fdflags` value for appending.
 pub(crate) const APPEND: u16 = 1;
-/// All `fdflags`: append, dsync, nonblock, rsync, sync. All but the first are stored and have no effect.
+/// All `fdflags`: append, dsync, nonblock, rsync, sync. All except append are stored but have no effect.
 pub(crate) const FDFLAGS: u16 = 0b1_1111;
 
-/// `oflags`.
+/// Values of `oflags`.
 pub(crate) const CREAT: u32 = 1;
 pub(crate) const DIRECTORY: u32 = 2;
 pub(crate) const EXCL: u32 = 4;
 pub(crate) const TRUNC: u32 = 8;
 
-/// `lookupflags`.
+/// Value of `lookupflags`.
 pub(crate) const SYMLINK_FOLLOW: u32 = 1;
 
-/// `fstflags`.
+/// Values of `fstflags`.
 pub(crate) const ATIM: u32 = 1;
 pub(crate) const ATIM_NOW: u32 = 2;
 pub(crate) const MTIM: u32 = 4;

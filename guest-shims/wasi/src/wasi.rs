@@ -1,4 +1,4 @@
-//! A guest's WASI state and its interface for the embedder.
+//! A guest's WASI state and the embedder's interface to it.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ use crate::{
     table::{Descriptor, FdTarget, Table},
 };
 
-/// The WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams,
-/// clocks, entropy, devices.
+/// WASI state of one guest instance: descriptor table, file system, arguments, environment, standard streams, clocks,
+/// entropy, devices.
 ///
-/// A clone is a fork: it shares file contents until one of the two writes, and continues at the same positions.
+/// A clone is a fork: it shares file contents until either of the two writes, and continues at the same positions.
 #[derive(Clone)]
 pub struct Wasi {
     pub(crate) vfs: Vfs,
@@ -32,9 +32,9 @@ pub struct Wasi {
     pub(crate) clock: ClockState,
     pub(crate) entropy: Generator,
     pub(crate) tools: ToolsDevice,
-    /// A derived key of the scrypt device that the guest has not read.
+    /// A key derived by the scrypt device, as far as the guest has not read it yet.
     pub(crate) derived: Stdin,
-    /// A reply of the text device that the guest has not read.
+    /// A reply of the text device, as far as the guest has not read it yet.
     pub(crate) decoded: Stdin,
     pub(crate) displays: DisplaysDevice,
     pub(crate) park: Park,
@@ -44,7 +44,7 @@ pub struct Wasi {
 }
 
 impl Wasi {
-    /// Creates the state of a guest that is about to start.
+    /// Creates the state of a guest that has not started yet.
     pub fn new(config: WasiConfig) -> Result<Self, WasiError> {
         let WasiConfig { vfs, mounts, root_preopen, limits, args, env, stdin, clock, entropy } = config;
         let mut wasi = Self {
@@ -83,7 +83,7 @@ impl Wasi {
         &self.vfs
     }
 
-    /// Returns the file system, for changes between executions. The guest is not charged for them.
+    /// Returns the file system for changes between executions. The guest is not charged for them.
     pub fn vfs_mut(&mut self) -> &mut Vfs {
         &mut self.vfs
     }
@@ -98,29 +98,29 @@ impl Wasi {
         self.mounts.iter().find(|mount| mount.path == path).map(|mount| mount.root)
     }
 
-    /// Returns the number of descriptors that the guest has open, without the standard streams and the preopens.
+    /// Returns the number of the guest's open descriptors, except standard streams and preopens.
     pub fn open_files(&self) -> u32 {
         self.table.opened_by_guest()
     }
 
-    /// Sets the arguments that `args_get` delivers, the program's name first.
+    /// Sets the arguments that `args_get` returns, beginning with the program's name.
     pub fn set_args(&mut self, args: impl IntoIterator<Item = String>) -> Result<(), StringError> {
         self.args = Strings::new(args)?;
         Ok(())
     }
 
-    /// Sets the variables that `environ_get` delivers.
+    /// Sets the variables that `environ_get` returns.
     pub fn set_env(&mut self, env: impl IntoIterator<Item = (String, String)>) -> Result<(), StringError> {
         self.env = environment(env)?;
         Ok(())
     }
 
-    /// Sets standard input. The guest reads it from the beginning.
+    /// Replaces standard input. The guest reads the new bytes from the beginning.
     pub fn set_stdin(&mut self, bytes: Vec<u8>) {
         self.stdin = Stdin::new(bytes);
     }
 
-    /// Returns the number of bytes of standard input that the guest has read.
+    /// Returns the number of bytes that the guest has read from standard input.
     pub fn stdin_position(&self) -> u64 {
         self.stdin.position()
     }
@@ -130,7 +130,7 @@ impl Wasi {
         &self.limits
     }
 
-    /// Sets the limits. Existing usage stays, even if it exceeds the new limits.
+    /// Sets the limits. Usage that already exceeds the new limits is unaffected.
     pub fn set_limits(&mut self, limits: WasiLimits) {
         self.stdout.set_cap_bytes(limits.stdout_bytes);
         self.stderr.set_cap_bytes(limits.stderr_bytes);
@@ -139,58 +139,57 @@ impl Wasi {
 
     /// Sets the source of time.
     ///
-    /// The guest's monotonic clock never goes backwards. Under [`Clock::Host`], it continues from its current value
-    /// without the host's share. Under [`Clock::Fixed`], it shows at least that value.
+    /// The guest's monotonic clock never goes backwards. With [`Clock::Host`], it continues from its current value
+    /// without the time that the host measured. With [`Clock::Fixed`], it reports at least that value.
     pub fn set_clock(&mut self, clock: Clock) {
         self.clock.set_source(clock);
     }
 
-    /// Makes the current value of the monotonic clock the base from which a clone continues in another instance, whose
-    /// [`Host::monotonic_ns`] begins at zero again. Call it on the state that is saved, not on one that continues to
-    /// run.
+    /// Makes the current value of the monotonic clock the base for continuing in another instance, whose
+    /// [`Host::monotonic_ns`] starts from zero. Call this method on the state that is saved, not on a state that
+    /// continues to run.
     pub fn settle_clock<H: Host>(&mut self, host: &mut H) {
         let now = self.monotonic_ns(host);
         self.clock.set_base_ns(now);
     }
 
-    /// Sets the value of the monotonic clock when this instance was created. Only used under [`Clock::Host`].
+    /// Sets the value that the monotonic clock had when this instance was created. Only used with [`Clock::Host`].
     pub fn set_monotonic_base_ns(&mut self, base_ns: u64) {
         self.clock.set_base_ns(base_ns);
     }
 
-    /// Returns the value of the guest's monotonic clock, in nanoseconds.
+    /// Returns the guest's monotonic time in nanoseconds.
     pub fn monotonic_ns<H: Host + ?Sized>(&self, host: &mut H) -> u64 {
         self.clock.now(host, ClockId::Monotonic)
     }
 
-    /// Returns the value of the guest's real-time clock, in nanoseconds since 1970.
+    /// Returns the guest's real time in nanoseconds since 1970.
     pub fn realtime_ns<H: Host + ?Sized>(&self, host: &mut H) -> u64 {
         self.clock.now(host, ClockId::Realtime)
     }
 
-    /// Sets the source of random bytes; a seeded generator starts at its beginning.
+    /// Sets the source of random bytes. A seeded generator starts at its beginning.
     pub fn set_entropy(&mut self, entropy: Entropy) {
         self.entropy = Generator::new(entropy);
     }
 
-    /// Returns the position of the seeded generator, in 32-bit words; `None` under [`Entropy::Host`].
+    /// Returns the position of the seeded generator in 32-bit words, or `None` with [`Entropy::Host`].
     pub fn entropy_position(&self) -> Option<u128> {
         self.entropy.position()
     }
 
-    /// Sets the position of the seeded generator; does nothing under [`Entropy::Host`].
+    /// Sets the position of the seeded generator in 32-bit words. Has no effect with [`Entropy::Host`].
     pub fn set_entropy_position(&mut self, words: u128) {
         self.entropy.set_position(words);
     }
 
-    /// Fills `into` from the guest's source of random bytes, for the embedder's own use (reseeding an interpreter).
+    /// Fills `into` from the guest's source of random bytes. The embedder uses it to reseed an interpreter.
     pub fn fill_random<H: Host + ?Sized>(&mut self, host: &mut H, into: &mut [u8]) {
         self.entropy.fill(host, into);
     }
 
-    /// Begins an execution. Output, displays and events are empty, the unread rest of a tool's reply is dropped, and
-    /// parking is neither armed nor allowed. The standard streams are restored with all their rights, regardless of the
-    /// guest's changes.
+    /// Begins an execution. Clears output, displays, events and the unread part of a tool reply, and neither arms nor
+    /// allows parking. Restores the standard streams with all their rights, whatever the guest did with them.
     pub fn begin_execution(&mut self) {
         self.stdout.take();
         self.stderr.take();
@@ -205,7 +204,7 @@ impl Wasi {
         }
     }
 
-    /// Releases the inode that a closed descriptor held alive.
+    /// Releases a closed descriptor's reference to its inode.
     pub(crate) fn release(&mut self, closed: &Descriptor) {
         if let Some(inode) = closed.target.inode() {
             self.vfs.release(inode);
@@ -218,7 +217,7 @@ impl Wasi {
         format!("{} {} {} {}\n", limits.bytes, self.vfs.bytes_used(), limits.inodes, self.vfs.inodes_used())
     }
 
-    /// Returns the captured output of a stream so far.
+    /// Returns the output that has been captured from a stream.
     pub fn output(&self, stream: Stream) -> &[u8] {
         match stream {
             Stream::Stdout => self.stdout.bytes(),
@@ -226,12 +225,13 @@ impl Wasi {
         }
     }
 
-    /// Takes the captured output and starts again.
+    /// Takes the captured output and resets the buffers.
     pub fn take_output(&mut self) -> Output {
         Output { stdout: self.stdout.take(), stderr: self.stderr.take(), displays: self.displays.take() }
     }
 
-    /// Takes the events since the last call. Call it before [`Self::take_output`], which forgets truncation.
+    /// Takes the events since the last call. Call this method before [`Self::take_output`], which also clears the
+    /// truncation events.
     pub fn take_events(&mut self) -> Vec<SecurityEvent> {
         let mut events = self.events.take();
         for (stream, capture) in [(Stream::Stdout, &mut self.stdout), (Stream::Stderr, &mut self.stderr)] {
@@ -242,7 +242,8 @@ impl Wasi {
         events
     }
 
-    /// Allows the guest to request parking, see [`PARK_FRAME`](crate::PARK_FRAME). Only during preparation.
+    /// Sets whether the guest can request parking (see [`PARK_FRAME`](crate::PARK_FRAME)). Allow it only during
+    /// preparation.
     pub fn allow_parking(&mut self, allowed: bool) {
         self.park.allow(allowed);
     }
@@ -252,19 +253,19 @@ impl Wasi {
         self.park.arm();
     }
 
-    /// Sets the size of the guest's memories, for the common limit.
+    /// Sets the total size of the guest's linear memories, which counts towards the common limit.
     pub fn set_linear_memory_bytes(&mut self, bytes: u64) {
         self.linear_memory_bytes = bytes;
     }
 
-    /// Returns the bytes that the host holds for the guest: file system with mount cache, output, displays, standard
-    /// input, arguments, environment, and the tool reply being read. An embedder must refuse `memory.grow` if the sum
-    /// of linear memory and this value exceeds the limit.
+    /// Returns the number of bytes that the host allocates for the guest: file system with mount cache, output,
+    /// displays, standard input, arguments, environment, and the tool reply being read. An embedder must refuse
+    /// `memory.grow` if the sum of linear memory and this value would exceed the limit.
     pub fn host_bytes(&self) -> u64 {
         self.vfs.bytes_used().saturating_add(self.buffer_bytes())
     }
 
-    /// Returns the remaining bytes of [`WasiLimits::memory_bytes`].
+    /// Returns the remaining part of [`WasiLimits::memory_bytes`].
     pub fn room_bytes(&self) -> u64 {
         self.vfs_ceiling_bytes().saturating_sub(self.vfs.bytes_used())
     }
@@ -318,7 +319,7 @@ impl Default for Wasi {
 
 impl fmt::Debug for Wasi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Omits the contents, which are the guest's and may be large or secret.
+        // The contents are omitted: they belong to the guest and may be large or secret.
         f.debug_struct("Wasi").field("mounts", &self.mounts).field("limits", &self.limits).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! Descriptors: their attributes and positions, closing and renumbering. Reading directories.
+//! Calls on descriptors: attributes, positions, closing, renumbering, and reading directories.
 
 use glovebox_vfs::{DirEntry, FileKind, InodeId};
 
@@ -18,7 +18,7 @@ pub(super) fn fd_fdstat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, sta
     }
     let Descriptor { target, flags, rights_base, rights_inheriting, .. } = wasi.table.get(fd)?;
     let file_type = match target {
-        // Not a character device, because the C library takes a character device that cannot seek for a terminal.
+        // Not a character device, because the C library treats a character device that cannot seek as a terminal.
         FdTarget::Stdin | FdTarget::Stdout | FdTarget::Stderr => memory::UNKNOWN,
         FdTarget::File { .. } => memory::REGULAR,
         FdTarget::Directory { .. } | FdTarget::Virtual { .. } => memory::DIRECTORY,
@@ -41,7 +41,7 @@ pub(super) fn fdflags(flags: u32) -> Result<u16, Errno> {
     if flags & !table::FDFLAGS == 0 { Ok(flags) } else { Err(Errno::Inval) }
 }
 
-/// Reduces the rights. Rights cannot be gained.
+/// Reduces a descriptor's rights. Rights cannot be added.
 pub(super) fn fd_fdstat_set_rights<H: Host>(
     wasi: &mut Wasi,
     _: &mut H,
@@ -53,7 +53,7 @@ pub(super) fn fd_fdstat_set_rights<H: Host>(
     if rights_base & !descriptor.rights_base != 0 || rights_inheriting & !descriptor.rights_inheriting != 0 {
         return Err(Errno::NotCapable.into());
     }
-    // A preopen keeps its rights, because a script must not damage it for later executions.
+    // A preopen's rights do not change, because a script must not break it for later executions.
     if descriptor.preopen.is_none() {
         descriptor.rights_base = rights_base;
         descriptor.rights_inheriting = rights_inheriting;
@@ -95,7 +95,7 @@ pub(super) fn fd_prestat_dir_name<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u3
     Ok(host.write(path, name.as_bytes())?)
 }
 
-/// Returns the file of a descriptor and its position, if it is seekable.
+/// Returns a descriptor's file and position, or an error if the descriptor is not seekable.
 fn seekable(wasi: &Wasi, fd: u32, right: u64) -> Call<(InodeId, u64)> {
     let descriptor = wasi.table.get(fd)?;
     match descriptor.target {
@@ -129,7 +129,7 @@ pub(super) fn fd_seek<H: Host>(
     const CURRENT: u32 = 1;
     const END: u32 = 2;
     check(host, position, 8)?;
-    // Reading the position needs fewer rights than moving it.
+    // Reading the position requires fewer rights than moving it.
     let asking = whence == CURRENT && offset == 0;
     let right = if asking { table::FD_TELL } else { table::FD_SEEK };
     if is_null(wasi, fd, right)? {
@@ -142,7 +142,7 @@ pub(super) fn fd_seek<H: Host>(
         END => wasi.with_vfs(host, |vfs| vfs.stat(inode))?.size_bytes,
         _ => return Err(Errno::Inval.into()),
     };
-    // The guest sees positions as signed numbers.
+    // Guests represent positions as signed numbers.
     let to = from.checked_add_signed(offset).filter(|to| i64::try_from(*to).is_ok()).ok_or(Errno::Inval)?;
     if let FdTarget::File { position, .. } = &mut wasi.table.get_mut(fd)?.target {
         *position = to;
@@ -178,11 +178,11 @@ pub(super) fn fd_allocate<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, offse
     wasi.change_vfs(host, |vfs| vfs.allocate(inode, offset, len))
 }
 
-/// Number of entries requested from the file system at once: enough to fill the C library's buffer of 4 KiB, and a
-/// bound on the host memory of one call.
+/// Number of entries requested from the file system at once: enough to fill the C library's buffer of 4 KiB, and few
+/// enough to bound the host memory for one call.
 const BATCH: usize = 128;
 
-/// An entry in the guest's view.
+/// A directory entry as the guest sees it.
 struct Entry {
     next_cookie: u64,
     inode: u64,
@@ -190,7 +190,8 @@ struct Entry {
     name: String,
 }
 
-/// Packs entries. The last one is truncated at the end of the buffer, which tells the guest that there are more.
+/// Encodes directory entries. The last one is truncated at the end of the buffer, which tells the guest that there are
+/// more.
 pub(super) fn fd_readdir<H: Host>(
     wasi: &mut Wasi,
     host: &mut H,
@@ -213,7 +214,7 @@ pub(super) fn fd_readdir<H: Host>(
     while packer.room > 0 {
         let entries = match &target {
             FdTarget::Directory { inode } => {
-                // An entry takes at least its header and one byte.
+                // An entry occupies at least its header and one byte.
                 let wanted = (size(packer.room) / memory::DIRENT_BYTES).saturating_add(1).min(BATCH);
                 list(wasi, host, *inode, cookie, wanted)?
             }
@@ -247,7 +248,7 @@ impl Packer {
             let fitting = bytes.get(..size(self.room)).unwrap_or(bytes);
             let len = guest_size(fitting.len())?;
             host.write(self.at, fitting)?;
-            // Saturates only at the end of a full memory.
+            // The addition saturates only at the end of a full memory.
             self.at = self.at.saturating_add(len);
             self.room = self.room.saturating_sub(len);
             self.used = self.used.saturating_add(len);
@@ -270,7 +271,8 @@ fn list<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, cookie: u64, wan
     Ok(entries.into_iter().map(entry).collect())
 }
 
-/// Lists a directory above the mounts, which has at most as many entries as there are mounts. The cookie counts them.
+/// Lists a directory above the mounts, which has at most as many entries as there are mounts. The cookie is an entry's
+/// position.
 fn list_virtual(wasi: &Wasi, path: &str, cookie: u64) -> Result<Vec<Entry>, Errno> {
     let directory = memory::file_type(FileKind::Directory);
     let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);

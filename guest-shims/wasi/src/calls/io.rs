@@ -1,8 +1,8 @@
 //! Reading and writing.
 //!
-//! Bytes go through a buffer of at most 64 KiB, and each piece is charged before it is moved. Decoding the array of
-//! pieces checks all addresses, so a bad address does not fail a call half way. A partial read or write returns its
-//! length; the error comes with the next call, as POSIX requires.
+//! Bytes pass through a buffer of at most 64 KiB, and each chunk is charged before it is moved. All addresses are
+//! checked when the array of regions is decoded, so a bad address does not interrupt a call. A partial read or write
+//! returns its length; the next call returns the error, as POSIX requires.
 
 use glovebox_vfs::InodeId;
 
@@ -106,7 +106,7 @@ pub(super) fn fd_write<H: Host>(
     write_u32(host, nwritten, count)
 }
 
-/// Writes at `offset` even if the descriptor appends, as POSIX requires (unlike Linux).
+/// Writes at `offset` even if the descriptor is in append mode, as POSIX requires (unlike Linux).
 pub(super) fn fd_pwrite<H: Host>(
     wasi: &mut Wasi,
     host: &mut H,
@@ -126,8 +126,8 @@ pub(super) fn fd_pwrite<H: Host>(
     write_u32(host, nwritten, count)
 }
 
-/// Returns the target of a readable descriptor. A missing right is `EBADF`, as POSIX requires for a descriptor that was
-/// opened for writing.
+/// Returns the target of a readable descriptor. A missing right causes `EBADF`, as POSIX requires for a descriptor that
+/// was not opened for reading.
 fn readable(wasi: &Wasi, fd: u32) -> Result<FdTarget, Errno> {
     let descriptor = wasi.table.get(fd)?;
     if matches!(descriptor.target, FdTarget::Directory { .. } | FdTarget::Virtual { .. }) {
@@ -137,7 +137,7 @@ fn readable(wasi: &Wasi, fd: u32) -> Result<FdTarget, Errno> {
     Ok(descriptor.target.clone())
 }
 
-/// Returns a file or the null device, with the right to read or write at an offset.
+/// Returns a file or the null device, if the descriptor has the right to read or write at an offset.
 fn positional(wasi: &Wasi, fd: u32, right: u64) -> Result<FdTarget, Errno> {
     let descriptor = wasi.table.get(fd)?;
     match descriptor.target {
@@ -162,7 +162,7 @@ fn advance(wasi: &mut Wasi, fd: u32, to: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Delivers bytes that the host already holds.
+/// Copies bytes from a host buffer to the guest.
 fn scatter<H: Host>(host: &mut H, regions: &[Region], byte_price: u64, source: &mut impl Source) -> Call<u32> {
     let mut count = 0_u32;
     for chunk in regions.iter().flat_map(|region| region.chunks()) {
@@ -212,7 +212,8 @@ fn read_file<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, mut offset:
     Ok(count)
 }
 
-/// Writes at `start`, or at the end of the file. Returns the number of bytes written and the new position.
+/// Writes at `start`, or at the end of the file if it is `None`. Returns the number of bytes written and the new
+/// position.
 fn write_file<H: Host>(
     wasi: &mut Wasi,
     host: &mut H,
@@ -247,7 +248,8 @@ fn write_file<H: Host>(
 /// The length of the frame that requests parking.
 const PARK_LEN: u32 = 5;
 
-/// Returns whether a write to standard error is the frame that requests parking. Only during preparation.
+/// Returns whether a write to standard error is the frame that requests parking. Always `false` if parking is not
+/// allowed.
 fn check_park_frame<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<bool> {
     let [region] = regions else { return Ok(false) };
     if !wasi.park.is_allowed() || region.len != PARK_LEN {
@@ -257,8 +259,8 @@ fn check_park_frame<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) 
     Ok(wasi.park.check_frame(&frame))
 }
 
-/// Retains the bytes that fit under the cap and in memory, and counts the rest. A script does not fail because its
-/// output is long.
+/// Retains the bytes that fit into the limit and the memory, and only counts the others. Long output does not make a
+/// script fail.
 fn write_stream<H: Host>(wasi: &mut Wasi, host: &mut H, stream: Stream, regions: &[Region]) -> Call<u32> {
     let mut buffer = Buffer::default();
     let mut count = 0_u32;
@@ -282,12 +284,12 @@ fn write_stream<H: Host>(wasi: &mut Wasi, host: &mut H, stream: Stream, regions:
     Ok(count)
 }
 
-/// Returns the total length of all pieces, which [`read_iovecs`] bounds.
+/// Returns the total length of all regions, which [`read_iovecs`] limits.
 fn total_bytes(regions: &[Region]) -> u32 {
     regions.iter().fold(0, |sum, region| sum.saturating_add(region.len))
 }
 
-/// Sends one message to the host. A message that is too long is not sent at all.
+/// Sends one message to the host. A message that is too long is not sent.
 fn send_message<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
     let total = total_bytes(regions);
     if total == 0 {
@@ -305,7 +307,7 @@ fn send_message<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> C
     Ok(total)
 }
 
-/// Derives a key for the next read.
+/// Derives a key, which the next read returns.
 fn derive<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
     let total = total_bytes(regions);
     if u64::from(total) > MAX_REQUEST_BYTES {
@@ -322,7 +324,7 @@ fn derive<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u3
     Ok(total)
 }
 
-/// Decodes text for the next read.
+/// Decodes text, which the next read returns.
 fn decode_text<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
     let total = total_bytes(regions);
     if u64::from(total) > MAX_TEXT_BYTES {
@@ -337,7 +339,8 @@ fn decode_text<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Ca
     Ok(total)
 }
 
-/// Retains one display if it fits, and only counts it otherwise. As with output, a script does not fail because of it.
+/// Retains a display if it fits, and only counts it otherwise. As with output, too many displays do not make a script
+/// fail.
 fn show<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
     let total = total_bytes(regions);
     if total == 0 {
@@ -348,14 +351,14 @@ fn show<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32>
         wasi.displays.drop_one();
         return Ok(total);
     }
-    // The message is moved twice: into this buffer, and to the embedder.
+    // The message is moved twice: to this buffer, and to the embedder.
     host.charge(prices::bytes(u64::from(total)).saturating_mul(2))?;
     let message = gather(host, regions)?;
     wasi.displays.keep(message);
     Ok(total)
 }
 
-/// Returns the bytes of all pieces. The caller has checked their total length.
+/// Returns the concatenated bytes of all regions. The caller must have checked their total length.
 fn gather<H: Host>(host: &mut H, regions: &[Region]) -> Result<Vec<u8>, CallFailure> {
     let mut bytes = vec![0; size(total_bytes(regions))];
     let mut rest = bytes.as_mut_slice();
@@ -369,8 +372,8 @@ fn gather<H: Host>(host: &mut H, regions: &[Region]) -> Result<Vec<u8>, CallFail
     Ok(bytes)
 }
 
-/// Delivers the rest of the current reply, or waits for the next one. A read never goes beyond the end of a reply, so a
-/// guest that has one reply does not wait for the next.
+/// Delivers unread bytes of the current reply, or waits for the next reply. A read never extends beyond the end of a
+/// reply, so a guest that has received one reply does not wait for the next.
 fn read_reply<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Call<u32> {
     if regions.is_empty() {
         return Ok(0);
@@ -380,7 +383,7 @@ fn read_reply<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Cal
         let Some(reply) = host.tool_receive()? else {
             return Ok(0);
         };
-        // The reply is within the memory limit. Until this call ends, the host counts it as held for the guest.
+        // The reply is within the memory limit. Until this call ends, the host charges it to the guest's memory.
         wasi.tools.put(&reply)?;
     }
     let count = scatter(host, regions, prices::TOOL_BYTE, &mut wasi.tools)?;
@@ -390,7 +393,7 @@ fn read_reply<H: Host>(wasi: &mut Wasi, host: &mut H, regions: &[Region]) -> Cal
     Ok(count)
 }
 
-/// The bounded buffer between guest and host, as large as the largest piece.
+/// A bounded buffer between guest and host, as large as the largest chunk.
 #[derive(Default)]
 struct Buffer {
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The calls, each a function of the state, the host and the guest's arguments.
+//! The WASI calls. Each is a function of the state, the host and the guest's arguments.
 //!
 //! [`wasi_preview1_functions!`](crate::wasi_preview1_functions) makes them methods of [`Wasi`].
 
@@ -26,7 +26,7 @@ use crate::{Errno, Host, Stop, Wasi, host::CallFailure, prices, wasi_preview1_fu
 
 macro_rules! methods {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
-        /// The functions of WASI preview 1. The error number is the guest's result; [`Stop`] unwinds the guest.
+        /// The functions of WASI preview 1. The guest receives the error number; [`Stop`] unwinds the guest.
         impl Wasi {
             $(
                 $(#[$meta])*
@@ -46,41 +46,41 @@ macro_rules! methods {
 
 wasi_preview1_functions!(methods);
 
-/// Lists the 46 functions of `wasi_snapshot_preview1` once, so that an embedder generates its imports from the same
-/// text that defines the methods of [`Wasi`](crate::Wasi).
+/// Lists the 46 functions of `wasi_snapshot_preview1`, so that an embedder generates its imports from the same text
+/// that defines the methods of [`Wasi`](crate::Wasi).
 ///
-/// `wasi_preview1_functions!(callback)` expands to one `callback! { … }` with the lines below; match them with
+/// `wasi_preview1_functions!(callback)` expands to one `callback! { … }` with lines of this form:
 ///
 /// ```text
 /// $( $(#[$meta:meta])* fn $name:ident( $($arg:ident: $ty:ty),* ) -> $ret:ty; )*
 /// ```
 ///
-/// The types are those of the WebAssembly signature (`u32` for every `i32`). `$ret` is `u32`, and `()` for `proc_exit`.
+/// The types are those of the WebAssembly signature (`u32` for every `i32`). `$ret` is `u32`, or `()` for `proc_exit`.
 /// The method is `Wasi::$name(&mut self, host, $($arg),*) -> Result<Errno, Stop>`, and `.map(<$ret>::from)` converts
-/// the answer to the import's type.
+/// its result to the import's type.
 #[macro_export]
 macro_rules! wasi_preview1_functions {
     ($callback:ident) => {
         $callback! {
-            /// Writes the arguments: pointers to `argv`, the bytes to `argv_buf`.
+            /// Writes pointers to the arguments to `argv`, and their bytes to `argv_buf`.
             fn args_get(argv: u32, argv_buf: u32) -> u32;
-            /// Writes the number of arguments and their total bytes.
+            /// Writes the number of arguments and their total size in bytes.
             fn args_sizes_get(argc: u32, argv_buf_size: u32) -> u32;
-            /// Writes the environment: pointers to `environ`, the bytes to `environ_buf`.
+            /// Writes pointers to the environment variables to `environ`, and their bytes to `environ_buf`.
             fn environ_get(environ: u32, environ_buf: u32) -> u32;
-            /// Writes the number of environment variables and their total bytes.
+            /// Writes the number of environment variables and their total size in bytes.
             fn environ_sizes_get(environc: u32, environ_buf_size: u32) -> u32;
             /// Writes a clock's resolution in nanoseconds.
             fn clock_res_get(id: u32, resolution: u32) -> u32;
             /// Writes a clock's value in nanoseconds.
             fn clock_time_get(id: u32, precision: u64, time: u32) -> u32;
-            /// Accepts advice on the use of a file and ignores it.
+            /// Accepts and ignores advice on the use of a file.
             fn fd_advise(fd: u32, offset: u64, len: u64, advice: u32) -> u32;
             /// Ensures that a file is at least `offset + len` bytes long.
             fn fd_allocate(fd: u32, offset: u64, len: u64) -> u32;
-            /// Closes a descriptor; a preopened directory stays open (`ENOTSUP`).
+            /// Closes a descriptor. A preopened directory remains open (`ENOTSUP`).
             fn fd_close(fd: u32) -> u32;
-            /// Succeeds at once: there is no storage below the file system to synchronize with.
+            /// Does nothing: there is no storage below the file system to synchronise with.
             fn fd_datasync(fd: u32) -> u32;
             /// Writes a descriptor's type, flags and rights.
             fn fd_fdstat_get(fd: u32, stat: u32) -> u32;
@@ -92,7 +92,7 @@ macro_rules! wasi_preview1_functions {
             fn fd_filestat_get(fd: u32, stat: u32) -> u32;
             /// Truncates a file or extends it with zeros.
             fn fd_filestat_set_size(fd: u32, size: u64) -> u32;
-            /// Sets access and modification time.
+            /// Sets access and modification times.
             fn fd_filestat_set_times(fd: u32, atim: u64, mtim: u64, fst_flags: u32) -> u32;
             /// Reads at an offset.
             fn fd_pread(fd: u32, iovs: u32, iovs_len: u32, offset: u64, nread: u32) -> u32;
@@ -110,7 +110,7 @@ macro_rules! wasi_preview1_functions {
             fn fd_renumber(fd: u32, to: u32) -> u32;
             /// Moves the descriptor's position.
             fn fd_seek(fd: u32, offset: i64, whence: u32, position: u32) -> u32;
-            /// Succeeds at once: there is no storage below the file system to synchronize with.
+            /// Does nothing: there is no storage below the file system to synchronise with.
             fn fd_sync(fd: u32) -> u32;
             /// Writes the descriptor's position.
             fn fd_tell(fd: u32, position: u32) -> u32;
@@ -120,7 +120,7 @@ macro_rules! wasi_preview1_functions {
             fn path_create_directory(fd: u32, path: u32, path_len: u32) -> u32;
             /// Writes the attributes of a path's target.
             fn path_filestat_get(fd: u32, flags: u32, path: u32, path_len: u32, stat: u32) -> u32;
-            /// Sets access and modification time of a path's target.
+            /// Sets access and modification times of a path's target.
             fn path_filestat_set_times(fd: u32, flags: u32, path: u32, path_len: u32, atim: u64, mtim: u64, fst_flags: u32) -> u32;
             /// Creates a hard link.
             fn path_link(old_fd: u32, old_flags: u32, old_path: u32, old_path_len: u32, new_fd: u32, new_path: u32, new_path_len: u32) -> u32;
@@ -136,13 +136,13 @@ macro_rules! wasi_preview1_functions {
             fn path_symlink(target: u32, target_len: u32, fd: u32, path: u32, path_len: u32) -> u32;
             /// Removes a file.
             fn path_unlink_file(fd: u32, path: u32, path_len: u32) -> u32;
-            /// Waits for clocks; files and standard input are always ready.
+            /// Waits for clocks. Files and standard input are always ready.
             fn poll_oneoff(subscriptions: u32, events: u32, count: u32, ready: u32) -> u32;
-            /// Ends the guest: always [`Stop::Exit`](crate::Stop::Exit).
+            /// Ends the guest. Always returns [`Stop::Exit`](crate::Stop::Exit).
             fn proc_exit(code: u32) -> ();
             /// Fails with `ENOTSUP`: there are no signals.
             fn proc_raise(signal: u32) -> u32;
-            /// Yields, which does nothing: there is one thread.
+            /// Does nothing: there is only one thread.
             fn sched_yield() -> u32;
             /// Fills a buffer with random bytes.
             fn random_get(buf: u32, len: u32) -> u32;

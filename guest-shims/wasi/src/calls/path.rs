@@ -1,4 +1,4 @@
-//! Paths: opening, creating, removing, renaming and linking. Attributes: size and times.
+//! Calls on paths: opening, creating, removing, renaming and linking. Also setting size and times.
 
 use glovebox_vfs::{FileKind, InodeId, OpenOptions, Vfs, VfsError};
 
@@ -103,12 +103,12 @@ pub(super) fn path_symlink<H: Host>(
 ) -> Call {
     let target = read_path(host, target, target_len)?;
     let place = wasi.resolve_path(host, fd, table::PATH_SYMLINK, Purpose::Use, path, path_len)?.real(Errno::Exist)?;
-    // If the target is the reason for a refusal, the log shows the target.
+    // If the target is the reason for a refusal, the event log contains the target.
     let shown = RealPath { path: target.clone(), below: place.below.clone(), ..place };
     change(wasi, host, &[&place, &shown], |vfs| vfs.symlink(target.as_bytes(), place.at, place.path.as_bytes()))
 }
 
-/// Reads a symlink. A target longer than the buffer is truncated, as POSIX requires.
+/// Reads a symlink. A target that is longer than the buffer is truncated, as POSIX requires.
 #[expect(clippy::too_many_arguments, reason = "the signature is WASI's")]
 pub(super) fn path_readlink<H: Host>(
     wasi: &mut Wasi,
@@ -132,7 +132,7 @@ pub(super) fn path_readlink<H: Host>(
     write_u32(host, used, guest_size(fitting.len())?)
 }
 
-/// The arguments of the call apart from the path.
+/// The arguments of `path_open`, except the path.
 struct Request {
     options: OpenOptions,
     rights_base: u64,
@@ -180,7 +180,7 @@ pub(super) fn path_open<H: Host>(
     if options.truncate {
         needed |= table::PATH_FILESTAT_SET_SIZE;
     }
-    // Opening a directory for listing counts as a look-up.
+    // Opening a directory for listing is treated as a look-up.
     let looks = options.directory && !options.create && !options.truncate && !options.write;
     let purpose = if looks { Purpose::Look } else { Purpose::Use };
     let place = wasi.resolve_path(host, fd, needed, purpose, path, path_len)?;
@@ -190,7 +190,7 @@ pub(super) fn path_open<H: Host>(
     if (rights_base | rights_inheriting) & !inherited != 0 {
         return Err(Errno::NotCapable.into());
     }
-    // Checked before anything is created.
+    // This check precedes any creation of a file.
     if !wasi.table.has_room(wasi.limits.open_files) {
         wasi.events.open_file_limit();
         return Err(Errno::Mfile.into());
@@ -224,7 +224,7 @@ fn open_virtual(path: String, request: &Request) -> Result<FdTarget, Errno> {
     }
 }
 
-/// Opens a device. There is nothing to create or truncate.
+/// Opens a device. Devices cannot be created or truncated.
 fn open_device(device: Device, request: &Request) -> Result<FdTarget, Errno> {
     let options = &request.options;
     if options.create && options.directory {
@@ -239,8 +239,8 @@ fn open_device(device: Device, request: &Request) -> Result<FdTarget, Errno> {
 }
 
 /// Reopens the target of a descriptor, with at most the same rights, and with a separate position that starts at the
-/// descriptor's. Returns `ENOENT` for a descriptor that is not open, as in Linux, and for a preopen, which is not the
-/// script's.
+/// descriptor's position. Returns `ENOENT` for a descriptor that is not open, as in Linux, and for a preopen, because
+/// the script did not open it.
 fn open_again(wasi: &mut Wasi, fd: u32, request: &Request) -> Call<Descriptor> {
     let original = wasi.named_descriptor(fd)?.clone();
     let options = &request.options;
@@ -343,7 +343,7 @@ pub(super) fn fd_filestat_set_size<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u
     let FdTarget::File { inode, .. } = descriptor.target else {
         return Err(Errno::Inval.into());
     };
-    // As POSIX requires for a descriptor that was not opened for writing.
+    // `EBADF`, as POSIX requires for a descriptor that was not opened for writing.
     descriptor.require(table::FD_FILESTAT_SET_SIZE).map_err(|_| Errno::Badf)?;
     wasi.change_vfs(host, |vfs| vfs.set_len(inode, size))
 }
@@ -396,8 +396,7 @@ fn set_times<H: Host>(wasi: &mut Wasi, host: &mut H, inode: InodeId, atim: u64, 
     wasi.change_vfs(host, |vfs| vfs.set_times(inode, accessed, modified))
 }
 
-/// Returns the given time, the current time, or `None` to leave a time unchanged. A request for two of them is an
-/// error.
+/// Returns the given time, the current time, or `None` to leave a time unchanged. Fails if both times are requested.
 fn chosen_time(flags: u32, given: u32, at_once: u32, time: u64, now: u64) -> Result<Option<u64>, Errno> {
     match (flags & given != 0, flags & at_once != 0) {
         (true, true) => Err(Errno::Inval),

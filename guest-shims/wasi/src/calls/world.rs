@@ -1,4 +1,4 @@
-//! Arguments, environment, clocks, randomness, waiting, the process, and the sockets that do not exist.
+//! Calls for arguments, environment, clocks, randomness, waiting and the process, and for sockets, which do not exist.
 
 use crate::{
     Errno, Host, Stop, Wasi,
@@ -32,7 +32,7 @@ pub(super) fn clock_res_get<H: Host>(wasi: &mut Wasi, host: &mut H, id: u32, res
     write_u64(host, resolution, wasi.clock.resolution_ns())
 }
 
-/// Reads a clock. The precision is ignored, because each clock has a single one.
+/// Reads a clock. The requested precision is ignored, because each clock has only one.
 pub(super) fn clock_time_get<H: Host>(wasi: &mut Wasi, host: &mut H, id: u32, _precision: u64, time: u32) -> Call {
     let now = wasi.clock.now(host, ClockId::try_from(id)?);
     write_u64(host, time, now)
@@ -102,8 +102,8 @@ pub(super) fn sock_shutdown<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32, _how: 
     no_socket(wasi, fd)
 }
 
-/// Maximum number of subscriptions in one call, to bound the host's memory. C libraries need at most one per descriptor
-/// and one for a timeout.
+/// Maximum number of subscriptions in one call, which bounds the host memory for the call. C libraries need at most one
+/// per descriptor and one for a timeout.
 const MAX_SUBSCRIPTIONS: u32 = 1024;
 
 const SUBSCRIPTION_BYTES: u32 = 48;
@@ -113,15 +113,15 @@ const CLOCK: u8 = 0;
 const FD_READ: u8 = 1;
 const FD_WRITE: u8 = 2;
 
-/// `subclockflags`: the timeout is absolute.
+/// Value of `subclockflags`: the timeout is absolute.
 const ABSTIME: u16 = 1;
-/// `eventrwflags`: end of file.
+/// Value of `eventrwflags`: end of file.
 const HANGUP: u16 = 1;
 
 enum Readiness {
     /// The subscription is ready.
     Ready { errno: Errno, available_bytes: u64, flags: u16 },
-    /// The subscription will be ready after this time.
+    /// The subscription will be ready after this number of nanoseconds.
     After { wait_ns: u64 },
 }
 
@@ -146,7 +146,7 @@ pub(super) fn poll_oneoff<H: Host>(
     check_array(host, events, count, u64::from(EVENT_BYTES))?;
     check(host, ready, 4)?;
     host.charge(prices::ELEMENT.saturating_mul(u64::from(count)))?;
-    // All subscriptions are read before the first event is written, because the two arrays may overlap.
+    // Read all subscriptions before writing the first event, because the two arrays may overlap.
     let mut all = Vec::new();
     for index in 0..count {
         let at = offset(subscriptions, index.saturating_mul(SUBSCRIPTION_BYTES))?;
@@ -170,7 +170,7 @@ pub(super) fn poll_oneoff<H: Host>(
     write_u32(host, ready, happened)
 }
 
-/// Waits for the first event and returns the waiting time.
+/// Waits for the first event. Returns the waiting time in nanoseconds.
 fn wait<H: Host>(wasi: &mut Wasi, host: &mut H, all: &[Subscription]) -> Call<u64> {
     let mut shortest = u64::MAX;
     for subscription in all {
@@ -206,7 +206,7 @@ fn decode<H: Host>(wasi: &mut Wasi, host: &mut H, bytes: &[u8; 48]) -> Call<Subs
     Ok(Subscription { userdata, event_type, readiness })
 }
 
-/// Returns the time until a clock subscription is due.
+/// Returns the time until a clock subscription is due, in nanoseconds.
 fn clock_wait<H: Host>(wasi: &Wasi, host: &mut H, bytes: &[u8; 48]) -> Result<u64, Errno> {
     let id = ClockId::try_from(u32::from_le_bytes(field(bytes, 16)))?;
     let timeout = u64::from_le_bytes(field(bytes, 24));
@@ -217,8 +217,8 @@ fn clock_wait<H: Host>(wasi: &Wasi, host: &mut H, bytes: &[u8; 48]) -> Result<u6
     }
 }
 
-/// Returns the bytes that a descriptor could deliver or accept now, and flags. All descriptors are always ready,
-/// because no call blocks on them.
+/// Returns the number of bytes that a descriptor can deliver or accept now, and event flags. All descriptors are always
+/// ready, because no call blocks on them.
 fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> {
     let at_end = |rest: u64| (rest, if rest == 0 { HANGUP } else { 0 });
     let descriptor = wasi.table.get(fd)?;
@@ -231,8 +231,8 @@ fn available(wasi: &Wasi, fd: u32, event_type: u8) -> Result<(u64, u16), Errno> 
             let stat = wasi.vfs.stat(*inode).map_err(|_| Errno::Badf)?;
             (stat.size_bytes.saturating_sub(*position), 0)
         }
-        // A read returns at once only while part of a reply is left. Otherwise it waits for a reply, with a timeout set
-        // by a message, so a wait here would be redundant.
+        // A read returns immediately only if part of a reply remains. Otherwise it waits for a reply, with a timeout
+        // that a message sets, so waiting here would be redundant.
         (
             FdTarget::Device(Device::Null | Device::Displays | Device::Space | Device::Scrypt | Device::Text),
             FD_READ,

@@ -69,7 +69,7 @@ fn reported_rights_can_be_requested() {
         let again = open(&mut guest, at, path, base, inheriting).unwrap();
         assert_eq!(rights(&mut guest, again), (base, inheriting), "{path}");
     }
-    // A directory never reports rights for operations that it does not support, even if they were requested.
+    // A directory never has rights for operations that it does not support, even if they were requested.
     for (right, answer) in [(1 << 1, Ok(0)), (1 << 2, Ok(0)), (1 << 5, Ok(0)), (1 << 6, Err(Errno::IsDir))] {
         let opened = open(&mut guest, APP, "dir", right, 0);
         assert_eq!(opened.map(|fd| rights(&mut guest, fd).0), answer, "{right:#x}");
@@ -97,7 +97,7 @@ fn directory_rights_bound_the_rights_of_its_files() {
     let dir = guest.u32_at(OUT);
     assert_eq!(guest.open_at(dir, "file", CREAT, ALL_RIGHTS, 0), Err(Errno::NotCapable));
     assert_eq!(guest.open_at(dir, "file", CREAT, READ, 0), Ok(dir + 1));
-    // Unknown bits are ignored in a request for all rights, as some libraries make.
+    // Unknown bits are ignored in a request for all rights, which some libraries make.
     assert!(guest.open_at(APP, "dir/file", 0, u64::MAX, 0).is_ok());
 }
 
@@ -392,7 +392,7 @@ fn space_device_reports_free_bytes() {
     assert_eq!(guest.write(fd, b"x"), Err(Errno::Badf));
 }
 
-/// Returns a request to the scrypt device, with r = 8 and p = 1, for a key of 16 bytes.
+/// Returns a request to the scrypt device for a key of 16 bytes, with r = 8 and p = 1.
 fn scrypt_request(log_n: u32, password: &[u8]) -> Vec<u8> {
     let numbers = [log_n, 8, 1, 16, u32::try_from(password.len()).unwrap()];
     [numbers.map(u32::to_le_bytes).as_flattened(), password].concat()
@@ -402,7 +402,7 @@ fn scrypt_request(log_n: u32, password: &[u8]) -> Vec<u8> {
 fn scrypt_device_limits_and_prepays_requests() {
     let mut guest = guest();
     let fd = guest.open_at(ROOT, SCRYPT_DEVICE.strip_prefix('/').unwrap(), 0, ALL_RIGHTS, 0).unwrap();
-    // The guest's memory is smaller than such a request, so the pieces overlap.
+    // The guest's memory is smaller than the largest request, so the regions overlap.
     let mut write = |len: u32| {
         let header = [1, 8, 1, 16, len - 20].map(u32::to_le_bytes);
         guest.put(DATA, header.as_flattened());
@@ -417,7 +417,7 @@ fn scrypt_device_limits_and_prepays_requests() {
     let charged = guest.host.charged;
     guest.write(fd, &scrypt_request(10, b"password")).unwrap();
     assert!(guest.host.charged - charged >= prices::SCRYPT_BLOCK * (8 << 10));
-    // Work beyond the maximum is refused without a charge.
+    // A derivation beyond the maximum is refused without a charge.
     let charged = guest.host.charged;
     assert_eq!(guest.write(fd, &scrypt_request(17, b"password")), Err(Errno::TooBig));
     assert!(guest.host.charged - charged < prices::SCRYPT_BLOCK * MAX_SCRYPT_BLOCKS);
@@ -429,7 +429,7 @@ fn text_device_limits_and_prepays_requests() {
     let mut guest = guest();
     let fd = guest.open_at(ROOT, TEXT_DEVICE.strip_prefix('/').unwrap(), 0, ALL_RIGHTS, 0).unwrap();
     let most = u32::try_from(MAX_TEXT_BYTES).unwrap();
-    // The guest's memory is smaller than such a request, so the pieces overlap.
+    // The guest's memory is smaller than the largest request, so the regions overlap.
     let mut write = |len: u32| {
         guest.put(DATA, &[6, 0]);
         let half = (len - 2) / 2;

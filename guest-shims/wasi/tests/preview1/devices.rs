@@ -1,5 +1,4 @@
-//! Tests of the devices: the null device, which is always empty, accepts everything and stores nothing, and the displays
-//! device.
+//! Tests of the devices: the null device, which is always empty and discards all writes, and the displays device.
 
 use glovebox_vfs::{Access, VfsLimits};
 use glovebox_wasi::{
@@ -101,7 +100,7 @@ fn device_is_a_character_device_but_not_a_terminal() {
 fn device_is_found_by_its_path_only() {
     let mut guest = guest();
     for path in ["./dev/null", "dev//null", "app/../dev/./null"] {
-        // A path that leads out of a mount is refused, even if it leads back in.
+        // A path that leaves a mount is refused, even if it leads back into it.
         let found = guest.open_at(ROOT, path, 0, READ, 0);
         assert_eq!(found.is_ok(), !path.starts_with("app"), "{path}");
     }

@@ -7,8 +7,8 @@ use crate::support::{ALL_RIGHTS, APP, CREAT, DATA, DIRECTORY, EXCL, Guest, OTHER
 
 const ROOT: u32 = 4;
 
-/// Returns a guest with `/app` at 3, `/` at 4, and mounts at `/data` and `/deep/down` that were added after the guest
-/// had asked for its preopens.
+/// Returns a guest with `/app` at descriptor 3 and `/` at 4. The mounts at `/data` and `/deep/down` are added after the
+/// guest has requested its preopens.
 fn guest() -> Guest {
     let mut guest = Guest::with(VfsLimits::default(), |config| config.root_preopen = true);
     for path in ["/data", "/deep/down"] {
@@ -182,7 +182,7 @@ fn a_mount_can_be_replaced() {
     assert_eq!(guest.wasi.mounts().len(), 3);
 }
 
-/// A host directory with one file of 200,000 bytes. Reads return small pieces and fail at `breaks_at`.
+/// A host directory with one file of 200,000 bytes. Reads return few bytes at a time and fail at `breaks_at`.
 struct Slow {
     breaks_at: u64,
 }
@@ -251,7 +251,7 @@ fn mount_cache_shrinks_at_the_memory_limit() {
     assert!(linear + guest.wasi.host_bytes() <= limit);
 }
 
-/// Returns a guest with a mount at `/app/lib`, inside `/app`. Its only file names the mount.
+/// Returns a guest with a mount at `/app/lib`, inside `/app`. Its only file contains the mount's name.
 fn nested() -> Guest {
     let mut guest = guest();
     let lib = guest.wasi.vfs_mut().add_root(Access::ReadWrite);
@@ -279,7 +279,7 @@ fn nested_mount_is_reached_from_both_levels() {
     let lib = guest.open_at(APP, "lib/", DIRECTORY, READ, 0).unwrap();
     assert_eq!(guest.names(lib, 4096), [".", "..", "dir"]);
     assert_eq!(guest.names(APP, 4096), [".", ".."], "what is mounted in a directory is not listed in it");
-    // Back in the outer mount, which is unchanged.
+    // The path leads back to the outer mount, which is unchanged.
     let fd = guest.open_at(APP, "lib/../new", CREAT | EXCL, ALL_RIGHTS, 0).unwrap();
     guest.write(fd, b"abc").unwrap();
     assert_eq!(guest.content("new"), b"abc");
@@ -310,7 +310,7 @@ fn entry_of_the_outer_mount_hides_the_inner_mount() {
     }
     guest.wasi.vfs_mut().remove(app, "lib").unwrap();
     assert!(guest.open_at(APP, "lib/dir/file", 0, READ, 0).is_ok());
-    // The guest can also create its own entry there.
+    // The guest can also create its own entry at the path of the inner mount.
     guest.make_dir("lib").unwrap();
     assert_eq!(guest.make_dir("lib"), Err(Errno::Exist));
     assert_eq!(guest.open_at(APP, "lib/dir/file", 0, READ, 0), Err(Errno::NoEnt));

@@ -135,7 +135,7 @@ fn a_bad_address_has_no_effect() {
     assert_eq!(guest.u64_at(OUT), 0);
     assert_eq!(guest.content("file"), b"abcdef");
     assert!(guest.wasi.take_output().stdout.bytes.is_empty());
-    // The last byte of memory is inside.
+    // The last byte of memory is accessible.
     let count = guest.iovs(&[(end - 1, 1)]);
     call!(guest, fd_read(fd, IOVS, count, OUT)).unwrap();
     assert_eq!(guest.host.memory.last(), Some(&b'a'));

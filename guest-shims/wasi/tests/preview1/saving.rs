@@ -25,7 +25,7 @@ fn config(vfs: Vfs, paths: &[&str]) -> WasiConfig {
 
 fn guest_with(change: impl FnOnce(&mut WasiConfig)) -> Guest {
     let mut config = config(Vfs::new(VfsLimits::default()), &["/app", "/data"]);
-    // The mount is visible through `/` alone, as in a guest that was prepared earlier.
+    // The mount is visible only through `/`, as in a guest that was prepared before the mount was added.
     let data = config.mounts.pop().unwrap();
     change(&mut config);
     let mut wasi = Wasi::new(config).unwrap();
@@ -181,7 +181,7 @@ fn restore_names_mismatched_mounts_and_preopens() {
         assert!(matches!(error, RestoreError::OtherMounts { .. }), "{error}");
         assert!(error.to_string().contains("\"/app\", \"/data\""), "{error}");
     }
-    // Mounts at the same paths, but with another root created before them.
+    // The mounts are at the same paths, but another root was created before theirs.
     let mut vfs = Vfs::new(VfsLimits::default());
     vfs.add_root(Access::ReadOnly);
     let mut config = config(vfs, &["/app", "/data"]);
@@ -273,7 +273,7 @@ fn rollback_keeps_files_that_still_exist() {
     let len = guest.path("nameless");
     call!(guest, path_unlink_file(APP, PATH, len)).unwrap();
     guest.write(stays, b"STAYS-longer").unwrap();
-    // A second guest has a file open, and only this reference keeps the file alive.
+    // A second guest has a file open, which only that guest's reference keeps alive.
     let others = guest.open("of-another", CREAT).unwrap();
     let number = {
         call!(guest, fd_filestat_get(others, STAT)).unwrap();
@@ -304,7 +304,7 @@ fn rollback_keeps_files_that_still_exist() {
     assert_eq!(guest.open("new", 0), Ok(stays), "a closed descriptor's number is free");
 }
 
-/// Makes random calls and returns the answers.
+/// Makes random calls and returns their results.
 fn run(guest: &mut Guest, random: &mut Random, count: u32) -> Vec<String> {
     let mut answers = Vec::new();
     for round in 0..count {
@@ -383,7 +383,7 @@ fn forged_state_is_an_error_or_sound() {
                 continue;
             }
             accepted += 1;
-            // Accepted state is saved again unchanged, and a guest can continue in it.
+            // Accepted state is unchanged when it is saved again, and a guest can continue in it.
             let again = other.wasi.save();
             let mut third = fork_host(&guest);
             third.wasi.restore(&again).unwrap();
@@ -396,7 +396,7 @@ fn forged_state_is_an_error_or_sound() {
     assert!(accepted * 10 > tried, "mostly content was changed: {accepted} of {tried}");
 }
 
-/// Returns the beginning of a state that claims `count` mounts and ends after these.
+/// Returns the beginning of a saved state that claims `count` mounts and ends after `paths`.
 fn mounts(count: u64, paths: &[String]) -> Vec<u8> {
     let mut to = Encoder::new();
     to.byte(1);
@@ -427,14 +427,14 @@ fn mismatched_mounts_are_read_only_as_far_as_shown() {
         assert_eq!(restore(&mounts(count, &paths[..7])), damaged, "{count}");
         assert_eq!(shown(&mounts(count, &paths)), format!("{}, …", quoted.join(", ")), "a ninth is not read: {count}");
     }
-    // With the actual number of mounts, all are read, and none beyond.
+    // If the number of mounts is right, all of them are read, and none beyond.
     assert_eq!(restore(&mounts(present, &[])), damaged);
     assert!(!shown(&mounts(present, &paths[..usize::try_from(present).unwrap()])).contains('…'));
 }
 
 #[test]
 fn mismatched_mount_paths_are_truncated_in_the_error() {
-    // A character that is displayed as five.
+    // A character that is displayed as five characters.
     for (length, characters) in [(63, 63), (64, 64), (65, 64), (1 << 20, 64)] {
         let path = "\u{1}".repeat(length);
         let RestoreError::OtherMounts { saved, .. } =

@@ -213,7 +213,7 @@ fn descriptor(userdata: u64, kind: u8, fd: u32) -> Vec<u8> {
     bytes
 }
 
-/// `(userdata, errno, type, bytes, flags)` of each event.
+/// The fields `(userdata, errno, type, bytes, flags)` of an event.
 type Event = (u64, u16, u8, u64, u16);
 
 fn poll(guest: &mut Guest, subscriptions: &[Vec<u8>]) -> Result<Vec<Event>, Errno> {
@@ -340,7 +340,7 @@ fn poll_checks_addresses_before_waiting() {
     }
     assert_eq!(call!(guest, poll_oneoff(SUBSCRIPTIONS, DATA, u32::MAX, OUT)), Err(Errno::Inval));
     assert_eq!(guest.wasi.monotonic_ns(&mut guest.host), 0);
-    // Events are written over the subscriptions that they come from.
+    // Events overwrite the subscriptions that they belong to.
     let two = [clock(1, 1, 5, 0), clock(2, 1, 5, 0)].concat();
     guest.put(SUBSCRIPTIONS, &two);
     call!(guest, poll_oneoff(SUBSCRIPTIONS, SUBSCRIPTIONS, 2, OUT)).unwrap();

@@ -1,11 +1,11 @@
-//! A fake host, and a guest that calls into it.
+//! A fake host, and a guest that calls it.
 
 use std::collections::VecDeque;
 
 use glovebox_vfs::{Access, RootId, Vfs, VfsLimits};
 use glovebox_wasi::{Errno, Fault, Host, Mount, Stop, Stream, Wasi, WasiConfig};
 
-/// The address of results of 4 and 8 bytes.
+/// Addresses in guest memory: results of 4 and 8 bytes, structures, paths, and arrays.
 pub(crate) const OUT: u32 = 0x100;
 pub(crate) const STAT: u32 = 0x200;
 pub(crate) const PATH: u32 = 0x1000;
@@ -14,7 +14,7 @@ pub(crate) const IOVS: u32 = 0x5000;
 pub(crate) const DATA: u32 = 0x10000;
 
 pub(crate) const ALL_RIGHTS: u64 = (1 << 28) - 1;
-/// All rights that apply to a file: the rights of `fd_*`, except `fd_readdir`, and of polling.
+/// All rights that apply to a file: those of `fd_*` except `fd_readdir`, and of polling.
 pub(crate) const FILE_RIGHTS: u64 = 0b1000_1110_0000_0000_0001_1111_1111;
 pub(crate) const READ: u64 = ALL_RIGHTS & !(1 | 1 << 6 | 1 << 8 | 1 << 22);
 pub(crate) const CREAT: u32 = 1;
@@ -24,7 +24,7 @@ pub(crate) const TRUNC: u32 = 8;
 pub(crate) const APPEND: u32 = 1;
 pub(crate) const APP: u32 = 3;
 
-/// A host with memory, fuel and time as plain values.
+/// A host whose memory, fuel and time are plain values.
 pub(crate) struct FakeHost {
     pub(crate) memory: Vec<u8>,
     pub(crate) fuel: u64,
@@ -34,7 +34,7 @@ pub(crate) struct FakeHost {
     pub(crate) deadline_ns: u64,
     pub(crate) slept: Vec<u64>,
     pub(crate) streamed: Vec<(Stream, Vec<u8>)>,
-    /// The messages to the tools device, and the replies to its reads. Without further replies, reads return nothing.
+    /// Messages to the tools device, and replies to reads from it. When no replies are left, reads return nothing.
     pub(crate) messages: Vec<Vec<u8>>,
     pub(crate) replies: VecDeque<Option<Vec<u8>>>,
     /// Bytes moved and random bytes generated since the last charge: work that has not been paid for.
@@ -144,7 +144,7 @@ pub(crate) struct Guest {
     pub(crate) app: RootId,
 }
 
-/// Calls a WASI function and returns `Result<(), Errno>`. An unwound guest fails the test.
+/// Calls a WASI function and returns `Result<(), Errno>`. The test fails if the guest is unwound.
 macro_rules! call {
     ($guest:expr, $name:ident($($arg:expr),* $(,)?)) => {{
         let guest = &mut $guest;
@@ -197,7 +197,7 @@ impl Guest {
         u32::try_from(path.len()).unwrap()
     }
 
-    /// Writes an array of `(address, length)` and returns its length.
+    /// Writes an array of `(address, length)` pairs and returns the number of pairs.
     pub(crate) fn iovs(&mut self, iovs: &[(u32, u32)]) -> u32 {
         let bytes: Vec<u8> = iovs.iter().flat_map(|(at, len)| [at.to_le_bytes(), len.to_le_bytes()].concat()).collect();
         self.put(IOVS, &bytes);
@@ -257,14 +257,14 @@ impl Guest {
         call!(*self, path_create_directory(APP, PATH, len))
     }
 
-    /// Returns `(filetype, inode, size)` of a path, following links.
+    /// Returns `(filetype, inode, size)` of a path, after following links.
     pub(crate) fn stat(&mut self, fd: u32, path: &str) -> Result<(u8, u64, u64), Errno> {
         let len = self.path(path);
         call!(*self, path_filestat_get(fd, 1, PATH, len, STAT))?;
         Ok((self.get(STAT + 16, 1)[0], self.u64_at(STAT + 8), self.u64_at(STAT + 32)))
     }
 
-    /// Returns the names in a directory, read with a buffer of `buf_len` bytes at a time, as the C library does.
+    /// Returns the names in a directory, read through a buffer of `buf_len` bytes, as the C library does.
     pub(crate) fn names(&mut self, fd: u32, buf_len: u32) -> Vec<String> {
         let mut names = Vec::new();
         let mut cookie = 0;

@@ -1,4 +1,4 @@
-//! Tests of the tools device: its attributes, valid and invalid messages.
+//! Tests of the tools device: its attributes, and valid and invalid messages.
 
 use glovebox_vfs::{Access, VfsLimits};
 use glovebox_wasi::{Errno, Mount, Stop, TOOLS_DEVICE, Wasi, WasiConfig, WasiError, WasiLimits, prices};

@@ -136,7 +136,7 @@ fn seeded_bytes_repeat_and_continue_in_a_fork() {
 
 #[test]
 fn the_generator_is_chacha20_as_published() {
-    // The key stream of a zero key, block 0 (draft-agl-tls-chacha20poly1305, test vector 1).
+    // Key stream of a zero key, block 0 (draft-agl-tls-chacha20poly1305, test vector 1).
     let mut guest = Guest::new();
     guest.wasi.set_entropy(Entropy::Seeded([0; 32]));
     call!(guest, random_get(DATA, 8)).unwrap();
@@ -158,7 +158,7 @@ fn random_bytes_cost_fuel() {
     guest.host.fuel = 100_000;
     let stopped = guest.wasi.random_get(&mut guest.host, 0, 1 << 20);
     assert_eq!(stopped, Err(Stop::OutOfFuel));
-    // The call stopped before the piece that it could not pay for.
+    // The call stopped before the chunk that it could not pay for.
     assert_eq!(guest.host.moved, 0);
     assert_eq!(call!(Guest::new(), random_get(DATA, u32::MAX)), Err(Errno::Fault));
 }
