@@ -1,8 +1,8 @@
-//! The changed paths, computed from a journal without a scan.
+//! Changed paths, computed from a journal instead of a scan.
 //!
-//! The journal holds the old value of each directory entry that changed, and which files have been written. The old
-//! tree is the current tree with these values restored. The cost is therefore proportional to the changes, and no copy
-//! of the old tree or its bytes is held.
+//! The journal contains the old value of each directory entry that changed, and the inodes of files that were written.
+//! The old tree is the current tree with the old values restored. The cost is therefore proportional to the changes,
+//! and no copy of the old tree or of its bytes exists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,19 +17,19 @@ use crate::{
     vfs::Vfs,
 };
 
-/// The files and symlinks of a root that have changed, as paths from the root, each list in ascending order.
+/// The changed files and symlinks of a root, as paths from the root. Each list is in ascending order.
 ///
-/// A path is in at most one list. A file created and removed in between is in none; one removed and recreated, or
-/// replaced, is modified; a rename is a deletion and a creation, for every path below a renamed directory too. A file
-/// with several names is listed under each. A write counts even if it wrote the same bytes. Setting only times does not
-/// count.
+/// A path is in at most one list. A file that was created and removed is in none; a file that was removed and
+/// recreated, or replaced, is modified. A rename is a deletion and a creation, also of every path below a renamed
+/// directory. A file with several names is listed under each name. Writing the same bytes is a change. Setting only
+/// times is not.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Changes {
-    /// Paths that had no file before.
+    /// Paths that previously had no file.
     pub created: Vec<String>,
-    /// Paths whose file was replaced or written to.
+    /// Paths whose file was replaced or written.
     pub modified: Vec<String>,
-    /// Paths that have no file any more.
+    /// Paths that no longer have a file.
     pub deleted: Vec<String>,
 }
 
@@ -41,12 +41,12 @@ impl Changes {
     }
 }
 
-/// The inode that a path refers to, now or before.
+/// The current or previous inode at a path.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) inode: InodeId,
     pub(crate) kind: FileKind,
-    /// The source's stat of this path, if the path still has the same target as in the source.
+    /// The source's stat of this path, if the path still has the target that it has in the source.
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
@@ -63,11 +63,11 @@ pub(crate) struct Difference {
     pub(crate) after: Option<Node>,
 }
 
-/// All changed paths. The number is bounded by the inodes now and before, times the longest path.
+/// All changed paths. Their number is at most that of the current and previous inodes, times the longest path.
 pub(crate) type Differences = BTreeMap<String, Difference>;
 
 impl Vfs {
-    /// Starts a new period for [`changes`](Self::changes), in all roots.
+    /// Starts a new period for [`changes`](Self::changes) in all roots.
     pub fn mark(&mut self) {
         let state = Arc::make_mut(&mut self.state);
         for root in &mut state.roots {
@@ -77,7 +77,7 @@ impl Vfs {
         }
     }
 
-    /// Returns the changes in a root since the last [`mark`](Self::mark), or since the root was added. The cost is
+    /// Returns a root's changes since the last [`mark`](Self::mark), or since the root was added. The cost is
     /// proportional to the changes. An unknown root has no changes.
     #[must_use]
     pub fn changes(&self, root: RootId) -> Changes {
@@ -97,7 +97,7 @@ impl Vfs {
         changes
     }
 
-    /// Returns the paths that refer to another node than before, or were written to.
+    /// Returns the paths whose node was replaced or written.
     pub(crate) fn differences(&self, journal: &Journal) -> Differences {
         let mut found = self.paths_in_question(journal);
         found.retain(|_, difference| match (&difference.before, &difference.after) {
@@ -107,10 +107,10 @@ impl Vfs {
         found
     }
 
-    /// Returns the paths that were written to or may refer to something else, and everything below them.
+    /// Returns the paths that were written or whose target may have changed, and everything below them.
     ///
-    /// A path can only differ if a name along it changed. It is enough to start at the topmost changed names, and to
-    /// walk both their current and their previous targets from there.
+    /// A path can only differ if a name in it changed. It is therefore enough to start at the topmost changed names,
+    /// and to walk their current and previous targets from there.
     pub(crate) fn paths_in_question(&self, journal: &Journal) -> Differences {
         let mut found = Differences::new();
         for (&dir, names) in &journal.dirs {
@@ -135,7 +135,7 @@ impl Vfs {
                 continue;
             };
             for link in &inode.links {
-                // The walk has already visited everything below a changed name.
+                // The walk has already visited all paths below a changed name.
                 if !journal.has(link.dir, &link.name)
                     && let Some(dir) = self.unchanged_path(journal, link.dir)
                     && let Some(entry) = self.entry(link.dir, &link.name)
@@ -157,7 +157,8 @@ impl Vfs {
         Some(Node { inode: entry.inode, kind: self.inode(entry.inode).ok()?.kind(), base: entry.base.clone() })
     }
 
-    /// Returns the path of a directory if it exists and no name along the path changed. Its path was the same before.
+    /// Returns the path of an existing directory if no name in the path has changed, so that the previous path was the
+    /// same.
     pub(crate) fn unchanged_path(&self, journal: &Journal, dir: InodeId) -> Option<String> {
         let mut at = dir;
         while let Some(link) = self.inode(at).ok()?.links.first() {
@@ -183,7 +184,7 @@ impl Vfs {
         }
     }
 
-    /// Walks the old tree: a directory's current entries with the journal's names restored.
+    /// Walks the old tree: each directory's current entries with the journal's names restored.
     fn walk_before(&self, found: &mut Differences, journal: &Journal, path: String, node: Node) {
         let mut left = vec![(path, node)];
         while let Some((path, node)) = left.pop() {
@@ -215,21 +216,21 @@ pub(crate) struct PreviousTarget {
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
-/// The changed names of one directory with their previous targets; `None` for a new name.
+/// The changed names of one directory and their previous targets, which are `None` for new names.
 pub(crate) type ChangedNames = BTreeMap<Name, Option<PreviousTarget>>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     pub(crate) dirs: BTreeMap<InodeId, ChangedNames>,
-    /// Directories that no longer have their old name; the id of a removed directory stays.
+    /// Directories that no longer have their old name. The id of a removed directory is never removed from this set.
     moved: BTreeSet<InodeId>,
-    /// Files written. Those that no longer exist are not included.
+    /// Files that were written and still exist.
     pub(crate) written: BTreeSet<InodeId>,
-    /// The charge for names that existing inodes have lost.
+    /// The charge for lost names of existing inodes.
     bytes: u64,
 }
 
-/// Returns the charge for remembering a name.
+/// Returns the charge for recording a name.
 pub(crate) fn charge(name: &str) -> u64 {
     TOMBSTONE_BYTES.saturating_add(length(name))
 }
@@ -239,23 +240,23 @@ impl Journal {
         self.bytes
     }
 
-    /// Returns whether this name has another target now.
+    /// Returns whether the target of a name has changed.
     pub(crate) fn has(&self, dir: InodeId, name: &str) -> bool {
         self.dirs.get(&dir).is_some_and(|names| names.contains_key(name))
     }
 
-    /// Returns whether the directory's name has changed.
+    /// Returns whether a directory's name has changed.
     pub(crate) fn has_moved(&self, dir: InodeId) -> bool {
         self.moved.contains(&dir)
     }
 
-    /// Creates a journal of these names, with no file written.
+    /// Creates a journal of these names, without written files.
     pub(crate) fn of(dirs: BTreeMap<InodeId, ChangedNames>) -> Self {
         let mut journal = Self { dirs, ..Self::default() };
         for (name, was) in journal.dirs.values().flatten() {
             let Some(was) = was else { continue };
             journal.bytes = journal.bytes.saturating_add(charge(name));
-            // The directory no longer has that name, because there would be no record otherwise.
+            // The directory no longer has this name; otherwise the name would not be in the journal.
             if was.kind == FileKind::Directory {
                 journal.moved.insert(was.inode);
             }
@@ -263,9 +264,8 @@ impl Journal {
         journal
     }
 
-    /// Records that a name is about to refer to `new` instead of `was`. A name that returns to its old value is
-    /// forgotten, so that repeated creation and removal does not grow the journal. The recorded value is returned in
-    /// this case.
+    /// Records that a name is about to refer to `new` instead of `was`. If the name returns to its old value, its
+    /// record is removed and returned, so that repeated creation and removal does not grow the journal.
     pub(crate) fn record(
         &mut self,
         dir: InodeId,

@@ -1,4 +1,4 @@
-//! Commit plans: the steps that make another directory equal to a root.
+//! Commit plans: steps that make another directory equal to a root.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::{
     vfs::{Vfs, root_mut},
 };
 
-/// A step of a commit. Paths are relative to the root, without `.`, `..` or empty components.
+/// A step of a commit plan. Paths are relative to the root, without `.`, `..` or empty components.
 ///
-/// A `base` is the source's stat of the file at this path when it was listed or last committed. A different stat now is
-/// a conflict: another program changed the file meanwhile. `None` means that no file is known at this path; an existing
-/// file is a conflict, too.
+/// A `base` is the source's stat of the file at this path, as of its last listing or commit. If the current stat
+/// differs, another program has changed the file, which is a conflict. `None` means that there was no file at this
+/// path; an existing file is then a conflict, too.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum CommitStep {
@@ -22,49 +22,49 @@ pub enum CommitStep {
     DeleteFile {
         /// The path to remove.
         path: String,
-        /// The expected file.
+        /// The file that is expected at this path.
         base: Option<SourceStat>,
     },
-    /// Remove a directory, which earlier steps have emptied.
+    /// Remove a directory that earlier steps have emptied.
     RemoveDir {
         /// The path to remove.
         path: String,
     },
-    /// Make a directory.
+    /// Create a directory.
     CreateDir {
         /// The path to create.
         path: String,
     },
-    /// Write a file, replacing the file or symlink that is there.
+    /// Write a file, replacing any existing file or symlink.
     WriteFile {
         /// The path to write to.
         path: String,
-        /// The file, to be read with [`Vfs::read_at`].
+        /// The file whose content to write. Read it with [`Vfs::read_at`].
         inode: InodeId,
         /// The length of the file in bytes.
         size_bytes: u64,
-        /// The last modification, in nanoseconds since 1970.
+        /// The time of the last modification, in nanoseconds since 1970.
         modified_ns: u64,
-        /// The expected file.
+        /// The file that is expected at this path.
         base: Option<SourceStat>,
     },
-    /// Create a symlink, replacing the file or symlink that is there.
+    /// Create a symlink, replacing any existing file or symlink.
     Symlink {
         /// The path to create.
         path: String,
         /// The target, chosen by the guest.
         target: Arc<str>,
-        /// `true` if the target may lead out of the root when something other than this file system follows it. On a
-        /// host, such a link is a trap for programs that follow links.
+        /// `true` if the target may leave the root when another program follows the link. On a host, such a link is a
+        /// trap for programs that follow links.
         escapes: bool,
-        /// The expected file.
+        /// The file that is expected at this path.
         base: Option<SourceStat>,
     },
 }
 
-/// Returns whether a target can lead out of the root. It cannot if it is relative, all its `..` come first, and there
-/// are no more of them than the link's directory is deep. The components after them only descend, and each symlink on
-/// the way was checked itself.
+/// Returns whether a target can leave the root. It cannot if it is relative, all its `..` come first, and their number
+/// does not exceed the depth of the link's directory. Later components only descend, and each symlink on the way is
+/// checked separately.
 fn escapes(path: &str, target: &str) -> bool {
     let mut above = path.split('/').count().saturating_sub(1);
     let mut descended = false;
@@ -83,16 +83,16 @@ fn escapes(path: &str, target: &str) -> bool {
 }
 
 impl Vfs {
-    /// Returns the steps that make the source's directory equal to the root: the changes since the root was added or
-    /// last committed, independent of [`mark`](Self::mark). For a root without a source, the steps fill an empty
-    /// directory.
+    /// Returns the steps that make the source's directory equal to the root. They cover the changes since the root was
+    /// added or last committed, independently of [`mark`](Self::mark). For a root without a source, the steps fill an
+    /// empty directory.
     ///
     /// The steps are in a valid order: removals from the bottom up, then directories from the top down, then files.
     /// Read the content of every [`CommitStep::WriteFile`] before carrying out the first step: a renamed mounted file
     /// is still read from its old path.
     ///
-    /// The cost is proportional to the changes. The file system is not modified; when all steps are done, call
-    /// [`mark_committed`](Self::mark_committed).
+    /// The cost is proportional to the changes. The file system is not modified. When all steps have been carried out,
+    /// call [`mark_committed`](Self::mark_committed).
     #[must_use]
     pub fn commit_plan(&self, root: RootId) -> Vec<CommitStep> {
         let Ok(root) = self.root(root) else {
@@ -143,15 +143,15 @@ impl Vfs {
         }
     }
 
-    /// Records that the steps of [`commit_plan`](Self::commit_plan) were carried out, without changes to the file
-    /// system since. `written` gives the source's stat of every file and symlink that was created or replaced, for
+    /// Records that all steps of [`commit_plan`](Self::commit_plan) were carried out. The file system must not have
+    /// changed in the meantime. `written` contains the source's stat of every created or replaced file and symlink, for
     /// comparison in the next commit.
     ///
     /// A mounted file that was removed but is still open can no longer be read.
     ///
     /// # Errors
-    /// [`VfsError::BadInode`] for an unknown root; [`VfsError::NotFound`] when a path of `written` does not exist. In
-    /// both cases nothing else is recorded.
+    /// Returns [`VfsError::BadInode`] for an unknown root, and [`VfsError::NotFound`] if a path in `written` does not
+    /// exist. In both cases, nothing is recorded.
     pub fn mark_committed(
         &mut self,
         root: RootId,
@@ -159,8 +159,8 @@ impl Vfs {
     ) -> Result<(), VfsError> {
         let paths = self.paths_in_question(&self.root(root)?.committed);
         let mut bases = Vec::new();
-        // A file may have returned to its path through another directory, or through a hard link. The source then still
-        // has the same file there.
+        // A file may have returned to its path through another directory or a hard link. The source then still has the
+        // same file at that path.
         for (path, Difference { before, after }) in &paths {
             if let (Some(before), Some(after)) = (before, after)
                 && before.inode == after.inode
@@ -187,8 +187,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Updates the source paths of mounted files that the commit renamed. An inode without a name no longer has a
-    /// source path, because the file at its old path is another one.
+    /// Updates the source paths of mounted files that the commit renamed. An inode without a name loses its source
+    /// path, because the file at that path is a different one.
     fn follow_sources(&mut self, root: RootId, paths: Differences) -> Result<(), VfsError> {
         let open = self.state.open.keys().copied();
         let lost: Vec<InodeId> = open
@@ -225,7 +225,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns the directory entry at a path, without following symlinks or asking a source.
+    /// Returns the directory entry at a path, without following symlinks or accessing a source.
     fn find_entry(&self, root: RootId, path: &str) -> Result<(InodeId, Name), VfsError> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let mut names = parent.split('/').filter(|name| !name.is_empty());
@@ -250,7 +250,7 @@ mod tests {
             ("d/a", "./..//b", false),
             ("d/a", "../../b", true),
             ("d/a", "/etc/passwd", true),
-            // `s` may be a symlink to `.`, so this climbs twice.
+            // `s` may be a symlink to `.`, so this target climbs twice.
             ("d/a", "s/../../x", true),
             ("d/e/a", "s/..", true),
         ] {

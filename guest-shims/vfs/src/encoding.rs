@@ -1,19 +1,19 @@
-//! Encoding of plain values, for the saved state of a file system and of the crates built on it.
+//! Encoding of plain values, for the saved state of a file system and of other crates.
 //!
 //! The encoding is canonical: each value has exactly one encoding. The decoder accepts untrusted bytes: it allocates
-//! nothing before it has the bytes for it.
+//! memory only for bytes that exist.
 
 use thiserror::Error;
 
-/// Saved bytes that are truncated, modified or of another kind.
+/// An error for saved bytes that are truncated, modified or of another format.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("the saved state is damaged: {0}")]
 pub struct Damaged(
-    /// The damage, for a log.
+    /// Description of the damage, for a log.
     pub &'static str,
 );
 
-/// Writes values one after another.
+/// Encodes values one after another.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
     bytes: Vec<u8>,
@@ -37,7 +37,7 @@ impl Encoder {
         self.bytes.push(value);
     }
 
-    /// Encodes a number that is usually small, as LEB128: seven bits per byte, low bits first.
+    /// Encodes a number that is usually small in LEB128: seven bits per byte, low bits first.
     pub fn number(&mut self, value: u64) {
         let mut rest = value;
         loop {
@@ -56,23 +56,23 @@ impl Encoder {
         self.raw(&value.to_le_bytes());
     }
 
-    /// Encodes a length.
+    /// Encodes a length like [`number`](Self::number).
     pub fn length(&mut self, value: usize) {
         self.number(u64::try_from(value).unwrap_or(u64::MAX));
     }
 
-    /// Encodes a text, prefixed by its length.
+    /// Encodes a text, prefixed by its length in bytes.
     pub fn text(&mut self, value: &str) {
         self.run(value.as_bytes());
     }
 
-    /// Encodes bytes, prefixed by their number.
+    /// Encodes bytes, prefixed by their length.
     pub fn run(&mut self, value: &[u8]) {
         self.length(value.len());
         self.raw(value);
     }
 
-    /// Encodes bytes without a length, which the decoder must know.
+    /// Encodes bytes without their length, which the decoder must know.
     pub fn raw(&mut self, value: &[u8]) {
         self.bytes.extend_from_slice(value);
     }
@@ -94,7 +94,7 @@ impl<'a> Decoder<'a> {
     /// Finishes decoding.
     ///
     /// # Errors
-    /// [`Damaged`] if bytes are left.
+    /// Returns [`Damaged`] if bytes remain.
     pub fn finish(self) -> Result<(), Damaged> {
         if self.rest.is_empty() { Ok(()) } else { Err(Damaged("there are bytes after its end")) }
     }
@@ -105,30 +105,31 @@ impl<'a> Decoder<'a> {
         self.rest
     }
 
-    /// See [`Encoder::raw`].
+    /// Decodes `len` bytes written by [`Encoder::raw`].
     ///
     /// # Errors
-    /// [`Damaged`] if there are fewer.
+    /// Returns [`Damaged`] if fewer bytes remain.
     pub fn raw(&mut self, len: usize) -> Result<&'a [u8], Damaged> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(Damaged("it ends too early"))?;
         self.rest = rest;
         Ok(taken)
     }
 
-    /// See [`Encoder::byte`].
+    /// Decodes a byte written by [`Encoder::byte`].
     ///
     /// # Errors
-    /// [`Damaged`] at the end.
+    /// Returns [`Damaged`] if no bytes remain.
     pub fn byte(&mut self) -> Result<u8, Damaged> {
         let (&byte, rest) = self.rest.split_first().ok_or(Damaged("it ends too early"))?;
         self.rest = rest;
         Ok(byte)
     }
 
-    /// See [`Encoder::number`].
+    /// Decodes a number written by [`Encoder::number`].
     ///
     /// # Errors
-    /// [`Damaged`] at the end, for more than 64 bits, and for an encoding that is longer than necessary.
+    /// Returns [`Damaged`] if the bytes end too early, for more than 64 bits, and for an encoding that is longer than
+    /// necessary.
     pub fn number(&mut self) -> Result<u64, Damaged> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
@@ -146,28 +147,28 @@ impl<'a> Decoder<'a> {
         Err(Damaged("a number has more than 64 bits"))
     }
 
-    /// See [`Encoder::fixed`].
+    /// Decodes a number written by [`Encoder::fixed`].
     ///
     /// # Errors
-    /// [`Damaged`] at the end.
+    /// Returns [`Damaged`] if the bytes end too early.
     pub fn fixed(&mut self) -> Result<u64, Damaged> {
         let bytes = self.raw(8)?.try_into().map_err(|_| Damaged("it ends too early"))?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// See [`Encoder::run`].
+    /// Decodes bytes written by [`Encoder::run`].
     ///
     /// # Errors
-    /// [`Damaged`] if there are fewer bytes than the length requires.
+    /// Returns [`Damaged`] if fewer bytes remain than the length claims.
     pub fn run(&mut self) -> Result<&'a [u8], Damaged> {
         let len = usize::try_from(self.number()?).map_err(|_| Damaged("it ends too early"))?;
         self.raw(len)
     }
 
-    /// See [`Encoder::text`].
+    /// Decodes a text written by [`Encoder::text`].
     ///
     /// # Errors
-    /// [`Damaged`] if it is truncated or not UTF-8.
+    /// Returns [`Damaged`] if the text is truncated or not UTF-8.
     pub fn text(&mut self) -> Result<&'a str, Damaged> {
         std::str::from_utf8(self.run()?).map_err(|_| Damaged("a text is not UTF-8"))
     }

@@ -1,5 +1,5 @@
-//! The entries of a directory, by name and in a stable order. This is the only place where the target of a name
-//! changes: charges, links, times and journals follow from it.
+//! Directory entries, by name and in a stable order. Only this module changes the target of a name: it also updates
+//! charges, links, times and journals.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,14 +15,14 @@ use crate::{
 /// The position of a directory in the tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
-    /// Number of directories above it; 0 for a root.
+    /// Number of ancestor directories; 0 for a root.
     pub(crate) depth: usize,
-    /// Length of its path from the root in bytes, with a slash after each name.
+    /// Length of the path from the root in bytes, including a slash after each name.
     pub(crate) path_bytes: usize,
 }
 
 impl Position {
-    /// Returns the position of an entry of this directory.
+    /// Returns the position of a directory's entry.
     pub(crate) fn below(self, name: &str) -> Self {
         Self {
             depth: self.depth.saturating_add(1),
@@ -32,7 +32,7 @@ impl Position {
 }
 
 impl Vfs {
-    /// Returns the target of a name in a directory. Asks the source if the directory is mounted.
+    /// Returns the target of a name in a directory. Lists a mounted directory if necessary.
     pub(crate) fn child(&mut self, dir: InodeId, name: &str) -> Result<Option<InodeId>, VfsError> {
         match &self.inode(dir)?.body {
             Body::Directory { listed: ListingState::TooLarge, .. } => return self.look_up(dir, name),
@@ -46,13 +46,13 @@ impl Vfs {
         Ok(entries.get(name).map(|entry| entry.inode))
     }
 
-    /// Returns whether an entry can be created in a directory, because the directory is a root or still has a name.
+    /// Returns whether entries can be created in a directory: it is a root, or still has a name.
     pub(crate) fn is_linked(&self, dir: InodeId) -> Result<bool, VfsError> {
         let inode = self.inode(dir)?;
         Ok(!inode.links.is_empty() || self.root(inode.root)?.dir == dir)
     }
 
-    /// Returns the parent directory, or the directory itself for a root.
+    /// Returns the parent directory, or the directory itself if it is a root.
     pub(crate) fn parent(&self, dir: InodeId) -> Result<InodeId, VfsError> {
         Ok(self.inode(dir)?.links.first().map_or(dir, |link| link.dir))
     }
@@ -67,7 +67,7 @@ impl Vfs {
         Ok(position)
     }
 
-    /// Rejects an entry that would be nested too deep or have too long a path.
+    /// Rejects an entry whose nesting is too deep or whose path is too long.
     pub(crate) fn check_position(&self, at: Position, kind: FileKind) -> Result<(), VfsError> {
         let too_deep = kind == FileKind::Directory && at.depth > self.limits.depth;
         // No slash follows the last name.
@@ -77,7 +77,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Creates a new inode under a name that is free.
+    /// Creates a new inode under an unused name.
     pub(crate) fn create(&mut self, place: &ResolvedPath, body: Body) -> Result<InodeId, VfsError> {
         let name = place.name.as_ref().ok_or(VfsError::AlreadyExists)?;
         self.check_writable(place.dir)?;
@@ -100,8 +100,9 @@ impl Vfs {
         Ok(id)
     }
 
-    /// Points a name at an inode, or removes the name. The previous inode loses a link, and is freed if that was its
-    /// last. The caller has checked the quotas; this function charges them. It fails only before any change.
+    /// Points a name at an inode, or removes the name. The previous inode loses a link, and is freed if it was the last
+    /// one. The caller must have checked the quotas, which this function charges. A failure leaves everything
+    /// unchanged.
     pub(crate) fn set_entry(&mut self, dir: InodeId, name: &Name, new: Option<InodeId>) -> Result<(), VfsError> {
         let now_ns = self.now_ns;
         let old = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?.get(name).cloned();
@@ -142,7 +143,7 @@ impl Vfs {
             && let Some(inode) = state.table.get_mut(id)
         {
             if !inode.links.is_empty() && inode.kind() != FileKind::Directory {
-                // Each further name counts as an inode, which bounds the number of paths.
+                // Each additional name is charged as an inode, which bounds the number of paths.
                 state.usage.inodes = state.usage.inodes.saturating_add(1);
             }
             inode.links.push(Link { dir, name: name.clone() });
@@ -155,7 +156,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Records a change in both journals.
+    /// Records a changed name in both journals.
     fn record(&mut self, root: RootId, dir: InodeId, name: &Name, was: Option<PreviousTarget>, new: Option<InodeId>) {
         let state = Arc::make_mut(&mut self.state);
         let Some(root) = root_mut(state, root) else {
@@ -194,10 +195,10 @@ impl Vfs {
     }
 }
 
-/// A directory entry, in the view of a guest or the embedder.
+/// A directory entry, as guests and embedders see it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DirEntry {
-    /// The cookie that continues after this entry (`d_next`).
+    /// The cookie for continuing after this entry (`d_next`).
     pub next_cookie: u64,
     /// The inode of the entry.
     pub inode: InodeId,
@@ -207,22 +208,22 @@ pub struct DirEntry {
     pub name: Name,
 }
 
-/// The first position of an entry. Positions 1 and 2 are `.` and `..`; 0 is the start.
+/// The first position of an entry. Position 0 is the start of a listing, 1 and 2 are `.` and `..`.
 pub(crate) const FIRST_PLACE: u32 = 3;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) inode: InodeId,
-    /// The position in the listing, for as long as the name exists.
+    /// The position in listings, which is constant while the name exists.
     pub(crate) place: u32,
-    /// `true` if the name came from a mount, which it is charged to.
+    /// `true` if the name came from a mount, which is then charged for it.
     pub(crate) mounted: bool,
-    /// The source's stat under this name when it was listed or last committed. It belongs to the name rather than the
+    /// The source's stat under this name, as of the last listing or commit. It belongs to the name rather than the
     /// inode, because hard links are separate files in the source.
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
-/// A directory's entries. A new name goes to the end; places are never reused.
+/// A directory's entries. A new name is placed at the end; places are never reused.
 #[derive(Clone, Debug)]
 pub(crate) struct Entries {
     by_name: BTreeMap<Name, Entry>,
@@ -245,23 +246,23 @@ impl Entries {
         self.by_name.is_empty()
     }
 
-    /// Iterates in ascending order of names.
+    /// Iterates over the entries in ascending order of names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, &Entry)> {
         self.by_name.iter()
     }
 
-    /// Returns the position of the next new name.
+    /// Returns the place of the next new name.
     pub(crate) fn next_place(&self) -> u32 {
         self.next_place
     }
 
-    /// Iterates over the names at the places from `from` to `until`, exclusive.
+    /// Iterates over the places from `from` to `until` (exclusive) and their names.
     pub(crate) fn between(&self, from: u32, until: u32) -> impl Iterator<Item = (u32, &Name)> {
         self.by_place.range(from..until.max(from)).map(|(&place, name)| (place, name))
     }
 
     /// Points a name at an inode. An existing name keeps its place, so that a listing in progress returns it exactly
-    /// once. Fails after 2^32 names, which takes hours of fuel.
+    /// once. Fails after 2^32 names; creating that many takes hours of fuel.
     pub(crate) fn set(&mut self, name: &Name, inode: InodeId, mounted: bool) -> Result<(), VfsError> {
         if let Some(entry) = self.by_name.get_mut(name) {
             entry.inode = inode;
@@ -272,8 +273,8 @@ impl Entries {
         if self.set_at(name, inode, self.next_place, mounted) { Ok(()) } else { Err(VfsError::NoSpace) }
     }
 
-    /// Inserts a new name at a place after all existing ones. Returns false and changes nothing if the name exists or
-    /// the place is invalid.
+    /// Inserts a new name at a place after all existing ones. Returns `false`, without any change, if the name exists
+    /// or the place is invalid.
     pub(crate) fn set_at(&mut self, name: &Name, inode: InodeId, place: u32, mounted: bool) -> bool {
         let Some(next_place) = place.checked_add(1).filter(|_| place >= self.next_place) else {
             return false;
@@ -287,7 +288,7 @@ impl Entries {
         true
     }
 
-    /// Leaves places unused before the next new name.
+    /// Advances the place of the next new name; the skipped places are not used.
     pub(crate) fn set_next_place(&mut self, next_place: u32) {
         self.next_place = self.next_place.max(next_place);
     }

@@ -3,14 +3,14 @@
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 
-/// Escapes a name, or any text chosen by a guest or from a host's file, for messages, tables and logs. The result
-/// cannot forge lines, hide, or reorder the text next to it.
+/// Escapes a name, or any text from a guest or a host file, for messages, tables and logs. The result cannot forge
+/// lines, be invisible, or reorder adjacent text.
 ///
 /// The escapes are those of Rust strings. They apply to line ends and all other controls, U+2028 and U+2029, and to
 /// characters that change the text direction. They also apply to invisible characters (zero-width characters, U+FEFF,
-/// variation selectors, tags), the backslash, and the backtick that quotes names. Bytes that are not UTF-8 become
-/// `\xNN`. All other characters stay, so an ordinary name is unchanged. A name of more than 256 bytes keeps its
-/// beginning and its end, with `…` between them.
+/// variation selectors, tags), the backslash, and the backtick, which quotes names. Bytes that are not UTF-8 become
+/// `\xNN`. All other characters are unchanged, and so is an ordinary name. A name of more than 256 bytes is shortened
+/// to its beginning and its end, with `…` between them.
 ///
 /// ```
 /// use glovebox_vfs::escaped;
@@ -23,8 +23,8 @@ pub fn escaped<N: AsRef<OsStr> + ?Sized>(name: &N) -> Escaped<'_> {
     Escaped { text: name.as_ref(), is_name: true }
 }
 
-/// Like [`escaped`], for a sentence that may contain quoted names. Backslashes and backticks stay, and a text of more
-/// than 1,024 bytes is shortened.
+/// Like [`escaped`], for a sentence that may contain quoted names. Backslashes and backticks are unchanged, and a text
+/// of more than 1,024 bytes is shortened.
 #[must_use]
 pub fn escaped_text<T: AsRef<OsStr> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped { text: text.as_ref(), is_name: false }
@@ -39,7 +39,7 @@ pub struct Escaped<'a> {
 
 /// Text from a guest, a client or a file. It can only be displayed as [`escaped_text`].
 ///
-/// Errors for clients hold their messages as this type, so that no code path can forget to escape them.
+/// Errors for clients store their messages as this type, so that no code path can forget to escape them.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Untrusted(String);
 
@@ -61,14 +61,14 @@ impl fmt::Debug for Untrusted {
     }
 }
 
-/// Maximum length of a name that is displayed in full, in bytes. It fits into a line or two.
+/// Maximum length of a name that is displayed in full, in bytes. Such a name fits into a line or two.
 const MAX_NAME_BYTES: usize = 256;
-/// Maximum length of a sentence that is displayed in full, in bytes. The longest of our own messages, which quote some
-/// names, are shorter.
+/// Maximum length of a sentence that is displayed in full, in bytes. It is longer than the longest of our own messages,
+/// which quote some names.
 const MAX_TEXT_BYTES: usize = 1_024;
 
 impl Escaped<'_> {
-    /// Returns the displayed parts: all, or the beginning and the end of a long text.
+    /// Returns the displayed ranges: the whole text, or the beginning and the end of a long text.
     fn shown(&self) -> (&[u8], Option<&[u8]>) {
         let bytes = self.text.as_encoded_bytes();
         let most = if self.is_name { MAX_NAME_BYTES } else { MAX_TEXT_BYTES };
@@ -76,7 +76,7 @@ impl Escaped<'_> {
             return (bytes, None);
         }
         let is_boundary = |at: &usize| bytes.get(*at).is_none_or(|byte| byte & 0xc0 != 0x80);
-        // Bytes that are not UTF-8 can be far from any boundary.
+        // In bytes that are not UTF-8, the nearest boundary can be far away.
         let near = |at: usize| (at.saturating_sub(3)..=at).rev().find(is_boundary).unwrap_or(at);
         let (begin, _) = bytes.split_at(near(most / 2));
         let (_, end) = bytes.split_at(near(bytes.len() - most / 4));
@@ -119,8 +119,8 @@ pub fn is_control(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns whether a character is invisible, or a control by [`is_control`]. Ordinary text has such characters, such as
-/// those within an emoji.
+/// Returns whether a character is invisible, or a control character as defined by [`is_control`]. Ordinary text can
+/// also contain invisible characters, for example within an emoji.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     is_control(c)
@@ -168,7 +168,7 @@ mod tests {
             ("\u{202e}txt.exe\u{2066}\u{200f}\u{61c}", r"\u{202e}txt.exe\u{2066}\u{200f}\u{61c}"),
             ("a\u{200b}\u{200d}\u{2060}\u{feff}\u{ad}", r"a\u{200b}\u{200d}\u{2060}\u{feff}\u{ad}"),
             ("\u{3164}\u{fe0f}\u{e0041}\u{2800}", r"\u{3164}\u{fe0f}\u{e0041}\u{2800}"),
-            // A name that already looks escaped, and a name that closes its quotes.
+            // A name that already looks escaped, and a name that ends its quotation.
             (r"a\nb", r"a\\nb"),
             ("a`; `b", r"a\u{60}; \u{60}b"),
         ] {

@@ -1,4 +1,4 @@
-//! The contents of files, in chunks that forks share, and reading and writing them.
+//! File contents, in chunks that forks share, and operations to read and write them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,12 +14,12 @@ fn to_u64(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// Converts a length that is bounded by a buffer.
+/// Converts a length that a buffer bounds.
 fn to_usize(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }
 
-/// Reads until the buffer is full. A file that ends before the length in its `stat` has changed. The error prevents a
+/// Reads until the buffer is full. A file that ends before the length in its `stat` has changed; the error prevents a
 /// mixture of two versions.
 fn read_exactly(source: &dyn MountSource, path: &str, offset: u64, into: &mut [u8]) -> Result<(), SourceError> {
     let mut done = 0_usize;
@@ -38,12 +38,12 @@ fn read_exactly(source: &dyn MountSource, path: &str, offset: u64, into: &mut [u
 }
 
 impl Vfs {
-    /// Reads from a file. Returns how many bytes were read: fewer than requested at the end of the file, 0 past it, and
-    /// sometimes fewer from a mounted file.
+    /// Reads from a file. Returns the number of bytes read. It is less than requested at the end of the file, 0 past
+    /// the end, and can be less for a mounted file.
     ///
     /// # Errors
-    /// [`VfsError::IsADirectory`]; [`VfsError::Invalid`] for a symlink; [`VfsError::Io`] when the source fails before
-    /// any byte was read; [`VfsError::BadInode`].
+    /// Returns [`VfsError::IsADirectory`] for a directory, [`VfsError::Invalid`] for a symlink, [`VfsError::BadInode`]
+    /// for a stale id, and [`VfsError::Io`] if the source fails before any byte was read.
     pub fn read_at(&mut self, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
         let (size, content) = self.file(inode)?;
         let left = to_usize(size.saturating_sub(offset));
@@ -65,11 +65,11 @@ impl Vfs {
         }
     }
 
-    /// Writes to a file, growing it as needed; a gap reads as zeros. Either all of the data is written or none. An
+    /// Writes to a file, growing it as needed. A gap reads as zeros. Either all of the data is written or none. An
     /// empty write changes nothing.
     ///
     /// # Errors
-    /// [`VfsError::NoSpace`], [`VfsError::FileTooBig`], [`VfsError::ReadOnly`], and as
+    /// Returns [`VfsError::NoSpace`], [`VfsError::FileTooBig`], [`VfsError::ReadOnly`], or an error of
     /// [`read_at`](Self::read_at).
     pub fn write_at(&mut self, inode: InodeId, offset: u64, data: &[u8]) -> Result<usize, VfsError> {
         let (size, _) = self.file(inode)?;
@@ -86,20 +86,20 @@ impl Vfs {
         Ok(data.len())
     }
 
-    /// Writes at the end of a file and returns the new end.
+    /// Writes at the end of a file. Returns the new end.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at).
+    /// Returns the errors of [`write_at`](Self::write_at).
     pub fn append(&mut self, inode: InodeId, data: &[u8]) -> Result<u64, VfsError> {
         let (size, _) = self.file(inode)?;
         self.write_at(inode, size, data)?;
         Ok(size.saturating_add(to_u64(data.len())))
     }
 
-    /// Truncates a file or extends it with zeros. A hole needs no memory but is charged like data.
+    /// Truncates a file, or extends it with zeros. A hole occupies no memory but is charged like data.
     ///
     /// # Errors
-    /// As [`write_at`](Self::write_at).
+    /// Returns the errors of [`write_at`](Self::write_at).
     pub fn set_len(&mut self, inode: InodeId, len: u64) -> Result<(), VfsError> {
         let (size, _) = self.file(inode)?;
         self.check_writable(inode)?;
@@ -113,7 +113,7 @@ impl Vfs {
     /// Ensures that a range exists: extends the file with zeros if it ends earlier.
     ///
     /// # Errors
-    /// [`VfsError::Invalid`] for an empty range, else as [`write_at`](Self::write_at).
+    /// Returns [`VfsError::Invalid`] for an empty range, or an error of [`write_at`](Self::write_at).
     pub fn allocate(&mut self, inode: InodeId, offset: u64, len: u64) -> Result<(), VfsError> {
         if len == 0 {
             return Err(VfsError::Invalid);
@@ -123,7 +123,7 @@ impl Vfs {
         self.set_len(inode, size.max(end))
     }
 
-    /// Truncates a file for `O_TRUNC`, like `set_len(0)`.
+    /// Truncates a file to length zero, for `O_TRUNC`.
     pub(crate) fn truncate(&mut self, inode: InodeId) -> Result<(), VfsError> {
         self.set_len(inode, 0)
     }
@@ -136,8 +136,8 @@ impl Vfs {
         }
     }
 
-    /// Changes the length of a file, keeps its first `keep` bytes, and makes it private: the source is not read any
-    /// more. Charges first, so that a refusal leaves the file unchanged and no large file is read in vain.
+    /// Changes the length of a file, preserving its first `keep` bytes, and makes the file private: the source is no
+    /// longer read. Charges first, so that a refusal leaves the file unchanged and no large file is read in vain.
     fn resize(&mut self, id: InodeId, keep: u64, size: u64) -> Result<(), VfsError> {
         let (old_size, content) = self.file(id)?;
         let (old_charge, from_mount) = match content {
@@ -180,7 +180,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns the source of a mounted file, and the file's path in it.
+    /// Returns the source of a mounted file and the file's path in the source.
     fn source_of(&self, id: InodeId) -> Result<(Arc<dyn MountSource>, String), VfsError> {
         let inode = self.inode(id)?;
         let source = self.root(inode.root)?.source.clone();
@@ -188,7 +188,7 @@ impl Vfs {
         source.zip(path).ok_or(VfsError::Io)
     }
 
-    /// Reads the first bytes of a mounted file into memory. Bypasses the cache, because each byte is needed once.
+    /// Reads the first bytes of a mounted file into memory. Bypasses the cache, because each byte is needed only once.
     fn copy_from_mount(&mut self, id: InodeId, len: u64) -> Result<Chunks, VfsError> {
         let (source, path) = self.source_of(id)?;
         let mut chunks = Chunks::default();
@@ -207,8 +207,8 @@ impl Vfs {
         Ok(chunks)
     }
 
-    /// Reads from a mounted file, up to the end of the source's chunk. A whole chunk goes directly to the reader, and
-    /// any other piece through the cache.
+    /// Reads from a mounted file, up to the end of the source's chunk. A whole chunk is read directly into the buffer,
+    /// and a smaller range through the cache.
     fn read_mounted(&mut self, id: InodeId, size: u64, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
         let number = offset / SOURCE_CHUNK_BYTES;
         let start = number.saturating_mul(SOURCE_CHUNK_BYTES);
@@ -245,13 +245,13 @@ impl Vfs {
     }
 }
 
-/// Returns the end of a range chosen by a guest.
+/// Returns the end of a range that a guest chose.
 fn end_of(offset: u64, len: u64) -> Result<u64, VfsError> {
     offset.checked_add(len).filter(|&end| end <= MAX_FILE_BYTES).ok_or(VfsError::FileTooBig)
 }
 
-/// The unit of copy-on-write and of the quota, in bytes: a page, as in most file systems, so that many small files stay
-/// cheap.
+/// The unit of copy-on-write and of the quota, in bytes. It is a page, as in most file systems, so that many small
+/// files are cheap.
 pub(crate) const CHUNK_BYTES: u64 = 4_096;
 
 /// [`CHUNK_BYTES`] as a `usize`.
@@ -261,20 +261,20 @@ type Chunk = [u8; CHUNK_LEN];
 
 const ZEROS: Chunk = [0; CHUNK_LEN];
 
-/// Returns how many bytes of a chunk are before the end of the file.
+/// Returns the number of bytes in a chunk that precede the end of the file.
 fn within_file(number: u64, size_bytes: u64) -> usize {
     let left = size_bytes.saturating_sub(number.saturating_mul(CHUNK_BYTES)).min(CHUNK_BYTES);
     usize::try_from(left).unwrap_or(CHUNK_LEN)
 }
 
-/// A sparse byte array. The inode holds the length; bytes past it are always zero.
+/// A sparse byte array. The inode stores the length; bytes past it are always zero.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chunks {
     chunks: BTreeMap<u64, Arc<Chunk>>,
 }
 
-/// The part of a range in one chunk: the chunk's number, the first byte in it, and the positions in the caller's
-/// buffer.
+/// The intersection of a range with one chunk: the chunk's number, the first byte's position in the chunk, and the
+/// positions in the caller's buffer.
 struct Piece {
     chunk: u64,
     within: usize,
@@ -282,7 +282,7 @@ struct Piece {
     end: usize,
 }
 
-/// Splits `len` bytes at `offset` at chunk boundaries.
+/// Splits the range of `len` bytes at `offset` at chunk boundaries.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
     let mut start = 0_usize;
     std::iter::from_fn(move || {
@@ -299,7 +299,8 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = Piece> {
 }
 
 impl Chunks {
-    /// Fills the buffer from `offset`; holes read as zeros. The caller has clipped the buffer to the file's length.
+    /// Fills the buffer from `offset`. Holes read as zeros. The caller must have limited the buffer to the file's
+    /// length.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) {
         for piece in pieces(offset, into.len()) {
             let Some(to) = into.get_mut(piece.start..piece.end) else {
@@ -316,7 +317,7 @@ impl Chunks {
         }
     }
 
-    /// Stores the bytes at `offset`, copying only chunks that a fork shares.
+    /// Stores bytes at `offset`. Copies only the chunks that a fork shares.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
         for piece in pieces(offset, data.len()) {
             let Some(from) = data.get(piece.start..piece.end) else {
@@ -330,7 +331,7 @@ impl Chunks {
         }
     }
 
-    /// Encodes the nonzero chunks of a file of this length.
+    /// Encodes the nonzero chunks of a file of `size_bytes` bytes.
     pub(crate) fn encode(&self, to: &mut Encoder, size_bytes: u64) {
         let held: Vec<_> = self.chunks.iter().filter(|(_, chunk)| ***chunk != ZEROS).collect();
         to.length(held.len());
@@ -342,7 +343,7 @@ impl Chunks {
         }
     }
 
-    /// Decodes the output of [`encode`](Self::encode). Allocates one chunk at a time, after its bytes have been read.
+    /// Decodes the output of [`encode`](Self::encode). Allocates each chunk after its bytes have been read.
     pub(crate) fn decode(from: &mut Decoder<'_>, size_bytes: u64) -> Result<Self, Damaged> {
         let mut chunks = BTreeMap::new();
         let mut next = 0_u64;
@@ -362,7 +363,7 @@ impl Chunks {
         Ok(Self { chunks })
     }
 
-    /// Drops everything from `len` on, so that a later growth reads zeros.
+    /// Drops all bytes from `len` on, so that they read as zeros if the file grows again.
     pub(crate) fn truncate(&mut self, len: u64) {
         drop(self.chunks.split_off(&len.div_ceil(CHUNK_BYTES)));
         let within = usize::try_from(len % CHUNK_BYTES).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Access to files by path in a root, for the embedder.
+//! The embedder's access to files by their paths in a root.
 
 use crate::{
     entries::{DirEntry, FIRST_PLACE},
@@ -8,7 +8,7 @@ use crate::{
     vfs::Vfs,
 };
 
-/// Converts a path: `"/a/b"` and `"a/b"` are equal; `""` and `"/"` are the root.
+/// Converts a path: `"/a/b"` and `"a/b"` are equal, and `""` and `"/"` are the root.
 fn relative(path: &str) -> &[u8] {
     match path.trim_start_matches('/') {
         "" => b".",
@@ -17,11 +17,11 @@ fn relative(path: &str) -> &[u8] {
 }
 
 impl Vfs {
-    /// Reads a whole file, through symlinks inside the root.
+    /// Reads a whole file, following symlinks inside the root.
     ///
     /// # Errors
-    /// [`VfsError::FileTooBig`] if it is longer than `max_bytes`, and those of
-    /// [`lookup`](Self::lookup) and [`read_at`](Self::read_at).
+    /// Returns [`VfsError::FileTooBig`] if the file is longer than `max_bytes`, or an error of [`lookup`](Self::lookup)
+    /// or [`read_at`](Self::read_at).
     pub fn read_file(&mut self, root: RootId, path: &str, max_bytes: u64) -> Result<Vec<u8>, FileError> {
         self.read_whole(root, path, max_bytes).map_err(|reason| FileError::new(path, reason))
     }
@@ -47,11 +47,11 @@ impl Vfs {
         Ok(data)
     }
 
-    /// Writes a whole file, replacing its content, and creates missing parent directories. If it does not fit, the old
-    /// content stays.
+    /// Writes a whole file, replacing its content, and creates missing parent directories. If the new content does not
+    /// fit, the old content is preserved.
     ///
     /// # Errors
-    /// [`VfsError::NoSpace`], [`VfsError::ReadOnly`], and those of [`open`](Self::open).
+    /// Returns [`VfsError::NoSpace`], [`VfsError::ReadOnly`], or an error of [`open`](Self::open).
     pub fn write_file(&mut self, root: RootId, path: &str, data: &[u8]) -> Result<(), FileError> {
         self.write_whole(root, path, data).map_err(|reason| FileError::new(path, reason))
     }
@@ -81,7 +81,7 @@ impl Vfs {
             }
             None => self.create(&place, Body::empty_file())?,
         };
-        // Only a new inode can have used the reservation.
+        // Only a newly created inode can have used the reserved space.
         if let Err(error) = self.write_at(inode, 0, data) {
             if let (None, Some(name)) = (place.found, &place.name) {
                 self.set_entry(place.dir, name, None)?;
@@ -108,7 +108,7 @@ impl Vfs {
     /// Returns the entries of a directory by name, without `.` and `..`.
     ///
     /// # Errors
-    /// [`VfsError::NotADirectory`], and those of [`lookup`](Self::lookup) and [`read_dir`](Self::read_dir).
+    /// Returns [`VfsError::NotADirectory`], or an error of [`lookup`](Self::lookup) or [`read_dir`](Self::read_dir).
     pub fn list(&mut self, root: RootId, path: &str) -> Result<Vec<DirEntry>, FileError> {
         self.list_whole(root, path).map_err(|reason| FileError::new(path, reason))
     }
@@ -129,11 +129,11 @@ impl Vfs {
         Ok(found)
     }
 
-    /// Removes a file or symlink, or a directory with everything below it. The root itself is refused with
-    /// [`VfsError::Invalid`].
+    /// Removes a file or symlink, or a directory with everything below it.
     ///
     /// # Errors
-    /// [`VfsError::ReadOnly`], and those of [`lookup`](Self::lookup).
+    /// Returns [`VfsError::Invalid`] for the root itself, [`VfsError::ReadOnly`], or an error of
+    /// [`lookup`](Self::lookup).
     pub fn remove(&mut self, root: RootId, path: &str) -> Result<(), FileError> {
         self.remove_whole(root, path).map_err(|reason| FileError::new(path, reason))
     }
@@ -147,7 +147,7 @@ impl Vfs {
             return Err(VfsError::NotADirectory);
         }
         self.check_writable(found)?;
-        // Collects from the top down; then removes from the bottom up.
+        // Collect entries from the top down, then remove them from the bottom up.
         let mut names = vec![(place.dir, name)];
         let mut dirs = vec![found];
         while let Some(dir) = dirs.pop() {
@@ -168,10 +168,10 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns whether a path leads to an inode, through symlinks inside the root.
+    /// Returns whether a path has a target, following symlinks inside the root.
     ///
     /// # Errors
-    /// The errors of [`lookup`](Self::lookup), except those for a path that does not exist.
+    /// Returns the errors of [`lookup`](Self::lookup), except those for a path that does not exist.
     pub fn exists(&mut self, root: RootId, path: &str) -> Result<bool, FileError> {
         match self.inode_at(root, path) {
             Ok(_) => Ok(true),
@@ -180,10 +180,10 @@ impl Vfs {
         }
     }
 
-    /// Returns the stat of a path's target, through symlinks inside the root.
+    /// Returns the stat of a path's target, following symlinks inside the root.
     ///
     /// # Errors
-    /// The errors of [`lookup`](Self::lookup).
+    /// Returns the errors of [`lookup`](Self::lookup).
     pub fn file_stat(&mut self, root: RootId, path: &str) -> Result<Stat, FileError> {
         self.inode_at(root, path).and_then(|inode| self.stat(inode)).map_err(|reason| FileError::new(path, reason))
     }

@@ -1,5 +1,4 @@
-//! Files, directories and symlinks: their ids and attributes, and the inodes of a file system, in pages that forks
-//! share.
+//! Files, directories and symlinks: their ids, their attributes, and the table of inodes, whose pages forks share.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,25 +9,26 @@ use crate::{
     vfs::Vfs,
 };
 
-/// The attributes of an inode. Times are nanoseconds since 1970, by the embedder's clock.
+/// Attributes of an inode. Times are nanoseconds since 1970 on the embedder's clock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stat {
-    /// The inode with these attributes.
+    /// The inode that these attributes describe.
     pub inode: InodeId,
-    /// The root that contains it.
+    /// The root that contains the inode.
     pub root: RootId,
     /// The type of the inode.
     pub kind: FileKind,
-    /// The number of names: 0 when removed but open. Always 1 for a directory, which by convention means that its
-    /// subdirectories are not counted.
+    /// Number of names: 0 for an inode that was removed but is open. Always 1 for a directory that has a name, which by
+    /// convention means that its subdirectories are not counted.
     pub links: u64,
-    /// Length of a file, or of a symlink's target; 0 for a directory.
+    /// Length in bytes of a file or of a symlink's target; 0 for a directory.
     pub size_bytes: u64,
-    /// Last access: creation, or the last [`set_times`](crate::Vfs::set_times). Reading does not change it.
+    /// Time of the last access: the creation, or the last [`set_times`](crate::Vfs::set_times). Reading does not change
+    /// it.
     pub accessed_ns: u64,
-    /// Last change of the content.
+    /// Time of the last change of the content.
     pub modified_ns: u64,
-    /// Last change of the content or of the attributes.
+    /// Time of the last change of the content or attributes.
     pub changed_ns: u64,
 }
 
@@ -53,10 +53,10 @@ pub(crate) struct Link {
     pub(crate) name: Name,
 }
 
-/// The path of an inode in a mount's source, which may differ from its path in the guest.
+/// An inode's path in the source of a mount, which may differ from its path in the guest.
 #[derive(Clone, Debug)]
 pub(crate) struct SourcePath {
-    /// The directory, shared by all of its entries.
+    /// Path of the directory, shared by all of its entries.
     pub(crate) dir: Arc<str>,
     pub(crate) name: Name,
 }
@@ -67,7 +67,7 @@ impl SourcePath {
     }
 }
 
-/// Returns the path of an entry of a directory, where `""` is the root.
+/// Returns the path of an entry in a directory. `""` is the root.
 pub(crate) fn join(dir: &str, name: &str) -> String {
     if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") }
 }
@@ -76,10 +76,10 @@ pub(crate) fn join(dir: &str, name: &str) -> String {
 pub(crate) struct Inode {
     pub(crate) root: RootId,
     pub(crate) body: Body,
-    /// The names: at most one for a directory, none for a root or a removed inode that is still open.
+    /// The names: at most one for a directory, none for a root or for a removed inode that is still open.
     pub(crate) links: Vec<Link>,
     pub(crate) times: Times,
-    /// The charge to the mount if the inode came from a mount. Otherwise the workspace is charged.
+    /// The charge to the mount, if the inode came from a mount. Otherwise the workspace is charged.
     pub(crate) mount_charge: Option<u64>,
     pub(crate) source: Option<Arc<SourcePath>>,
 }
@@ -96,19 +96,19 @@ pub(crate) enum Body {
 pub(crate) enum ListingState {
     /// All entries are loaded.
     Whole,
-    /// The directory has not been listed. Some entries of a restored directory may be loaded.
+    /// The directory has not been listed. Some entries may be loaded if the directory was restored.
     NotYet,
-    /// The directory has too many entries to list. Those that were looked up are loaded.
+    /// The directory has too many entries to list. Only entries that were looked up are loaded.
     TooLarge,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
-    /// In memory.
+    /// The content is in memory.
     Private(Arc<Chunks>),
-    /// In the source, at its path in the source.
+    /// The content is in the source, at the inode's source path.
     Mounted,
-    /// A commit removed the file from the source while it was open.
+    /// The content is unavailable: a commit removed the file from the source while the file was open.
     Gone,
 }
 
@@ -147,10 +147,10 @@ impl Inode {
 /// A name in a directory, shared by everything that refers to it.
 pub(crate) type Name = Arc<str>;
 
-/// The id of a file, directory or symlink of one [`Vfs`](crate::Vfs) and its forks.
+/// The id of a file, directory or symlink in a [`Vfs`](crate::Vfs) and its forks.
 ///
-/// Numbers are assigned in order and never reused, so that the same operations give the same numbers everywhere and a
-/// stale id is detected.
+/// Numbers are assigned in ascending order and never reused. The same operations therefore produce the same numbers
+/// everywhere, and a stale id is detected.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct InodeId(pub(crate) u64);
 
@@ -162,12 +162,12 @@ impl InodeId {
     }
 }
 
-/// The id of a tree in a [`Vfs`](crate::Vfs), in the order of their creation.
+/// The id of a tree in a [`Vfs`](crate::Vfs), in creation order.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RootId(pub(crate) u32);
 
 impl RootId {
-    /// Returns the position among the roots, from 0.
+    /// Returns the position among the roots, counted from 0.
     #[must_use]
     pub fn index(self) -> u32 {
         self.0
@@ -189,7 +189,7 @@ impl Vfs {
     /// Returns the attributes of an inode.
     ///
     /// # Errors
-    /// [`VfsError::BadInode`].
+    /// Returns [`VfsError::BadInode`] for a stale id.
     pub fn stat(&self, inode: InodeId) -> Result<Stat, VfsError> {
         let found = self.inode(inode)?;
         let links = if found.kind() == FileKind::Directory {
@@ -214,11 +214,11 @@ impl Vfs {
         })
     }
 
-    /// Sets the times of access and modification; `None` leaves a time unchanged. A change of times alone does not
-    /// report a file as modified.
+    /// Sets the access and modification times. `None` leaves a time unchanged. A file whose times alone were set is not
+    /// reported as modified.
     ///
     /// # Errors
-    /// [`VfsError::ReadOnly`], [`VfsError::BadInode`].
+    /// Returns [`VfsError::ReadOnly`] for a read-only root, and [`VfsError::BadInode`] for a stale id.
     pub fn set_times(
         &mut self,
         inode: InodeId,
@@ -234,8 +234,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns a path of an inode from its root, `""` for the root itself. Returns `None` for an inode without a name,
-    /// and the oldest of several names.
+    /// Returns the path of an inode from its root, which is `""` for the root itself. If the inode has several names,
+    /// the oldest is used. Returns `None` for an inode without a name.
     #[must_use]
     pub fn path_of(&self, inode: InodeId) -> Option<String> {
         let found = self.inode(inode).ok()?;
@@ -245,7 +245,7 @@ impl Vfs {
         }
     }
 
-    /// Returns the path of a directory that has a name or is a root.
+    /// Returns the path of a directory. Returns `None` for a removed directory.
     pub(crate) fn path_of_dir(&self, dir: InodeId) -> Option<String> {
         let mut names = Vec::new();
         let mut at = dir;
@@ -261,7 +261,8 @@ impl Vfs {
     }
 }
 
-/// Inodes per page: small enough for a cheap copy after a fork, large enough for a small map of pages.
+/// Number of inodes per page: small enough for a cheap copy after a fork, and large enough that the map of pages is
+/// small.
 const PAGE_LEN: u64 = 32;
 
 #[derive(Clone, Debug, Default)]
@@ -270,7 +271,7 @@ struct Page {
     live_count: u32,
 }
 
-/// A flat table. Dropping it never recurses, regardless of the shape of the tree.
+/// A flat table of inodes. Dropping it never recurses, regardless of the tree's shape.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pages: BTreeMap<u64, Arc<Page>>,
@@ -281,7 +282,7 @@ impl Default for Table {
     fn default() -> Self {
         Self {
             pages: BTreeMap::new(),
-            // Many programs take 0 for "no inode".
+            // Inode number 0 is not used, because many programs interpret it as "no inode".
             next: 1,
         }
     }
@@ -297,14 +298,14 @@ impl Table {
         self.pages.get(&page)?.slots.get(slot)?.as_deref()
     }
 
-    /// Returns an inode for a change. Copies the page and the inode if a fork shares them.
+    /// Returns an inode for modification. Copies its page and the inode if a fork shares them.
     pub(crate) fn get_mut(&mut self, id: InodeId) -> Option<&mut Inode> {
         let (page, slot) = locate(id);
         let page = self.pages.get_mut(&page)?;
         Arc::make_mut(page).slots.get_mut(slot)?.as_mut().map(Arc::make_mut)
     }
 
-    /// Iterates over all inodes, in ascending order of numbers.
+    /// Iterates over all inodes in ascending order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (InodeId, &Inode)> {
         self.pages.iter().flat_map(|(page, slots)| {
             let first = page.saturating_mul(PAGE_LEN);
@@ -318,7 +319,7 @@ impl Table {
         self.next
     }
 
-    /// Sets the number of the next inode, which must be above all existing ones.
+    /// Sets the number of the next inode. It must be greater than all existing numbers.
     pub(crate) fn set_next(&mut self, next: u64) {
         self.next = next;
     }

@@ -1,9 +1,9 @@
-//! An in-memory file system for untrusted guests: quotas, copy-on-write forks, change tracking, lazily read mounts and
-//! commit plans.
+//! An in-memory file system for untrusted guests, with quotas, copy-on-write forks, change tracking, lazily read mounts
+//! and commit plans.
 //!
-//! A guest's files are a Rust data structure. There is no host path that a symlink, a `..` or a race could reach; the
-//! remains of a killed run are dropped with it; and a fork only increments a reference count. The crate does no input
-//! or output, reads no clock and starts no thread, so it compiles for `wasm32-unknown-unknown`.
+//! A guest's files are a Rust data structure. There is no host path that a symlink, a `..` or a race could reach. The
+//! files of a killed run are dropped with the structure, and a fork only increments a reference count. The crate
+//! performs no input or output, reads no clock and starts no threads, so it also compiles for `wasm32-unknown-unknown`.
 //!
 //! ```
 //! use glovebox_vfs::{Access, OpenOptions, Vfs, VfsLimits};
@@ -31,16 +31,16 @@
 //! ```
 //!
 //! * [`Vfs`] is the file system: roots, handles, operations by path and by inode, quotas.
-//! * [`VfsLimits`] are the quotas, [`VfsError`] the reasons for refusals.
+//! * [`VfsLimits`] contains the quotas, and [`VfsError`] the reasons for refusals.
 //! * [`MountSource`] supplies a root whose files the embedder stores elsewhere.
-//! * [`Vfs::save`] and [`Vfs::restore`] transfer it to another process; [`RestoreError`] describes rejected bytes.
-//!   [`encoding`] is for crates that save additional state.
+//! * [`Vfs::save`] and [`Vfs::restore`] transfer a file system to another process; [`RestoreError`] describes rejected
+//!   bytes. [`encoding`] is for crates that save additional state.
 //! * [`escaped`] makes names harmless in messages. It is part of this crate because no lower crate displays names.
-//! * [`Changes`] and [`CommitStep`] describe a guest's changes, for a report and for writing them back.
+//! * [`Changes`] and [`CommitStep`] describe a guest's changes, for reports and for writing the changes back.
 //!
 //! The crate does not protect against a [`MountSource`] that serves files outside its tree: the embedder opens host
-//! files and must not follow links when it does. Nor does it protect programs that follow a guest's symlinks outside of
-//! it (see [`CommitStep::Symlink`]), or that give special meaning to names that are harmless here. It has no
+//! files and must not follow links. Nor does it protect programs that follow a guest's symlinks outside the file system
+//! (see [`CommitStep::Symlink`]), or that give special meaning to names that are harmless here. There are no
 //! permissions and no owners: a root is either writable or not.
 
 mod changes;

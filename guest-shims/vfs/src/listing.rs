@@ -1,4 +1,4 @@
-//! Reading directories: cookies of guests, and the first access to a mount.
+//! Reading directories: guests' cookies, and the first access to a mounted directory.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::{
     vfs::Vfs,
 };
 
-/// Maximum number of entries returned by one call.
+/// Maximum number of entries that one call returns.
 const MAX_ENTRIES: usize = 1_024;
 
-/// Work units of one name lookup in a source. On a host, a lookup takes some ten microseconds.
+/// Work units of one name lookup in a source. On a host, a lookup takes about ten microseconds.
 const LOOK_UP_WORK: u64 = 100;
 
-/// A cookie contains the position to continue from and, above it, the end of the listing. The end is fixed when a
-/// listing starts. A guest that renames or creates in a loop over a directory therefore does not see its own names
-/// forever. A name keeps its position for as long as it exists, so that no name is skipped or repeated.
+/// The position to continue from, and the end of the listing. The end is fixed when a listing starts, so that a guest
+/// that renames or creates entries while it iterates over a directory does not loop forever. A name keeps its position
+/// while it exists, so no name is skipped or repeated.
 #[derive(Clone, Copy)]
 struct Cookie {
     from: u32,
@@ -26,7 +26,7 @@ struct Cookie {
 }
 
 impl Cookie {
-    /// Decodes a cookie. Any 64 bits are valid, because a guest may invent them.
+    /// Decodes a cookie. Any 64 bits are valid, because a guest can invent cookies.
     fn decode(cookie: u64, next_place: u32) -> Self {
         if cookie == 0 {
             return Self { from: 1, until: next_place };
@@ -41,20 +41,20 @@ impl Cookie {
     }
 }
 
-/// The root of a mounted directory, its path in the source, and the source.
+/// The root of a mounted directory, the directory's path in the source, and the source.
 type SourceOf = (RootId, Arc<str>, Arc<dyn MountSource>);
 
 impl Vfs {
-    /// Returns entries of a directory, starting at a cookie: `.` and `..` first, then the others in the order of
-    /// creation (a mount's by name). Cookie 0 is the start; an empty result is the end. Returns at most `max_entries`,
-    /// and at most 1,024.
+    /// Returns entries of a directory, starting at a cookie: first `.` and `..`, then the others in creation order (by
+    /// name for a mount). Cookie 0 is the start. An empty result means the end. Returns at most `max_entries` and at
+    /// most 1,024 entries.
     ///
-    /// Names created after the listing started are not included, nor are names removed before they are reached; all
-    /// others appear exactly once.
+    /// Names created after the listing started are not included, nor are names removed before they are reached. All
+    /// other names appear exactly once.
     ///
     /// # Errors
-    /// [`VfsError::NotADirectory`]; [`VfsError::Io`] and [`VfsError::MountTooLarge`] on the first access to a mounted
-    /// directory.
+    /// Returns [`VfsError::NotADirectory`] for any other inode, and [`VfsError::Io`] or [`VfsError::MountTooLarge`] on
+    /// the first access to a mounted directory.
     pub fn read_dir(&mut self, dir: InodeId, cookie: u64, max_entries: usize) -> Result<Vec<DirEntry>, VfsError> {
         self.ensure_listed(dir)?;
         let entries = self.inode(dir)?.entries().ok_or(VfsError::NotADirectory)?;
@@ -92,8 +92,8 @@ impl Vfs {
         Ok(found)
     }
 
-    /// Lists a mounted directory unless it has been listed. Its entries appear as if they had always existed: without
-    /// journal or workspace quota.
+    /// Lists a mounted directory if it has not been listed yet. Its entries appear as if they had always existed: they
+    /// are neither recorded in a journal nor charged to the workspace quota.
     pub(crate) fn ensure_listed(&mut self, dir: InodeId) -> Result<(), VfsError> {
         if matches!(
             self.inode(dir)?.body,
@@ -102,7 +102,7 @@ impl Vfs {
             return Ok(());
         }
         let result = self.list_source(dir);
-        // From now on, names are looked up one by one, instead of listing the directory again.
+        // From now on, names are looked up one by one, and the directory is not listed again.
         if result == Err(VfsError::MountTooLarge)
             && let Body::Directory { listed, .. } = &mut self.inode_mut(dir)?.body
         {
@@ -111,7 +111,7 @@ impl Vfs {
         result
     }
 
-    /// Returns the root of a mounted directory, its path in the source, and the source.
+    /// Returns the root of a mounted directory, the directory's path in the source, and the source.
     fn source_of_dir(&self, dir: InodeId) -> Result<SourceOf, VfsError> {
         let inode = self.inode(dir)?;
         let source = self.root(inode.root)?.source.clone();
@@ -130,7 +130,7 @@ impl Vfs {
         if let Some(entry) = inode.entries().and_then(|entries| entries.get(name)) {
             return Ok(Some(entry.inode));
         }
-        // The guest removed the name, even if the source has it.
+        // The guest has removed this name, even if the source has it.
         if self.root(inode.root)?.committed.has(dir, name) {
             return Ok(None);
         }
@@ -143,7 +143,7 @@ impl Vfs {
             return Ok(None);
         };
         let name = Name::from(name);
-        // The path is not shared with other entries.
+        // Other entries do not share this path.
         let charge = inode.mount_charge.unwrap_or(0).saturating_add(length(&path));
         inode.mount_charge = Some(charge);
         inode.links.push(Link { dir, name: name.clone() });
@@ -173,12 +173,12 @@ impl Vfs {
         if listed.len() > limit {
             return Err(VfsError::MountTooLarge);
         }
-        // The source's order may depend on the machine; this order must not.
+        // The source's order may depend on the machine, so entries are sorted.
         listed.sort_by(|a, b| a.name.cmp(&b.name));
         listed.dedup_by(|a, b| a.name == b.name);
 
-        // In a directory that was restored (see `saved`), or that was too large when they were looked up, some names
-        // are already known, or known to be removed.
+        // The directory may already contain known names, and the journal removed ones: the directory may have been
+        // restored (see `saved`), or names may have been looked up while it was too large to list.
         let retained = self.inode(dir)?.entries().cloned().unwrap_or_default();
         let journal = self.root(root)?.committed.clone();
         let mut bytes = length(&path);
@@ -219,7 +219,7 @@ impl Vfs {
             made.set_base(&name, Some(Arc::new(stat)));
             state.usage.mount_entries = state.usage.mount_entries.saturating_add(1);
         }
-        // The known names come last, because their places were unknown without the rest.
+        // The known names are placed last, because their places depend on the other names.
         for (_, name) in retained.between(FIRST_PLACE, retained.next_place()) {
             if let Some(entry) = retained.get(name) {
                 made.set(name, entry.inode, entry.mounted)?;
@@ -234,7 +234,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns the inode for an entry of a source, unless it cannot be shown.
+    /// Returns the inode for an entry of a source, or `None` if the entry cannot be shown.
     fn mounted_inode(
         &self,
         root: RootId,

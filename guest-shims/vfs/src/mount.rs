@@ -1,51 +1,51 @@
-//! The source of a mounted root's files, and the cache of recently read pieces.
+//! The source of a mounted root's files, and the cache of recently read chunks.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::inode::{FileKind, InodeId};
 
-/// Size of one read from a source, which goes into the cache, in bytes. It is large enough for sequential reads in
-/// small steps to call the source rarely, and small enough for random reads to waste little.
+/// Size of one read from a source in bytes, which is also the size of a cached chunk. It is large enough that
+/// sequential reads in small steps rarely call the source, and small enough that random reads waste little.
 pub(crate) const SOURCE_CHUNK_BYTES: u64 = 64 << 10;
 
-/// A directory tree of the embedder that a root shows, such as a directory of the host.
+/// A directory tree supplied by the embedder and shown in a root, such as a host directory.
 ///
-/// A path is relative to the tree: `""` is the tree itself, then `a/b`. It never contains `.`, `..`, an empty
+/// Paths are relative to the tree, such as `a/b`; `""` is the tree itself. A path never contains `.`, `..`, an empty
 /// component, a NUL or a leading slash. However, a component may have become a symlink since it was listed: open every
 /// component without following links.
 ///
-/// The file system requests only the parts that a guest accesses, and remembers the answers.
+/// The file system only requests what a guest accesses, and stores the results.
 pub trait MountSource: Send + Sync {
     /// Returns the entries of a directory, in any order, without `.` and `..`. Stop after `limit` + 1 entries: the file
-    /// system then looks names up one by one, with [`stat`](Self::stat). Omit anything that is not a file, directory or
-    /// symlink, and names that are not UTF-8.
+    /// system then looks up names one by one with [`stat`](Self::stat). Omit entries that are not files, directories or
+    /// symlinks, and names that are not UTF-8.
     ///
     /// # Errors
-    /// The guest sees `io`.
+    /// On an error, the guest receives `io`.
     fn list(&self, dir: &str, limit: usize) -> Result<Vec<SourceEntry>, SourceError>;
 
-    /// Returns the stat of a path, if [`list`](Self::list) would show an entry there. A symlink at the end is not
-    /// followed.
+    /// Returns the stat of a path, or `None` if [`list`](Self::list) would show no entry at the path. A symlink at the
+    /// end is not followed.
     ///
     /// # Errors
-    /// The guest sees `io`.
+    /// On an error, the guest receives `io`.
     fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError>;
 
-    /// Reads bytes of a file. Returns 0 if the file ends at or before the offset.
+    /// Reads bytes of a file. Returns the number of bytes read, which is 0 if the file ends at or before the offset.
     ///
     /// # Errors
-    /// The guest sees `io`.
+    /// On an error, the guest receives `io`.
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
 
-    /// Returns the target of a symlink. The file system resolves it inside the root that contains it, by the rules for
-    /// symlinks of guests, so it cannot lead out.
+    /// Returns the target of a symlink. The file system resolves the target inside the root by the rules for guests'
+    /// symlinks, so it cannot leave the root.
     ///
     /// # Errors
-    /// The link is omitted from the listing.
+    /// On an error, the link is omitted from the listing.
     fn read_link(&self, path: &str) -> Result<String, SourceError>;
 }
 
-/// An entry of a source's directory.
+/// An entry of a directory in a source.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SourceEntry {
     /// The name, without slashes.
@@ -54,40 +54,40 @@ pub struct SourceEntry {
     pub stat: SourceStat,
 }
 
-/// A source's stat of a path. Two equal values mean the same, unchanged file.
+/// A source's stat of a path. Equal values mean the same, unchanged file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SourceStat {
     /// The type of the entry.
     pub kind: FileKind,
-    /// The length of a file in bytes.
+    /// Length of a file in bytes.
     pub size_bytes: u64,
-    /// The last change of the content, in nanoseconds since 1970.
+    /// Time of the last change of the content, in nanoseconds since 1970.
     pub modified_ns: u64,
-    /// The last change of the content or the attributes, in nanoseconds since 1970, if the source keeps it and programs
-    /// cannot set it back. Otherwise 0.
+    /// Time of the last change of the content or attributes, in nanoseconds since 1970. 0 if the source does not record
+    /// it, or if programs can set it back.
     pub changed_ns: u64,
-    /// The file's identity in the source.
+    /// Identity of the file in the source.
     pub identity: FileIdentity,
 }
 
 /// Distinguishes a file from another one with the same name.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct FileIdentity {
-    /// The number of the device.
+    /// Device number.
     pub device: u64,
-    /// The inode on the device.
+    /// Inode number on the device.
     pub inode: u64,
 }
 
-/// The failure of a source. The guest learns only that the source failed. The text may name host paths and is for the
-/// embedder's log.
+/// The failure of a source. The message can contain host paths and is for the embedder's log. The guest learns only
+/// that the source failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SourceError {
     message: String,
 }
 
 impl SourceError {
-    /// Creates an error with a text for the log.
+    /// Creates an error with a message for the log.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
@@ -102,10 +102,10 @@ impl fmt::Display for SourceError {
 
 impl std::error::Error for SourceError {}
 
-/// Charge per piece in addition to its bytes, for the two maps.
+/// Charge in bytes per cached chunk in addition to its contents, for the two maps.
 const ENTRY_OVERHEAD_BYTES: u64 = 192;
 
-/// An inode and the number of a piece in it.
+/// An inode and the number of a chunk in it.
 type Key = (InodeId, u64);
 
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ struct Piece {
     data: Arc<[u8]>,
 }
 
-/// Evicts the least recently used piece first. The owner sets the bound.
+/// A cache of chunks, which evicts the least recently used one first. The owner determines the maximum size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MountCache {
     pieces: BTreeMap<Key, Piece>,
@@ -132,7 +132,7 @@ impl MountCache {
         self.bytes
     }
 
-    /// Returns whether a piece of this length fits the bound.
+    /// Returns whether a chunk of this length fits into a cache of `bound_bytes`.
     pub(crate) fn fits(len: u64, bound_bytes: u64) -> bool {
         len.saturating_add(ENTRY_OVERHEAD_BYTES) <= bound_bytes
     }
@@ -146,7 +146,7 @@ impl MountCache {
         Some(piece.data.clone())
     }
 
-    /// Inserts a piece and evicts others first, so that the cache never exceeds the bound.
+    /// Inserts a chunk. Evicts others first, so that the cache never exceeds the bound.
     pub(crate) fn insert(&mut self, key: Key, data: Arc<[u8]>, bound_bytes: u64) {
         let cost = cost(&data);
         if cost > bound_bytes {
@@ -174,7 +174,7 @@ impl MountCache {
         self.pieces.range((inode, 0)..=(inode, u64::MAX)).next().is_some()
     }
 
-    /// Drops every piece of a file.
+    /// Drops all chunks of a file.
     pub(crate) fn forget(&mut self, inode: InodeId) {
         while let Some((&key, _)) = self.pieces.range((inode, 0)..=(inode, u64::MAX)).next() {
             self.remove(key);

@@ -10,24 +10,24 @@ use crate::{
     vfs::Vfs,
 };
 
-/// Options of [`Vfs::open`]. The default opens an existing file for reading, through symlinks.
+/// Options of [`Vfs::open`]. The default opens an existing file for reading and follows symlinks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct OpenOptions {
-    /// The handling of a symlink at the end of the path.
+    /// Treatment of a symlink at the end of the path.
     pub follow: Follow,
     /// Create an empty file if the name does not exist (`O_CREAT`).
     pub create: bool,
-    /// With `create`: fail if the name exists, even as a symlink (`O_EXCL`).
+    /// With `create`: fail if the name exists, even if it is a symlink (`O_EXCL`).
     pub exclusive: bool,
     /// Truncate the file (`O_TRUNC`).
     pub truncate: bool,
     /// Fail if the target is not a directory (`O_DIRECTORY`).
     pub directory: bool,
-    /// The handle will be used for writing.
+    /// Open for writing.
     pub write: bool,
 }
 
-/// The result of [`Vfs::open`]. It holds one reference; release it with [`Vfs::release`].
+/// The result of [`Vfs::open`]. It owns one reference, which must be released with [`Vfs::release`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Opened {
     /// The opened inode.
@@ -42,10 +42,10 @@ impl Vfs {
     /// Opens a file or directory.
     ///
     /// # Errors
-    /// The errors of [`lookup`](Self::lookup), and [`VfsError::AlreadyExists`] with `exclusive`;
-    /// [`VfsError::TooManySymlinks`] for a symlink that may not be followed; [`VfsError::NotADirectory`] with
+    /// Returns an error of [`lookup`](Self::lookup); [`VfsError::AlreadyExists`] with `exclusive`;
+    /// [`VfsError::TooManySymlinks`] for a symlink that must not be followed; [`VfsError::NotADirectory`] with
     /// `directory`; [`VfsError::IsADirectory`] for a directory with `write`, `create` or `truncate`;
-    /// [`VfsError::ReadOnly`]; [`VfsError::NoSpace`]; [`VfsError::Invalid`] for `create` with `directory`.
+    /// [`VfsError::ReadOnly`]; [`VfsError::NoSpace`]; or [`VfsError::Invalid`] for `create` with `directory`.
     pub fn open(&mut self, at: InodeId, path: &[u8], options: OpenOptions) -> Result<Opened, VfsError> {
         if options.create && options.directory {
             return Err(VfsError::Invalid);
@@ -85,11 +85,11 @@ impl Vfs {
         }
     }
 
-    /// Creates a directory. The path may end in a slash.
+    /// Creates a directory. The path may end with a slash.
     ///
     /// # Errors
-    /// The errors of [`lookup`](Self::lookup); [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
-    /// [`VfsError::NoSpace`]; [`VfsError::NameTooLong`] if the directory would be nested too deep.
+    /// Returns an error of [`lookup`](Self::lookup), [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
+    /// [`VfsError::NoSpace`], or [`VfsError::NameTooLong`] if the directory would be nested too deeply.
     pub fn create_dir(&mut self, at: InodeId, path: &[u8]) -> Result<InodeId, VfsError> {
         let place = self.resolve(at, path, PathEnd::Name)?;
         if place.found.is_some() {
@@ -101,8 +101,8 @@ impl Vfs {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// The errors of [`lookup`](Self::lookup); [`VfsError::NotEmpty`], [`VfsError::NotADirectory`],
-    /// [`VfsError::ReadOnly`]; [`VfsError::Invalid`] for a path that ends in `.`.
+    /// Returns an error of [`lookup`](Self::lookup), [`VfsError::NotEmpty`], [`VfsError::NotADirectory`],
+    /// [`VfsError::ReadOnly`], or [`VfsError::Invalid`] for a path that ends with `.`.
     pub fn remove_dir(&mut self, at: InodeId, path: &[u8]) -> Result<(), VfsError> {
         let place = self.resolve(at, path, PathEnd::Name)?;
         let Some(name) = &place.name else {
@@ -117,10 +117,10 @@ impl Vfs {
         self.set_entry(place.dir, name, None)
     }
 
-    /// Removes the name of a file or symlink. The file is freed with its last name and handle.
+    /// Removes the name of a file or symlink. The file is freed when it has neither names nor handles.
     ///
     /// # Errors
-    /// The errors of [`lookup`](Self::lookup); [`VfsError::IsADirectory`], [`VfsError::ReadOnly`].
+    /// Returns an error of [`lookup`](Self::lookup), [`VfsError::IsADirectory`], or [`VfsError::ReadOnly`].
     pub fn unlink(&mut self, at: InodeId, path: &[u8]) -> Result<(), VfsError> {
         let place = self.resolve(at, path, PathEnd::Name)?;
         let name = place.name.as_ref().ok_or(VfsError::IsADirectory)?;
@@ -135,12 +135,12 @@ impl Vfs {
         self.set_entry(place.dir, name, None)
     }
 
-    /// Gives a file or symlink another name in the same root. Each further name counts as an inode.
+    /// Gives a file or symlink another name in the same root. Each additional name is charged as an inode.
     ///
     /// # Errors
-    /// The errors of [`lookup`](Self::lookup); [`VfsError::NotPermitted`] for a directory, [`VfsError::CrossRoot`],
-    /// [`VfsError::AlreadyExists`], [`VfsError::TooManyLinks`] after 1,024 names, [`VfsError::ReadOnly`],
-    /// [`VfsError::NoSpace`].
+    /// Returns an error of [`lookup`](Self::lookup), [`VfsError::NotPermitted`] for a directory,
+    /// [`VfsError::CrossRoot`], [`VfsError::AlreadyExists`], [`VfsError::TooManyLinks`] after 1,024 names,
+    /// [`VfsError::ReadOnly`], or [`VfsError::NoSpace`].
     pub fn link(
         &mut self,
         from_at: InodeId,
@@ -178,9 +178,9 @@ impl Vfs {
     /// Creates a symlink. The target is stored unchanged and resolved when the link is followed.
     ///
     /// # Errors
-    /// The errors of [`lookup`](Self::lookup); [`VfsError::NotCapable`] for an absolute target, which could only refer
-    /// to another namespace, such as the host's after a commit; [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
-    /// [`VfsError::NoSpace`].
+    /// Returns an error of [`lookup`](Self::lookup); [`VfsError::NotCapable`] for an absolute target, which could only
+    /// refer to another namespace, such as the host's after a commit; [`VfsError::AlreadyExists`];
+    /// [`VfsError::ReadOnly`]; or [`VfsError::NoSpace`].
     pub fn symlink(&mut self, target: &[u8], at: InodeId, path: &[u8]) -> Result<(), VfsError> {
         let target = self.check_path(target)?;
         if target.is_empty() {
@@ -203,7 +203,7 @@ impl Vfs {
     /// Returns the target of a symlink, unchanged.
     ///
     /// # Errors
-    /// The errors of [`lookup`](Self::lookup); [`VfsError::Invalid`] for anything but a symlink.
+    /// Returns an error of [`lookup`](Self::lookup), or [`VfsError::Invalid`] if the path is not a symlink.
     pub fn read_link(&mut self, at: InodeId, path: &[u8]) -> Result<Arc<str>, VfsError> {
         let found = self.lookup(at, path, Follow::No)?;
         match &self.inode(found)?.body {
@@ -220,17 +220,18 @@ impl Vfs {
 }
 
 impl Vfs {
-    /// Renames, and replaces the target if that is allowed: a file or symlink by either of these, an empty directory by
-    /// a directory. Two names of one file both stay.
+    /// Renames an entry. It can replace a file or symlink with a file or symlink, and an empty directory with a
+    /// directory. If both names refer to the same file, both remain.
     ///
     /// Renaming a mounted directory lists everything below it, because those files then have names that the source does
     /// not know.
     ///
     /// # Errors
-    /// The errors of [`lookup`](Self::lookup); [`VfsError::CrossRoot`]; [`VfsError::Invalid`] for a directory into
-    /// itself, or `.` or `..` at the end; [`VfsError::IsADirectory`], [`VfsError::NotADirectory`] or
-    /// [`VfsError::NotEmpty`] for a target that may not be replaced; [`VfsError::ReadOnly`], [`VfsError::NoSpace`];
-    /// [`VfsError::NameTooLong`] if an entry would be too deep; [`VfsError::Io`] and [`VfsError::MountTooLarge`].
+    /// Returns an error of [`lookup`](Self::lookup); [`VfsError::CrossRoot`]; [`VfsError::Invalid`] for moving a
+    /// directory into itself, or a path that ends with `.` or `..`; [`VfsError::IsADirectory`],
+    /// [`VfsError::NotADirectory`] or [`VfsError::NotEmpty`] for a target that must not be replaced;
+    /// [`VfsError::ReadOnly`]; [`VfsError::NoSpace`]; [`VfsError::NameTooLong`] if an entry would be nested too deeply;
+    /// [`VfsError::Io`] or [`VfsError::MountTooLarge`].
     pub fn rename(&mut self, from_at: InodeId, from: &[u8], to_at: InodeId, to: &[u8]) -> Result<(), VfsError> {
         let old = self.resolve(from_at, from, PathEnd::Name)?;
         let new = self.resolve(to_at, to, PathEnd::Name)?;
@@ -268,7 +269,7 @@ impl Vfs {
             self.check_position(target, kind)?;
         }
         self.reserve(self.rename_charge(&old, old_name, &new, new_name)?, 0)?;
-        // The inode has both names for a moment; the peak must not include that.
+        // The inode briefly has both names, which the peak must not include.
         let peak_bytes = self.peak_bytes;
         self.set_entry(new.dir, new_name, Some(source))?;
         self.set_entry(old.dir, old_name, None)?;
@@ -300,7 +301,7 @@ impl Vfs {
         }
     }
 
-    /// Checks that a directory and everything below it may move to a position, and lists mounted directories.
+    /// Checks that a directory and everything below it can move to a position. Lists mounted directories.
     fn check_subtree(&mut self, dir: InodeId, at: Position) -> Result<(), VfsError> {
         let mut left = vec![(dir, at)];
         while let Some((inode, at)) = left.pop() {
@@ -319,8 +320,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns the growth of the workspace by a rename: the new name, less the charges of the names that are removed. A
-    /// rename works at a full quota unless the name gets longer.
+    /// Returns the additional charge of a rename to the workspace: that of the new name, less those of the removed
+    /// names. A rename succeeds at a full quota unless the name becomes longer.
     fn rename_charge(
         &self,
         old: &ResolvedPath,

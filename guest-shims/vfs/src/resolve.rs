@@ -1,4 +1,4 @@
-//! Resolution of a guest's path to an inode, without ever leaving the directory that it starts from.
+//! Resolution of a guest's path to an inode, which never leaves the directory that it starts from.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::{
     vfs::Vfs,
 };
 
-/// The handling of a symlink at the end of a path. A symlink before a slash is always followed.
+/// Treatment of a symlink at the end of a path. A symlink before a slash is always followed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Follow {
     /// The path refers to the symlink's target.
@@ -18,14 +18,14 @@ pub enum Follow {
     No,
 }
 
-/// The kind of target that an operation needs at the end of a path.
+/// How an operation interprets the end of a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PathEnd {
-    /// The target, through symlinks.
+    /// The target, after following symlinks.
     Target,
-    /// The target, or a symlink itself unless a slash follows it.
+    /// The target, or the symlink itself unless a slash follows it.
     Node,
-    /// The name, never through a symlink: for creating, removing and renaming.
+    /// The name, without following a symlink: for creating, removing and renaming.
     Name,
 }
 
@@ -41,25 +41,25 @@ impl From<Follow> for PathEnd {
 /// The result of resolving a path.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedPath {
-    /// The directory that holds the name, or the target directory if there is no name.
+    /// The directory that contains the name, or the target directory if there is no name.
     pub(crate) dir: InodeId,
-    /// The last component; `None` when the path ends in `.` or `..`.
+    /// The last component. `None` if the path ends with `.` or `..`.
     pub(crate) name: Option<Name>,
     pub(crate) found: Option<InodeId>,
-    /// `true` if the path ended in a slash, so that only a directory matches.
+    /// `true` if the path ended with a slash, so that only a directory matches.
     pub(crate) slash: bool,
-    /// `true` if the path ended in `..`.
+    /// `true` if the path ended with `..`.
     pub(crate) dot_dot: bool,
 }
 
-/// A path during the walk. The frames below it on the stack continue when it ends.
+/// A path that is being walked. When it ends, the walk continues with the frame below it on the stack.
 struct Frame<'a> {
     text: Cow<'a, str>,
     at: usize,
 }
 
 impl Frame<'_> {
-    /// Returns the next component, and whether a slash follows it.
+    /// Returns the next component, and `true` if a slash follows it.
     fn next(&mut self) -> Option<(String, bool)> {
         self.skip_slashes();
         let rest = self.text.get(self.at..).unwrap_or("");
@@ -89,9 +89,9 @@ impl Vfs {
     /// Returns the target of a path beneath a directory.
     ///
     /// # Errors
-    /// [`VfsError::NotFound`]; [`VfsError::NotCapable`] for an absolute path, or when `..` or a symlink leads above
-    /// `at`; [`VfsError::NotADirectory`]; [`VfsError::TooManySymlinks`]; [`VfsError::NameTooLong`];
-    /// [`VfsError::Invalid`] for a NUL; [`VfsError::IllegalBytes`].
+    /// Returns [`VfsError::NotFound`]; [`VfsError::NotCapable`] for an absolute path, or if `..` or a symlink leads
+    /// above `at`; [`VfsError::NotADirectory`]; [`VfsError::TooManySymlinks`]; [`VfsError::NameTooLong`];
+    /// [`VfsError::Invalid`] for a NUL; or [`VfsError::IllegalBytes`].
     pub fn lookup(&mut self, at: InodeId, path: &[u8], follow: Follow) -> Result<InodeId, VfsError> {
         let place = self.resolve(at, path, follow.into())?;
         let found = place.found.ok_or(VfsError::NotFound)?;
@@ -101,7 +101,7 @@ impl Vfs {
         Ok(found)
     }
 
-    /// Checks a path as far as possible without accessing any file.
+    /// Performs all checks of a path that require no access to files.
     pub(crate) fn check_path<'a>(&self, path: &'a [u8]) -> Result<&'a str, VfsError> {
         if path.len() > self.limits.path_bytes {
             return Err(VfsError::NameTooLong);
@@ -123,8 +123,8 @@ impl Vfs {
         if self.inode(at)?.kind() != FileKind::Directory {
             return Err(VfsError::NotADirectory);
         }
-        // The directories entered, starting with the first. `..` goes back along them, which is correct after symlinks
-        // and cannot go above the start.
+        // The directories that were entered, beginning with the first. `..` returns to the previous one, which is
+        // correct after following symlinks and cannot go above the start.
         let mut dirs = vec![at];
         let mut frames = vec![Frame { text: Cow::Borrowed(path), at: 0 }];
         let mut hops = 0_usize;
@@ -135,7 +135,7 @@ impl Vfs {
                 frames.pop();
                 continue;
             };
-            // A finished path is popped at once, so that `frames` is empty at the last component and a chain of
+            // Remove finished paths immediately, so that `frames` is empty at the last component and a chain of
             // symlinks does not accumulate frames.
             while frames.last().is_some_and(Frame::is_done) {
                 frames.pop();

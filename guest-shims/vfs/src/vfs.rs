@@ -9,7 +9,7 @@ use crate::{
     mount::{MountCache, MountSource, SourceError},
 };
 
-/// The permission of guests (and the embedder) to change a root.
+/// Permission of guests and the embedder to change a root.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Access {
     /// All changes are allowed, within the quotas.
@@ -23,9 +23,9 @@ pub(crate) struct Root {
     pub(crate) dir: InodeId,
     pub(crate) access: Access,
     pub(crate) source: Option<Arc<dyn MountSource>>,
-    /// The changes since [`Vfs::mark`].
+    /// Changes since [`Vfs::mark`].
     pub(crate) marked: Arc<Journal>,
-    /// The changes since the root was created or last committed.
+    /// Changes since the root was created or last committed.
     pub(crate) committed: Arc<Journal>,
 }
 
@@ -44,18 +44,18 @@ impl fmt::Debug for Root {
 pub(crate) struct VfsState {
     pub(crate) table: Table,
     pub(crate) roots: Vec<Root>,
-    /// Open handles per inode. They are not stored in the inode, because opening a file must not copy it.
+    /// Number of open handles per inode. It is not stored in the inode, because opening a file must not copy the inode.
     pub(crate) open: BTreeMap<InodeId, u64>,
     pub(crate) usage: Usage,
 }
 
 /// An in-memory file system of one or more roots, with quotas.
 ///
-/// A clone is a fork: it costs a few reference counts, regardless of the content, and neither sees later changes of the
-/// other. References to open files ([`Vfs::retain`]) are part of the state, so they are forked too. The content of a
-/// mount's source is not: a fork sees the source as it is on the first access.
+/// A clone is a fork: it costs a few reference counts, regardless of the content, and neither fork observes later
+/// changes of the other. References to open files ([`Vfs::retain`]) are part of the state, so they are forked, too. The
+/// content of a mount's source is not part of the state: a fork observes the source as it is on the first access.
 ///
-/// The file system never blocks, starts threads, reads a clock or touches the host, except through a [`MountSource`].
+/// The file system never blocks, starts threads, reads a clock or accesses the host, except through a [`MountSource`].
 #[derive(Clone)]
 pub struct Vfs {
     pub(crate) state: Arc<VfsState>,
@@ -68,7 +68,7 @@ pub struct Vfs {
     pub(crate) peak_bytes: u64,
 }
 
-/// Prints a summary, because guests' content does not belong in a log.
+/// Formats a summary, because the content of guests' files does not belong in a log.
 impl fmt::Debug for Vfs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Vfs")
@@ -102,19 +102,19 @@ impl Vfs {
         &self.limits
     }
 
-    /// Adds an empty directory as a root. To offer files read-only, fill it and then call [`Vfs::set_access`].
+    /// Adds an empty directory as a root. To provide files as read-only, write them and then call [`Vfs::set_access`].
     pub fn add_root(&mut self, access: Access) -> RootId {
         self.push_root(access, None, Body::empty_directory())
     }
 
-    /// Adds a root that shows a source. Only the root's own `stat` is read now.
+    /// Adds a root that shows a source. This method reads only the `stat` of the source's top directory.
     ///
-    /// With [`Access::ReadWrite`], a file is copied into memory on the first write. The source is never changed; see
-    /// [`Vfs::commit_plan`].
+    /// With [`Access::ReadWrite`], a file is copied into memory when it is first written. The source is never changed;
+    /// see [`Vfs::commit_plan`].
     ///
     /// # Errors
-    /// [`VfsError::Io`] when the source fails, [`VfsError::NotFound`] when it is empty, [`VfsError::NotADirectory`]
-    /// when it is not a directory.
+    /// Returns [`VfsError::Io`] if the source fails, [`VfsError::NotFound`] if its top directory does not exist, and
+    /// [`VfsError::NotADirectory`] if the top is not a directory.
     pub fn add_mount(&mut self, source: Arc<dyn MountSource>, access: Access) -> Result<RootId, VfsError> {
         let stat = source.stat("").map_err(|error| self.source_failed(error))?.ok_or(VfsError::NotFound)?;
         if stat.kind != FileKind::Directory {
@@ -138,8 +138,8 @@ impl Vfs {
         id
     }
 
-    /// Makes a root writable or read-only. If it becomes read-only, handles that are open for writing stop working. An
-    /// unknown root is ignored.
+    /// Makes a root writable or read-only. If it becomes read-only, writing through open handles fails. Ignores an
+    /// unknown root.
     pub fn set_access(&mut self, root: RootId, access: Access) {
         if self.access(root).is_some_and(|now| now != access)
             && let Some(root) = root_mut(Arc::make_mut(&mut self.state), root)
@@ -148,13 +148,13 @@ impl Vfs {
         }
     }
 
-    /// Returns the access to a root; `None` for an unknown root.
+    /// Returns the access to a root, or `None` for an unknown root.
     #[must_use]
     pub fn access(&self, root: RootId) -> Option<Access> {
         self.root(root).ok().map(|root| root.access)
     }
 
-    /// Returns the directory of a root; `None` for an unknown root.
+    /// Returns the directory of a root, or `None` for an unknown root.
     #[must_use]
     pub fn root_dir(&self, root: RootId) -> Option<InodeId> {
         self.root(root).ok().map(|root| root.dir)
@@ -163,32 +163,33 @@ impl Vfs {
     /// Returns the root that contains an inode.
     ///
     /// # Errors
-    /// [`VfsError::BadInode`].
+    /// Returns [`VfsError::BadInode`] for a stale id.
     pub fn root_of(&self, inode: InodeId) -> Result<RootId, VfsError> {
         Ok(self.inode(inode)?.root)
     }
 
-    /// Sets the time of later changes, in nanoseconds since 1970. Starts at 0: the file system has no clock of its own.
+    /// Sets the time of later changes, in nanoseconds since 1970. The initial time is 0: the file system has no clock.
     pub fn set_now_ns(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// Returns the work units since the last call, for charging the guest: one for each path component, entry listed,
-    /// inode walked and chunk moved, about 100 ns each.
+    /// Returns the number of work units since the last call, for charging the guest: one for each path component, entry
+    /// listed, inode visited and chunk moved. A unit takes about 100 ns.
     pub fn take_work(&mut self) -> u64 {
         std::mem::take(&mut self.work)
     }
 
-    /// Takes the latest failure of a [`MountSource`], for a log. The operation that encountered it returned
+    /// Takes the latest failure of a [`MountSource`], for a log. The operation that encountered it has returned
     /// [`VfsError::Io`].
     pub fn take_source_error(&mut self) -> Option<SourceError> {
         self.source_error.take()
     }
 
-    /// Keeps an inode alive until [`release`](Self::release), even if its last name is removed.
+    /// Adds a reference to an inode, which keeps the inode alive until [`release`](Self::release), even if its last
+    /// name is removed.
     ///
     /// # Errors
-    /// [`VfsError::BadInode`].
+    /// Returns [`VfsError::BadInode`] for a stale id.
     pub fn retain(&mut self, inode: InodeId) -> Result<(), VfsError> {
         self.inode(inode)?;
         let count = Arc::make_mut(&mut self.state).open.entry(inode).or_default();
@@ -196,7 +197,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Releases one reference. An id without references is ignored.
+    /// Releases one reference to an inode. Ignores an inode without references.
     pub fn release(&mut self, inode: InodeId) {
         if !self.state.open.contains_key(&inode) {
             return;
@@ -224,7 +225,7 @@ impl Vfs {
         self.state.table.get(id).ok_or(VfsError::BadInode)
     }
 
-    /// Returns an inode for a change. Copies it if a fork shares it.
+    /// Returns an inode for modification. Copies the inode if a fork shares it.
     pub(crate) fn inode_mut(&mut self, id: InodeId) -> Result<&mut Inode, VfsError> {
         Arc::make_mut(&mut self.state).table.get_mut(id).ok_or(VfsError::BadInode)
     }
@@ -233,7 +234,7 @@ impl Vfs {
         usize::try_from(id.0).ok().and_then(|at| self.state.roots.get(at)).ok_or(VfsError::BadInode)
     }
 
-    /// Fails if the root of an inode is read-only.
+    /// Fails if the root that contains an inode is read-only.
     pub(crate) fn check_writable(&self, inode: InodeId) -> Result<(), VfsError> {
         match self.root(self.inode(inode)?.root)?.access {
             Access::ReadWrite => Ok(()),
@@ -241,7 +242,7 @@ impl Vfs {
         }
     }
 
-    /// Frees an inode that has neither name nor handle, and refunds its charges.
+    /// Frees an inode if it has neither names nor handles, and refunds its charges.
     pub(crate) fn free_if_unused(&mut self, id: InodeId) {
         let Ok(inode) = self.inode(id) else { return };
         let is_root = self.root(inode.root).is_ok_and(|root| root.dir == id);

@@ -1,5 +1,5 @@
-//! Fuzzing with random bytes as paths and symlink targets. Nothing panics, nothing leaves its directory, and the work
-//! is bounded. `GLOVEBOX_FUZZ_ITERATIONS` sets the number of iterations (default 20,000).
+//! Fuzzes path resolution with random bytes as paths and symlink targets. Nothing panics, no path leaves its directory,
+//! and the work is bounded. `GLOVEBOX_FUZZ_ITERATIONS` sets the number of iterations (default 20,000).
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use glovebox_vfs::{Access, Follow, InodeId, OpenOptions, Vfs, VfsLimits};
 
 use support::Random;
 
-/// Returns mostly a path that may exist, sometimes arbitrary bytes.
+/// Returns a path that may exist, or sometimes arbitrary bytes.
 fn bytes(random: &mut Random) -> Vec<u8> {
     let mut made = Vec::new();
     if random.below(4) > 0 {
@@ -92,7 +92,7 @@ fn step(vfs: &mut Vfs, random: &mut Random, base: InodeId, top: InodeId) {
     if let Ok(found) = vfs.lookup(base, &path, follow) {
         assert!(is_inside(vfs, found, base), "{path:?}");
     }
-    // At most 4 calls, each with at most 41 paths of at most 2,048 components, and entries.
+    // At most 4 calls, each with at most 41 paths of at most 2,048 components, plus listed entries.
     assert!(vfs.take_work() < 4 * 41 * 2_048 + 100_000);
 }
 

@@ -1,4 +1,4 @@
-//! Restoring inodes from bytes. `tree.rs` checks that they form a file system.
+//! Decodes saved inodes. `tree.rs` checks that they form a file system.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,16 +18,16 @@ use crate::{
 };
 
 impl Vfs {
-    /// Restores the state that [`save`](Self::save) wrote: all roots with their content, under this file system's
+    /// Restores the state that [`save`](Self::save) encoded: all roots with their content, under this file system's
     /// quotas, access and sources. This file system must have the same number of roots as the saved one, with sources
-    /// for the same roots. A new period of [`changes`](Self::changes) begins; uncommitted changes stay uncommitted.
+    /// for the same roots. A new period of [`changes`](Self::changes) begins; uncommitted changes remain uncommitted.
     ///
-    /// `open` are the numbers of the inodes that the guest has open, one for each reference it holds; they replace the
-    /// existing references. The bytes are untrusted: accepted state is state that a guest could have produced within
-    /// the quotas. The cost is proportional to the content.
+    /// `open` contains the numbers of the inodes that the guest has open, once for each reference. They replace the
+    /// existing references. The bytes are untrusted: they are accepted only if a guest could have produced the state
+    /// within the quotas. The cost is proportional to the content.
     ///
     /// # Errors
-    /// [`RestoreError`]; the file system is then unchanged.
+    /// Returns [`RestoreError`] if the bytes are rejected. The file system is then unchanged.
     pub fn restore(&mut self, saved: &[u8], open: &[u64]) -> Result<(), RestoreError> {
         let mut from = Decoder::new(saved);
         let version = from.byte()?;
@@ -58,7 +58,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns the inode with a number, if it exists.
+    /// Returns the inode with this number, if it exists.
     #[must_use]
     pub fn inode_numbered(&self, number: u64) -> Option<InodeId> {
         let id = InodeId(number);
@@ -71,7 +71,7 @@ struct Reader<'a, 'b> {
     version: u8,
     vfs: &'a Vfs,
     usage: Usage,
-    /// The charge for names that journals record as created. Each must be an entry of the workspace, so the final
+    /// The charge for names that journals record as created. Each name must be an entry of the workspace, so the final
     /// charge is at least this high.
     made_bytes: u64,
 }
@@ -117,7 +117,7 @@ impl<'b> Reader<'_, 'b> {
                         Some(PreviousTarget { inode, kind, base: base.map(Arc::new) })
                     }
                 };
-                // Checked before storing, because nothing else bounds their number.
+                // Check before storing, because nothing else bounds the number of names.
                 check_usage(&Usage { workspace_bytes: self.made_bytes, ..self.usage }, self.vfs)?;
                 names.insert(Name::from(name), was);
             }
@@ -206,7 +206,7 @@ impl<'b> Reader<'_, 'b> {
         check_usage(usage, self.vfs)
     }
 
-    /// Decodes a private file. Charges its size before its content is read.
+    /// Decodes a private file. Charges the file's size before its content is read.
     fn private_file(&mut self) -> Result<Body, RestoreError> {
         let size_bytes = file_size(self.from.number()?)?;
         let mut usage = self.usage;
@@ -248,7 +248,7 @@ impl<'b> Reader<'_, 'b> {
 
     fn symlink(&mut self, charged_to_mount: bool) -> Result<Body, RestoreError> {
         let target = self.from.text()?;
-        // A source's link may have any target, because links are never followed out of their root.
+        // A link from a source can have any target, because links are never followed out of their root.
         let sound = !target.contains('\0') && (charged_to_mount || !(target.is_empty() || target.starts_with('/')));
         if !sound {
             return Err(Damaged("a symlink has an invalid target").into());
@@ -328,12 +328,12 @@ fn file_size(size_bytes: u64) -> Result<u64, Damaged> {
 pub(super) struct DecodedState {
     pub(super) table: Table,
     pub(super) roots: Vec<Root>,
-    /// All names: the inode, the index of this name among the inode's names, and the name.
+    /// All names: each with its inode and its index among the inode's names.
     pub(super) names: Vec<(InodeId, usize, Link)>,
 }
 
-/// Checks the usage against the limits. As in a running file system, remembered deletions may exceed the quota, because
-/// a deletion must always be possible.
+/// Checks the usage against the limits. As in a running file system, recorded deletions can exceed the quota, because
+/// deletions must always be possible.
 pub(super) fn check_usage(usage: &Usage, vfs: &Vfs) -> Result<(), RestoreError> {
     let limits = &vfs.limits;
     for (used, limit, name) in [

@@ -1,17 +1,17 @@
-//! A file system as bytes, to be restored in another process.
+//! A file system as bytes, which can be restored in another process.
 //!
-//! A root without a source is saved completely. Of a mount, only the differences from its source are saved. A restored
-//! directory is *not listed* but has entries; the next access lists the source and applies the entries on top (see
+//! A root without a source is saved completely. For a mount, only the differences from its source are saved. A restored
+//! directory is *not listed* but has entries; the next access lists the source and then applies these entries (see
 //! `listing.rs`). Directories below a changed name cannot be listed by their path and are saved completely.
 //!
-//! The layout, in the terms of [`encoding`](crate::encoding):
+//! The layout, in the notation of [`encoding`](crate::encoding):
 //!
 //! ```text
 //! version, now_ns, next inode, roots { mounted?, inode, journal }, inodes { ascending id, flags, root, times, body }
 //! journal: { ascending directory id, { ascending name, what it stood for } }
 //! ```
 //!
-//! Derived and therefore not saved: links, usage, which directories are listed, their paths in the source.
+//! Links, usage, the listing state of directories and their source paths are derived, and therefore not saved.
 
 mod decode;
 mod tree;
@@ -31,35 +31,35 @@ use crate::{
 
 /// The first byte, which identifies the version of the layout.
 const VERSION: u8 = 2;
-/// The previous version, whose bases have no time of change.
+/// The previous version, whose bases have no change time.
 const WITHOUT_CHANGED: u8 = 1;
 
-/// Bound of all inode numbers. It leaves room for ages of new files, and sums do not overflow.
+/// Upper bound of inode numbers. It leaves enough numbers for new files for ages, and sums do not overflow.
 const MAX_INODES: u64 = 1 << 48;
 
-// The type of an inode, as the low bits of its flags.
+// Type of an inode, in the low bits of its flags.
 const PRIVATE: u8 = 0;
 const MOUNTED: u8 = 1;
 const GONE: u8 = 2;
 const DIRECTORY: u8 = 3;
 const SYMLINK: u8 = 4;
 const KIND: u8 = 7;
-/// The file was written since the last commit.
+/// The file was written after the last commit.
 const WRITTEN: u8 = 8;
 /// The inode came from the mount and is charged to it.
 const CHARGED_TO_MOUNT: u8 = 16;
 
-/// The reason for rejecting saved bytes. The file system is unchanged.
+/// Errors from restoring saved bytes. The file system is unchanged.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// The bytes are not a saved file system.
+    /// The bytes do not encode a saved file system.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// The bytes were saved in another version of the layout.
+    /// The bytes were saved with another version of the layout.
     #[error("the file system was saved in version {0} of the layout; restore it with the release that saved it")]
     Version(u8),
-    /// The roots differ from those that were saved.
+    /// The roots differ from the saved ones.
     #[error("the file system was saved with other mounts; restore it with the same ones in the same order")]
     OtherRoots,
     /// A read-only mount has uncommitted changes.
@@ -68,22 +68,22 @@ pub enum RestoreError {
     /// The saved state exceeds a limit.
     #[error("the saved state exceeds the limit `{0}`; raise it")]
     Limit(
-        /// The field of [`VfsLimits`](crate::VfsLimits), or `memory` for the ceiling of
+        /// Name of the field in [`VfsLimits`](crate::VfsLimits), or `memory` for the ceiling set by
         /// [`Vfs::set_available_bytes`](crate::Vfs::set_available_bytes).
         &'static str,
     ),
 }
 
-/// The inodes of a mount that are saved. `true` means that only the recorded entries of the inode are saved.
+/// The saved inodes of a mount. `true` means that only the recorded entries of the inode are saved.
 type Reached = BTreeMap<InodeId, bool>;
 
 impl Vfs {
-    /// Encodes the roots and their content, for [`restore`](Self::restore). Equal file systems give equal bytes.
+    /// Encodes the roots and their content for [`restore`](Self::restore). Equal file systems produce equal bytes.
     ///
-    /// `open` are the inodes that the guest has open; an inode without a name is saved only if it is one of them. Of a
-    /// root with a source, only uncommitted changes and open files are saved; the rest is read again from the source,
-    /// including times that were set on otherwise unchanged files. Quotas, sources, access, references and the start of
-    /// the current [`mark`](Self::mark) period are not saved.
+    /// `open` contains the inodes that the guest has open; an inode without a name is saved only if it is one of them.
+    /// For a root with a source, only uncommitted changes and open files are saved. All other data is read again from
+    /// the source, including times that were set on otherwise unchanged files. Quotas, sources, access, references and
+    /// the start of the current [`mark`](Self::mark) period are not saved.
     #[must_use]
     pub fn save(&self, open: &BTreeSet<InodeId>) -> Vec<u8> {
         let mut to = Encoder::new();
@@ -120,7 +120,7 @@ impl Vfs {
     }
 
     /// Collects the inodes of a mount that must be saved: written and open ones, the targets of changed names with
-    /// everything below them, and the directories on the path to any of these.
+    /// everything below them, and the directories on the paths to all of these.
     fn reach(&self, reached: &mut Reached, root: &Root, open: &BTreeSet<InodeId>) {
         let journal = &root.committed;
         let mut left = vec![root.dir];
@@ -143,7 +143,7 @@ impl Vfs {
         }
     }
 
-    /// Encodes an inode. With `overlay`, only the entries in it are encoded, and the source supplies the rest.
+    /// Encodes an inode. With `overlay`, only entries in the overlay are encoded, and the source supplies the others.
     fn encode_inode(&self, to: &mut Encoder, id: InodeId, inode: &Inode, root: &Root, overlay: Option<&Reached>) {
         let mut flags = match &inode.body {
             Body::File { content: Content::Private(_), .. } => PRIVATE,
@@ -155,7 +155,7 @@ impl Vfs {
         if root.committed.written.contains(&id) {
             flags |= WRITTEN;
         }
-        // After a commit the source has directories that were created here.
+        // After a commit, the source contains directories that were created here.
         if inode.mount_charge.is_some() || (overlay.is_some() && id != root.dir) {
             flags |= CHARGED_TO_MOUNT;
         }
@@ -186,7 +186,7 @@ impl Vfs {
         to.length(written.len());
         let mut next = FIRST_PLACE;
         for (place, name, entry) in written {
-            // The places of an overlay's entries are unknown before the source is listed.
+            // The places of an overlay's entries are unknown until the source is listed.
             let place = if overlay.is_some() { next } else { place };
             to.number(u64::from(place.saturating_sub(next)));
             next = place.saturating_add(1);
@@ -199,7 +199,8 @@ impl Vfs {
         to.number(u64::from(free.saturating_sub(next)));
     }
 
-    /// Returns the index of this name among the inode's names. Their order decides which one is reported as its path.
+    /// Returns the index of a name among the inode's names. The order of the names determines which one is reported as
+    /// the inode's path.
     fn link_index(&self, dir: InodeId, name: &str, entry: &Entry) -> usize {
         let links = self.inode(entry.inode).map(|inode| inode.links.as_slice()).unwrap_or_default();
         links.iter().position(|link| link.dir == dir && &*link.name == name).unwrap_or_default()
@@ -237,7 +238,7 @@ fn encode_base(to: &mut Encoder, base: Option<&SourceStat>) {
     to.number(base.identity.inode);
 }
 
-/// Encodes a type. 0 means "nothing".
+/// Encodes an inode type. 0 means that there is no inode.
 fn kind_byte(kind: FileKind) -> u8 {
     match kind {
         FileKind::File => 1,

@@ -1,4 +1,4 @@
-//! Checks that decoded inodes form a file system. This module checks every invariant.
+//! Checks all invariants of decoded inodes, so that they form a file system.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,16 +26,16 @@ pub(super) struct Tree<'a> {
     pub(super) usage: Usage,
 }
 
-/// A directory in the walk.
+/// A directory to visit.
 struct Visit {
     dir: InodeId,
     position: Position,
-    /// The path in the source, if no name along it changed.
+    /// The path in the source, if no name in the path changed.
     source: Option<SourcePath>,
 }
 
 impl Tree<'_> {
-    /// Assigns names to inodes and sources to directories, checks all of it, and returns the usage.
+    /// Assigns names to inodes and sources to directories, and checks them. Returns the usage.
     pub(super) fn assemble(mut self) -> Result<Usage, RestoreError> {
         self.link()?;
         let roots = self.read.roots.clone();
@@ -59,7 +59,7 @@ impl Tree<'_> {
                 self.usage.inodes = self.usage.inodes.saturating_add(further);
             }
         }
-        // A directory that has a name but is not reached from a root is part of a cycle.
+        // A directory that has a name but cannot be reached from a root is part of a cycle.
         if met != linked_dirs {
             return Err(Damaged("a directory is its own ancestor").into());
         }
@@ -70,7 +70,7 @@ impl Tree<'_> {
         Ok(self.usage)
     }
 
-    /// Assigns the names of every inode.
+    /// Assigns the names of all inodes.
     fn link(&mut self) -> Result<(), RestoreError> {
         let mut names = std::mem::take(&mut self.read.names);
         names.sort_by_key(|&(inode, which, _)| (inode, which));
@@ -100,8 +100,8 @@ impl Tree<'_> {
         }
     }
 
-    /// Walks the current content of a root. Directories whose path also exists in the source become unlisted: their
-    /// entries are the differing ones. Returns the number of directories.
+    /// Walks the current content of a root. Marks directories whose path also exists in the source as unlisted: their
+    /// entries are the differences. Returns the number of directories.
     fn walk(&mut self, root: &Root) -> Result<usize, RestoreError> {
         let top = root.source.is_some().then(|| SourcePath { dir: Arc::from(""), name: Arc::from("") });
         let mut left = vec![Visit { dir: root.dir, position: Position { depth: 0, path_bytes: 0 }, source: top }];
@@ -128,7 +128,7 @@ impl Tree<'_> {
                 left.push(Visit { dir: entry.inode, position: below, source });
             }
             if let (Some(source), Some(path)) = (source, path) {
-                // The entries keep the path, as after a listing.
+                // The entries retain the path, as after a listing.
                 let bytes = if shared { length(&path) } else { 0 };
                 self.hand_to_source(dir, source, bytes)?;
             }
@@ -138,7 +138,7 @@ impl Tree<'_> {
 
     fn check_place(&self, at: Position, child: &Inode, root: &Root) -> Result<(), RestoreError> {
         check_depth(&self.vfs.limits, at.depth, child.kind())?;
-        // The paths of a source may have any length. No slash follows the last name.
+        // Paths in a source can have any length. No slash follows the last name.
         if root.source.is_none() && at.path_bytes > self.vfs.limits.path_bytes.saturating_add(1) {
             return Err(RestoreError::Limit("path_bytes"));
         }
@@ -161,8 +161,8 @@ impl Tree<'_> {
         check_usage(&self.usage, self.vfs)
     }
 
-    /// Checks that a journal fits the inodes, and that the old tree, which is the current one with the journal's names
-    /// restored, was a tree.
+    /// Checks that a journal matches the inodes, and that the old tree (the current one with the journal's names
+    /// restored) was a tree.
     fn check_journal(&self, root: &Root) -> Result<(), RestoreError> {
         let journal = &root.committed;
         if journal.dirs.is_empty() {
@@ -229,7 +229,7 @@ impl Tree<'_> {
 
 const NOTHING: Damaged = Damaged("a name refers to no inode");
 
-/// Checks the depth of an entry. A source's directory may be one level deeper than the listable ones.
+/// Checks the depth of an entry. A directory from a source can be one level deeper than directories that can be listed.
 fn check_depth(limits: &VfsLimits, depth: usize, kind: FileKind) -> Result<(), RestoreError> {
     let most = limits.depth.saturating_add(1);
     let over = depth > if kind == FileKind::Directory { most } else { most.saturating_add(1) };

@@ -51,7 +51,7 @@ fn file_deleted_and_recreated_is_modified() {
     vfs.mark();
     vfs.unlink(top, b"f").unwrap();
     vfs.write_file(root, "f", b"same").unwrap();
-    // Editors save like this: they write a new file and rename it over the old one.
+    // Editors save files this way: they write a new file and rename it over the old one.
     vfs.write_file(root, ".g.tmp", b"new").unwrap();
     vfs.rename(top, b".g.tmp", top, b"g").unwrap();
     expect(&vfs, root, &[], &["f", "g"], &[]);
@@ -214,7 +214,7 @@ fn a_fork_keeps_its_own_handles_and_removed_files() {
     assert_eq!(fork.bytes_used(), 0);
 }
 
-/// Forks for each write. The cost of each must depend on the change, not on the size of the tree.
+/// Forks before each write. The cost of a write must depend on the change, not on the size of the tree.
 #[test]
 fn forking_a_large_tree_is_cheap() {
     let mut vfs = Vfs::new(VfsLimits { bytes: 1 << 30, inodes: u64::MAX, ..VfsLimits::default() });
@@ -311,7 +311,7 @@ fn commit_makes_the_host_match_the_guest() {
     assert_eq!(tree["g/a"], HostNode::File(b"a".to_vec()));
     assert_eq!(tree["g/b"], HostNode::File(b"2".to_vec()));
     assert_eq!(tree["g/l"], HostNode::Link("../d".into()));
-    // Continue with files that are still read from their new places.
+    // Continue with files that are still read from the source, at their new paths.
     assert_eq!(vfs.read_file(root, "g/a", 9).unwrap(), b"a");
     vfs.write_file(root, "g/b", b"3").unwrap();
     vfs.unlink(top, b"g/a").unwrap();

@@ -73,7 +73,7 @@ fn removed_file_counts_until_it_is_closed() {
     vfs.release(file);
     assert_eq!(vfs.read_at(file, 0, &mut [0; 9]), Err(VfsError::BadInode));
     vfs.write_file(root, "g", &[1; 80_000]).unwrap();
-    // Releasing too often has no effect.
+    // Releasing an inode too often has no effect.
     vfs.release(file);
     vfs.release(top);
     assert!(vfs.retain(file).is_err());
@@ -155,7 +155,7 @@ fn failed_write_keeps_the_old_file() {
     assert_eq!(refused.reason, VfsError::NoSpace);
     assert_eq!(vfs.read_file(root, "f", 9).unwrap(), b"old");
     assert!(vfs.write_file(root, "g", &[0; 30_000]).is_err());
-    // Enough space for the data but not for the inode as well.
+    // There is enough space for the data, but not for the inode as well.
     vfs.set_available_bytes(vfs.bytes_used() + 8_192 + 700);
     assert!(vfs.write_file(root, "g", &[0; 8_192]).is_err());
     assert!(!vfs.exists(root, "g").unwrap());
@@ -235,7 +235,7 @@ fn every_page_size_gives_the_whole_listing() {
         }
         assert_eq!(paged, whole);
     }
-    // Every cookie continues where its entry ended.
+    // Every cookie continues after its entry.
     for (at, entry) in whole.iter().enumerate() {
         let rest = vfs.read_dir(dir, entry.next_cookie, 1_000).unwrap();
         assert_eq!(rest, whole[at + 1..]);
@@ -282,7 +282,7 @@ fn removing_between_pages_skips_nothing() {
                 vfs.unlink(top, entry.name.as_bytes()).unwrap();
             }
         }
-        // A name that is removed and created again is another entry; other entries keep their places.
+        // A name that is removed and created again is a new entry; other entries keep their places.
         let _ = touch(&mut vfs, top, "f00");
     }
     assert_eq!(seen.len(), 102);

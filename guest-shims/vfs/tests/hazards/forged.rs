@@ -19,13 +19,13 @@ const CHARGED_TO_MOUNT: u8 = 16;
 const FILE_WAS: u8 = 1;
 const DIRECTORY_WAS: u8 = 2;
 
-/// A name, the type of its previous target (0 for nothing), and its inode.
+/// A name, the type of its previous target (0 for none), and the previous target's inode.
 type Name<'a> = (&'a str, u8, u64);
 type Names<'a> = &'a [Name<'a>];
 /// Names by directory.
 type Journal<'a> = &'a [(u64, Names<'a>)];
 
-/// A root with directory 1, over a source or not. The inode numbers below 50 are assigned.
+/// A saved root with directory 1, with or without a source. Inode numbers below 50 are assigned.
 struct Forgery {
     to: Encoder,
     last: u64,
@@ -68,7 +68,7 @@ impl Forgery {
         self
     }
 
-    /// Adds a directory. `entries` are `(name, inode, index among the inode's names)`.
+    /// Adds a directory. Each entry is `(name, inode, index among the inode's names)`.
     fn dir(self, number: u64, entries: &[(&str, u64, u64)]) -> Self {
         let flags = if self.mounted && number > 1 { DIRECTORY | CHARGED_TO_MOUNT } else { DIRECTORY };
         let mut made = self.inode(number, flags);
@@ -84,7 +84,7 @@ impl Forgery {
         made
     }
 
-    /// Adds a file whose only chunk is the `number`th.
+    /// Adds a file with only one chunk, whose number is `chunk`.
     fn file(self, inode: u64, size: u64, chunk: u64, content: &[u8]) -> Self {
         let mut made = self.inode(inode, PRIVATE);
         made.to.number(size);

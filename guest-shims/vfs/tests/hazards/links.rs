@@ -130,7 +130,7 @@ fn rename_replaces_only_the_same_kind() {
     vfs.rename(top, b"dir/", top, b"empty/").unwrap();
     vfs.rename(top, b"f", top, b"g").unwrap();
     assert_eq!(vfs.read_file(root, "g", 9).unwrap(), b"f");
-    // A symlink itself is replaced and renamed, not its target.
+    // Renaming affects a symlink itself, not its target.
     vfs.rename(top, b"l", top, b"m").unwrap();
     assert_eq!(&*vfs.read_link(top, b"m").unwrap(), "full");
     vfs.rename(top, b"g", top, b"m").unwrap();

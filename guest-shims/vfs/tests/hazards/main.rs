@@ -1,4 +1,4 @@
-//! Tests of hostile or unlucky operations on a file system, one test each.
+//! Tests of hostile or unfortunate operations on a file system, one test for each.
 
 #![allow(
     clippy::unwrap_used,
@@ -45,7 +45,7 @@ const CREATE: OpenOptions = OpenOptions {
     write: true,
 };
 
-/// Creates an empty file and keeps no handle.
+/// Creates an empty file without leaving it open.
 fn touch(vfs: &mut Vfs, at: InodeId, path: &str) -> Result<InodeId, VfsError> {
     let opened = vfs.open(at, path.as_bytes(), CREATE)?;
     vfs.release(opened.inode);

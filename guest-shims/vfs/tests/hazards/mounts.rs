@@ -65,14 +65,14 @@ fn large_host_file_costs_only_the_cache() {
     assert!(back == content);
     assert!(vfs.peak_bytes() <= (1 << 20) + 4_096, "{}", vfs.peak_bytes());
     assert!(vfs.bytes_used() > 900_000);
-    // Each byte was read once, in bounded pieces.
+    // Each byte was read once, in bounded chunks.
     assert_eq!(host.bytes_read.load(Relaxed), 20_000_000);
     assert!(host.longest_read.load(Relaxed) <= 64 << 10);
-    // Cached pieces are not read again.
+    // Cached chunks are not read again.
     let reads = host.reads.load(Relaxed);
     assert_eq!(vfs.read_at(file, 19_999_990, &mut buffer), Ok(10));
     assert_eq!(host.reads.load(Relaxed), reads);
-    // The ceiling empties the cache, and reading still works.
+    // The ceiling empties the cache, but files can still be read.
     vfs.set_available_bytes(10_000);
     assert!(vfs.bytes_used() <= 10_000);
     assert_eq!(vfs.read_at(file, 100, &mut buffer), Ok(8_192));
@@ -108,7 +108,7 @@ fn writing_makes_a_private_copy() {
     assert_eq!(host.tree()["d/a"], HostNode::File(b"lower a".to_vec()));
     assert_eq!(vfs.changes(root).modified, ["d/a"]);
     let reads = host.reads.load(Relaxed);
-    // Emptying a file does not read it first.
+    // Truncating a file does not read it first.
     vfs.write_file(root, "d/b", b"new").unwrap();
     assert_eq!(host.reads.load(Relaxed), reads);
     // Opening, renaming, linking or removing a file does not read it either.
@@ -164,7 +164,8 @@ fn number_of_mount_entries_is_limited() {
     assert!(vfs.lookup(top, b"big/1", Follow::No).is_ok());
 }
 
-/// Returns a directory of ten files, `d/0` to `d/9`, and a limit on entries, of which `d` itself takes one.
+/// Returns a directory with ten files, `d/0` to `d/9`, and a file system with a limit on entries. `d` itself uses one
+/// entry.
 fn crowded(mount_entries: u64) -> (Arc<FakeHost>, Vfs, RootId, InodeId) {
     let host = Arc::new(FakeHost::default());
     host.dir("d");
@@ -186,7 +187,7 @@ fn names_in_an_unlistable_directory_are_looked_up() {
         }
         assert_eq!(vfs.lookup(top, b"d/none", Follow::No), Err(VfsError::NotFound));
         let dir = vfs.lookup(top, b"d", Follow::No).unwrap();
-        // Listed once, regardless of the result.
+        // The directory is listed once, regardless of the result.
         assert_eq!(host.lists.load(Relaxed), 2, "the top and `d`");
         assert_eq!(vfs.read_dir(dir, 0, 100).is_ok(), lists);
         // Every lookup returns the same inode.
@@ -197,7 +198,7 @@ fn names_in_an_unlistable_directory_are_looked_up() {
 
 #[test]
 fn lookups_in_unlistable_directories_are_limited() {
-    // `d` itself counts as one entry, so twice the limit leaves room for one name less.
+    // `d` itself is charged as one entry, so twice the limit leaves room for one name less.
     for (mount_entries, most) in [(1, 1), (2, 3), (5, 9), (6, 10)] {
         let (_, mut vfs, _, top) = crowded(mount_entries);
         for n in 0..10 {
@@ -208,7 +209,7 @@ fn lookups_in_unlistable_directories_are_limited() {
                 assert_eq!(found, Err(VfsError::MountTooLarge), "{mount_entries}: {n}");
             }
         }
-        // Known names stay known, and removing one makes room.
+        // Known names remain known, and removing one frees an entry.
         assert!(vfs.lookup(top, b"d/0", Follow::No).is_ok());
         if most < 10 {
             vfs.unlink(top, b"d/0").unwrap();
@@ -369,11 +370,11 @@ fn only_directories_are_mounted() {
     assert_eq!(vfs.add_mount(host, Access::ReadOnly), Err(VfsError::Io));
 }
 
-/// The previous target of a name: nothing, or a file.
+/// The type of a name's previous target: none, or a file.
 const MADE: u8 = 0;
 const TAKEN: u8 = 1;
 
-/// Returns a journal of one root that claims more names than can exist, and ends after these.
+/// Returns the journal of a root that claims more names than can exist, and ends after `names`.
 fn journal(names: &[u8]) -> Vec<u8> {
     let mut to = Encoder::new();
     to.byte(1);
@@ -404,7 +405,7 @@ fn why(names: &[u8], bytes: u64, available_bytes: u64) -> RestoreError {
 
 #[test]
 fn journal_names_are_limited_while_reading() {
-    // A decoder that continues reaches the end.
+    // A decoder that accepts all names reaches the end of the bytes.
     let read = RestoreError::Damaged(Damaged("it ends too early"));
     // Each created name is charged its length and 256 bytes, each removed name its length and 160 bytes.
     for (was, charge) in [(MADE, 260), (TAKEN, 164)] {
@@ -412,7 +413,7 @@ fn journal_names_are_limited_while_reading() {
         assert_eq!(why(&[was; 99], u64::MAX, most), read);
         assert_eq!(why(&[was; 100], u64::MAX, most), read);
         assert_eq!(why(&[was; 101], u64::MAX, most), RestoreError::Limit("memory"));
-        // A deletion must always be possible, so it has no quota.
+        // Deletions must always be possible, so they have no quota.
         let over = if was == MADE { RestoreError::Limit("bytes") } else { read.clone() };
         assert_eq!(why(&[was; 100], most, u64::MAX), read);
         assert_eq!(why(&[was; 101], most, u64::MAX), over);

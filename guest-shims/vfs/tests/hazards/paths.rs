@@ -26,7 +26,7 @@ fn no_spelling_of_a_path_leaves_the_directory() {
         let found = vfs.lookup(dir, path.as_bytes(), Follow::Yes);
         assert_eq!(found, Err(expected), "{path}");
     }
-    // From above, the same links are valid, because they stay inside.
+    // Resolved from the parent directory, the same links are valid, because their targets are inside it.
     let secret = vfs.lookup(top, b"secret", Follow::Yes).unwrap();
     assert_eq!(vfs.lookup(top, b"d/up", Follow::Yes), Ok(secret));
     assert_eq!(vfs.lookup(top, b"d/parent/secret", Follow::Yes), Ok(secret));
@@ -97,7 +97,7 @@ fn path_length_limit_holds_over_renames() {
     touch(&mut vfs, top, "12345678901").unwrap();
     assert_eq!(vfs.rename(top, b"12345678901", dir, b"12345678901"), Err(VfsError::NameTooLong));
     assert_eq!(vfs.link(top, b"12345678901", Follow::No, dir, b"12345678901"), Err(VfsError::NameTooLong));
-    // The new name of a directory counts for everything below it.
+    // A directory's new name affects the path length of everything below it.
     assert_eq!(vfs.rename(top, b"123456789", top, b"1234567890"), Err(VfsError::NameTooLong));
     vfs.rename(top, b"123456789", top, b"12345678x").unwrap();
 }
@@ -125,7 +125,7 @@ fn symlink_loops_and_bombs_are_errors() {
     for path in [&b"loop"[..], b"loop/x", b"a", b"b/y"] {
         assert_eq!(vfs.lookup(top, path, Follow::Yes), Err(VfsError::TooManySymlinks));
     }
-    // Each link doubles the one below it: 2^40 components without a limit on hops.
+    // Each link doubles the one before it: without a limit on followed links, there would be 2^40 components.
     vfs.create_dir(top, b"bomb0").unwrap();
     for n in 1..=40 {
         let target = format!("bomb{m}/../bomb{m}", m = n - 1);
@@ -155,7 +155,7 @@ fn final_symlink_is_followed_only_if_requested() {
     let exclusive = OpenOptions { exclusive: true, ..CREATE };
     assert_eq!(vfs.open(top, b"dangling", exclusive), Err(VfsError::AlreadyExists));
     assert_eq!(vfs.lookup(top, b"dangling", Follow::Yes), Err(VfsError::NotFound));
-    // Creating through a dangling link creates its target, as POSIX requires.
+    // Creating a file through a dangling link creates the link's target, as POSIX requires.
     assert!(vfs.open(top, b"dangling", CREATE).unwrap().created);
     assert!(vfs.lookup(top, b"new", Follow::No).is_ok());
 }

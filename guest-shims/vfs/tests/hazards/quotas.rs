@@ -2,7 +2,7 @@ use glovebox_vfs::{Access, Follow, Vfs, VfsError, VfsLimits};
 
 use crate::{fresh, touch, with_limits};
 
-/// Returns limits with exactly `data` bytes free for one file's content.
+/// Returns limits that leave exactly `data` bytes for one file's content.
 fn room_for_data(data: u64) -> VfsLimits {
     let (mut vfs, _, top) = fresh();
     touch(&mut vfs, top, "f").unwrap();
@@ -52,7 +52,7 @@ fn bytes_of_names_are_limited() {
     };
     assert_eq!(refused, VfsError::NoSpace);
     assert!(count <= (1 << 20) / 250);
-    // The quota also covers symlink targets.
+    // The quota also applies to symlink targets.
     let (mut vfs, _, top) = with_limits(VfsLimits { bytes: 5_000, ..VfsLimits::default() });
     vfs.symlink(&[b'x'; 4_096], top, b"a").unwrap();
     assert_eq!(vfs.symlink(&[b'x'; 4_096], top, b"b"), Err(VfsError::NoSpace));
@@ -174,7 +174,7 @@ fn a_hundred_thousand_nested_directories_stop_at_the_limit() {
     assert_eq!(vfs.bytes_used(), 0);
 }
 
-/// Runs on a stack of 64 KiB, with nesting far beyond the depth that recursion would survive.
+/// Runs on a stack of 64 KiB. The nesting is far deeper than recursion would survive.
 #[test]
 fn deep_trees_are_walked_removed_and_dropped_without_recursion() {
     let work = || {

@@ -93,7 +93,7 @@ fn only_changes_to_a_mount_are_saved() {
     let saved = vfs.save(&none());
     assert!(saved.len() < 1_000, "{}", saved.len());
 
-    // Meanwhile, other programs change the host directory.
+    // In the meantime, other programs change the host directory.
     host.file("big/9", b"nine, by others");
     host.file("big/more", b"more");
     host.remove("big/10");
@@ -107,7 +107,7 @@ fn only_changes_to_a_mount_are_saved() {
         assert!(!again.exists(root, gone).unwrap(), "{gone}");
     }
     assert_eq!(again.list(root, "big").unwrap().len(), 2_000);
-    // After the version, the time and the number of the next inode.
+    // Skips the version, the time and the number of the next inode.
     assert_eq!(again.save(&none())[11..], saved[11..], "also after the rest was listed");
 }
 
@@ -223,7 +223,7 @@ fn previous_format_restores_without_change_times() {
     assert_eq!(again.commit_plan(root), [CommitStep::DeleteFile { path: "gone".into(), base }]);
 }
 
-/// Saves the result of `make` and restores it under limits below, at and above its need.
+/// Saves the result of `make` and restores it with limits below, at and above the required value.
 fn limit(name: &'static str, needed: u64, set: fn(&mut VfsLimits, u64), make: fn(&mut Vfs, RootId)) {
     let (mut vfs, root, _) = fresh();
     make(&mut vfs, root);
@@ -275,7 +275,7 @@ fn every_limit_is_exact_on_restore() {
         3,
         |limits, value| limits.depth = value as usize - 1,
         |vfs, root| {
-            // Known entries of a mount may be one level deeper.
+            // Known entries of a mount can be one level deeper.
             vfs.write_file(root, "1/2/3/file", b"").unwrap();
         },
     );
@@ -321,7 +321,8 @@ fn mount_entry_limit_is_exact_on_restore() {
         host.file(&format!("{number}"), b"");
     }
     let (mut vfs, root, _) = mounted(&host, Access::ReadWrite);
-    // A moved file is known although its directory is not. The limit for known files is twice that for listed ones.
+    // A moved file is known although its directory is not listed. The limit on known files is twice the one on listed
+    // files.
     let top = vfs.root_dir(root).unwrap();
     for number in 0..6 {
         vfs.rename(top, format!("{number}").as_bytes(), top, format!("moved-{number}").as_bytes()).unwrap();

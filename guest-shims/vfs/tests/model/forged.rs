@@ -1,4 +1,4 @@
-//! Tests of file systems that were saved after random operations and then forged.
+//! Tests of file systems that are saved after random operations and then modified.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ enum Forgery {
     Insert(usize, u8),
     Remove(usize),
     Cut(usize),
-    /// Copies a piece from elsewhere.
+    /// Copies bytes from another position.
     Copy(usize, usize, usize),
 }
 
@@ -61,7 +61,7 @@ fn check_sound(world: &World, mut vfs: Vfs, root: RootId, open: &BTreeSet<InodeI
     let (mut again, _) = world.like_new();
     again.restore(&saved, references).unwrap();
     assert_eq!(again.save(open), saved);
-    // An entry that equals the source's may be part of the bytes; it does not stay.
+    // An entry that equals the source's may be in the bytes, but is not saved again.
     assert!(again.bytes_used() <= vfs.bytes_used());
     assert!(vfs.bytes_used() <= vfs.limits().bytes + (1 << 20) && vfs.inodes_used() <= vfs.limits().inodes);
 
@@ -144,7 +144,7 @@ pub(crate) fn read_all(vfs: &mut Vfs, inode: InodeId) -> Vec<u8> {
     let mut data = vec![0; usize::try_from(vfs.stat(inode).unwrap().size_bytes).unwrap()];
     let mut done = 0;
     while done < data.len() {
-        // Odd step sizes hit chunk borders at different positions.
+        // Odd step sizes read chunk borders at different positions.
         let end = data.len().min(done + 3_001);
         let read = vfs.read_at(inode, done as u64, &mut data[done..end]).unwrap();
         assert!(read > 0);
@@ -153,7 +153,8 @@ pub(crate) fn read_all(vfs: &mut Vfs, inode: InodeId) -> Vec<u8> {
     data
 }
 
-/// Compares the whole tree and the reported changes. The changes come first, because they must not depend on listings.
+/// Compares the whole tree and the reported changes. Changes are compared first, because they must not depend on
+/// listings.
 pub(crate) fn check(vfs: &mut Vfs, root: RootId, model: &Reference) {
     assert_eq!(vfs.changes(root), model.changes());
     let mut found = BTreeMap::new();

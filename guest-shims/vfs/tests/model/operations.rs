@@ -1,4 +1,4 @@
-//! Random operations, in memory and over a mount, with forks, marks and commits in between.
+//! Random operations, in memory and over a mount, interleaved with forks, marks and commits.
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ pub(crate) enum Op {
     Link(String, bool, String),
     Symlink(String, String),
     Open(String, OpenOptions),
-    /// Opens a file and keeps the handle.
+    /// Opens a file and retains the handle.
     Hold(String),
-    /// Writes through the n-th held handle.
+    /// Writes through the n-th retained handle.
     WriteHeld(usize, usize, Vec<u8>),
     Write(String, usize, Vec<u8>),
     SetLen(String, usize),
@@ -33,7 +33,7 @@ pub(crate) enum Op {
     Fork,
     Mark,
     Commit,
-    /// Continues in another file system, restored from the saved state.
+    /// Continues in another file system that is restored from the saved state.
     Restore,
 }
 
@@ -101,7 +101,7 @@ impl World {
         let host = Arc::new(FakeHost::default());
         let mut model = Reference::default();
         let mut vfs = Vfs::new(VfsLimits {
-            // Small enough that pieces are also evicted.
+            // Small enough to evict some chunks.
             mount_cache_bytes: 20_000,
             ..VfsLimits::default()
         });
@@ -264,7 +264,7 @@ impl World {
         }
     }
 
-    /// Writes only into existing directories; other tests cover the creation of parents.
+    /// Writes only to existing directories; other tests cover the creation of parents.
     fn write_file(&mut self, path: &str, data: &[u8]) {
         let options = OpenOptions { create: true, truncate: true, write: true, ..OpenOptions::default() };
         let mut after = self.model.clone();
@@ -278,7 +278,7 @@ impl World {
     }
 
     fn commit(&mut self) {
-        // Files removed while open lose their source; another test covers that.
+        // Files that are removed while they are open lose their source; another test covers these.
         let model = &self.model;
         let (held, lost): (Vec<_>, Vec<_>) =
             self.held.drain(..).partition(|&(_, id)| model.tree.values().any(|&(other, _)| other == id));
@@ -301,13 +301,13 @@ impl World {
             assert_eq!(&read_all(&mut self.vfs, *inode), expected);
         }
         for (fork, model, commits) in &mut self.forks {
-            // A commit of another fork changes the host, and so the parts that this fork has not read yet.
+            // A commit of another fork changes the host, and with it whatever this fork has not read yet.
             if !self.mounted || *commits == self.commits {
                 check(fork, self.root, model);
             }
         }
         self.commit();
-        // All charges are refunded.
+        // All charges must be refunded.
         for (inode, _) in std::mem::take(&mut self.held) {
             self.vfs.release(inode);
         }

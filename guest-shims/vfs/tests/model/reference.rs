@@ -1,4 +1,4 @@
-//! A file system as a map from path to node, written to be obviously correct, not fast.
+//! A file system as a map from path to node, optimised for obvious correctness, not for speed.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(crate) struct Reference {
 #[derive(Debug)]
 pub(crate) struct Where {
     pub(crate) path: String,
-    /// `true` if the path ends in a name rather than `.` or `..`.
+    /// `true` if the path ends with a name rather than `.` or `..`.
     pub(crate) named: bool,
     pub(crate) slash: bool,
     pub(crate) dot_dot: bool,
@@ -60,8 +60,7 @@ impl Reference {
         self.tree[path].0
     }
 
-    /// Resolves by rewriting: the first symlink in the path is replaced by its target in the text, and the walk
-    /// restarts.
+    /// Resolves a path by rewriting: replaces the first symlink in the path with its target, and restarts.
     pub(crate) fn resolve(&self, base: &str, path: &str, end: PathEnd) -> Result<Where, VfsError> {
         if path.is_empty() {
             return Err(VfsError::NotFound);
@@ -140,7 +139,7 @@ impl Reference {
         id
     }
 
-    /// Splits the names of one file into as many files as `inode` distinguishes.
+    /// Splits the names of each file into as many files as `inode` distinguishes.
     pub(crate) fn separate(&mut self, mut inode: impl FnMut(&str) -> u64) {
         let mut known: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         let mut used = std::collections::BTreeSet::new();
@@ -297,7 +296,7 @@ impl Reference {
         }
     }
 
-    /// Returns the path of the opened file, and whether it was created.
+    /// Returns the path of the opened file, and `true` if the file was created.
     pub(crate) fn open(&mut self, path: &str, options: OpenOptions) -> Result<(String, bool), VfsError> {
         if options.create && options.directory {
             return Err(VfsError::Invalid);
@@ -376,7 +375,7 @@ impl Reference {
         changes
     }
 
-    /// Returns the tree with contents, in the form of the fake host.
+    /// Returns the tree with contents, in the fake host's representation.
     pub(crate) fn contents(&self) -> BTreeMap<String, HostNode> {
         let node = |&(id, kind): &(u64, Kind)| match kind {
             Kind::Dir => HostNode::Dir,

@@ -1,4 +1,4 @@
-//! A fake host directory, and random seeds that failing tests print.
+//! A fake host directory, and random seeds, which failing tests print.
 
 #![allow(dead_code, reason = "each test binary that includes this uses a part of it")]
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use glovebox_vfs::{CommitStep, FileIdentity, FileKind, MountSource, SourceEntry, SourceError, SourceStat, Vfs};
 
-/// The node at a path of the fake host.
+/// A node of the fake host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum HostNode {
     Dir,
@@ -24,7 +24,7 @@ struct Stored {
     modified_ns: u64,
 }
 
-/// A host directory in memory that counts its calls.
+/// A host directory in memory that counts accesses.
 #[derive(Debug, Default)]
 pub(crate) struct FakeHost {
     nodes: Mutex<BTreeMap<String, Stored>>,
@@ -34,7 +34,7 @@ pub(crate) struct FakeHost {
     pub(crate) reads: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) longest_read: AtomicU64,
-    /// Above 0, every call fails.
+    /// If this is greater than 0, every call fails.
     pub(crate) broken: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ impl FakeHost {
         }
     }
 
-    /// Carries out a plan as an engine would: content first, and conflicts are errors.
+    /// Carries out a plan as an engine would: reads all content first, and treats conflicts as errors.
     pub(crate) fn apply(&self, vfs: &mut Vfs, plan: &[CommitStep]) -> Vec<(String, SourceStat)> {
         let mut staged = BTreeMap::new();
         for step in plan {
@@ -188,7 +188,7 @@ impl MountSource for FakeHost {
             return Err(SourceError::new("not a file"));
         };
         let rest = data.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
-        // Short reads are normal, so the reads return odd numbers of bytes.
+        // Short reads are normal, so long reads return an odd number of bytes.
         let len = rest.len().min(into.len()).min(40_961);
         into[..len].copy_from_slice(&rest[..len]);
         self.bytes_read.fetch_add(len as u64, Ordering::Relaxed);
@@ -204,7 +204,7 @@ impl MountSource for FakeHost {
     }
 }
 
-/// Returns the seed of a random test, from `GLOVEBOX_TEST_SEED` or new, and prints it.
+/// Returns the seed of a random test, from `GLOVEBOX_TEST_SEED` or random, and prints it.
 pub(crate) fn seed(test: &str) -> u64 {
     let given =
         std::env::var("GLOVEBOX_TEST_SEED").ok().map(|text| text.parse().expect("GLOVEBOX_TEST_SEED is a number"));
@@ -213,7 +213,7 @@ pub(crate) fn seed(test: &str) -> u64 {
     seed
 }
 
-/// A small generator (SplitMix64), so that a seed gives the same numbers everywhere.
+/// A small generator (SplitMix64), so that a seed produces the same numbers everywhere.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
