@@ -1,5 +1,5 @@
-//! The JSON form of an execution, as in the answers of `glovebox serve`, and conversions of the contract's results to
-//! types of `glovebox-core`.
+//! The JSON form of an execution, as in the responses of `glovebox serve`, and conversions from the contract's results
+//! to types of `glovebox-core`.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,13 +16,14 @@ use serde::{Serialize, Serializer};
 
 use crate::http::Problem;
 
-/// Maximum bytes of returned files in an answer.
+/// Maximum total bytes of returned files in a response.
 const MAX_RETURNED_BYTES: u64 = 32 << 20;
 
-/// Maximum bytes of a stream in one read.
+/// Maximum number of bytes in one read of a stream.
 const READ_BYTES: u64 = 4 << 20;
 
-/// The answer. A test compares its fields and their forms with those of the engine's `Execution`.
+/// The response body of an execution. A test compares its fields and their forms with those of the engine's
+/// `Execution`.
 #[derive(Debug, Serialize)]
 pub(crate) struct ExecutionAnswer {
     success: bool,
@@ -43,9 +44,9 @@ pub(crate) struct ExecutionAnswer {
     files_modified: Vec<String>,
     files_deleted: Vec<String>,
     tool_calls: Vec<ToolRecord>,
-    /// Always null: the workspace has no path here.
+    /// Always null: the workspace has no host path.
     workspace_path: Option<String>,
-    /// Always null: a session has no id here, only its state.
+    /// Always null: a session has no id, only its state.
     session_id: Option<String>,
     rolled_back_to: Option<Rollback>,
     guidance: Guidance,
@@ -54,16 +55,16 @@ pub(crate) struct ExecutionAnswer {
     returned: ReturnedFiles,
 }
 
-/// The requested files by path, in base64.
+/// The requested files in base64, by path.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct ReturnedFiles {
     files: BTreeMap<String, String>,
-    /// Number of files omitted because the answer already has 32 MiB of files.
+    /// Number of files omitted because the response already contains 32 MiB of files.
     files_left_out: usize,
 }
 
 impl ReturnedFiles {
-    /// Collects the files that match one of the patterns.
+    /// Collects the files that match any of the patterns.
     pub(crate) fn of(files: &Files, patterns: &[String]) -> Result<Self, Problem> {
         let (mut returned, mut bytes) = (Self::default(), 0_u64);
         for pattern in patterns {
@@ -84,7 +85,7 @@ impl ReturnedFiles {
     }
 }
 
-/// Waits for the end of an execution. The provider answers its tool calls.
+/// Waits until an execution ends. The provider answers its tool calls.
 pub(crate) fn finish(started: &Started) -> Result<Execution, Problem> {
     loop {
         match started.step(&[])? {
@@ -131,7 +132,7 @@ impl ExecutionAnswer {
     }
 }
 
-/// Returns the whole retained output of a stream. An execution's record has no more than fits into a list.
+/// Returns all retained output of a stream. An execution's record contains only as much as fits into a list.
 fn whole(output: glovebox_guest::Output, read: impl Fn(u64, u64) -> Vec<u8>) -> Output {
     let glovebox_guest::Output { mut bytes, retained_bytes, total_bytes } = output;
     while (bytes.len() as u64) < retained_bytes {
@@ -144,14 +145,14 @@ fn whole(output: glovebox_guest::Output, read: impl Fn(u64, u64) -> Vec<u8>) -> 
     Output { bytes, total_bytes }
 }
 
-/// A display, in the form in which notebooks store it.
+/// A display in the form in which notebooks store displays.
 #[derive(Debug, Serialize)]
 struct DisplayAnswer {
     is_result: bool,
     data: Data,
 }
 
-/// Data by media type. Text is stored unchanged, all other data in base64.
+/// Data by media type. Text is stored unchanged, and all other data in base64.
 #[derive(Debug)]
 struct Data(Vec<Form>);
 
@@ -174,7 +175,7 @@ impl Serialize for Data {
     }
 }
 
-/// Defines functions between enumerations with the same cases.
+/// Defines functions that convert between enumerations with the same cases.
 macro_rules! same_cases {
     ($($(#[$meta:meta])* $name:ident: $from:ty => $to:ty { $($case:ident),* $(,)? })*) => {
         $($(#[$meta])* fn $name(value: $from) -> $to {
@@ -253,7 +254,7 @@ pub(crate) fn guidance(wit::Guidance { fuel, advice }: wit::Guidance) -> Guidanc
     Guidance { fuel, advice: advice.collect() }
 }
 
-/// Converts the metadata. In the contract, the totals are stored with the streams.
+/// Converts the metadata. In the contract, the totals are part of the streams.
 pub(crate) fn metadata(metadata: wit::Metadata, stdout: &Output, stderr: &Output) -> Metadata {
     let wit::Metadata { runtime, runtime_name, version, prepared, image_sha256 } = metadata;
     Metadata {
@@ -262,7 +263,7 @@ pub(crate) fn metadata(metadata: wit::Metadata, stdout: &Output, stderr: &Output
         version,
         prepared,
         image_sha256,
-        // Providers always count fuel.
+        // Providers always meter fuel.
         metering: Metering::Fuel,
         stdout_total_bytes: stdout.total_bytes,
         stderr_total_bytes: stderr.total_bytes,

@@ -1,4 +1,5 @@
-//! Bindings that `wit-bindgen` generates from `wit/`: WASI's HTTP and environment, and the component's export.
+//! Bindings that `wit-bindgen` generates from `wit/`: WASI's HTTP and environment interfaces, and the component's
+//! export.
 
 #![allow(
     missing_docs,

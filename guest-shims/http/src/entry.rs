@@ -16,7 +16,7 @@ use crate::{
     router,
 };
 
-/// Size of one read of a body in bytes.
+/// Number of bytes in one read of a body.
 const READ_BYTES: u64 = 64 << 10;
 
 /// The component's implementation.
@@ -30,7 +30,7 @@ impl Guest for Adapter {
     }
 }
 
-/// Returns the settings, read once per instance.
+/// Returns the settings, which are read once per instance.
 fn settings() -> &'static Result<Settings, Problem> {
     static SETTINGS: OnceLock<Result<Settings, Problem>> = OnceLock::new();
     SETTINGS.get_or_init(|| {
@@ -59,7 +59,7 @@ fn head(request: &IncomingRequest) -> Request {
     Request { method, path, authority: request.authority(), headers }
 }
 
-/// Reads the body, and holds at most `most` bytes. A larger body is an error.
+/// Reads the body of a request, which must not exceed `most` bytes. Holds no more than `most` bytes in memory.
 fn read(request: &IncomingRequest, most: usize) -> Result<Vec<u8>, Problem> {
     let broken = |()| Problem::invalid("the request's body cannot be read");
     let body = request.consume().map_err(broken)?;
@@ -78,7 +78,7 @@ fn read(request: &IncomingRequest, most: usize) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-/// Sends the answer. A client that has disconnected gets none.
+/// Sends a response, unless the client has disconnected.
 fn send(answer: Answer, out: ResponseOutparam) {
     let Some((response, body)) = prepared(&answer) else {
         let error = ErrorCode::InternalError(Some("the answer cannot be written".into()));
@@ -88,7 +88,7 @@ fn send(answer: Answer, out: ResponseOutparam) {
     let Ok(stream) = body.write() else { return };
     let written = write(&stream, &answer.body);
     drop(stream);
-    // An unfinished body tells the client that the answer is incomplete.
+    // An unfinished body tells the client that the response is incomplete.
     if written.is_ok() {
         let _ = OutgoingBody::finish(body, None);
     }
@@ -97,7 +97,7 @@ fn send(answer: Answer, out: ResponseOutparam) {
 fn prepared(answer: &Answer) -> Option<(OutgoingResponse, OutgoingBody)> {
     let fields = Fields::new();
     let length = answer.body.len().to_string();
-    // Text from a guest must never be interpreted as a page of this server.
+    // Browsers must never interpret text from a guest as a page of this server.
     let fixed =
         [("content-type", answer.content_type), ("content-length", &length), ("x-content-type-options", "nosniff")];
     for (name, value) in fixed.iter().chain(&answer.headers) {
@@ -109,7 +109,7 @@ fn prepared(answer: &Answer) -> Option<(OutgoingResponse, OutgoingBody)> {
     Some((response, body))
 }
 
-/// Writes as fast as the client accepts the bytes.
+/// Writes bytes as fast as the client accepts them.
 fn write(stream: &OutputStream, mut bytes: &[u8]) -> Result<(), StreamError> {
     while !bytes.is_empty() {
         let room = usize::try_from(stream.check_write()?).unwrap_or(usize::MAX);

@@ -1,28 +1,28 @@
-//! Requests, answers and problem documents (RFC 9457), independent of the host's interface.
+//! Requests, responses and problem documents (RFC 9457), independent of the host's interface.
 
 use glovebox_core::hibernate::ResumeError;
 use glovebox_guest::Error;
 use glovebox_vfs::Untrusted;
 use serde::Serialize;
 
-/// Reads a request's body of at most this many bytes.
+/// Reads a request's body, which must not exceed this number of bytes.
 pub(crate) type ReadBody<'a> = dyn FnMut(usize) -> Result<Vec<u8>, Problem> + 'a;
 
 /// A request, without its body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
-    /// In upper case.
+    /// HTTP method in upper case.
     pub(crate) method: String,
-    /// Without the query.
+    /// Path without the query.
     pub(crate) path: String,
-    /// The server's name in the request.
+    /// Authority (server name and port) that the request is addressed to.
     pub(crate) authority: Option<String>,
-    /// Names in lower case.
+    /// Header names in lower case, and their values.
     pub(crate) headers: Vec<(String, Vec<u8>)>,
 }
 
 impl Request {
-    /// Returns a header that occurs once, as text.
+    /// Returns the value of a header that occurs exactly once and is UTF-8.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(header, _)| header == name);
         let (_, value) = values.next()?;
@@ -39,19 +39,19 @@ impl Request {
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
-    /// Additional headers.
+    /// Headers in addition to the content type.
     pub(crate) headers: Vec<(&'static str, &'static str)>,
     pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    /// Creates an answer with a JSON body.
+    /// Creates a response with a JSON body.
     pub(crate) fn json(status: u16, value: &impl Serialize) -> Result<Self, Problem> {
         let body = serde_json::to_vec(value).map_err(|error| Problem::internal(error.to_string()))?;
         Ok(Self { status, content_type: "application/json", headers: Vec::new(), body })
     }
 
-    /// Creates an answer with a text body.
+    /// Creates a response with a text body.
     pub(crate) fn text(text: &str) -> Self {
         let content_type = "text/plain; charset=utf-8";
         Self { status: 200, content_type, headers: Vec::new(), body: text.as_bytes().to_vec() }
@@ -69,17 +69,17 @@ impl From<Problem> for Answer {
     }
 }
 
-/// The reason why a request was not carried out. A script's failure is never a problem.
+/// The error of a request that was not carried out. A failing script is never such an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Problem {
-    /// The kind of problem for programs: the contract's name for it, if it has one.
+    /// Kind of problem for programs: the contract's name of the error, if it has one.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
     /// The HTTP status.
     pub(crate) status: u16,
-    /// The kind of problem for people.
+    /// Kind of problem for people.
     pub(crate) title: &'static str,
-    /// The problem, and how to fix it.
+    /// Description of the problem and its solution.
     pub(crate) detail: String,
 }
 
@@ -88,7 +88,7 @@ impl Problem {
         Self { kind, status, title: title(status), detail: detail.into().to_string() }
     }
 
-    /// Creates the problem for an invalid part of a request.
+    /// Creates the problem for an invalid value in a request.
     pub(crate) fn invalid(detail: impl Into<Untrusted>) -> Self {
         Self::new(400, "invalid-argument", detail)
     }
@@ -103,17 +103,17 @@ impl Problem {
         Self::new(422, "unsupported", detail)
     }
 
-    /// Creates the problem for a part of a request that exceeds its maximum size.
+    /// Creates the problem for a value in a request that exceeds its maximum size.
     pub(crate) fn too_large(detail: impl Into<Untrusted>) -> Self {
         Self::new(413, "too-large", detail)
     }
 
-    /// Creates the problem for an error of the server.
+    /// Creates the problem for an internal error of the server.
     pub(crate) fn internal(detail: impl Into<Untrusted>) -> Self {
         Self::new(500, "internal", detail)
     }
 
-    /// Creates the problem for an invalid setting of the operator.
+    /// Creates the problem for an invalid setting by the operator.
     pub(crate) fn misconfigured(detail: impl Into<Untrusted>) -> Self {
         Self::new(500, "misconfigured", detail)
     }
@@ -156,7 +156,7 @@ impl From<Error> for Problem {
             // Later versions may add cases.
             _ => (500, "internal"),
         };
-        // The kind has its own field.
+        // Remove the kind from the text, because it has a separate field.
         let text = error.to_string();
         let detail = text.strip_prefix(error.name()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
         Self::new(status, kind, detail)

@@ -1,5 +1,5 @@
-//! The operator's settings, in environment variables, and the policy that a request asks for, bounded by the operator's
-//! grant.
+//! The operator's settings from environment variables, and the policy of a request, which must not exceed the
+//! operator's grant.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::{
@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::{http::Problem, router::Token};
 
-/// Names in a policy that are tables and are merged entry by entry.
+/// Names of tables in a policy. Tables are merged entry by entry.
 const TABLES: [&str; 2] = ["limits", "session"];
 
 /// Overrides limits with the given ones.
@@ -77,7 +77,7 @@ fn session_policy(policy: wit::SessionPolicy) -> SessionPolicy {
     session
 }
 
-/// Converts a policy to the contract's request.
+/// Converts a policy to the contract's type.
 pub(crate) fn asked(policy: &ContractPolicy) -> wit::Policy {
     let ContractPolicy { limits, clock, entropy, args, env, inject_setup, auto_persist_globals, session } = policy;
     wit::Policy {
@@ -111,7 +111,7 @@ pub(crate) fn asked(policy: &ContractPolicy) -> wit::Policy {
     }
 }
 
-/// Applies changes to a policy. `changes` is an object with the names of a policy file.
+/// Applies changes to a policy. `changes` is an object with the names used in policy files.
 pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
     let form = |error: serde_json::Error| Problem::policy(format!("`policy`: {error}"));
     let mut value = serde_json::to_value(policy).map_err(form)?;
@@ -128,7 +128,7 @@ pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> 
     Ok(policy)
 }
 
-/// Applies changes to the granted policy, and rejects a result that exceeds it.
+/// Applies changes to the granted policy. Rejects a result that exceeds the grant.
 pub(crate) fn narrowed(granted: &ContractPolicy, asked: &Map<String, Value>) -> Result<ContractPolicy, Problem> {
     let policy = changed(granted, asked)?;
     match parts(granted).first_beyond(&parts(&policy)) {
@@ -144,32 +144,33 @@ fn parts(policy: &ContractPolicy) -> GrantParts<'_> {
     GrantParts { limits, clock, entropy }
 }
 
-/// The policy granted to executions: JSON with the names of a policy file, applied to the provider's default.
+/// The policy that is granted to executions: JSON with the names used in policy files, applied to the provider's
+/// default.
 pub(crate) const POLICY: &str = "GLOVEBOX_POLICY";
-/// The key that seals sessions: 32 to 64 random bytes in base64.
+/// The key for sealing sessions: 32 to 64 random bytes in base64.
 pub(crate) const SESSION_KEY: &str = "GLOVEBOX_SESSION_KEY";
-/// The token that requests must carry.
+/// The bearer token that requests must contain.
 pub(crate) const TOKEN: &str = "GLOVEBOX_TOKEN";
-/// Maximum size of a request's body in bytes.
+/// Maximum size of a request body in bytes.
 pub(crate) const BODY_BYTES: &str = "GLOVEBOX_BODY_BYTES";
-/// Maximum size of a session's state in bytes.
+/// Maximum size of a session state in bytes.
 pub(crate) const STATE_BYTES: &str = "GLOVEBOX_STATE_BYTES";
 
-/// Equal to the default of `glovebox serve`.
+/// Default maximum of a request body, equal to that of `glovebox serve`.
 const DEFAULT_BODY_BYTES: usize = 48 << 20;
-/// A body has room for three quarters of its size, due to base64.
+/// Default maximum of a session state. A request body has room for three quarters of its size, due to base64.
 const DEFAULT_STATE_BYTES: usize = 32 << 20;
 
-/// By default, hosts pass lists of at most 128 MiB between components.
+/// Upper bound of both maxima: by default, hosts pass lists of at most 128 MiB between components.
 const MAX_BYTES: usize = 128 << 20;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// The default policy of executions, which is also the maximum.
+    /// The default policy of executions, which is also the most permissive one.
     pub(crate) policy: ContractPolicy,
-    /// `None` disables sessions.
+    /// The key for sealing sessions. `None` disables sessions.
     pub(crate) key: Option<SessionKey>,
-    /// `None` lets every client in.
+    /// The token that requests must contain. `None` accepts every client.
     pub(crate) token: Option<Token>,
     pub(crate) body_bytes: usize,
     pub(crate) state_bytes: usize,
@@ -178,7 +179,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// Parses the environment. `provided` is the provider's default policy.
     pub(crate) fn read(environment: &[(String, String)], provided: &ContractPolicy) -> Result<Self, Problem> {
-        // An empty variable counts as unset, because some hosts cannot omit one.
+        // An empty variable is treated as unset, because some hosts cannot omit variables.
         let given = |name: &str| {
             environment
                 .iter()
@@ -194,7 +195,7 @@ impl Settings {
             }
         };
         let key = given(SESSION_KEY).map(|text| {
-            // The error must not contain the bytes.
+            // The error must not contain the key's bytes.
             let bytes = BASE64_STANDARD.decode(text.trim()).map_err(|_| wrong(SESSION_KEY, &"it is not base64"))?;
             SessionKey::new(&bytes).map_err(|error| wrong(SESSION_KEY, &error))
         });
@@ -214,7 +215,7 @@ impl Settings {
         })
     }
 
-    /// Returns the key. Without a key, there are no sessions.
+    /// Returns the key for sealing sessions. Fails if sessions are disabled.
     pub(crate) fn session_key(&self) -> Result<&SessionKey, Problem> {
         self.key.as_ref().ok_or_else(|| {
             Problem::unsupported(format!(

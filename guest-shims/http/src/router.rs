@@ -1,4 +1,4 @@
-//! Selection of the handler for a request, after the access checks.
+//! Access checks, and selection of a request's handler.
 
 use sha2::{Digest, Sha256};
 
@@ -8,10 +8,10 @@ use crate::{
     scripts,
 };
 
-/// The handler of a path.
+/// The handler for a path.
 type Route = fn(&Settings, &[u8]) -> Result<Answer, Problem>;
 
-/// The routes for `POST` with a body.
+/// The routes for `POST` requests with a body.
 const ROUTES: [(&str, Route); 4] = [
     ("/v1/execute", scripts::execute),
     ("/v1/validate", scripts::validate),
@@ -22,7 +22,7 @@ const ROUTES: [(&str, Route); 4] = [
 /// The path of the health check, which needs no token.
 const HEALTH: &str = "/healthz";
 
-/// Answers a request. `read` is called once for the body, and only after the access checks.
+/// Answers a request. `read` is called at most once, to read the body after the access checks.
 pub(crate) fn answer(settings: &Result<Settings, Problem>, request: &Request, read: &mut ReadBody<'_>) -> Answer {
     carried_out(settings, request, read, &ROUTES).unwrap_or_else(Answer::from)
 }
@@ -51,7 +51,7 @@ fn carried_out(
         return Err(no_method());
     }
     let most = settings.body_bytes;
-    // A body that announces an excessive size is not read.
+    // Do not read a body that announces an excessive size.
     let announced = request.header("content-length").and_then(|length| length.parse::<u64>().ok());
     if announced.is_some_and(|length| length > most as u64) {
         return Err(body_too_large(most));
@@ -59,7 +59,7 @@ fn carried_out(
     route(settings, &read(most)?)
 }
 
-/// Returns the problem of an excessive body.
+/// Returns the problem for a body that is too large.
 pub(crate) fn body_too_large(most: usize) -> Problem {
     Problem::too_large(format!("the request's body exceeds the maximum of {most} bytes; send a smaller one"))
 }
@@ -68,7 +68,7 @@ fn no_method() -> Problem {
     Problem::new(405, "no-method", "method not allowed; use `GET` for /healthz and `POST` for all other paths")
 }
 
-/// The token that requests must carry. Only its digest is stored.
+/// The token that requests must contain. Only the token's digest is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct Token([u8; 32]);
 
@@ -77,13 +77,13 @@ impl Token {
         Self(Sha256::digest(token).into())
     }
 
-    /// Returns whether a token is this one. Comparing digests leaks nothing about the token through timing.
+    /// Returns whether `token` is the expected one. Comparing digests leaks nothing about the token through timing.
     fn is(&self, token: &str) -> bool {
         Sha256::digest(token).as_slice() == self.0
     }
 }
 
-/// Rejects a request from a page of another origin, which a browser would send on behalf of its user.
+/// Rejects a request that a browser sends for a page of another origin.
 pub(crate) fn check_origin(request: &Request) -> Result<(), Problem> {
     if !request.has("origin") {
         return Ok(());
@@ -96,7 +96,7 @@ pub(crate) fn check_origin(request: &Request) -> Result<(), Problem> {
     }
 }
 
-/// Rejects a request without the token, if a token is set.
+/// Rejects a request without the right token, if a token is configured.
 pub(crate) fn check_token(token: Option<&Token>, request: &Request) -> Result<(), Problem> {
     let Some(token) = token else { return Ok(()) };
     let bearer = request.header("authorization").and_then(|value| {

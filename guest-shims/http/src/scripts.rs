@@ -1,8 +1,8 @@
-//! Scripts in a new interpreter, or in a session whose state the client carries.
+//! Handlers that run scripts in a new interpreter, or in a session whose state the client stores.
 //!
-//! Between two requests, a session consists of bytes: the provider's hibernated state, sealed with the operator's key.
-//! The format is the engine's, so `glovebox serve` with the same key resumes these states (`PUT /v1/sessions/{id}`),
-//! and returns such states (`GET …/state`).
+//! Between two requests, a session consists only of bytes: the provider's hibernated state, sealed with the operator's
+//! key. The format is that of the engine, so `glovebox serve` with the same key resumes these states
+//! (`PUT /v1/sessions/{id}`), and returns such states (`GET …/state`).
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox_core::{
@@ -20,7 +20,7 @@ use crate::{
     wire::{self, ExecuteBody, Fresh, InSession, Open, OpenBody},
 };
 
-/// Runs a script in a new interpreter with new files.
+/// Runs a script in a new interpreter with a new workspace.
 pub(crate) fn execute(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
     let Fresh { runtime, policy, request, patterns } = wire::json::<ExecuteBody>(body)?.fresh()?;
     let started = sandbox(settings, runtime, &policy)?.start(request, &[])?;
@@ -30,7 +30,7 @@ pub(crate) fn execute(settings: &Settings, body: &[u8]) -> Result<Answer, Proble
     Answer::json(200, &ExecutionAnswer::new(&started, execution, returned))
 }
 
-/// Returns the diagnostics of the language's own parser, without executing anything.
+/// Returns the diagnostics of the language's own parser, without executing the script.
 pub(crate) fn validate(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
     let Fresh { runtime, policy, request, .. } = wire::json::<ExecuteBody>(body)?.fresh()?;
     let diagnostics = sandbox(settings, runtime, &policy)?.validate(request)?;
@@ -50,26 +50,26 @@ fn sandbox(
     Ok(Sandbox::new(runtime.map_or_else(first_runtime, Ok)?).policy(policy::asked(&policy)))
 }
 
-/// Returns the runtime for requests that name none.
+/// Returns the runtime for requests that specify none.
 pub(crate) fn first_runtime() -> Result<Runtime, Problem> {
     let first = glovebox_guest::info().runtimes.into_iter().next();
     first.map(|runtime| Runtime::Named(runtime.name)).ok_or_else(|| Problem::internal("the provider has no runtime"))
 }
 
-/// The name in the seal. States that leave a server have none.
+/// The session name in the seal. It is empty in states that leave a server.
 const NAME: &str = "";
 
 /// A session as the client receives it.
 #[derive(Debug, Serialize)]
 struct OpenedSession {
-    /// In base64.
+    /// The sealed state in base64.
     state: String,
     language: Language,
     runtime: String,
     version: Option<String>,
-    /// Number of executions so far.
+    /// Number of completed executions.
     executions: u64,
-    /// Size of the state.
+    /// Size of the sealed state in bytes.
     bytes: usize,
 }
 
@@ -78,9 +78,9 @@ struct OpenedSession {
 struct InSessionAnswer {
     #[serde(flatten)]
     execution: ExecutionAnswer,
-    /// In base64; null if the session has ended.
+    /// The new sealed state in base64, or null if the session has ended.
     state: Option<String>,
-    /// The reason for the session's end.
+    /// The reason why the session ended.
     session_ended: Option<String>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn open_session(settings: &Settings, body: &[u8]) -> Result<Answer, P
     )
 }
 
-/// Runs a script in a session and answers with the session's new state.
+/// Runs a script in a session. The response contains the session's new sealed state.
 pub(crate) fn execute_in_session(settings: &Settings, body: &[u8]) -> Result<Answer, Problem> {
     let key = settings.session_key()?;
     let InSession { state, request, patterns } = wire::json::<ExecuteBody>(body)?.in_session(settings.state_bytes)?;
@@ -122,7 +122,7 @@ pub(crate) fn execute_in_session(settings: &Settings, body: &[u8]) -> Result<Ans
     Answer::json(200, &InSessionAnswer { execution, state, session_ended })
 }
 
-/// Resumes a session from a state with this server's seal. Any other state is rejected before parsing.
+/// Resumes a session from a state that this server sealed. Any other state is rejected before it is parsed.
 fn resumed(settings: &Settings, key: &SessionKey, state: Vec<u8>) -> Result<Session, Problem> {
     let plain = hibernate::unseal(&state, key, NAME)?;
     drop(state);

@@ -1,4 +1,4 @@
-//! Request bodies as JSON, in the form of `glovebox serve`.
+//! Request bodies in JSON, in the form that `glovebox serve` accepts.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,19 +13,19 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::http::Problem;
 
-/// Maximum bytes of a policy in a request. As JSON values, it takes many times the memory of its text.
+/// Maximum bytes of a policy in a request. Its JSON values occupy many times the memory of the text.
 const MAX_POLICY_BYTES: usize = 256 << 10;
 
 /// Maximum number of files in a request.
 const MAX_FILES: usize = 10_000;
 
-/// Maximum number of patterns of returned files, their total bytes, and the `*` in one pattern. Every file is matched
-/// with each.
+/// Maximum number of patterns for returned files, their maximum total bytes, and the maximum number of `*` in one
+/// pattern. Every file is compared with every pattern.
 const MAX_PATTERNS: usize = 16;
 const MAX_PATTERN_BYTES: usize = 1_024;
 const MAX_STARS: usize = 8;
 
-/// The parsing mode of JavaScript.
+/// How to parse JavaScript.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
@@ -44,7 +44,7 @@ impl From<Kind> for SourceKind {
     }
 }
 
-/// A script with its options. The fields are those of `glovebox serve`, and a session's `state`.
+/// A script with its options. The fields are those of `glovebox serve`, plus a session's `state`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExecuteBody {
@@ -62,7 +62,7 @@ pub(crate) struct ExecuteBody {
     tools: Option<Box<RawValue>>,
     #[serde(default, deserialize_with = "patterns")]
     return_files: Option<Vec<String>>,
-    /// The session's state in base64. Only for executions in a session.
+    /// The session's state in base64. Only valid for executions in a session.
     state: Option<String>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct OpenBody {
 /// An execution in a new interpreter.
 #[derive(Debug)]
 pub(crate) struct Fresh {
-    /// `None` selects the provider's first runtime.
+    /// The requested runtime. `None` selects the provider's first runtime.
     pub(crate) runtime: Option<Runtime>,
     pub(crate) policy: Map<String, Value>,
     pub(crate) request: Request,
@@ -96,13 +96,13 @@ pub(crate) struct InSession {
 
 #[derive(Debug)]
 pub(crate) struct Open {
-    /// `None` selects the provider's first runtime.
+    /// The requested runtime. `None` selects the provider's first runtime.
     pub(crate) runtime: Option<Runtime>,
-    /// A JSON text.
+    /// The context as JSON text.
     pub(crate) context: Option<String>,
 }
 
-/// Parses a body as JSON.
+/// Parses a request body as JSON.
 pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if bytes.is_empty() {
         return Err(Problem::invalid("the request has no body; send a JSON object"));
@@ -111,7 +111,7 @@ pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 }
 
 impl ExecuteBody {
-    /// Converts the body for a new interpreter.
+    /// Converts the body of an execution in a new interpreter.
     pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
         if self.state.is_some() {
             return Err(Problem::invalid("`state` is a session's; send it to `/v1/sessions/execute`, or remove it"));
@@ -127,7 +127,7 @@ impl ExecuteBody {
         Ok(Fresh { runtime, policy, request: Request { context, files, ..self.request()? }, patterns })
     }
 
-    /// Converts the body for a session with a state of at most `max_state_bytes`.
+    /// Converts the body of an execution in a session. The state can have at most `max_state_bytes` bytes.
     pub(crate) fn in_session(mut self, max_state_bytes: usize) -> Result<InSession, Problem> {
         let given = [
             ("language", self.language.is_some()),
@@ -146,8 +146,8 @@ impl ExecuteBody {
         let state = state
             .ok_or_else(|| Problem::invalid("the request's body has no `state`; send the one from the last answer"))?;
         let too_large = || Problem::too_large(format!("`state` exceeds the maximum of {max_state_bytes} bytes"));
-        // Every four characters encode three bytes, except for up to two at the end. Larger states are rejected before
-        // decoding.
+        // Every four characters encode three bytes, except up to two at the end. A larger state is rejected before it
+        // is decoded.
         if state.len() / 4 * 3 > max_state_bytes.saturating_add(2) {
             return Err(too_large());
         }
@@ -174,7 +174,7 @@ impl ExecuteBody {
         })
     }
 
-    /// Takes the patterns of the files to return.
+    /// Takes the patterns for the files to return, and checks them.
     fn patterns(&mut self) -> Result<Vec<String>, Problem> {
         let patterns = self.return_files.take().unwrap_or_default();
         let bytes: usize = patterns.iter().map(String::len).sum();
@@ -184,7 +184,7 @@ impl ExecuteBody {
                 "the patterns of `return_files` take {bytes} bytes, with {stars} `*` in one; the maxima are {MAX_PATTERN_BYTES} and {MAX_STARS}"
             )));
         }
-        // An invalid pattern must be reported before anything runs.
+        // Report an invalid pattern before anything runs.
         patterns
             .iter()
             .try_for_each(|pattern| glovebox_core::files::check_pattern(pattern))
@@ -204,7 +204,7 @@ impl OpenBody {
     }
 }
 
-/// Selects a runtime by name, or the default of a language.
+/// Selects a runtime by name, or the default runtime of a language.
 fn runtime(language: Option<Language>, name: Option<String>) -> Option<Runtime> {
     match (name, language) {
         (Some(name), _) => Some(Runtime::Named(name)),
@@ -214,7 +214,7 @@ fn runtime(language: Option<Language>, name: Option<String>) -> Option<Runtime> 
     }
 }
 
-/// Converts JSON for a script.
+/// Returns the text of a JSON value that is passed to a script. Fails if the value is nested too deeply.
 fn context_of(raw: Box<RawValue>) -> Result<String, Problem> {
     let text = String::from(Box::<str>::from(raw));
     check_json(&text).map_err(|error| Problem::invalid(format!("`context`: {error}")))?;
@@ -229,7 +229,7 @@ fn policy_of(raw: &RawValue) -> Result<Map<String, Value>, Problem> {
     serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`policy`: {error}")))
 }
 
-/// Bytes in JSON: a string for their UTF-8, or `{"base64": …}` for any bytes.
+/// Bytes in JSON: a string for UTF-8 text, or `{"base64": …}` for any bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Bytes(Vec<u8>);
 
@@ -239,7 +239,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// Accepts each form without buffering it.
+/// Accepts both forms without buffering them.
 struct BytesVisitor;
 
 impl<'de> Visitor<'de> for BytesVisitor {
@@ -263,7 +263,7 @@ impl<'de> Visitor<'de> for BytesVisitor {
     }
 }
 
-/// Deserializes a list, and rejects excessive entries before reading on.
+/// Deserialises a list, and rejects excessive entries before reading further ones.
 fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
     struct Few;
 
@@ -289,7 +289,8 @@ fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Str
     deserializer.deserialize_seq(Few).map(Some)
 }
 
-/// Deserializes an object's entries like a list's. The last of two entries with the same name counts.
+/// Deserialises an object, and rejects excessive entries before reading further ones. If two entries have the same
+/// name, the last one is used.
 fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
     struct Few;
 
