@@ -8,7 +8,7 @@
 //! * Functions with index parameters accept 64-bit integers, and raise `IndexError` for a value that does not fit.
 //! * Functions that return indices (`argsort`, `nonzero`, …) return 64-bit integers.
 //! * A Cython function that declares a buffer of `intp_t` or `long` receives a 32-bit copy, which is written back when
-//! the buffer is released. A function that declares `int64_t` receives a 64-bit copy of an array of indices.
+//!   the buffer is released. A function that declares `int64_t` receives a 64-bit copy of an array of indices.
 //!
 //! The changes apply to one binary. The error for unexpected code contains the function's name.
 
