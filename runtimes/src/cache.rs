@@ -170,7 +170,7 @@ impl CacheDir {
     pub(crate) fn remove_stale_locks(&self) -> Result<(), CacheError> {
         let locks = Arc::new(self.root.subdir(LOCKS)?);
         for name in locks.names()?.iter().filter(|name| name.ends_with(LOCK_SUFFIX)) {
-            // Acquiring and releasing a lock removes its file. A failure affects only this key.
+            // Acquiring and releasing a lock removes its file. A file that cannot be locked affects only its own key.
             if let Err(error) = FileLock::try_take(&locks, name) {
                 tracing::debug!(%error, "a lock file was not removed");
             }

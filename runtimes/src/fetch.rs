@@ -125,7 +125,7 @@ impl Fetcher {
         Ok(true)
     }
 
-    /// Downloads a runtime's files and verifies them. Stores them in `into` under the names of their pins.
+    /// Downloads a runtime's files and verifies them. Stores them in `into` under their pinned names.
     pub(crate) fn fetch(
         &self,
         entry: &RuntimeEntry,

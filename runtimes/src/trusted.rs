@@ -45,7 +45,7 @@ pub struct TrustedDir {
 
 impl TrustedDir {
     /// Opens a directory, or creates it and its missing parents with mode 0700. While it is open, guests of this
-    /// process cannot access the directory, its ancestors or directories inside it.
+    /// process cannot be given the directory, one of its ancestors or a directory inside it.
     pub fn open(path: &Path, guarded: Guarded) -> Result<Self, CacheError> {
         // Collecting the components drops a trailing slash, which would make the kernel follow a link.
         let path: PathBuf = path.components().collect();

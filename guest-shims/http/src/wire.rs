@@ -25,7 +25,7 @@ const MAX_PATTERNS: usize = 16;
 const MAX_PATTERN_BYTES: usize = 1_024;
 const MAX_STARS: usize = 8;
 
-/// How to parse JavaScript.
+/// Parsing mode of JavaScript source.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {

@@ -1,4 +1,4 @@
-//! Encoding of plain values, for the saved state of a file system and of other crates.
+//! Encoding of plain values, for saved file systems and for the state that other crates save.
 //!
 //! The encoding is canonical: each value has exactly one encoding. The decoder accepts untrusted bytes: it allocates
 //! memory only for bytes that exist.

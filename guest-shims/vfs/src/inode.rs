@@ -214,8 +214,8 @@ impl Vfs {
         })
     }
 
-    /// Sets the access and modification times. `None` leaves a time unchanged. A file whose times alone were set is not
-    /// reported as modified.
+    /// Sets the access and modification times. `None` leaves a time unchanged. A file is not reported as
+    /// modified if only its times are set.
     ///
     /// # Errors
     /// Returns [`VfsError::ReadOnly`] for a read-only root, and [`VfsError::BadInode`] for a stale id.

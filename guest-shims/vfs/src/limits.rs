@@ -1,5 +1,4 @@
-//! Quotas, the charges against them, current usage, and the limit of the cache. Also errors, in the terms of POSIX and
-//! WASI.
+//! Quotas, the charges against them, current usage, and cache eviction. Also errors, in the terms of POSIX and WASI.
 
 use std::sync::Arc;
 

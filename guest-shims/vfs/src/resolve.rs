@@ -18,7 +18,7 @@ pub enum Follow {
     No,
 }
 
-/// How an operation interprets the end of a path.
+/// Interpretation of the end of a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PathEnd {
     /// The target, after following symlinks.

@@ -6,7 +6,7 @@
 //! the same script costs the same fuel everywhere.
 
 /// Price of any call: entering the host, finding the descriptor, decoding one or two structures. Measured at 60 to 100
-/// ns in Wasmtime, including the time for moving the state out of the store and back.
+/// ns in Wasmtime, including the time to take the WASI state out and put it back.
 pub const CALL: u64 = 500;
 
 /// Price of a byte moved between guest and host, equal to what Wasmtime charges a guest for copying a byte itself

@@ -131,7 +131,7 @@ impl Capture {
     }
 }
 
-/// Returns the number of allocated bytes of a buffer.
+/// Returns the allocated size of a buffer in bytes.
 pub(crate) fn held_bytes(buffer: &Vec<u8>) -> u64 {
     u64::try_from(buffer.capacity()).unwrap_or(u64::MAX)
 }

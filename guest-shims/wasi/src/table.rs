@@ -243,7 +243,7 @@ pub(crate) const POLL_FD_READWRITE: u64 = 1 << 27;
 /// All rights except the two for sockets.
 pub(crate) const ALL: u64 = (1 << 28) - 1;
 
-/// Rights of a file: no rights for paths.
+/// Rights of a file, which include none for paths.
 pub(crate) const FILE: u64 = FD_DATASYNC
     | FD_READ
     | FD_SEEK

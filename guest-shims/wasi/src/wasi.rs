@@ -32,9 +32,9 @@ pub struct Wasi {
     pub(crate) clock: ClockState,
     pub(crate) entropy: Generator,
     pub(crate) tools: ToolsDevice,
-    /// A key derived by the scrypt device, as far as the guest has not read it yet.
+    /// The unread part of a key that the scrypt device derived.
     pub(crate) derived: Stdin,
-    /// A reply of the text device, as far as the guest has not read it yet.
+    /// The unread part of a reply from the text device.
     pub(crate) decoded: Stdin,
     pub(crate) displays: DisplaysDevice,
     pub(crate) park: Park,

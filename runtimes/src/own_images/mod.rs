@@ -1,4 +1,4 @@
-//! Custom images: an interpreter after a setup has run. Each has a file in a directory of the user.
+//! Custom images: an interpreter after a setup has run. Each image is described by a file in a user directory.
 //!
 //! The file contains the inputs for building the image. The built image is in the cache like any other, and is rebuilt
 //! when it is missing. An untrusted file therefore cannot run code outside the sandbox.

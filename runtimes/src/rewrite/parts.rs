@@ -80,7 +80,7 @@ struct Code<'a> {
     types: Vec<u32>,
     /// Number of imported functions.
     imported: usize,
-    /// Type of the imported memory.
+    /// Type of the imported memory, and type indices of the tags.
     memory: wasmparser::MemoryType,
     tags: Vec<u32>,
     /// Bodies of the defined functions, without their length prefixes.

@@ -53,7 +53,7 @@ pub(crate) struct Fuel {
 /// Indices for metering call depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
-    /// Index of the global with the remaining native stack in bytes: an `i64` with a small value.
+    /// Index of the `i64` global with the remaining native stack in bytes. Its values need only a few bits.
     pub(crate) global: u32,
     /// Index of the function that unwinds the guest when calls are too deep.
     pub(crate) overflow: u32,

@@ -37,7 +37,7 @@ pub enum Counter<'a> {
 /// Meters the fuel of one module. It consumes exactly as much fuel as with Wasmtime's metering.
 ///
 /// The host refills the counter in slices, small enough for its checks of the time limit, and traps when no fuel is
-/// left. Only after such a trap is the counter up to date: other traps may leave it out of date.
+/// left. After any other trap, the counter may be out of date.
 ///
 /// # Errors
 /// Fails if the module is invalid, or uses a WebAssembly feature that weaving does not support.

@@ -34,7 +34,7 @@ const VERSION: u8 = 2;
 /// The previous version, whose bases have no change time.
 const WITHOUT_CHANGED: u8 = 1;
 
-/// Upper bound of inode numbers. It leaves enough numbers for new files for ages, and sums do not overflow.
+/// Upper bound of inode numbers. The numbers above it suffice for new files for ages, and sums do not overflow.
 const MAX_INODES: u64 = 1 << 48;
 
 // Type of an inode, in the low bits of its flags.

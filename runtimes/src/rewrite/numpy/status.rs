@@ -23,7 +23,7 @@ const CHUNK: i32 = 2048;
 /// Address of the setting that the running operation fetched, which follows [`LAST_BUFFER`](super::code::LAST_BUFFER).
 /// The setting has three bits per error: `UFUNC_ERR_IGNORE` is 0, and `UFUNC_ERR_WARN` is 1.
 const ERROR_MASK: u64 = 20;
-/// The default setting, except for underflow: warnings for divisions by zero, overflows and invalid values.
+/// numpy's default setting: warnings for divisions by zero, overflows and invalid values. Underflow is ignored.
 const DEFAULT_MASK: i32 = 1 | 1 << 3 | 1 << 9;
 
 /// Properties of a loop, with one or two bits each.
