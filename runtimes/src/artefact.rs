@@ -66,7 +66,7 @@ impl ArtefactKey {
             if c.is_ascii_alphanumeric() || ".-_".contains(c) { c } else { '_' }
         };
         let label: String = self.parts.label.chars().take(64).map(plain).collect();
-        // A leading dot would make it a temporary file; the digest is truncated to 128 bits for readability.
+        // A leading dot would mark a temporary file. The digest is truncated to 128 bits for readability.
         let digest: String = self.digest.to_string().chars().take(32).collect();
         format!("{}-{digest}", label.trim_start_matches('.'))
     }

@@ -33,7 +33,7 @@ const LOCK_POLL: Duration = Duration::from_millis(20);
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum CacheKind {
-    /// Fetched binaries of interpreters and tools.
+    /// Downloaded binaries of interpreters and tools.
     Binaries,
     /// Wheels of the bundled packages.
     Packages,
@@ -48,7 +48,7 @@ pub enum CacheKind {
 }
 
 impl CacheKind {
-    /// All kinds.
+    /// All categories.
     pub const ALL: [Self; 6] =
         [Self::Binaries, Self::Packages, Self::Code, Self::Images, Self::Modules, Self::Components];
 

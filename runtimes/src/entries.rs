@@ -82,9 +82,9 @@ pub struct LibraryEntry {
     /// Sources of the library's modules, which guests can read next to the library.
     #[serde(default)]
     pub sources: Option<SourcesEntry>,
-    /// Pinned digest.
+    /// Pinned digest of the library.
     pub sha256: Digest,
-    /// Exact length in bytes.
+    /// Exact length of the library in bytes.
     pub size_bytes: u64,
 }
 
@@ -112,7 +112,7 @@ pub struct SourcesEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageEntry {
-    /// Name that users type.
+    /// Name by which users select the image.
     pub name: String,
     /// Alternative names.
     #[serde(default)]
@@ -166,7 +166,7 @@ pub(crate) struct Pinned {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuntimeEntry {
-    /// Name that users type.
+    /// Name by which users select the runtime.
     pub name: String,
     /// Alternative names.
     #[serde(default)]
@@ -186,7 +186,7 @@ pub struct RuntimeEntry {
     pub licence: String,
     /// Home page of the project.
     pub homepage: String,
-    /// Description, with the project that built it.
+    /// Description for users, including the project that built the binary.
     pub origin: String,
     /// Name of the recipe.
     pub recipe: String,
@@ -258,7 +258,7 @@ pub struct ToolEntry {
     pub licence: String,
     /// Home page of the project.
     pub homepage: String,
-    /// Description, with the project that built it.
+    /// Description for users, including the project that built the module.
     pub origin: String,
     /// Sources, tried in order.
     pub sources: Vec<ToolSource>,

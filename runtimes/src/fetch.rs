@@ -61,7 +61,7 @@ pub(crate) enum FromBundle {
     Cache(CacheError),
 }
 
-/// Result of one source.
+/// Result of trying one source.
 enum Tried {
     /// The source failed, but the next one may work.
     Failed(String),
@@ -338,7 +338,7 @@ pub trait Progress: Sync {
     /// Reports the number of bytes that the step has completed. `total_bytes` is 0 if the total is unknown.
     fn bytes(&self, _done_bytes: u64, _total_bytes: u64) {}
 
-    /// The operation ended, successfully or not.
+    /// The operation has ended, successfully or not.
     fn done(&self) {}
 
     /// Returns `true` to cancel the operation, which then undoes its changes and fails with its `Cancelled` error.

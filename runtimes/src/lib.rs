@@ -13,17 +13,18 @@
 //! ```
 //!
 //! * [`Manifest`] pins each binary by digest and names its [`Recipe`].
-//! * [`CacheDir`] stores them: a directory of the user that no other user can write to.
+//! * [`CacheDir`] is the directory that stores the binaries. Only its owner can write to it.
 //! * [`Runtimes`] downloads each binary once, and verifies its digest at every read.
-//! * [`rewrite`] adds exports to a module and makes a booted instance's memory its initial state.
+//! * [`rewrite`] adds exports to a module and replaces its initial state with that of a booted instance.
 //! * [`PreparedStore`] stores compiled results atomically, and [`Runtimes::evict`] removes old ones.
 //!
-//! The crate uses no WebAssembly engine; booting and compiling are left to the engine.
+//! The crate uses no WebAssembly engine; its callers boot and compile the modules.
 //!
-//! Not protected: code that runs as the same user, which can write to the cache, and a processor, kernel or disk that
-//! changes bytes between two checks. The full digest of a binary is checked when it is downloaded and at every read.
-//! The digest of compiled code is checked on request, and on load only if the file has changed since its last check.
-//! The last check is recorded outside the cache. Unix only: the trust rules depend on owners and modes.
+//! The crate does not protect against code that runs as the same user, which can write to the cache, or against a
+//! processor, kernel or disk that changes bytes between two checks. The full digest of a binary is checked when the
+//! binary is downloaded and at every read. The digest of compiled code is checked on request, and on load only if the
+//! file has changed since its last check. The last check is recorded outside the cache. The crate supports only Unix,
+//! because its trust rules depend on owners and modes.
 
 mod artefact;
 mod cache;

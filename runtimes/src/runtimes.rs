@@ -232,7 +232,7 @@ impl Runtimes {
         self.cache.subdir("binaries")
     }
 
-    /// Returns the recipe that an entry names.
+    /// Returns the recipe of a manifest entry.
     pub fn recipe_of(&self, entry: &RuntimeEntry) -> Result<Recipe, RuntimeError> {
         self.manifest
             .recipe(&entry.recipe)

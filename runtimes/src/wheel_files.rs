@@ -85,7 +85,7 @@ pub fn wheel_files(bytes: &[u8], compiled: Compiled) -> Result<Vec<(String, Vec<
 /// A wheel whose list of files is valid. The files are not unpacked yet.
 pub(crate) struct Wheel<'a> {
     archive: ZipArchive<Cursor<&'a [u8]>>,
-    /// Sorted by path.
+    /// The wheel's files, sorted by path.
     members: Vec<Member>,
 }
 

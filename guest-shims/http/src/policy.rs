@@ -18,7 +18,7 @@ use crate::{http::Problem, router::Token};
 /// Names of tables in a policy. Tables are merged entry by entry.
 const TABLES: [&str; 2] = ["limits", "session"];
 
-/// Overrides limits with the given ones.
+/// Overrides the limits that a policy of the contract sets.
 macro_rules! limits_from_wit {
     ($given:expr, $limits:expr, $($name:ident),*) => {{
         let wit::Limits { $($name),* } = $given;

@@ -194,7 +194,7 @@ impl ExecuteBody {
 }
 
 impl OpenBody {
-    /// Converts the body.
+    /// Converts the body of a request to open a session.
     pub(crate) fn open(self) -> Result<Open, Problem> {
         if self.id.is_some() {
             return Err(Problem::invalid("`id` is not supported: a session is its state and has no name. Remove it"));

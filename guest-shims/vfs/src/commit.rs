@@ -52,7 +52,7 @@ pub enum CommitStep {
     Symlink {
         /// The path to create.
         path: String,
-        /// The target, chosen by the guest.
+        /// The link's target, which the guest chose.
         target: Arc<str>,
         /// `true` if the target may leave the root when another program follows the link. On a host, such a link is a
         /// trap for programs that follow links.

@@ -144,7 +144,7 @@ impl Inode {
     }
 }
 
-/// A name in a directory, shared by everything that refers to it.
+/// A name in a directory. Clones share the text.
 pub(crate) type Name = Arc<str>;
 
 /// The id of a file, directory or symlink in a [`Vfs`](crate::Vfs) and its forks.

@@ -90,17 +90,17 @@ impl WasiConfig {
     }
 }
 
-/// The reason for rejecting a [`WasiConfig`].
+/// Errors from validating a [`WasiConfig`] or mounts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WasiError {
-    /// An argument or variable that cannot be passed to the guest.
+    /// An argument or environment variable cannot be passed to the guest.
     #[error("the arguments or environment cannot be passed to the guest")]
     String(#[from] StringError),
-    /// The path is not absolute and normalized.
+    /// The mount path is not absolute, or not normalised.
     #[error("cannot mount at `{name}`; use an absolute path without `.`, `..` or doubled slashes", name = escaped(.0))]
     MountPath(String),
-    /// The path of a device ([`NULL_DEVICE`](crate::NULL_DEVICE), [`TOOLS_DEVICE`](crate::TOOLS_DEVICE)).
+    /// The mount path is that of a device ([`NULL_DEVICE`](crate::NULL_DEVICE), [`TOOLS_DEVICE`](crate::TOOLS_DEVICE)).
     #[error("`{name}` is the path of a device; mount somewhere else", name = escaped(.0))]
     MountAtDevice(String),
     /// Two mounts have the same path.
@@ -112,19 +112,19 @@ pub enum WasiError {
     /// A preopen of the image has no mount.
     #[error("the image expects a mount at `{name}`; mount a directory there", name = escaped(.0))]
     PreopenWithoutMount(String),
-    /// There are more mounts than descriptors.
+    /// There are more preopened mounts than descriptors.
     #[error("no descriptor is left to preopen `{name}`; raise the limit on open files", name = escaped(.0))]
     TooManyMounts(String),
 }
 
-/// An argument or environment variable that cannot be passed to a guest.
+/// An error for an argument or environment variable that cannot be passed to a guest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StringError {
-    /// C strings end at the first NUL byte.
+    /// The text contains a NUL byte, which would end the C string.
     #[error("`{name}` contains a NUL character; remove it", name = escaped(.0))]
     Nul(String),
-    /// A variable with an empty name, or one that contains `=`.
+    /// The name of an environment variable is empty or contains `=`.
     #[error("`{name}` is not a valid name for an environment variable; it must not be empty or contain `=`", name = escaped(.0))]
     Name(String),
 }

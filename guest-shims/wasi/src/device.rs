@@ -22,15 +22,15 @@ const STREAMS: [&str; 3] = ["/dev/stdin", "/dev/stdout", "/dev/stderr"];
 pub(crate) enum Device {
     /// [`NULL_DEVICE`]: reads return end of file, writes are dropped.
     Null,
-    /// [`TOOLS_DEVICE`].
+    /// [`TOOLS_DEVICE`]: writes send messages, reads return replies.
     Tools,
     /// [`DISPLAYS_DEVICE`]: reads return end of file.
     Displays,
     /// [`SPACE_DEVICE`]: writes are refused.
     Space,
-    /// [`SCRYPT_DEVICE`].
+    /// [`SCRYPT_DEVICE`]: writes are requests, reads return keys.
     Scrypt,
-    /// [`TEXT_DEVICE`].
+    /// [`TEXT_DEVICE`]: writes are requests, reads return text.
     Text,
 }
 

@@ -17,7 +17,7 @@ pub struct OwnPackages {
     dir: TrustedDir,
 }
 
-/// Running totals over packages.
+/// Running totals of the packages' bytes and files.
 #[derive(Debug, Default)]
 struct Total {
     bytes: u64,

@@ -90,7 +90,7 @@ impl GeneratedFunctions {
         next
     }
 
-    /// Returns the index after all reserved ones.
+    /// Returns the first index that is not reserved.
     pub(crate) fn next(&self) -> u32 {
         self.first.saturating_add(count(&self.functions))
     }

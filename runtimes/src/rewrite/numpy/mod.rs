@@ -75,7 +75,7 @@ const SPLICES: &[Splice] = &[
     // The type of Python's `int`, of a list of Python integers, of `dtype(int)` and of `arange`.
     Splice::new("int_default_descriptor", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),
     Splice::new("discover_descriptor_from_pylong", "41 07 41 09", "41 09 41 09"),
-    // The type of -1, which the conversion also returns for an error.
+    // The type of the integer -1, a value that also signals a conversion error.
     Splice::new(
         "discover_descriptor_from_pylong",
         "41 07 10 {PyArray_DescrFromType} 0f",

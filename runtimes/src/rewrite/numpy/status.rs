@@ -110,7 +110,7 @@ pub(super) fn bits_of(name: &str) -> Option<i32> {
 /// Function that fetches the setting: `int f(int *buffer_size, int *mask)`.
 pub(super) const FETCH_MASK: &str = "_get_bufsize_errmask";
 
-/// The added functions.
+/// Names of the added functions, in order.
 pub(super) const ADDED: &[&str] = &[
     "begin_checks",
     "check_results",
