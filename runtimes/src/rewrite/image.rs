@@ -256,6 +256,7 @@ pub const MEMORY_EXPORT: &str = "memory";
 /// The code is not validated; compiling it does that.
 ///
 /// # Errors
+/// Fails if the module has other state, as described for [`with_image`](super::with_image).
 pub fn code_of(module: &[u8]) -> Result<Vec<u8>, RewriteError> {
     let sections = Sections::read(module)?;
     let memory = encoded_memory(&sections, None)?;
