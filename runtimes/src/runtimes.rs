@@ -168,7 +168,7 @@ impl Runtimes {
         Ok(Binary { bytes, sha256, path, entry: Some(entry.clone()), recipe: Some(recipe) })
     }
 
-    /// Downloads a runtime's files if they are missing, and reads and verifies its binary.
+    /// Downloads a runtime's files with [`Self::fetch`], and reads its binary with [`Self::load`].
     pub fn load_or_fetch(&self, entry: &RuntimeEntry, progress: &dyn Progress) -> Result<Binary, RuntimeError> {
         self.fetch(entry, progress)?;
         self.load(entry)

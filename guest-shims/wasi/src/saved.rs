@@ -174,7 +174,7 @@ const MAX_POSITION: u64 = i64::MAX.unsigned_abs();
 /// Maximum position of the generator in 32-bit words: the generator has 2^64 blocks of 16 words.
 const MAX_ENTROPY_WORDS: u128 = 1 << 68;
 
-/// Maximum number of mounts in an error message.
+/// Maximum number of mounts in an error message. No policy has more mounts.
 const SHOWN_PATHS: usize = 8;
 
 /// Maximum length of a path in an error message, in characters.
