@@ -16,19 +16,19 @@ use crate::{
     store::StoreState,
 };
 
-/// Maximum size of a component. Compiling takes many times as much memory.
+/// Maximum component size in bytes. Compilation needs many times as much memory.
 const COMPONENT_BYTES: u64 = 512 << 20;
 
-/// Export of a command, without the last part of its version.
+/// Prefix of the interface that every command exports. Any patch version matches.
 const RUN: &str = "wasi:cli/run@0.2.";
 
-/// Supported interfaces of WASI 0.2. Other imports from this namespace are reported as missing.
+/// Prefixes of the supported WASI 0.2 interfaces. Imports of other `wasi:` interfaces are reported as missing.
 const WASI: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
-/// Further interfaces for applications.
+/// Prefix of the sandbox interfaces, which applications can import as well.
 const SANDBOX: &str = "glovebox:sandbox/";
 
-/// Loads applications. Create one per program and engine; clones are cheap.
+/// Loads applications. Create one loader per program and engine; clones are cheap.
 #[derive(Clone)]
 pub struct Applications {
     engine: Engine,
@@ -42,7 +42,7 @@ impl fmt::Debug for Applications {
     }
 }
 
-/// A loaded component. Clones are cheap. Each run is a new instance, and any number of runs may be concurrent.
+/// A loaded component. Clones are cheap. Each run creates a new instance; any number of runs can be concurrent.
 #[derive(Clone)]
 pub struct Application {
     name: String,
@@ -51,7 +51,7 @@ pub struct Application {
     exports: Vec<Export>,
 }
 
-/// A component without a sandbox.
+/// A loaded component that can import WASI, but not the sandbox.
 pub(crate) struct Plain {
     pub(crate) instance: InstancePre<StoreState<()>>,
     pub(crate) instance_bytes: u64,
@@ -68,7 +68,7 @@ impl Applications {
     /// Prepares Wasmtime for applications. `engine` provides the cache for compiled components.
     ///
     /// # Errors
-    /// [`LoadError::Settings`] if this machine does not support the settings.
+    /// [`LoadError::Settings`] if Wasmtime does not support the required settings on this machine.
     pub fn new(engine: &Engine) -> Result<Self, LoadError> {
         let wasmtime = wasmtime_engine().map_err(|error| LoadError::Settings(format!("{error:#}")))?;
         Ok(Self { engine: engine.clone(), wasmtime, compiler: None })
@@ -76,21 +76,21 @@ impl Applications {
 
     /// Compiles uncached components in child processes, within the limits of `compiler`.
     ///
-    /// By default components are compiled in this process, without limits: an untrusted component of some kilobytes can
-    /// take hours, or all memory.
+    /// By default, components are compiled in this process without limits: an untrusted component of a few kilobytes
+    /// can keep it busy for hours or exhaust all memory.
     #[must_use]
     pub fn compiler(mut self, compiler: Compiler) -> Self {
         self.compiler = Some(compiler);
         self
     }
 
-    /// Loads a component of at most 512 MiB from a file. Compiles it unless the cache has it.
+    /// Loads a component of at most 512 MiB from a file, and compiles it if it is not cached.
     pub fn load(&self, path: impl AsRef<Path>) -> Result<Application, LoadError> {
         let (name, bytes) = read(path.as_ref())?;
         self.load_bytes(name, &bytes)
     }
 
-    /// Loads a component from memory. Error messages use `name`.
+    /// Loads a component from memory. `name` identifies it in error messages.
     pub fn load_bytes(&self, name: impl Into<String>, bytes: &[u8]) -> Result<Application, LoadError> {
         let name = name.into();
         let (component, instance_bytes) = self.compile(&name, bytes)?;
@@ -101,14 +101,14 @@ impl Applications {
         Ok(Application { name, instance, instance_bytes, exports: exports(&self.wasmtime, &component) })
     }
 
-    /// Loads a component that has WASI, but no sandbox.
+    /// Loads a component that can import WASI, but not the sandbox.
     pub(crate) fn plain(&self, name: &str, bytes: &[u8]) -> Result<Plain, LoadError> {
         let (component, instance_bytes) = self.compile(name, bytes)?;
         let instance = self.link(name, &self.wasi(name)?, &WASI, &component)?;
         Ok(Plain { instance, instance_bytes, exports: exports(&self.wasmtime, &component) })
     }
 
-    /// Returns the compiled component and the host memory that one instance takes, in bytes.
+    /// Returns the compiled component and the host memory per instance in bytes.
     fn compile(&self, name: &str, bytes: &[u8]) -> Result<(Component, u64), LoadError> {
         let name = || name.to_owned();
         match bytes {
@@ -130,14 +130,14 @@ impl Applications {
         Ok((component, instance_bytes))
     }
 
-    /// Creates a linker with WASI only.
+    /// Creates a linker that provides only WASI.
     fn wasi<S: Send + 'static>(&self, name: &str) -> Result<Linker<StoreState<S>>, LoadError> {
         let mut linker = Linker::new(&self.wasmtime);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker).map_err(|error| link_error(name, &error))?;
         Ok(linker)
     }
 
-    /// Links a component.
+    /// Links a component. `provided` lists the interface prefixes of `linker`, to find the import that is missing.
     fn link<S: Send + 'static>(
         &self,
         name: &str,
@@ -151,12 +151,12 @@ impl Applications {
         })
     }
 
-    /// Returns the first import that is not provided in any compatible version.
+    /// Returns the first import that `provided` does not cover. Interfaces that contain only types are not required.
     fn missing(&self, provided: &[&str], component: &Component) -> Option<String> {
         let component = component.component_type();
         let mut imports = component.imports(&self.wasmtime);
         let missing = imports.find(|(import, item)| {
-            // The linker ignores the last part of a version. WASI and the sandbox are both at 0.2.
+            // The linker ignores patch versions. WASI and the sandbox are both at 0.2.
             let has = |interface: &&str| import.starts_with(*interface) && import.contains("@0.2.");
             let is_only_types = match &item.ty {
                 ComponentItem::ComponentInstance(instance) => {
@@ -171,7 +171,7 @@ impl Applications {
 }
 
 impl Application {
-    /// Returns the name for error messages.
+    /// Returns the name that error messages use.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -193,11 +193,11 @@ impl Application {
         self.exports.iter().find(|export| export.name.starts_with(RUN) && export.name.ends_with(".run"))
     }
 
-    /// Runs the component as a command and waits for its end.
+    /// Runs the component as a command and waits until it ends.
     ///
-    /// The run has a thread of its own. After its wall-clock limit or `config.cancel` it ends within milliseconds; its
-    /// scripts get the reserve of their policy for the soft limit. If it has not ended after two more seconds, because
-    /// a write to this process's own output blocks, its thread is left behind.
+    /// The run uses its own thread. It ends within milliseconds of its wall-clock limit or of `config.cancel`, after
+    /// its scripts have used at most the soft-limit reserve of their policy. If a write to this process's own output
+    /// blocks the run for two more seconds, its thread is left behind.
     pub fn run(&self, host: &SandboxHost, config: &AppConfig) -> Result<Ended, RunError> {
         let Some(main) = self.main() else {
             return Err(RunError::NotACommand { name: self.name.clone(), exports: self.exports.clone() });
@@ -208,9 +208,9 @@ impl Application {
 
     /// Calls an export in a new instance, like [`run`](Self::run), and returns its result as WAVE.
     ///
-    /// The call is WAVE as well, such as `f(1, {a: "x"})`. A function in an interface is `ns:pkg/iface@0.1.0.f`;
-    /// version, package and interface are optional if the rest is unambiguous. Optional arguments at the end and
-    /// optional fields of records may be omitted.
+    /// `call` is written in WAVE as well, such as `f(1, {a: "x"})`. A function in an interface is named
+    /// `ns:pkg/iface@0.1.0.f`; version, package and interface can be omitted if the name stays unambiguous. Trailing
+    /// optional arguments and optional record fields can be omitted.
     pub fn invoke(&self, call: &str, host: &SandboxHost, config: &AppConfig) -> Result<Ended, InvokeError> {
         let call = run::parse(&self.name, &self.exports, call)?;
         Ok(ended(self.call(host, config, call)?, |value| value.to_wave().ok()))
@@ -253,13 +253,13 @@ fn ended(done: Done<SandboxCtx>, text: impl Fn(&Val) -> Option<String>) -> Ended
     }
 }
 
-/// Reads a component and returns its name and bytes.
+/// Reads a component file. Returns its path, which serves as its name, and its bytes.
 pub(crate) fn read(path: &Path) -> Result<(String, Vec<u8>), LoadError> {
     let name = path.display().to_string();
     let reading = |source| LoadError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(reading)?;
-    // A large file is rejected before it is read. A pipe has no length, so it is rejected afterwards.
+    // Rejects a large file before reading it. A pipe has no length, so its size is checked after reading.
     let announced = file.metadata().map_err(reading)?.len();
     if announced <= COMPONENT_BYTES {
         file.take(COMPONENT_BYTES + 1).read_to_end(&mut bytes).map_err(reading)?;

@@ -1,7 +1,7 @@
 //! Compilation in child processes, which are killed when they exceed their limits.
 //!
-//! The size of a component does not limit the cost of compiling it: some kilobytes can keep Wasmtime's validator and
-//! Cranelift busy for hours, or fill the memory. Known cases are rejected beforehand; this module bounds the others.
+//! A component's size does not bound its compilation cost: a few kilobytes can keep Wasmtime's validator and Cranelift
+//! busy for hours, or exhaust the memory. The preflight check rejects the known cases; this module limits all others.
 
 use std::{
     ffi::OsString,
@@ -22,19 +22,19 @@ use crate::LoadError;
 /// Stack size for compilation, which recurses deeply.
 const STACK_BYTES: usize = 32 << 20;
 
-/// Maximum size of a compiled component. The sandbox itself, as a component, takes less than a tenth of it.
+/// Maximum size of a compiled component in bytes. The sandbox's own component needs less than a tenth of it.
 const COMPILED_BYTES: u64 = 1 << 30;
 
-/// Maximum length of an error message that is read from the child process.
+/// Maximum length in bytes of the error message read from the child process.
 const WORDS_BYTES: u64 = 1_000;
 
-/// Exit code of a process that rejected its input.
+/// Exit code of a child process that rejected its input.
 const REFUSED: i32 = 3;
 
-/// Polling interval for the end of the child process.
+/// Interval at which the parent checks whether the child process has ended.
 const POLL: Duration = Duration::from_millis(2);
 
-/// A program that compiles components within limits, one in each of its processes.
+/// A program that compiles components within limits, one component per process.
 ///
 /// The program must call [`compile_stdin`] and do nothing else. An embedder can use its own executable with a special
 /// argument.
@@ -45,14 +45,14 @@ pub struct Compiler {
     limits: CompileLimits,
 }
 
-/// Limits of one compilation.
+/// Limits on one compilation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CompileLimits {
-    /// Maximum memory in bytes. Default: 4 GiB. The sandbox itself, as a component, takes 454 MiB.
+    /// Maximum memory in bytes. Default: 4 GiB. The sandbox's own component needs 454 MiB.
     pub memory_bytes: u64,
-    /// Maximum wall-clock time in milliseconds. Default: 300,000 (five minutes). The sandbox itself, as a component,
-    /// takes 20 seconds.
+    /// Maximum wall-clock time in milliseconds. Default: 300,000 (five minutes). The sandbox's own component needs 20
+    /// seconds.
     pub timeout_ms: u64,
 }
 
@@ -63,21 +63,21 @@ impl Default for CompileLimits {
 }
 
 impl Compiler {
-    /// Uses the program that compiles when started with these arguments.
+    /// Creates a compiler that starts `program` with `arguments` for each component, with the default limits.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>, arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         let arguments = arguments.into_iter().map(Into::into).collect();
         Self { program: program.into(), arguments, limits: CompileLimits::default() }
     }
 
-    /// Sets the limits.
+    /// Sets the limits on each compilation.
     #[must_use]
     pub fn limits(mut self, limits: CompileLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Passes the input to a child process and returns its output: a compiled component, or the result of the closure
+    /// Passes the input to a child process. Returns its output: the compiled component, or the result of the closure
     /// that the program passes to [`transform_stdin`].
     ///
     /// # Errors
@@ -96,7 +96,8 @@ impl Compiler {
         };
         let limits = [self.limits.memory_bytes, self.limits.timeout_ms];
         let (ended, compiled, words) = thread::scope(|scope| {
-            // A process that ends early does not read all input. Its exit status tells the reason.
+            // Write errors are ignored: a process that ends early does not read all its input, and its exit status
+            // gives the reason.
             scope.spawn(move || {
                 limits
                     .iter()
@@ -145,7 +146,7 @@ impl Compiler {
     }
 }
 
-/// Reads to the end, at most `max_bytes` bytes.
+/// Reads until the end of the stream, but at most `max_bytes` bytes.
 fn read(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(max_bytes).read_to_end(&mut bytes)?;
@@ -155,7 +156,7 @@ fn read(from: impl Read, max_bytes: u64) -> io::Result<Vec<u8>> {
 /// Compiles the component that a [`Compiler`] sends to standard input, and writes the result to standard output.
 /// Returns the exit code for the process.
 ///
-/// This permanently limits the memory and time of the process, which must do nothing else before or after.
+/// Permanently limits the memory and CPU time of the process, which must do nothing else before or after this call.
 pub fn compile_stdin() -> i32 {
     transform_stdin(|wasm| {
         let settings = |error: wasmtime::Error| LoadError::Settings(format!("{error:#}")).to_string();
@@ -164,9 +165,10 @@ pub fn compile_stdin() -> i32 {
     })
 }
 
-/// Like [`compile_stdin`], for other work on untrusted bytes. An error of `work` rejects the input with a reason.
+/// Like [`compile_stdin`], but transforms untrusted input with `work`. An error from `work` rejects the input and is
+/// reported as the reason.
 pub fn transform_stdin(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String> + Send + 'static) -> i32 {
-    // The parent process reports the panic.
+    // The parent process reports the panic, so the default message is suppressed.
     panic::set_hook(Box::new(|_| {}));
     let worker = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || transform_input(work));
     let done = match worker.map(thread::JoinHandle::join) {
@@ -177,7 +179,7 @@ pub fn transform_stdin(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String> + S
     match done {
         Ok(()) => 0,
         Err((code, words)) => {
-            // The reader may be gone.
+            // The parent process may have ended and closed the pipe.
             let _ = io::stderr().write_all(words.as_bytes());
             code
         }
@@ -194,7 +196,7 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
         Ok(u64::from_le_bytes(bytes))
     };
     let (memory_bytes, timeout_ms) = (limit().map_err(failed)?, limit().map_err(failed)?);
-    // The limit allows for all processors. It also ends a process whose parent is gone.
+    // The CPU limit allows for all processors. It also ends a process whose parent is gone.
     let processors = thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1));
     let seconds = timeout_ms.div_ceil(1_000).saturating_add(1).saturating_mul(processors);
     for (resource, most) in [(Resource::Data, memory_bytes), (Resource::Cpu, seconds), (Resource::Core, 0)] {
@@ -207,11 +209,12 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
     io::stdout().write_all(&made).map_err(failed)
 }
 
-/// Asks the kernel to kill this process when the waiting thread ends. Otherwise the compiler would run to its own
-/// limits after its caller was killed.
+/// Asks the kernel to kill this process when the parent's waiting thread ends. Otherwise, compilation would continue up
+/// to its own limits after the parent was killed.
 ///
 /// # Errors
-/// If the caller has ended before this call. Then no signal comes, but no process reads the output any more.
+/// Fails if the parent ended before this call: the kernel then sends no signal, but standard output is a pipe without a
+/// reader.
 fn end_with_parent() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -228,14 +231,15 @@ fn end_with_parent() -> io::Result<()> {
     Ok(())
 }
 
-/// Maximum stack of WebAssembly calls, twice Wasmtime's default. Interpreters compiled to components need it.
+/// Maximum WebAssembly stack in bytes: twice Wasmtime's default, for interpreters that are compiled to components.
 const WASM_STACK_BYTES: usize = 1 << 20;
 
-/// Stack of an application's fiber. The part beyond its own stack is for host functions: those of the sandbox convert
-/// whole policies and run guests on separate stacks.
+/// Stack size of an application's fiber in bytes. The space beyond `WASM_STACK_BYTES` is for host functions, some of
+/// which convert whole policies. The sandbox runs guests on separate stacks.
 const FIBER_STACK_BYTES: usize = 4 << 20;
 
-/// Creates the engine for applications, with fuel, epochs, and the exceptions that unwind composed providers.
+/// Creates the engine for applications, with fuel, epochs, and WebAssembly exceptions, which composed providers use to
+/// unwind.
 pub(crate) fn wasmtime_engine() -> wasmtime::Result<Engine> {
     let mut config = Config::new();
     config
@@ -246,10 +250,10 @@ pub(crate) fn wasmtime_engine() -> wasmtime::Result<Engine> {
         .epoch_interruption(true)
         .max_wasm_stack(WASM_STACK_BYTES)
         .async_stack_size(FIBER_STACK_BYTES)
-        // Creates memory images for dense data only. Otherwise two distant bytes would need megabytes of compiled
-        // component.
+        // Only dense data is compiled to memory images. Otherwise, two distant bytes would add megabytes to the
+        // compiled component.
         .memory_guaranteed_dense_image_size(0)
-        // Backtraces of an untrusted component do not help its user; the trap's message stays.
+        // Backtraces of an untrusted component do not help its user. Trap messages are still reported.
         .wasm_backtrace_max_frames(None);
     Engine::new(&config)
 }

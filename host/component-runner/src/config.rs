@@ -19,8 +19,8 @@ pub struct AppConfig {
     pub directories: Vec<Directory>,
     /// Grants TCP, UDP and name lookup. Default: `false`.
     ///
-    /// The application can then connect to any address that this machine reaches, including services on this machine
-    /// and in private networks, and listen on ports of this machine.
+    /// The application can then connect to any address that this machine can reach, including local services and
+    /// private networks, and listen on the machine's ports.
     pub network: bool,
     /// Standard input. Default: empty.
     pub stdin: Input,
@@ -39,9 +39,9 @@ pub enum Input {
     /// Empty input.
     #[default]
     Nothing,
-    /// This process's standard input. A read that has begun continues in the background after the application's end.
+    /// This process's standard input. A read in progress continues in the background after the application ends.
     Inherit,
-    /// The given bytes.
+    /// Bytes in memory.
     Bytes(Vec<u8>),
 }
 
@@ -60,7 +60,7 @@ pub enum Output {
     Buffer(OutputBuffer),
 }
 
-/// A buffer for output, up to a limit. When it is full, the application finds the stream closed.
+/// An output buffer with a maximum size. When it is full, the application sees a closed stream.
 #[derive(Clone)]
 pub struct OutputBuffer(pub(crate) MemoryOutputPipe);
 
@@ -94,35 +94,35 @@ impl Input {
     }
 }
 
-/// Limits of one run of an application. They apply to the component's own code; its scripts have the limits of the
+/// Limits on one run of an application. They apply to the component's own code; its scripts have the limits of the
 /// sandbox. Every limit is finite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AppLimits {
-    /// Fuel, about one unit per WebAssembly operator. Host functions cost no fuel; the wall-clock time limits them. The
-    /// component traps when fuel is exhausted. Default: 10^11, some minutes of computation.
+    /// Fuel, about one unit per WebAssembly operator. Host functions consume no fuel; the wall-clock limit bounds them.
+    /// The component traps when the fuel is exhausted. Default: 10^11, a few minutes of computation.
     pub fuel: u64,
-    /// Bytes of all linear memories and tables (eight per element), and of the host's data for instances: globals,
-    /// segments, and function references, at least some kilobytes.
+    /// Total bytes of all linear memories, all tables (eight bytes per element), and the host's instance data: globals,
+    /// segments and function references, at least a few kilobytes.
     ///
     /// `memory.grow` beyond the limit returns -1, as WebAssembly specifies; most programs then trap. A component whose
     /// instances alone exceed the limit does not start. Default: 512 MiB.
     pub memory_bytes: u64,
     /// Wall-clock milliseconds from the start, including waits and scripts. Default: 600,000 (ten minutes).
     pub timeout_ms: u64,
-    /// Elements of all tables together. `table.grow` beyond this limit or `memory_bytes` fails. Default: 1,000,000.
+    /// Total elements of all tables. `table.grow` beyond this limit or `memory_bytes` fails. Default: 1,000,000.
     pub table_elements: u64,
-    /// Instances of core modules in the component. Default: 1,000. The number of memories is limited to a tenth of it,
-    /// because each reserves 4 GiB of address space.
+    /// Core module instances in the component. Default: 1,000. The maximum number of memories is a tenth of this limit,
+    /// because each memory reserves 4 GiB of address space.
     pub instances: usize,
-    /// Resource handles at any time, over all component instances. One more traps. Default: 50,000. The sandbox has a
-    /// smaller quota for its own resources.
+    /// Open resource handles over all component instances. Exceeding the limit traps. Default: 50,000. The sandbox has
+    /// a smaller quota for its own resources.
     pub handles: usize,
-    /// WASI resources at any time: open files, directories, streams, sockets, timers. One more traps. The default of
-    /// 512 stops an application from using up the descriptors of this process.
+    /// Open WASI resources: files, directories, streams, sockets and timers. Exceeding the limit traps. Default: 512,
+    /// so that an application cannot use up this process's file descriptors.
     pub wasi_handles: usize,
-    /// Bytes that one call may pass to the host, or an export return, by their size in the host. More traps. Default:
-    /// 32 MiB.
+    /// Bytes that one call can pass to the host, or one export can return, measured in the host. Exceeding the limit
+    /// traps. Default: 32 MiB.
     pub lift_bytes: usize,
 }
 
@@ -143,7 +143,7 @@ impl Default for AppLimits {
 
 impl AppLimits {
     /// Returns limits for one tool call: 10^10 units of fuel, 256 MiB of memory, ten seconds, 4 MiB for the result, and
-    /// the defaults for everything else. The deadline of the script's policy applies as well.
+    /// the default for every other limit. The deadline of the calling script applies as well.
     #[must_use]
     pub fn for_tools() -> Self {
         Self {
@@ -173,11 +173,11 @@ pub struct Directory {
     pub host: PathBuf,
     /// Path that the application sees.
     pub guest: String,
-    /// The application cannot change anything in the directory.
+    /// The application cannot change the directory or its contents.
     pub is_read_only: bool,
 }
 
-/// The text does not describe a directory.
+/// The text is not a valid directory grant. [`Directory`] documents the syntax.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write it as `HOST`, `HOST::GUEST`, `HOST:ro` or `HOST::GUEST:ro`")]
 pub struct DirectoryError;

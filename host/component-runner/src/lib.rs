@@ -1,5 +1,5 @@
-//! Runs application components that use the sandbox. Applications have limits of their own, and only the access to the
-//! system that they are granted.
+//! Runs application components that use the sandbox. Applications have their own limits and can access only the system
+//! resources that they are granted.
 //!
 //! ```no_run
 //! use glovebox::{Engine, EngineConfig, component::SandboxHost};
@@ -23,45 +23,45 @@
 //! * [`AppConfig`]: arguments, streams, [`AppLimits`], and grants. Nothing is granted by default.
 //! * [`Ended`]: outcome ([`AppOutcome`]) and resource usage.
 //! * [`Compiler`]: compiles untrusted components in a child process, within [`CompileLimits`].
-//! * [`ToolsComponent`]: a component whose exported tools scripts may call.
+//! * [`ToolsComponent`]: a component whose exported tools scripts can call.
 //!
 //! # Access without grants
 //!
-//! An application can read the host's clocks, get random numbers from the system's generator, and set timers, which end
-//! with its wall-clock limit. Every other part of WASI reports an absent or forbidden resource: no directory is open,
-//! no address may be used, name lookup fails, the environment and standard input are empty, and output is discarded.
+//! An application can read the host's clocks, read random numbers from the system's generator, and set timers, which
+//! end with its wall-clock limit. All other WASI functions report an absent or forbidden resource: no directory is
+//! open, no address can be used, name lookup fails, the environment and standard input are empty, and output is
+//! discarded.
 //!
-//! # Cost of compiling
+//! # Compilation cost
 //!
 //! A component is rejected before Wasmtime reads it if compiling it would cost far more than its size suggests;
-//! [`LoadError::Excess`] lists the limits. The check counts the instances, the functions of the canonical ABI, and the
-//! items passed between them exactly as Wasmtime would instantiate them, including arguments and closures. The initial
-//! size of tables is limited as well.
+//! [`LoadError::Excess`] lists the limits. The check counts instances, canonical ABI functions, and the items passed
+//! between them exactly as Wasmtime would instantiate them, including arguments and closures. The initial table size is
+//! limited as well.
 //!
-//! The check limits the size of the compiled component, but not the time that Cranelift and the validator take.
+//! The check limits the size of the compiled component, but not the time that Cranelift and the validator need.
 //! Measurements on two cores, for files that pass the check:
 //!
 //! | a component with | bytes | CPU time | memory |
 //! |---|---|---|---|
-//! | 500 loops within each other that change 2,000 local variables | 21 KB | 12 s | 1.5 GB |
-//! | 1,000 such loops and 5,000 variables | 52 KB | over 40 s | over 7 GB |
-//! | 1,000 empty functions of 50,000 local variables | 8 KB | 3 s | 40 MB |
+//! | 500 nested loops that change 2,000 local variables | 21 KB | 12 s | 1.5 GB |
+//! | 1,000 such loops and 5,000 local variables | 52 KB | over 40 s | over 7 GB |
+//! | 1,000 empty functions with 50,000 local variables | 8 KB | 3 s | 40 MB |
 //! | 100,000 empty functions | 400 KB | 6 s | 600 MB |
 //! | 100,000 function types | 2.3 MB | 10 s | 830 MB |
 //! | 1,000,000 elements in a passive segment | 1 MB | 10 s | 2.3 GB |
-//! | 900 instances whose arguments have types of 2^17 parts | 51 KB | 22 s | 140 MB |
-//! | 200,000 globals that refer to a function | 1 MB | none: Cranelift panics | |
+//! | 900 instances whose arguments have types with 2^17 parts | 51 KB | 22 s | 140 MB |
+//! | 200,000 globals that reference a function | 1 MB | none: Cranelift panics | |
 //!
-//! No property of such a file predicts the cost. Compile untrusted components in a child process with limits on memory
-//! and time: [`Compiler`]. Its output is at most 1 GiB.
+//! No property of such a file predicts its cost. Compile untrusted components in a child process with memory and time
+//! limits: see [`Compiler`]. A compiled component has at most 1 GiB.
 //!
 //! # Not protected
 //!
 //! * Granted access: a writable directory has no quota, and the network includes everything that this machine can
-//!   reach, and the machine itself.
-//! * Flaws in Wasmtime's sandbox or in the CPU, as for the guests: see [`glovebox`].
-//! * Time and memory of compiling a component in this process, if no [`Compiler`] is given. `glovebox run-component`
-//!   gives one.
+//!   reach, including the machine itself.
+//! * Flaws in Wasmtime's sandbox or in the CPU, which affect guests as well: see [`glovebox`].
+//! * Compilation time and memory in this process without a [`Compiler`]. `glovebox run-component` uses one.
 
 mod applications;
 mod compiler;

@@ -1,5 +1,5 @@
-//! Outcome of a run, decided only here by the types of errors. Errors of the host and of its caller, as opposed to
-//! outcomes of applications.
+//! Outcomes of runs, and the errors of the host and its caller. Only this module classifies Wasmtime errors as
+//! outcomes.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -22,26 +22,25 @@ pub struct Ended {
     /// Result of an invoked export, as WAVE. `None` for commands, functions without a result, and calls that did not
     /// return.
     pub value: Option<String>,
-    /// Fuel that the component's own code consumed, up to the last check.
+    /// Units of fuel that the component's own code consumed, up to Wasmtime's last check.
     pub fuel_consumed: u64,
-    /// Memory of linear memories, tables and instances at the end, in bytes. [`AppLimits::memory_bytes`] says how it is
-    /// counted.
+    /// Bytes of linear memories, tables and instances when the run ended, counted as in [`AppLimits::memory_bytes`].
     pub memory_bytes: u64,
     /// Wall-clock time, including instantiation.
     pub duration: Duration,
-    /// Resources of the sandbox in use at the end.
+    /// The sandbox's usage of its quotas when the run ended.
     pub sandbox: Usage,
     /// The thread was left behind because a write to this process's own output did not return. Fuel, memory and sandbox
     /// usage are unknown and reported as 0. Other writers to that output may block as well.
     pub is_left_behind: bool,
 }
 
-/// Outcome of a run.
+/// Outcome of an application run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum AppOutcome {
-    /// The function returned.
+    /// The function returned without an error.
     Returned,
     /// The function returned an error.
     Failed,
@@ -59,11 +58,11 @@ pub enum AppOutcome {
         /// The amount used or requested, in the same unit.
         used: u64,
     },
-    /// The caller cancelled it.
+    /// The caller cancelled the run.
     Cancelled,
-    /// The application trapped or violated a rule of its host functions.
+    /// The application trapped, or a host function failed because of the application.
     Trapped {
-        /// Wasmtime's message, cut after 500 bytes.
+        /// Wasmtime's message, truncated after 500 bytes.
         words: String,
     },
 }
@@ -75,7 +74,7 @@ impl AppOutcome {
         matches!(self, Self::Returned | Self::Exited { code: 0 })
     }
 
-    /// Returns a short description for people.
+    /// Returns a short human-readable description.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -96,7 +95,7 @@ impl AppOutcome {
         }
     }
 
-    /// Returns the exit code for a process, by the rules of [`Outcome::exit_code`](glovebox::Outcome::exit_code).
+    /// Returns the exit code for a process, by the same rules as [`Outcome::exit_code`](glovebox::Outcome::exit_code).
     #[must_use]
     pub fn exit_code(&self) -> i32 {
         match self {
@@ -111,7 +110,7 @@ impl AppOutcome {
     }
 }
 
-/// Converts the reason of a stop to an outcome.
+/// Converts a stop reason to an outcome.
 pub(crate) fn stopped(why: Why, limits: &AppLimits, duration: Duration) -> AppOutcome {
     match why {
         Why::Cancelled => AppOutcome::Cancelled,
@@ -123,7 +122,7 @@ pub(crate) fn stopped(why: Why, limits: &AppLimits, duration: Duration) -> AppOu
     }
 }
 
-/// Converts the error of a call to an outcome.
+/// Converts the error of a call to an outcome. `refused_bytes` is the total that exceeded the memory limit, if any.
 pub(crate) fn classify(error: &wasmtime::Error, limits: &AppLimits, refused_bytes: Option<u64>) -> AppOutcome {
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         return AppOutcome::Exited { code: exit.0 };
@@ -137,8 +136,8 @@ pub(crate) fn classify(error: &wasmtime::Error, limits: &AppLimits, refused_byte
         (Some(Trap::OutOfFuel), _) => {
             AppOutcome::Exhausted { resource: Resource::Fuel, limit: limits.fuel, used: limits.fuel }
         }
-        // Programs abort with `unreachable` when memory is refused. Wasmtime reports an initial memory that is too
-        // large.
+        // Programs abort with `unreachable` when memory is refused. Wasmtime itself reports an excessive initial
+        // memory.
         (Some(Trap::UnreachableCodeReached | Trap::AllocationTooLarge) | None, Some(outcome)) => outcome,
         (Some(trap), _) => AppOutcome::Trapped { words: plain(*trap) },
         (None, None) => AppOutcome::Trapped { words: words(error) },
@@ -151,7 +150,7 @@ fn plain(trap: Trap) -> String {
     words.strip_prefix("wasm trap: ").unwrap_or(&words).to_owned()
 }
 
-/// Returns the error of a host function or instantiation, with its causes, on one line.
+/// Returns the error of a host function or instantiation, with its causes, on one line of limited length.
 fn words(error: &wasmtime::Error) -> String {
     let mut words = format!("{error:#}");
     if words.len() > WORDS_BYTES {
@@ -198,8 +197,8 @@ pub enum LoadError {
     },
     /// Compiling the component would cost far more than its size suggests.
     ///
-    /// Limits: 1,000 modules and components, about as many nested component types, 10,000 instances, 20,000 functions
-    /// of the canonical ABI in them, and 250,000 items that they consist of.
+    /// Limits: 1,000 modules and components, about as many nested component types, 10,000 instances with 20,000
+    /// canonical ABI functions and 250,000 items in total, and 4,000,000 initial table elements.
     #[error("`{name}` is rejected before compilation: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Excess {
         /// Name of the component.
@@ -216,7 +215,7 @@ pub enum LoadError {
         /// Cause of the failure.
         source: CompileError,
     },
-    /// The component imports something that the host does not provide.
+    /// The component has an import that the host does not provide.
     #[error("cannot provide the import `{import}` of `{name}`", name = escaped(.name), import = escaped(.import))]
     MissingImport {
         /// Name of the component.
@@ -224,7 +223,7 @@ pub enum LoadError {
         /// Name of the import.
         import: String,
     },
-    /// An import has another type than the host provides.
+    /// The type of an import differs from the type that the host provides.
     #[error("`{name}` cannot be linked: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Link {
         /// Name of the component.
@@ -232,18 +231,18 @@ pub enum LoadError {
         /// Wasmtime's message.
         reason: String,
     },
-    /// A component that should provide tools exports none.
+    /// A component loaded for its tools does not export the tools interface.
     #[error("`{name}` does not export `glovebox:sandbox/tools@0.2.0`, so it has no tools", name = escaped(.name))]
     NoTools {
         /// Name of the component.
         name: String,
     },
-    /// The component's list of tools is unusable.
+    /// The component's tool list is invalid, or the call that lists the tools failed.
     #[error("cannot list the tools of `{name}`: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     ToolList {
         /// Name of the component.
         name: String,
-        /// Outcome of the call, or the error in the list.
+        /// Outcome of the call, or the error in the tool list.
         reason: String,
     },
 }
@@ -271,7 +270,7 @@ pub enum RunError {
     /// A granted directory is missing, or overlaps with one of Glovebox's own directories, such as the cache.
     #[error(transparent)]
     Mount(#[from] glovebox::mount::MountError),
-    /// The operating system could not create a thread, or the resources to wait in it.
+    /// The operating system could not create a thread or its event loop.
     #[error("cannot create a thread for the application")]
     Thread(#[source] io::Error),
 }
@@ -313,14 +312,14 @@ pub enum InvokeError {
     /// The arguments do not match the function's parameters.
     #[error("`{signature}` does not accept `{arguments}`: {reason}", signature = escaped(.signature), arguments = escaped(.arguments), reason = escaped_text(.reason))]
     Arguments {
-        /// The function with its types.
+        /// Name, parameters and result of the function.
         signature: String,
         /// Arguments of the call.
         arguments: String,
-        /// Difference between the arguments and the parameters.
+        /// Syntax error, or mismatch between the arguments and the parameters.
         reason: String,
     },
-    /// The run could not begin.
+    /// The run could not start.
     #[error(transparent)]
     Run(#[from] RunError),
 }

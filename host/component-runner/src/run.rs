@@ -1,5 +1,5 @@
-//! Runs one call of an export, in a new instance and on a new thread. Exported functions of a component, their names on
-//! the command line, and calls of them in WAVE.
+//! Runs one call of an export, in a new instance and on a new thread. Lists the exported functions of a component, and
+//! parses calls in WAVE.
 
 use std::{
     fmt::{self, Write as _},
@@ -31,13 +31,13 @@ use crate::{
 };
 
 /// Maximum time for a stopped run to end, in addition to the soft-limit reserve of its scripts. A run needs that long
-/// only if its thread blocks in a write to a pipe that nothing reads.
+/// only if its thread blocks in a write to a pipe that no process reads.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Threads for blocking file operations. One application waits for one or two at a time.
+/// Maximum number of threads for blocking file operations. An application waits for one or two operations at a time.
 const BLOCKING_THREADS: usize = 4;
 
-/// Ticks until the next deadline. The epoch advances only to stop a run.
+/// Epoch ticks until the next deadline. The epoch advances only to stop a run.
 const NEXT_EPOCH: u64 = 1;
 
 /// An export and the arguments of its call.
@@ -48,7 +48,7 @@ pub(crate) struct Call {
     pub(crate) result_count: usize,
 }
 
-/// A call with everything that it needs.
+/// A call with the instance, state and limits to run it with.
 pub(crate) struct Job<S: Send + 'static> {
     pub(crate) instance: InstancePre<StoreState<S>>,
     /// Host memory of the instance in bytes, without linear memories and table elements.
@@ -58,28 +58,28 @@ pub(crate) struct Job<S: Send + 'static> {
     pub(crate) limits: AppLimits,
     /// Deadline of the call, if it is earlier than `limits.timeout_ms`.
     pub(crate) deadline: Option<Instant>,
-    /// Token of the caller.
+    /// The caller's token, which stops the run.
     pub(crate) cancel: CancelToken,
-    /// Token that stops the application's scripts, and the time that they have left to end.
+    /// Token that cancels the application's scripts, and the time that the scripts then have to end.
     pub(crate) scripts: Option<(CancelToken, Duration)>,
 }
 
 /// Result and resource usage of a call.
 #[derive(Debug)]
 pub(crate) struct Done<S> {
-    /// Values that the call returned, or the outcome that ended it.
+    /// Values that the call returned, or the outcome that ended the call.
     pub(crate) result: Result<Vec<Val>, AppOutcome>,
     pub(crate) fuel_consumed: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) duration: Duration,
-    /// The sandbox. `None` if the thread was left behind.
+    /// Sandbox data of the store. `None` if the thread was left behind.
     pub(crate) sandbox: Option<S>,
 }
 
-/// Report of the thread at its end.
+/// Report that the run's thread sends when it ends.
 struct Report<S> {
     result: Result<Vec<Val>, wasmtime::Error>,
-    /// Reason of a stop that came before the end.
+    /// Reason for a stop before the call returned.
     stop: Option<Why>,
     fuel_left: u64,
     memory_bytes: u64,
@@ -87,13 +87,13 @@ struct Report<S> {
     sandbox: S,
 }
 
-/// Runs a call and waits for its end.
+/// Runs a call and waits until it ends.
 pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     let begin = Instant::now();
     let Job { limits, cancel, scripts, .. } = &job;
     let (limits, cancel, scripts) = (limits.clone(), cancel.clone(), scripts.clone());
     let deadline = begin.checked_add(Duration::from_millis(limits.timeout_ms));
-    // A timeout that overflows `Instant` cannot be reached.
+    // A timeout that overflows `Instant` never expires in practice.
     let deadline = [deadline, job.deadline].into_iter().flatten().min();
     let deadline = deadline.unwrap_or_else(|| begin + Duration::from_secs(u64::from(u32::MAX)));
     let grace = GRACE + scripts.as_ref().map_or(Duration::ZERO, |(_, last_word)| *last_word);
@@ -112,7 +112,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
         .name("glovebox-component-runner".into())
         .spawn(move || {
             carry_out(&runtime, job, running, &epochs);
-            // Does not wait for background reads and writes.
+            // Does not wait for background reads and writes to finish.
             runtime.shutdown_background();
         })
         .map_err(RunError::Thread)?;
@@ -126,7 +126,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     match watched {
         Watched::Reported(report) => {
             let result = match report.stop {
-                // A stopped run was interrupted, whatever it returned.
+                // A stop decides the outcome, whatever the call returned.
                 Some(why) => Err(stopped(why, &limits, duration)),
                 None => report.result.map_err(|error| classify(&error, &limits, report.refused_bytes)),
             };
@@ -153,17 +153,17 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
     }
 }
 
-/// An instance would exceed the memory limit.
+/// The host memory of the instances would exceed the memory limit.
 #[derive(Debug, thiserror::Error)]
 #[error("the application's instances exceed its memory limit")]
 struct NoRoom;
 
-/// The run was stopped during a wait.
+/// The run was stopped while it waited.
 #[derive(Debug, thiserror::Error)]
 #[error("the application was stopped")]
 struct Stopped;
 
-/// Runs the call on its own thread.
+/// Runs the call on the current thread and reports the result.
 fn carry_out<S: Send + 'static>(
     runtime: &tokio::runtime::Runtime,
     job: Job<S>,
@@ -223,7 +223,7 @@ async fn enter<S: Send + 'static>(
     Ok(results)
 }
 
-/// Maximum length of a displayed signature. A small component can have types that take megabytes to spell out.
+/// Maximum length of a displayed signature in bytes. Types in a small component can take megabytes to spell out.
 const SIGNATURE_BYTES: usize = 400;
 
 /// A function that a component exports.
@@ -232,9 +232,9 @@ const SIGNATURE_BYTES: usize = 400;
 pub struct Export {
     /// Full name: `add`, or `ns:pkg/iface@0.1.0.add` for a function in an interface.
     pub name: String,
-    /// Name with parameters and result, in WIT syntax. Long signatures are cut.
+    /// Name with parameters and result, in WIT syntax. Signatures longer than 400 bytes are truncated.
     pub signature: String,
-    /// The function can be invoked from outside: neither parameters nor result contain resources.
+    /// The function can be called in WAVE: its parameters and result have at most 1,000 types and contain no resources.
     pub is_invocable: bool,
     pub(crate) function: String,
     pub(crate) interface: Option<String>,
@@ -250,7 +250,7 @@ impl Export {
             None => function.to_owned(),
         };
         let mut text = Cut(String::new());
-        // An error means that the text was cut.
+        // An error means that the text was truncated.
         let _ = signature(&mut text, &name, ty);
         let parameters: Vec<Type> = ty.params().map(|(_, ty)| ty).collect();
         let mut left = TYPES_MAX;
@@ -306,7 +306,7 @@ pub(crate) fn exports(engine: &Engine, component: &Component) -> Vec<Export> {
     found
 }
 
-/// Text with a maximum length.
+/// Text that is truncated after [`SIGNATURE_BYTES`] bytes.
 struct Cut(String);
 
 impl fmt::Write for Cut {
@@ -340,7 +340,7 @@ fn signature(text: &mut Cut, name: &str, ty: &ComponentFunc) -> fmt::Result {
 
 fn type_text(text: &mut Cut, ty: &Type) -> fmt::Result {
     let mut left = TYPES_MAX;
-    // Each type takes at least a byte, so unvisited types lie beyond the cut.
+    // Each type takes at least a byte, so unvisited types lie beyond the maximum length.
     if has_text(ty, &mut left) || left == 0 {
         write!(text, "{}", DisplayType(ty))
     } else {
@@ -348,7 +348,7 @@ fn type_text(text: &mut Cut, ty: &Type) -> fmt::Result {
     }
 }
 
-/// Maximum number of types in a function's parameters and result, for calls from the command line. A small file can
+/// Maximum number of types in the parameters and result of a function that can be called in WAVE. A small file can
 /// describe types that consist of millions of others.
 const TYPES_MAX: u32 = 1_000;
 
@@ -369,7 +369,7 @@ fn has_text(ty: &Type, left: &mut u32) -> bool {
     }
 }
 
-/// Finds the function and parses its arguments.
+/// Parses a call in WAVE: finds the function and converts the arguments to the parameter types.
 pub(crate) fn parse(component: &str, exports: &[Export], call: &str) -> Result<Call, InvokeError> {
     let no_call = || InvokeError::NoCall { call: call.to_owned() };
     let (function, arguments) = call.split_at(call.find('(').ok_or_else(no_call)?);

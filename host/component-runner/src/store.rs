@@ -1,4 +1,4 @@
-//! Data of a store: WASI, an application's sandbox, and limits on the total size of instances, memories and tables.
+//! Data of a store: WASI, an application's sandbox, and limits on the total size of its instances, memories and tables.
 
 use glovebox::component::{SandboxCtx, SandboxView};
 use wasmtime::{ResourceLimiter, component::ResourceTable};
@@ -6,8 +6,8 @@ use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
 use crate::{AppConfig, AppLimits, Output, RunError};
 
-/// Maximum length of random bytes per call. More traps. They are generated in host memory, so the limit is similar to
-/// the one on data passed to the host.
+/// Maximum number of random bytes per call. Larger requests trap. The bytes are generated in host memory, so the limit
+/// is similar to the limit on data passed to the host.
 const RANDOM_BYTES: u64 = 16 << 20;
 
 /// Data of one store. `S` is the sandbox, or `()`.
@@ -66,13 +66,13 @@ fn wasi(config: &AppConfig) -> Result<WasiCtx, RunError> {
     Ok(wasi.build())
 }
 
-/// Size of a table element in Wasmtime: a function reference, the largest kind.
+/// Size in bytes of the largest table element in Wasmtime, a function reference.
 const ELEMENT_BYTES: u64 = 8;
 
-/// Counts the memory of one store. Nothing in a store is freed before the store itself, so sums only grow.
+/// Counts the memory of one store. A store frees nothing before it is dropped, so the sums only grow.
 ///
-/// A growth counts even if the system then fails to provide it: Wasmtime also reports failures of growths that it never
-/// announced here, so no failure can be subtracted.
+/// Growth is counted even if the system then fails to provide the memory: Wasmtime also reports failures of growth that
+/// it never requested here, so failures cannot be subtracted.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     memory: Sum,
@@ -93,7 +93,7 @@ impl Sum {
         Self { used: 0, most, refused: None }
     }
 
-    /// Returns the sum with `more` added, or `None` if that exceeds the limit.
+    /// Returns the sum with `more` added, or `None` if the sum would exceed the limit.
     fn with(&mut self, more: u64) -> Option<u64> {
         let wanted = self.used.saturating_add(more);
         if wanted > self.most {
@@ -113,14 +113,14 @@ impl Limiter {
         }
     }
 
-    /// Adds bytes and table elements: both or neither.
+    /// Adds both bytes and table elements, or neither. Returns `false` if a sum would exceed its limit.
     fn add(&mut self, bytes: u64, elements: u64) -> bool {
         let (Some(elements), Some(bytes)) = (self.tables.with(elements), self.memory.with(bytes)) else { return false };
         (self.tables.used, self.memory.used) = (elements, bytes);
         true
     }
 
-    /// Counts host memory for instances in advance. Returns `false` if it exceeds the limit.
+    /// Counts the host memory of instances before they are created. Returns `false` if the sum would exceed the limit.
     pub(crate) fn reserve(&mut self, instance_bytes: u64) -> bool {
         self.add(instance_bytes, 0)
     }
@@ -130,13 +130,13 @@ impl Limiter {
         self.memory.used
     }
 
-    /// Returns the total that exceeded the limit.
+    /// Returns the rejected total in bytes, if the memory limit was exceeded.
     pub(crate) fn refused_bytes(&self) -> Option<u64> {
         self.memory.refused
     }
 }
 
-/// Returns the requested growth, or `None` if the type's own maximum forbids it. Such a request is not counted.
+/// Returns the requested growth, or `None` if the type's own maximum forbids it. Forbidden growth is not counted.
 fn growth(current: usize, desired: usize, maximum: Option<usize>) -> Option<u64> {
     let fits = maximum.is_none_or(|maximum| desired <= maximum);
     fits.then(|| u64::try_from(desired.saturating_sub(current)).unwrap_or(u64::MAX))

@@ -12,22 +12,22 @@ use crate::{
     store::StoreState,
 };
 
-/// Interface that the component exports. Later compatible versions work as well.
+/// Prefix of the interface that a tools component exports. Any patch version matches.
 const INTERFACE: &str = "glovebox:sandbox/tools@0.2.";
 
-/// Maximum number of tools in a component (`wit/tools.wit`).
+/// Maximum number of tools in a component, as documented in `wit/tools.wit`.
 const MAX_TOOLS: usize = 1_024;
 
-/// Maximum size of all schemas as parsed values, in bytes: as for the tools of a caller.
+/// Maximum total size of a component's schemas as parsed values, in bytes. The tools of a caller have the same limit.
 const MAX_SCHEMAS_WEIGHT: u64 = 32 << 20;
 
-/// A component of the world `tool-provider`. Scripts may call the tools that it exports.
+/// A component of the world `tool-provider`. Scripts can call the tools that it exports.
 ///
 /// Each call runs in a new instance, with the limits of `config` and the deadline of the call. Calls can therefore run
-/// concurrently, scripts cannot see each other's data, and a trap ends only its own call: the script gets a
+/// concurrently, and scripts cannot see each other's data. A trap ends only its own call: the script receives a
 /// `ToolError`. A component that has to store data between calls needs a granted directory or the network.
 ///
-/// The component has no sandbox.
+/// The component cannot import the sandbox.
 #[derive(Clone)]
 pub struct ToolsComponent {
     provider: Arc<Provider>,
@@ -49,7 +49,7 @@ struct Provider {
 }
 
 impl ToolsComponent {
-    /// Loads a component from a file and asks it for its tools.
+    /// Loads a component from a file and calls it to list its tools.
     ///
     /// [`AppLimits::for_tools`](crate::AppLimits::for_tools) returns suitable limits for `config`. Each call reads the
     /// configured standard input from the beginning.
@@ -95,7 +95,7 @@ impl ToolsComponent {
         Ok(Self { provider, tools })
     }
 
-    /// Returns the tools, for a [`SandboxHostBuilder`](glovebox::component::SandboxHostBuilder::tool) or a
+    /// Returns the tools to register in a [`SandboxHostBuilder`](glovebox::component::SandboxHostBuilder::tool) or a
     /// [`SandboxBuilder`](glovebox::SandboxBuilder::tool).
     #[must_use]
     pub fn tools(&self) -> Vec<Tool> {
@@ -163,12 +163,12 @@ fn tool_of(provider: &Arc<Provider>, described: Val) -> Result<Tool, String> {
 }
 
 impl Provider {
-    /// Answers one call with the component's result, which should be JSON.
+    /// Calls the component for one tool call and returns its result, which should be JSON.
     fn answer(&self, call: &ToolCall, arguments: String) -> Result<String, ToolError> {
         let given = vec![Val::String(call.name.clone()), Val::String(arguments)];
         let returned = match self.enter(&self.call, given, Some(call)) {
             Ok(Ok(returned)) => returned,
-            // The script gets no more detail: a trap message may contain the component's internals.
+            // The script receives no details, because a trap message can contain the component's internals.
             Ok(Err(outcome)) => {
                 tracing::warn!(tool = call.name, component = self.name, "{}", outcome.describe());
                 return Err(ended_early(&outcome));
@@ -189,7 +189,7 @@ impl Provider {
     }
 }
 
-/// Returns the script's error for a call that did not return.
+/// Returns the error that the script receives for a call that did not return.
 fn ended_early(outcome: &AppOutcome) -> ToolError {
     let (kind, message) = match outcome {
         AppOutcome::Exhausted { resource: Resource::Fuel, .. } => (ToolErrorKind::Limit, "the tool ran out of fuel"),
@@ -201,7 +201,7 @@ fn ended_early(outcome: &AppOutcome) -> ToolError {
     ToolError::of(kind, message)
 }
 
-/// Converts a `call-failure`.
+/// Converts a WIT `call-failure` record to an error for the script.
 fn failed(failure: Val) -> ToolError {
     let Val::Record(fields) = failure else { return "the tool's failure has another type".into() };
     let (mut kind, mut message) = (ToolErrorKind::Failed, String::new());

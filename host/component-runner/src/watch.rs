@@ -1,8 +1,9 @@
-//! Monitors a run on another thread, and stops it.
+//! Monitors a run on another thread and stops it.
 //!
-//! An application can be in its own code, in a wait of WASI, or in a host function that blocks its thread. The epoch
-//! stops its own code, and advances only to stop a run; a wait is dropped; the sandbox is cancelled. The thread that
-//! requested the run monitors it, so no further thread is needed.
+//! An application executes its own code, waits in a WASI call, or blocks its thread in a host function. To stop it, the
+//! monitor advances the epoch, which interrupts its own code, wakes the task, which drops the WASI call, and cancels
+//! its scripts. The epoch advances only to stop a run. The thread that requested the run monitors it, so no further
+//! thread is needed.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -10,18 +11,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Interval between advances of the epoch while a run is being stopped. One advance is not enough if the application
-/// has just checked the epoch.
+/// Interval between epoch advances while a run is being stopped. One advance is not enough if the application has just
+/// checked the epoch.
 const NUDGE: Duration = Duration::from_millis(2);
 
-/// Reason of a stop.
+/// Reason for stopping a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     Cancelled,
     Time,
 }
 
-/// State shared by the two threads.
+/// State shared by the run's thread and the monitoring thread.
 #[derive(Debug)]
 pub(crate) struct Watch<R> {
     state: Mutex<WatchState<R>>,
@@ -31,7 +32,7 @@ pub(crate) struct Watch<R> {
 #[derive(Debug)]
 struct WatchState<R> {
     stop: Option<Why>,
-    /// Wakes the task that waits for WASI.
+    /// Wakes the task while it waits in a WASI call.
     waker: Option<Waker>,
     report: Option<R>,
     /// The thread has ended, with or without a report.
@@ -49,7 +50,7 @@ pub(crate) enum Watched<R> {
     Stuck(Why),
 }
 
-/// Marks the end of the run's thread, even if it panics.
+/// Handle for the run's thread. Dropping it marks the run as over, even after a panic.
 #[derive(Debug)]
 pub(crate) struct Running<R>(Arc<Watch<R>>);
 
@@ -61,7 +62,7 @@ impl<R> Drop for Running<R> {
 }
 
 impl<R> Running<R> {
-    /// Returns the reason of a stop. Otherwise registers the task to be woken at a stop.
+    /// Returns the reason if the run was stopped. Otherwise registers the task, so that a stop wakes it.
     pub(crate) fn poll_stop(&self, context: &Context<'_>) -> Option<Why> {
         let mut state = self.0.state();
         if state.stop.is_none() {
@@ -70,7 +71,7 @@ impl<R> Running<R> {
         state.stop
     }
 
-    /// Ends the run with a report.
+    /// Reports the result and marks the run as over.
     pub(crate) fn report(self, report: R) {
         self.0.state().report = Some(report);
     }
@@ -91,7 +92,7 @@ impl<R> Watch<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the reason of a stop.
+    /// Returns the reason if the run was stopped.
     pub(crate) fn stop_reason(&self) -> Option<Why> {
         self.state().stop
     }
@@ -108,8 +109,8 @@ impl<R> Watch<R> {
         }
     }
 
-    /// Waits for the run to end, and stops it at `deadline`. Once it is stopped for any reason, calls `cut` repeatedly
-    /// until the run ends or `grace` is over.
+    /// Waits until the run ends, and stops it at `deadline`. Once it is stopped for any reason, calls `cut` repeatedly
+    /// until the run ends or `grace` has passed.
     pub(crate) fn wait(&self, deadline: Instant, grace: Duration, cut: impl Fn()) -> Watched<R> {
         let mut give_up = None;
         loop {

@@ -7,10 +7,10 @@ use wasmparser::{
 
 use super::{MAX_ITEMS, Module, Refusal};
 
-/// First bytes of a resource type in a type section. Other bytes may look the same, so the count may be too high.
+/// First bytes of a resource type in a type section. Other data can contain these bytes, so the count can be too high.
 const RESOURCE: [u8; 2] = [0x3e, 0x3f];
 
-/// Modules and components, each in the order of their first bytes. The first component is the outermost one.
+/// All modules and all components, ordered by their start offsets. The first component is the outermost one.
 #[derive(Debug, Default)]
 pub(super) struct Definitions<'a> {
     pub(super) components: Vec<Component<'a>>,
@@ -20,8 +20,8 @@ pub(super) struct Definitions<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Component<'a> {
     pub(super) steps: Vec<InstantiationStep<'a>>,
-    /// Modules and components that this component, or one inside it, takes from enclosing components. Wasmtime copies
-    /// them into each copy of the component.
+    /// Modules and components that this component, or a component nested in it, takes from enclosing components.
+    /// Wasmtime copies them into each copy of the component.
     pub(super) captures: Vec<Capture>,
 }
 
@@ -29,7 +29,8 @@ pub(super) struct Component<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capture {
     pub(super) kind: Captured,
-    /// Number of levels up, starting from the component that defines this one.
+    /// Number of levels up: from the component that defines the capturing one in [`Component::captures`], or from the
+    /// aliasing component itself in [`InstantiationStep::AliasOuter`].
     pub(super) up: u32,
     pub(super) index: u32,
 }
@@ -40,7 +41,7 @@ pub(super) enum Captured {
     Component,
 }
 
-/// An item and its name.
+/// A reference to an item, and the name under which it is passed or exported.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named<'a> {
     pub(super) name: &'a str,
@@ -48,7 +49,7 @@ pub(super) struct Named<'a> {
     pub(super) index: u32,
 }
 
-/// A step of instantiating a component.
+/// A step in the instantiation of a component.
 #[derive(Debug)]
 pub(super) enum InstantiationStep<'a> {
     Import {
@@ -72,15 +73,16 @@ pub(super) enum InstantiationStep<'a> {
     Lift,
     Lower(u32),
     BuiltIn,
-    /// A number of types that may all be resources.
+    /// Maximum number of resource types in a type section.
     Resources(u64),
-    /// A number of items that stay within the component: aliases of core items, their instances, and types.
+    /// Number of items that Wasmtime does not copy further: aliases of core items and types, core instances, and types.
     Local(u64),
     Export(Named<'a>),
 }
 
 impl<'a> Definitions<'a> {
-    /// Reads a component without validating it. Wasmtime cannot read a component that fails here.
+    /// Reads a component without validating it. Wasmtime also rejects every component that this function rejects as
+    /// malformed.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let mut reader = Reader::default();
         for payload in Parser::new(0).parse_all(bytes) {
@@ -90,10 +92,10 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// A module or component that is being read. They nest.
+/// An entry on the stack of modules and components that are being read.
 #[derive(Clone, Copy, Debug)]
 enum Open {
-    /// The header comes next.
+    /// The header has not been read yet.
     Begun,
     Module(usize),
     Component(usize),
@@ -147,7 +149,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a section of a component.
+    /// Adds the instantiation steps of a component's section.
     fn section(&mut self, payload: Payload<'a>, bytes: &'a [u8]) -> Result<(), Refusal> {
         match payload {
             Payload::ComponentImportSection(imports) => {
@@ -230,7 +232,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Adds a module or component from an enclosing component.
+    /// Adds an outer alias, and a capture to each component between the alias and its target.
     fn outer(&mut self, kind: Captured, count: u32, index: u32) -> Result<(), Refusal> {
         self.items(count.into())?;
         let enclosing = self.open.iter().rev().take(usize::try_from(count).unwrap_or(usize::MAX));
@@ -251,7 +253,7 @@ impl<'a> Reader<'a> {
         self.step(InstantiationStep::Local(items), items)
     }
 
-    /// Adds a step to the current component.
+    /// Adds a step with `items` items to the component that is being read.
     fn step(&mut self, step: InstantiationStep<'a>, items: u64) -> Result<(), Refusal> {
         self.items(items)?;
         let Some(Open::Component(component)) = self.open.last() else {

@@ -1,7 +1,8 @@
-//! Simulates the instantiation of a component as Wasmtime performs it during compilation, with numbers instead of code.
+//! Simulates a component's instantiation as Wasmtime performs it during compilation, but counts items instead of
+//! compiling.
 //!
-//! Arguments and captured items are known here exactly as in Wasmtime, so nothing is estimated. The component is not
-//! validated: an inconsistency ends the count, and the component is rejected.
+//! The simulation tracks arguments and captured items exactly as Wasmtime does, so it estimates nothing. It does not
+//! validate the component: an inconsistency ends the count, and the component is rejected.
 
 use std::{collections::HashMap, rc::Rc};
 
@@ -15,26 +16,26 @@ use super::{
 /// Host memory per component instance, without its handles: `InstanceState`, and flags in `VMComponentContext`.
 const COMPONENT_INSTANCE_BYTES: u64 = 512;
 
-/// Host memory per function of the canonical ABI: `VMFuncRef`, `VMLowering`, and pointers to its memory and functions.
+/// Host memory per canonical ABI function: `VMFuncRef`, `VMLowering`, and pointers to its memory and functions.
 const CANONICAL_BYTES: u64 = 128;
 
-/// Additional host memory per function that is lowered from one component to another: imports and exports of the module
-/// that connects them.
+/// Additional host memory per function that is lowered from one component to another: the adapter module's imports and
+/// exports.
 const ADAPTER_BYTES: u64 = 1_024;
 
 /// Host memory per resource type that a component defines.
 const RESOURCE_BYTES: u64 = 64;
 
-/// An item of a component during instantiation. Its weight is the number of items that Wasmtime copies to pass it on;
-/// here they are shared.
+/// An item of a component during instantiation. Its weight is the number of items that Wasmtime copies when it passes
+/// the item on; the simulation shares them instead.
 #[derive(Clone, Debug)]
 enum Value<'a> {
     Function(Function),
     Instance(Rc<Instance<'a>>),
-    /// An instance from the host, with its nesting depth in host instances.
+    /// An instance that the host provides, with its nesting depth in host instances.
     HostInstance(u64),
     Component(Closure),
-    /// Index of the definition.
+    /// A module, by its index in [`Definitions::modules`].
     Module(usize),
     /// A module that the host would have to provide.
     HostModule,
@@ -45,9 +46,9 @@ enum Value<'a> {
 
 #[derive(Clone, Copy, Debug)]
 enum Function {
-    /// From the host, with its nesting depth in host instances.
+    /// A function that the host provides, with its nesting depth in host instances.
     Host(u64),
-    /// Lifted, with its nesting depth in components.
+    /// A lifted function, with its nesting depth in components.
     Lifted(u64),
 }
 
@@ -89,8 +90,7 @@ impl Value<'_> {
         }
     }
 
-    /// Returns the number of types in the item. Wasmtime copies a list of the resource types among them at each
-    /// instantiation.
+    /// Returns the number of types in the item. Wasmtime copies the resource types among them at each instantiation.
     fn types(&self) -> u64 {
         match self {
             Self::Type => 1,
@@ -129,7 +129,7 @@ struct Frame<'d, 'a> {
     exports: Vec<(&'a str, Value<'a>)>,
 }
 
-/// Simulates the instantiation and returns the host memory of one instance in bytes.
+/// Simulates the instantiation and returns the host memory per instance in bytes.
 pub(super) fn count(definitions: &Definitions<'_>) -> Result<u64, Refusal> {
     let mut machine = Machine { definitions, scopes: Vec::new(), frames: Vec::new(), count: Count::default() };
     machine.enter(0, None, HashMap::new())?;
@@ -181,7 +181,7 @@ struct Machine<'d, 'a> {
 }
 
 impl<'d, 'a> Machine<'d, 'a> {
-    /// Begins to instantiate a component.
+    /// Starts to instantiate a component.
     fn enter(
         &mut self,
         definition: usize,
@@ -205,7 +205,7 @@ impl<'d, 'a> Machine<'d, 'a> {
         Ok(())
     }
 
-    /// Finishes the innermost component.
+    /// Finishes the innermost component and adds its instance to the enclosing component.
     fn leave(&mut self) -> Result<(), Refusal> {
         let Some(frame) = self.frames.pop() else { return Ok(()) };
         if self.frames.is_empty() {
@@ -315,7 +315,7 @@ impl<'d, 'a> Machine<'d, 'a> {
         }
     }
 
-    /// Returns a component with its captured items.
+    /// Returns a component with its scope and the weight of its captured items.
     fn close(&self, definition: usize) -> Result<Value<'a>, Refusal> {
         let component = self.definitions.components.get(definition).ok_or_else(|| unknown("component"))?;
         let mut weight = 1u64;
@@ -326,7 +326,7 @@ impl<'d, 'a> Machine<'d, 'a> {
         Ok(Value::Component(Closure { definition, scope, weight }))
     }
 
-    /// Resolves a module or component from a component that encloses the innermost one.
+    /// Resolves a module or component in a scope that encloses the innermost component.
     fn outer(&self, outer: Capture) -> Result<Value<'a>, Refusal> {
         let mut scope = self.frames.last().and_then(|frame| self.scopes.get(frame.scope));
         for _ in 0..outer.up {
@@ -396,7 +396,7 @@ fn at<'a>(list: &[Value<'a>], index: u32) -> Option<Value<'a>> {
     list.get(usize::try_from(index).ok()?).cloned()
 }
 
-/// Returns an item from the host, with its nesting depth in host instances.
+/// Returns an item that the host provides, with its nesting depth in host instances.
 fn from_host<'a>(kind: Kind, depth: u64) -> Value<'a> {
     match kind {
         Kind::Func => Value::Function(Function::Host(depth)),

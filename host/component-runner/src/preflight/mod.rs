@@ -1,13 +1,12 @@
-//! Checks of a component before Wasmtime reads it: whether compiling it costs far more than its size suggests, and the
-//! host memory that each of its instances takes.
+//! Checks a component before Wasmtime reads it. Rejects a component whose compilation would cost far more than its size
+//! suggests, and computes the host memory per instance.
 //!
-//! Wasmtime simulates the instantiation of a component during compilation, once for each time that something is
-//! instantiated, and copies every item that is passed on. 26 components that each instantiate the previous one twice
-//! are 1.7 KB and 2^26 instances. This module performs the same simulation first, with numbers instead of code, and
-//! stops at a limit.
+//! During compilation, Wasmtime simulates every instantiation and copies every item that is passed on. 26 components
+//! that each instantiate the previous one twice are 1.7 KB and 2^26 instances. This module performs the same simulation
+//! first, but counts items instead of compiling, and stops at a limit.
 //!
-//! 1. [`check_headers`] reads only the headers of sections, because even parsing can be too expensive.
-//! 2. [`definitions`] reads modules and components, each once.
+//! 1. [`check_headers`] reads only section headers, because even parsing can be too expensive.
+//! 2. [`definitions`] reads each module and component once.
 //! 3. [`instances`] simulates the instantiation.
 
 mod definitions;
@@ -18,8 +17,8 @@ mod tests;
 use definitions::Definitions;
 use wasmparser::{BinaryReaderError, ElementItems, ElementKind, Imports, Payload, TypeRef};
 
-/// Returns the host memory of one component instance in bytes, without linear memories and table elements. It is never
-/// less than Wasmtime allocates.
+/// Returns the host memory per component instance in bytes, without linear memories and table elements. The result is
+/// never less than Wasmtime allocates.
 pub(crate) fn check(component: &[u8]) -> Result<u64, Refusal> {
     check_headers(component)?;
     let definitions = Definitions::read(component)?;
@@ -30,28 +29,28 @@ pub(crate) fn check(component: &[u8]) -> Result<u64, Refusal> {
     instances::count(&definitions)
 }
 
-/// Maximum number of core modules and components in a component, at any depth. Programs in several languages, with
-/// everything that their tools add, have 5 to 16.
+/// Maximum number of core modules and components in a component, at any depth. Programs in several languages, including
+/// the modules that their toolchains add, have 5 to 16.
 const MAX_PARTS: usize = 1_000;
 
-/// Maximum nesting of component and instance types in one section. Real types nest two levels deep; the stack for
-/// compilation suffices for more than 10,000.
+/// Maximum number of nested component and instance types in one section. Real types nest two levels deep; the
+/// compilation stack suffices for more than 10,000 levels.
 const MAX_TYPES: usize = 1_000;
 
-/// Maximum number of core module and component instances. The sandbox itself, as a component, has 6.
+/// Maximum number of core module and component instances. The sandbox's own component has 6.
 /// [`AppLimits::instances`](crate::AppLimits::instances) limits a run, with a smaller default.
 const MAX_INSTANCES: u64 = 10_000;
 
-/// Maximum number of functions that components lift, lower or get from the canonical ABI, over all instances. Each is
-/// compiled. The sandbox has 44.
+/// Maximum number of lifted, lowered and built-in canonical ABI functions over all instances. Wasmtime compiles each of
+/// them. The sandbox's own component has 44.
 const MAX_CANONICAL: u64 = 20_000;
 
-/// Maximum number of items in definitions, instances, and the arguments passed between them, counted each time that
-/// they are copied. The sandbox has 1,824. Wasmtime needs up to a kilobyte and some microseconds per item.
+/// Maximum number of items in definitions, instances, and the arguments passed between instances, counted again for
+/// each copy. The sandbox's own component has 1,824. Wasmtime needs up to a kilobyte and a few microseconds per item.
 const MAX_ITEMS: u64 = 250_000;
 
-/// Maximum number of initial table elements of all modules, each counted once. Wasmtime may store all of them in the
-/// compiled module.
+/// Maximum number of initial table elements in all modules, counted once per module. Wasmtime may store all of them in
+/// the compiled module.
 const MAX_TABLE_ELEMENTS: u64 = 4_000_000;
 
 /// The reason why a component is rejected.
@@ -82,11 +81,12 @@ impl From<BinaryReaderError> for Refusal {
     }
 }
 
-// The first check of a component, which reads only the headers of sections.
+// The first check of a component, which reads only section headers.
 //
 // Two structures make validation of a small file far too expensive. At the end of each nested module or component, the
-// validator copies a list of everything before: 240 KB with 20,000 of them took half a minute and 8 GB. And component
-// and instance types are read recursively, three bytes per level: 300 KB overflowed the stack, which ends the process.
+// validator copies a list of all earlier ones: a file of 240 KB with 20,000 of them took half a minute and 8 GB. The
+// validator also reads component and instance types recursively, at three bytes per level: a file of 300 KB overflowed
+// the stack, which aborts the process.
 
 /// Length of the header of a module or component.
 const PREAMBLE_BYTES: usize = 8;
@@ -96,14 +96,14 @@ const CORE_MODULE: u8 = 1;
 const COMPONENT: u8 = 4;
 const TYPE: u8 = 7;
 
-/// First bytes of a nested type: the kind of its declaration, and its own kind.
+/// First bytes of a nested type: the declaration kind, and the type's own kind (component or instance).
 const TYPE_WITHIN: [[u8; 2]; 2] = [[0x01, 0x41], [0x01, 0x42]];
 
-/// Counts parts and nested types. Malformed input ends the count without an error: Wasmtime stops there, too, and
-/// reports the reason.
+/// Counts modules, components and nested types. Malformed input ends the count without an error: Wasmtime stops at the
+/// same offset and reports the reason.
 ///
-/// The sections of a nested component have the same format as those of the outermost, so the check needs no state for
-/// enclosing components.
+/// The sections of a nested component have the same format as those of the outermost component, so the check tracks no
+/// nesting.
 fn check_headers(component: &[u8]) -> Result<(), Refusal> {
     let mut parts = 0;
     let mut rest = component.get(PREAMBLE_BYTES..).unwrap_or_default();
@@ -142,16 +142,17 @@ fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*section, content, after))
 }
 
-/// Host memory per item of a module, from `vmtypes.rs` and `vmoffsets.rs` of `wasmtime-environ`, on 64-bit machines.
+/// Host memory per module item in bytes, from `vmtypes.rs` and `vmoffsets.rs` of `wasmtime-environ`, on 64-bit
+/// machines.
 mod size {
     /// `Instance` with the fixed part of `VMContext`, its entry in the store, and the allocator's overhead.
     pub(super) const INSTANCE: u64 = 1_024;
     /// `VMFuncRef`, for each function that can be referenced.
     pub(super) const FUNCTION_REFERENCE: u64 = 32;
-    /// `VMFunctionImport`, and its entry in the list that it is copied from.
+    /// `VMFunctionImport`, and its entry in the list from which it is copied.
     pub(super) const IMPORTED_FUNCTION: u64 = 2 * 32;
-    /// `VMTableImport`, `VMMemoryImport`, `VMGlobalImport` and `VMTagImport`, and their entries in the lists that they
-    /// are copied from.
+    /// `VMTableImport`, `VMMemoryImport`, `VMGlobalImport` and `VMTagImport`, and their entries in the lists from which
+    /// they are copied.
     pub(super) const IMPORT: u64 = 2 * 24;
     /// `VMGlobalDefinition`.
     pub(super) const GLOBAL: u64 = 16;
@@ -159,17 +160,17 @@ mod size {
     pub(super) const TAG: u64 = 4;
     /// `VMTableDefinition` and `Table`.
     pub(super) const TABLE: u64 = 128;
-    /// `VMMemoryDefinition`, `Memory`, and the system's overhead of a mapping.
+    /// `VMMemoryDefinition`, `Memory`, and the system's overhead per mapping.
     pub(super) const MEMORY: u64 = 1_024;
     /// `PassiveElementSegment`.
     pub(super) const SEGMENT: u64 = 32;
     /// `ValRaw`, for each element of a passive or declared segment.
     pub(super) const ELEMENT: u64 = 16;
-    /// Address and length.
+    /// Address and length of a data segment.
     pub(super) const DATA: u64 = 12;
 }
 
-/// Longest table that Wasmtime initializes at compile time: `try_func_table_init`.
+/// Maximum number of elements in a table that Wasmtime initializes at compile time, in `try_func_table_init`.
 const MAX_LAID_OUT: u64 = 1 << 20;
 
 /// Opcode of `ref.func`.
@@ -179,19 +180,18 @@ const REF_FUNC: u8 = 0xd2;
 #[derive(Debug, Default)]
 struct Module {
     imports: u64,
-    /// Initial table elements, as far as Wasmtime could initialize them at compile time: a few bytes can request a
-    /// million.
+    /// Initial table elements that Wasmtime could initialize at compile time. A few bytes can request a million.
     table_elements: u64,
     /// Host memory per instance in bytes, without function references.
     bytes: u64,
     functions: u64,
-    /// Number of references to functions. A function counts each time that it is named.
+    /// Number of function references. Each reference to the same function is counted.
     referred: u64,
 }
 
 impl Module {
-    /// Returns an upper bound of the host memory of one instance in bytes. Linear memories and table elements are
-    /// counted when they are created.
+    /// Returns an upper bound on the host memory per instance in bytes. Linear memories and table elements are counted
+    /// when they are created.
     fn instance_bytes(&self) -> u64 {
         let references = self.referred.min(self.functions).saturating_mul(size::FUNCTION_REFERENCE);
         size::INSTANCE.saturating_add(self.bytes).saturating_add(references)
@@ -212,13 +212,13 @@ impl Module {
         }
     }
 
-    /// Counts references to functions in the constant expressions of a section.
+    /// Counts function references in the constant expressions of a section.
     fn refer_in(&mut self, section: Option<&[u8]>) {
         let named = section.unwrap_or_default().iter().filter(|byte| **byte == REF_FUNC).count();
         self.referred = self.referred.saturating_add(u64::try_from(named).unwrap_or(u64::MAX));
     }
 
-    /// Counts a section of the module.
+    /// Counts the items in a section of the module.
     fn payload(&mut self, payload: &Payload<'_>, bytes: &[u8]) -> Result<(), BinaryReaderError> {
         match payload {
             Payload::ImportSection(imports) => {

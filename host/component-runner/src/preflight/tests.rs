@@ -1,4 +1,4 @@
-//! Components in text form. The expected values come from Wasmtime itself.
+//! Checks of components in text form. The expected instance sizes come from Wasmtime itself.
 
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Component};
 
@@ -18,7 +18,7 @@ fn repeat(count: u64, each: impl Fn(u64) -> String) -> String {
 
 #[test]
 fn nested_instances_under_at_and_over_the_limit() {
-    // `$c` counts 99 with its 98 instances; 100 times that, plus the outermost component, is 9,901.
+    // Each `$c` adds 99 instances: itself and 98 modules. 100 of them and the outermost component are 9,901 instances.
     let inner = repeat(98, |_| "(core instance (instantiate $m))".into());
     let text = |more: u64| {
         let outer = repeat(100, |_| "(instance (instantiate $c))".into());
@@ -58,10 +58,10 @@ fn repeated_instantiation_is_counted_each_time() {
 fn passed_modules_count_where_instantiated() {
     let module = "(core module $m)";
     let twice = "(instance (instantiate $x)) (instance (instantiate $x))";
-    // Passed as an argument.
+    // The component is passed as an argument.
     let leaf = "(component $leaf (core module $m) (core instance (instantiate $m)))";
     let by_argument = |levels: u64| {
-        // Each one takes a component, and passes on a component that instantiates it twice.
+        // Each level imports a component and exports a component that instantiates the import twice.
         let level = |n: u64| {
             format!(
                 "(component $a{n} (import \"x\" (component $x)) (component $y (alias outer 1 $x (component $x)) {twice}) \
@@ -82,7 +82,7 @@ fn passed_modules_count_where_instantiated() {
     for levels in [13, 40] {
         assert_eq!(checked(&by_argument(levels)), Err(Refusal::Instances), "{levels}");
     }
-    // Exported from an instance in an instance, under another name.
+    // The component is exported from a nested instance, under another name.
     let exported = |count: u64| {
         let instances = repeat(count, |_| "(instance (instantiate $x))".into());
         format!(
@@ -93,7 +93,7 @@ fn passed_modules_count_where_instantiated() {
     };
     assert!(checked(&exported((MAX_INSTANCES - 2) / 2)).is_ok());
     assert_eq!(checked(&exported((MAX_INSTANCES - 2) / 2 + 1)), Err(Refusal::Instances));
-    // Captured over two levels, and a module as an argument.
+    // The module is captured from two levels up.
     let outer = format!(
         "{module} (component $c (component $d (alias outer 2 $m (core module $x)) {})
          (instance (instantiate $d)) (instance (instantiate $d))) (instance (instantiate $c))",
@@ -133,7 +133,7 @@ fn functions_per_instance_under_at_and_over_the_limit() {
 fn copies_are_counted_each_time() {
     const FUNCTION: &str = "(core module $m (func (export \"f\"))) (core instance $i (instantiate $m))
                             (func $f (canon lift (core func $i \"f\"))) (instance $b0 (export \"f\" (func $f)))";
-    // Instances that consist of the previous instance twice.
+    // Each instance contains the previous instance twice.
     let bundles = |levels: u64| {
         let level =
             |n: u64| format!("(instance $b{} (export \"a\" (instance $b{n})) (export \"b\" (instance $b{n})))", n + 1);
@@ -143,7 +143,7 @@ fn copies_are_counted_each_time() {
     for levels in [20, 40, 900] {
         assert_eq!(checked(&bundles(levels)), Err(Refusal::Items), "{levels}");
     }
-    // Components that capture the previous two, and with them everything those captured.
+    // Each component captures the previous two, and with them all that those components captured.
     let closures = |count: u64| {
         let closure = |n: u64| {
             format!("(component $c{} (alias outer 1 $c{n} (component)) (alias outer 1 $c{} (component)))", n + 2, n + 1)
@@ -154,7 +154,7 @@ fn copies_are_counted_each_time() {
     for count in [30, 90, 900] {
         assert_eq!(checked(&closures(count)), Err(Refusal::Items), "{count}");
     }
-    // A large instance as the argument of many others.
+    // A large instance is the argument of many instantiations.
     let many = |count: u64| {
         let exports = repeat(1_000, |n| format!("(export \"f{n}\" (func $f))"));
         let instances = repeat(count, |_| "(instance (instantiate $c (with \"x\" (instance $large))))".into());
@@ -187,7 +187,7 @@ fn initial_table_elements_under_at_and_over_the_limit() {
 
 #[test]
 fn items_of_unused_definitions_are_counted() {
-    // A type section in a nested component. Its first type counts together with the component itself.
+    // A type section with `count` types in a nested component. The nested component itself is one more item.
     let types = |count: u64| {
         let mut types = vec![];
         let mut left = count;
@@ -225,11 +225,11 @@ fn inconsistent_components_are_rejected() {
             bytes[at] ^= change;
             malformed += u32::from(matches!(check(&bytes), Err(Refusal::Malformed(_))));
         }
-        // The component may end wherever a section ends.
+        // A prefix that ends at a section boundary can be a valid component.
         malformed += u32::from(check(&whole[..at]).is_err());
     }
     assert!(malformed > 100, "{malformed}");
-    // A component that receives itself as an argument, which no type allows.
+    // A component that receives itself as an argument, which no valid type allows.
     let endless = wat::parse_str(
         "(component (component $c (import \"x\" (component $x)) (instance (instantiate $x (with \"x\" (component $x)))))
            (instance (instantiate $c (with \"x\" (component $c)))))",
@@ -238,7 +238,7 @@ fn inconsistent_components_are_rejected() {
     assert_eq!(check(&endless), Err(Refusal::Instances));
 }
 
-/// Returns the bytes that Wasmtime reports for one instance, in `VMContext` and `VMComponentContext`.
+/// Returns the size of one instance that Wasmtime reports, with `VMContext` and `VMComponentContext`, in bytes.
 fn wasmtime_bytes(component: &[u8]) -> u64 {
     let mut pool = PoolingAllocationConfig::default();
     pool.max_component_instance_size(0).max_core_instance_size(1 << 30).max_memory_size(1 << 20);
@@ -374,7 +374,7 @@ fn types_within_types_are_counted_under_at_and_over_the_limit() {
             let text = [[0x01].as_slice(), &[kind, 0x01, 0x01].repeat(levels), &[kind, 0x00]].concat();
             component(&[section(COMPONENT, &component(&[section(TYPE, &text)]))])
         };
-        // The count is one too high: the first type follows the number of types, a byte that looks like a
+        // The count is one too high: the number of types precedes the first type, and this byte looks like a
         // declaration.
         assert_eq!(check_headers(&types(MAX_TYPES - 2)), Ok(()));
         assert_eq!(check_headers(&types(MAX_TYPES - 1)), Ok(()));

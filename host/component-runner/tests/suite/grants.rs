@@ -1,4 +1,4 @@
-//! Access of applications to the system, without grants and with them; and applications that execute scripts.
+//! Access of applications to the system, with and without grants, and applications that execute scripts.
 
 use std::{
     fs,
@@ -19,12 +19,12 @@ use glovebox_component_runner::{
 
 use crate::support::{agent, call, config, prepared, probe, value};
 
-/// Arguments for `open` of the probe.
+/// Arguments for the probe's `open` function.
 const READ: &str = "0, 1";
 const CREATE: &str = "1, 2";
 const TRUNCATE: &str = "8, 2";
 
-/// Error codes of `wasi:filesystem`, by position, as the probe returns them.
+/// Error codes of `wasi:filesystem` as the probe returns them: negated positions in the enum, counted from 1.
 const NO_ENTRY: &str = "-21";
 const NOT_PERMITTED: &str = "-32";
 
@@ -62,7 +62,7 @@ fn directory(config: &mut AppConfig, host: &std::path::Path, is_read_only: bool)
     config.directories = vec![Directory { host: host.into(), guest: "/d".into(), is_read_only }];
 }
 
-/// Creates a directory with a file `a`, beside a file `secret`, and links that lead out of the directory.
+/// Creates a file `secret` and a directory with a file `a` and links, most of which point outside the directory.
 fn files() -> (tempfile::TempDir, std::path::PathBuf) {
     let outer = tempfile::tempdir().unwrap();
     let inner = outer.path().join("inner");
@@ -149,7 +149,7 @@ fn application_chooses_its_exit_code() {
     assert_eq!(call("exit(err)", &AppConfig::default()).outcome, AppOutcome::Exited { code: 1 });
 }
 
-/// Longer than any test may take.
+/// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(300);
 
 fn run(script: &str, host: &SandboxHost, config: &AppConfig) -> Ended {
@@ -210,7 +210,7 @@ fn cancelling_an_application_ends_its_script() {
 
 #[test]
 fn application_deadline_covers_its_scripts() {
-    // The application observes a cancelled execution, and may return before its own code is stopped.
+    // The application observes a cancelled execution, and can return before its own code is stopped.
     let ended = endless(&config(|config| config.limits.timeout_ms = 5_000), || ());
     assert!(matches!(ended.outcome, AppOutcome::Exhausted { limit: 5_000, .. }), "{:?}", ended.outcome);
 }

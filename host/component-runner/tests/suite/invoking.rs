@@ -1,4 +1,4 @@
-//! Exports called from outside, in WAVE, and components that cannot be loaded.
+//! Calls of exports in WAVE, and components that cannot be loaded.
 
 use std::{fmt::Write as _, fs};
 
@@ -9,7 +9,8 @@ use glovebox_component_runner::{
 
 use crate::support::{component, config, prepared, probe, world};
 
-/// A function of its own, one interface in two versions, another interface with a function of the same name, and types.
+/// Exports a top-level function, two versions of one interface, another interface with an equally named function, and
+/// types.
 const APP: &str = r#"
 (component
   (type $point' (record (field "x" s32) (field "y" s32) (field "label" (option string))))
@@ -127,7 +128,7 @@ fn uncallable_function_error_lists_the_callable() {
 
 #[test]
 fn long_signature_is_truncated() {
-    // Each type contains the previous one twice: spelled out, the last would be over a million words.
+    // Each type contains the previous one twice, so the text of the last one would contain `u8` 65,536 times.
     let mut text = "(component (type $t0 (tuple u8 u8))\n".to_owned();
     for at in 1..16 {
         text += &format!("(type $t{at} (tuple $t{0} $t{0}))\n", at - 1);
@@ -172,9 +173,9 @@ fn missing_import_error_names_the_import() {
         let Err(LoadError::MissingImport { import: named, .. }) = load(import, function) else { panic!("{import}") };
         assert_eq!(named, import);
     }
-    // An import that contains only types need not be provided.
+    // The host need not provide an import that contains only types.
     load("a:b/types@1.0.0", "(type $t u8) (export \"t\" (type (eq $t)))").unwrap();
-    // Provided, but with another type.
+    // The host provides this import, but with another type.
     let Err(LoadError::Link { reason, .. }) = load("wasi:cli/exit@0.2.0", function) else { panic!("it is not that") };
     assert!(reason.contains("`f`"), "{reason}");
 }
@@ -211,7 +212,7 @@ fn command_result_determines_success() {
 
 const OBJECT: &str = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
 
-/// Returns the provider in `fixtures/tools.wat`.
+/// Returns the provider in `fixtures/tools.wat`, with `listed` tools and this schema.
 fn provider(listed: usize, schema: &str) -> Vec<u8> {
     let mut length = String::new();
     for byte in u32::try_from(schema.len()).unwrap().to_le_bytes() {
@@ -317,7 +318,7 @@ fn provider_with_invalid_tools_is_rejected() {
     };
     assert_eq!(load(&provider(7, "{}"), limits()).unwrap().tools().len(), 7);
     assert_eq!(load(&provider(0, "{}"), limits()).unwrap().tools().len(), 0);
-    // A schema that takes a hundred times the memory of its text. Spaces fill up the rest of the limit.
+    // As a parsed value, this schema takes a hundred times the memory of its text. Spaces use up the remaining limit.
     let heavy = format!(r#"{{"enum":[{}0]}}"#, r#"{"":0},"#.repeat(37_100));
     let missing = usize::try_from((32 << 20) - json_weight(heavy.as_bytes())).unwrap();
     let heavy = |spaces: usize| provider(1, &(heavy.clone() + &" ".repeat(spaces)));

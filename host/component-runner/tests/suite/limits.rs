@@ -1,4 +1,4 @@
-//! Each limit of an application: under, at, over; and stopping one at any moment.
+//! Application limits: under, at and over each limit; and stopping an application at any moment.
 
 use std::{sync::mpsc::channel, thread, time::Duration};
 
@@ -19,7 +19,7 @@ fn fuel_limit_is_exact() {
     let run = |fuel| call("burn(1000)", &config(|config| config.limits.fuel = fuel));
     let used = run(1_000_000).fuel_consumed;
     assert!((3_000..20_000).contains(&used), "{used}");
-    // Wasmtime checks fuel at function entries and loops, so fuel for the code after the last check is not needed.
+    // Wasmtime checks fuel at function entries and loops, so the code after the last check needs no fuel.
     let needed = (used - 20..=used).find(|&fuel| run(fuel).outcome == AppOutcome::Returned).unwrap();
     assert!(needed > used - 20, "{needed} of {used}");
     for fuel in [needed, needed + 1, used, used + 1] {
@@ -75,7 +75,7 @@ fn tables_share_one_element_limit() {
     }
 }
 
-/// Returns the initial number of elements in tables other than the test's.
+/// Returns the initial number of elements in tables other than the table that the test grows.
 fn other_elements() -> u64 {
     let fits = |most: u64| {
         let grants = config(|config| config.limits.table_elements = most);
@@ -109,7 +109,7 @@ fn time_limit_covers_work_and_waits() {
         call("sleep(1000000)", &config(|config| config.limits.timeout_ms = 600_000)).outcome,
         AppOutcome::Returned
     );
-    // Overflows `Instant`.
+    // This timeout overflows `Instant`.
     assert_eq!(call("add(1, 2)", &config(|config| config.limits.timeout_ms = u64::MAX)).outcome, AppOutcome::Returned);
 }
 
@@ -177,7 +177,7 @@ fn endless_zeroes_are_rejected() {
     }
 }
 
-/// Longer than any test may take.
+/// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(300);
 
 #[test]
@@ -227,7 +227,7 @@ fn other_applications_of_the_engine_continue() {
     assert_eq!(ended.outcome, AppOutcome::Returned);
 }
 
-/// Returns a component of core modules with an export `f`.
+/// Returns a component that contains `modules` and exports a function `f`.
 fn application(modules: &str) -> Vec<u8> {
     component(&format!(
         "(component {modules} (core module $last (func (export \"f\"))) (core instance $last (instantiate $last))
@@ -241,7 +241,7 @@ fn ended(bytes: &[u8], memory_bytes: u64) -> Ended {
     application.invoke("f()", &world.host, &config(|config| config.limits.memory_bytes = memory_bytes)).unwrap()
 }
 
-/// Checks that a component takes at least `least` bytes, and that its limit is exact.
+/// Checks that a component takes at least `least` bytes, and that its memory limit is exact to the byte.
 fn counts_to_the_byte(bytes: &[u8], least: u64) {
     let at = ended(bytes, 1 << 30).memory_bytes;
     assert!(at >= least, "{at}");

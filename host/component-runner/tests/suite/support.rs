@@ -1,4 +1,4 @@
-//! Helpers for several test files.
+//! Helpers shared by the test files.
 
 use std::{fs, path::Path, sync::OnceLock};
 
@@ -17,7 +17,7 @@ impl World {
         self.cache.path()
     }
 
-    /// Returns the size of compiled components in the cache.
+    /// Returns the total size of the compiled components in the cache, in bytes.
     pub(crate) fn compiled_bytes(&self) -> u64 {
         let mut directories = vec![self.cache.path().join("components")];
         let mut bytes = 0;
@@ -51,7 +51,7 @@ pub(crate) fn prepared() -> Engine {
     config.default_runtimes = vec!["python-3.12".into()];
     let engine = ENGINE.get_or_init(|| {
         let engine = Engine::new(config).unwrap();
-        // Applications with a short deadline do not prepare it.
+        // Prepares the interpreter now, so that applications with a short deadline do not have to.
         Sandbox::builder(&engine).build().unwrap();
         engine
     });
@@ -62,7 +62,7 @@ pub(crate) fn component(text: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// Returns the application in `fixtures/probe.wat`.
+/// Returns the application in `fixtures/probe.wat`, and the engine that it belongs to.
 pub(crate) fn probe() -> (World, Application) {
     let world = world();
     let bytes = component(include_str!("../fixtures/probe.wat"));
@@ -76,7 +76,7 @@ pub(crate) fn call(call: &str, config: &AppConfig) -> Ended {
     application.invoke(call, &world.host, config).unwrap()
 }
 
-/// Returns the result of a call.
+/// Returns the result of a call to the probe, in WAVE.
 pub(crate) fn value(of: &str, config: &AppConfig) -> String {
     let ended = call(of, config);
     ended.value.unwrap_or_else(|| panic!("{of}: {}", ended.outcome.describe()))
@@ -88,7 +88,7 @@ pub(crate) fn config(change: impl FnOnce(&mut AppConfig)) -> AppConfig {
     config
 }
 
-/// Returns the trap message of a call.
+/// Returns the trap message of a call to the probe.
 pub(crate) fn trap(of: &str, config: &AppConfig) -> String {
     match call(of, config).outcome {
         AppOutcome::Trapped { words } => words,
@@ -97,7 +97,7 @@ pub(crate) fn trap(of: &str, config: &AppConfig) -> String {
 }
 
 /// Returns the command in `fixtures/agent.wat` with a Python script, which must not contain quotation marks or line
-/// ends.
+/// breaks.
 pub(crate) fn agent(script: &str) -> Vec<u8> {
     let text = include_str!("../fixtures/agent.wat").replace("LENGTH", &script.len().to_string());
     let mut module = component(&text.replace("SCRIPT", script));
