@@ -1,12 +1,12 @@
-//! Sessions of [`glovebox`] that outlive their process: live ones in memory, hibernated ones in a store.
+//! Sessions of [`glovebox`] that outlive their process: live sessions in memory, hibernated sessions in a store.
 //!
-//! * [`Sessions`]: many sessions over a [`SessionStore`], live while they are in use.
-//! * [`DirectoryStore`]: a store in a directory. With the feature `object-store`, `ObjectStore`: one in a bucket.
+//! * [`Sessions`]: manages the sessions in a [`SessionStore`]. Sessions are live while they are in use.
+//! * [`DirectoryStore`]: a store in a directory. `ObjectStore`, with the feature `object-store`: a store in a bucket.
 //! * [`StorePolicy`]: when sessions are saved, and how many stay live.
 //! * [`Prune`]: deletes old sessions.
 //!
-//! A store is used by several processes at once. Each write states which version it replaces, so that a process that
-//! lost its lock cannot overwrite what another one wrote ([`StoreError::Fenced`]).
+//! Several processes can share a store. Each write names the version that it replaces, so a process that lost its lock
+//! cannot overwrite another process's write ([`StoreError::Fenced`]).
 
 mod manager;
 mod store;

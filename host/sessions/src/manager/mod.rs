@@ -1,7 +1,8 @@
 //! Sessions that outlive their process: live sessions in memory, hibernated sessions in a store.
 //!
-//! * [`sessions`]: opens, lists and removes sessions; saves live ones and drops them.
-//! * [`slot`]: the state of one session, resuming and hibernating; [`slots`]: all sessions in use, and handles.
+//! * [`sessions`]: opens, lists and removes sessions; saves and hibernates live sessions.
+//! * [`slot`]: the state of one session, which can be resumed and hibernated.
+//! * [`slots`]: all sessions in use, and handles to sessions.
 //! * [`storage`]: the store, the policy and the sandboxes; forks, exports and imports sessions.
 
 mod sessions;
@@ -26,19 +27,19 @@ pub enum SessionsError {
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),
-    /// The session, or an execution in it, failed on the host's side.
+    /// The session, or an execution in it, failed in the host.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
     /// The session's sandbox could not be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The store has no session of this name.
+    /// The store has no session with this id.
     #[error("there is no session `{id}`; list the sessions with `glovebox session list`")]
     NotFound {
         /// The session's id.
         id: SessionId,
     },
-    /// The store already has a session of this name.
+    /// The store already has a session with this id.
     #[error("session `{id}` already exists; choose another id or delete it first")]
     Exists {
         /// The session's id.
@@ -52,15 +53,15 @@ pub enum SessionsError {
     },
     /// A different process took the session over, although this process held its lock.
     ///
-    /// The store has nothing of what happened here since the last save, and no execution since then counts. The live
-    /// session was dropped without running its exit handlers. Effects outside the session, through tools and in host
-    /// directories, remain.
+    /// The changes that this process made since its last save are not in the store, and its executions since then are
+    /// discarded. The live session was dropped without running its exit handlers. Effects outside the session, through
+    /// tools and in host directories, remain.
     #[error("another process took over session `{id}`; its changes here were discarded; run it again")]
     Fenced {
         /// The session's id.
         id: SessionId,
     },
-    /// The session runs another language than the requested one.
+    /// The session's language differs from the requested language.
     #[error("session `{id}` runs {has}, not {wanted}; use another id for {wanted}")]
     Language {
         /// The session's id.
@@ -70,7 +71,7 @@ pub enum SessionsError {
         /// The requested language.
         wanted: Language,
     },
-    /// The given sandboxes cannot run the session.
+    /// No given sandbox can run the session.
     #[error("session `{id}` needs a sandbox for {language}; add one to `Sessions`")]
     NoSandbox {
         /// The session's id.
@@ -78,7 +79,7 @@ pub enum SessionsError {
         /// The session's language.
         language: Language,
     },
-    /// All live sessions are in use, and there are already `live_count` of them.
+    /// All live sessions are in use, and their number has reached `live_count`.
     #[error("all {most} live sessions are in use (`live_count`); wait for one of them, or raise the limit")]
     TooManyLive {
         /// The limit, `live_count`.
@@ -102,7 +103,7 @@ pub enum SessionsError {
         id: SessionId,
         /// The host directory that was the workspace.
         workspace: String,
-        /// The error of resuming.
+        /// Error from resuming the session.
         source: Box<ResumeError>,
     },
     /// The session was saved with its own files, and the sandbox has a host directory as its workspace.
@@ -116,7 +117,7 @@ pub enum SessionsError {
         id: SessionId,
         /// The sandbox's host directory.
         given: String,
-        /// The error of resuming.
+        /// Error from resuming the session.
         source: Box<ResumeError>,
     },
     /// The session could not be written to the store. It stays live, unsaved.

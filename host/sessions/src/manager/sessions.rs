@@ -1,5 +1,5 @@
-//! Opening, listing and removing stored sessions. Hibernating live ones: the policy, writing them to the store, and
-//! freeing their memory and locks.
+//! Opens, lists and removes stored sessions. Hibernates live sessions: writes them to the store, and frees their memory
+//! and locks.
 
 use std::{
     collections::BTreeMap,
@@ -25,10 +25,10 @@ use crate::{
     store,
 };
 
-/// Many sessions over one store: sessions in use are live, the others are in the store and are resumed on demand. Cheap
-/// to clone; all methods can be called from any thread.
+/// The sessions in one store. Sessions in use are live; all other sessions are in the store and are resumed on demand.
+/// Cheap to clone; all methods can be called from any thread.
 ///
-/// A session is live in one process at a time: a live session is locked in the store.
+/// A session is live in at most one process, which holds the session's lock in the store.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -51,17 +51,18 @@ pub struct Sessions(pub(super) Arc<Slots>);
 pub struct SessionsBuilder(Storage);
 
 impl SessionsBuilder {
-    /// Adds a sandbox for sessions to run in: one for each runtime and policy. If several have the same language, a new
-    /// session runs in the first. Listing, exporting, importing, deleting and pruning need no sandbox.
+    /// Adds a sandbox in which sessions run. Add one for each runtime and policy. If several sandboxes have the same
+    /// language, a new session runs in the first of them. Listing, exporting, importing, deleting and pruning need no
+    /// sandbox.
     pub fn sandbox(self, sandbox: Sandbox) -> Self {
         self.0.sandboxes.write().unwrap_or_else(PoisonError::into_inner).push(sandbox);
         self
     }
 
-    /// Sets a function that makes missing sandboxes on demand, so that a program loads only the runtimes in use.
+    /// Sets a function that creates missing sandboxes on demand. A program then loads only the runtimes in use.
     ///
-    /// The function receives the language, and the name of the runtime if the session names one. Later sessions use the
-    /// same sandbox.
+    /// The function receives the language, and the name of the runtime if the session names one. Later sessions reuse
+    /// the sandbox.
     pub fn make_sandbox(
         mut self,
         make: impl Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync + 'static,
@@ -79,7 +80,7 @@ impl SessionsBuilder {
     /// Seals every stored state with this key, and accepts only states that were sealed with it. Default: no key.
     ///
     /// The seal also covers the session's id. It does not prevent a rollback: an earlier state of the same session is
-    /// as authentic as the last.
+    /// as authentic as the latest state.
     pub fn key(mut self, key: SessionKey) -> Self {
         self.0.key = Some(key);
         self
@@ -91,8 +92,8 @@ impl SessionsBuilder {
         self
     }
 
-    /// Cancels code that runs outside of any request when `token` is cancelled: exit handlers, and guest code that
-    /// reading variables calls. Cancelled code ends like a cancelled execution.
+    /// When `token` is cancelled, cancels guest code that runs outside of requests: exit handlers, and code that runs
+    /// while variables are read. Cancelled code ends like a cancelled execution.
     pub fn stop(mut self, token: &CancelToken) -> Self {
         self.0.stop = token.clone();
         self
@@ -143,7 +144,7 @@ impl NewSession {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListedPage {
-    /// Sessions in the order of their ids. A page may be shorter than requested even if more pages follow.
+    /// Sessions in the order of their ids. A page can be shorter than requested even if more pages follow.
     pub sessions: Vec<ListedSession>,
     /// Argument for [`PageRequest::after`] to request the next page; `None` on the last page.
     pub next: Option<SessionId>,
@@ -156,7 +157,7 @@ pub struct ListedSession {
     /// The stored record, as of the last save.
     #[serde(flatten)]
     pub stored: StoredEntry,
-    /// Information about the live session; `None` if it is not live in this process.
+    /// Information about the live session; `None` if the session is not live in this process.
     pub live: Option<SessionInfo>,
 }
 
@@ -175,7 +176,7 @@ impl Sessions {
         })
     }
 
-    /// Adds a sandbox for sessions to run in.
+    /// Adds a sandbox in which sessions run, like [`SessionsBuilder::sandbox`].
     pub fn add_sandbox(&self, sandbox: Sandbox) {
         self.0.storage.sandboxes.write().unwrap_or_else(PoisonError::into_inner).push(sandbox);
     }
@@ -186,7 +187,7 @@ impl Sessions {
         &*self.0.storage.store
     }
 
-    /// Returns a handle to the session of this name, live or not; `None` if there is no such session.
+    /// Returns a handle to the session with this id, live or not; `None` if there is no such session.
     pub fn get(&self, id: &SessionId) -> Result<Option<SessionGuard>, SessionsError> {
         let found = self.record(id)?.map(|_| self.guard(id));
         if found.is_some() {
@@ -205,7 +206,7 @@ impl Sessions {
         Ok(block_on(self.0.storage.store.record(id))?.map(|stored| stored.record))
     }
 
-    /// Returns a handle to the session of this name.
+    /// Returns a handle to the session with this id.
     ///
     /// # Errors
     /// [`SessionsError::NotFound`] if there is no such session.
@@ -216,7 +217,7 @@ impl Sessions {
     /// Creates a session and writes it to the store.
     ///
     /// # Errors
-    /// [`SessionsError::Exists`] if the store already has a session of this name.
+    /// [`SessionsError::Exists`] if the store already has a session with this id.
     pub fn create(&self, id: SessionId, new: NewSession) -> Result<SessionGuard, SessionsError> {
         self.add(&id, |storage| {
             let sandbox = storage.sandbox_of(&id, new.language, new.runtime.as_deref())?;
@@ -228,7 +229,7 @@ impl Sessions {
         Ok(self.guard(&id))
     }
 
-    /// Returns a handle to the session of this name, or creates the session. An existing session
+    /// Returns a handle to the session with this id, and creates the session if it does not exist. An existing session
     /// keeps its `context`.
     ///
     /// # Errors
@@ -252,7 +253,7 @@ impl Sessions {
         Ok(ListedPage { sessions: self.with_live(page.entries), next: page.next })
     }
 
-    /// Returns every session, in the order of their ids. Reads all pages, which may take long and much memory.
+    /// Returns all sessions in the order of their ids. Reads all pages, which can take much time and memory.
     pub fn list_all(&self) -> Result<Vec<ListedSession>, SessionsError> {
         let mut pages = Pages::new(self.store());
         let mut all = Vec::new();
@@ -280,7 +281,7 @@ impl Sessions {
         entries.into_iter().map(with_live).collect()
     }
 
-    /// Ends a session and removes it. Its exit handlers run, within the limits of one execution.
+    /// Closes and removes a session. Its exit handlers run within the limits of one execution.
     pub fn close(&self, id: &SessionId) -> Result<(), SessionsError> {
         if self.open(id)?.activate()?.close_and_remove()? {
             store::log_session("session.deleted", id);
@@ -288,7 +289,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Removes a session, even a damaged one, without running its exit handlers. Returns `false` if there was none.
+    /// Removes a session, even a damaged one, without running its exit handlers. Returns `false` if it did not exist.
     ///
     /// # Errors
     /// [`SessionsError::InUse`] if the session is in use.
@@ -300,7 +301,7 @@ impl Sessions {
         let storage = &self.0.storage;
         let removed = match &live {
             Some(live) => live.remove(storage).inspect_err(|_| slot.state().drop_fenced(live))?,
-            // `Any`: the session is deleted whatever another process stored meanwhile.
+            // `Any` deletes the session even if another process wrote it meanwhile.
             None => block_on(storage.store.remove(&storage.lock(id, None)?, &Expected::Any))?,
         };
         slot.state().live = None;
@@ -312,8 +313,7 @@ impl Sessions {
         Ok(removed)
     }
 
-    /// Removes stored sessions beyond the age, count or size limits of `prune`. Sessions that are live here or
-    /// elsewhere remain.
+    /// Removes stored sessions that exceed the limits of `prune`. Sessions that are live in any process remain.
     pub fn prune(&self, prune: &Prune) -> Result<PruneReport, SessionsError> {
         Ok(block_on(prune.run(self.store(), Timestamp::now()))?)
     }
@@ -322,7 +322,7 @@ impl Sessions {
         SessionGuard { slots: Arc::clone(&self.0), id: id.clone() }
     }
 
-    /// Creates a session with `make` under an unused name, and saves it.
+    /// Creates a session with `make` under an unused id, and saves it.
     pub(super) fn add(
         &self,
         id: &SessionId,
@@ -331,7 +331,7 @@ impl Sessions {
         let slot = self.0.slot(id);
         let mut state = slot.settled(&self.0.storage, self.0.storage.resuming_ms(), None)?;
         let exists = || SessionsError::Exists { id: id.clone() };
-        // Check before taking the lock, too: creating an existing session must fail without waiting for its users.
+        // Also check before locking: creating an existing session must fail without waiting for its users.
         if state.alive().is_some() || self.0.storage.is_stored(id)? {
             return Err(exists());
         }
@@ -363,7 +363,8 @@ pub struct HibernateReport {
 }
 
 impl Sessions {
-    /// Writes a session to the store and frees its memory and its lock. Returns `false` if it was not live here.
+    /// Writes a session to the store and frees its memory and its lock. Returns `false` if it was not live in this
+    /// process.
     ///
     /// # Errors
     /// [`SessionsError::InUse`] if the session is in use. [`SessionsError::Fenced`] if another process took it over;
@@ -380,14 +381,14 @@ impl Sessions {
         self.hibernate_those(|used_at| now.saturating_duration_since(used_at) >= idle)
     }
 
-    /// Hibernates every session that is not in use. Call it before the program ends if the policy is
+    /// Hibernates every session that is not in use. Call this before the program ends if the policy is
     /// [`Save::OnHibernate`](crate::Save::OnHibernate).
     pub fn hibernate_all(&self) -> HibernateReport {
         self.hibernate_those(|_| true)
     }
 
-    /// Starts a thread that hibernates idle sessions and checks for them once per interval `every`. The thread ends
-    /// when the returned value or the last handle of the sessions is dropped.
+    /// Starts a thread that hibernates idle sessions once per interval `every`. The thread ends when the returned value
+    /// or the last handle to these sessions is dropped.
     pub fn hibernate_idle_in_background(&self, every: Duration) -> io::Result<IdleThread> {
         let stop = CancelToken::new();
         let (stopped, slots) = (stop.clone(), Arc::downgrade(&self.0));
@@ -426,7 +427,7 @@ impl Drop for IdleThread {
     fn drop(&mut self) {
         self.stop.cancel();
         if let Some(thread) = self.thread.take() {
-            // The thread does not panic. A panic would be in the log.
+            // The thread does not panic; a panic would already have been reported.
             let _ = thread.join();
         }
     }
@@ -449,30 +450,30 @@ fn look(slots: &Weak<Slots>, stop: &CancelToken, every: Duration) {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Save {
-    /// After each execution, before its result is returned. A crash of the process loses nothing that was reported.
+    /// After each execution, before its result is returned. A crash of the process loses no reported result.
     #[default]
     AfterEach,
-    /// When the session is hibernated. A crash of the process loses all changes since then.
+    /// When the session is hibernated. A crash of the process loses all changes since the last save.
     OnHibernate,
 }
 
-/// The policy of [`Sessions`](crate::Sessions). Start from `default()` and change fields.
+/// Policy for saving and hibernating [`Sessions`](crate::Sessions). Start from `default()` and change fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StorePolicy {
     /// When to write live sessions to the store. Default: after each execution.
     pub save: Save,
-    /// Milliseconds without use after which a session counts as idle. Default 600,000: ten minutes.
+    /// Milliseconds without use after which a session is idle. Default: 600,000 (ten minutes).
     pub idle_ms: u64,
-    /// Maximum number of live sessions. Activating another one hibernates the least recently used session. If all are
-    /// in use for `lock_wait_ms`, activating fails with [`TooManyLive`](crate::SessionsError::TooManyLive). Default
-    /// 100; 0 counts as 1.
+    /// Maximum number of live sessions. Activating another session hibernates the least recently used session. If all
+    /// live sessions stay in use for `lock_wait_ms`, activation fails with
+    /// [`TooManyLive`](crate::SessionsError::TooManyLive). Default: 100. 0 is treated as 1.
     pub live_count: usize,
-    /// Milliseconds to wait for a session that another process holds, or until fewer than `live_count` sessions are
-    /// live.
+    /// Milliseconds to wait for a session that another process has locked, or until fewer than `live_count` sessions
+    /// are live.
     ///
-    /// Default 0: waits at most 50 ms, because other processes hold the lock briefly to inspect a session.
+    /// Default: 0, which still waits up to 50 ms, because other processes lock a session briefly to inspect it.
     pub lock_wait_ms: u64,
 }
 

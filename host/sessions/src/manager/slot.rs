@@ -1,4 +1,4 @@
-//! The slot of one stored session: live or in the store, resuming and hibernating.
+//! The slot of one stored session, which resumes and hibernates the session.
 
 use std::{
     sync::{
@@ -19,8 +19,8 @@ use crate::{
     store::{self, MAX_WORKSPACE_BYTES},
 };
 
-/// Milliseconds to wait for another thread's change if the caller can proceed without it. Hibernating takes
-/// milliseconds, more on a slow disk.
+/// Milliseconds to wait for another thread's change if the caller can proceed without it. Hibernating a session takes
+/// milliseconds, longer on a slow disk.
 pub(super) const HIBERNATING_MS: u64 = 1_000;
 
 /// The slot of one session of a [`Sessions`](crate::Sessions).
@@ -42,8 +42,8 @@ pub(super) struct SlotState {
     is_changing: bool,
 }
 
-/// The exclusive right to resume, create, replace or remove the session, until it is dropped. Other threads cannot
-/// hibernate the session meanwhile. The owner may wait for other processes, so waiters for the right can time out.
+/// The exclusive right to change a session: to resume, create, replace, hibernate or remove it. Dropping this value
+/// ends the right. The owner may wait for other processes, so threads that wait for the right can time out.
 #[derive(Debug)]
 pub(super) struct Change<'a> {
     slot: &'a SessionSlot,
@@ -63,10 +63,10 @@ pub(super) struct Live {
     pub(super) session: Session,
     lock: SessionLock,
     created_at: Timestamp,
-    /// Set once this process knows that another one took the session over. From then on nothing is written to the
-    /// store.
+    /// Set when this process learns that another process took the session over. Nothing is written to the store
+    /// afterwards.
     is_fenced: AtomicBool,
-    /// Number of finished uses. Each of them may have changed the session.
+    /// Number of finished uses. Each use may have changed the session.
     pub(super) changes: AtomicU64,
     /// Held while the session is written, so that states are written in order.
     saved: Mutex<Saved>,
@@ -76,16 +76,16 @@ pub(super) struct Live {
     _place: LivePlace,
 }
 
-/// The version of a live session that the store has.
+/// The stored version of a live session.
 #[derive(Debug)]
 struct Saved {
-    /// Value of [`Live::changes`] at the save.
+    /// Value of [`Live::changes`] when the version was saved.
     changes: u64,
-    /// Version at which the record was read or written.
+    /// Version of the stored record that this process last read or wrote.
     expected: Expected,
 }
 
-/// A permit for one live session. At most `live_count` of them exist.
+/// A permit for one live session. At most `live_count` permits exist.
 #[derive(Debug)]
 pub(super) struct LivePlace {
     taken: Arc<AtomicUsize>,
@@ -93,7 +93,7 @@ pub(super) struct LivePlace {
 }
 
 impl LivePlace {
-    /// Takes a permit if fewer than `most` are taken.
+    /// Takes a permit if fewer than `most` permits are taken.
     pub(super) fn take(taken: &Arc<AtomicUsize>, most: usize, changes: &Arc<Changes>) -> Option<Self> {
         let one_more = |count: usize| (count < most).then_some(count + 1);
         taken.try_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
@@ -122,7 +122,7 @@ impl SessionSlot {
         self.state().live.is_some()
     }
 
-    /// Waits until no thread changes the session, for at most `patience_ms`, and returns the locked state.
+    /// Waits for at most `patience_ms` until no thread is changing the session, and returns the locked state.
     pub(super) fn settled(
         &self,
         storage: &Storage,
@@ -154,8 +154,8 @@ impl SessionSlot {
     /// Writes the session to the store if it has changed, and drops the live session. Returns `false` if it was not
     /// live.
     ///
-    /// A session that another process took over is dropped with its changes, and the result is an error. A store may be
-    /// slow, so other threads wait for this as for every [`Change`].
+    /// If another process took the session over, the session is dropped with its changes, and the result is an error. A
+    /// store can be slow, so this is a [`Change`] that other threads wait for.
     pub(super) fn hibernate<'a>(
         &'a self,
         mut state: MutexGuard<'a, SlotState>,
@@ -170,7 +170,7 @@ impl SessionSlot {
             state.live = None;
         }
         drop(state);
-        // Release the lock first, then let other threads continue.
+        // Release the session's lock before other threads continue.
         drop(live);
         drop(change);
         saved?;
@@ -185,17 +185,17 @@ impl SessionSlot {
 }
 
 impl SlotState {
-    /// Returns whether the session is live and unused.
+    /// Returns `true` if the session is live, unused, and not being changed.
     pub(super) fn is_idle(&self) -> bool {
         self.users == 0 && self.live.is_some() && !self.is_changing
     }
 
-    /// Returns whether the session is being resumed, replaced or removed.
+    /// Returns `true` while a [`Change`] of the session exists.
     pub(super) fn is_changing(&self) -> bool {
         self.is_changing
     }
 
-    /// Counts another user.
+    /// Counts another user and updates the time of use.
     pub(super) fn begin_use(&mut self) {
         self.users += 1;
         self.used_at = Instant::now();
@@ -211,7 +211,7 @@ impl SlotState {
     }
 
     /// Drops a live session that another process took over, unsaved and without running its exit handlers. Other
-    /// threads may still use it, but cannot save it.
+    /// threads can still use the session, but cannot save it.
     pub(super) fn drop_fenced(&mut self, fenced: &Arc<Live>) {
         if fenced.is_fenced() && self.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, fenced)) {
             self.live = None;
@@ -221,7 +221,7 @@ impl SlotState {
 }
 
 impl Live {
-    /// Creates the entry of a new session that is not in the store yet.
+    /// Wraps a new session that is not in the store yet.
     pub(super) fn new(session: Session, lock: SessionLock, place: LivePlace) -> Self {
         Self {
             session,
@@ -266,10 +266,11 @@ impl Live {
         Ok(Self { created_at, changes: AtomicU64::new(0), saved, record, ..Self::new(session, lock, place) })
     }
 
-    /// Writes the session to the store, if it may have changed.
+    /// Writes the session to the store, if it may have changed since the last save.
     pub(super) fn save(&self, storage: &Storage) -> Result<(), SessionsError> {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read the counter before the state is captured: a use that ends meanwhile may be missing from the state.
+        // Read the counter before capturing the state: a use that ends during the capture may be missing from the
+        // state.
         let changes = self.changes.load(Ordering::SeqCst);
         if saved.changes == changes {
             return Ok(());
@@ -301,7 +302,7 @@ impl Live {
         Ok(())
     }
 
-    /// Returns the record in the store, without reading the store.
+    /// Returns the stored record without reading the store. `None` if the session was never saved or was removed.
     pub(super) fn record(&self) -> Option<SessionRecord> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -310,13 +311,13 @@ impl Live {
         *self.record.lock().unwrap_or_else(PoisonError::into_inner) = record;
     }
 
-    /// Removes the session from the store. Returns `false` if it was not there.
+    /// Removes the session from the store. Returns `false` if the store did not have it.
     pub(super) fn remove(&self, storage: &Storage) -> Result<bool, SessionsError> {
         // Taking this mutex waits for a save in progress.
         let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let remove = |expected| block_on(storage.store.remove(&self.lock, expected));
         let removed = match remove(&saved.expected) {
-            // The record was damaged since the last save, so its version is unknown. Remove it in any case.
+            // The record was damaged after the last save, so its version is unknown. Remove it unconditionally.
             Err(StoreError::Damaged { .. }) => remove(&Expected::Any),
             removed => removed,
         };
@@ -325,7 +326,7 @@ impl Live {
         Ok(removed)
     }
 
-    /// Replaces the session in the store with another one.
+    /// Replaces the stored session with the record `by` and its `state`.
     pub(super) fn replace(
         &self,
         store: &dyn SessionStore,
@@ -341,7 +342,7 @@ impl Live {
         put.map(drop).map_err(|error| self.failed(error))
     }
 
-    /// Returns whether this process knows that another one took the session over.
+    /// Returns `true` if this process knows that another process took the session over.
     pub(super) fn is_fenced(&self) -> bool {
         self.is_fenced.load(Ordering::SeqCst)
     }
@@ -354,7 +355,7 @@ impl Live {
     }
 }
 
-/// Returns the workspace path to store in a record, if it is not too long.
+/// Returns the workspace path to store in a record, unless it is too long.
 fn recorded_workspace(sandbox: &Sandbox) -> Option<String> {
     let workspace = sandbox.policy().workspace.as_ref()?;
     let path = workspace.canonicalize().unwrap_or_else(|_| workspace.clone());

@@ -1,4 +1,4 @@
-//! Slots of the sessions in use, one for each name, and handles to stored sessions.
+//! Slots of the sessions in use, one per session id, and handles to stored sessions.
 
 use std::{
     collections::HashMap,
@@ -42,7 +42,7 @@ impl Slots {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the session's slot, or adds one.
+    /// Returns the session's slot, and adds it if it is missing.
     pub(super) fn slot(self: &Arc<Self>, id: &SessionId) -> SlotRef {
         let mut map = self.map();
         let slot = map.entry(id.clone()).or_insert_with(|| Arc::new(SessionSlot::new(id.clone())));
@@ -79,8 +79,8 @@ impl Slots {
         place.ok_or(SessionsError::TooManyLive { most })
     }
 
-    /// Hibernates the least recently used session that can be saved, except the one with the id `except`. Returns the
-    /// error of a failed save if no session could be hibernated.
+    /// Hibernates the least recently used session that can be saved, other than `except`. Returns the error of a failed
+    /// save if no session could be hibernated.
     fn hibernate_oldest(self: &Arc<Self>, except: &SessionId) -> Result<Eviction, SessionsError> {
         let mut found = Eviction::InUse;
         let mut slots: Vec<(Instant, SlotRef)> = Vec::new();
@@ -100,9 +100,9 @@ impl Slots {
             match slot.try_state() {
                 Some(state) if state.is_idle() => {
                     match slot.hibernate(state, &self.storage) {
-                        // `Ok(false)` also frees a permit: the session has ended.
+                        // `Ok(false)` means that the session had ended, which also freed its permit.
                         Ok(_) => return Ok(Eviction::Freed),
-                        // A session that another process took over has freed its permit, too.
+                        // The session was dropped because another process took it over, which freed its permit.
                         Err(error @ SessionsError::Fenced { .. }) => {
                             let id = slot.id.as_str();
                             tracing::warn!(target: "glovebox", session_id = id, %error, "a session was taken over");
@@ -118,7 +118,7 @@ impl Slots {
     }
 }
 
-/// A reference to a slot. A name has the same slot as long as any reference to it exists.
+/// A reference to a slot. As long as a reference exists, the session id keeps the same slot.
 pub(super) struct SlotRef {
     slot: Arc<SessionSlot>,
     pub(super) slots: Arc<Slots>,
@@ -141,8 +141,8 @@ impl Deref for SlotRef {
 impl Drop for SlotRef {
     fn drop(&mut self) {
         let mut map = self.slots.map();
-        // References are created only under the map's lock: if the map and this value hold the only two, no thread can
-        // add one.
+        // References are created only under the map's lock: if only the map and this value hold the slot, no thread can
+        // add a reference.
         let is_last = Arc::strong_count(&self.slot) == 2;
         if is_last && self.slot.try_state().is_some_and(|state| state.live.is_none()) {
             map.remove(&self.slot.id);
@@ -150,7 +150,7 @@ impl Drop for SlotRef {
     }
 }
 
-/// The result of looking for a session to hibernate.
+/// Result of the search for a session to hibernate.
 enum Eviction {
     /// A session was hibernated or had ended: a permit is free.
     Freed,
@@ -179,22 +179,22 @@ impl SessionGuard {
         self.run(Request::new(source))
     }
 
-    /// Runs a request in the session, as [`Session::run`] does, and then saves the session if the policy says
+    /// Runs a request in the session, like [`Session::run`], and then saves the session if the policy is
     /// [`Save::AfterEach`].
     ///
     /// # Errors
     /// [`SessionsError::Unsaved`] if the session could not be saved; the error contains the execution.
-    /// [`SessionsError::Fenced`] if another process took the session over: the execution does not count, and the next
-    /// call resumes what the other process stored.
+    /// [`SessionsError::Fenced`] if another process took the session over: the execution is discarded, and the next
+    /// call resumes the state that the other process stored.
     pub fn run(&self, request: Request<'_>) -> Result<Execution, SessionsError> {
         let active = self.activate_unless(request.cancel_token())?;
         let executed = active.run(request);
         active.save_after(executed)
     }
 
-    /// Resumes the session unless it is live, and keeps it live until the returned value is dropped.
+    /// Resumes the session unless it is already live, and keeps it live until the returned value is dropped.
     ///
-    /// Changes reach the store by [`ActiveSession::save`], or when the session is hibernated.
+    /// Changes are written to the store by [`ActiveSession::save`], or when the session is hibernated.
     pub fn activate(&self) -> Result<ActiveSession, SessionsError> {
         self.activate_unless(None)
     }
@@ -220,7 +220,8 @@ impl SessionGuard {
                 state.live = Some(Arc::clone(&live));
                 state.begin_use();
                 drop(state);
-                // Only now: before the use is counted, another thread could hibernate the session at once.
+                // End the change only after counting the use. Otherwise, another thread could hibernate the session
+                // first.
                 drop(change);
                 live
             }
@@ -239,7 +240,7 @@ impl SessionGuard {
 #[derive(Debug)]
 pub struct ActiveSession {
     session: Session,
-    /// Weak, because only the slot owns the live session: the session's lock is free as soon as the slot drops it.
+    /// Weak, because only the slot owns the live session: the session's lock is released as soon as the slot drops it.
     live: Weak<Live>,
     slot: SlotRef,
     /// Set if the session was used since the last save.
@@ -247,14 +248,14 @@ pub struct ActiveSession {
 }
 
 impl ActiveSession {
-    /// Saves the session after an execution, if the policy says [`Save::AfterEach`], and returns the execution.
+    /// Saves the session after an execution, if the policy is [`Save::AfterEach`], and returns the execution.
     ///
-    /// Call it for executions that were started with [`Session::start`]; [`SessionGuard::run`] saves by itself.
+    /// Call this for executions that were started with [`Session::start`]; [`SessionGuard::run`] already saves.
     ///
     /// # Errors
-    /// The error of the execution. [`SessionsError::Unsaved`] if the session could not be saved; the error contains the
-    /// execution. [`SessionsError::Fenced`] if another process took the session over; the execution does not count and
-    /// is not in the error.
+    /// The execution's own error. [`SessionsError::Unsaved`] if the session could not be saved; the error contains the
+    /// execution. [`SessionsError::Fenced`] if another process took the session over; the execution is discarded and is
+    /// not in the error.
     pub fn save_after(&self, executed: Result<Execution, ExecuteError>) -> Result<Execution, SessionsError> {
         let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
         if has_run {
@@ -266,7 +267,7 @@ impl ActiveSession {
             return Ok(executed?);
         }
         let id = &self.slot.id;
-        // A different thread may have saved the session between the start of the execution and now.
+        // A different thread may have saved the session, which cleared the flag, after the execution started.
         self.is_touched.store(true, Ordering::SeqCst);
         match (self.save(), executed) {
             (Ok(()), executed) => Ok(executed?),
@@ -276,7 +277,7 @@ impl ActiveSession {
                 Err(SessionsError::Unsaved { id, execution, source })
             }
             (Err(error), Err(source)) => {
-                // Both failed: return the error that contains the execution, and log the other.
+                // Both failed: return the error that contains the execution, and log the error from saving.
                 let id = id.as_str();
                 tracing::warn!(target: "glovebox", session_id = id, %error, "a session could not be saved");
                 Err(source.into())
@@ -284,7 +285,7 @@ impl ActiveSession {
         }
     }
 
-    /// Writes the current state of the session to the store. The state is durable when this returns.
+    /// Writes the session's current state to the store. The state is durable when this returns.
     pub fn save(&self) -> Result<(), SessionsError> {
         let live = self.live()?;
         // Clear the flag before saving: changes made from now on may be missing from the saved state.
@@ -294,15 +295,15 @@ impl ActiveSession {
         live.save(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
     }
 
-    /// Ends the session, which runs its exit handlers, and removes it from the store. Returns `false` if it was not
-    /// there.
+    /// Ends the session, which runs its exit handlers, and removes it from the store. Returns `false` if the store did
+    /// not have it.
     pub(super) fn close_and_remove(&self) -> Result<bool, SessionsError> {
         self.close()?;
         let live = self.live()?;
         live.remove(&self.slot.slots.storage).inspect_err(|_| self.slot.state().drop_fenced(&live))
     }
 
-    /// Returns the live session. While it is in use, only another process can take it away.
+    /// Returns the live session. While a session is in use, only another process can take it over.
     fn live(&self) -> Result<Arc<Live>, SessionsError> {
         let live = self.live.upgrade().filter(|live| !live.is_fenced());
         live.ok_or_else(|| SessionsError::Fenced { id: self.slot.id.clone() })
@@ -321,7 +322,7 @@ impl Deref for ActiveSession {
 impl Drop for ActiveSession {
     fn drop(&mut self) {
         let mut state = self.slot.state();
-        // After a takeover the slot may hold another live session than this one.
+        // After a takeover, the slot may hold a different live session.
         let ours = state.live.as_ref().filter(|live| Arc::as_ptr(live) == self.live.as_ptr());
         if let Some(live) = ours.filter(|_| self.is_touched.load(Ordering::SeqCst)) {
             live.changes.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The store, the policy and the sandboxes of sessions. Forking, exporting and importing stored sessions.
+//! The store, policy and sandboxes of sessions. Forks, exports and imports stored sessions.
 
 use std::{
     fmt,
@@ -17,12 +17,12 @@ use crate::{Expected, SessionId, SessionLock, SessionRecord, SessionStore, Store
 /// Creates a sandbox for the runtime of this name, or for the language if no runtime is named.
 pub(super) type MakeSandbox = Box<dyn Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync>;
 
-/// Polling interval for the lock of another process, which cannot wake this one.
+/// Polling interval for a lock that another process holds: the other process cannot wake this one.
 const POLL: Duration = Duration::from_millis(5);
 /// Minimum wait in milliseconds for a session's lock, even with `lock_wait_ms = 0`. Pruning and the search for leftover
 /// lock files hold the lock briefly.
 const MOMENT_MS: u64 = 50;
-/// Milliseconds to wait for another thread that is loading or creating this session.
+/// Milliseconds to wait for another thread that is resuming or creating this session.
 const RESUMING_MS: u64 = 10_000;
 
 /// The store, the policy and the sandboxes of a [`Sessions`](crate::Sessions).
@@ -34,12 +34,12 @@ pub(super) struct Storage {
     /// Cancels code that sessions run outside of requests.
     pub(super) stop: CancelToken,
     pub(super) sandboxes: RwLock<Vec<Sandbox>>,
-    /// Makes sandboxes on demand.
+    /// Creates sandboxes on demand.
     pub(super) make_sandbox: Option<MakeSandbox>,
     pub(super) changes: Arc<Changes>,
 }
 
-/// Counts what sessions of this process do that others may wait for: a change ends, a use ends, a permit is free.
+/// Counts the events in this process that threads wait for: the end of a change, the end of a use, and a freed permit.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     count: Mutex<u64>,
@@ -47,7 +47,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Wakes all waiting threads.
+    /// Counts an event and wakes all waiting threads.
     pub(super) fn notify(&self) {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         *count = count.wrapping_add(1);
@@ -58,7 +58,7 @@ impl Changes {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the count is not `seen`, for at most `most`.
+    /// Waits until the count differs from `seen`, for at most `most`.
     fn wait(&self, seen: u64, most: Duration) {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.changed.wait_timeout_while(count, most, |count| *count == seen));
@@ -68,7 +68,7 @@ impl Changes {
 /// The result of an attempt in [`Storage::retry`].
 pub(super) enum Attempt<T> {
     Done(T),
-    /// Not yet. The caller waits for at most `patience_ms` since the first attempt.
+    /// Not done yet. The caller retries until `patience_ms` after the first attempt.
     Again {
         patience_ms: u64,
     },
@@ -81,7 +81,7 @@ impl fmt::Debug for Storage {
 }
 
 impl Storage {
-    /// Returns whether the store has the session, damaged or not.
+    /// Returns `true` if the store has the session, even a damaged one.
     pub(super) fn is_stored(&self, id: &SessionId) -> Result<bool, SessionsError> {
         match block_on(self.store.record(id)) {
             Ok(record) => Ok(record.is_some()),
@@ -90,8 +90,8 @@ impl Storage {
         }
     }
 
-    /// Returns the sandbox for a stored session: by image, else by runtime, else by language. If the image differs,
-    /// resuming reports the error.
+    /// Returns the sandbox for a stored session: found by image, found by runtime, created on demand, or found by
+    /// language, in this order. If the image differs, resuming reports the error.
     pub(super) fn sandbox_for(&self, record: &SessionRecord) -> Result<Sandbox, SessionsError> {
         let exact = self.find(|sandbox| sandbox.image_sha256() == Some(&record.image_sha256));
         if let Some(sandbox) = exact.or_else(|| self.find(|sandbox| sandbox.runtime_name() == record.runtime)) {
@@ -141,7 +141,7 @@ impl Storage {
         }
     }
 
-    /// Milliseconds to wait for a session that another thread is resuming.
+    /// Returns the milliseconds to wait for a session that another thread is resuming.
     pub(super) fn resuming_ms(&self) -> u64 {
         self.policy.lock_wait_ms.saturating_add(RESUMING_MS)
     }
@@ -150,8 +150,8 @@ impl Storage {
         self.cancel.is_cancelled() || cancel.is_some_and(CancelToken::is_cancelled)
     }
 
-    /// Repeats `attempt` after each change of a session in this process, until it is done. Returns `None` when its
-    /// patience ends, or on cancellation.
+    /// Repeats `attempt` after each change of a session in this process until it is done. Returns `None` after the
+    /// attempt's patience or on cancellation.
     pub(super) fn retry<T>(
         &self,
         cancel: Option<&CancelToken>,
@@ -170,7 +170,7 @@ impl Storage {
                 return Ok(None);
             }
             if hooks.is_empty() {
-                // The hook of a token that is already cancelled runs at once, so no cancellation is missed.
+                // The hook of a token that is already cancelled runs immediately, so no cancellation is missed.
                 let changes = &self.changes;
                 hooks.extend([Some(&self.cancel), cancel].into_iter().flatten().map(|token| {
                     let changes = Arc::clone(changes);
@@ -181,7 +181,7 @@ impl Storage {
         }
     }
 
-    /// Takes a session's lock. Waits for it for `lock_wait_ms`.
+    /// Acquires a session's lock. Waits for it up to `lock_wait_ms`, or [`MOMENT_MS`] if that is longer.
     pub(super) fn lock(&self, id: &SessionId, cancel: Option<&CancelToken>) -> Result<SessionLock, SessionsError> {
         let patience_ms = self.policy.lock_wait_ms.max(MOMENT_MS);
         let begun = Instant::now();
@@ -192,22 +192,23 @@ impl Storage {
             if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
                 return Err(SessionsError::InUse { id: id.clone() });
             }
-            // Not after each change in this process: an attempt may be a request to an object store.
+            // Polls instead of retrying after each change in this process: an attempt can be a request to an object
+            // store.
             let _ = self.cancel.wait_timeout(POLL);
         }
     }
 }
 
 impl Sessions {
-    /// Forks a session: the fork starts with the same variables, functions and files, and from then on the two are
-    /// independent. The fork is written to the store at once.
+    /// Forks a session: the fork starts with the same variables, functions and files, and from then on the two sessions
+    /// are independent. The fork is immediately written to the store.
     pub fn fork(&self, id: &SessionId, fork: SessionId) -> Result<SessionGuard, SessionsError> {
         let original = self.open(id)?.activate()?;
         self.add(&fork, |storage| {
             let options = SessionOptions::default().id(fork.as_str()).cancel(&storage.stop);
             let forked = original.fork_with(options)?;
-            // Save the original, whose fork counter has changed: the counter gives the next fork other random numbers,
-            // even with a fixed seed.
+            // Save the original, whose fork counter has changed: the counter gives the next fork different random
+            // numbers, even with a fixed seed.
             original.save()?;
             Ok(forked)
         })?;
@@ -235,7 +236,7 @@ impl Sessions {
     /// The image and the policy's limits are checked when the session is resumed.
     ///
     /// # Errors
-    /// [`SessionsError::Exists`] if there is a session of this name and `if_exists` is [`IfExists::Fail`].
+    /// [`SessionsError::Exists`] if there is a session with this id and `if_exists` is [`IfExists::Fail`].
     /// [`SessionsError::Resume`] if the bytes cannot be read or their seal is wrong.
     pub fn import(&self, id: SessionId, bytes: &[u8], if_exists: IfExists) -> Result<SessionGuard, SessionsError> {
         let state =
@@ -256,7 +257,7 @@ impl Sessions {
         let (expected, replaced) = match block_on(store.record(&id)) {
             Ok(None) => (Expected::Absent, 0),
             Ok(Some(stored)) => (Expected::Version(stored.version), stored.record.generation),
-            // A damaged record, or something else in its place, has no generation.
+            // A damaged record, or an unusable file in its place, has no generation.
             Err(StoreError::Damaged { .. } | StoreError::Directory(_)) => (Expected::Any, 0),
             Err(error) => return Err(error.into()),
         };
@@ -284,7 +285,7 @@ impl Sessions {
             }
             Holder::Lock(lock) => drop(block_on(store.put(lock, &expected, &record, &state))?),
         }
-        // Drop the replaced session only now: if writing failed, it had to stay live.
+        // The replaced session had to stay live until the write succeeded.
         slot.state().live = None;
         // Free the lock before other threads can see the change as settled.
         drop(holder);
@@ -298,7 +299,7 @@ impl Sessions {
 enum Holder<'a> {
     /// The live session.
     Live(&'a Arc<Live>),
-    /// The lock, taken for this import.
+    /// A lock that was acquired for this import.
     Lock(SessionLock),
 }
 

@@ -1,4 +1,4 @@
-//! The directory store: one file for each session. Its head contains the session's record.
+//! The directory store, with one file per session. The head of the file contains the session's record.
 
 use std::{
     fmt::Write as _,
@@ -27,18 +27,19 @@ const ENDING: &str = ".session";
 /// Prefix of lock files. Session ids never begin with a dot.
 const LOCK_PREFIX: &str = ".lock-";
 
-/// Stores sessions in a directory, one file each: `ID.session`, which begins with the record as two lines of text.
+/// Stores each session as a file `ID.session` in a directory. The file begins with the record as two lines of text.
 ///
-/// The directory belongs to the user, like the cache. It is created with mode 0700, and refused if another user owns it
-/// or can write to it. Links in it are not followed. A state is written to a new file, synced and renamed, so a killed
-/// writer leaves the earlier state. Locks are `flock`s on separate files and end with the process that holds them.
+/// The directory is private to the user, like the cache. It is created with mode 0700, and rejected if another user
+/// owns it or can write to it. Links in the directory are not followed. A state is written to a new file, synced and
+/// renamed, so a killed writer leaves the earlier state. Locks are `flock`s on separate files and end with the process
+/// that holds them.
 ///
 /// Each file contains the version of its write: 128 random bits. A write compares the version in the file with the
-/// [expected](Expected) one, then renames: two steps, which the lock makes atomic.
+/// [expected](Expected) version, then renames its new file over it. The lock makes the two steps atomic.
 ///
-/// A lock is lost only if its file is removed, or if `flock` on the file system does not exclude other machines. A
-/// later writer still detects a completed write. But two writers that compare at the same moment can both succeed, and
-/// the later write remains. All I/O happens on the polling thread.
+/// A lock is lost only if its file is removed, or if `flock` on the file system does not exclude other machines. Even
+/// then, a writer detects an earlier completed write. But two writers that compare at the same moment can both succeed,
+/// and the later write remains. All I/O happens on the polling thread.
 #[derive(Debug)]
 pub struct DirectoryStore {
     dir: Arc<TrustedDir>,
@@ -64,8 +65,8 @@ impl DirectoryStore {
         Ok(Self { dir })
     }
 
-    /// Maximum size of a state: 8 GiB, the maximum memory of a guest and as much in files. A state is read as a whole,
-    /// before any policy's limits are checked.
+    /// Maximum size of a state: 8 GiB, the maximum memory of a guest and as many bytes in files. A state is read as a
+    /// whole, before the limits of a policy are checked.
     pub const MAX_STATE_BYTES: u64 = 2 * Limits::MAX_MEMORY_BYTES;
 
     /// Returns the directory's path.
@@ -88,7 +89,8 @@ impl DirectoryStore {
         Ok(Some(Opened { head: read_head(id, &start, bytes), file, bytes }))
     }
 
-    /// Returns whether the session exists. Fails if another version than the expected one exists.
+    /// Returns `true` if the session exists in the expected version, and always for [`Expected::Any`]. Fails if a
+    /// different version exists.
     fn check(&self, id: &SessionId, expected: &Expected) -> Result<bool, StoreError> {
         let found = match expected {
             Expected::Any => return Ok(true),
@@ -98,7 +100,7 @@ impl DirectoryStore {
         match (found, expected) {
             (None, _) => Ok(false),
             (Some(opened), Expected::Version(version)) => {
-                // An unreadable head may still be the expected version, so this is no takeover.
+                // An unreadable head may have the expected version, so it is not reported as a takeover.
                 let (stored, _) = opened.head.map_err(|reason| self.damaged(id, reason))?;
                 if stored.version == *version { Ok(true) } else { Err(fenced()) }
             }
@@ -215,21 +217,22 @@ fn lock_name(id: &SessionId) -> String {
     format!("{LOCK_PREFIX}{id}")
 }
 
-/// Magic of a session file.
+/// First word of a session file.
 const MAGIC: &str = "glovebox-session";
-/// Version of the head's format. The state after the head has its own version.
+/// Version of the head's format. The state after the head has its own format version.
 const VERSION: &str = "2";
-/// The previous version of the format. Its heads do not contain the version of their write, so the digest is used
-/// instead.
+/// Previous version of the head's format. Heads in this format do not contain the version of their write, so the digest
+/// is used instead.
 const VERSION_BY_DIGEST: &str = "1";
 
-/// Maximum size of a head in bytes. Heads take 600 bytes plus the workspace's path, which JSON can expand to six times
-/// its length.
+/// Maximum size of a head in bytes. A head needs 600 bytes plus the workspace's path, which JSON can expand to six
+/// times its length.
 const MAX_HEAD_BYTES: usize = 4096 + 6 * MAX_WORKSPACE_BYTES;
 
-/// Encodes a record as two lines of text: magic, format, write, digest; then the record as JSON. The state follows.
+/// Encodes a record as two lines of text: magic, format version, write version and digest; then the record as JSON. The
+/// state follows in the file.
 pub(super) fn encode_head(record: &SessionRecord, version: &StoredVersion) -> Vec<u8> {
-    // Only strings and numbers: this cannot fail.
+    // A record contains only strings and numbers, so this cannot fail.
     let json = serde_json::to_string(record).unwrap_or_default();
     format!("{MAGIC} {VERSION} {version} {}\n{json}\n", digest(&[version.as_str(), &json])).into_bytes()
 }
@@ -273,7 +276,7 @@ fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRec
 
 const NOT_ONE: &str = "it is not a stored session";
 
-/// Digest of lines, none of which contains a line break.
+/// Returns the hexadecimal SHA-256 digest of lines that contain no line breaks.
 fn digest(lines: &[&str]) -> String {
     Sha256::digest(lines.join("\n")).iter().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
@@ -313,7 +316,7 @@ mod tests {
         let head = encode_head(&record, &StoredVersion::random());
         let path = dir.path().join(file_name(&id));
         std::fs::write(&path, &head).unwrap();
-        // A sparse file, which takes no space.
+        // This file is sparse and takes no space.
         File::options().write(true).open(&path).unwrap().set_len(head.len() as u64 + bytes).unwrap();
         let error = block_on(store.get(&id)).unwrap_err();
         assert!(matches!(error, StoreError::TooLarge { .. }), "{error}");

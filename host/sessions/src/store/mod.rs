@@ -1,4 +1,4 @@
-//! Stores of hibernated sessions, each with a record that describes it, and the locks of sessions.
+//! Stores of hibernated sessions and their records, and session locks.
 
 mod directory;
 #[cfg(feature = "object-store")]
@@ -37,15 +37,15 @@ pub use record::{
 /// A store of hibernated sessions, such as [`DirectoryStore`]. Other implementations can use a database or an object
 /// store.
 ///
-/// Writes are atomic. A reader gets the last state whose [`put`](Self::put) returned, or a later one, even if the
-/// writer crashed. Several threads and processes use a store concurrently.
+/// Writes are atomic. A reader receives the last state whose [`put`](Self::put) returned, or a later state, even if the
+/// writer crashed. Several threads and processes can use a store concurrently.
 ///
 /// A writer holds the session's lock, and also passes the version that it expects in the store ([`Expected`]). A holder
-/// can lose its lock without noticing, for example if a lease expired while the process was frozen. The version detects
-/// that: a late writer gets [`StoreError::Fenced`], and the other process's writes remain.
+/// can lose its lock without noticing, for example if a lease expired while the process was frozen. The version check
+/// detects this: the late writer receives [`StoreError::Fenced`], and the other process's writes remain.
 ///
-/// The futures need no async runtime. They may do I/O on the thread that polls them, so poll them only where blocking
-/// is allowed; [`block_on`] does.
+/// The futures need no async runtime. They can do I/O on the thread that polls them, so poll them only where blocking
+/// is allowed, for example with [`block_on`].
 #[async_trait]
 pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Acquires the session's lock, which is exclusive among all processes that use the store. Returns `None` if
@@ -55,7 +55,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Replaces the expected version of a session, and returns the new version. The write is durable when this returns.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if the store does not have the expected version. Nothing was written.
+    /// [`StoreError::Fenced`] if the store does not have the expected version. In this case nothing was written.
     async fn put(
         &self,
         lock: &SessionLock,
@@ -64,7 +64,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
         state: &[u8],
     ) -> Result<StoredVersion, StoreError>;
 
-    /// Reads a session's record, version and state, all of one write. Returns `None` if the session does not exist.
+    /// Reads a session's record, version and state, all from the same write. Returns `None` if the session does not
+    /// exist.
     async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError>;
 
     /// Like [`get`](Self::get), without the state.
@@ -87,10 +88,10 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
         Ok(count.min(most))
     }
 
-    /// Removes a session. Removing a damaged one requires [`Expected::Any`]. Returns whether the session existed.
+    /// Removes a session. Returns `true` if it existed. Removing a damaged session requires [`Expected::Any`].
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] if the session exists in another version than the expected one. It is not removed.
+    /// [`StoreError::Fenced`] if the stored version differs from the expected version. The session is not removed.
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError>;
 }
 
@@ -124,7 +125,7 @@ pub struct SessionLock {
 }
 
 impl SessionLock {
-    /// For stores: creates a lock of this session. Dropping the lock drops `guard`, which must then release it.
+    /// For stores: creates a lock of this session. Dropping the lock drops `guard`, which must then release the lock.
     pub fn new(id: SessionId, guard: impl Any + Send + Sync) -> Self {
         Self { id, guard: Box::new(guard) }
     }
@@ -149,8 +150,8 @@ impl fmt::Debug for SessionLock {
     }
 }
 
-/// For stores: fails if a write is not to the locked session, the record has another length than the state, or the state
-/// has more than `most` bytes. `damaged` makes the error for a wrong length.
+/// Fails if `record` is not for the locked session, its length differs from the state's length, or the state has more
+/// than `most` bytes. `damaged` creates the error for a wrong length.
 fn check_write(
     lock: &SessionLock,
     record: &SessionRecord,
@@ -252,13 +253,13 @@ pub enum StoreError {
         /// Underlying error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An object store does not give a guarantee that sessions need.
+    /// An object store does not provide a guarantee that sessions require.
     #[cfg(feature = "object-store")]
     #[error("the store `{url}` cannot hold sessions: {reason}; use another", url = escaped(.url), reason = escaped_text(.reason))]
     Unfit {
         /// The store's URL.
         url: String,
-        /// The store's behavior in the test.
+        /// The failed test of the store's behavior.
         reason: String,
     },
     /// A blob exceeds the size limit.
@@ -272,7 +273,7 @@ pub enum StoreError {
         /// The limit in bytes.
         most: u64,
     },
-    /// A blob with other contents has this name.
+    /// A blob with this name already exists and has different contents.
     #[cfg(feature = "object-store")]
     #[error("blob `{name}` already exists with other contents, and blobs are immutable; use another name", name = escaped(.name))]
     BlobExists {
@@ -295,16 +296,17 @@ pub enum StoreError {
 //
 // | event | fields |
 // |---|---|
-// | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.fenced`, `session.deleted` | `session_id`: of sessions in a store; fenced: another process has taken it over |
+// | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.fenced`,
+// `session.deleted` | `session_id`. Fenced means that another process took the session over. |
 // | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |
 // | `session.prune.complete` | `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run` |
 
-/// A change to a stored session.
+/// Logs a change to a stored session.
 pub(crate) fn log_session(message: &'static str, id: &SessionId) {
     tracing::info!(target: "glovebox", session_id = id.as_str(), "{message}");
 }
 
-/// A session that was pruned, or would be.
+/// Logs a session that was pruned, or would be pruned without `dry_run`.
 pub(crate) fn log_pruned(pruned: &Pruned, dry_run: bool) {
     tracing::info!(
         target: "glovebox",

@@ -1,4 +1,4 @@
-//! Pages of a store's sessions, and an iterator over all of them. Removes sessions beyond configured limits, and
+//! Pages of a store's sessions, and an iterator over all pages. Prunes sessions that exceed configured limits, and
 //! reports the results.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::{Expected, SessionId, SessionStore, StoreError, StoredEntry, StoredVersion};
 use crate::store;
 
-/// Limits for pruning. Sessions beyond any of the set limits are removed. Default: no limits.
+/// Limits for pruning. Sessions that exceed any of the configured limits are removed. Default: no limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prune {
@@ -19,13 +19,13 @@ pub struct Prune {
     pub max_count: Option<usize>,
     /// Keeps only the most recently written sessions that together fit into this many bytes.
     pub max_bytes: Option<u64>,
-    /// Only reports the sessions to remove.
+    /// Only reports the sessions to remove, without removing them.
     pub dry_run: bool,
 }
 
 impl Prune {
-    /// Removes sessions from a store. Skips sessions in use. For damaged sessions, and for those with a time in the
-    /// future in their record, the time of their file counts.
+    /// Removes the sessions in a store that exceed a limit, and skips sessions in use. For a damaged session, and for a
+    /// record with a time in the future, the store's time of the last write is used.
     pub async fn run(&self, store: &dyn SessionStore, now: Timestamp) -> Result<PruneReport, StoreError> {
         let mut report = PruneReport { dry_run: self.dry_run, ..PruneReport::default() };
         for (listed, reason) in self.choose(store, now).await? {
@@ -45,7 +45,7 @@ impl Prune {
         Ok(report)
     }
 
-    /// Returns the sessions beyond a limit, oldest first.
+    /// Returns the sessions that exceed a limit, oldest first.
     async fn choose(&self, store: &dyn SessionStore, now: Timestamp) -> Result<Vec<(Listed, PruneReason)>, StoreError> {
         // Sorted by time and name, so the choice is deterministic. Keeps only the needed fields, because there may be
         // many sessions.
@@ -80,7 +80,7 @@ impl Prune {
         let is_as_listed = match store.record(&listed.id).await {
             Ok(stored) => stored.map(|stored| stored.version) == listed.version,
             Err(StoreError::Damaged { .. }) => listed.version.is_none(),
-            // A session that cannot even be opened is not known to have changed.
+            // An unreadable session that was listed with a version may have changed, so it is not removed.
             Err(error) if listed.version.is_some() => return Err(error),
             Err(_) => true,
         };
@@ -98,7 +98,7 @@ impl Prune {
     }
 }
 
-/// The needed fields of a listed session.
+/// Fields of a listed session that pruning needs.
 struct Listed {
     id: SessionId,
     bytes: u64,
@@ -133,7 +133,7 @@ pub enum PruneReason {
 }
 
 impl PruneReason {
-    /// Returns the reason as one word, as serialized.
+    /// Returns the serialized form of the reason, which is one word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -152,7 +152,7 @@ pub struct Pruned {
     pub id: SessionId,
     /// Size of the session in bytes.
     pub bytes: u64,
-    /// The limit that it exceeded.
+    /// The limit that the session exceeded.
     pub reason: PruneReason,
 }
 
@@ -247,7 +247,7 @@ impl PageRequest {
         self.after.as_ref()
     }
 
-    /// Returns the maximum number of sessions.
+    /// Returns the maximum number of sessions in the page.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
@@ -265,7 +265,7 @@ impl Default for PageRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredPage {
-    /// Sessions in the order of their ids. A page may be shorter than requested, or empty, even if more sessions
+    /// Sessions in the order of their ids. A page can be shorter than requested, or empty, even if more sessions
     /// follow.
     pub entries: Vec<StoredEntry>,
     /// Id to request the next page [after](PageRequest::after); `None` on the last page.
@@ -289,7 +289,7 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// Starts at the first page.
+    /// Creates an iterator that starts at the first page.
     #[must_use]
     pub fn new(store: &'a dyn SessionStore) -> Self {
         Self { store, request: Some(PageRequest::default()) }

@@ -27,14 +27,15 @@ pub struct SessionRecord {
     pub image_sha256: String,
     /// Number of executions so far.
     pub executions: u64,
-    /// Number of writes. Every stored state of the session has a different one. 0 if an earlier version of Glovebox
-    /// wrote it.
+    /// Number of writes, which differs for every stored state of the session. 0 if an earlier version of Glovebox wrote
+    /// the record.
     #[serde(default)]
     pub generation: u64,
     /// Number of files, directories and links in the workspace; `None` if they were not counted.
     pub files: Option<u64>,
-    /// The host directory behind `/app` at the last write. `None` if the session has its own files, or if unknown, as
-    /// for an imported session. It grants no access: the sandbox decides which directories a session may use.
+    /// The host directory behind `/app` at the last write. `None` if the session has its own files, or if the directory
+    /// is unknown, as for an imported session. The path grants no access: the sandbox decides which directories a
+    /// session can use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
     /// Size of the state in bytes.
@@ -59,7 +60,7 @@ impl StoredRecord {
     }
 }
 
-/// A stored session.
+/// A stored session: its record and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredSession {
@@ -117,11 +118,11 @@ impl StoredEntry {
     }
 }
 
-/// Maximum length of a recorded workspace path in bytes: the limit on Linux.
+/// Maximum length of a recorded workspace path in bytes: the maximum path length on Linux.
 pub(crate) const MAX_WORKSPACE_BYTES: usize = 4096;
 
 /// Identifies one write of a session. Every write has a different version, even if the bytes are equal or the session
-/// was removed and created again. Only the store that issued it can interpret it.
+/// was removed and created again. Only the store that issued a version can interpret it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct StoredVersion(String);
@@ -157,11 +158,11 @@ impl fmt::Display for StoredVersion {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
-    /// The session does not exist, not even a damaged one.
+    /// The session does not exist, not even in a damaged form.
     Absent,
-    /// The store has this version, with no write since.
+    /// The store has this version and no later write.
     Version(StoredVersion),
-    /// No precondition: for importing over a damaged session, or for removing it.
+    /// No precondition. Required to overwrite or remove a damaged session.
     Any,
 }
 
@@ -197,7 +198,7 @@ impl SessionId {
         if begins && id.len() <= Self::MAX_BYTES && id.bytes().all(plain) {
             return Ok(Self(id));
         }
-        // Truncated, because it appears in a message.
+        // The id is truncated, because it appears in a message.
         Err(SessionIdError(id.chars().take(Self::MAX_BYTES).collect()))
     }
 
@@ -236,9 +237,9 @@ impl From<SessionId> for String {
     }
 }
 
-/// Returns 128 random bits in hexadecimal, such as the id of a session that no other session has.
+/// Returns 128 random bits in hexadecimal, for example for a unique session id.
 ///
-/// If the operating system has no random numbers, the process ends: names are tickets for what they name.
+/// Aborts the process if the operating system provides no random numbers, because knowing a name can grant access.
 pub(crate) fn random_id() -> String {
     let mut random = [0; 16];
     if let Err(error) = getrandom::fill(&mut random) {

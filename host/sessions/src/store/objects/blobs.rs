@@ -9,9 +9,9 @@ use crate::store::StoreError;
 /// A store of immutable blobs with names, in S3 (`s3://BUCKET/PREFIX`), Google Cloud Storage (`gs://`), Azure
 /// (`az://`), a directory (`file:///DIRECTORY`) or this process's memory (`memory://NAME`). Cheap to clone.
 ///
-/// Credentials, regions and endpoints come from the environment. The variables are those of each provider's own tools:
-/// `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY` and so on,
-/// and `AWS_ALLOW_HTTP=true` for an endpoint without TLS.
+/// Credentials, regions and endpoints come from the environment variables of each provider's own tools, such as
+/// `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, `GOOGLE_APPLICATION_CREDENTIALS` and `AZURE_STORAGE_ACCOUNT_KEY`.
+/// `AWS_ALLOW_HTTP=true` permits an endpoint without TLS.
 ///
 /// A write is atomic, and durable when [`put`](Self::put) returns. The futures can be polled from any thread, inside or
 /// outside an asynchronous runtime. A request that fails for a transient reason is retried up to 6 times within 15 s.
@@ -51,7 +51,7 @@ pub struct BlobInfo {
 pub struct BlobPage {
     /// The page's blobs.
     pub blobs: Vec<BlobInfo>,
-    /// Name to list the next page after; `None` on the last page.
+    /// Name after which the next page begins; `None` on the last page.
     pub next: Option<String>,
 }
 
@@ -67,8 +67,8 @@ impl BlobStore {
     /// its owner.
     ///
     /// # Errors
-    /// [`StoreError::Url`], [`StoreError::Directory`], and [`StoreError::Remote`] if the environment has no usable
-    /// configuration.
+    /// [`StoreError::Url`] if the URL does not name a store, [`StoreError::Directory`] if the directory is unusable,
+    /// and [`StoreError::Remote`] if the environment has no usable configuration.
     pub fn open(url: &str) -> Result<Self, StoreError> {
         Ok(Self(Objects::open(url)?))
     }
@@ -82,9 +82,10 @@ impl BlobStore {
     /// Writes a blob. Succeeds if the same bytes already exist under this name. Derive names from the contents.
     ///
     /// # Errors
-    /// [`StoreError::BlobExists`] if other bytes exist under this name; they remain. [`StoreError::BlobName`],
-    /// [`StoreError::BlobTooLarge`] and [`StoreError::Remote`]. After a [`StoreError::Remote`] the blob may exist;
-    /// retrying is safe.
+    /// [`StoreError::BlobExists`] if different bytes exist under this name; the existing blob remains.
+    /// [`StoreError::BlobName`] if the name is invalid, and [`StoreError::BlobTooLarge`] if the blob exceeds
+    /// [`MAX_BYTES`](Self::MAX_BYTES). [`StoreError::Remote`] if the store failed: the blob may exist, and retrying is
+    /// safe.
     pub async fn put(&self, name: &str, bytes: impl Into<Bytes>) -> Result<(), StoreError> {
         let bytes = bytes.into();
         check_name(name)?;
@@ -102,8 +103,9 @@ impl BlobStore {
     /// Reads a blob. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// [`StoreError::BlobTooLarge`] if the blob has more than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES) bytes; it
-    /// is not read. [`StoreError::BlobName`] and [`StoreError::Remote`].
+    /// [`StoreError::BlobTooLarge`] if the blob has more than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES) bytes; the
+    /// blob is not read. [`StoreError::BlobName`] if the name is invalid, and [`StoreError::Remote`] if the store
+    /// failed.
     pub async fn get(&self, name: &str, max_bytes: u64) -> Result<Option<Bytes>, StoreError> {
         check_name(name)?;
         self.0.get(name, max_bytes.min(Self::MAX_BYTES)).await
@@ -112,27 +114,27 @@ impl BlobStore {
     /// Deletes a blob, if it exists.
     ///
     /// # Errors
-    /// [`StoreError::BlobName`] and [`StoreError::Remote`].
+    /// [`StoreError::BlobName`] if the name is invalid, and [`StoreError::Remote`] if the store failed.
     pub async fn delete(&self, name: &str) -> Result<(), StoreError> {
         check_name(name)?;
         self.0.delete(name).await
     }
 
-    /// Lists at most `limit` and at most [`MAX_PAGE`](Self::MAX_PAGE) blobs after the name `after`, in the order of
-    /// their names.
+    /// Lists blobs after the name `after`, in the order of their names. Returns at most `limit` blobs; `limit` is
+    /// clamped to between 1 and [`MAX_PAGE`](Self::MAX_PAGE).
     ///
-    /// `prefix` consists of whole parts: `sessions/notes` matches names that begin with `sessions/notes/`. An empty
-    /// prefix matches all names.
+    /// `prefix` consists of whole name parts: `sessions/notes` matches names that begin with `sessions/notes/`. An
+    /// empty prefix matches all names.
     ///
     /// # Errors
-    /// [`StoreError::BlobName`] and [`StoreError::Remote`].
+    /// [`StoreError::BlobName`] if `prefix` or `after` is invalid, and [`StoreError::Remote`] if the store failed.
     pub async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<BlobPage, StoreError> {
         if !prefix.is_empty() {
             check_name(prefix)?;
         }
         after.map_or(Ok(()), check_name)?;
         let limit = limit.clamp(1, Self::MAX_PAGE);
-        // List a blob more than `limit`, to detect a next page.
+        // List one blob more than `limit`, to detect whether a next page exists.
         let listed = self.0.list(prefix, after, limit + 1).await?;
         let mut blobs: Vec<BlobInfo> = listed
             .into_iter()
@@ -145,7 +147,7 @@ impl BlobStore {
     }
 }
 
-/// Converts milliseconds of the store's clock.
+/// Converts milliseconds since 1970, by the store's clock. Earlier times become 1970.
 pub(super) fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_unix_ms(u64::try_from(ms).unwrap_or_default())
 }
@@ -153,7 +155,7 @@ pub(super) fn timestamp(ms: i64) -> Timestamp {
 /// Maximum length of a part of a name in bytes. It leaves room in a file name for the suffix of an unfinished write.
 const MAX_PART_BYTES: usize = 240;
 
-/// Accepts only names that every store uses unchanged: no encoding, no special meaning.
+/// Accepts only names that every store uses unchanged, without encoding or a special meaning.
 fn check_name(name: &str) -> Result<(), StoreError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-!".contains(&byte);
     let part = |part: &str| {

@@ -1,5 +1,5 @@
-//! The operations of an object store, and the interpretation of their results. The library's listing of a directory on
-//! this machine omits files that are deleted meanwhile, and also the files that replace them, so this module lists it.
+//! The operations of an object store, and the interpretation of their results. This module lists local directories
+//! itself: the library's listing omits files that are deleted during the listing, and also the files that replace them.
 
 use std::{
     ffi::OsStr,
@@ -21,7 +21,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use super::location::{StoreLocation, shown};
 use crate::store::StoreError;
 
-/// Maximum number of attempts to create an object that the store refuses although it is absent.
+/// Maximum number of attempts to create an absent object that the store refuses to create.
 const CREATE_ATTEMPTS: u32 = 3;
 
 /// Named objects. Reads and listings see every write that was acknowledged before they began.
@@ -40,7 +40,7 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
     /// Deletes an object, if it exists.
     async fn delete(&self, name: &str) -> Result<(), StoreError>;
 
-    /// Lists up to `limit` objects in a directory after a name, in the order of their names.
+    /// Lists up to `limit` objects in a directory after the name `after`, in the order of their names.
     async fn list(&self, dir: &str, after: Option<&str>, limit: usize) -> Result<Vec<Listed>, StoreError>;
 }
 
@@ -54,23 +54,23 @@ pub(super) struct Listed {
     pub(super) modified_ms: i64,
 }
 
-/// The contents of a name after an attempt to create an object.
+/// State of a name after an attempt to create an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Created {
-    /// The intended bytes.
+    /// The name has the intended bytes.
     Here,
-    /// The name has other bytes, which stay.
+    /// The name has different bytes, which remain.
     Other,
-    /// The store refused to create the object, but has none. Either it was deleted since, or the store was processing
-    /// another request for the name.
+    /// The store refused to create the object, but has no object with this name. Either the object was deleted
+    /// meanwhile, or the store was processing another request for the name.
     Gone,
 }
 
-/// Creates an object, atomically. The object is durable when this returns [`Created::Here`].
+/// Creates an object atomically. The object is durable when this returns [`Created::Here`].
 ///
-/// The response to a successful request may be lost, and a store may refuse because of a concurrent request for the
-/// same name (S3 does). Unless the creation is confirmed, this compares the existing object, and retries if there is no
-/// object.
+/// The response to a successful request may be lost, and a store such as S3 can refuse a request because of a
+/// concurrent request for the same name. Unless the store confirms the creation, this compares the existing object with
+/// `bytes`, and retries if no object exists.
 pub(super) async fn create(bucket: &dyn Bucket, name: &str, bytes: Bytes) -> Result<Created, StoreError> {
     let mut attempts = 0;
     loop {
@@ -128,7 +128,7 @@ fn collect(root: &Path, dir: &str, names: &mut Vec<String>) -> io::Result<()> {
     let (mut files, mut dirs) = (Vec::new(), Vec::new());
     for entry in entries {
         let entry = entry?;
-        // Skip names that blobs cannot have. The library's temporary files contain a `#`.
+        // Skip names that blobs cannot have. The names of the library's temporary files contain a `#`.
         let Some(name) = entry.file_name().to_str().filter(|name| !name.contains('#')).map(str::to_owned) else {
             continue;
         };
@@ -157,8 +157,8 @@ fn describe(root: &Path, name: String) -> io::Result<Listed> {
     }
 }
 
-/// Removes files of killed writers: the library writes to `NAME#NUMBER` first. Failures are retried when the store is
-/// opened again.
+/// Removes temporary files that killed writers left behind, once they are older than `older_than`. The library writes
+/// to `NAME#NUMBER` first. Failed removals are retried when the store is opened again.
 pub(super) fn remove_staged(root: &Path, older_than: Duration) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
@@ -180,14 +180,14 @@ fn is_staged(name: &OsStr) -> bool {
     number.is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-// Operations on whole objects, with limits on size and time, and the threads that run them. There is no time limit for
-// files on this machine.
+// Operations on whole objects, with size and time limits, and the threads that run the operations. Operations on local
+// files have no time limit.
 
-/// Timeout of an operation including its retries, in addition to the time for its bytes.
+/// Timeout of an operation including its retries, in addition to the time for transferring its bytes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Minimum transfer rate: one mebibyte per second.
 const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
-/// Bytes to allow time for if the length of an object is unknown: the maximum size of a blob.
+/// Length that the timeout assumes if the length of an object is unknown: the maximum size of a blob.
 const MAX_WAITED_BYTES: u64 = 1 << 30;
 
 /// The objects below a URL. Cheap to clone.
@@ -334,7 +334,7 @@ fn below(prefix: &ObjectPath, location: &ObjectPath) -> Option<String> {
     Some(rest.strip_prefix('/').unwrap_or(rest).to_owned())
 }
 
-/// Two threads, because one may be busy with a large state.
+/// Number of threads. One can be busy with a large state, so there are two.
 const THREADS: usize = 2;
 
 /// A small runtime shared by all stores of the process, so that their futures can be polled from any thread, inside or
@@ -381,7 +381,8 @@ impl Background {
         self.0.0.as_ref().map(Runtime::handle)
     }
 
-    /// Runs a future on the runtime. Dropping the returned future does not cancel the work.
+    /// Runs a future on the runtime. Returns `None` if the runtime has shut down. Dropping the returned future does not
+    /// cancel the work.
     pub(super) async fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Option<T> {
         match self.handle()?.spawn(work).await {
             Ok(done) => Some(done),

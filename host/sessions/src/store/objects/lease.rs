@@ -1,18 +1,18 @@
 //! Leases: session locks that expire if their holder is killed.
 //!
-//! A lease is a log of its own, `leases/ID!/N`. The creator of the latest entry holds the lease for the duration in the
-//! entry, by the store's clock. Three times within that duration, the holder renews it: it creates the next entry and
-//! deletes the earlier ones. Releasing the lease deletes the last entry.
+//! Each lease has a separate log, `leases/ID!/N`. The creator of the latest entry holds the lease for the duration in
+//! the entry, by the store's clock. The holder renews the lease three times within that duration: it creates the next
+//! entry and deletes the earlier entries. Releasing the lease deletes the last entry.
 //!
 //! Numbers are therefore reused, so a number does not identify an entry; its random content does. To take over an
 //! expired lease, a process reads the entry and lists the time of its write. It then creates the next entry and reads
-//! the old one again. If the old entry is unchanged, it was there throughout, so no other process has the lease.
+//! the old entry again. If the old entry is unchanged, it existed throughout, so no other process has the lease.
 //!
-//! A lease only saves work. A holder that was frozen for longer than its lease notices only at the next renewal. Until
-//! then the session's [log](super::log) rejects its writes, because the log checks versions, not times.
+//! Leases only save work. A holder that was frozen for longer than its lease notices the loss only at the next renewal.
+//! Until then, the session's [log](super::log) rejects its writes, because the log checks versions, not times.
 //!
-//! The holder of a lock remembers its writes with unknown outcome. A probe of the store gives the clock of leases, and
-//! checks whether the store is suitable for sessions.
+//! [`Holder`] records writes with unknown outcome. [`probe`] checks whether a store is suitable for sessions, and
+//! returns the clock for leases.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
@@ -32,14 +32,14 @@ use crate::store::{Expected, SessionId, StoreError, StoredVersion, record};
 const MARGIN: Duration = Duration::from_secs(1);
 /// Maximum size of an entry in bytes. An entry contains the holder and the duration in milliseconds.
 const MAX_ENTRY_BYTES: u64 = 64;
-/// Maximum number of lease objects of a session.
+/// Maximum number of lease objects per session.
 const MAX_LISTED: usize = 10_000;
-/// Maximum duration of a lease. Longer durations in entries are cut to it.
+/// Maximum duration of a lease. Longer durations in entries are reduced to this value.
 const MAX_LEASE: Duration = Duration::from_secs(60 * 60);
 /// Maximum wait for the release when a lease is dropped, so that the next holder finds it free.
 const GIVING_BACK: Duration = Duration::from_secs(2);
 
-/// The store's clock, as seen when the store was opened. Independent of its users' clocks.
+/// The store's clock, measured when the store was opened. Independent of the clocks of the store's users.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreClock {
     pub(super) seen_ms: i64,
@@ -56,7 +56,7 @@ impl StoreClock {
     }
 }
 
-/// A lease. Dropping it releases it.
+/// A held lease. Dropping this value releases the lease.
 #[derive(Debug)]
 pub(super) struct Lease {
     stop: Option<oneshot::Sender<()>>,
@@ -113,8 +113,8 @@ impl LeaseLog {
         Self { bucket, dir: format!("leases/{id}!"), holder, lasts }
     }
 
-    /// Acquires the lease and returns the number of its entry. Returns `None` if another process holds the lease or was
-    /// faster.
+    /// Acquires the lease and returns the number of its entry. Returns `None` if another process holds the lease or
+    /// acquired it first.
     pub(super) async fn take(&self, clock: StoreClock) -> Result<Option<u64>, StoreError> {
         let before = self.entries().await?;
         let Some((last, _)) = before.last() else {
@@ -139,7 +139,7 @@ impl LeaseLog {
         Ok(Some(number))
     }
 
-    /// Creates an entry. Returns `None` if this entry or a higher one exists.
+    /// Creates the entry `number` and returns the number. Returns `None` if this entry or a higher one already exists.
     async fn create_highest(&self, number: u64) -> Result<Option<u64>, StoreError> {
         if !self.create(number).await? {
             return Ok(None);
@@ -165,7 +165,7 @@ impl LeaseLog {
         Ok(listed.into_iter().filter_map(|listed| Some((number_of(&listed.name)?, listed))).collect())
     }
 
-    /// Reads an entry. Returns `None` if it is gone, and an empty content if it is too long for a valid entry.
+    /// Reads an entry. Returns `None` if it does not exist, and empty content if it is too long to be valid.
     async fn read(&self, number: u64) -> Result<Option<Bytes>, StoreError> {
         match self.bucket.get(&self.name(number), MAX_ENTRY_BYTES).await {
             Err(StoreError::BlobTooLarge { .. }) => Ok(Some(Bytes::new())),
@@ -173,7 +173,7 @@ impl LeaseLog {
         }
     }
 
-    /// Creates an entry. Returns whether it has this holder's content.
+    /// Creates an entry. Returns `true` if the entry then has this holder's content.
     async fn create(&self, number: u64) -> Result<bool, StoreError> {
         let entry = self.holder.clone().into_bytes();
         Ok(create(&*self.bucket, &self.name(number), entry.into()).await? == Created::Here)
@@ -185,7 +185,7 @@ impl LeaseLog {
         }
     }
 
-    /// Returns whether an entry exists and has this holder's content.
+    /// Returns `true` if an entry exists and has this holder's content.
     async fn is_ours(&self, number: u64) -> Result<bool, StoreError> {
         Ok(self.read(number).await?.is_some_and(|found| found == self.holder.as_bytes()))
     }
@@ -194,12 +194,12 @@ impl LeaseLog {
     /// took the lease over.
     pub(super) async fn renewed(&self, number: u64) -> Result<Option<u64>, StoreError> {
         let next = number.saturating_add(1);
-        // A deleted entry means that the lease expired; any entry with its name is another holder's.
+        // If the entry was deleted, the lease expired, and an entry with the same name belongs to another holder.
         if !self.is_ours(number).await? || !self.create(next).await? {
             return Ok(None);
         }
-        // Between the two calls the lease may have expired, and another holder may have taken and released it: the next
-        // name was free again.
+        // Between the two calls, the lease may have expired, and another holder may have acquired and released it: the
+        // next name was free again.
         if !self.is_ours(number).await? {
             self.delete(next).await;
             return Ok(None);
@@ -222,14 +222,14 @@ impl LeaseLog {
                 }
             }
         }
-        // After an error the entry may still be this holder's.
+        // After an error, the entry may still belong to this holder.
         if self.is_ours(number).await.unwrap_or(true) {
             self.delete(number).await;
         }
     }
 }
 
-/// Returns whether the lease of this entry has not expired.
+/// Returns `true` if the lease of this entry has not expired.
 fn is_held(says: &Bytes, listed: &Listed, clock: StoreClock) -> bool {
     let ms = str::from_utf8(says).ok().and_then(|entry| entry.rsplit_once(' ')?.1.parse().ok());
     let lasts = Duration::from_millis(ms.unwrap_or(0)).min(MAX_LEASE);
@@ -257,8 +257,8 @@ impl Holder {
         }
     }
 
-    /// Forgets the recorded writes after one was accepted. Returns the others, which were not accepted or were
-    /// overwritten.
+    /// Forgets the recorded writes after one was accepted. Returns the versions of the other writes, which were
+    /// rejected or overwritten.
     pub(super) fn settles(&self, accepted: &StoredVersion) -> Vec<StoredVersion> {
         let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (_, mut versions) = unsettled.unwrap_or((Expected::Any, Vec::new()));
@@ -266,14 +266,14 @@ impl Holder {
         versions
     }
 
-    /// Returns whether the holder made this write with the same expectation, and has not learned its outcome.
+    /// Returns `true` if the holder made this write with the same expectation and does not know its outcome.
     pub(super) fn wrote(&self, expected: &Expected, is: impl Fn(&StoredVersion) -> bool) -> bool {
         let unsettled = self.unsettled.lock().unwrap_or_else(PoisonError::into_inner);
         unsettled.as_ref().is_some_and(|(same, versions)| same == expected && versions.iter().any(is))
     }
 }
 
-/// Creates an object, tries to create it again, reads, lists and deletes it. Returns the store's clock.
+/// Tests a store: creates an object, tries to create it again, reads, lists and deletes it. Returns the store's clock.
 pub(super) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError> {
     let unfit = |reason: &str| StoreError::Unfit { url: bucket.url().to_owned(), reason: reason.to_owned() };
     let dir = format!("probes/{}", record::random_id());

@@ -1,5 +1,5 @@
-//! Resolves store URLs, and the HTTP client of the object store library. The client is like the one for scripts and
-//! servers: HTTP/1.1 with rustls.
+//! Resolves store URLs, and provides the HTTP client for the object store library. Like the clients for scripts and
+//! servers, it uses HTTP/1.1 with rustls.
 
 use std::{
     collections::HashMap,
@@ -35,7 +35,7 @@ use crate::store::StoreError;
 const RETRIES: usize = 6;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
-/// Maximum time since the first attempt for starting a retry.
+/// Maximum time from the first attempt to the start of a retry.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Age after which the file of an unfinished write is removed: no write takes that long.
@@ -44,17 +44,17 @@ const STAGED: Duration = Duration::from_secs(60 * 60);
 /// A resolved store URL.
 pub(super) struct StoreLocation {
     pub(super) store: Arc<dyn ObjectStore>,
-    /// Prefix of every name.
+    /// Prefix of every object name.
     pub(super) prefix: Path,
     /// The URL without trailing slashes.
     pub(super) url: String,
     /// The directory, if the store is on this machine.
     pub(super) local: Option<PathBuf>,
-    /// Keeps guests out of the directory.
+    /// Prevents the directory from being mounted for guests.
     _dir: Option<TrustedDir>,
 }
 
-/// A derived implementation would show credentials, and all objects in memory.
+/// Hand-written, because a derived implementation would show credentials, and all objects in memory.
 impl fmt::Debug for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreLocation").field("url", &self.url).finish_non_exhaustive()
@@ -69,7 +69,7 @@ impl StoreLocation {
         if url.query().is_some() || url.fragment().is_some() {
             return Err(wrong("it has a query or a fragment"));
         }
-        // The URL appears in messages.
+        // The URL appears in messages, so it must not contain a password.
         if url.password().is_some() {
             return Err(wrong("it has a password"));
         }
@@ -99,7 +99,7 @@ impl StoreLocation {
         Ok(Self { store, prefix: Path::default(), url: named(url), local: Some(path), _dir: Some(dir) })
     }
 
-    /// Opens memory of this process, shared by all stores of the same name until the last is dropped.
+    /// Opens a store in the memory of this process. All stores with the same name share it until the last is dropped.
     fn in_memory(url: &Url) -> Result<Self, StoreError> {
         static NAMED: OnceLock<Mutex<HashMap<String, Weak<InMemory>>>> = OnceLock::new();
         let prefix = Path::from_url_path(url.path())
@@ -117,8 +117,8 @@ impl StoreLocation {
     }
 }
 
-/// Opens a network store, with credentials and endpoint from the environment. Returns `None` if the URL does not name
-/// one.
+/// Opens a network store, with credentials and endpoint from the environment. Returns `None` if the URL does not name a
+/// network store.
 fn remote(
     scheme: &ObjectStoreScheme,
     url: &str,
@@ -219,7 +219,7 @@ impl HttpService for Client {
     }
 }
 
-/// Converts an error. Its kind tells the library whether a retry may help.
+/// Converts an error. The kind tells the library whether to retry the request.
 fn http_error(error: reqwest::Error) -> HttpError {
     let kind = if error.is_timeout() {
         HttpErrorKind::Timeout
@@ -230,7 +230,7 @@ fn http_error(error: reqwest::Error) -> HttpError {
     } else {
         was_cut_off(&error)
     };
-    // Signed URLs may contain secrets, and the outer error names the store's URL.
+    // Remove the URL: signed URLs may contain secrets, and the outer error already names the store's URL.
     HttpError::new(kind, error.without_url())
 }
 

@@ -1,30 +1,30 @@
-//! The log of a session. It decides the order of writes, and the acceptance of each write.
+//! The log of a session, which orders writes and decides whether each write is accepted.
 //!
-//! # The objects
+//! # Objects
 //!
-//! * `records/ID!/N`: the log entries of session `ID`. N is a number of 20 digits. An entry contains its own name (its
-//!   [version](StoredVersion)), the names of the entries it is built on, and the session's record. An entry without a
+//! * `records/ID!/N`: the log entries of session `ID`. N is a 20-digit number. An entry contains its own
+//!   [version](StoredVersion), the versions of the entries it is built on, and the session's record. An entry without a
 //!   record means that the session was removed.
-//! * `states/ID!/VERSION`: the state that belongs to the entry of this version.
+//! * `states/ID!/VERSION`: the state that belongs to the entry with this version.
 //!
-//! Objects are created and deleted, and never overwritten. A store must also guarantee that exactly one creator of a
-//! name succeeds. Reads and listings must see every acknowledged operation. `!` sorts before every id character, so
-//! names sort like ids.
+//! Objects are created and deleted, but never overwritten. A store must guarantee that exactly one creator of a name
+//! succeeds. Reads and listings must see every acknowledged operation. `!` sorts before every id character, so names
+//! sort like ids.
 //!
-//! # The protocol
+//! # Protocol
 //!
 //! The *head* is the entry with the highest number. It defines the session. A write on top of head N has these steps:
 //!
 //! 1. read the head and compare it with the expected version;
 //! 2. create the state;
 //! 3. create entry N + 1: **this is the commit, if N is the head at that moment**;
-//! 4. list the log, to see whether it was;
+//! 4. list the log, to check whether it was;
 //! 5. delete the lower entries, each after its state.
 //!
 //! The head is never deleted, only entries below it ([except for expired removals](#removal)). Numbers therefore only
 //! grow. A name that was free at step 3 was free for one of two reasons. Either no entry above N was ever created: N
-//! was the head, and the write counts. Or N + 1 was created and deleted again: then there is an entry above it. Step 4
-//! distinguishes the two:
+//! was the head, and the write is accepted. Or N + 1 was created and deleted again: then a higher entry exists. Step 4
+//! distinguishes the two cases:
 //!
 //! * *Two writers* with the same base create the same name, and one succeeds. The other finds a head that is not built
 //!   on its entry: `Fenced`.
@@ -36,22 +36,22 @@
 //!   [`StoreError::Remote`]. It fails the same way if a response was lost and the check fails, too.
 //! * *A lost response* at step 2 or 3: creating compares the existing object with the intended one. If that fails, too,
 //!   the outcome is unknown, and the session's lock remembers the version. The next write with the same expectation
-//!   accepts a head that the lock itself wrote.
-//! * *A crash* before step 3 leaves an orphaned state, until the session has been removed for seven days. A crash after
-//!   step 3 leaves a committed write, with lower entries that the next writer deletes.
+//!   accepts a head that was written under the same lock.
+//! * *A crash* before step 3 leaves an orphaned state, which remains until the session has been removed for seven days.
+//!   A crash after step 3 leaves a committed write, with lower entries that the next writer deletes.
 //! * *A reader* lists the log, reads the head's entry, then its state. If either is missing, a writer deleted it after
-//!   a later commit, and the reader retries. It gets the state and the record of one write: the latest that was
-//!   committed when it began, or a later one.
+//!   a later commit, and the reader retries. The result is the state and the record of one write: the latest that was
+//!   committed when the read began, or a later one.
 //!
 //! # Removal
 //!
-//! A session is removed by an entry without a record. So removals and writes contend for one name like two writers. The
-//! number and the version fence a writer from before the removal, even if the session was created again on top.
+//! An entry without a record removes a session. Removals and writes therefore contend for a name like two writers. The
+//! number and the version fence a writer that began before the removal, even if the session was created again on top.
 //!
 //! Seven days later, a listing cleans up the removal under the session's lease. The log is then empty and starts again
 //! at 1. A write that was in progress all that time does not find its base in the listing of step 4, and is fenced. One
-//! risk remains: a process that is frozen during this cleanup, for longer than a lease lasts, while another creates the
-//! same id again. It could delete the wrong objects.
+//! risk remains: if a process is frozen during this cleanup for longer than its lease lasts, and another process
+//! creates the same session again, the first process can delete the new session's objects.
 
 use bytes::Bytes;
 
@@ -65,7 +65,7 @@ use crate::store::{SessionId, SessionRecord, StoreError, StoredVersion};
 pub(super) const RECORDS: &str = "records";
 /// Directory of the states.
 const STATES: &str = "states";
-/// Maximum number of objects in a log, and of states to examine when a session expires. Every writer retries deletions
+/// Maximum number of objects in a log, and of states to examine when a removal expires. Every writer retries deletions
 /// that failed.
 const MAX_LISTED: usize = 10_000;
 /// Maximum number of attempts to read during concurrent writes.
@@ -103,7 +103,7 @@ impl Head {
 /// A write to append to a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write<'a> {
-    /// Unique name of the write.
+    /// Unique version of the write.
     pub(super) version: &'a StoredVersion,
     /// Record and state; `None` to remove the session.
     pub(super) session: Option<(&'a SessionRecord, &'a Bytes)>,
@@ -165,10 +165,10 @@ impl Log<'_> {
         Err(self.moves())
     }
 
-    /// Appends a write on top of this head.
+    /// Appends a write on top of the head `base`, or as the first entry.
     ///
     /// # Errors
-    /// After an error the outcome is unknown: the write may be accepted.
+    /// After an error, the outcome is unknown: the write may have been accepted.
     pub(super) async fn append(self, base: Option<&Head>, write: Write<'_>) -> Result<Outcome, StoreError> {
         let Some(number) = base.map_or(Some(1), |base| base.number.checked_add(1)) else {
             let path = format!("{}/{}", self.bucket.url(), self.name(u64::MAX));
@@ -203,8 +203,8 @@ impl Log<'_> {
                 }
                 // The store refused, but shows no entry: an aborted request of this process may still arrive.
                 _ if created == Created::Gone => return Err(refused(self.bucket, &self.name(number))),
-                // If our entry is alone, its base was removed and expired. If another entry has the name, its writer
-                // was first.
+                // If our entry is the only one, its base was removed and expired. If another entry has the name, its
+                // writer was first.
                 Some(_) => {}
                 None if created == Created::Here => return Err(self.unknown("it does not list what it has")),
                 None => {}
@@ -226,7 +226,7 @@ impl Log<'_> {
     }
 
     /// Deletes all entries but the last, each after its state, because only the entry names the state. The next writer
-    /// retries failures.
+    /// retries failed deletions.
     async fn delete_below(self, entries: &[(u64, Listed)], known: Option<&Head>) {
         let Some((_, below)) = entries.split_last() else { return };
         for (number, listed) in below {
@@ -254,7 +254,7 @@ impl Log<'_> {
         }
     }
 
-    /// Deletes an unneeded object. Returns whether it is gone. A failure is harmless.
+    /// Deletes an unneeded object. Returns `false` if the deletion failed, which is harmless.
     async fn tidy(self, name: &str) -> bool {
         let deleted = self.bucket.delete(name).await;
         if let Err(error) = &deleted {

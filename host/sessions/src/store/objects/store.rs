@@ -1,5 +1,5 @@
-//! Sessions in an object store. Lists and counts sessions by the names and lengths of their log entries, and encodes
-//! these entries.
+//! Stores sessions in an object store. Lists and counts sessions by the names and lengths of their log entries, and
+//! encodes the entries.
 
 use std::{
     sync::{
@@ -29,7 +29,7 @@ use crate::store::{
 const WRITES: usize = 8;
 /// Maximum number of attempts to find the state of a listed entry.
 const READS: usize = 8;
-/// Time after which a removal is forgotten.
+/// Age at which the entry of a removal is deleted.
 pub(super) const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// A store of sessions in an object store, which several machines can share. Supports S3 (`s3://BUCKET/PREFIX`), Google
@@ -37,13 +37,13 @@ pub(super) const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// (`memory://NAME`). Credentials come from the environment, as for [`BlobStore`].
 ///
 /// The store must create each name only once and show every acknowledged operation; [`open`](Self::open) tests this.
-/// Each session is a short log of its writes, each with a unique version. Of two writers with the same base, one is
+/// Each session has a short log of its writes, each with a unique version. Of two writers with the same base, one is
 /// accepted and the other is [fenced](StoreError::Fenced), however long it was frozen.
 ///
-/// Locks are leases of 15 s, which their holders renew. They expire after their holder is killed. A lease only saves
-/// work; the log keeps writes consistent without it.
+/// Locks are leases of 15 s, which their holders renew. A lease expires after its holder is killed. Leases only save
+/// work; the log keeps writes consistent without them.
 ///
-/// A removal is remembered for seven days. No write may be in progress for that long.
+/// A removal is recorded for seven days. No write may stay in progress for that long.
 ///
 /// ```
 /// use glovebox_sessions::{ObjectStore, PageRequest, SessionStore};
@@ -66,15 +66,16 @@ pub struct ObjectStore {
 impl ObjectStore {
     /// Maximum size of a state: 1 GiB.
     pub const MAX_STATE_BYTES: u64 = BlobStore::MAX_BYTES;
-    /// Default time for a lock to expire after its holder was killed: 15 s.
+    /// Default time after which the lock of a killed holder expires: 15 s.
     pub const LEASE: Duration = Duration::from_secs(15);
 
     /// Opens the store with this URL and tests it: creates an object, checks that a second creation is refused, reads,
     /// lists and deletes it.
     ///
     /// # Errors
-    /// [`StoreError::Url`], [`StoreError::Directory`], [`StoreError::Remote`] if the store cannot be reached or refuses
-    /// an operation, and [`StoreError::Unfit`] if it fails the test.
+    /// [`StoreError::Url`] if the URL does not name a store, [`StoreError::Directory`] if the directory is unusable,
+    /// [`StoreError::Remote`] if the store cannot be reached or refuses an operation, and [`StoreError::Unfit`] if it
+    /// fails the test.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         let objects = Objects::open(url)?;
         let background = objects.background().clone();
@@ -92,8 +93,8 @@ impl ObjectStore {
         self.bucket.url()
     }
 
-    /// Sets the duration of new leases, clamped to 1 s to 1 h. A lock expires after this time if its holder was killed.
-    /// Holders renew a lease three times within it. Default: [`LEASE`](Self::LEASE).
+    /// Sets the duration of new leases, clamped to between 1 s and 1 h. A lock expires after this time if its holder
+    /// was killed. Holders renew a lease three times within this time. Default: [`LEASE`](Self::LEASE).
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease.clamp(Duration::from_secs(1), Duration::from_secs(60 * 60));
@@ -124,7 +125,7 @@ impl ObjectStore {
             self.check(log, head.as_ref(), expected, holder)?;
             let was_there = head.as_ref().is_some_and(|head| !head.is_removal());
             if session.is_none() && !was_there {
-                // The session existed if this holder's own removal, whose response was lost, removed it.
+                // The session also existed if this holder's own removal, whose response was lost, removed it.
                 let ours = |version: &StoredVersion| head.as_ref().is_some_and(|head| head.is(version));
                 return Ok(Written { was_there: holder.wrote(expected, ours), version: None });
             }
@@ -132,7 +133,7 @@ impl ObjectStore {
             holder.begins(expected, &version);
             match log.append(head.as_ref(), Write { version: &version, session }).await? {
                 Outcome::Committed => {
-                    // Their numbers are not above ours, so none of them can become the head.
+                    // The settled writes have no higher numbers than this write, so they cannot become the head.
                     log.forget(&holder.settles(&version)).await;
                     return Ok(Written { was_there, version: Some(version) });
                 }
@@ -217,7 +218,7 @@ impl SessionStore for ObjectStore {
                     return Ok(Some(StoredSession::new(stored, state.into())));
                 }
                 Some(_) => return Err(self.damaged(log, number, "the length of its state differs from its record")),
-                // The state was overwritten since, unless the head still has the same version.
+                // The state was replaced after the head was read, unless the head still has the same version.
                 None if looked_for.as_ref() == Some(&stored.version) => {
                     return Err(self.damaged(log, number, "its state is missing"));
                 }
@@ -245,7 +246,7 @@ impl SessionStore for ObjectStore {
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
-        // A session that does not exist counts as already removed, whatever the caller expected.
+        // A session that does not exist is treated as already removed, whatever the caller expected.
         let log = self.log(lock.id());
         let head = log.head().await?;
         if head.as_ref().is_none_or(Head::is_removal) {
@@ -257,7 +258,7 @@ impl SessionStore for ObjectStore {
     }
 }
 
-/// Returns the listing entry of a head.
+/// Returns the listing entry of a head, or `None` for a removal.
 pub(super) fn entry_of(id: &SessionId, head: Head) -> Option<StoredEntry> {
     let (bytes, stored_at) = (head.bytes, timestamp(head.modified_ms));
     match head.entry {
@@ -271,13 +272,13 @@ pub(super) fn entry_of(id: &SessionId, head: Head) -> Option<StoredEntry> {
     }
 }
 
-/// Number of names for each listing request.
+/// Number of names per listing request.
 const NAMES: usize = 1_000;
 /// Number of entries to read concurrently.
 const READERS: usize = 16;
-/// Maximum number of removals that listing a page expires. Later listings expire the rest.
+/// Maximum number of removals that listing a page expires. Later listings expire further removals.
 const FORGOTTEN: usize = 16;
-/// A number that no entry has. Its name sorts after the entries of a session and before those of the next one.
+/// A number that no entry uses. Its name sorts after the entries of a session and before those of the next session.
 const LAST: u64 = u64::MAX;
 
 /// The head of a log in a listing.
@@ -326,7 +327,7 @@ impl ObjectStore {
         let log = self.log(&found.id);
         let head = match log.read(found.number, &found.listed).await? {
             Some(head) => Some(head),
-            // The entry was overwritten after the listing.
+            // The entry was replaced after the listing.
             None => log.head().await?,
         };
         let Some(head) = head else { return Ok(None) };
@@ -378,8 +379,8 @@ const VERSION_DIGITS: usize = 32;
 pub(super) const MAX_ANCESTORS: usize = 16;
 /// Entries with a session are padded to this length in bytes. Removals are shorter, so listings can tell them apart.
 const MIN_SESSION_BYTES: usize = 2048;
-/// Maximum size of an entry in bytes. Entries take 3,000 bytes plus the workspace's path, which JSON can expand to six
-/// times its length.
+/// Maximum size of an entry in bytes. An entry needs 3,000 bytes plus the workspace's path, which JSON can expand to
+/// six times its length.
 pub(super) const MAX_ENTRY_BYTES: u64 = 16_384 + 6 * MAX_WORKSPACE_BYTES as u64;
 
 /// An entry of a session's log: one write.
@@ -387,9 +388,10 @@ pub(super) const MAX_ENTRY_BYTES: u64 = 16_384 + 6 * MAX_WORKSPACE_BYTES as u64;
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
     format: u32,
-    /// Identifies this write: 128 random bits. The name of the state contains it, too.
+    /// Identifies this write: 128 random bits. The name of the state object contains the same version.
     version: String,
-    /// Versions of the writes below this one, latest first. A writer that lost its response finds its own version here.
+    /// Versions of the writes below this one, latest first. A writer whose response was lost finds its own version
+    /// here.
     ancestors: Vec<String>,
     /// The written record; `None` for a removal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -412,8 +414,8 @@ impl Entry {
         self.version == version.as_str()
     }
 
-    /// Returns whether this entry is built on the write `version`, `distance` entries below. `None` if that is further
-    /// back than the recorded ancestors.
+    /// Returns whether this entry is built on the write `version`, which is `distance` entries below. Returns `None` if
+    /// the recorded ancestors do not reach that far.
     pub(super) fn descends_from(&self, version: &StoredVersion, distance: u64) -> Option<bool> {
         if self.ancestors.iter().any(|ancestor| ancestor == version.as_str()) {
             return Some(true);
@@ -421,9 +423,9 @@ impl Entry {
         (distance <= self.ancestors.len() as u64).then_some(false)
     }
 
-    /// Encodes the entry.
+    /// Encodes the entry as JSON, and pads entries with a session to [`MIN_SESSION_BYTES`].
     pub(super) fn to_bytes(&self) -> Vec<u8> {
-        // Only strings and numbers: this cannot fail.
+        // An entry contains only strings and numbers, so this cannot fail.
         let mut bytes = serde_json::to_vec(self).unwrap_or_default();
         if self.record.is_some() {
             bytes.resize(bytes.len().max(MIN_SESSION_BYTES), b' ');
@@ -447,7 +449,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether an entry of this length is a removal.
+    /// Returns `true` if an entry of this length is a removal.
     pub(super) fn is_removal(bytes: u64) -> bool {
         bytes < MIN_SESSION_BYTES as u64
     }

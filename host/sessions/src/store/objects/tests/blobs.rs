@@ -1,4 +1,4 @@
-//! Blobs, in memory and in a directory.
+//! Blobs in memory and in a directory, and the lease protocol.
 
 use std::{
     cell::Cell,
@@ -22,7 +22,7 @@ use crate::store::{
     },
 };
 
-/// Opens a store of each kind that needs no server, with its directory.
+/// Opens a store in memory and a store in a directory. The directory is removed when its handle is dropped.
 fn stores() -> Vec<(BlobStore, Option<tempfile::TempDir>)> {
     let dir = tempdir().unwrap();
     let file = BlobStore::open(&format!("file://{}/blobs", dir.path().display())).unwrap();
@@ -118,7 +118,7 @@ fn one_of_many_writers_creates_a_blob() {
 fn blob_names_stay_inside_the_directory() {
     let longest = "x".repeat(BlobStore::MAX_NAME_BYTES);
     for (blobs, _dir) in stores() {
-        // The last name is the longest part of a name.
+        // The last name has the maximum length of a name part.
         for name in ["a", "b/b!/c.d-e_f", "..a", &longest[..240]] {
             block_on(blobs.put(name, Vec::new())).unwrap();
         }
@@ -142,7 +142,7 @@ fn blob_names_stay_inside_the_directory() {
 fn oversized_blob_is_not_read() {
     let dir = tempdir().unwrap();
     let blobs = BlobStore::open(&format!("file://{}", dir.path().display())).unwrap();
-    // A sparse file, which takes no space.
+    // These files are sparse and take no space.
     let hole = |name: &str, bytes| fs::File::create(dir.path().join(name)).unwrap().set_len(bytes).unwrap();
     hole("over", BlobStore::MAX_BYTES + 1);
     let error = block_on(blobs.get("over", u64::MAX)).unwrap_err();
@@ -269,7 +269,8 @@ fn holder<'a>(run: &'a Run, times: usize, held: &'a Cell<bool>, taken: &'a Cell<
             if let Some(number) = log.take(clock(run)).await.unwrap() {
                 assert!(!held.replace(true), "two hold it");
                 taken.set(taken.get() + 1);
-                // Other tasks run before the entry is deleted, but not before its deletion is recorded.
+                // Other tasks can run before the entry is deleted, but not between the deletion and the update of
+                // `held`.
                 log.delete(number).await;
                 held.set(false);
             }
@@ -289,7 +290,7 @@ fn frozen<'a>(log: &'a LeaseLog, held: &'a Cell<bool>, renewed: &'a Cell<usize>)
     })
 }
 
-/// Holders acquire the lease concurrently, each `times` times. `was_killed`: a holder was killed an hour before.
+/// Holders acquire the lease concurrently, each `times` times. `was_killed`: a holder was killed an hour earlier.
 fn contend(switches: usize, times: &[usize], was_killed: bool) {
     let runs = exhaustively(0, |run| {
         if was_killed {

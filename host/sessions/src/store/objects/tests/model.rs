@@ -22,8 +22,8 @@ use crate::store::{
     },
 };
 
-/// A sequence of decisions: those of the previous run up to the last with an untried alternative, that alternative,
-/// then the first alternative of each.
+/// A sequence of decisions. A run repeats the decisions of the previous run up to the last one with an untried
+/// alternative, takes that alternative, and then takes the first alternative of each later decision.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
     made: Vec<(usize, usize)>,
@@ -56,7 +56,7 @@ impl Choices {
         chosen
     }
 
-    /// Advances to the next run. Returns `false` if there are no more.
+    /// Advances to the next run. Returns `false` after the last run.
     fn advance(&mut self) -> bool {
         self.next = 0;
         while let Some((chosen, of)) = self.made.pop() {
@@ -77,7 +77,7 @@ enum RequestOutcome {
     Fails,
     /// The request is executed, but its response is lost.
     LosesAnswer,
-    /// The client crashes before or after the request is executed.
+    /// The client crashes before the request is executed, or after it (`CrashesAfter`).
     Crashes,
     CrashesAfter,
 }
@@ -99,7 +99,7 @@ pub(super) struct Object {
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) objects: Mutex<BTreeMap<String, Object>>,
-    /// Deleted names, each with whether a lease existed at that moment.
+    /// Deleted names, and whether a lease existed at the time of each deletion.
     pub(super) deleted: Mutex<Vec<(String, bool)>>,
     /// The store's clock, which does not advance by itself.
     pub(super) now_ms: Mutex<i64>,
@@ -110,7 +110,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Waits for its turn, then does the work.
+    /// Waits for a turn, then executes the request with the chosen outcome.
     async fn turn<T>(&self, work: impl FnOnce(&mut BTreeMap<String, Object>) -> T) -> Result<T, StoreError> {
         if *self.is_calm.lock().unwrap() {
             return Ok(work(&mut self.objects.lock().unwrap()));
@@ -201,7 +201,7 @@ pub(super) struct Run {
     pub(super) store: ObjectStore,
 }
 
-/// A user of the store.
+/// A client of the store.
 pub(super) type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl Run {
@@ -226,7 +226,7 @@ impl Run {
     }
 
     /// Interleaves the tasks in an order that the choices decide, until all have ended or crashed. A task runs until a
-    /// switch to another one. At most `switches` switches occur before a task has ended: a few are enough to expose a
+    /// switch to another task. At most `switches` switches occur before a task has ended; a few are enough to expose a
     /// fault.
     pub(super) fn interleave(&self, mut switches: usize, mut tasks: Vec<Task<'_>>) {
         *self.memory.is_calm.lock().unwrap() = false;

@@ -26,7 +26,7 @@ fn id() -> SessionId {
     SessionId::new("a").unwrap()
 }
 
-/// Returns a lock without a lease, like a lost one: everything depends on the expected version.
+/// Returns a lock without a lease, as if the lease was lost, so that only the expected version prevents conflicts.
 fn lock() -> SessionLock {
     SessionLock::new(id(), Holder::default())
 }
@@ -88,8 +88,8 @@ fn remover<'a>(run: &'a Run, from: &Expected, done: &'a RefCell<Vec<Done>>) -> T
     })
 }
 
-/// Checks that of all writes with the same expected version one was accepted. The session must be the last accepted
-/// write, or one of unknown outcome, and fenced writers must leave no objects.
+/// Checks that at most one of the writes with the same expected version was accepted. The session must be the last
+/// accepted write, or a write of unknown outcome, and fenced writers must leave no objects.
 fn check(run: &Run, done: &[Done], faults: usize, context: &str) {
     let found = stored(run);
     for (index, one) in done.iter().enumerate() {
@@ -143,7 +143,7 @@ fn is_recorded(done: &[Done], state: &str) -> bool {
     done.iter().any(|one| one.state.as_deref() == Some(state))
 }
 
-/// Unlimited switches.
+/// No limit on switches.
 const ANY: usize = usize::MAX;
 
 fn contend(switches: usize, faults: usize, writes: [usize; 2]) -> usize {
@@ -279,7 +279,7 @@ fn write_with_a_lost_response_is_applied_once() {
         run.interleave(0, vec![writer]);
         let found = stored(run).unwrap().1;
         let accepted = accepted.take();
-        // A crashed writer may have written the next one.
+        // A crashed writer may have written the next state.
         assert!(found == accepted || found.as_str() > accepted || accepted == "first", "{found} after {accepted}");
         check(run, &[], 2, "");
     });
@@ -296,7 +296,7 @@ fn writes_stay_consistent_under_random_faults() {
         tasks.push(remover(run, &from, &done));
         tasks.push(Box::pin(async {
             for _ in 0..4 {
-                // A fault is an error; a successful read is complete.
+                // A fault causes an error; a successful read is complete.
                 if let Err(error) = run.store.get(&id()).await {
                     assert!(matches!(error, StoreError::Remote { .. }), "{seed}: {error}");
                 }
@@ -318,7 +318,7 @@ fn tombstone_is_removed_after_a_week_under_the_lease() {
     let runs = exhaustively(0, |run| {
         let from = first(run);
         assert!(block_on(run.store.remove(&lock(), &from)).unwrap());
-        // A state that a crashed writer left.
+        // A crashed writer left this state behind.
         block_on(run.store.bucket.try_create("states/a!/crashed", "x".into())).unwrap();
         for (days, stays) in [(6, true), (8, false)] {
             let clock = StoreClock { seen_ms: days * DAY_MS, seen_at: Instant::now() };
