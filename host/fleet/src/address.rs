@@ -11,14 +11,14 @@ use url::Url;
 /// Name prefix of the session services. Two hex digits follow.
 pub(crate) const SERVICE_PREFIX: &str = "glovebox-sessions-";
 
-/// Name prefix of the image services. The start of the image's identity follows.
+/// Name prefix of the image services. The first 32 digits of the image's identity follow.
 pub(crate) const IMAGE_PREFIX: &str = "glovebox-image-";
 
-/// Separates scope and id. Not allowed in ids; allowed in blob names.
+/// Separates scope and id. Ids cannot contain it; blob names can.
 const SEPARATOR: char = '!';
 
-/// A session's name in a fleet: an id, and optionally the scope (such as a tenant) in which the id is unique. Its text form is `SCOPE!ID`, or
-/// `ID` without a scope. Both parts follow the rules of [`SessionId`].
+/// A session's name in a fleet: an id, and optionally the scope (such as a tenant) in which the id is unique. Its text
+/// form is `SCOPE!ID`, or `ID` without a scope. Both parts follow the rules of [`SessionId`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct FleetName {
@@ -26,13 +26,13 @@ pub struct FleetName {
     id: SessionId,
 }
 
-/// Invalid text for a session name.
+/// The text is not a valid session name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a session's name in a fleet must be `ID` or `SCOPE!ID`")]
 pub struct FleetNameError(#[from] SessionIdError);
 
 impl FleetName {
-    /// Creates a name in this scope.
+    /// Creates a name from an optional scope and an id.
     #[must_use]
     pub fn new(scope: Option<SessionId>, id: SessionId) -> Self {
         Self { scope, id }
@@ -51,20 +51,20 @@ impl FleetName {
     }
 
     /// Returns the engine service of this session: one of 256 identical services, chosen by a digest of the name. A
-    /// balancer sees the service but not the object. Balancing by service keeps a session on the node that has it in
-    /// memory for as long as that node is up.
+    /// balancer sees the service but not the object. Balancing by service keeps a session on the node that has the
+    /// session in memory, as long as that node is up.
     pub(crate) fn service(&self) -> String {
         let digest = Sha256::digest(self.to_string());
         service(digest.first().copied().unwrap_or_default())
     }
 }
 
-/// Returns the name of one session service.
+/// Returns the name of the session service with this number.
 pub(crate) fn service(number: u8) -> String {
     format!("{SERVICE_PREFIX}{number:02x}")
 }
 
-/// Returns the service of the image with this digest.
+/// Returns the name of the service for the image with this digest.
 pub(crate) fn image_service(image_sha256: &str) -> String {
     format!("{IMAGE_PREFIX}{}", image_sha256.get(..32).unwrap_or(image_sha256))
 }
@@ -109,7 +109,7 @@ impl From<SessionId> for FleetName {
     }
 }
 
-/// The default ports of Restate.
+/// Restate's default ports.
 const INGRESS_PORT: u16 = 8080;
 const ADMIN_PORT: u16 = 9070;
 
@@ -132,7 +132,7 @@ pub struct FleetUrl {
     admin: u16,
 }
 
-/// Invalid text for a fleet URL.
+/// The text is not a valid fleet URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{url}` is not the URL of a fleet: {reason}; write `restate://HOST`, or `restate://HOST:PORT?admin=PORT` if the ports are not {INGRESS_PORT} and {ADMIN_PORT}",

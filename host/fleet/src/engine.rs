@@ -1,5 +1,5 @@
-//! A single-machine engine: Restate's own program as a child process, with its data in a directory. For getting started
-//! and for small fleets.
+//! A single-machine engine, for getting started and for small fleets: Restate's own program as a child process, with
+//! its data in a directory.
 //!
 //! Several machines need a Restate cluster, set up as its documentation describes.
 
@@ -22,9 +22,9 @@ use crate::{FleetError, FleetUrl, client::Http};
 const BEGIN: Duration = Duration::from_secs(60);
 /// Shutdown timeout.
 const END: Duration = Duration::from_secs(20);
-/// Polling interval.
+/// Polling interval during startup and shutdown.
 const POLL: Duration = Duration::from_millis(50);
-/// Bytes of the log to show if startup fails.
+/// Number of bytes from the end of the log to show if startup fails.
 const LOG_TAIL_BYTES: usize = 2_000;
 
 /// The local engine could not start.
@@ -34,7 +34,7 @@ pub enum EngineError {
     /// The program cannot be fetched.
     #[error(transparent)]
     Program(Box<RuntimeError>),
-    /// No program for this platform.
+    /// The engine cannot be downloaded for this platform.
     #[error(
         "the engine can be downloaded only for Linux on x86-64; install `restate-server` and pass its path as --restate-server"
     )]
@@ -44,7 +44,7 @@ pub enum EngineError {
     System {
         /// The operation that failed, as a verb phrase.
         what: String,
-        /// Cause.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The engine exited, or did not answer in time.
@@ -57,12 +57,12 @@ pub enum EngineError {
         /// The end of the log.
         tail: String,
     },
-    /// A request failed.
+    /// A request to the engine failed.
     #[error(transparent)]
     Ask(#[from] FleetError),
 }
 
-/// An engine on this machine. It is stopped on drop.
+/// A running engine on this machine. Dropping this value stops the engine.
 #[derive(Debug)]
 pub struct LocalEngine {
     child: Child,
@@ -70,11 +70,12 @@ pub struct LocalEngine {
 }
 
 impl LocalEngine {
-    /// Starts the engine's program with its data in `data`, which is created if missing, and waits up to a minute until
-    /// it answers. `ports` are the ports of ingress and admin; 0 picks any free port.
+    /// Starts the engine's program, and waits up to a minute until the engine answers. The engine stores its data in
+    /// the directory `data`, which is created if it is missing. `ports` are the ingress port and the admin port; 0
+    /// selects any free port.
     ///
     /// # Errors
-    /// [`EngineError`].
+    /// [`EngineError`] if the engine cannot be started, or does not answer in time.
     pub async fn start(program: &Path, data: &Path, ports: (u16, u16)) -> Result<Self, EngineError> {
         let system = |what: String| move |source| EngineError::System { what, source };
         let (ingress, admin, node) = free_ports(ports).map_err(system("find free ports".into()))?;
@@ -92,7 +93,7 @@ impl LocalEngine {
             .arg("--no-logo")
             .arg("-c")
             .arg(&config)
-            // Restate variables would override the configuration.
+            // Restate's environment variables would override the configuration.
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "HOME" || name == "TMPDIR"))
             .current_dir(data)
@@ -157,7 +158,7 @@ impl Drop for LocalEngine {
     }
 }
 
-/// Returns the requested ports, with free ports for 0, and one more.
+/// Returns the requested ports, with free ports instead of 0, and one more free port.
 fn free_ports((ingress, admin): (u16, u16)) -> io::Result<(u16, u16, u16)> {
     // All listeners are open at the same time, so the ports differ.
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
@@ -166,7 +167,7 @@ fn free_ports((ingress, admin): (u16, u16)) -> io::Result<(u16, u16, u16)> {
     Ok((ingress?, admin?, node?))
 }
 
-/// Number of partitions. Each costs memory, and one machine has few processors.
+/// Number of partitions. Each partition needs memory, and one machine has few processors.
 const PARTITIONS: u32 = 4;
 /// Memory limit for the engine's tables in bytes. The engine's default suits a dedicated machine.
 const ROCKSDB_BYTES: u64 = 256 << 20;
@@ -206,8 +207,8 @@ fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The engine's program for Linux on x86-64. It is licensed under the Business Source License 1.1, which allows any use except offering Restate
-/// itself as a service.
+/// The engine's program for Linux on x86-64. It is licensed under the Business Source License 1.1, which allows any use
+/// except offering Restate itself as a service.
 pub const PROGRAM: HostProgram = HostProgram {
     name: "restate-server",
     package: "@restatedev/restate-server-linux-x64",
@@ -217,7 +218,7 @@ pub const PROGRAM: HostProgram = HostProgram {
     sha256: "8597e9511a4aeb4f082c33a9f4cc62132ea1fe21289811a6e52ae3d2261a031f",
 };
 
-/// Returns the path of the engine's program, downloading it unless it is cached. Linux on x86-64 only.
+/// Returns the path of the engine's program, and downloads it if it is not cached. Supports only Linux on x86-64.
 ///
 /// # Errors
 /// [`EngineError::Platform`] on other platforms, [`EngineError::Program`] if it cannot be fetched.

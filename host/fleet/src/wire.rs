@@ -26,10 +26,10 @@ pub struct ExecuteRequest {
     /// Milliseconds after which the execution is cancelled. Default: none. The nodes' limits always apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Tools that the script may call, each answered by a service. At most [`MAX_TOOLS`](Self::MAX_TOOLS).
+    /// Tools that the script can call, each answered by a service. At most [`MAX_TOOLS`](Self::MAX_TOOLS).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolOffer>,
-    /// Settings to create the session with if it does not exist. Default: a missing session is an error.
+    /// Settings for creating the session if it does not exist. Default: a missing session is an error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open: Option<OpenRequest>,
     /// The expected state of the session. Default: any.
@@ -44,7 +44,7 @@ pub struct ExecuteRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
-    /// When the session was opened. Distinguishes sessions that were opened one after another under the same name.
+    /// Time when the session was opened. Distinguishes sessions that were opened one after another under the same name.
     pub created_at: Timestamp,
     /// The session's generation.
     pub generation: u64,
@@ -61,7 +61,7 @@ impl ExecuteRequest {
 pub struct ToolOffer {
     /// The tool's name. Scripts call `tools.NAME`.
     pub name: String,
-    /// Shown by `help(tools.NAME)`.
+    /// Description that `help(tools.NAME)` shows.
     #[serde(default)]
     pub description: String,
     /// JSON Schema of the arguments. Default: any object.
@@ -89,7 +89,7 @@ pub struct OpenRequest {
 /// The result of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Executed {
-    /// When the session was opened.
+    /// Time when the session was opened.
     pub created_at: Timestamp,
     /// The session's generation after the execution.
     pub generation: u64,
@@ -110,17 +110,17 @@ pub struct FleetSession {
     pub runtime: String,
     /// The interpreter's version, if known.
     pub version: Option<String>,
-    /// The identity of its image. Only nodes with this image run the session's executions.
+    /// The identity of the session's image. Only nodes with this image run the session's executions.
     pub image_sha256: String,
-    /// Increases with every change, so no two states share one.
+    /// Generation of the session's state. It increases with every change, so no two states share a generation.
     pub generation: u64,
     /// Number of executions so far.
     pub executions: u64,
     /// Size of the stored state in bytes.
     pub bytes: u64,
-    /// When the session was opened. The clock of its scripts is fixed at this time.
+    /// Time when the session was opened. The clock of its scripts is fixed at this time.
     pub created_at: Timestamp,
-    /// When the session last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
     /// True if an execution is running.
     #[serde(default)]

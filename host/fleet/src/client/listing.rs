@@ -1,4 +1,4 @@
-//! The HTTP client for the engine, and the lists of sessions and images.
+//! The HTTP client for the engine, and listings of sessions and images.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,13 +18,13 @@ use crate::{
 /// Timeout for a listing.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// A page of the sessions of a fleet, sorted by name.
+/// A page of a fleet's sessions, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FleetPage {
-    /// The sessions. `is_running` is always `false`: listings do not know it.
+    /// The sessions. `is_running` is always `false`, because listings do not read it.
     pub sessions: Vec<FleetSession>,
-    /// Start the next page after this name; `None` on the last page.
+    /// Name after which the next page starts; `None` on the last page.
     pub next: Option<FleetName>,
 }
 
@@ -44,7 +44,7 @@ struct Row {
     value_utf8: String,
 }
 
-/// An image of sessions or nodes.
+/// An image that sessions or nodes use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FleetImage {
@@ -83,7 +83,7 @@ struct Count {
     sessions: u64,
 }
 
-/// The part of a stored state that a listing shows.
+/// The fields of a stored state that a listing shows.
 #[derive(Deserialize)]
 struct Stored {
     session: FleetSession,
@@ -93,11 +93,11 @@ impl FleetClient {
     /// Maximum number of sessions per page.
     pub const MAX_PAGE: usize = 1_000;
 
-    /// Lists the sessions of a scope, or all sessions, after a name. `limit` is clamped to
-    /// 1–[`MAX_PAGE`](Self::MAX_PAGE).
+    /// Lists the sessions after a name, in one scope or in all scopes. `limit` is clamped to between 1 and
+    /// [`MAX_PAGE`](Self::MAX_PAGE).
     ///
     /// # Errors
-    /// [`FleetError`].
+    /// [`FleetError`] if the engine cannot be reached or sends an unexpected answer.
     pub async fn list(
         &self,
         scope: Option<&SessionId>,
@@ -127,7 +127,7 @@ impl FleetClient {
     /// Counts the sessions of a scope, or all sessions.
     ///
     /// # Errors
-    /// [`FleetError`].
+    /// [`FleetError`] if the engine cannot be reached or sends an unexpected answer.
     pub async fn count(&self, scope: Option<&SessionId>) -> Result<u64, FleetError> {
         let query = format!(
             "SELECT COUNT(*) AS sessions FROM state WHERE starts_with(service_name, '{SERVICE_PREFIX}') \
@@ -138,10 +138,10 @@ impl FleetClient {
         Ok(rows.into_iter().map(|row| row.sessions).sum())
     }
 
-    /// Lists the images of sessions and of nodes.
+    /// Lists the images that sessions and nodes use.
     ///
     /// # Errors
-    /// [`FleetError`].
+    /// [`FleetError`] if the engine cannot be reached or sends an unexpected answer.
     pub async fn images(&self) -> Result<Vec<FleetImage>, FleetError> {
         let mut images: BTreeMap<String, FleetImage> = BTreeMap::new();
         let mut after = None;
@@ -204,7 +204,7 @@ pub(crate) enum HttpError {
 
 impl Http {
     pub(crate) fn new() -> Result<Self, FleetError> {
-        // A provider installed earlier stays.
+        // If a provider is already installed, it stays in use.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .no_proxy()

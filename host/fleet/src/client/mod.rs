@@ -17,8 +17,9 @@ pub use listing::{FleetImage, FleetPage};
 
 /// Requests executions from a fleet. Cheap to clone; its futures need a tokio runtime.
 ///
-/// Requests to one session are carried out one at a time, in the order in which they reach the engine. An answer means that the result is stored. A
-/// request whose connection broke may have been carried out: with a key it can be repeated and is carried out once.
+/// The engine runs the requests of one session one at a time, in the order in which it receives them. An answer means
+/// that the result is stored. After a broken connection, the request may have run. A request with a key can be
+/// repeated, and still runs only once.
 ///
 /// ```no_run
 /// use glovebox_fleet::{ExecuteRequest, FleetClient, OpenRequest};
@@ -50,14 +51,14 @@ impl std::fmt::Debug for FleetClient {
 }
 
 impl FleetClient {
-    /// Timeout for an answer: an hour. A request waits for its turn in the session and, if nodes are gone, for other
-    /// nodes.
+    /// Timeout for an answer: an hour. A request waits for earlier requests of the session and, if nodes have failed,
+    /// for other nodes.
     pub const MAX_WAIT: Duration = listing::MAX_WAIT;
 
     /// Creates a client of the engine at this URL, without connecting.
     ///
     /// # Errors
-    /// If no HTTP client can be created.
+    /// [`FleetError`] if no HTTP client can be created.
     pub fn new(url: &FleetUrl) -> Result<Self, FleetError> {
         let http = Http::new()?;
         let base =
@@ -66,10 +67,10 @@ impl FleetClient {
         Ok(Self { ingress, ingress_url: url.ingress(), http, admin: url.admin() })
     }
 
-    /// Runs a script in a session. Within an hour, repeating a key returns the first answer and runs nothing.
+    /// Runs a script in a session. Repeating a key within an hour returns the first answer and runs nothing.
     ///
     /// # Errors
-    /// [`FleetError`]. A failing script is not an error.
+    /// [`FleetError`] if the request fails. A script that fails is not an error.
     pub async fn execute(
         &self,
         name: &FleetName,
@@ -82,7 +83,7 @@ impl FleetClient {
     /// Opens a session.
     ///
     /// # Errors
-    /// [`FleetError::Exists`] if the name is taken, and others.
+    /// [`FleetError::Exists`] if the name is taken. Other variants if the request fails.
     pub async fn open(&self, name: &FleetName, open: OpenRequest) -> Result<FleetSession, FleetError> {
         self.call(name, "open", open, None).await
     }
@@ -90,25 +91,26 @@ impl FleetClient {
     /// Describes a session, without waiting for a running execution.
     ///
     /// # Errors
-    /// [`FleetError::NotFound`], and others.
+    /// [`FleetError::NotFound`] if the session does not exist. Other variants if the request fails.
     pub async fn info(&self, name: &FleetName) -> Result<FleetSession, FleetError> {
         self.ask(name, "info").await
     }
 
     /// Cancels the running execution of a session. Returns `false` if nothing was running. The caller of the execution
-    /// receives the outcome `cancelled`. With the id of an execution ([`ExecuteRequest::id`]), cancels only that one.
+    /// receives the outcome `cancelled`. With the id of an execution ([`ExecuteRequest::id`]), cancels only that
+    /// execution.
     ///
     /// # Errors
-    /// [`FleetError`].
+    /// [`FleetError`] if the request fails.
     pub async fn cancel(&self, name: &FleetName, id: Option<&str>) -> Result<bool, FleetError> {
         self.call(name, "cancel", id.map(str::to_owned), None).await
     }
 
-    /// Undoes the last execution of a session. It cannot be called twice in a row.
+    /// Undoes the last execution of a session. A second undo in a row fails.
     ///
     /// # Errors
-    /// [`FleetError::NotFound`], [`FleetError::NoUndo`], [`FleetError::Changed`] if the session is not in the expected
-    /// state, and others.
+    /// [`FleetError::NotFound`] if the session does not exist, [`FleetError::NoUndo`] if it has nothing to undo, and
+    /// [`FleetError::Changed`] if it is not in the expected state. Other variants if the request fails.
     pub async fn undo(&self, name: &FleetName, expected: Option<Expected>) -> Result<FleetSession, FleetError> {
         self.call(name, "undo", expected, None).await
     }
@@ -116,7 +118,7 @@ impl FleetClient {
     /// Closes a session and deletes its bytes. Returns `false` if it did not exist. Exit handlers do not run.
     ///
     /// # Errors
-    /// [`FleetError::Changed`] if the session is not in the expected state, and others.
+    /// [`FleetError::Changed`] if the session is not in the expected state. Other variants if the request fails.
     pub async fn close(&self, name: &FleetName, expected: Option<Expected>) -> Result<bool, FleetError> {
         self.call(name, "close", expected, None).await
     }
@@ -160,11 +162,11 @@ fn target(name: &FleetName, handler: &str) -> RequestTarget {
     RequestTarget::object(name.service(), name.to_string(), handler)
 }
 
-/// Error codes of the nodes, which reach the client as HTTP status codes.
+/// Error codes of the nodes. They reach the client as HTTP status codes.
 pub(crate) mod status {
     /// The request is invalid.
     pub(crate) const INVALID: u16 = 400;
-    /// No such session.
+    /// The session does not exist.
     pub(crate) const NOT_FOUND: u16 = 404;
     /// The name is taken.
     pub(crate) const EXISTS: u16 = 409;
@@ -176,7 +178,7 @@ pub(crate) mod status {
     pub(crate) const FAILED: u16 = 500;
 }
 
-/// The start of the message of [`status::EXISTS`].
+/// Prefix of the error message with the code [`status::EXISTS`].
 pub(crate) const EXISTS: &str = "there is a session";
 
 /// A request failed.
@@ -186,10 +188,10 @@ pub enum FleetError {
     /// No session has this name.
     #[error("there is no session `{0}` in the fleet; open one first")]
     NotFound(FleetName),
-    /// A session has this name already.
+    /// A session with this name already exists.
     #[error("session `{0}` already exists in the fleet; choose another name or close it first")]
     Exists(FleetName),
-    /// The last execution was undone already, or nothing was executed in the session.
+    /// The last execution was already undone, or the session has not executed anything.
     #[error("session `{0}` has nothing to undo")]
     NoUndo(FleetName),
     /// The session is not in the expected state. Nothing was run.
@@ -243,7 +245,7 @@ impl FleetError {
         match response.status().as_u16() {
             status::NOT_FOUND if has_no_service => Self::NoNode,
             status::NOT_FOUND => Self::NotFound(name.clone()),
-            // The engine's own 409: the operator killed or cancelled it.
+            // The engine also answers with 409 if an operator killed or cancelled the request.
             status::EXISTS if message.starts_with(EXISTS) => Self::Exists(name.clone()),
             status::NO_UNDO => Self::NoUndo(name.clone()),
             status::CHANGED => Self::Changed(name.clone()),

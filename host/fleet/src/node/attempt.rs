@@ -1,9 +1,9 @@
-//! An attempt at an execution, and the journal steps that it records.
+//! An attempt at an execution, and the journal steps that the attempt records.
 //!
-//! A step is everything up to and including the next tool call, or up to the end. A node that takes over an execution
-//! gets the recorded steps. It replays the script with the recorded answers, without repeating those calls, and runs
-//! the next step. If the last step was recorded, the node runs nothing. The record distinguishes a call from the end,
-//! so the sequence of steps never differs from the journal, wherever an execution was interrupted or cancelled.
+//! A step runs the script up to and including its next tool call, or to its end. A node that takes over an execution
+//! receives the recorded steps. It replays the script with the recorded answers, without repeating the calls, and runs
+//! the next step. If the last step was recorded, the node runs nothing. The record distinguishes a call from the end of
+//! the script, so the sequence of steps always matches the journal, wherever an execution was interrupted or cancelled.
 
 use std::{
     pin::Pin,
@@ -28,8 +28,8 @@ use super::{
 };
 use crate::{ExecuteRequest, Executed, client::status};
 
-/// Maximum size of an answer in bytes. The engine's limit on messages is twice that: it could never deliver a longer
-/// answer.
+/// Maximum size of an answer in bytes: half of the engine's limit on messages. The engine cannot deliver messages over
+/// its limit.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// An attempt at an execution, on one node.
@@ -43,7 +43,7 @@ pub(super) struct Attempt {
     running: Option<Running>,
 }
 
-/// The callback of each tool, by name.
+/// The tools' names and callbacks.
 type Targets = Vec<(String, CallbackTarget)>;
 
 /// The tools of a request and their callbacks.
@@ -53,7 +53,6 @@ type Offered = (Vec<Tool>, Targets);
 struct Running {
     session: Session,
     started: Arc<Started>,
-    /// The callback of each tool, by name.
     targets: Targets,
     /// The calls that the script waits for, in order.
     waits_for: Vec<ToolRequest>,
@@ -72,7 +71,7 @@ impl Attempt {
         Self { machine, state, request, cancel, invocation, running: None }
     }
 
-    /// Runs the step after the recorded ones. `recorded` are the calls recorded since the last step that this attempt
+    /// Runs the step after the recorded steps. `recorded` are the calls recorded since the last step that this attempt
     /// ran.
     pub(super) async fn step(&mut self, recorded: Vec<Called>) -> Result<JournalStep, StepError> {
         let mut recorded = recorded.into_iter();
@@ -159,10 +158,10 @@ impl Attempt {
         Ok((tools, targets))
     }
 
-    /// Calls the service of a tool.
+    /// Calls the service that answers a tool.
     async fn ask(&self, running: &Running, call: &ToolRequest) -> Called {
         let session = &self.state.session.name;
-        // The generation differs between stored executions, and the invocation between all executions.
+        // The generation is unique among stored executions, and the invocation among all executions.
         let key = format!("{session}/{}-{}/{}", self.state.next_execution(), self.invocation, call.id);
         let limits = &self.machine.policy().limits;
         let timeout = Duration::from_millis(limits.tool_timeout_ms);
@@ -192,8 +191,8 @@ impl Attempt {
         Called { call: call.id, tool: call.name.clone(), answer: answer.map_err(|error| ToolFailure::from(&error)) }
     }
 
-    /// Returns `true` if the execution was cancelled or timed out. A replay may reach either earlier than the first
-    /// run.
+    /// Returns `true` if the execution was cancelled or timed out. A replay can be stopped at an earlier point than the
+    /// first run.
     fn was_stopped(&self, execution: &Execution) -> bool {
         let is_late = matches!(execution.outcome, Outcome::Exhausted { resource: Resource::Time, .. });
         is_late || self.cancel.is_cancelled() || execution.outcome == Outcome::Cancelled
@@ -227,13 +226,13 @@ impl Attempt {
     }
 }
 
-/// Delivers answers and waits until the script needs others or ends.
+/// Delivers answers and waits until the script needs more answers or ends.
 async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Progress, StepError> {
     let started = Arc::clone(started);
     blocking(move || {
         started.advance(answers, None).map_err(|error| match error {
             AdvanceError::Execute(error) => refused(&error),
-            // Retried, like every panic of a node.
+            // The engine retries the step, as after every panic of a node.
             error @ AdvanceError::Panicked => StepError::Later(error.to_string()),
             error => StepError::failed(&error),
         })
@@ -241,8 +240,8 @@ async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Pro
     .await
 }
 
-/// Converts an error of the sandbox. It is caused by the request and the same on every node, except if this node is
-/// short of resources.
+/// Converts a sandbox error. The error is transient if this node is short of resources. Otherwise the request causes
+/// it, on every node.
 fn refused(error: &ExecuteError) -> StepError {
     match is_of_the_moment(error) {
         true => StepError::Later(glovebox::with_causes(error)),
@@ -262,7 +261,7 @@ pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// The signal that cancels an execution.
 pub(super) const CANCEL: &str = "cancel";
 
-/// A step of an execution.
+/// A recorded step of an execution.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum JournalStep {
@@ -285,7 +284,7 @@ pub(super) struct Called {
 /// The error that a failed tool raises.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ToolFailure {
-    /// The class name.
+    /// Name of the error's class.
     class: String,
     message: String,
 }
@@ -343,7 +342,7 @@ impl StepError {
         Self::Never(status::INVALID, message.into())
     }
 
-    /// Converts the error for the engine.
+    /// Converts the error to the engine's error type.
     pub(super) fn into_handler_error(self) -> HandlerError {
         match self {
             // The engine logs the message.
@@ -352,7 +351,7 @@ impl StepError {
         }
     }
 
-    /// Returns the error for a failure of the sandbox that would be the same on every node.
+    /// Returns the error for a sandbox failure that would be the same on every node.
     pub(super) fn failed(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Never(status::FAILED, glovebox::with_causes(error))
     }

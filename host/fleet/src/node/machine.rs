@@ -1,4 +1,4 @@
-//! The interpreters and session states of a node, and sessions held in memory for their next execution.
+//! A node's interpreters and session states, and sessions held in memory for their next execution.
 
 use std::{
     collections::HashMap,
@@ -24,10 +24,10 @@ use super::{
 };
 use crate::{FleetName, FleetSession, OpenRequest, client::status};
 
-/// Upper bounds of the limits on sessions.
+/// Maximum values of the session limits.
 const MAX_SESSIONS: u32 = 1_000_000;
 const MAX_SESSION_BYTES: u64 = 1 << 50;
-/// Blobs listed and deleted per page.
+/// Number of blobs to list and delete at a time.
 const REMOVED_AT_ONCE: usize = 1_000;
 
 /// A runtime for new sessions.
@@ -42,9 +42,9 @@ struct Served {
 /// The time and identity of a session's opening.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Opening {
-    /// When the session was opened.
+    /// Time of the opening.
     pub(super) at: Timestamp,
-    /// A unique id.
+    /// Unique id of the opening.
     pub(super) id: String,
 }
 
@@ -58,7 +58,7 @@ impl Opening {
 /// A node's interpreters, its store of session states, and its sessions in memory.
 pub(super) struct Machine {
     engine: Engine,
-    /// The engine's admin API.
+    /// Client of the admin API of the fleet's engine.
     pub(super) admin: Admin,
     blobs: BlobStore,
     key: Option<SessionKey>,
@@ -104,7 +104,7 @@ impl Machine {
         Ok(Self { engine, admin, blobs, key, policy, served, callbacks, places, queue, warm })
     }
 
-    /// Returns the policy of scripts.
+    /// Returns the scripts' policy.
     pub(super) fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -114,7 +114,7 @@ impl Machine {
         self.served.iter().map(|served| &*served.image_sha256)
     }
 
-    /// Opens and stores a session.
+    /// Opens a session and stores its first state.
     pub(super) async fn open(
         self: &Arc<Self>,
         name: &FleetName,
@@ -220,7 +220,7 @@ impl Machine {
         }
     }
 
-    /// Deletes all blobs of a session.
+    /// Deletes all blobs of a session, and drops the session from memory.
     pub(super) async fn forget(&self, state: &SessionState) -> Result<(), StepError> {
         let name = &state.session.name;
         self.warm.forget(name);
@@ -238,7 +238,7 @@ impl Machine {
     /// Finds the runtime for a new session.
     fn runtime(&self, language: Option<Language>, runtime: Option<&str>) -> Result<Served, StepError> {
         let named = runtime.map(|name| match self.engine.runtimes() {
-            // By name or alias.
+            // `name` can be an alias.
             Ok(known) => {
                 known.iter().find(|info| info.answers_to(name)).map_or(name.to_owned(), |info| info.name.clone())
             }
@@ -255,7 +255,7 @@ impl Machine {
         self.served.iter().find(fits).cloned().ok_or_else(none)
     }
 
-    /// Builds a sandbox with the session's own clock and random numbers. Called on a blocking thread.
+    /// Builds a sandbox with the session's own clock and random numbers. Must be called on a blocking thread.
     fn sandbox(
         &self,
         name: &FleetName,
@@ -281,11 +281,11 @@ impl Machine {
     }
 }
 
-/// Returns the policy with limits that suffice for running sessions and sessions in memory.
+/// Returns the policy with session limits that suffice for running executions and for sessions in memory.
 fn with_room(config: &NodeConfig, running: usize) -> Policy {
     let mut policy = config.policy.clone();
     let limits = &mut policy.limits;
-    // Two per running execution: the session itself, and a session that it evicts.
+    // Each running execution needs two sessions: its own session, and a session that it evicts.
     let sessions = config.warm_count.saturating_add(running.saturating_mul(2));
     let each = limits.memory_bytes.saturating_add(limits.workspace_bytes);
     let bytes = config.warm_bytes.saturating_add((running as u64).saturating_mul(2).saturating_mul(each));
@@ -325,7 +325,7 @@ pub(super) struct Warm {
 struct WarmSessions {
     sessions: HashMap<FleetName, WarmSession>,
     bytes: u64,
-    /// Use counter. The session with the lowest value was used least recently.
+    /// Number of uses so far. The session with the lowest `used` was used least recently.
     uses: u64,
 }
 
@@ -346,22 +346,22 @@ impl Warm {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes and returns the session in the state of this blob. A session in another state is dropped.
+    /// Removes a session, and returns it if it is in the state of this blob.
     pub(super) fn take(&self, name: &FleetName, blob: &str) -> Option<Session> {
         let place = self.held().remove(name)?;
         (place.blob == blob).then_some(place.session)
     }
 
-    /// Adds a session in the state of this blob, and evicts the least recently used. `stored_bytes` is the size of the
-    /// blob.
+    /// Adds a session in the state of this blob, and evicts the least recently used sessions to make room.
+    /// `stored_bytes` is the size of the blob.
     pub(super) fn put(&self, name: FleetName, blob: String, stored_bytes: u64, session: Session) {
-        // `held_bytes` does not include changed pages of the image, which the compressed blob does. Count the larger
+        // `held_bytes` does not include changed pages of the image, but the compressed blob does. Count the larger
         // value, plus the base cost of an instance.
         let bytes = session.info().held_bytes.max(stored_bytes).saturating_add(INSTANCE_BYTES);
         if self.max_count == 0 || bytes > self.max_bytes || session.ended().is_some() {
             return;
         }
-        // Dropped after unlocking.
+        // Evicted sessions are dropped after unlocking.
         let mut out = Vec::new();
         let mut held = self.held();
         out.extend(held.remove(&name));
@@ -385,7 +385,7 @@ impl Warm {
         names
     }
 
-    /// Drops a session.
+    /// Drops a session from memory.
     pub(super) fn forget(&self, name: &FleetName) {
         let forgotten = self.held().remove(name);
         drop(forgotten);

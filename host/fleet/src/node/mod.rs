@@ -39,25 +39,27 @@ pub struct NodeConfig {
     pub blobs: BlobStore,
     /// The key that seals the states. All nodes must use the same key. Default: states are not sealed.
     pub key: Option<SessionKey>,
-    /// The policy of scripts, which should be the same on all nodes. Clock and entropy are set per session: see
+    /// The scripts' policy, which should be the same on all nodes. Clock and entropy are set per session: see
     /// [`check_policy`](Self::check_policy).
     pub policy: Policy,
-    /// The runtimes for new sessions, by name or alias. The first one of a language is its default. Default: the
-    /// default runtime of each language.
+    /// The runtimes for new sessions, by name or alias. The first runtime of a language is the default for that
+    /// language. Default: the default runtime of each language.
     pub runtimes: Vec<String>,
-    /// Calls the services that answer tools. Default: none, and requests must not bring tools.
+    /// Client for the services that answer tool calls. Default: none. Requests with tools are then rejected.
     pub callbacks: Option<Callbacks>,
-    /// Maximum number of concurrent executions. More wait. Default: four per processor.
+    /// Maximum number of concurrent executions. Further executions wait. Default: four per processor.
     pub running: usize,
-    /// Time that an execution waits to run. Then the engine retries it, perhaps on another node. Default 20 s.
+    /// Maximum time that an execution waits to run. The engine then retries it, possibly on another node. Default: 20
+    /// s.
     pub queue: Duration,
-    /// Maximum number of sessions held in memory for their next execution. Default 256. The engine's pool needs a slot
-    /// for each of these, and two per concurrent execution.
+    /// Maximum number of sessions held in memory for their next execution. Default: 256. The engine's pool needs a slot
+    /// for each held session, and two per concurrent execution.
     pub warm_count: usize,
-    /// Maximum memory of all held sessions, in bytes. Default 1 GiB. A session counts as its stored state or its memory
-    /// growth, whichever is larger, plus 1 MiB.
+    /// Maximum memory of all held sessions in bytes. Default: 1 GiB. A session is charged for its stored state or its
+    /// memory growth, whichever is larger, plus 1 MiB.
     pub warm_bytes: u64,
-    /// Time that running executions may take to finish at shutdown. Then they restart on another node. Default 30 s.
+    /// Maximum time for running executions to finish at shutdown. Unfinished executions restart on another node.
+    /// Default: 30 s.
     pub drain: Duration,
     /// The engine's public key. With it, requests that the engine did not sign are rejected. Default: none.
     pub identity_key: Option<String>,
@@ -98,7 +100,7 @@ impl NodeConfig {
     /// seed.
     ///
     /// # Errors
-    /// Fails if the policy is invalid or has a setting that is not repeatable.
+    /// [`NodePolicyError`] if the policy is invalid or has a setting that is not repeatable.
     pub fn check_policy(policy: &Policy) -> Result<(), NodePolicyError> {
         policy.check()?;
         let has = |what| Err(NodePolicyError::NotRepeatable(what));

@@ -80,7 +80,7 @@ impl SessionObject {
         let Json(mut state) = ctx.get::<Json<SessionState>>(STATE_KEY).await?.ok_or_else(|| no_session(&name))?;
         check(&state, expected)?;
         self.0.forget_blobs(std::mem::take(&mut state.stale));
-        // An execution that was killed may have left these.
+        // An execution that was killed may have left these keys behind.
         ctx.clear(RUNNING_KEY);
         ctx.clear(ID_KEY);
         let Json(at) = ctx.run(now).name("now").await?;
@@ -100,7 +100,7 @@ impl SessionObject {
     ) -> Result<Json<bool>, HandlerError> {
         let Some(Json(state)) = ctx.get::<Json<SessionState>>(STATE_KEY).await? else { return Ok(Json(false)) };
         check(&state, expected)?;
-        // Blobs first: if the store fails, the engine retries this step.
+        // Delete the blobs first: if the store fails, the engine retries this step.
         let machine = Arc::clone(&self.0);
         let forget = move || -> BoxFuture<'static, HandlerResult<()>> {
             Box::pin(async move { machine.forget(&state).await.map_err(StepError::into_handler_error) })
@@ -159,12 +159,12 @@ impl SessionObject {
     }
 }
 
-/// Returns the current time, for the journal.
+/// Returns the current time, to be recorded in the journal.
 async fn now() -> HandlerResult<Json<Timestamp>> {
     Ok(Json(Timestamp::now()))
 }
 
-/// Returns a new opening, for the journal.
+/// Returns a new opening, to be recorded in the journal.
 async fn opening() -> HandlerResult<Json<Opening>> {
     Ok(Json(Opening::new()))
 }
@@ -211,8 +211,7 @@ pub(super) struct SessionState {
     pub(super) blob: String,
     /// The state before the last execution, for one undo.
     pub(super) previous: Option<Previous>,
-    /// Blobs that are no longer referred to. The next reader deletes them, because by then the engine has stored this
-    /// state.
+    /// Blobs that no state refers to. The next reader deletes them, because by then the engine has stored this state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) stale: Vec<String>,
 }
@@ -264,8 +263,8 @@ impl SessionState {
     }
 }
 
-/// Returns the directory of a session's blobs. A session opened again under the same name has another one, so a late
-/// close of the first session deletes nothing of the second.
+/// Returns the directory of a session's blobs. A session that was opened again under the same name uses a different
+/// directory, so a late close of the first session deletes no blob of the second.
 pub(super) fn blob_dir(name: &FleetName, opening: &str) -> String {
     format!("sessions/{name}/{opening}")
 }

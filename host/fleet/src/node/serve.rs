@@ -36,9 +36,9 @@ use crate::{
 
 /// Maximum number of connections. Engines and balancers open a few each.
 const MAX_CONNECTIONS: usize = 1_024;
-/// Maximum number of concurrent requests per connection. More wait in the engine.
+/// Maximum number of concurrent requests per connection. Further requests wait in the engine.
 const MAX_STREAMS: u32 = 1_024;
-/// HTTP/2 keep-alive: the idle time before a ping, and the timeout of its reply.
+/// HTTP/2 keep-alive: the idle time before a ping, and the timeout for the reply.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
 /// The path of the health check for balancers.
 const HEALTH: &str = "/health";
@@ -66,7 +66,8 @@ impl Node {
     /// Prepares the runtimes and listens. The first preparation on a machine takes a minute or more.
     ///
     /// # Errors
-    /// [`NodeError`].
+    /// [`NodeError`] if the configuration is invalid, a runtime cannot be prepared, or the node cannot listen on the
+    /// address.
     pub async fn bind(config: NodeConfig, listen: SocketAddr) -> Result<Self, NodeError> {
         let (drain, identity_key) = (config.drain, config.identity_key.clone());
         let made = tokio::task::spawn_blocking(move || Machine::new(config)).await;
@@ -89,14 +90,16 @@ impl Node {
         self.machine.images()
     }
 
-    /// Registers nodes like this one with the engine. The engine must reach one of them at `advertised`, the `http://`
-    /// URL of this node or of a balancer. The node must be [serving](Self::serve) meanwhile. Retries for half a minute.
+    /// Registers this node, or identical nodes behind a balancer, with the engine. `advertised` is the `http://` URL of
+    /// the node or the balancer, which the engine must be able to reach. The node must be [serving](Self::serve)
+    /// meanwhile. Retries for half a minute.
     ///
-    /// Nodes of another version at that address are an error. With `replaces`, these nodes replace them; then no
-    /// sessions may exist that only the replaced nodes can run.
+    /// Fails if nodes of another version are registered at that address. With `replaces`, this registration replaces
+    /// them; then there must be no sessions that only the replaced nodes can run.
     ///
     /// # Errors
-    /// [`NodeError::OtherVersion`], [`NodeError::Refused`] and [`NodeError::Engine`].
+    /// [`NodeError::OtherVersion`] if nodes of another version are registered at the address, [`NodeError::Refused`] if
+    /// the engine rejects the registration, and [`NodeError::Engine`] if the engine cannot be reached.
     pub fn register(
         &self,
         advertised: String,
@@ -107,8 +110,8 @@ impl Node {
         async move { admin.register(&advertised, &images, replaces).await }
     }
 
-    /// Serves until `end` completes, and then drains: running executions get [`NodeConfig::drain`] to finish, and the
-    /// rest restart on another node. Acknowledged executions are stored already.
+    /// Serves until `end` completes, and then drains: running executions have [`NodeConfig::drain`] to finish, and
+    /// unfinished executions restart on another node. Acknowledged executions are already stored.
     pub async fn serve(self, end: impl Future<Output = ()>) {
         let answering = Answering {
             endpoint: HyperEndpoint::new(self.endpoint),
@@ -121,8 +124,8 @@ impl Node {
             never = accept(&self.listener, &room, &answering, Some(&graceful)) => match never {},
             () = end => answering.is_draining.store(true, Ordering::Relaxed),
         }
-        // The node answers health checks to the end. Otherwise it would count as lost, and its executions would restart
-        // elsewhere.
+        // The node answers health checks until it stops. Otherwise the engine would consider it lost and restart its
+        // executions on other nodes.
         let notice = NOTICE.min(self.drain);
         tokio::select! {
             never = accept(&self.listener, &room, &answering, Some(&graceful)) => match never {},
@@ -168,7 +171,7 @@ async fn log(connection: impl Future<Output = hyper::Result<()>>, _place: OwnedS
     }
 }
 
-/// The service of a connection.
+/// The service of a connection: the node's endpoint and its health check.
 #[derive(Clone)]
 struct Answering {
     endpoint: HyperEndpoint,
@@ -187,7 +190,7 @@ impl Service<Request<Incoming>> for Answering {
             return self.endpoint.call(request);
         }
         ready(self.health.call(request).into_inner().map(|mut answer| {
-            // 404 tells balancers that the node is draining and takes no new requests.
+            // 404 tells balancers that the node is draining and accepts no new requests.
             if self.is_draining.load(Ordering::Relaxed) {
                 *answer.status_mut() = StatusCode::NOT_FOUND;
             }
@@ -215,11 +218,11 @@ fn connection(
 
 /// Timeout for the engine to discover the node and store the result.
 const WAIT: Duration = Duration::from_secs(60);
-/// Maximum number of attempts while the engine is not up, and the pause between them.
+/// Maximum number of attempts while the engine is not up, and the pause between attempts.
 const TRIES: u32 = 30;
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// The statuses for an address that is registered differently, and for an unknown service.
+/// HTTP statuses for an address that is registered differently, and for an unknown service.
 const CONFLICT: u16 = 409;
 const NOT_FOUND: u16 = 404;
 
@@ -269,8 +272,8 @@ impl Admin {
         Ok(Self { http: Http::new()?, url: fleet.admin() })
     }
 
-    /// Registers the address at which the engine finds nodes like this one. Does nothing if the same images are
-    /// registered there already. Fails if other images are registered there, unless `replaces`.
+    /// Registers the address at which the engine reaches this node or identical nodes. Does nothing if the same images
+    /// are already registered there. Fails if other images are registered there, unless `replaces` is set.
     pub(super) async fn register(
         &self,
         advertised: &str,
@@ -296,7 +299,7 @@ impl Admin {
         }
     }
 
-    /// Returns `true` if a service of this name is registered.
+    /// Returns `true` if a service with this name is registered.
     pub(super) async fn has_service(&self, name: &str) -> Result<bool, FleetError> {
         let url = format!("{}/services/{name}", self.url);
         match self.http.ask::<IgnoredAny>(&url, None::<&()>, WAIT).await? {
@@ -325,7 +328,7 @@ pub enum NodeError {
     Listen {
         /// The address to listen on.
         address: SocketAddr,
-        /// Cause.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// The store cannot be used.

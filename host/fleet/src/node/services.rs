@@ -1,11 +1,11 @@
 //! The session object under 256 names, and an object per image.
 //!
-//! The SDK's macro gives each type one fixed name. Here the names are values, so handlers are dispatched by hand.
+//! The SDK's macro gives each type one fixed name. Here the names are computed, so handlers are dispatched by hand.
 //!
 //! A session belongs to the image in which it was opened: its bytes are a difference from that image. Nodes of a newer
-//! version have other images, but the engine sends the requests of all sessions to the newest nodes. If these do not
-//! have the image of a session, they call the image's service, which only nodes with the image offer. Older nodes are
-//! thus needed until the last session of their images is closed.
+//! version have other images, but the engine sends the requests of all sessions to the newest nodes. If these nodes do
+//! not have a session's image, they call the image's service, which only nodes with the image offer. Older nodes are
+//! therefore needed until the last session of their images is closed.
 
 use std::{
     collections::BTreeSet,
@@ -46,16 +46,16 @@ use crate::{
 
 /// Retention of journals, and of answers to requests with a key.
 const RETENTION: Duration = Duration::from_secs(3_600);
-/// Inactivity timeout, longer than any execution, so that the engine never suspends one. At the end of its input the
-/// SDK suspends a handler that listens for a signal, even while a step runs. Then only that signal would wake the
-/// handler. The engine detects a lost node by its connection.
+/// Inactivity timeout. It is longer than any execution, so that the engine never suspends a handler. When its input
+/// ends, the SDK suspends a handler that listens for a signal, even while a step runs, and then only that signal would
+/// wake the handler. The engine detects a lost node by its connection.
 const SILENT: Duration = Duration::from_secs(24 * 3_600);
-/// Timeout for a handler to end after the engine has asked for it.
+/// Time for a handler to end after the engine has asked it to.
 const SPARE: Duration = Duration::from_secs(30);
 /// Retry backoff: initial and maximum interval.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// Maximum number of attempts: an hour of retries, as long as a client waits. Then the caller gets an error and the
-/// session is unchanged, because a failed step records nothing.
+/// Maximum number of attempts: an hour of retries, as long as a client waits. The caller then receives an error, and
+/// the session is unchanged, because a failed step records nothing.
 const MAX_ATTEMPTS: u64 = 1_800;
 
 /// Builds the endpoint with all services of this node.
@@ -70,7 +70,7 @@ pub(super) fn endpoint(machine: &Arc<Machine>, identity_key: Option<&str>) -> Re
         let options = options().handler("info", shared()).handler("cancel", shared());
         builder = builder.bind(named(object, &address::service(number))?.options(options));
     }
-    // Runtimes may share an image.
+    // Runtimes can share an image.
     let images: BTreeSet<&str> = machine.images().collect();
     for image in images {
         let service = ImageObject(Arc::clone(machine));
@@ -94,7 +94,7 @@ fn options() -> ServiceOptions {
         .retry_policy_kill_on_max_attempts()
 }
 
-/// Binds a service to a name other than its type's.
+/// Binds a service to `name` instead of the name of its type.
 fn named<S>(service: S, name: &str) -> Result<ServiceDefinition, NodeError>
 where
     S: Discoverable + Service<Future = ServiceBoxFuture> + Send + Sync + 'static,
@@ -224,7 +224,7 @@ fn execute_here<'a>(
     Box::pin(async move {
         // If this future is dropped, the script is cancelled: another node takes over and restarts it.
         let _cancel = CancelOnDrop(cancel.clone());
-        // The calls recorded since the last step that ran here. Steps that are in the journal already are not run.
+        // The calls recorded since the last step that ran here. Steps that are already in the journal do not run.
         let recorded: Arc<std::sync::Mutex<Vec<Called>>> = Arc::default();
         let mut count = 0_usize;
         let mut stop = pin!(ctx.signal::<()>(CANCEL));

@@ -1,4 +1,4 @@
-//! Tests of attempts without an engine: the recorded steps, and their use by a node that takes over.
+//! Attempts without an engine: the steps that they record, and nodes that take over with the recorded steps.
 
 use std::{
     collections::BTreeSet,
@@ -87,7 +87,7 @@ fn printed(done: &Done) -> String {
     execution["stdout"].as_str().unwrap_or_default().trim_end().to_owned()
 }
 
-/// A service that answers with the number of calls so far and records their keys.
+/// A service that answers with the number of calls so far and records the calls' keys.
 struct Service {
     port: u16,
     url: String,
@@ -156,7 +156,7 @@ async fn session_continues_on_any_node() {
         state = done.state;
     }
     assert_eq!((state.session.generation, state.session.executions), (6, 5));
-    // Before the last execution, `one` had an earlier state in memory.
+    // `one` has the latest state in memory, so it loads the blob of the undone state.
     let undone = state.undone(Timestamp::now()).unwrap();
     let (done, _) = run(&one, &undone, request("console.log(n)"), Vec::new()).await.unwrap();
     assert_eq!(printed(&done), "4");
@@ -172,7 +172,7 @@ async fn repeated_execution_is_byte_identical() {
     let (again, _) = run(&other, &state, request(script), Vec::new()).await.unwrap();
     assert_eq!(printed(&first), printed(&again));
     assert!(printed(&first).contains("1000"), "the time at which it was opened: {}", printed(&first));
-    // The bytes are equal as well, since they determine the blob's name.
+    // The bytes are equal as well, because they determine the blob's name.
     assert_eq!(first.state.blob, again.state.blob);
 }
 
@@ -385,7 +385,7 @@ async fn sessions_stay_in_memory_as_long_as_there_is_room() {
     run(&node, &states[1], request(COUNT), Vec::new()).await.unwrap();
     run(&node, &states[0], request(COUNT), Vec::new()).await.unwrap();
     assert_eq!(held(&node), ["a", "b"]);
-    // A session takes a little over 1 MiB.
+    // A session needs a little over 1 MiB.
     for (warm_bytes, expected) in [(1 << 20, 0), (2 << 20, 1)] {
         let node = machine(&format!("memory://attempts-{warm_bytes}"), |config| config.warm_bytes = warm_bytes);
         for id in ["a", "b"] {
