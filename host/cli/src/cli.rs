@@ -71,7 +71,7 @@ impl Cli {
             };
             return Err(if is_mistyped { error } else { neither() });
         }
-        // If the name occurs more than once, the first occurrence that is not a flag's value counts.
+        // If the name occurs more than once, the first occurrence that is not a flag's value is used.
         let places = args.iter().enumerate().skip(1).filter(|(_, arg)| arg.to_string_lossy() == name);
         let mut attempts = places.map(|(at, _)| {
             let (before, from) = args.split_at(at);
@@ -105,8 +105,8 @@ fn with_escaped_words(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Returns `true` if a word in the position of a subcommand is a file name: the file exists, or the word can be nothing
-/// else.
+/// Returns `true` if a word in the position of a subcommand names a file: the file exists, or the word is `-` or
+/// contains a `/` or a `.`.
 fn looks_like_a_file(name: &str) -> bool {
     name == STDIN || name.contains(['/', '.']) || Path::new(name).is_file()
 }

@@ -16,7 +16,7 @@ use crate::{
     terminal::{Hinted, counted, dimmed, note, out, printable},
 };
 
-/// File extensions by media type. Others get `bin`.
+/// File extensions by media type. Other types have the extension `bin`.
 const ENDINGS: [(&str, &str); 13] = [
     ("application/javascript", "js"),
     ("application/json", "json"),
@@ -36,7 +36,7 @@ const ENDINGS: [(&str, &str); 13] = [
 /// Signature of PNG files (PNG, 5.2).
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-/// A directory for displays: `1.png` and `1.txt` are two forms of the first one.
+/// A directory for displays: `1.png` and `1.txt` are two forms of the first display.
 #[derive(Debug)]
 pub(crate) struct DisplayFiles {
     directory: PathBuf,
@@ -85,7 +85,7 @@ fn ending(media_type: &str) -> &'static str {
     }
 }
 
-/// Prints notes on displays that cannot be shown here, and on dropped ones.
+/// Prints notes about displays that were not written to files, and about dropped displays.
 pub(crate) fn mention(execution: &Execution, is_written: bool) {
     if !is_written && !execution.displays.is_empty() {
         note(&format!(
@@ -104,7 +104,7 @@ fn mention_dropped(execution: &Execution) {
 }
 
 /// Shows displays on standard output: as images if the terminal supports them, otherwise as text. The text of a result
-/// is already there.
+/// has already been printed.
 pub(crate) fn show(execution: &Execution) -> io::Result<()> {
     let pictures = Pictures::of_terminal();
     for display in &execution.displays {
@@ -170,7 +170,7 @@ impl Pictures {
         for (number, chunk) in written.enumerate() {
             let head = if number == 0 { "f=100,a=T," } else { "" };
             let more = u8::from(number < last);
-            // Contains base64 characters only.
+            // The chunk contains only base64 characters.
             let chunk = String::from_utf8_lossy(chunk);
             let _ = fmt::Write::write_fmt(&mut sequence, format_args!("\x1b_G{head}m={more};{chunk}\x1b\\"));
         }

@@ -21,8 +21,8 @@ use crate::{
     terminal::{Hinted, note},
 };
 
-/// The engine's pool of guest memory. Commands that run a single guest have none: reserving a pool costs more than the
-/// run.
+/// The engine's pool of guest memory. Commands that run a single guest use no pool: reserving a pool costs more than
+/// the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pooling {
     /// A pool of the default size.
@@ -72,7 +72,7 @@ impl Host {
         config.bundle.clone_from(&global.bundle);
         config.default_runtimes.clone_from(&global.default_runtime);
         config.network = Some(Arc::new(glovebox_network::Http));
-        // Applies even if this command uses no session or package: scripts must not access those of other commands.
+        // Applies even if this command uses no session or package: scripts must not access data of other commands.
         config.private_dirs.extend(stored::state_dir().ok());
         if let Some(bytes) = global.cache_bytes {
             (config.cache.image_bytes, config.cache.component_bytes) = (bytes, bytes);
@@ -85,7 +85,7 @@ impl Host {
         Ok(Self { engine, steps })
     }
 
-    /// Runs an operation that may download or prepare, and then removes its progress from the screen.
+    /// Runs an operation that may download or prepare a runtime, and then removes its progress from the screen.
     pub(crate) fn with_progress<T>(&self, work: impl FnOnce(&Engine) -> T) -> T {
         let result = work(&self.engine);
         self.steps.clear();
@@ -140,7 +140,7 @@ pub(crate) fn own_images_dir() -> anyhow::Result<PathBuf> {
     Ok(stored::state_dir()?.join("images"))
 }
 
-/// Reports a missing binary with a hint. The engine reports all other problems with it.
+/// Fails with a hint if the binary is missing. The engine reports all other problems with the binary.
 fn check_runtime_path(path: &Path) -> Result<(), Hinted> {
     match std::fs::metadata(path) {
         Ok(_) => Ok(()),
@@ -152,12 +152,12 @@ fn check_runtime_path(path: &Path) -> Result<(), Hinted> {
     }
 }
 
-/// Minimum duration of a step that gets a line.
+/// Minimum duration of a step for which a line is printed.
 const WORTH_A_LINE: Duration = Duration::from_secs(1);
-/// Interval of the spinner.
+/// Interval between frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Shows steps on standard error, and cancels on Ctrl-C. Costs nothing until the first step.
+/// Shows the progress of steps on standard error, and cancels them on Ctrl-C. Costs nothing until the first step.
 #[derive(Debug, Default)]
 pub(crate) struct Steps(Mutex<Display>);
 
@@ -236,8 +236,8 @@ fn bytes_style() -> ProgressStyle {
         .unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// Starts a thread that writes a step's line once the step has lasted long enough. Only the beginning of the next step
-/// tells that a step has ended.
+/// Starts a thread that writes a step's line once the step has lasted long enough. The end of a step is known only from
+/// the beginning of the next step.
 fn lines() -> Sender<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || write_lines(&receiver));

@@ -10,13 +10,13 @@ use std::{
 
 use crate::terminal::Hinted;
 
-/// Writes a file that only this user can read, replacing an existing one. A concurrent reader, or one after a crash,
-/// finds either the old or the new file.
+/// Writes a file that only this user can read, replacing an existing file. A reader finds either the old or the new
+/// file, also during the write and after a crash.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o600)
 }
 
-/// Like [`replace`], but fails and changes nothing if the name exists.
+/// Like [`replace`], but fails and changes nothing if the file exists.
 pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<(), NotCreated> {
     put(path, bytes, 0o600, name_if_free).map_err(|error| {
         if error.kind() == io::ErrorKind::AlreadyExists && path.symlink_metadata().is_ok() {
@@ -46,12 +46,12 @@ pub(crate) enum NotCreated {
     Failed(anyhow::Error),
 }
 
-/// Like [`replace`], for a file that others may read, according to the process's mask.
+/// Like [`replace`], for a file that other users can read as far as the process's umask allows.
 pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o666)
 }
 
-/// Like [`replace`], with the permissions of the existing file: it may contain secrets, or be meant for others.
+/// Like [`replace`], but with the permissions of the existing file, which may contain secrets or be shared.
 #[cfg(feature = "full")]
 pub(crate) fn replace_alike(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -76,13 +76,13 @@ fn put(path: &Path, bytes: &[u8], mode: u32, name: impl Fn(&Path, &Path) -> io::
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| name(&beside, path));
     if written.is_err() {
-        // The other error is the one to report.
+        // Ignores this error, because the earlier error is reported.
         let _ = fs::remove_file(&beside);
     }
     written
 }
 
-/// Returns an unused name in the same directory.
+/// Returns the name of a temporary file in the same directory.
 fn beside(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

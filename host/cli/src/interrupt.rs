@@ -29,11 +29,11 @@ static GUEST: AtomicBool = AtomicBool::new(false);
 /// The operation that one press stops without ending the process.
 static STOPPABLE: Mutex<Option<Stoppable>> = Mutex::new(None);
 
-/// Time for a download to undo what it began. Compiling does not check for cancellation and need not undo anything: the
-/// cache stays valid if a process ends at any point.
+/// Time for a download to clean up. Compilation does not check for cancellation and needs no cleanup: the cache stays
+/// valid if a process ends at any point.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Time for an operation to stop before another press ends the process. The engine needs a tenth of it.
+/// Time for an operation to stop before another press ends the process. The engine needs a tenth of this time.
 const STOPPING: Duration = Duration::from_secs(2);
 
 /// An operation that one press stops.
@@ -54,7 +54,7 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
         .spawn(move || {
             for signal in signals.forever() {
                 if signal != SIGINT {
-                    // The default action, after ending the programs that implement tools.
+                    // Performs the signal's default action, after ending the programs that implement tools.
                     program::kill_all();
                     std::process::exit(128 + signal);
                 }
@@ -80,8 +80,8 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
     Ok(token)
 }
 
-/// Like [`install`], for a server: SIGTERM requests a shutdown like SIGINT, and the server takes the time that it
-/// needs. A second signal ends the process.
+/// Like [`install`], for a server: SIGTERM requests a shutdown like SIGINT, and the shutdown has no time limit here. A
+/// second signal ends the process.
 #[cfg(feature = "full")]
 pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();

@@ -47,7 +47,7 @@ where
     };
     let targets = Targets::from_str(filter)
         .with_context(|| format!("`{filter}` is not a log filter; use for example `info` or `glovebox=debug`"))?;
-    // This process has only one subscriber, so users do not see the error's text.
+    // Fails only if the process already has a subscriber, so users do not see this error.
     let started = match global.log_format {
         LogFormat::Text => {
             let colour = anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
@@ -68,7 +68,7 @@ impl<S: Subscriber> Layer<S> for JsonLines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut line = line(event, Timestamp::now()).to_string();
         line.push('\n');
-        // Written at once, so that lines of several threads do not mix. An error of standard error is ignored.
+        // Each line is one write, so that lines of several threads do not mix. Errors on standard error are ignored.
         let _ = io::stderr().lock().write_all(line.as_bytes());
     }
 }

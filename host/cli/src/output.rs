@@ -15,7 +15,7 @@ use glovebox::{AdviceKind, CancelToken, Correction, Execution, Outcome, Output, 
 
 use crate::terminal::{counted, dimmed, grouped, note, printable, write_printable};
 
-/// Passes a guest's output on: byte for byte to a pipe or a file, without control characters to a terminal. Cancels the
+/// Forwards a guest's output: byte for byte to a pipe or a file, without control characters to a terminal. Cancels the
 /// guest when the output is closed.
 #[derive(Clone, Debug)]
 pub(crate) struct Passthrough {
@@ -30,11 +30,11 @@ struct OutputState {
     stderr: Option<TerminalText>,
 }
 
-/// Output in pieces, as text that cannot control a terminal. Carriage returns stay: progress bars overwrite their line
-/// with them, and they cannot reach other lines.
+/// Converts chunks of output to text that cannot control a terminal. Carriage returns are retained: progress bars use
+/// them to overwrite their line, and they cannot affect other lines.
 #[derive(Debug, Default)]
 struct TerminalText {
-    /// Bytes of an incomplete character, at most three.
+    /// Bytes of an incomplete character at the end of the last chunk, at most three.
     held: Vec<u8>,
 }
 
@@ -80,7 +80,8 @@ fn write_stream(out: &mut impl Write, text: Option<&mut TerminalText>, bytes: &[
 }
 
 impl Passthrough {
-    /// With `is_raw`, a terminal gets the bytes unchanged as well.
+    /// Creates a forwarder that cancels the guest through `cancel`. With `is_raw`, a terminal receives the bytes
+    /// unchanged.
     pub(crate) fn new(cancel: &CancelToken, is_raw: bool) -> Self {
         let text = |is_terminal: bool| (is_terminal && !is_raw).then(TerminalText::default);
         let (stdout, stderr) = (text(io::stdout().is_terminal()), text(io::stderr().is_terminal()));
@@ -113,7 +114,7 @@ impl Passthrough {
     }
 }
 
-/// Adds to the script's own output on standard error, for example the flag that raises an exceeded limit.
+/// Explains an outcome on standard error, for example with the flag that raises an exceeded limit.
 pub(crate) fn explain(execution: &Execution) {
     // Messages begin on a new line of standard error, or of standard output if both go to the same place.
     let said_more = !matches!(execution.outcome, Outcome::Completed | Outcome::Exited { .. } | Outcome::Raised(_));
@@ -139,7 +140,7 @@ pub(crate) fn explain(execution: &Execution) {
     match outcome {
         Outcome::Exhausted { resource, .. } => note(way_out(*resource)),
         Outcome::Cancelled | Outcome::Trapped { .. } => note(&outcome.describe()),
-        // The script's own output tells the rest.
+        // The script's own output explains the other outcomes.
         _ => {}
     }
     match execution.rolled_back_to {

@@ -1,8 +1,8 @@
 //! Host programs that implement tools.
 //!
-//! Only the command line decides what is executed: the words are those of the flag, no shell interprets them, and the
-//! script's arguments reach only the program's standard input. The program runs in its own process group, which is
-//! killed when it has answered, when the call is cancelled, and when this process ends.
+//! Only the command line decides which program runs: the command's words come from the flag, no shell interprets them,
+//! and the script's arguments reach only the program's standard input. The program runs in its own process group, which
+//! is killed when the program has answered, when the call is cancelled, and when this process ends.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +25,7 @@ const STDERR_BYTES_MAX: usize = 2_000;
 /// Polling interval of a running program.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Time for the streams of an ended program to close: children that left its process group may still hold them.
+/// Time for the streams of an ended program to close: children that left its process group may still have them open.
 const STREAM_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A program and its arguments.
@@ -60,7 +60,7 @@ impl Program {
     fn answer(&self, call: &ToolCall, arguments: String, max_bytes: usize) -> Result<String, ToolError> {
         let failed = |reason: String| ToolError::new(format!("`{}` {reason}", call.name));
         let mut running = self.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
-        // A thread for each stream, so that they do not wait for each other.
+        // Each stream has its own thread, so that the streams do not block each other.
         running.write(arguments);
         let stdout = Stream::first(running.child.stdout.take(), max_bytes);
         let stderr = Stream::last(running.child.stderr.take(), STDERR_BYTES_MAX);
@@ -120,7 +120,7 @@ fn groups() -> MutexGuard<'static, Groups> {
 pub(crate) fn kill_all() {
     let mut groups = groups();
     groups.is_closed = true;
-    // Their leaders are not reaped yet, so the numbers cannot have been reused.
+    // The group leaders are not reaped yet, so the group numbers cannot have been reused.
     for group in groups.running.iter().filter_map(|raw| Pid::from_raw(*raw)) {
         let _ = kill_process_group(group, Signal::KILL);
     }
@@ -133,21 +133,21 @@ struct Running {
 }
 
 impl Running {
-    /// Writes the program's input.
+    /// Writes the program's input on a separate thread.
     fn write(&mut self, input: String) {
         if let Some(mut stdin) = self.child.stdin.take() {
-            // A program may ignore its input.
+            // Errors are ignored: a program may not read its input.
             let _ = thread::Builder::new().spawn(move || stdin.write_all(input.as_bytes()));
         }
     }
 
-    /// Returns `true` if the program has ended. It is not reaped yet, so that its group's number is not reused.
+    /// Returns `true` if the program has ended. Does not reap the program, so that its group's number is not reused.
     fn has_ended(&self) -> io::Result<bool> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_some())
     }
 
-    /// Kills the group, including the program if it still runs, and returns the program's exit status.
+    /// Kills the group, including the program if it is still running, and returns the program's exit status.
     fn end(&mut self) -> io::Result<ExitStatus> {
         if !std::mem::replace(&mut self.is_over, true) {
             let mut groups = groups();
@@ -200,7 +200,7 @@ impl Stream {
         })
     }
 
-    /// Passes the output to `add`, until `add` requests to stop.
+    /// Reads the output on a thread and passes it to `add` until `add` returns `false`.
     fn read(
         from: Option<impl Read + Send + 'static>,
         mut add: impl FnMut(&mut Vec<u8>, &[u8]) -> bool + Send + 'static,
@@ -226,7 +226,7 @@ impl Stream {
         self.bytes.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Returns the output up to the end of the stream, or up to the time `until`.
+    /// Returns the output up to the end of the stream, or the output received by the time `until`.
     fn collect(self, until: Instant) -> Vec<u8> {
         while self.reader.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));

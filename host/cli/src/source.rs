@@ -27,7 +27,7 @@ pub(crate) struct Source {
     name: Option<String>,
     text: String,
     kind: SourceKind,
-    /// Language of the file's extension.
+    /// Language that the file's extension determines.
     extension: Option<Language>,
     /// The source is a file, which should have a known extension.
     is_file: bool,
@@ -122,8 +122,8 @@ impl Source {
         &self.text
     }
 
-    /// Returns the language, if `--language` or the extension determines it. Otherwise a named runtime determines it,
-    /// and code that is not from a file is Python.
+    /// Returns the language, if `--language` or the extension determines it. Otherwise returns `None`: a named runtime
+    /// determines the language, and code that is not from a file is Python.
     pub(crate) fn language(&self, args: &SourceArgs, runtime: &RuntimeArgs) -> anyhow::Result<Option<Language>> {
         let language = args.language.map(LanguageArg::language).or(self.extension);
         if language.is_none() && self.is_file && runtime.runtime.is_none() {
@@ -161,7 +161,7 @@ fn text(what: &str, from: impl Read, max_bytes: u64) -> anyhow::Result<String> {
     })
 }
 
-/// Reads at most `max_bytes` bytes and fails if there are more: a pipe may never end.
+/// Reads at most `max_bytes` bytes and fails if there are more, because a pipe may never end.
 pub(crate) fn bounded(what: &str, from: impl Read, max_bytes: u64, flag: &str) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(max_bytes.saturating_add(1))

@@ -1,4 +1,4 @@
-//! Stored sessions, active ones among them, and the directory for private data that outlives a process.
+//! Stored and active sessions, and the directory for private data that outlives a process.
 
 use std::{
     env,
@@ -23,10 +23,10 @@ use crate::{
     terminal::{Hinted, note},
 };
 
-/// Runtime name in the record of a binary without a name.
+/// Runtime name in a session's record if the session runs on a binary without a name.
 const CUSTOM_RUNTIME: &str = "custom";
 
-/// Directory of the sessions inside the state directory.
+/// Name of the sessions' directory in the state directory.
 pub(crate) const SESSIONS: &str = "sessions";
 /// Hint for a directory that others can write to.
 pub(crate) const NOT_OURS_REMEDY: &str =
@@ -54,7 +54,7 @@ pub(crate) fn open_store(at: &Path) -> anyhow::Result<Arc<dyn SessionStore>> {
     }
 }
 
-/// Returns `true` if a store is named by a URL.
+/// Returns `true` if `at` is the URL of a store.
 pub(crate) fn is_url(at: &Path) -> bool {
     let scheme = at.to_str().and_then(|at| at.split_once("://")).map_or("", |(scheme, _)| scheme);
     !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -77,8 +77,8 @@ impl SessionDir {
         Self::open_or(&args.or_environment(), SESSIONS, cancel)
     }
 
-    /// Opens the store from the flags, or the directory `default` inside the state directory. The environment can only
-    /// give the key.
+    /// Opens the store from the flags, or the directory `default` inside the state directory. The environment
+    /// determines only the key.
     pub(crate) fn open_or(args: &StoreArgs, default: &str, cancel: &CancelToken) -> anyhow::Result<Self> {
         let dir = match &args.store {
             Some(dir) => dir.clone(),
@@ -116,7 +116,7 @@ impl SessionDir {
         Ok(block_on(self.store.try_lock(id))?.is_none())
     }
 
-    /// Returns the store, for commands with their own sessions in it.
+    /// Returns the store, for commands that manage their own sessions in it.
     #[cfg(feature = "full")]
     pub(crate) fn shared_store(&self) -> Arc<dyn SessionStore> {
         Arc::clone(&self.store)
@@ -207,7 +207,7 @@ impl ActiveSession {
         key: Option<&SessionKey>,
     ) -> Result<Self, SessionsError> {
         let stored = sessions.open_or_create(id.clone(), NewSession::default().language(language))?;
-        // Takes the session's lock. From now on the session stays active here.
+        // Acquires the session's lock. From now on, the session stays active in this process.
         stored.activate()?;
         Ok(Self { sessions, stored, key: key.cloned() })
     }
@@ -222,7 +222,7 @@ impl ActiveSession {
         self.stored.run(request)
     }
 
-    /// Saves changes that no execution made.
+    /// Saves changes that were not made by an execution.
     pub(crate) fn save(&self) -> Result<(), SessionsError> {
         self.stored.activate()?.save()
     }
@@ -233,7 +233,7 @@ impl ActiveSession {
         Ok(Self { sessions: self.sessions.clone(), stored, key: self.key.clone() })
     }
 
-    /// Replaces this session by another under the same name.
+    /// Replaces this session with another under the same name.
     pub(crate) fn replace(&mut self, other: &Session) -> anyhow::Result<()> {
         let mut options = HibernateOptions::default();
         options.key.clone_from(&self.key);
@@ -263,7 +263,7 @@ pub(crate) fn missing(id: &SessionId) -> anyhow::Error {
     .into()
 }
 
-/// Returns the interpreter in which a session was created, unless flags name another.
+/// Returns the runtime on which a session was created, unless flags name another runtime.
 pub(crate) fn runtime_of(record: &SessionRecord, args: &RuntimeArgs) -> anyhow::Result<RuntimeArgs> {
     if args.runtime.is_some() || args.runtime_path.is_some() {
         return Ok(args.clone());
@@ -283,7 +283,7 @@ pub(crate) fn key(args: &StoreArgs) -> anyhow::Result<Option<SessionKey>> {
     args.key_file().as_deref().map(read_key).transpose()
 }
 
-/// Reads a key. The line end of a text file is not part of it.
+/// Reads a key. A line break at the end of a text file is not part of the key.
 pub(crate) fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     let wrong = |reason: String| {
         Hinted::new(reason, "`openssl rand -hex 32 > FILE` creates one; keep it private (`chmod 600 FILE`)")

@@ -12,7 +12,7 @@ use crate::stored::open_store;
 
 /// Tenant name for the only token of a server without a configuration.
 pub(crate) const ONLY: &str = "default";
-/// Interval of checks for idle sessions.
+/// Interval between checks for idle sessions.
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
 
 /// Location of all tenants' sessions.
@@ -28,7 +28,7 @@ pub(crate) fn tenant_name(table: Option<&TokenTable>) -> String {
     table.map_or(ONLY, |table| &table.name).to_owned()
 }
 
-/// Returns the configuration of a tenant of a server.
+/// Returns the configuration of a server's tenant.
 pub(crate) fn tenant_config(
     config: &ServerConfig,
     table: Option<&TokenTable>,
@@ -37,7 +37,7 @@ pub(crate) fn tenant_config(
 ) -> anyhow::Result<TenantConfig> {
     let name = tenant_name(table);
     let tenant = match root {
-        // A subdirectory, or a prefix below the URL.
+        // Joins a subdirectory to a directory, or a prefix to a URL.
         Root::Store(root) => TenantConfig::new(name.clone(), open_store(&root.join(name))?),
         Root::Fleet(client) => {
             let name = SessionId::new(name).context("the token's name cannot be a scope in a fleet")?;
@@ -47,7 +47,7 @@ pub(crate) fn tenant_config(
     Ok(configure(config, table, tenant, key))
 }
 
-/// Adds the policy and the quotas of a tenant.
+/// Adds a tenant's policy and quotas.
 pub(crate) fn configure(
     config: &ServerConfig,
     table: Option<&TokenTable>,

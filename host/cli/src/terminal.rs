@@ -12,7 +12,7 @@ use glovebox::{EscapedJson, escaped_text, is_control};
 
 /// Exit code if glovebox itself failed, not a guest. `timeout(1)` uses the same number for the same purpose.
 pub(crate) const OWN_ERROR_EXIT_CODE: i32 = 125;
-/// Exit code if the reader of the output has gone, like a death by SIGPIPE in a shell.
+/// Exit code if the reader of the output has closed it, like that of a shell command killed by SIGPIPE.
 pub(crate) const BROKEN_PIPE_EXIT_CODE: i32 = 141;
 
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -74,17 +74,17 @@ pub(crate) fn report(error: &anyhow::Error) {
     for hint in error.chain().filter_map(|cause| cause.downcast_ref::<Hinted>()) {
         let _ = writeln!(text, "  {CARE}hint:{CARE:#} {}", indented(&hint.hint, ""));
     }
-    // An error of standard error is ignored.
+    // Errors on standard error are ignored.
     let _ = anstream::stderr().write_all(text.as_bytes());
 }
 
-/// Writes a line with additional information.
+/// Writes a line with additional information to standard error, dimmed.
 pub(crate) fn dimmed(text: &str) {
     let style = Style::new().dimmed();
     let _ = writeln!(anstream::stderr(), "{style}{}{style:#}", escaped_text(text));
 }
 
-/// Writes a line of this program to standard error, marked to distinguish it from the guest's.
+/// Writes a line of this program to standard error, marked to distinguish it from the guest's output.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr(), "{CARE}glovebox:{CARE:#} {}", escaped_text(text));
 }
@@ -108,14 +108,14 @@ pub(crate) fn err_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 }
 
 fn json(value: &impl serde::Serialize, out: impl Write + IsTerminal) -> anyhow::Result<()> {
-    // Stream the JSON, because the file names of a guest alone can take a quarter of a gigabyte.
+    // Stream the JSON, because a guest's file names alone can take a quarter of a gigabyte.
     let mut out = io::BufWriter::new(out);
     let written = if out.get_ref().is_terminal() {
         value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, EscapedJson))
     } else {
         serde_json::to_writer(&mut out, value)
     };
-    // Converted, so that a closed pipe is recognised.
+    // The error is converted, so that a closed pipe is recognised.
     written.map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     out.flush()?;
@@ -144,9 +144,9 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
         .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Formats text of this program, possibly of several lines. Names in it are already escaped. Other text from a guest or
-/// a file must not imitate the program's lines: every line after the first is indented, and text longer than about two
-/// screens is cut.
+/// Formats a message of this program, which can have several lines. Names in it are already escaped. Other text from a
+/// guest or a file must not imitate the program's lines, so every line after the first is indented. Text longer than
+/// about two screens is cut.
 fn lines(text: &str) -> String {
     indented(text, "    ")
 }
@@ -163,7 +163,7 @@ fn indented(text: &str, indent: &str) -> String {
     out
 }
 
-/// Escapes every control character except for line ends and tabs. Untrusted text must not control the terminal, or
+/// Escapes every control character except for line breaks and tabs. Untrusted text must not control the terminal, or
 /// reorder or imitate the text around it.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -219,7 +219,8 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Formats rows in aligned columns, with the first row in bold. No cell can leave its line or column.
+/// Formats rows in aligned columns, with the first row in bold. Cells are escaped, so they cannot break out of their
+/// line.
 pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =
         rows.iter().map(|row| row.each_ref().map(|cell| escaped_text(cell).to_string())).collect();

@@ -1,4 +1,4 @@
-//! Flags that several subcommands share. Numbers on the command line.
+//! Flags that several subcommands share, and parsers for numbers.
 
 #[cfg(feature = "full")]
 mod component;
@@ -116,7 +116,7 @@ impl Color {
     }
 }
 
-/// Parses a count: `5000`, `5_000`.
+/// Parses a count, such as `5000` or `5_000`.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     let digits: String = text.chars().filter(|&c| c != '_').collect();
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -130,7 +130,7 @@ pub(crate) fn count_u32(text: &str) -> Result<u32, String> {
     u32::try_from(count(text)?).map_err(|_| format!("the maximum is {}", u32::MAX))
 }
 
-/// Parses bytes: a count, or one with a unit: `64MiB`, `2MB`.
+/// Parses a number of bytes, optionally with a unit, such as `64MiB` or `2MB`.
 pub(crate) fn bytes(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -167,8 +167,8 @@ pub(crate) struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Returns these flags with the store from the environment, if no flag names one. Only commands for the user's own
-    /// sessions use the variable: a server that inherits a shell's variables must not serve that shell's sessions.
+    /// Returns these flags with the store from the environment, if no flag names a store. Only commands for the user's
+    /// own sessions use the variable: a server that inherits a shell's variables must not serve that shell's sessions.
     pub(crate) fn or_environment(&self) -> Self {
         Self { store: self.store.clone().or_else(|| variable("GLOVEBOX_STORE")), ..self.clone() }
     }
@@ -178,7 +178,7 @@ impl StoreArgs {
         self.key_file.clone().or_else(|| variable("GLOVEBOX_KEY_FILE"))
     }
 
-    /// Rejects a flag that needs a stored session, if no session is given.
+    /// Rejects flags that need a stored session, if no session is named.
     pub(crate) fn check(&self, session: Option<&SessionId>) -> Result<(), Hinted> {
         if self.no_wait && session.is_none() {
             return Err(Hinted::new(

@@ -197,12 +197,12 @@ enum MeteringArg {
 }
 
 impl PolicyArgs {
-    /// Returns the effective policy: the file's, overridden by the flags, and checked as a whole.
+    /// Returns the effective policy: the policy file, overridden by the flags, and checked as a whole.
     pub(crate) fn resolve(&self) -> anyhow::Result<Policy> {
         self.resolve_over(Policy::default())
     }
 
-    /// Adds an argument of the script, after those of `--arg`.
+    /// Adds an argument for the script, after the arguments from `--arg`.
     pub(crate) fn add_argument(&mut self, argument: String) {
         self.args.push(argument);
     }
@@ -212,7 +212,7 @@ impl PolicyArgs {
         &self.args
     }
 
-    /// Like `resolve`, starting from another policy than the default.
+    /// Like `resolve`, but starts from `base` instead of the default policy.
     pub(crate) fn resolve_over(&self, base: Policy) -> anyhow::Result<Policy> {
         let mut policy = self.granted.unchecked(base)?;
         if let Some(workspace) = &self.workspace {
@@ -310,7 +310,7 @@ impl LimitArgs {
 /// Maximum length of a policy file in bytes. Parsing takes about eighty times as much memory.
 const MAX_POLICY_BYTES: u64 = 512 << 10;
 
-/// Reads a file's text up to the maximum length, so that `/dev/zero` ends.
+/// Reads a file's text up to the maximum length, so that reading `/dev/zero` ends.
 fn read_bounded(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let read = fs::File::open(path)?.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text)?;
@@ -320,7 +320,8 @@ fn read_bounded(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads a policy file. Its host paths are relative to the file, so that it means the same in every working directory.
+/// Reads a policy file. Its host paths are resolved relative to the file, so they do not depend on the working
+/// directory.
 fn read(path: &Path) -> anyhow::Result<Policy> {
     let text = read_bounded(path).map_err(|error| {
         Hinted::new(

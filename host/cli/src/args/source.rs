@@ -1,4 +1,4 @@
-//! The code to run, its interpreter, the variable `context`, and tools that are host programs.
+//! Flags for the code to run, its interpreter, the variable `context`, and tools that are host programs.
 
 use std::{
     fmt,
@@ -90,7 +90,7 @@ pub(crate) struct ContextArgs {
 }
 
 impl ContextArgs {
-    /// Returns the value, if one is given. Its size is limited like standard input.
+    /// Returns the value of `--context`, if given. Its size has the same limit as standard input.
     pub(crate) fn value(&self, policy: &Policy) -> anyhow::Result<Option<JsonText>> {
         let Some(text) = &self.context else { return Ok(None) };
         let not_json = match JsonText::new(text.as_str()) {
@@ -167,7 +167,7 @@ impl ProgramArgs {
         self.tools.iter().map(|tool| tool.name.as_str())
     }
 
-    /// Returns the tools, for sandboxes with this policy.
+    /// Returns the tools for sandboxes with this policy.
     pub(crate) fn tools(&self, policy: &Policy) -> Result<Vec<Tool>, Hinted> {
         self.tools.iter().map(|NamedProgram { name, program }| program.tool(name, policy.limits.tool_bytes)).collect()
     }

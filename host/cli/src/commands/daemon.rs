@@ -74,14 +74,14 @@ pub(crate) fn run(global: &GlobalArgs, args: &DaemonArgs) -> anyhow::Result<i32>
     }
 }
 
-/// Timeout of a daemon's answer.
+/// Timeout for a daemon's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Timeout of stopping a daemon, whose scripts have ten seconds to end.
+/// Timeout for stopping a daemon, whose scripts have ten seconds to end.
 const STOPPING: Duration = Duration::from_secs(30);
 /// Maximum length of an answer in bytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
 
-/// Sends a request to the daemon. Returns `None` if no daemon listens.
+/// Sends a request to the daemon. Returns `None` if no daemon listens on the socket.
 fn ask(socket: &Path, method: &str) -> anyhow::Result<Option<Value>> {
     let stream = match UnixStream::connect(socket) {
         Ok(stream) => stream,
@@ -122,7 +122,7 @@ fn status(socket: &Path) -> anyhow::Result<i32> {
         escaped(socket),
         number("pid"),
         number("sessions"),
-        // Without the connection of this request.
+        // Does not count the connection of this request.
         number("connections").saturating_sub(1),
         number("ready"),
     ))?;
@@ -161,7 +161,7 @@ impl SocketArgs {
     }
 }
 
-/// Returns the path where clients look for a daemon.
+/// Returns the default path of the socket, where clients look for a daemon.
 fn default_socket() -> anyhow::Result<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let home = home.ok_or_else(|| Hinted::new("HOME names no directory", "name the socket with --socket"))?;
@@ -170,7 +170,7 @@ fn default_socket() -> anyhow::Result<PathBuf> {
 
 /// Time for running scripts to end at shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Minimum number of concurrent executions: many wait for an answer of their client.
+/// Minimum for the limit on concurrent executions, because many of them wait for an answer from their client.
 const MIN_RUNNING: usize = 64;
 
 /// Options of the daemon, and the policy of its scripts.
@@ -216,8 +216,8 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let host = Host::open(global, Pooling::Pooled)?;
     let mut admission = Admission::default();
     admission.running = admission.running.max(MIN_RUNNING);
-    // With `--stdio`, runtimes are prepared at first use: the client that started this process waits for it, and may
-    // never use all of them.
+    // With `--stdio`, runtimes are prepared at first use: the client that started this process waits for its first
+    // answer, and may not use every runtime.
     let config = ServiceConfig {
         runtimes: args.runtimes.clone(),
         admission,
@@ -239,7 +239,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
         .build()
         .context("cannot start threads")?;
     let served = runtime.block_on(serve_until_stopped(args, &service, &tenant, daemon));
-    // A blocking read of standard input may still be running.
+    // Does not wait for a blocking read of standard input, which may still be running.
     runtime.shutdown_background();
     served.map(|()| 0)
 }
@@ -250,7 +250,7 @@ async fn serve_until_stopped(
     tenant: &Tenant,
     config: DaemonConfig,
 ) -> anyhow::Result<()> {
-    // A client may connect, and Ctrl-C follow, as soon as the socket exists.
+    // Ctrl-C can arrive as soon as a client sees the socket, so install the handler first.
     let (pressed, over) = (interrupt::install_for_server()?, CancellationToken::new());
     let listener = match args.stdio {
         true => None,

@@ -182,7 +182,7 @@ fn address_space() -> Finding {
     }
 }
 
-/// Checks for strict accounting, which counts reserved memory as used.
+/// Checks for strict overcommit accounting, which counts reserved memory as used.
 fn overcommit() -> Finding {
     let name = "overcommit";
     match fs::read_to_string("/proc/sys/vm/overcommit_memory").as_deref().map(str::trim) {
@@ -196,11 +196,11 @@ fn overcommit() -> Finding {
     }
 }
 
-/// Checks who can write to the stored sessions, and whether they can be read.
+/// Checks who can write to the stored sessions, and whether each session can be read.
 fn sessions(store: Option<&Path>) -> Finding {
     let name = "stored sessions";
     let at = store.map(Path::to_owned).or_else(|| Some(stored::state_dir().ok()?.join(SESSIONS)));
-    // A directory that others can write to is not even listed. A missing one is not created.
+    // A directory that other users can write to is rejected without listing it. A missing directory is not created.
     let Some(at) = at.filter(|at| is_url(at) || at.exists()) else {
         return Finding::ok(name, "none yet");
     };
@@ -227,7 +227,7 @@ fn sessions(store: Option<&Path>) -> Finding {
     }
 }
 
-/// Verifies full digests, which a run does not compute.
+/// Verifies the full digests of a runtime, which a run does not compute.
 fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &RuntimeInfo) -> Finding {
     let check = format!("runtime {name}");
     if !*fetched && !*prepared {
@@ -310,7 +310,7 @@ fn components(engine: &Engine) -> Finding {
     }
 }
 
-/// Runs a script, end to end.
+/// Runs a script in a language, end to end.
 fn runs(host: &Host, language: Language) -> Finding {
     let check = format!("{language} runs");
     let source = match language {

@@ -110,7 +110,7 @@ Examples:
 Sessions and the engine's data are stored in the directory, and available again after a restart. The engine listens on this
 machine only; everyone who reaches it can run scripts within the policy that the flags set.";
 
-/// Directory of the fleet in the state directory.
+/// Name of the fleet's directory in the state directory.
 const FLEET: &str = "fleet";
 
 /// Start a fleet on this machine: an engine, a store and a node
@@ -285,7 +285,7 @@ impl NodeOptions {
         Pooling::Holding(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
-    /// Returns a node's configuration from the flags, with its states in `store`.
+    /// Returns a node's configuration from the flags, with session states in `store`.
     fn config(&self, host: &Host, fleet: &FleetUrl, store: &str) -> anyhow::Result<NodeConfig> {
         let blobs = BlobStore::open(store).map_err(|error| {
             Hinted::new("cannot use the store of session states", "name a store with --store").because(error)
@@ -319,7 +319,7 @@ fn run_node(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
         let advertise = args.advertise.as_deref();
         serve(node?, advertise, Shares::Address, || {}).await
     });
-    // Executions that have not ended by now are repeated on other nodes, so this process does not wait for them.
+    // Executions that are still running are repeated on other nodes, so this process does not wait for them.
     runtime.shutdown_background();
     served
 }
@@ -333,16 +333,16 @@ fn threads(running: usize) -> anyhow::Result<tokio::runtime::Runtime> {
         .context("cannot start the node's threads")
 }
 
-/// Sharing of a node's address.
+/// Nodes that can use the address of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shares {
-    /// Other nodes of this version can have it.
+    /// Other nodes of this version can use the same address.
     Address,
-    /// Only this node has it, whatever version had it before.
+    /// Only this node uses the address, and replaces any version that used it earlier.
     Nothing,
 }
 
-/// Registers a node and serves until Ctrl-C. Calls `begun` once the fleet knows the node.
+/// Registers a node and serves until Ctrl-C. Calls `begun` once the node is registered.
 async fn serve(node: Node, advertise: Option<&str>, shares: Shares, begun: impl FnOnce()) -> anyhow::Result<i32> {
     let cancel = interrupt::install_for_server()?;
     let address = node.address();

@@ -162,7 +162,7 @@ struct ImportArgs {
 pub(crate) fn run(global: &GlobalArgs, args: &ImageArgs) -> anyhow::Result<i32> {
     interrupt::install()?;
     stored::create_state_dir()?;
-    // The engine only looks for images if the directory exists.
+    // The engine searches for custom images only if the directory exists.
     let dir = own_images_dir()?;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
     made.with_context(|| format!("cannot store images in `{}`", escaped(&dir)))?;
@@ -209,7 +209,7 @@ fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
     }
     let mut files_left = MAX_IMAGE_FILE_BYTES;
     for given in &args.files {
-        // The part before a colon must be a file, because a file name may contain a colon, too.
+        // A file name can contain a colon, too. If a file with the whole name exists, nothing is split off as `NAME`.
         let (path, name) = match given.rsplit_once(':') {
             Some((path, name)) if !Path::new(given).exists() => (Path::new(path), name.to_owned()),
             _ => (Path::new(given.as_str()), name_of(Path::new(given))?),
@@ -255,7 +255,7 @@ fn print_built(built: &BuiltImage, json: bool) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// An image in a list. A damaged one has only a name and an error.
+/// An image in the listing. A damaged image has only a name and an error.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Listed {

@@ -34,7 +34,7 @@ use crate::cli::{Cli, Command};
 /// Runs the subcommand.
 pub(crate) fn dispatch(cli: &Cli) -> anyhow::Result<i32> {
     cli.global.color.apply();
-    // A server reads its configuration first, because that contains the collector of traces.
+    // A server reads its configuration before it starts logging, because the configuration names the trace collector.
     if !matches!(&cli.command, Command::Service(command) if command.starts_logging()) {
         crate::logging::start(&cli.global)?;
     }

@@ -84,7 +84,7 @@ struct Shown {
     imports: Vec<String>,
     bundled: bool,
     sha256: String,
-    /// Only for user packages, whose total is limited.
+    /// Set only for user packages, whose total size is limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,7 +186,7 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Returns a wheel's file name and bytes.
+/// Returns a wheel's file name and bytes. Downloads a package that is given as `NAME==VERSION`.
 fn wheel(own: &OwnPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
     if let Some((name, version)) = wanted.split_once("==") {
         let steps = Steps::default();

@@ -117,7 +117,8 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// Makes all words after the first file its arguments: `glovebox FILE ARG…`. Fails with a word that is not UTF-8.
+    /// Turns all words after the first file into its arguments: `glovebox FILE ARG…`. Fails with a word that is not
+    /// UTF-8.
     pub(crate) fn take_arguments(&mut self) -> Result<(), PathBuf> {
         let files = &mut self.source.code.files;
         let after = files.split_off(files.len().min(1));
@@ -192,7 +193,7 @@ impl Job<'_> {
         })
     }
 
-    /// Returns the runtime of the flags, or else the one on which the script starts soonest.
+    /// Returns the runtime from the flags, or otherwise the runtime on which the script starts fastest.
     fn runtime_for(&self, script: &Script) -> anyhow::Result<RuntimeArgs> {
         let mut args = self.args.runtime.clone();
         if args.runtime.is_none() && args.runtime_path.is_none() {

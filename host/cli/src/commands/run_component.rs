@@ -90,7 +90,7 @@ pub(crate) struct RunComponentArgs {
     granted: GrantArgs,
 }
 
-/// Report of a run for programs.
+/// Machine-readable report of a run.
 #[derive(Serialize)]
 struct Report<'a> {
     success: bool,
@@ -126,8 +126,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
         Some(call) => application.invoke(call, &sandbox, &config).map_err(invoke_hint),
         None => application.run(&sandbox, &config).map_err(run_hint),
     })?;
-    // Prints the application's output before the report. If the application blocks in a write, it holds our standard
-    // output, and flushing would block, too.
+    // Prints the application's output before the report. If the application blocks in a write, it holds the lock of
+    // standard output, and flushing would block, too.
     let flushed = if ended.is_left_behind { Ok(()) } else { io::stdout().flush() };
     if let Some(value) = &ended.value {
         show_value(value)?;
@@ -168,8 +168,8 @@ fn load_tools(
     loaded.map_err(load_hint)
 }
 
-/// Converts a component's text to a binary. Runs in a child process, because parsing takes ninety times the text's
-/// size.
+/// Converts a component's text to a binary. Runs in a child process, because parsing takes ninety times the text's size
+/// in memory.
 pub(crate) fn parse_stdin() -> i32 {
     transform_stdin(|text| match wat::parse_bytes(&text) {
         Ok(binary) => Ok(binary.into_owned()),
@@ -177,7 +177,7 @@ pub(crate) fn parse_stdin() -> i32 {
     })
 }
 
-/// Returns the binary of a component that is given as text.
+/// Converts a component in text format to a binary. Returns `None` if the file is not a `.wat` file.
 fn text(path: &Path, limits: &CompileArgs) -> anyhow::Result<Option<Vec<u8>>> {
     /// Maximum length of the text in bytes. Larger components come from a compiler, as binaries.
     const TEXT_BYTES: u64 = 16 << 20;
@@ -206,7 +206,7 @@ fn explain(outcome: &AppOutcome) {
         AppOutcome::Exhausted { resource: Resource::Time, .. } => "; raise it with --app-timeout-ms N",
         AppOutcome::Exhausted { .. } => "; raise it with --app-memory-bytes N",
         AppOutcome::Cancelled | AppOutcome::Trapped { .. } => "",
-        // The application's own output tells the rest.
+        // The application's own output explains the other outcomes.
         _ => return,
     };
     note(&format!("{}{flag}", outcome.describe()));

@@ -51,15 +51,15 @@ server's public name to `[http] hosts`: requests for other hosts are rejected.
 Scripts run in worker processes that the operating system confines, one for each processor. With --in-process they run in the
 server's own process.";
 
-/// Directory of a server's sessions in the state directory.
+/// Name of the sessions' directory in the state directory.
 const SESSIONS: &str = "server";
 /// Maximum length of the configuration file in bytes.
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
-/// Length of a token in bytes. A shorter one could be guessed.
+/// Allowed length of a token in bytes. A shorter token could be guessed.
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=1024;
 /// Maximum length of the callback secret in bytes.
 const MAX_SECRET_BYTES: u64 = 1_024;
-/// Number of open files reserved for sessions and everything else.
+/// Number of open files reserved for sessions and other uses, apart from connections and executions.
 const OWN_FILES: usize = 256;
 
 /// Serve the sandbox over HTTP
@@ -166,7 +166,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     let telemetry = endpoint.map(|endpoint| Telemetry::start(endpoint, runtime.handle())).transpose()?;
     logging::start_with(global, telemetry.as_ref().map(Telemetry::layer))?;
     let workers = config.workers.processes();
-    // With workers, this process executes nothing, but prepares the runtimes that they load.
+    // With workers, this process runs no scripts, but prepares the runtimes that the workers load.
     let pooling = if workers == 0 { Pooling::Pooled } else { Pooling::Single };
     let host = Host::open(global, pooling)?;
     let runtimes = config.runtimes.clone();
@@ -199,12 +199,13 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     if let Some(telemetry) = telemetry {
         telemetry.end();
     }
-    // Does not wait for executions that are not cancelled by now.
+    // Waits at most a second for executions that have not been cancelled yet.
     runtime.shutdown_timeout(Duration::from_secs(1));
     code
 }
 
-/// Raises the limit of open files to its maximum. Returns the number of connections, reduced to what that limit allows.
+/// Raises the limit on open files to its maximum. Returns `wanted`, or the number of connections that the limit allows
+/// if it is lower.
 fn allowed_connections(wanted: usize, running: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -219,7 +220,7 @@ fn allowed_connections(wanted: usize, running: usize) -> usize {
     wanted.min(left)
 }
 
-/// Returns the number of threads for all executions and for operations on the store.
+/// Returns the number of blocking threads, which suffices for all executions and for operations on the store.
 fn blocking_threads(config: &ServerConfig) -> usize {
     config.admission().running.saturating_add(64)
 }
@@ -262,8 +263,8 @@ async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token
     Ok(0)
 }
 
-/// Returns the URL of the page for a browser on this machine. A token that is printed anyway is included after `#`,
-/// which browsers do not send.
+/// Returns the URL of the page for a browser on this machine. A generated token, which is printed in any case, is
+/// included after `#`: browsers do not send that part of a URL.
 fn page_url(mut address: SocketAddr, token: &Token) -> String {
     if address.ip().is_unspecified() {
         let loopback = if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
@@ -283,9 +284,9 @@ pub(super) async fn cancelled(cancel: &glovebox::CancelToken) {
     told.notified().await;
 }
 
-/// The token of a server without a configuration.
+/// The token that clients must send.
 enum Token {
-    /// Given by a flag or the environment.
+    /// From a flag or the environment.
     Given(String),
     /// Generated for this run.
     Made(String),
@@ -313,7 +314,7 @@ fn token(args: &ServeArgs, config: &ServerConfig) -> anyhow::Result<Token> {
     }
 }
 
-/// Reads the token from a file or from GLOVEBOX_TOKEN.
+/// Reads the token from a file or from GLOVEBOX_TOKEN, and checks its length.
 pub(super) fn given_token(file: Option<&Path>) -> anyhow::Result<Option<String>> {
     let given = match file {
         Some(path) => Some(read_token(path)?),
@@ -368,7 +369,7 @@ pub(super) async fn probe(fleet: &FleetClient) {
     }
 }
 
-/// Returns the tenants of the configuration, and that of the given token.
+/// Returns the tenants of the configuration, and the tenant of the given token.
 fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root) -> anyhow::Result<Tenants> {
     let key = config.key_file.as_deref().map(read_key).transpose()?;
     let secret = config.tools.secret_file.as_deref().map(read_secret).transpose()?;
@@ -401,7 +402,7 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root)
     Ok(tenants)
 }
 
-/// Returns the services that may be called back for a token.
+/// Returns the services that scripts of a token can call back. `None` if no service is allowed.
 fn callbacks(
     config: &ServerConfig,
     table: Option<&TokenTable>,
@@ -435,7 +436,7 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
 fn new_token(name: &str) -> anyhow::Result<i32> {
     let token = TokenHash::new_token().context("cannot get random numbers from the system")?;
     let entry = format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{}\"\n", TokenHash::of(&token));
-    // Checks the name by the rules of a configuration.
+    // Checks the name by the rules for configuration files.
     ServerConfig::from_toml(&entry)?;
     note(&format!("the token, which is shown only now: {token}"));
     out(&entry)?;

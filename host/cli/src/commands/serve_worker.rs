@@ -37,7 +37,7 @@ pub(crate) struct WorkersArgs {
 }
 
 impl WorkersArgs {
-    /// Overrides a configuration.
+    /// Overrides the table `workers` of a configuration.
     pub(crate) fn apply(&self, table: &mut WorkersTable) {
         table.in_process |= self.in_process;
         if let Some(count) = self.workers {
@@ -46,11 +46,11 @@ impl WorkersArgs {
     }
 }
 
-/// Limit of concurrent executions, more than the server ever forwards.
+/// Limit on concurrent executions in a worker, higher than the number that the server ever forwards.
 const EXECUTIONS: usize = 100_000;
-/// Directory of file locks in the directory of the interpreters.
+/// Name of the directory of file locks in the cache directory.
 const LOCKS: &str = "locks";
-/// Environment variables of a worker: locations and logging.
+/// Environment variables that a worker inherits: locations and logging.
 const VARIABLES: [&str; 11] = [
     "GLOVEBOX_BUNDLE",
     "GLOVEBOX_CACHE_AGE",
@@ -69,20 +69,20 @@ const VARIABLES: [&str; 11] = [
 #[derive(Debug, Deserialize, Serialize)]
 struct WorkerConfig {
     config: ServerConfig,
-    /// Name of a tenant in addition to those of the configuration.
+    /// Name of a tenant that is not in the configuration.
     own: Option<String>,
     /// Location of the sessions: a directory or a URL. `None` in a fleet.
     root: Option<PathBuf>,
-    /// Each tenant has a part of the location of its own.
+    /// Each tenant has a separate subdirectory or prefix of the location.
     has_parts: bool,
-    /// Directory of the interpreters.
+    /// Cache directory, which contains the interpreters.
     cache: PathBuf,
 }
 
-/// The work of the workers to start.
+/// Configuration and number of the workers to start.
 pub(super) struct WorkerJob<'a> {
     pub(super) config: ServerConfig,
-    /// Name of a tenant in addition to those of the configuration.
+    /// Name of a tenant that is not in the configuration.
     pub(super) own: Option<String>,
     /// Location of the sessions. `None` in a fleet.
     pub(super) root: Option<&'a Path>,
@@ -94,7 +94,7 @@ pub(super) fn started_by(global: &GlobalArgs, host: &Host, job: WorkerJob<'_>) -
     start_with(global, host, job, true)
 }
 
-/// Like [`started_by`], for a single tenant whose sessions are directly at the location.
+/// Like [`started_by`], for a single tenant, whose sessions are directly at the location.
 pub(super) fn started_for_one(global: &GlobalArgs, host: &Host, job: WorkerJob<'_>) -> anyhow::Result<WorkersConfig> {
     start_with(global, host, job, false)
 }
@@ -105,7 +105,7 @@ fn start_with(
     WorkerJob { mut config, own, root, count }: WorkerJob<'_>,
     has_parts: bool,
 ) -> anyhow::Result<WorkersConfig> {
-    // Only the server knows tokens.
+    // Workers receive neither the hashes of tokens nor the callback secret.
     config.tokens.iter_mut().for_each(|token| token.sha256.clear());
     config.tools.secret_file = None;
     config.sessions.live_count = config.sessions.live_count.div_ceil(count);
@@ -133,10 +133,10 @@ fn start_with(
     args.push("serve-worker".into());
     let env = VARIABLES.into_iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
     let added = [
-        // Temporary files have no names.
+        // Temporary files in this directory have no names.
         ("TMPDIR".into(), orders.temporary().into()),
-        // glibc returns buffers from this size on to the system when they are freed. By default it raises the size to
-        // 32 MiB, and keeps the memory of a burst of large requests.
+        // glibc returns buffers of at least this size to the system when they are freed. By default, it raises the
+        // threshold up to 32 MiB and retains memory after a burst of large requests.
         ("MALLOC_MMAP_THRESHOLD_".into(), "1048576".into()),
     ];
     let env = env.chain(added).collect();
@@ -145,7 +145,7 @@ fn start_with(
 }
 
 impl WorkerConfig {
-    /// Returns the directory of the sessions, if they are in one.
+    /// Returns the directory of the sessions, or `None` if they are not in a directory.
     fn dir(&self) -> Option<&Path> {
         self.root.as_deref().filter(|root| !is_url(root))
     }
@@ -155,7 +155,8 @@ impl WorkerConfig {
         self.dir().map_or_else(|| self.cache.join(LOCKS), Path::to_owned)
     }
 
-    /// Returns the store of a tenant. The server has opened stores that are not directories.
+    /// Returns the store of a tenant. The server opens stores that are not directories, and the worker accesses them
+    /// through it.
     fn store(&self, name: &str, tenants: &WorkerTenants) -> anyhow::Result<Arc<dyn SessionStore>> {
         Ok(match (self.dir(), &self.root) {
             (Some(dir), _) if self.has_parts => open_store(&dir.join(name))?,
@@ -169,13 +170,13 @@ impl WorkerConfig {
 pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
     let orders: WorkerConfig = orders()?;
     let config = &orders.config;
-    // Reads the files that are not accessible after confinement.
+    // Reads the files that are inaccessible after confinement.
     let key = config.key_file.as_deref().map(read_key).transpose()?;
     let confinement = confine(&reach(global, &orders));
     let host = Host::open(global, Pooling::Pooled)?;
     let service_config = ServiceConfig {
         runtimes: config.runtimes.clone(),
-        // The server has the queue.
+        // Requests wait in the server's queue, not in the worker.
         admission: Admission { running: EXECUTIONS, waiting: 0, ..Admission::default() },
         ..ServiceConfig::default()
     };
@@ -213,15 +214,15 @@ pub(crate) fn run(global: &GlobalArgs) -> anyhow::Result<i32> {
 fn reach(global: &GlobalArgs, orders: &WorkerConfig) -> Reach {
     let (config, cache) = (&orders.config, &orders.cache);
     let mut reach = Reach::default();
-    // Loading takes file locks. Only the server writes compiled code.
+    // Loading code acquires file locks. Only the server writes compiled code.
     reach.write.push(cache.join(LOCKS));
     reach.write.extend(orders.dir().map(Path::to_owned));
     reach.read.push(cache.clone());
-    // The page map, which tells the pages that a guest has written.
+    // Contains the page map, which shows the pages that a guest has written.
     reach.read.push("/proc/self".into());
     reach.read.extend(global.bundle.clone());
     reach.read.extend([own_packages_dir(), own_images_dir()].into_iter().flatten());
-    // Seals of compiled files.
+    // Contains the seals of compiled files.
     let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let data = data.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")));
     reach.read.extend(data.map(|data| data.join("glovebox")));

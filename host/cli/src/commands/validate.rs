@@ -73,7 +73,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ValidateArgs) -> anyhow::Result<i3
 fn print(label: &str, diagnostics: &[Diagnostic]) {
     let mut err = anstream::stderr().lock();
     for Diagnostic { line, column, message } in diagnostics {
-        // Parsers quote the source, which may contain anything.
+        // Parsers quote the source, which can contain control characters.
         let (label, message) = (escaped(label), escaped_text(message));
         let _ = writeln!(err, "{HEAD}{label}:{line}:{column}:{HEAD:#} {BAD}{message}{BAD:#}");
     }

@@ -32,7 +32,7 @@ Examples:
 The component exports the interface `glovebox:sandbox/sandbox` and runs in any component host: limits and fuel metering are
 part of its code. It does not contain the Python packages. The same shim and interpreters give the same bytes.";
 
-/// Path where `guest-shims/component/build` puts the shim.
+/// Path to which `guest-shims/component/build` writes the shim.
 const SHIM: &str = "target/providers/shim.wasm";
 /// Path of the shim for providers without imports.
 const CLOSED_SHIM: &str = "target/providers/shim-closed.wasm";
@@ -98,7 +98,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &WeaveArgs) -> anyhow::Result<i32> 
     interrupt::install()?;
     let shim = read_shim(args)?;
     let adapter = args.http.as_deref().map(|path| read("the adapter", path, "--http=FILE")).transpose()?;
-    // The packages would be most of the component.
+    // The packages would make up most of the component.
     let global = GlobalArgs { no_packages: true, ..global.clone() };
     let host = Host::open(&global, Pooling::Single)?;
     let names = select(&host.engine.runtimes()?, &args.names)?;
@@ -185,8 +185,8 @@ fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>
     Ok(selected)
 }
 
-/// Returns the default of each language. If that is too large for a component or cannot be in one, returns the first
-/// smaller one.
+/// Returns a runtime for each language: the default, or the first smaller runtime if the default is too large for a
+/// component or cannot be part of one.
 fn suggested(known: &[RuntimeInfo]) -> Vec<String> {
     let mut portable: Vec<&RuntimeInfo> =
         known.iter().filter(|runtime| runtime.portable && !runtime.has_library).collect();

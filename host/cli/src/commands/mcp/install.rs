@@ -65,7 +65,7 @@ pub(super) struct InstallArgs {
     flags: Vec<String>,
 }
 
-/// Parses a name that needs no quotation in any client's file.
+/// Parses a server name, which must not need quotes in any client's file.
 fn name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
     if (1..=64).contains(&text.len()) && text.chars().all(is_plain) {
@@ -86,7 +86,7 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
         out(&fresh)?;
         return Ok(0);
     }
-    // Writes the target of a link, so that the link stays.
+    // Write to the target of a link, so that the link remains.
     let path = fs::canonicalize(&path).unwrap_or(path);
     let before = read(&path)?;
     let after = edited(args, &before, &start).map_err(|error| {
@@ -106,8 +106,8 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
     Ok(0)
 }
 
-/// Returns the command that the client starts: this program by its absolute path, because graphical programs have another
-/// `PATH`.
+/// Returns the command that the client starts: this program by its absolute path, because graphical programs have a
+/// different `PATH`.
 fn start(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<Start> {
     let program = own_program();
     let program = fs::canonicalize(&program).unwrap_or(program);
@@ -134,7 +134,7 @@ fn edited(args: &InstallArgs, before: &str, start: &Start) -> Result<String, Edi
     }
 }
 
-/// Reads the file. A missing file is empty.
+/// Reads the file. A missing file is treated as empty.
 fn read(path: &Path) -> anyhow::Result<String> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
@@ -234,7 +234,7 @@ impl Client {
             Self::GeminiCli => home()?.join(".gemini/settings.json"),
             Self::Vscode => ".vscode/mcp.json".into(),
             Self::Windsurf => home()?.join(".codeium/windsurf/mcp_config.json"),
-            // Also on macOS.
+            // Zed uses this path on macOS as well.
             Self::Zed => match directory("XDG_CONFIG_HOME").filter(|_| !cfg!(target_os = "macos")) {
                 Some(config) => config.join("zed/settings.json"),
                 None => home()?.join(".config/zed/settings.json"),
@@ -280,7 +280,7 @@ fn home() -> Result<PathBuf, Hinted> {
         .ok_or_else(|| Hinted::new("HOME does not name a directory", "set it, or name the file with --file FILE"))
 }
 
-/// Returns the directory for settings of graphical programs.
+/// Returns the directory for the settings of graphical programs.
 fn support() -> Result<PathBuf, Hinted> {
     if cfg!(target_os = "macos") {
         return Ok(home()?.join("Library/Application Support"));
@@ -296,7 +296,7 @@ fn support() -> Result<PathBuf, Hinted> {
 pub(super) enum EditError {
     /// A syntax error, with its position.
     Syntax(String),
-    /// A valid file in which a server cannot be added.
+    /// A valid file to which the server cannot be added.
     Form(String),
 }
 
@@ -335,7 +335,7 @@ pub(super) fn add_to_json(text: &str, container: &str, name: &str, entry: &Value
     Ok(if edited.ends_with('\n') { edited } else { edited + "\n" })
 }
 
-/// Refuses an object that has the name twice: readers differ in which they take.
+/// Rejects an object that contains the name twice, because readers differ in the value that they use.
 fn check_unique(object: &CstObject, name: &str) -> Result<(), EditError> {
     let has_name = |property: &jsonc_parser::cst::CstObjectProp| property.decoded_name().as_deref() == Some(name);
     if object.properties().iter().filter(|property| has_name(property)).count() > 1 {

@@ -83,13 +83,13 @@ pub(crate) fn run(global: &GlobalArgs, args: &McpArgs) -> anyhow::Result<i32> {
     }
 }
 
-/// Directory of the sessions inside the state directory.
+/// Name of the sessions' directory in the state directory.
 const SESSIONS: &str = "mcp-sessions";
 
 /// Name of the only tenant, which is also the scope of its sessions in a fleet.
 const TENANT: &str = "mcp";
 
-/// Interval of checks for idle sessions. They are saved to the store, where other servers find them.
+/// Interval between checks for idle sessions. Idle sessions are saved to the store, where other servers find them.
 const IDLE_LOOK: Duration = Duration::from_secs(60);
 
 /// Time for running scripts to end at shutdown, in addition to the protocol's own wait.
@@ -98,7 +98,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// Time for a client to disconnect at shutdown.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// Maximum length of a file of servers in bytes.
+/// Maximum length in bytes of the file that lists MCP servers.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Options of the server, and the policy of its scripts.
@@ -161,7 +161,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let (config, root) = tenant_config(args, fleet.as_ref())?;
     let mut table = WorkersTable::default();
     args.workers.apply(&mut table);
-    // A client at standard input is a program of this user, and waits for the first answer.
+    // Without HTTP there are no workers: the client is a program of this user, and waits for the first answer.
     let workers = if args.listen.is_some() { table.processes() } else { 0 };
     let pooling = if workers == 0 { Pooling::Pooled } else { Pooling::Single };
     let host = Arc::new(Host::open(global, pooling)?);
@@ -189,7 +189,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
             (worker_config.workers, worker_config.key_file) = (table, args.store.key_file());
             let own = Some(TENANT.to_owned());
             let job = WorkerJob { config: worker_config, own, root: root.as_deref(), count: workers };
-            // Compiles and prepares what the workers load.
+            // Compiles and prepares the code that the workers load.
             prepare_now(&host, &service).await?;
             service.start_workers(serve_worker::started_for_one(global, &host, job)?).await?;
         }
@@ -211,12 +211,12 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
         }
         served
     });
-    // A blocking read of standard input may still be running.
+    // Does not wait for a blocking read of standard input, which may still be running.
     runtime.shutdown_background();
     served.map(|()| 0)
 }
 
-/// Returns the tenant with its sessions in a store or fleet, and the location of the store.
+/// Returns the tenant's configuration, with its sessions in a store or fleet, and the location of the store.
 fn tenant_config(args: &ServerArgs, fleet: Option<&FleetClient>) -> anyhow::Result<(TenantConfig, Option<PathBuf>)> {
     if let Some(client) = fleet {
         return Ok((TenantConfig::in_fleet(SessionId::new(TENANT)?, client.clone()), None));
@@ -227,7 +227,7 @@ fn tenant_config(args: &ServerArgs, fleet: Option<&FleetClient>) -> anyhow::Resu
     Ok((config, Some(sessions.location().to_owned())))
 }
 
-/// Starts the servers whose tools scripts may call.
+/// Starts the MCP servers whose tools scripts can call.
 async fn start(servers: Vec<UpstreamConfig>, policy: &Policy) -> anyhow::Result<Option<Upstreams>> {
     if servers.is_empty() {
         return Ok(None);
@@ -235,7 +235,7 @@ async fn start(servers: Vec<UpstreamConfig>, policy: &Policy) -> anyhow::Result<
     Ok(Some(Upstreams::start(servers, policy.limits.tool_bytes).await?))
 }
 
-/// Prepares the runtimes.
+/// Prepares the runtimes and waits for the result.
 async fn prepare_now(host: &Arc<Host>, service: &Service) -> anyhow::Result<()> {
     let (host, names) = (Arc::clone(host), service.runtimes().map(|info| info.name.clone()).collect::<Vec<_>>());
     let work = move || {
@@ -246,8 +246,8 @@ async fn prepare_now(host: &Arc<Host>, service: &Service) -> anyhow::Result<()> 
     Ok(tokio::task::spawn_blocking(work).await.context("cannot prepare the runtimes")??)
 }
 
-/// Prepares the runtimes on a separate thread: a client waits only seconds for an answer, and preparing may take
-/// minutes. Executions wait for it.
+/// Prepares the runtimes on a separate thread: a client waits only seconds for an answer, and preparation can take
+/// minutes. Executions wait for the preparation.
 fn prepare(host: &Arc<Host>, service: &Service) -> anyhow::Result<()> {
     let (host, names) = (Arc::clone(host), service.runtimes().map(|info| info.name.clone()).collect::<Vec<_>>());
     let work = move || {
@@ -261,7 +261,7 @@ fn prepare(host: &Arc<Host>, service: &Service) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves until the client disconnects, or Ctrl-C.
+/// Serves until the client disconnects or Ctrl-C is pressed.
 async fn serve(
     args: &ServerArgs,
     service: &Service,
@@ -336,7 +336,7 @@ async fn over_http(
     Ok(())
 }
 
-/// Saves all sessions.
+/// Saves all sessions, and reports those that could not be saved.
 async fn save(tenant: &Tenant) {
     let tenant = tenant.clone();
     let saved = tokio::task::spawn_blocking(move || tenant.sessions().hibernate_all()).await;
@@ -345,7 +345,7 @@ async fn save(tenant: &Tenant) {
     }
 }
 
-/// Returns the token that clients must send. A loopback address needs none.
+/// Returns the token that clients must send. A loopback address needs no token.
 fn token(args: &ServerArgs, address: SocketAddr) -> anyhow::Result<Option<String>> {
     let given = given_token(args.token_file.as_deref())?;
     if given.is_none() && !address.ip().is_loopback() {
@@ -355,7 +355,7 @@ fn token(args: &ServerArgs, address: SocketAddr) -> anyhow::Result<Option<String
     Ok(given)
 }
 
-/// Reads the servers from a file.
+/// Reads the MCP servers from a file.
 fn servers(path: &Path) -> anyhow::Result<Vec<UpstreamConfig>> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text));

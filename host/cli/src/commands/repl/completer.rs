@@ -1,4 +1,4 @@
-//! Completion with the Tab key, and the word that it completes.
+//! Completion with the Tab key: finds the word to complete, and its completions.
 
 use std::{
     collections::BTreeSet,
@@ -18,9 +18,9 @@ use super::{
     tokens::{Dialect, Kind, Token, is_name, tokens},
 };
 
-/// Maximum number of files that are listed.
+/// Maximum number of files to list.
 const MAX_FILE_COUNT: usize = 1_000;
-/// Maximum number of inputs that are searched for declarations.
+/// Maximum number of inputs to search for declarations.
 const MAX_INPUT_COUNT: usize = 200;
 
 /// Replacements for the end of the typed text.
@@ -35,7 +35,7 @@ pub(super) struct Completions {
 pub(super) struct Completer {
     pub(super) dialect: Dialect,
     pub(super) inspector: Inspector,
-    /// Session of the next input. `None` if it cannot be used.
+    /// Session in which the next input runs. `None` if it cannot be used.
     pub(super) session: Option<Session>,
 }
 
@@ -63,7 +63,7 @@ impl Completer {
             let keywords = self.dialect.keywords().filter(|keyword| keyword.starts_with(word.prefix));
             texts.extend(keywords.map(str::to_owned));
         }
-        // Private names are only completed from their underscore.
+        // Private names are completed only after a typed underscore.
         texts.retain(|text| !word.prefix.is_empty() || !text.starts_with('_'));
         texts.sort();
         texts.dedup();
@@ -71,7 +71,7 @@ impl Completer {
     }
 }
 
-/// Returns the latest inputs.
+/// Returns the latest inputs, newest first.
 fn inputs(history: &dyn History) -> Vec<String> {
     let numbers = (0..history.len()).rev().take(MAX_INPUT_COUNT);
     let entries = numbers.filter_map(|number| history.get(number, SearchDirection::Forward).ok().flatten());
@@ -94,14 +94,14 @@ fn of_directive(typed: &str) -> Completions {
     }
 }
 
-/// Lists the files and directories beside `path` whose names begin with `name`, the last part of `path`.
+/// Lists the files and directories next to `path` whose names begin with `name`, the last part of `path`.
 fn files(path: &str, name: &str) -> Vec<String> {
     let dir = path.strip_suffix(name).filter(|dir| !dir.is_empty()).unwrap_or(".");
     let Ok(entries) = fs::read_dir(Path::new(dir)) else { return Vec::new() };
     let texts = entries.filter_map(|entry| {
         let entry = entry.ok()?;
         let mut text = entry.file_name().into_string().ok()?;
-        // Hidden files are only completed from their dot. Names that a terminal cannot show are skipped.
+        // Hidden files are completed only after a typed dot. Names that a terminal cannot show are skipped.
         let is_shown = text.starts_with(name) && (!name.is_empty() || !text.starts_with('.'));
         if !is_shown || text.contains(is_hidden) {
             return None;
@@ -127,8 +127,8 @@ pub(super) struct IncompleteName<'a> {
     pub(super) prefix: &'a str,
 }
 
-/// Returns the word at the end of `typed`. Strings, comments and numbers contain no words. An attribute of an
-/// expression with more than names and dots is not completed: its value is only known after running it.
+/// Returns the word at the end of `typed`. Strings, comments and numbers contain no words. Attributes are completed
+/// only after names and dots: the value of any other expression is known only after running it.
 fn word_at_end(dialect: Dialect, typed: &str) -> Option<IncompleteName<'_>> {
     let tokens = tokens(dialect, typed);
     let mut before = tokens.as_slice();
@@ -166,7 +166,7 @@ fn without_dot<'s, 'a>(tokens: &'s [Token<'a>]) -> Option<&'s [Token<'a>]> {
 const PYTHON: &str = include_str!("names.py");
 const JAVASCRIPT: &str = include_str!("names.js");
 
-/// Maximum private memory of a session that is copied. Copying more would delay the Tab key noticeably.
+/// Maximum private memory in bytes of a session to copy. Copying more would delay the Tab key noticeably.
 const MAX_PRIVATE_BYTES: u64 = 64 << 20;
 /// Fuel of one query. A query uses a few million units.
 const FUEL: u64 = 1_000_000_000;
@@ -185,13 +185,13 @@ pub(super) struct Inspector {
 }
 
 impl Inspector {
-    /// `sandbox` must have the runtime of the sessions and the policy of [`policy`].
+    /// Creates an inspector. `sandbox` must have the runtime of the sessions and the policy from [`inspection_policy`].
     pub(super) fn new(sandbox: Sandbox, dialect: Dialect) -> Self {
         Self { sandbox, dialect }
     }
 
-    /// Returns completions of a word: variables of the session, or attributes of one. `declared` contains names that
-    /// inputs may have declared.
+    /// Returns completions of a word: variables of the session, or attributes of a variable. `declared` contains names
+    /// that inputs may have declared.
     pub(super) fn names(&self, session: &Session, word: &IncompleteName<'_>, declared: &BTreeSet<&str>) -> Vec<String> {
         let mut names = self.ask(session, &query(self.dialect, word, declared)).unwrap_or_default();
         // The list is untrusted.
@@ -215,7 +215,7 @@ impl Inspector {
     }
 }
 
-/// Returns the policy for copies of sessions that have the policy `of_sessions`.
+/// Returns the policy for copies of sessions. `of_sessions` is the sessions' own policy.
 pub(super) fn inspection_policy(of_sessions: &Policy) -> Policy {
     let mut policy = of_sessions.clone();
     policy.commit = Commit::Never;
@@ -226,7 +226,7 @@ pub(super) fn inspection_policy(of_sessions: &Policy) -> Policy {
     policy
 }
 
-/// Returns the source of a query. JSON strings are literals in both languages, and `root` is a name.
+/// Returns the source of a query. JSON strings are literals in both languages, and `root` is a plain name.
 fn query(dialect: Dialect, word: &IncompleteName<'_>, declared: &BTreeSet<&str>) -> String {
     let prefix = json!(word.prefix);
     let (root, path) = match word.path.split_first() {

@@ -27,7 +27,7 @@ use crate::{
     terminal::{self, BAD, BROKEN_PIPE_EXIT_CODE, HEAD, Hinted, counted, note, out},
 };
 
-/// Maximum length of a file for `:load`. The session's own limits apply to the contents.
+/// Maximum length in bytes of a file for `:load`. The session's own limits apply to the contents.
 const MAX_LOAD_BYTES: u64 = 1 << 30;
 
 /// The sessions, including the current one.
@@ -39,18 +39,18 @@ pub(super) struct Console {
     current: String,
     /// Seals sessions saved to files.
     key: Option<SessionKey>,
-    /// Control characters in the output reach the terminal.
+    /// Control characters in the output are passed to the terminal.
     is_raw: bool,
 }
 
-/// The next step after an input.
+/// The action after an input.
 enum NextAction {
     Input,
     Leave { exit_code: i32 },
 }
 
 impl Console {
-    /// Starts with one session.
+    /// Creates a console with one session.
     pub(super) fn new(
         sandbox: Sandbox,
         parser: Parser,
@@ -142,7 +142,7 @@ impl Console {
         if self.lines.is_terminal() { self.active_mut()?.bind_last_value(dialect) } else { Ok(()) }
     }
 
-    /// Returns the source that runs instead of a JavaScript input, to bind `_` to its value.
+    /// Returns the source that binds `_` to the value of a JavaScript input, or `None` to run the input unchanged.
     fn wrapped(&mut self, text: &str) -> anyhow::Result<Option<String>> {
         let dialect = self.dialect();
         let active = self.active_mut()?;
@@ -194,7 +194,7 @@ impl Console {
         self.show(&execution)?;
         Ok(match execution.outcome {
             Outcome::Exited { code } => NextAction::Leave { exit_code: code },
-            // With piped input, no person can continue.
+            // With piped input, no user can continue the session.
             Outcome::Cancelled if !self.lines.is_terminal() => NextAction::Leave { exit_code: interrupt::EXIT_CODE },
             _ if session.ended().is_some() => {
                 note(active.after_its_end());
@@ -204,7 +204,7 @@ impl Console {
         })
     }
 
-    /// Prints the parts of an execution that its own output does not show.
+    /// Prints an execution's value, its displays, and an explanation of its outcome.
     fn show(&self, execution: &Execution) -> io::Result<()> {
         let is_open = execution.stdout.bytes.last().is_some_and(|last| *last != b'\n');
         if is_open && self.lines.is_terminal() {
@@ -221,7 +221,7 @@ impl Console {
         Ok(())
     }
 
-    /// Runs a directive.
+    /// Parses and runs a directive.
     fn direct(&mut self, line: &str) -> anyhow::Result<NextAction> {
         match directive::parse(line)? {
             Directive::Help(name) => out(&directive::help(name.as_deref())?)?,

@@ -88,7 +88,7 @@ const ENTRIES: [Entry; 10] = [
     Entry { name: "quit", arguments: "", summary: "leave, as Ctrl-D does", details: "" },
 ];
 
-/// Returns `true` for a command.
+/// Returns `true` if the line is a command.
 pub(super) fn is_one(line: &str) -> bool {
     line.starts_with(':')
 }
@@ -100,7 +100,7 @@ pub(super) fn completions(typed: &str) -> Vec<String> {
     fitting.map(|entry| format!(":{}{}", entry.name, if entry.arguments.is_empty() { "" } else { " " })).collect()
 }
 
-/// Returns the possibly incomplete host file in a command. `None` if the command takes no file.
+/// Returns the possibly incomplete host path in a command. `None` if the command takes no file.
 pub(super) fn file_argument(typed: &str) -> Option<&str> {
     let (name, rest) = typed.trim_start_matches(':').trim_start().split_once(char::is_whitespace)?;
     let entry = find(name).ok()?;

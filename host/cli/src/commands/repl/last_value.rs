@@ -1,7 +1,7 @@
 //! `_`, the value of the last input.
 //!
 //! A Python session binds `_` itself, after `last_value.py` has run once. A JavaScript expression is wrapped in an
-//! assignment, which shifts the columns of the first line. Wrapped inputs therefore have another file name in stack
+//! assignment, which shifts the columns of the first line. Wrapped inputs therefore have a different file name in stack
 //! traces, and [`unwrapped`] restores names and columns before the terminal shows them.
 
 use super::{
@@ -12,9 +12,9 @@ use super::{
 /// Code that makes a Python session bind `builtins._`.
 pub(super) const PYTHON_SETUP: &str = include_str!("last_value.py");
 
-/// A plain `_ = ` would fail for a constant of this name, and would name an anonymous function.
+/// A plain `_ = ` would fail if `_` is a constant, and would name an anonymous function.
 const PREFIX: &str = "globalThis._ = [(";
-/// The line end also ends a comment.
+/// The line break ends a comment at the end of the input.
 const SUFFIX: &str = "\n)][0]";
 
 /// File name of a wrapped input in stack traces.
@@ -22,7 +22,7 @@ const WRAPPED_FILE: &str = "<expression>";
 /// File name of any other input in stack traces.
 const FILE: &str = "<sandbox>";
 
-/// Returns the name of a wrapped input.
+/// Returns the file name of a wrapped input.
 pub(super) fn wrapped_name(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::TypeScript => "<expression>.ts",
@@ -30,7 +30,7 @@ pub(super) fn wrapped_name(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Wraps a JavaScript expression so that `_` gets its value. Returns `None` for any other input.
+/// Wraps a JavaScript expression so that its value is assigned to `_`. Returns `None` for any other input.
 pub(super) fn wrapped(parser: &Parser, input: &str) -> Option<String> {
     let expression = input.trim_end().trim_end_matches(';');
     let source = format!("{PREFIX}{expression}{SUFFIX}");
@@ -39,7 +39,7 @@ pub(super) fn wrapped(parser: &Parser, input: &str) -> Option<String> {
     is_expression.then_some(source)
 }
 
-/// Returns `true` if an input that the parser accepts in brackets means the same without them.
+/// Returns `false` for inputs that have another meaning in parentheses, such as blocks and function declarations.
 fn may_be_expression(dialect: Dialect, input: &str) -> bool {
     let tokens = tokens(dialect, input);
     let mut tokens = tokens.iter().filter(|token| token.kind != Kind::Comment).map(|token| token.text);
@@ -63,7 +63,7 @@ pub(super) fn declares_last_value(dialect: Dialect, input: &str) -> bool {
     is_assigned || tokens.first().is_some_and(declares) && tokens.iter().any(is_last_value)
 }
 
-/// Restores the file names and columns of wrapped inputs in a piece of standard error.
+/// Restores the file names and columns of wrapped inputs in a chunk of standard error.
 pub(super) fn unwrapped(text: &[u8]) -> Vec<u8> {
     let Ok(text) = str::from_utf8(text) else { return text.to_vec() };
     let mut pieces = text.split(WRAPPED_FILE);

@@ -31,9 +31,9 @@ use super::{
 };
 use crate::terminal::{GOOD, Hinted};
 
-/// Number of inputs in the history.
+/// Maximum number of inputs in the history.
 const HISTORY_COUNT: usize = 1_000;
-/// Maximum length of an input in the history. Longer ones were pasted, and can be pasted again.
+/// Maximum length of an input in the history in bytes. Longer inputs are usually pasted, and can be pasted again.
 const HISTORY_ENTRY_BYTES: usize = 16 << 10;
 
 /// The result of reading an input.
@@ -61,9 +61,9 @@ impl Lines {
             .max_history_size(HISTORY_COUNT)
             .and_then(|config| config.history_ignore_dups(true))
             .context("cannot set up line editing")?
-            // Like in shells, an input that begins with a space is not added to the history.
+            // As in shells, an input that begins with a space is not added to the history.
             .history_ignore_space(true)
-            // Like in shells, the first Tab completes the common prefix, and the second lists all completions.
+            // As in shells, the first Tab completes the common prefix, and the second lists all completions.
             .completion_type(CompletionType::List)
             .indent_size(u8::try_from(INDENT.len()).unwrap_or_default())
             .color_mode(if has_colors { ColorMode::Forced } else { ColorMode::Disabled })
@@ -100,7 +100,7 @@ impl Lines {
                 }
                 match editor.readline(&(prompt, format!("{GOOD}{prompt}{GOOD:#}"))) {
                     Ok(text) => {
-                        // Without the indentation of a blank last line.
+                        // Removes the indentation of a blank last line.
                         let text = text.trim_end();
                         remember(editor, history.as_ref(), text);
                         Ok(Input::Text(without_mark(text).to_owned()))
@@ -115,7 +115,7 @@ impl Lines {
     }
 }
 
-/// Adds an input to the history, in memory and in its file. Errors of writing the file are ignored.
+/// Adds an input to the history, in memory and in its file. Errors when writing the file are only logged.
 fn remember(editor: &mut Editor<Editing, FileHistory>, history: Option<&PathBuf>, text: &str) {
     if text.len() > HISTORY_ENTRY_BYTES {
         return;
@@ -164,13 +164,13 @@ fn piped(from: &mut dyn BufRead, parser: &Parser, max_bytes: u64) -> anyhow::Res
     }
 }
 
-/// Completion and colours.
+/// Helper of the line editor, for completion and colours.
 pub(super) struct Editing {
     pub(super) completer: Completer,
     pub(super) bracket: TypedBracket,
 }
 
-/// Only the Enter key validates.
+/// The editor's own validation is unused: only the handler of the Enter key checks inputs.
 impl Validator for Editing {}
 
 impl Complete for Editing {
@@ -230,8 +230,8 @@ fn style(kind: Kind) -> Option<Style> {
     }
 }
 
-/// A closing bracket that begins a line. Completion is the only command of the editor that replaces text. The key
-/// therefore requests completion, and the result is the bracket with less indentation.
+/// A closing bracket that was typed at the beginning of a line. Completion is the only command of the editor that
+/// replaces text, so the bracket's key requests completion, and the result is the bracket with less indentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TypedBracket(Arc<Mutex<Option<char>>>);
 
@@ -240,7 +240,7 @@ impl TypedBracket {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(bracket);
     }
 
-    /// Returns position and text of the replacement, once.
+    /// Returns the position and text of the replacement, and forgets the bracket.
     pub(super) fn take(&self, typed: &str) -> Option<(usize, String)> {
         let bracket = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let indent = blank_before_cursor(typed)?;
@@ -248,7 +248,7 @@ impl TypedBracket {
     }
 }
 
-/// Binds the keys.
+/// Binds Enter, Backspace and the closing brackets to their handlers.
 pub(super) fn bind_keys<H: Helper, I: History>(editor: &mut Editor<H, I>, parser: &Parser, typed: &TypedBracket) {
     for key in [KeyEvent(KeyCode::Enter, Modifiers::NONE), KeyEvent::ctrl('J')] {
         editor.bind_sequence(key, handler(Enter { parser: parser.clone() }));
@@ -283,7 +283,7 @@ impl ConditionalEventHandler for Enter {
     }
 }
 
-/// Removes a whole level of indentation.
+/// Removes one level of indentation before the cursor.
 struct Backspace;
 
 impl ConditionalEventHandler for Backspace {

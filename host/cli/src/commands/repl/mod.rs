@@ -83,7 +83,7 @@ pub(crate) struct ReplArgs {
     policy: PolicyArgs,
 }
 
-/// Name of a session without one.
+/// Name of a temporary session.
 const UNNAMED: &str = "main";
 
 pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
@@ -112,7 +112,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
         session.save()?;
     }
     let dialect = Dialect::new(sandbox.language(), args.language);
-    // The parser does not need the session's directories, and the session's limits may be too low for it.
+    // The parser does not need the session's directories, and the session's limits may be too low for the parser.
     let parser = Parser::new(sibling(&host, args, &sandbox, &Policy::default())?, dialect);
     let lines = if io::stdin().is_terminal() && io::stdout().is_terminal() {
         let inspector =

@@ -1,5 +1,5 @@
-//! Checks whether an input is complete. The language's own parser decides, in a separate guest, so that the session of
-//! the input is not affected. Also the indentation of continuation lines.
+//! Checks whether an input is complete. The language's own parser decides, in a separate guest, so that the session is
+//! not affected. Also computes the indentation of continuation lines.
 
 use glovebox::{Diagnostic, Outcome, Request, Sandbox};
 
@@ -16,7 +16,7 @@ const JAVASCRIPT_SUFFIXES: [&str; 3] = ["\n", "\n`", "\n*/"];
 /// Distinguishes complete input from incomplete input.
 #[derive(Clone, Debug)]
 pub(super) struct Parser {
-    /// For the session's runtime, under the default policy: without host directories.
+    /// Has the session's runtime and the default policy, which grants no host directories.
     sandbox: Sandbox,
     dialect: Dialect,
 }
@@ -45,7 +45,7 @@ impl Parser {
             }
             Dialect::JavaScript | Dialect::TypeScript => {
                 // The parser reports the position of its error. If appending text moves the position, the parser had
-                // reached the end.
+                // reached the end of the input.
                 let Some(at) = self.first_error(typed) else { return false };
                 JAVASCRIPT_SUFFIXES.iter().any(|suffix| self.first_error(&format!("{typed}{suffix}")) != Some(at))
             }
@@ -122,7 +122,7 @@ fn opens_bracket(line: &[&Token<'_>]) -> bool {
     depth > lowest
 }
 
-/// Returns `true` if no statement of the same block follows a statement with this word.
+/// Returns `true` if a statement that begins with this token is the last one of its block.
 fn leaves_block(token: &Token<'_>) -> bool {
     token.kind == Kind::Keyword && matches!(token.text, "return" | "pass" | "break" | "continue" | "raise")
 }

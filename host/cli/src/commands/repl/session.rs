@@ -24,7 +24,7 @@ use crate::{
     terminal::{Hinted, counted},
 };
 
-/// A session with the REPL's own preparation.
+/// A session of the REPL, with the number of its executions that were not inputs.
 #[derive(Debug)]
 pub(super) struct ReplSession {
     source: Source,
@@ -36,12 +36,12 @@ pub(super) struct ReplSession {
     pub(super) binds_last_value: bool,
 }
 
-/// Kind of a session.
+/// A temporary or stored session.
 #[derive(Debug)]
 enum Source {
-    /// Ends with the REPL.
+    /// A session that ends with the REPL.
     Temporary(Session),
-    /// Saved after each input.
+    /// A session that is saved after each input.
     Stored(Box<ActiveSession>),
 }
 
@@ -60,7 +60,7 @@ impl ReplSession {
         Self { source, setup_count: 0, executions_at_start: 0, binds_last_value: false }
     }
 
-    /// Sets `_` to the value of the last input from now on. A session in which that fails works without `_`.
+    /// Sets `_` to the value of each further input. If this fails, the session works without `_`.
     pub(super) fn bind_last_value(&mut self, dialect: Dialect) -> anyhow::Result<()> {
         self.binds_last_value = true;
         if dialect == Dialect::Python {
@@ -96,7 +96,7 @@ impl ReplSession {
         }
     }
 
-    /// Saves changes that no execution made.
+    /// Saves changes that were not made by an execution, if the session is stored.
     pub(super) fn save(&self) -> anyhow::Result<()> {
         match &self.source {
             Source::Temporary(_) => Ok(()),
@@ -104,7 +104,7 @@ impl ReplSession {
         }
     }
 
-    /// Copies this session. The copy is stored if this one is.
+    /// Copies this session. A copy of a stored session is stored, too.
     pub(super) fn fork(&self, name: &str) -> anyhow::Result<Self> {
         let source = match &self.source {
             Source::Temporary(session) => Source::Temporary(session.fork().context("cannot fork the session")?),
@@ -115,7 +115,7 @@ impl ReplSession {
         Ok(Self { source, ..*self })
     }
 
-    /// Replaces this session by another under the same name.
+    /// Replaces this session with another under the same name.
     pub(super) fn replace(&mut self, other: Session) -> anyhow::Result<()> {
         match &mut self.source {
             Source::Temporary(session) => *session = other,
@@ -125,7 +125,7 @@ impl ReplSession {
         Ok(())
     }
 
-    /// Describes the remains of a session that ended under its policy.
+    /// Returns a message that says how to continue after the session has ended under its policy.
     pub(super) fn after_its_end(&self) -> &'static str {
         match &self.source {
             Source::Temporary(_) => {
@@ -146,8 +146,8 @@ impl ReplSession {
     }
 }
 
-/// Saves the session before an input, if the policy would do so as well. The automatic checkpoint is only one; this
-/// allows undoing more than one input.
+/// Creates a checkpoint before an input, under the same conditions as the policy. The policy's automatic checkpoint is
+/// only one; this function allows undoing more than one input.
 pub(super) fn remember(session: &Session) -> anyhow::Result<()> {
     let policy = &session.sandbox().policy().session;
     let is_due = match policy.checkpoints {
@@ -161,8 +161,8 @@ pub(super) fn remember(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Undoes `count` inputs, or more if the session was not saved in between. Returns a description. The state after
-/// `executions_at_start` executions is the earliest one.
+/// Undoes `count` inputs, or more if there is no checkpoint in between. Returns a description. The state after
+/// `executions_at_start` executions is the earliest state that can be restored.
 pub(super) fn undo(session: &Session, count: u64, executions_at_start: u64) -> anyhow::Result<String> {
     let executions = session.info().executions;
     let mut checkpoints = session.checkpoints()?;
@@ -238,7 +238,7 @@ impl Printer {
     fn write_error(&self, stream: Stream, bytes: &[u8]) {
         let bytes = if self.options.unwraps { Cow::Owned(unwrapped(bytes)) } else { Cow::Borrowed(bytes) };
         if self.options.is_terminal && !self.options.is_raw {
-            // A script continues without standard error.
+            // Errors are ignored: a script continues without standard error.
             let _ = write!(anstream::stderr(), "{ERROR}");
             self.output.write(stream, &bytes);
             let _ = write!(anstream::stderr(), "{ERROR:#}");

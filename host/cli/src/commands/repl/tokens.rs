@@ -149,7 +149,7 @@ fn text(dialect: Dialect, rest: &str) -> Option<Extent> {
     Some(Extent { bytes: rest.len(), is_open: true })
 }
 
-/// Finds a regular expression: a slash that does not follow a value and has a partner in its line.
+/// Finds a regular expression: a slash that does not follow a value, up to the closing slash in the same line.
 fn pattern(dialect: Dialect, rest: &str, before: Option<&Token<'_>>) -> Option<Extent> {
     if dialect == Dialect::Python || before.is_some_and(ends_value) {
         return None;
@@ -284,7 +284,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the name in the greeting.
+    /// Returns the language's name for the greeting.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Python => "Python",
@@ -318,7 +318,7 @@ impl Dialect {
         }
     }
 
-    /// Returns a request for an input.
+    /// Returns the request that runs an input.
     pub(super) fn request(self, source: &str) -> Request<'_> {
         let request = Request::new(source);
         match self {

@@ -147,7 +147,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RuntimesArgs) -> anyhow::Result<i3
     }
 }
 
-/// Selection if no name is given.
+/// Interpreters and tools to select if no name is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unnamed {
     Defaults,
@@ -156,7 +156,7 @@ enum Unnamed {
     None,
 }
 
-/// An interpreter, or a tool that processes scripts before it.
+/// An interpreter, or a tool that processes scripts before an interpreter runs them.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 enum RuntimeOrTool {
@@ -190,7 +190,7 @@ impl RuntimeOrTool {
         }
     }
 
-    /// Returns the row in the output of `list`.
+    /// Returns the columns for the output of `list`.
     fn row(&self) -> [String; 6] {
         let (language, version, fetched, size_bytes, licence) = match self {
             Self::Runtime(it) => (it.language.to_string(), &it.version, it.fetched, it.size_bytes, &it.licence),
@@ -215,7 +215,7 @@ fn known(host: &Host) -> anyhow::Result<Vec<RuntimeOrTool>> {
 fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<RuntimeOrTool>> {
     let known = known(host)?;
     if args.names.is_empty() {
-        // `glovebox run` starts scripts on the default runtimes, or on the ones below them.
+        // `glovebox run` starts scripts on the default runtimes, or on the runtimes that those are based on.
         let starts = Language::ALL.into_iter().map(|language| host.engine.runtime_for(language, ""));
         let starts = starts.collect::<Result<Vec<_>, _>>()?;
         let is_needed = |known: &RuntimeOrTool| match known {
@@ -342,7 +342,7 @@ fn print_located(args: &NameArgs, located: LocatedBinary) -> anyhow::Result<()> 
 #[derive(Debug, Serialize)]
 struct Prepared<'a> {
     name: &'a str,
-    /// Unknown for code without fuel metering.
+    /// `None` for code without fuel metering, because the previous state is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     was_prepared: Option<bool>,
     took_ms: f64,
@@ -414,7 +414,7 @@ fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         freed(&name, host.engine.remove(&name).with_context(|| format!("cannot remove `{name}`"))?)?;
     }
     if args.all {
-        // The rest was compiled from binaries by path, and from components.
+        // The remaining code was compiled from binaries given by path, and from components.
         let freed_bytes = host.engine.clear_prepared().context("cannot remove other compiled code")?;
         if freed_bytes > 0 {
             freed("binaries by path, and components", freed_bytes)?;

@@ -230,7 +230,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds the flag that allows the rejected operation.
+/// Adds a hint with the flag that allows the rejected operation.
 fn hinted(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref() {
         Some(FilesError::Workspace(FileError::Exists { .. })) => Hinted::new(error.to_string(), "use --replace").into(),
@@ -253,7 +253,7 @@ fn if_exists(replace: bool) -> IfExists {
     if replace { IfExists::Replace } else { IfExists::Fail }
 }
 
-/// Returns the default name in the session for a host file.
+/// Returns the default name in the session for a copied host file.
 fn name_of(host: &Path) -> anyhow::Result<String> {
     let name = host.file_name().and_then(|name| name.to_str());
     let unnamed = || {
