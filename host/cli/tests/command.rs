@@ -1,4 +1,4 @@
-//! Tests that transcripts cannot express: signals, pipes, bytes, several processes at once.
+//! Tests that transcripts cannot express: signals, pipes, bytes, and several concurrent processes.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -310,7 +310,7 @@ fn script_starts_with_the_libraries_that_it_names() {
     }
 }
 
-/// Files and arguments with line ends in their names, each named by a command in an error.
+/// Each command reports an error that contains a file name or an argument with line breaks.
 #[test]
 fn argument_names_cannot_forge_lines() {
     let dir = tempfile::tempdir().unwrap();
@@ -365,7 +365,7 @@ fn server_store_and_key_differ_from_shell_sessions() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("server.toml");
     fs::write(&config, "fleet = \"restate://127.0.0.1\"\n").unwrap();
-    // With a fleet, both flags are rejected.
+    // With a fleet, `--store` is rejected, but the variables are ignored.
     let check = |more: &[&str]| {
         let args = [&["serve", "--check-config", "--config", config.to_str().unwrap()], more].concat();
         let mut command = glovebox(&args);

@@ -1,5 +1,5 @@
-//! The tasks in `docs/examples/`. Each `README.md` shows a command and its output, which must equal `output.txt` and
-//! the output in a copy of the directory. `BLESS=1` writes both.
+//! Runs the tasks in `docs/examples/`, each in a copy of its directory. The output of a task's command must equal
+//! `output.txt` and the output in `README.md`. `BLESS=1` writes both.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// In the directory of all tasks, and in each task.
+/// A page in the directory of all tasks, and in the directory of each task.
 const PAGE: &str = "README.md";
 const OUTPUT: &str = "output.txt";
 
@@ -37,8 +37,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns a page's block of commands: the text before it, the command's arguments after `glovebox`, and the shown
-/// output.
+/// Splits a page at its block of commands: the text before the block, the command's arguments after `glovebox`, and the
+/// shown output.
 fn shown(page: &str) -> Option<(&str, &str, &str)> {
     let (before, block) = page.split_once("```console\n$ glovebox ")?;
     let (command, rest) = block.split_once('\n')?;

@@ -229,7 +229,7 @@ fn oversized_text_format_is_rejected() {
     }
 }
 
-/// Returns a component with an export `f` and one more function.
+/// Returns a component that contains `function` and exports another function `f`.
 fn component(function: &str) -> String {
     format!(
         "(component (core module $m {function} (func (export \"f\"))) (core instance $m (instantiate $m))
@@ -237,7 +237,7 @@ fn component(function: &str) -> String {
     )
 }
 
-/// Compiles a component with an export `f` and one more function, in a separate cache and with these flags.
+/// Compiles a component that contains `function`, in a separate cache and with these flags.
 fn compiled(function: &str, flags: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let (file, cache) = (path(&dir, "app.wat"), path(&dir, "cache"));
@@ -262,7 +262,7 @@ fn compilation_time_is_limited() {
     assert!(said.contains("compiling it takes longer than 200 ms"), "{said}");
     assert!(said.contains("hint: if you trust it, raise --compile-memory-bytes or --compile-timeout-ms"), "{said}");
     assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
-    // A cheaper component compiles.
+    // A component that is cheaper to compile does not exceed the limit.
     assert_eq!(compiled("", &["--compile-timeout-ms", "60000"]).status.code(), Some(0));
 }
 

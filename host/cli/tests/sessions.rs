@@ -26,7 +26,7 @@ struct AtTerminal {
     untyped: Vec<(String, String)>,
 }
 
-/// A state directory for one test.
+/// State directory for one test.
 struct Home(TempDir);
 
 impl Home {
@@ -74,7 +74,7 @@ impl Home {
         (child, out)
     }
 
-    /// Types at a terminal. Each step is a text to wait for, and the text to type then.
+    /// Types at a terminal. Each step is a text to wait for, and the text to type afterwards.
     fn at_terminal(&self, variables: &[(&str, &str)], args: &[&str], steps: &[(&str, &str)]) -> (String, i64) {
         let mut command = self.with_state("python3");
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/terminal.py")).arg(env!("CARGO_BIN_EXE_glovebox"));
@@ -92,7 +92,7 @@ impl Home {
     }
 }
 
-/// Uses the session `s` until standard input is closed.
+/// Starts a REPL that uses the session `s` until its standard input is closed.
 fn holding(home: &Home) -> Child {
     let mut child = home.glovebox(&["repl", "--session", "s"]).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.as_mut().unwrap().write_all(b"print('up', flush=True)\nx = 7\nprint('up')\n").unwrap();
@@ -187,7 +187,7 @@ fn sealed_session_requires_its_key() {
     home.refused(&["session", "import", &exported, "--as", "t", "--key-file", &other]);
     home.said(&["session", "import", &exported, "--as", "t", "--key-file", &key]);
     assert_eq!(home.said(&["run", "--session", "t", "--key-file", &key, "-e", "x"]), "7\n");
-    // This includes the files that the REPL writes.
+    // Files that the REPL writes are sealed, too.
     let typed = |key: &[&str], input: &str| {
         let mut child = home.glovebox(&[&["repl"], key].concat()).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();

@@ -1,9 +1,9 @@
 //! Runs the transcripts in `tests/transcripts/` literally: commands and their output.
 //!
 //! A transcript is a Markdown file. In its `console` blocks, a line that begins with `$ ` is a shell command. The lines
-//! up to the next empty line before a command, or to the end of the block, are its output, including standard error. `?
-//! 3` as the first of them is the exit code, 0 by default. `[..]` matches any text within a line. Commands run in a
-//! copy of the directory that has the transcript's name and ends in `.in`, if there is one, and store their sessions in
+//! up to the next empty line before a command, or to the end of the block, are the command's output, including standard
+//! error. A first output line `? 3` is the exit code, which is 0 by default. `[..]` matches any text within a line. If
+//! a directory has the transcript's name with the extension `.in`, commands run in a copy of it. Sessions are stored in
 //! a separate state directory.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -49,7 +49,7 @@ fn steps(text: &str) -> Vec<TranscriptStep> {
     steps
 }
 
-/// Returns `true` if `line` matches `pattern`, in which `[..]` stands for any text.
+/// Returns `true` if `line` matches `pattern`, in which `[..]` matches any text.
 fn matches(pattern: &str, line: &str) -> bool {
     match pattern.split_once("[..]") {
         None => pattern == line,
@@ -82,7 +82,7 @@ fn run(step: &TranscriptStep, directory: &Path, state: &Path) -> Vec<String> {
 }
 
 fn check(transcript: &Path) -> String {
-    // Separate directories: scripts never get a directory that contains the state.
+    // The directories are separate, because scripts must not have access to a directory that contains the state.
     let (directory, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let files = transcript.with_extension("in");
     if files.is_dir() {
@@ -111,8 +111,8 @@ fn check(transcript: &Path) -> String {
     differences
 }
 
-/// Prepares the interpreters: in an empty cache, the first run reports its progress on standard error. Transcripts are
-/// about later runs.
+/// Prepares the interpreters, because with an empty cache the first run reports its progress on standard error.
+/// Transcripts show later runs.
 fn prepare() {
     for arguments in [&["runtimes", "prepare"][..], &["runtimes", "prepare", "typescript"]] {
         let prepared = Command::new(env!("CARGO_BIN_EXE_glovebox")).args(arguments).output().unwrap();
@@ -134,7 +134,7 @@ fn transcripts_match_the_command() {
     assert!(differences.is_empty(), "{differences}");
 }
 
-/// The tour of sessions in its documentation page is a transcript, too: the text under its heading, up to the next one.
+/// The tour in `docs/sessions.md` is a transcript, too: the text under its heading, up to the next heading.
 #[test]
 fn session_tour_matches_the_command() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sessions.md")).unwrap();

@@ -9,7 +9,7 @@ use super::{
     support::{interrupt, text, wait},
 };
 
-/// Creates a separate cache with the binaries and nothing prepared.
+/// Creates a separate cache with the fetched binaries and nothing prepared.
 fn cache_with_binaries() -> tempfile::TempDir {
     let fetched = output(&["runtimes", "fetch", "javascript"]);
     let binary = std::path::PathBuf::from(text(&fetched.stdout).trim_end());
@@ -28,7 +28,7 @@ fn cache_with_binaries() -> tempfile::TempDir {
 fn pruning_keeps_cache_entries_in_use() {
     let cache = cache_with_binaries();
     let dir = cache.path().to_str().unwrap();
-    // The runtime's code, and an image of it.
+    // Adds the runtime's code and an image of the runtime.
     json(&["runtimes", "prepare", "javascript", "--json", "--cache-dir", dir]);
     let images = |flags: &[&str]| {
         let (shown, _) = json(&[&["runtimes", "cache", "--json", "--cache-dir", dir][..], flags].concat());
@@ -49,7 +49,7 @@ fn pruning_keeps_cache_entries_in_use() {
     let (pruned, _) = json(&["runtimes", "prune", "--older-than", "0s", "--json", "--cache-dir", dir]);
     assert!(pruned["freed_bytes"].as_u64().unwrap() > 1_000_000, "{pruned}");
     assert_eq!(images(&[]), (0, 0));
-    // The image is prepared again. A new image stays, however low the limit is.
+    // The image is prepared again. A new image stays in the cache, even if the limits are too low for it.
     let ran = output(&[
         "run",
         "--cache-dir",

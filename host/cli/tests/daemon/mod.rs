@@ -34,7 +34,7 @@ fn ask(what: &str, socket: &Path) -> (String, Option<i32>) {
 #[test]
 fn daemon_starts_reports_its_status_and_stops() {
     let home = tempfile::tempdir().unwrap();
-    // The default socket.
+    // Uses the default socket.
     let said = prepared(&["daemon", "status"]).env("HOME", home.path()).output().unwrap();
     let default = home.path().join(".rlm").join("daemon.sock");
     assert!(text(&said.stderr).contains(default.to_str().unwrap()), "{}", text(&said.stderr));
@@ -42,7 +42,7 @@ fn daemon_starts_reports_its_status_and_stops() {
 
     let mut first = start(&default);
     let begun = Instant::now();
-    // The connection that has waited for the daemon may still be open.
+    // The connection that waited for the daemon to start may still be open.
     let status = loop {
         let (status, code) = ask("status", &default);
         assert_eq!(code, Some(0));

@@ -40,13 +40,13 @@ fn ten_thousand_connections_take_bounded_memory() {
     let mut open = Vec::new();
     for n in 0..count {
         let mut stream = TcpStream::connect(server.address).unwrap();
-        // Half of them have sent a request and have not read the response.
+        // Half of the connections send a request and do not read the response.
         if n % 2 == 0 {
             stream.write_all(info.as_bytes()).unwrap();
         }
         open.push(stream);
     }
-    // The last one gets a response, so all earlier ones have theirs.
+    // The last connection receives a response, so the earlier requests have been answered, too.
     let mut last = TcpStream::connect(server.address).unwrap();
     last.write_all(info.as_bytes()).unwrap();
     assert!(last.read(&mut [0; 64]).unwrap() > 0);
@@ -63,7 +63,7 @@ fn ten_thousand_connections_take_bounded_memory() {
 #[test]
 fn a_thousand_sessions_take_bounded_memory() {
     let (count, live) = if is_full() { (1_000, 1_000) } else { (60, 60) };
-    // The workers share the number, and names are not spread evenly.
+    // The workers share this number, and session names are not spread evenly over the workers.
     let config = format!("[sessions]\nlive_count = {}\n", 2 * live);
     let server = Server::start_on(tempfile::tempdir().unwrap(), &config, &[]);
     let memory = || {
@@ -97,11 +97,11 @@ fn a_thousand_sessions_take_bounded_memory() {
 #[test]
 fn slow_and_disconnected_clients_block_nobody() {
     let server = Server::start_on(tempfile::tempdir().unwrap(), "[admission]\nrunning = 2\n", &[]);
-    // Clients that request more than they ever read.
+    // These clients request more than they ever read.
     let long = python("print('x' * 900_000)").to_string();
     let slow: Vec<_> =
         (0..8).map(|_| server.begin("POST", "/v1/execute", &[("accept", "text/event-stream")], &long)).collect();
-    // Clients that have sent half a request, and clients that have closed their half of the connection.
+    // These clients send a part of a request, or close the connection after sending a request.
     let whole = server.text("POST", "/v1/execute", &[], &long);
     let half: Vec<_> = (0..8)
         .map(|_| {
@@ -141,8 +141,8 @@ fn server_recovers_from_a_flood() {
     assert_eq!((server.metric("glovebox_running"), server.metric("glovebox_waiting")), (0, 0));
 }
 
-/// Increments counters in sessions until the server is killed. Afterwards, every acknowledged increment exists, and
-/// none that was never requested.
+/// Increments counters in sessions until the server is killed. Afterwards, every acknowledged increment exists, and no
+/// increment that was never requested.
 fn kill_under_load(flags: &[&str], rounds: u32) {
     const SESSIONS: usize = 6;
     let mut server = Server::start(flags);

@@ -35,7 +35,7 @@ impl Server {
         Self::start_on(tempfile::tempdir().unwrap(), "", flags)
     }
 
-    /// Starts on the sessions of another server, with a configuration.
+    /// Starts a server with this configuration in `dir`, which may contain the sessions of an earlier server.
     pub(crate) fn start_on(dir: TempDir, config: &str, flags: &[&str]) -> Self {
         prepare();
         let file = dir.path().join("server.toml");
@@ -60,7 +60,7 @@ impl Server {
             }
             said.push(line);
         };
-        // Reads all later output, so that the pipe does not fill up.
+        // Read all later output, so that the pipe does not fill up.
         let log = Arc::new(Mutex::new(said));
         let write = Arc::clone(&log);
         thread::spawn(move || {
@@ -103,7 +103,7 @@ impl Server {
         let headers: Vec<_> = headers.iter().copied().chain([("connection", "close")]).collect();
         let mut stream = TcpStream::connect(self.address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        // The server may have been killed by now.
+        // Errors are ignored: the server may have been killed by now.
         let _ = stream.write_all(self.text(method, path, &headers, body).as_bytes());
         Ok(stream)
     }
@@ -159,7 +159,7 @@ pub(crate) fn kill(pid: u32) {
 /// Returns a process's parent, unless the process has ended.
 pub(crate) fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before may contain any characters.
+    // The process name before these fields may contain any characters.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;
     fields.next()?.parse().ok().filter(|_| state != "Z")
@@ -172,7 +172,7 @@ pub(crate) fn processor_ticks(pid: u32) -> u64 {
     fields.nth(11).unwrap().parse().unwrap()
 }
 
-/// Returns a line of a process's status.
+/// Returns a field of a process's status.
 pub(crate) fn status(pid: u32, name: &str) -> String {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -184,7 +184,7 @@ pub(crate) fn anonymous_bytes(pid: u32) -> u64 {
     status(pid, "RssAnon").split(' ').next().unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Waits until a condition holds.
+/// Waits until a condition holds. Panics with `what` after the timeout.
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
@@ -220,13 +220,13 @@ impl Answer {
         self.json()
     }
 
-    /// Returns the status and type of a problem.
+    /// Returns the status and type of a problem response.
     pub(crate) fn problem(&self) -> (u16, String) {
         (self.status, self.json()["type"].as_str().unwrap().to_owned())
     }
 }
 
-/// Starts a collector that accepts everything.
+/// Starts a trace collector that accepts every request. Returns its address and the received bytes.
 fn collector() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -241,7 +241,7 @@ fn collector() -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
     (address, taken)
 }
 
-/// Accepts the requests of one connection.
+/// Accepts the requests of one connection and appends their bytes to `taken`.
 fn collect(mut reader: BufReader<TcpStream>, taken: &Mutex<Vec<u8>>) {
     loop {
         let (mut head, mut length) = (String::new(), 0);
@@ -284,7 +284,7 @@ fn traces_contain_request_spans_without_secrets() {
         support::interrupt(&server.child);
         assert_eq!(support::wait(&mut server.child), 0);
         let taken = taken.lock().unwrap().clone();
-        // IDs of the client's trace and span.
+        // Trace and span ids of the client.
         for id in [
             0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes().as_slice(),
             &0xb7ad_6b71_6920_3331_u64.to_be_bytes(),

@@ -35,7 +35,7 @@ fn scripts_and_sessions_run_in_confined_workers() {
         assert_eq!(info["workers"]["confinement"]["resource_limits"], "on");
         assert_eq!(info["workers"]["confinement"]["no_new_privileges"], "on");
         assert_eq!(status(*worker, "NoNewPrivs"), "1");
-        // The server reports what the kernel enforces.
+        // The server must report what the kernel enforces.
         let is_filtered = status(*worker, "Seccomp") == "2";
         assert_eq!(info["workers"]["confinement"]["seccomp"] == "on", is_filtered, "{info}");
         let limits = fs::read_to_string(format!("/proc/{worker}/limits")).unwrap();
@@ -43,7 +43,7 @@ fn scripts_and_sessions_run_in_confined_workers() {
             let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
             line.split_whitespace().next().unwrap().to_owned()
         };
-        // 34 of the 100 sessions that may be live.
+        // Each of the three workers has 34 of the 100 live sessions.
         let sessions = 34;
         let bytes = (64 << 30) + sessions * ((256 << 20) + Limits::default().memory_bytes);
         assert_eq!(limit("Max core file size"), "0");
@@ -57,7 +57,7 @@ fn scripts_and_sessions_run_in_confined_workers() {
     assert_eq!(server.post("/v1/execute", &json!({ "source": 1 })).problem(), (400, "invalid-argument".into()));
     assert_eq!(server.post("/v1/validate", &python("(")).ok()["diagnostics"][0]["line"], 1);
 
-    // Given and generated names, on all workers.
+    // Sessions with given and generated names run on all workers.
     let mut ids: Vec<String> = (0..6).map(|n| format!("s{n}")).collect();
     for id in &ids {
         server.post("/v1/sessions", &json!({ "id": id, "language": "python" })).ok();
@@ -124,7 +124,7 @@ fn killed_worker_loses_only_running_executions() {
         assert!(answer.json()["detail"].as_str().unwrap().contains("the script may have run"), "{answer:?}");
     }
     assert!(stream.text.contains("worker-died"), "{stream:?}");
-    // Requests in the moment of the kill may get an error, too.
+    // Other requests at the moment of the kill can fail, too.
     until("others have taken their places", || {
         server.metric("glovebox_worker_restarts_total") == 2 && server.metric("glovebox_workers") == 2
     });
@@ -168,7 +168,7 @@ fn workers_forward_output_and_cancellation() {
     until("it is cancelled", || server.metric("glovebox_running") == 0);
     let outcome =
         |kind: &str| format!(r#"glovebox_execution_seconds_count{{door="http",language="python",outcome="{kind}"}}"#);
-    // An execution is counted after its worker has reported, perhaps a moment later.
+    // An execution is counted after its worker has reported it, perhaps a moment later.
     until("both are counted", || server.metric(&outcome("cancelled")) == 2);
     // A long response arrives completely.
     let long = server.post("/v1/execute", &python("print('x' * 500_000)")).ok();
@@ -196,7 +196,7 @@ fn workers_save_sessions_and_end_with_the_server() {
     let workers = server.workers();
     let dir = server.kill();
     until("they have ended", || workers.iter().all(|worker| parent(*worker).is_none()));
-    // Workers also end in time with a server that is asked to stop.
+    // Workers also end promptly with a server that is asked to stop.
     let mut server = Server::start_on(dir, "", &["--workers", "3"]);
     assert_eq!(in_session(&server, "s", "x").ok()["value"]["json"], 5);
     let workers = server.workers();
@@ -271,7 +271,7 @@ fn audit_log_has_operations_of_a_killed_worker() {
     });
 }
 
-/// Returns a service that answers each request with its body, or with a header of it for `GET`.
+/// Starts a service that answers each request with its body, or with its header `x-key` if it has no body.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -313,7 +313,7 @@ fn server_answers_tools_of_scripts_in_workers() {
     body["tools"] = json!([callback]);
     assert_eq!(server.post("/v1/execute", &body).ok()["stdout"], "{'a': 1180591620717411303424}\n");
 
-    // The client answers, in a new interpreter and in a session.
+    // The client answers tool calls, in a new interpreter and in a session.
     server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();
     for path in ["/v1/execute", "/v1/sessions/s/execute"] {
         let mut body = json!({
@@ -333,7 +333,7 @@ fn server_answers_tools_of_scripts_in_workers() {
         let done = go_on(json!([{ "id": 0, "value": "text" }])).ok();
         assert_eq!((&done["stdout"], &done["files"]["out.txt"]), (&json!("done\n"), &json!("dGV4dA==")));
     }
-    // A cancelled execution, and one whose worker is killed.
+    // The first execution is cancelled, and the worker of the second execution is killed.
     let mut body = python("tools.ask()");
     body["tools"] = json!([{ "name": "ask" }]);
     let ids = [(); 2].map(|()| server.post("/v1/execute", &body).json()["execution"].as_str().unwrap().to_owned());
@@ -360,7 +360,7 @@ fn server_sends_requests_of_scripts_in_workers() {
         "import os, urllib.request\nkey = os.environ['KEY']\nask = urllib.request.Request('http://{echo}/a', headers={{'x-key': key}})\n\
          print(urllib.request.urlopen(ask).read().decode() == key, len(key) > 8)"
     );
-    // The service gets the secret, and its answer has the placeholder in its place.
+    // The service receives the secret. In its answer, the script receives the placeholder instead of the secret.
     let done = server.post("/v1/execute", &python(&source)).ok();
     assert_eq!((&done["stdout"], &done["stderr"]), (&json!("True True\n"), &json!("")));
     server.post("/v1/sessions", &json!({ "id": "s", "language": "python" })).ok();

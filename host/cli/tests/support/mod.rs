@@ -10,11 +10,11 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Timeout of a child process. The first one in an empty cache downloads and compiles.
+/// Timeout for a child process. In an empty cache, the first process downloads and compiles interpreters.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Prepares the interpreters: in an empty cache, the first run reports its progress on standard error. The tests are
-/// about later runs.
+/// Prepares the interpreters, because with an empty cache the first run reports its progress on standard error. The
+/// tests examine later runs.
 pub(crate) fn prepare() {
     static PREPARE: Once = Once::new();
     PREPARE.call_once(|| {
