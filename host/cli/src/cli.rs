@@ -1,4 +1,4 @@
-//! The command line.
+//! Definition and parsing of the command line.
 
 use std::{ffi::OsString, path::Path};
 

@@ -12,7 +12,7 @@ use glovebox::{EscapedJson, escaped_text, is_control};
 
 /// Exit code if glovebox itself failed, not a guest. `timeout(1)` uses the same number for the same purpose.
 pub(crate) const OWN_ERROR_EXIT_CODE: i32 = 125;
-/// Exit code if the reader of the output has closed it, like that of a shell command killed by SIGPIPE.
+/// Exit code if the reader of the output has closed it, like the exit code of a shell command that SIGPIPE ended.
 pub(crate) const BROKEN_PIPE_EXIT_CODE: i32 = 141;
 
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();

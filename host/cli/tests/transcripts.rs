@@ -2,9 +2,9 @@
 //!
 //! A transcript is a Markdown file. In its `console` blocks, a line that begins with `$ ` is a shell command. The lines
 //! up to the next empty line before a command, or to the end of the block, are the command's output, including standard
-//! error. A first output line `? 3` is the exit code, which is 0 by default. `[..]` matches any text within a line. If
-//! a directory has the transcript's name with the extension `.in`, commands run in a copy of it. Sessions are stored in
-//! a separate state directory.
+//! error. A first output line such as `? 3` states the exit code, which is 0 by default. `[..]` matches any text within
+//! a line. If a directory has the transcript's name with the extension `.in`, commands run in a copy of it. Sessions
+//! are stored in a separate state directory.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Loading and running components.
+//! Loads and runs components.
 
 use std::{fmt, fs::File, io::Read as _, path::Path, time::Duration};
 

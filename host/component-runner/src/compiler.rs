@@ -196,7 +196,7 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
         Ok(u64::from_le_bytes(bytes))
     };
     let (memory_bytes, timeout_ms) = (limit().map_err(failed)?, limit().map_err(failed)?);
-    // The CPU limit allows for all processors. It also ends a process whose parent is gone.
+    // The limit on CPU time allows for all processors. It also ends a process whose parent is gone.
     let processors = thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1));
     let seconds = timeout_ms.div_ceil(1_000).saturating_add(1).saturating_mul(processors);
     for (resource, most) in [(Resource::Data, memory_bytes), (Resource::Cpu, seconds), (Resource::Core, 0)] {

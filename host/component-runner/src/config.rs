@@ -28,7 +28,7 @@ pub struct AppConfig {
     pub stdout: Output,
     /// Standard error. Default: discarded.
     pub stderr: Output,
-    /// Stops the run from another thread: the component's code, its waits, and the scripts that it executes.
+    /// Token that stops the run from another thread, including the component's waits and its scripts.
     pub cancel: CancelToken,
 }
 
@@ -54,7 +54,7 @@ pub enum Output {
     Discard,
     /// This process's stream of the same name, unbuffered and unmodified.
     Inherit,
-    /// This process's standard error, also for the application's standard output.
+    /// Writes to this process's standard error, also when used for the application's standard output.
     InheritStderr,
     /// Collects the output in memory.
     Buffer(OutputBuffer),

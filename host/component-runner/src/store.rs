@@ -10,7 +10,7 @@ use crate::{AppConfig, AppLimits, Output, RunError};
 /// is similar to the limit on data passed to the host.
 const RANDOM_BYTES: u64 = 16 << 20;
 
-/// Data of one store. `S` is the sandbox, or `()`.
+/// Data of one store. `S` is the sandbox context, or `()` for tools.
 pub(crate) struct StoreState<S> {
     wasi: WasiCtx,
     table: ResourceTable,

@@ -1,9 +1,9 @@
 //! Monitors a run on another thread and stops it.
 //!
-//! An application executes its own code, waits in a WASI call, or blocks its thread in a host function. To stop it, the
-//! monitor advances the epoch, which interrupts its own code, wakes the task, which drops the WASI call, and cancels
-//! its scripts. The epoch advances only to stop a run. The thread that requested the run monitors it, so no further
-//! thread is needed.
+//! An application executes its own code, waits in a WASI call, or blocks its thread in a host function. To stop an
+//! application, the monitor advances the epoch to interrupt the application's own code, wakes the task to drop a WASI
+//! call, and cancels the scripts. The epoch advances only to stop a run. The thread that requested the run monitors it,
+//! so no further thread is needed.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -32,7 +32,7 @@ pub(crate) struct Watch<R> {
 #[derive(Debug)]
 struct WatchState<R> {
     stop: Option<Why>,
-    /// Wakes the task while it waits in a WASI call.
+    /// Waker of the task while the task waits in a WASI call.
     waker: Option<Waker>,
     report: Option<R>,
     /// The thread has ended, with or without a report.

@@ -14,7 +14,7 @@ pub(crate) const SERVICE_PREFIX: &str = "glovebox-sessions-";
 /// Name prefix of the image services. The first 32 digits of the image's identity follow.
 pub(crate) const IMAGE_PREFIX: &str = "glovebox-image-";
 
-/// Separates scope and id. Ids cannot contain it; blob names can.
+/// Separator between scope and id. Ids cannot contain this character, but blob names can.
 const SEPARATOR: char = '!';
 
 /// A session's name in a fleet: an id, and optionally the scope (such as a tenant) in which the id is unique. Its text

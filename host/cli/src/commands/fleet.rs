@@ -1,5 +1,5 @@
-//! `glovebox fleet`: sessions on many machines. `up` is a fleet on one machine, `node` executes requests to the sessions
-//! of a fleet, and `status` shows its nodes and sessions.
+//! `glovebox fleet`: sessions on many machines. `up` starts a fleet on one machine, `node` executes requests to the
+//! sessions of a fleet, and `status` shows the fleet's nodes and sessions.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -333,7 +333,7 @@ fn threads(running: usize) -> anyhow::Result<tokio::runtime::Runtime> {
         .context("cannot start the node's threads")
 }
 
-/// Nodes that can use the address of a node.
+/// Decides whether other nodes can use the address of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shares {
     /// Other nodes of this version can use the same address.

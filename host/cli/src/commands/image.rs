@@ -209,7 +209,7 @@ fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
     }
     let mut files_left = MAX_IMAGE_FILE_BYTES;
     for given in &args.files {
-        // A file name can contain a colon, too. If a file with the whole name exists, nothing is split off as `NAME`.
+        // `FILE:NAME` is split only if no file has the whole text as its name, because file names can contain colons.
         let (path, name) = match given.rsplit_once(':') {
             Some((path, name)) if !Path::new(given).exists() => (Path::new(path), name.to_owned()),
             _ => (Path::new(given.as_str()), name_of(Path::new(given))?),

@@ -218,11 +218,11 @@ fn reach(global: &GlobalArgs, orders: &WorkerConfig) -> Reach {
     reach.write.push(cache.join(LOCKS));
     reach.write.extend(orders.dir().map(Path::to_owned));
     reach.read.push(cache.clone());
-    // Contains the page map, which shows the pages that a guest has written.
+    // This directory contains the page map, which shows the pages that a guest has written.
     reach.read.push("/proc/self".into());
     reach.read.extend(global.bundle.clone());
     reach.read.extend([own_packages_dir(), own_images_dir()].into_iter().flatten());
-    // Contains the seals of compiled files.
+    // This directory contains the seals of compiled files.
     let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let data = data.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share")));
     reach.read.extend(data.map(|data| data.join("glovebox")));

@@ -193,7 +193,7 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// A response. Status 0 means that there was none.
+/// A response. Status 0 means that no response arrived.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

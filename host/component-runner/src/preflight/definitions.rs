@@ -75,7 +75,8 @@ pub(super) enum InstantiationStep<'a> {
     BuiltIn,
     /// Maximum number of resource types in a type section.
     Resources(u64),
-    /// Number of items that Wasmtime does not copy further: aliases of core items and types, core instances, and types.
+    /// Number of items that are never passed to other components: aliases of core items and types, core instances, and
+    /// types.
     Local(u64),
     Export(Named<'a>),
 }

@@ -84,9 +84,9 @@ impl From<BinaryReaderError> for Refusal {
 // The first check of a component, which reads only section headers.
 //
 // Two structures make validation of a small file far too expensive. At the end of each nested module or component, the
-// validator copies a list of all earlier ones: a file of 240 KB with 20,000 of them took half a minute and 8 GB. The
-// validator also reads component and instance types recursively, at three bytes per level: a file of 300 KB overflowed
-// the stack, which aborts the process.
+// validator copies a list of all earlier definitions: a file of 240 KB with 20,000 nested modules or components took
+// half a minute and 8 GB. The validator also reads component and instance types recursively, at three bytes per level:
+// a file of 300 KB overflowed the stack, which aborts the process.
 
 /// Length of the header of a module or component.
 const PREAMBLE_BYTES: usize = 8;
@@ -99,11 +99,11 @@ const TYPE: u8 = 7;
 /// First bytes of a nested type: the declaration kind, and the type's own kind (component or instance).
 const TYPE_WITHIN: [[u8; 2]; 2] = [[0x01, 0x41], [0x01, 0x42]];
 
-/// Counts modules, components and nested types. Malformed input ends the count without an error: Wasmtime stops at the
-/// same offset and reports the reason.
+/// Checks the numbers of modules, components and nested types. Malformed input ends the check without an error:
+/// Wasmtime stops at the same offset and reports the reason.
 ///
-/// The sections of a nested component have the same format as those of the outermost component, so the check tracks no
-/// nesting.
+/// The sections of a nested component have the same format as those of the outermost component, so the check need not
+/// track nesting.
 fn check_headers(component: &[u8]) -> Result<(), Refusal> {
     let mut parts = 0;
     let mut rest = component.get(PREAMBLE_BYTES..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Checks of components in text form. The expected instance sizes come from Wasmtime itself.
+//! Checks components in text form. The expected instance sizes come from Wasmtime itself.
 
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, component::Component};
 
@@ -238,7 +238,7 @@ fn inconsistent_components_are_rejected() {
     assert_eq!(check(&endless), Err(Refusal::Instances));
 }
 
-/// Returns the size of one instance that Wasmtime reports, with `VMContext` and `VMComponentContext`, in bytes.
+/// Returns the size in bytes that Wasmtime reports for one instance, including `VMContext` and `VMComponentContext`.
 fn wasmtime_bytes(component: &[u8]) -> u64 {
     let mut pool = PoolingAllocationConfig::default();
     pool.max_component_instance_size(0).max_core_instance_size(1 << 30).max_memory_size(1 << 20);

@@ -331,7 +331,7 @@ fn provider_with_invalid_tools_is_rejected() {
         other => panic!("{other:?}"),
     }
     assert!(words(1, "{", limits()).contains("the schema of its tool `echo` is not JSON"));
-    // Records of zeros are tools without a name. The sandbox checks names.
+    // Zero-filled records are tools without names. The sandbox checks names later.
     assert!(load(&provider(1024, "{}"), limits()).is_ok());
     assert_eq!(words(1025, "{}", limits()), "it lists 1025 tools; the maximum is 1024");
     assert!(words(1 << 20, "{}", limits()).contains("out of bounds"));

@@ -334,7 +334,7 @@ fn multiplying_components_are_rejected_before_parsing() {
 
 #[test]
 fn compiler_panic_is_an_error() {
-    // Cranelift limits the number of memory kinds that a function accesses, and each global is one.
+    // Cranelift limits the number of memory kinds that a function accesses, and each global is a separate kind.
     let globals = "(global funcref (ref.func $f))".repeat(200_000);
     let bytes = application(&format!("(core module (func $f) {globals})"));
     let error = world().applications.load_bytes("panics", &bytes).unwrap_err();
@@ -343,7 +343,7 @@ fn compiler_panic_is_an_error() {
 
 #[test]
 fn sparse_memories_compile_to_small_images() {
-    // Two distant bytes in each memory, and a table with one element at its end.
+    // Each memory has data at two distant addresses.
     let memory = |n: usize| {
         format!(
             "(memory $m{n} 200) (data (memory $m{n}) (i32.const 0) \"a\") (data (memory $m{n}) (i32.const 13000000) \"a\")"

@@ -105,7 +105,7 @@ impl FleetClient {
         limit: usize,
     ) -> Result<FleetPage, FleetError> {
         let limit = limit.clamp(1, Self::MAX_PAGE);
-        // Safe to interpolate: names contain only letters, digits, `.`, `_`, `-` and `!`.
+        // The names are safe to interpolate: they contain only letters, digits, `.`, `_`, `-` and `!`.
         let scope = in_scope(scope);
         let after = after.map(|after| format!(" AND service_key > '{after}'")).unwrap_or_default();
         let query = format!(

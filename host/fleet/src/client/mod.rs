@@ -83,7 +83,7 @@ impl FleetClient {
     /// Opens a session.
     ///
     /// # Errors
-    /// [`FleetError::Exists`] if the name is taken. Other variants if the request fails.
+    /// [`FleetError::Exists`] if the name is taken, or another [`FleetError`] if the request fails.
     pub async fn open(&self, name: &FleetName, open: OpenRequest) -> Result<FleetSession, FleetError> {
         self.call(name, "open", open, None).await
     }
@@ -91,7 +91,7 @@ impl FleetClient {
     /// Describes a session, without waiting for a running execution.
     ///
     /// # Errors
-    /// [`FleetError::NotFound`] if the session does not exist. Other variants if the request fails.
+    /// [`FleetError::NotFound`] if the session does not exist, or another [`FleetError`] if the request fails.
     pub async fn info(&self, name: &FleetName) -> Result<FleetSession, FleetError> {
         self.ask(name, "info").await
     }
@@ -109,8 +109,8 @@ impl FleetClient {
     /// Undoes the last execution of a session. A second undo in a row fails.
     ///
     /// # Errors
-    /// [`FleetError::NotFound`] if the session does not exist, [`FleetError::NoUndo`] if it has nothing to undo, and
-    /// [`FleetError::Changed`] if it is not in the expected state. Other variants if the request fails.
+    /// [`FleetError::NotFound`] if the session does not exist, [`FleetError::NoUndo`] if it has nothing to undo,
+    /// [`FleetError::Changed`] if it is not in the expected state, or another [`FleetError`] if the request fails.
     pub async fn undo(&self, name: &FleetName, expected: Option<Expected>) -> Result<FleetSession, FleetError> {
         self.call(name, "undo", expected, None).await
     }
@@ -118,7 +118,8 @@ impl FleetClient {
     /// Closes a session and deletes its bytes. Returns `false` if it did not exist. Exit handlers do not run.
     ///
     /// # Errors
-    /// [`FleetError::Changed`] if the session is not in the expected state. Other variants if the request fails.
+    /// [`FleetError::Changed`] if the session is not in the expected state, or another [`FleetError`] if the request
+    /// fails.
     pub async fn close(&self, name: &FleetName, expected: Option<Expected>) -> Result<bool, FleetError> {
         self.call(name, "close", expected, None).await
     }

@@ -241,7 +241,7 @@ async fn advance(started: &Arc<Started>, answers: Vec<ToolAnswer>) -> Result<Pro
 }
 
 /// Converts a sandbox error. The error is transient if this node is short of resources. Otherwise the request causes
-/// it, on every node.
+/// the error, which is the same on every node.
 fn refused(error: &ExecuteError) -> StepError {
     match is_of_the_moment(error) {
         true => StepError::Later(glovebox::with_causes(error)),

@@ -2,10 +2,10 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | `object` | a session as a virtual object of the engine, its handlers, and the state that the engine stores for it |
+//! | `object` | a session as a virtual object of the engine, its handlers, and the state that the engine stores |
 //! | `attempt` | one attempt at an execution: replays the recorded journal steps, then continues |
 //! | `machine` | this node's interpreters, states and sessions in memory, held for their next execution |
-//! | `services` | the session object under 256 names, and an object per image, to which other nodes forward executions |
+//! | `services` | the session object under 256 names, and an object per image, which receives forwarded executions |
 //! | `serve` | connections, and registration with the engine's admin API |
 
 mod attempt;

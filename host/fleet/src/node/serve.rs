@@ -91,8 +91,8 @@ impl Node {
     }
 
     /// Registers this node, or identical nodes behind a balancer, with the engine. `advertised` is the `http://` URL of
-    /// the node or the balancer, which the engine must be able to reach. The node must be [serving](Self::serve)
-    /// meanwhile. Retries for half a minute.
+    /// the node or the balancer, which the engine must be able to reach. The node must be [serving](Self::serve) during
+    /// the call. Retries for half a minute.
     ///
     /// Fails if nodes of another version are registered at that address. With `replaces`, this registration replaces
     /// them; then there must be no sessions that only the replaced nodes can run.
@@ -124,8 +124,8 @@ impl Node {
             never = accept(&self.listener, &room, &answering, Some(&graceful)) => match never {},
             () = end => answering.is_draining.store(true, Ordering::Relaxed),
         }
-        // The node answers health checks until it stops. Otherwise the engine would consider it lost and restart its
-        // executions on other nodes.
+        // The node answers health checks until it stops. Otherwise it would be considered lost, and its executions
+        // would restart on other nodes.
         let notice = NOTICE.min(self.drain);
         tokio::select! {
             never = accept(&self.listener, &room, &answering, Some(&graceful)) => match never {},
@@ -138,7 +138,7 @@ impl Node {
     }
 }
 
-/// Accepts connections up to the limit. `graceful` shuts them down; without it they are not awaited.
+/// Accepts connections up to the limit. `graceful` shuts the connections down; without it, they are not awaited.
 async fn accept(
     listener: &TcpListener,
     room: &Arc<Semaphore>,
@@ -164,7 +164,7 @@ async fn accept(
     }
 }
 
-/// Holds a connection's permit until it ends.
+/// Holds a connection's permit until the connection ends, and logs its error.
 async fn log(connection: impl Future<Output = hyper::Result<()>>, _place: OwnedSemaphorePermit) {
     if let Err(error) = connection.await {
         tracing::debug!(target: "glovebox", %error, "a connection of the engine failed");

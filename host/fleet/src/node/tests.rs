@@ -30,7 +30,7 @@ fn engine() -> Engine {
     ENGINE.get_or_init(|| Engine::new(EngineConfig::default()).unwrap()).clone()
 }
 
-/// Creates a node with this store, like the other nodes of its fleet.
+/// Creates a node with this store. `change` modifies the configuration.
 fn machine(store: &str, change: impl FnOnce(&mut NodeConfig)) -> Arc<Machine> {
     let mut config = NodeConfig::new(FleetUrl::local(1, 2), engine(), BlobStore::open(store).unwrap());
     config.runtimes = vec!["javascript".into()];

@@ -19,8 +19,8 @@ use crate::{
     store::{self, MAX_WORKSPACE_BYTES},
 };
 
-/// Milliseconds to wait for another thread's change if the caller can proceed without it. Hibernating a session takes
-/// milliseconds, longer on a slow disk.
+/// Milliseconds to wait for another thread's change before a session is hibernated, removed or replaced. Hibernating a
+/// session takes milliseconds, longer on a slow disk.
 pub(super) const HIBERNATING_MS: u64 = 1_000;
 
 /// The slot of one session of a [`Sessions`](crate::Sessions).

@@ -216,8 +216,8 @@ impl Sessions {
         Ok(self.guard(&fork))
     }
 
-    /// Returns a session in the format of [`Session::hibernate`](glovebox::Session::hibernate), sealed with this store's
-    /// key.
+    /// Returns a session in the format of [`Session::hibernate`](glovebox::Session::hibernate), sealed with the key of
+    /// this store.
     ///
     /// A session that is live in this process is saved first; otherwise its last saved state is returned. Needs no
     /// sandbox.
@@ -295,7 +295,7 @@ impl Sessions {
     }
 }
 
-/// The holder of the right to write the session.
+/// The holder of the right to write a session during an import.
 enum Holder<'a> {
     /// The live session.
     Live(&'a Arc<Live>),

@@ -121,7 +121,7 @@ impl DirectoryStore {
             }
             // The session was removed during the listing.
             Ok(None) => None,
-            // An unreadable session must not hide the others.
+            // An unreadable session must not hide other sessions.
             Err(error) => Some(StoredEntry::new(id, 0, Timestamp::from_unix_ms(0), Err(error.to_string()))),
         }
     }

@@ -118,7 +118,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The right to write one session of a store. Dropping it releases the lock.
+/// The right to write one session of a store. Dropping this value releases the lock.
 pub struct SessionLock {
     id: SessionId,
     guard: Box<dyn Any + Send + Sync>,
@@ -292,14 +292,12 @@ pub enum StoreError {
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-// Structured log events of stored sessions, through `tracing`: target `glovebox`.
+// Structured log events of stored sessions, through `tracing` with the target `glovebox`, and their fields:
 //
-// | event | fields |
-// |---|---|
-// | `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.fenced`,
-// `session.deleted` | `session_id`. Fenced means that another process took the session over. |
-// | `session.prune.delete` | `session_id`, `bytes`, `reason`, `dry_run` |
-// | `session.prune.complete` | `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run` |
+// * `session.created`, `session.retrieved`, `session.hibernated`, `session.resumed`, `session.deleted`: `session_id`.
+// * `session.fenced` (another process took the session over): `session_id`.
+// * `session.prune.delete`: `session_id`, `bytes`, `reason`, `dry_run`.
+// * `session.prune.complete`: `deleted`, `skipped`, `failed`, `reclaimed_bytes`, `dry_run`.
 
 /// Logs a change to a stored session.
 pub(crate) fn log_session(message: &'static str, id: &SessionId) {

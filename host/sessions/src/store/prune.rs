@@ -144,7 +144,7 @@ impl PruneReason {
     }
 }
 
-/// A removed session, or one that would be removed without `dry_run`.
+/// A removed session, or a session that would be removed without `dry_run`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Pruned {

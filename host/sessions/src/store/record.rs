@@ -90,9 +90,9 @@ pub struct StoredEntry {
     pub stored_bytes: u64,
     /// Time of the last write, by the store's clock.
     pub stored_at: Timestamp,
-    /// The session's record; `None` if it is damaged.
+    /// The session's record; `None` if the record is damaged.
     pub record: Option<SessionRecord>,
-    /// Version of the write; `None` if the session is damaged. Only the store can interpret it.
+    /// Version of the write; `None` if the session is damaged. Only the store can interpret the version.
     #[serde(skip)]
     pub version: Option<StoredVersion>,
     /// The reason why a damaged session cannot be used; `None` if it is not damaged.
@@ -128,8 +128,8 @@ pub(crate) const MAX_WORKSPACE_BYTES: usize = 4096;
 pub struct StoredVersion(String);
 
 impl StoredVersion {
-    /// For stores: creates a version from the store's own name for it, such as an object's ETag. The name must differ
-    /// for each write.
+    /// For stores: creates a version from the name that the store uses for it, such as an object's ETag. The name must
+    /// differ for each write.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self(name.into())

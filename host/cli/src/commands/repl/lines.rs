@@ -240,7 +240,7 @@ impl TypedBracket {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(bracket);
     }
 
-    /// Returns the position and text of the replacement, and forgets the bracket.
+    /// Returns the position and text of the replacement, and clears the bracket.
     pub(super) fn take(&self, typed: &str) -> Option<(usize, String)> {
         let bracket = self.0.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let indent = blank_before_cursor(typed)?;

@@ -146,8 +146,8 @@ impl ReplSession {
     }
 }
 
-/// Creates a checkpoint before an input, under the same conditions as the policy. The policy's automatic checkpoint is
-/// only one; this function allows undoing more than one input.
+/// Creates a checkpoint before an input, under the same conditions as the policy's automatic checkpoints. There is only
+/// one automatic checkpoint, so undoing several inputs needs explicit checkpoints.
 pub(super) fn remember(session: &Session) -> anyhow::Result<()> {
     let policy = &session.sandbox().policy().session;
     let is_due = match policy.checkpoints {

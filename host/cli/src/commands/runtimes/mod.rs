@@ -334,7 +334,7 @@ fn print_located(args: &NameArgs, located: LocatedBinary) -> anyhow::Result<()> 
     if args.json {
         return out_json(&located);
     }
-    // Only the path, so that a shell can use it.
+    // Prints only the path, so that a shell can use it.
     Ok(out(&format!("{}\n", located.path.display()))?)
 }
 

@@ -152,7 +152,8 @@ pub(super) fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_unix_ms(u64::try_from(ms).unwrap_or_default())
 }
 
-/// Maximum length of a part of a name in bytes. It leaves room in a file name for the suffix of an unfinished write.
+/// Maximum length of a part of a name in bytes. The limit leaves room in a file name for the suffix of an unfinished
+/// write.
 const MAX_PART_BYTES: usize = 240;
 
 /// Accepts only names that every store uses unchanged, without encoding or a special meaning.

@@ -203,8 +203,8 @@ impl Log<'_> {
                 }
                 // The store refused, but shows no entry: an aborted request of this process may still arrive.
                 _ if created == Created::Gone => return Err(refused(self.bucket, &self.name(number))),
-                // If our entry is the only one, its base was removed and expired. If another entry has the name, its
-                // writer was first.
+                // If this write's entry is the only one, its base was removed and expired. If another entry has the
+                // name, its writer was first.
                 Some(_) => {}
                 None if created == Created::Here => return Err(self.unknown("it does not list what it has")),
                 None => {}

@@ -344,7 +344,7 @@ impl ObjectStore {
 
     /// Expires a removal. Holds the session's lease meanwhile, so that other processes cannot create the session again.
     async fn expire(&self, log: Log<'_>) -> Result<(), StoreError> {
-        // Bound to a name, so the lease is held until this returns.
+        // The lease is bound to a name, so that it is held until this function returns.
         let Some(_lease) = self.lease(log.id).await? else { return Ok(()) };
         log.expire(self.clock.ms_before_now(REMOVAL)).await
     }
