@@ -198,7 +198,7 @@ impl Progress for Steps {
                 bar.set_style(spinner_style());
                 bar.set_message(text);
             }
-            // The receiver lives as long as this value.
+            // Sending succeeds, because the receiver lives as long as this value.
             Display::Lines(lines) => drop(lines.send(text)),
         }
     }

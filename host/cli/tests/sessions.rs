@@ -1,4 +1,4 @@
-//! Sessions across processes, and the REPL at a terminal.
+//! Tests sessions across processes, and the REPL at a terminal.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

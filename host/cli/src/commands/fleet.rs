@@ -223,7 +223,7 @@ pub(crate) struct NodeArgs {
     node: NodeOptions,
 }
 
-/// Slots in the pool for instances that wait for another script.
+/// Pool slots for idle instances, which wait for another script.
 const SPARE_INSTANCES: usize = 64;
 
 /// Options of nodes, for all commands that start one.

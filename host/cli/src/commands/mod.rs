@@ -1,4 +1,5 @@
-//! The subcommands, one file each. Each takes its arguments and returns the process's exit code.
+//! Subcommands, one file each. Each `run` function receives a subcommand's arguments and returns the process's exit
+//! code.
 
 #[cfg(feature = "full")]
 pub(crate) mod daemon;

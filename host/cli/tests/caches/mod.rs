@@ -1,4 +1,4 @@
-//! Caches: preparing, pruning, permissions, and the report of `glovebox doctor`.
+//! Tests caches: preparation, pruning, permissions, and the report of `glovebox doctor`.
 
 use std::{fs, os::unix::fs::PermissionsExt, thread, time::Duration};
 

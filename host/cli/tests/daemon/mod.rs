@@ -1,4 +1,4 @@
-//! `glovebox daemon`: its socket, its shutdown, and the subcommands that talk to it.
+//! Tests `glovebox daemon`: its socket, its shutdown, and the subcommands that connect to it.
 
 use std::{
     io::Write as _,

@@ -1,4 +1,4 @@
-//! Memory and behaviour of a server under load. `GLOVEBOX_TESTS=full` tests the documented limits.
+//! Tests the memory and behaviour of a server under load. `GLOVEBOX_TESTS=full` tests the documented limits.
 
 use std::{
     env,

@@ -1,4 +1,4 @@
-//! `glovebox serve` as a process: its workers, its behaviour under load, and its data after `kill -9`.
+//! Tests `glovebox serve` as a process: its workers, its behaviour under load, and its data after `kill -9`.
 
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

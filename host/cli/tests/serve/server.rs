@@ -1,4 +1,4 @@
-//! `glovebox serve` as a process, and a client for it.
+//! Starts `glovebox serve` as a process, and sends requests to it.
 
 use std::{
     fs,

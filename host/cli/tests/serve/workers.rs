@@ -1,4 +1,4 @@
-//! The workers of `glovebox serve`: child processes execute everything, and the server survives the end of any of them.
+//! Tests the workers of `glovebox serve`: they execute everything, and the server survives the end of any worker.
 
 use std::{
     fs,

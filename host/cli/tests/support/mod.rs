@@ -1,4 +1,4 @@
-//! Child processes for the tests of the command.
+//! Starts and stops child processes for the tests of the command.
 
 use std::{
     io::{BufRead as _, BufReader},

@@ -1,4 +1,4 @@
-//! Tools that are host programs: their input, their answers, and how they end.
+//! Tests tools that are host programs: their input, their answers, and how they end.
 
 use std::{
     fs,

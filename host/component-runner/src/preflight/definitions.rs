@@ -73,7 +73,7 @@ pub(super) enum InstantiationStep<'a> {
     Lift,
     Lower(u32),
     BuiltIn,
-    /// Maximum number of resource types in a type section.
+    /// Upper bound on the number of resource types in a type section.
     Resources(u64),
     /// Number of items that are never passed to other components: aliases of core items and types, core instances, and
     /// types.

@@ -1,4 +1,4 @@
-//! Access of applications to the system, with and without grants, and applications that execute scripts.
+//! Tests the system access of applications, with and without grants, and applications that execute scripts.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! Calls of exports in WAVE, and components that cannot be loaded.
+//! Tests calls of exports in WAVE, and components that cannot be loaded.
 
 use std::{fmt::Write as _, fs};
 

@@ -1,4 +1,4 @@
-//! Application limits: under, at and over each limit; and stopping an application at any moment.
+//! Tests application limits (under, at and over each limit), and stopping an application at any moment.
 
 use std::{sync::mpsc::channel, thread, time::Duration};
 

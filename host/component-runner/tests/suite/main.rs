@@ -1,4 +1,4 @@
-//! Limits and grants of applications.
+//! Tests of the limits and grants of applications.
 
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Attempts without an engine: the steps that they record, and nodes that take over with the recorded steps.
+//! Tests attempts without an engine: the steps that they record, and nodes that take over with the recorded steps.
 
 use std::{
     collections::BTreeSet,

@@ -92,7 +92,7 @@ const TENANT: &str = "mcp";
 /// Interval between checks for idle sessions. Idle sessions are saved to the store, where other servers find them.
 const IDLE_LOOK: Duration = Duration::from_secs(60);
 
-/// Time for running scripts to end at shutdown, in addition to the protocol's own wait.
+/// Time for running scripts to end after the server has stopped serving its client.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// Time for a client to disconnect at shutdown.

@@ -180,8 +180,8 @@ fn is_staged(name: &OsStr) -> bool {
     number.is_some_and(|(_, number)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-// Operations on whole objects, with size and time limits, and the threads that run the operations. Operations on local
-// files have no time limit.
+// Operations on whole objects, with size and time limits, and the threads that run the operations. Only listing a local
+// directory has no time limit.
 
 /// Timeout of an operation including its retries, in addition to the time for transferring its bytes.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Blobs in memory and in a directory, and the lease protocol.
+//! Tests blobs in memory and in a directory, and the lease protocol.
 
 use std::{
     cell::Cell,

@@ -1,4 +1,4 @@
-//! Concurrent writes, removals and reads of a session, in every order, with failures and crashes anywhere.
+//! Tests concurrent writes, removals and reads of a session, in every order, with failures and crashes at any point.
 
 use std::{cell::RefCell, time::Instant};
 
