@@ -21,8 +21,7 @@ use crate::{
     terminal::{Hinted, note},
 };
 
-/// The engine's pool of guest memory. Commands that run a single guest use no pool: reserving a pool costs more than
-/// the run.
+/// The engine's pool of guest memory. Commands that run one guest use no pool: reserving it costs more than the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pooling {
     /// A pool of the default size.

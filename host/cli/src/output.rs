@@ -80,8 +80,7 @@ fn write_stream(out: &mut impl Write, text: Option<&mut TerminalText>, bytes: &[
 }
 
 impl Passthrough {
-    /// Creates a forwarder that cancels the guest through `cancel`. With `is_raw`, a terminal receives the bytes
-    /// unchanged.
+    /// Creates a forwarder that can cancel the guest. With `is_raw`, a terminal receives the bytes unchanged.
     pub(crate) fn new(cancel: &CancelToken, is_raw: bool) -> Self {
         let text = |is_terminal: bool| (is_terminal && !is_raw).then(TerminalText::default);
         let (stdout, stderr) = (text(io::stdout().is_terminal()), text(io::stderr().is_terminal()));

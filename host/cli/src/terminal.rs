@@ -219,8 +219,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// Formats rows in aligned columns, with the first row in bold. Cells are escaped, so they cannot break out of their
-/// line.
+/// Formats rows in aligned columns, with the first row in bold. Escapes the cells, so that none breaks out of its line.
 pub(crate) fn table<const N: usize>(aligns: [Align; N], rows: &[[String; N]]) -> String {
     let rows: Vec<[String; N]> =
         rows.iter().map(|row| row.each_ref().map(|cell| escaped_text(cell).to_string())).collect();

@@ -51,8 +51,7 @@ pub struct Compiler {
 pub struct CompileLimits {
     /// Maximum memory in bytes. Default: 4 GiB. The sandbox's own component needs 454 MiB.
     pub memory_bytes: u64,
-    /// Maximum wall-clock time in milliseconds. Default: 300,000 (five minutes). The sandbox's own component needs 20
-    /// seconds.
+    /// Maximum wall-clock time in milliseconds. Default: 300,000 (5 min). The sandbox's own component needs 20 s.
     pub timeout_ms: u64,
 }
 
@@ -213,8 +212,7 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
 /// to its own limits after the parent was killed.
 ///
 /// # Errors
-/// Fails if the parent ended before this call: the kernel then sends no signal, but standard output is a pipe without a
-/// reader.
+/// Fails if the parent ended before this call: then the kernel sends no signal, but no process reads standard output.
 fn end_with_parent() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -238,8 +236,7 @@ const WASM_STACK_BYTES: usize = 1 << 20;
 /// which convert whole policies. The sandbox runs guests on separate stacks.
 const FIBER_STACK_BYTES: usize = 4 << 20;
 
-/// Creates the engine for applications, with fuel, epochs, and WebAssembly exceptions, which composed providers use to
-/// unwind.
+/// Creates the engine for applications, with fuel, epochs, and the exceptions that composed providers unwind with.
 pub(crate) fn wasmtime_engine() -> wasmtime::Result<Engine> {
     let mut config = Config::new();
     config

@@ -29,7 +29,7 @@
 //!
 //! An application can read the host's clocks, read random numbers from the system's generator, and set timers, which
 //! end with its wall-clock limit. All other WASI functions report an absent or forbidden resource: no directory is
-//! open, no address can be used, name lookup fails, the environment and standard input are empty, and output is
+//! open, no address can be used, name lookup fails, and the environment and standard input are empty. Output is
 //! discarded.
 //!
 //! # Compilation cost

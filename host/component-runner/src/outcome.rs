@@ -1,5 +1,4 @@
-//! Outcomes of runs, and the errors of the host and its caller. Only this module classifies Wasmtime errors as
-//! outcomes.
+//! Outcomes of runs, and errors of the host and its caller. Only this module classifies Wasmtime errors.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -136,8 +135,7 @@ pub(crate) fn classify(error: &wasmtime::Error, limits: &AppLimits, refused_byte
         (Some(Trap::OutOfFuel), _) => {
             AppOutcome::Exhausted { resource: Resource::Fuel, limit: limits.fuel, used: limits.fuel }
         }
-        // Programs abort with `unreachable` when memory is refused. Wasmtime itself reports an excessive initial
-        // memory.
+        // Programs abort with `unreachable` when memory is refused. Wasmtime reports an excessive initial memory.
         (Some(Trap::UnreachableCodeReached | Trap::AllocationTooLarge) | None, Some(outcome)) => outcome,
         (Some(trap), _) => AppOutcome::Trapped { words: plain(*trap) },
         (None, None) => AppOutcome::Trapped { words: words(error) },

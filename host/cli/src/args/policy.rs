@@ -320,8 +320,7 @@ fn read_bounded(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads a policy file. Its host paths are resolved relative to the file, so they do not depend on the working
-/// directory.
+/// Reads a policy file. Its host paths are relative to the file, so they do not depend on the working directory.
 fn read(path: &Path) -> anyhow::Result<Policy> {
     let text = read_bounded(path).map_err(|error| {
         Hinted::new(

@@ -1,5 +1,4 @@
-//! Placeholders for the subcommands of the feature `full` in builds without it. They report how to build with the
-//! feature.
+//! Placeholders for the subcommands of the feature `full` in builds without it. They report how to get the feature.
 
 use std::ffi::OsString;
 

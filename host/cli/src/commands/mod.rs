@@ -1,5 +1,4 @@
-//! Subcommands, one file each. Each `run` function receives a subcommand's arguments and returns the process's exit
-//! code.
+//! Subcommands, one file each. Each `run` function receives a subcommand's arguments and returns the exit code.
 
 #[cfg(feature = "full")]
 pub(crate) mod daemon;

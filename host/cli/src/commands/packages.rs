@@ -84,7 +84,7 @@ struct Shown {
     imports: Vec<String>,
     bundled: bool,
     sha256: String,
-    /// Set only for user packages, whose total size is limited.
+    /// Set only for user packages, whose total number of files and total size are limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -117,8 +117,7 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// Turns all words after the first file into its arguments: `glovebox FILE ARG…`. Fails with a word that is not
-    /// UTF-8.
+    /// Turns all words after the first file into its arguments: `glovebox FILE ARG…`. Fails if a word is not UTF-8.
     pub(crate) fn take_arguments(&mut self) -> Result<(), PathBuf> {
         let files = &mut self.source.code.files;
         let after = files.split_off(files.len().min(1));

@@ -155,8 +155,8 @@ impl WorkerConfig {
         self.dir().map_or_else(|| self.cache.join(LOCKS), Path::to_owned)
     }
 
-    /// Returns the store of a tenant. The server opens stores that are not directories, and the worker accesses them
-    /// through it.
+    /// Returns the store of a tenant. If the store is not a directory, the server has opened it and the worker uses it
+    /// through the server.
     fn store(&self, name: &str, tenants: &WorkerTenants) -> anyhow::Result<Arc<dyn SessionStore>> {
         Ok(match (self.dir(), &self.root) {
             (Some(dir), _) if self.has_parts => open_store(&dir.join(name))?,

@@ -75,15 +75,13 @@ pub(super) enum InstantiationStep<'a> {
     BuiltIn,
     /// Upper bound on the number of resource types in a type section.
     Resources(u64),
-    /// Number of items that are never passed to other components: aliases of core items and types, core instances, and
-    /// types.
+    /// Number of items that no other component receives: aliases of core items and types, core instances, and types.
     Local(u64),
     Export(Named<'a>),
 }
 
 impl<'a> Definitions<'a> {
-    /// Reads a component without validating it. Wasmtime also rejects every component that this function rejects as
-    /// malformed.
+    /// Reads a component without validating it. Wasmtime rejects every component that is malformed here, too.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let mut reader = Reader::default();
         for payload in Parser::new(0).parse_all(bytes) {

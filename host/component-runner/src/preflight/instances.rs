@@ -1,5 +1,4 @@
-//! Simulates a component's instantiation as Wasmtime performs it during compilation, but counts items instead of
-//! compiling.
+//! Simulates a component's instantiation as Wasmtime performs it during compilation, but only counts items.
 //!
 //! The simulation tracks arguments and captured items exactly as Wasmtime does, so it estimates nothing. It does not
 //! validate the component: an inconsistency ends the count, and the component is rejected.
@@ -19,8 +18,7 @@ const COMPONENT_INSTANCE_BYTES: u64 = 512;
 /// Host memory per canonical ABI function: `VMFuncRef`, `VMLowering`, and pointers to its memory and functions.
 const CANONICAL_BYTES: u64 = 128;
 
-/// Additional host memory per function that is lowered from one component to another: the adapter module's imports and
-/// exports.
+/// Additional host memory per function lowered from one component to another: the adapter module's imports and exports.
 const ADAPTER_BYTES: u64 = 1_024;
 
 /// Host memory per resource type that a component defines.

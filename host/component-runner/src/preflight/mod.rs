@@ -142,8 +142,7 @@ fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*section, content, after))
 }
 
-/// Host memory per module item in bytes, from `vmtypes.rs` and `vmoffsets.rs` of `wasmtime-environ`, on 64-bit
-/// machines.
+/// Host memory per module item in bytes on 64-bit machines, from `wasmtime-environ` (`vmtypes.rs`, `vmoffsets.rs`).
 mod size {
     /// `Instance` with the fixed part of `VMContext`, its entry in the store, and the allocator's overhead.
     pub(super) const INSTANCE: u64 = 1_024;

@@ -9,8 +9,7 @@ use glovebox_component_runner::{
 
 use crate::support::{component, config, prepared, probe, world};
 
-/// Exports a top-level function, two versions of one interface, another interface with an equally named function, and
-/// types.
+/// Exports a top-level function, an interface in two versions, another one with an equally named function, and types.
 const APP: &str = r#"
 (component
   (type $point' (record (field "x" s32) (field "y" s32) (field "label" (option string))))

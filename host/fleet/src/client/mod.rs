@@ -97,8 +97,7 @@ impl FleetClient {
     }
 
     /// Cancels the running execution of a session. Returns `false` if nothing was running. The caller of the execution
-    /// receives the outcome `cancelled`. With the id of an execution ([`ExecuteRequest::id`]), cancels only that
-    /// execution.
+    /// receives the outcome `cancelled`. With an execution's id ([`ExecuteRequest::id`]), cancels only that execution.
     ///
     /// # Errors
     /// [`FleetError`] if the request fails.

@@ -28,8 +28,7 @@ use super::{
 };
 use crate::{ExecuteRequest, Executed, client::status};
 
-/// Maximum size of an answer in bytes: half of the engine's limit on messages. The engine cannot deliver messages over
-/// its limit.
+/// Maximum size of an answer in bytes: half of the engine's limit on messages, beyond which it delivers nothing.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// An attempt at an execution, on one node.
@@ -191,8 +190,7 @@ impl Attempt {
         Called { call: call.id, tool: call.name.clone(), answer: answer.map_err(|error| ToolFailure::from(&error)) }
     }
 
-    /// Returns `true` if the execution was cancelled or timed out. A replay can be stopped at an earlier point than the
-    /// first run.
+    /// Returns `true` if the execution was cancelled or timed out. A replay can be stopped earlier than the first run.
     fn was_stopped(&self, execution: &Execution) -> bool {
         let is_late = matches!(execution.outcome, Outcome::Exhausted { resource: Resource::Time, .. });
         is_late || self.cancel.is_cancelled() || execution.outcome == Outcome::Cancelled

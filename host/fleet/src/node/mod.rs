@@ -49,8 +49,7 @@ pub struct NodeConfig {
     pub callbacks: Option<Callbacks>,
     /// Maximum number of concurrent executions. Further executions wait. Default: four per processor.
     pub running: usize,
-    /// Maximum time that an execution waits to run. The engine then retries it, possibly on another node. Default: 20
-    /// s.
+    /// Maximum time that an execution waits to run. Then the engine retries it, perhaps on another node. Default: 20 s.
     pub queue: Duration,
     /// Maximum number of sessions held in memory for their next execution. Default: 256. The engine's pool needs a slot
     /// for each held session, and two per concurrent execution.

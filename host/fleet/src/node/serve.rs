@@ -66,8 +66,7 @@ impl Node {
     /// Prepares the runtimes and listens. The first preparation on a machine takes a minute or more.
     ///
     /// # Errors
-    /// [`NodeError`] if the configuration is invalid, a runtime cannot be prepared, or the node cannot listen on the
-    /// address.
+    /// [`NodeError`] if the configuration is invalid, a runtime cannot be prepared, or `listen` cannot be used.
     pub async fn bind(config: NodeConfig, listen: SocketAddr) -> Result<Self, NodeError> {
         let (drain, identity_key) = (config.drain, config.identity_key.clone());
         let made = tokio::task::spawn_blocking(move || Machine::new(config)).await;

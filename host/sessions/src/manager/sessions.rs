@@ -1,5 +1,4 @@
-//! Opens, lists and removes stored sessions. Hibernates live sessions: writes them to the store, and frees their memory
-//! and locks.
+//! Opens, lists and removes stored sessions. Hibernates live sessions: saves them, and frees their memory and locks.
 
 use std::{
     collections::BTreeMap,
@@ -52,8 +51,7 @@ pub struct SessionsBuilder(Storage);
 
 impl SessionsBuilder {
     /// Adds a sandbox in which sessions run. Add one for each runtime and policy. If several sandboxes have the same
-    /// language, a new session runs in the first of them. Listing, exporting, importing, deleting and pruning need no
-    /// sandbox.
+    /// language, a new session runs in the first. Listing, exporting, importing, deleting and pruning need no sandbox.
     pub fn sandbox(self, sandbox: Sandbox) -> Self {
         self.0.sandboxes.write().unwrap_or_else(PoisonError::into_inner).push(sandbox);
         self
@@ -363,8 +361,7 @@ pub struct HibernateReport {
 }
 
 impl Sessions {
-    /// Writes a session to the store and frees its memory and its lock. Returns `false` if it was not live in this
-    /// process.
+    /// Saves a session to the store and frees its memory and lock. Returns `false` if it was not live in this process.
     ///
     /// # Errors
     /// [`SessionsError::InUse`] if the session is in use. [`SessionsError::Fenced`] if another process took it over;

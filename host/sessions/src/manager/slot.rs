@@ -63,8 +63,7 @@ pub(super) struct Live {
     pub(super) session: Session,
     lock: SessionLock,
     created_at: Timestamp,
-    /// Set when this process learns that another process took the session over. Nothing is written to the store
-    /// afterwards.
+    /// Set when this process learns that another process took the session over. From then on, nothing is saved.
     is_fenced: AtomicBool,
     /// Number of finished uses. Each use may have changed the session.
     pub(super) changes: AtomicU64,
@@ -269,8 +268,7 @@ impl Live {
     /// Writes the session to the store, if it may have changed since the last save.
     pub(super) fn save(&self, storage: &Storage) -> Result<(), SessionsError> {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read the counter before capturing the state: a use that ends during the capture may be missing from the
-        // state.
+        // Read the counter before capturing the state: the state may miss a use that ends during the capture.
         let changes = self.changes.load(Ordering::SeqCst);
         if saved.changes == changes {
             return Ok(());

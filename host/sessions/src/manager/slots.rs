@@ -220,8 +220,7 @@ impl SessionGuard {
                 state.live = Some(Arc::clone(&live));
                 state.begin_use();
                 drop(state);
-                // End the change only after counting the use. Otherwise, another thread could hibernate the session
-                // first.
+                // End the change only after counting the use, or another thread could hibernate the session first.
                 drop(change);
                 live
             }

@@ -192,8 +192,7 @@ impl Storage {
             if self.is_cancelled(cancel) || begun.elapsed().as_millis() >= u128::from(patience_ms) {
                 return Err(SessionsError::InUse { id: id.clone() });
             }
-            // Polls instead of retrying after each change in this process: an attempt can be a request to an object
-            // store.
+            // Polls instead of retrying after each change in this process: an attempt can be a network request.
             let _ = self.cancel.wait_timeout(POLL);
         }
     }
@@ -217,7 +216,7 @@ impl Sessions {
     }
 
     /// Returns a session in the format of [`Session::hibernate`](glovebox::Session::hibernate), sealed with the key of
-    /// this store.
+    /// these sessions if they have one.
     ///
     /// A session that is live in this process is saved first; otherwise its last saved state is returned. Needs no
     /// sandbox.

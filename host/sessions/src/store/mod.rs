@@ -64,8 +64,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
         state: &[u8],
     ) -> Result<StoredVersion, StoreError>;
 
-    /// Reads a session's record, version and state, all from the same write. Returns `None` if the session does not
-    /// exist.
+    /// Reads a session's record, version and state, all from the same write; `None` if there is no such session.
     async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError>;
 
     /// Like [`get`](Self::get), without the state.

@@ -83,8 +83,8 @@ impl BlobStore {
     ///
     /// # Errors
     /// [`StoreError::BlobExists`] if different bytes exist under this name; the existing blob remains.
-    /// [`StoreError::BlobName`] if the name is invalid, and [`StoreError::BlobTooLarge`] if the blob exceeds
-    /// [`MAX_BYTES`](Self::MAX_BYTES). [`StoreError::Remote`] if the store failed: the blob may exist, and retrying is
+    /// [`StoreError::BlobName`] if the name is invalid. [`StoreError::BlobTooLarge`] if the blob exceeds
+    /// [`MAX_BYTES`](Self::MAX_BYTES). [`StoreError::Remote`] if the store failed: the blob may exist, and a retry is
     /// safe.
     pub async fn put(&self, name: &str, bytes: impl Into<Bytes>) -> Result<(), StoreError> {
         let bytes = bytes.into();
@@ -103,9 +103,8 @@ impl BlobStore {
     /// Reads a blob. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// [`StoreError::BlobTooLarge`] if the blob has more than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES) bytes; the
-    /// blob is not read. [`StoreError::BlobName`] if the name is invalid, and [`StoreError::Remote`] if the store
-    /// failed.
+    /// [`StoreError::BlobTooLarge`] if the blob has more than `max_bytes` or [`MAX_BYTES`](Self::MAX_BYTES) bytes; it
+    /// is not read. [`StoreError::BlobName`] if the name is invalid. [`StoreError::Remote`] if the store failed.
     pub async fn get(&self, name: &str, max_bytes: u64) -> Result<Option<Bytes>, StoreError> {
         check_name(name)?;
         self.0.get(name, max_bytes.min(Self::MAX_BYTES)).await
@@ -152,8 +151,7 @@ pub(super) fn timestamp(ms: i64) -> Timestamp {
     Timestamp::from_unix_ms(u64::try_from(ms).unwrap_or_default())
 }
 
-/// Maximum length of a part of a name in bytes. The limit leaves room in a file name for the suffix of an unfinished
-/// write.
+/// Maximum length of a name part in bytes. Leaves room in a file name for the suffix of an unfinished write.
 const MAX_PART_BYTES: usize = 240;
 
 /// Accepts only names that every store uses unchanged, without encoding or a special meaning.

@@ -99,8 +99,7 @@ impl StoreLocation {
         Ok(Self { store, prefix: Path::default(), url: named(url), local: Some(path), _dir: Some(dir) })
     }
 
-    /// Opens a store in the memory of this process. Stores with the same name share this memory until the last is
-    /// dropped.
+    /// Opens a store in this process's memory. Stores with the same name share this memory until the last is dropped.
     fn in_memory(url: &Url) -> Result<Self, StoreError> {
         static NAMED: OnceLock<Mutex<HashMap<String, Weak<InMemory>>>> = OnceLock::new();
         let prefix = Path::from_url_path(url.path())
