@@ -1,12 +1,12 @@
 // Builds the package: `npm run build [PROVIDER.wasm…]`, by default with all providers that
-// `guest-shims/component/build` has made.
+// `guest-shims/component/build` has built.
 //
 // * `contract/`: the types of `wit/`, with their documentation.
-// * `providers/NAME/`: each provider as JavaScript modules, which can be instantiated any number of times and import
-//   nothing by themselves. `modules.js` also imports the WebAssembly, for platforms that compile it ahead of time.
+// * `providers/NAME/`: each provider as JavaScript modules, which can be instantiated any number of times and have no
+//   imports. `modules.js` also imports the WebAssembly, for platforms that compile it ahead of time.
 // * `src/own.ts`: the hashes of the providers' files, and the locations of the published files.
-// * `src/daemon/repl.ts`: the program that runs in an ordinary Python, from the Python package.
-// * `dist/`: `src/` compiled.
+// * `src/daemon/repl.ts`: the program that runs in an unsandboxed Python, copied from the Python package.
+// * `dist/`: the compiled `src/`.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, readdir, rm, writeFile } from 'node:fs/promises';
@@ -16,7 +16,7 @@ import { generateHostTypes, transpileBytes } from '@bytecodealliance/jco-transpi
 
 const root = import.meta.dirname;
 const made = join(root, '../../target/providers');
-/** The providers that the package is published with. */
+/** The names of the providers in the published package. */
 const { providers: published } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
 
 async function write(directory, files) {
@@ -46,11 +46,11 @@ for (const provider of await providers()) {
   const { files } = await transpileBytes(await readFile(provider), {
     name: 'component',
     instantiation: 'async',
-    // The interpreters have memories of their own in addition to the shim's.
+    // Each interpreter has its own memory in addition to the shim's.
     multiMemory: true,
-    // An exception unwinds a script that exceeds a limit.
+    // Scripts that exceed a limit are unwound with a WebAssembly exception.
     bindgenEnableWasmExnref: true,
-    // The types come from the contract, for every provider.
+    // All providers share the types generated from the contract.
     noTypescript: true,
     outDir: directory,
   });
@@ -65,7 +65,7 @@ for (const provider of await providers()) {
 }
 
 /**
- * Removes jco's own WebAssembly loader, which imports a Node.js module: bundlers would follow the import. The package
+ * Removes jco's own WebAssembly loader, which imports a Node.js module. Bundlers would follow that import. The package
  * always passes its own loader.
  */
 function withoutLoader(text) {
@@ -84,7 +84,7 @@ async function writeModules(directory, names) {
   await writeFile(join(directory, 'modules.d.ts'), types);
 }
 
-/** Bundlers recognize URLs only in this form. */
+/** Returns the URLs of a provider's files as source text, in the only form that bundlers recognize. */
 function urlsOf(name) {
   const url = (file) => `() => new URL('../providers/${name}/${file}', import.meta.url).href`;
   return Object.keys(integrity[name] ?? {}).map((file) => `    '${file}': ${url(file)},\n`).join('');
@@ -103,8 +103,8 @@ await rm(join(root, 'dist'), { recursive: true, force: true });
 const tsc = fileURLToPath(import.meta.resolve('typescript/lib/tsc.js'));
 execFileSync(process.execPath, [tsc, '-p', root], { stdio: 'inherit' });
 
-// TypeScript wraps an `import()` whose argument it cannot resolve. Bundlers ignore their magic comments within the
-// wrapper, and webpack breaks the import.
+// TypeScript wraps an `import()` whose argument it cannot resolve. Inside the wrapper, bundlers ignore their magic
+// comments, and webpack breaks the import.
 const loading = join(root, 'dist/component/load.js');
 const wrapped = await readFile(loading, 'utf8');
 const bare = wrapped.replace(/^var __rewriteRelativeImportExtension = [^]*?^};\n/m, '').replace(/__rewriteRelativeImportExtension\((.*?module)\)/, '$1');

@@ -1,5 +1,5 @@
-// Packs the main package and the package of this platform, and prints the paths of the tarballs. `bindings/js/build`
-// calls this program.
+// Packs the main package and the package of this platform, and prints the tarballs' paths. Called by
+// `bindings/js/build`.
 //
 // usage: node package.mjs DIRECTORY MODULE --dev|--release
 import { execFileSync } from 'node:child_process';
@@ -7,7 +7,7 @@ import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { platformPackage } from './dist/native/find.js';
 
-/** The platforms with a package in each release. */
+/** The platforms that each release has a package for. */
 const PLATFORMS = ['linux-x64-gnu', 'linux-arm64-gnu', 'darwin-x64', 'darwin-arm64'];
 
 const [out, module, profile] = process.argv.slice(2);

@@ -129,7 +129,7 @@ def main() -> None:
         def add(name: str, contents: bytes) -> None:
             entry = zipfile.ZipInfo(name, stamp)
             entry.create_system, entry.external_attr = 3, 0o100644 << 16
-            # Archives are compressed already.
+            # Archives are already compressed.
             entry.compress_type = zipfile.ZIP_STORED if name.endswith(".zip") else zipfile.ZIP_DEFLATED
             wheel.writestr(entry, contents, compresslevel=6)
 

@@ -1,7 +1,8 @@
-// The overhead of the JavaScript part of an execution: `Sandbox.execute` against the engine's `execute` in a loop in
-// Rust. Both run alternately in the same process, so that other load on the machine affects both.
+// The overhead of the package's JavaScript layer: `Sandbox.execute` is compared with the engine's `execute`, called in
+// a loop in Rust. Both run alternately in the same process, so other load on the machine affects both.
 //
-// usage: node bench/overhead.ts [--most-us N]      prints JSON, in microseconds; fails if the difference exceeds N
+// usage: node bench/overhead.ts [--most-us N]      prints JSON with times in microseconds; fails if the overhead
+// exceeds N
 import { parseArgs } from 'node:util';
 import { openNative } from '../src/native/backend.ts';
 import { findNative } from '../src/native/find.ts';
@@ -17,7 +18,7 @@ function median(values: number[]): number {
   return values.toSorted((a, b) => a - b)[values.length >> 1] ?? 0;
 }
 
-/** The duration of each call, in microseconds. */
+/** Calls a function `EACH` times and returns the duration of each call, in microseconds. */
 async function timed(call: () => Promise<unknown>): Promise<number[]> {
   const times = [];
   for (let turn = 0; turn < EACH; turn += 1) {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Timeout for the start of the browser and for each of its answers, in milliseconds. Generous for slow machines. */
+/** Timeout for starting the browser and for each DevTools response, in milliseconds. Generous for slow machines. */
 const PATIENCE_MS = 120_000;
 
 /** A running browser. */
@@ -30,8 +30,8 @@ export class Browser {
 
   static async start(): Promise<Browser> {
     const profile = await mkdtemp(join(tmpdir(), 'glovebox-browser-'));
-    // As root, the browser has no sandbox of its own; it loads only our pages. Timers of background pages must not be
-    // throttled.
+    // Chromium cannot use its own sandbox when it runs as root; it loads only our pages. Timers of background pages
+    // must not be throttled.
     const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--no-first-run'];
     flags.push('--disable-background-timer-throttling', '--disable-renderer-backgrounding', '--remote-debugging-port=0');
     const child = spawn(process.env['CHROMIUM'] ?? 'chromium', [...flags, `--user-data-dir=${profile}`, 'about:blank'], {
@@ -69,13 +69,14 @@ export class Browser {
     return answer.result;
   }
 
-  /** Opens a page. */
+  /** Opens a page and waits until it has loaded. */
   async open(url: string): Promise<Page> {
     const { targetId } = await this.ask('Target.createTarget', { url });
     const { sessionId } = await this.ask('Target.attachToTarget', { targetId, flatten: true });
     const page = new Page(this, sessionId);
     const late = Date.now() + PATIENCE_MS;
-    // A new page is blank at first, and has no context while it changes.
+    // A new page starts as `about:blank`. Evaluation fails while it navigates, because it has no execution context
+    // then.
     for (;;) {
       const state = await page.run(async () => `${document.readyState} ${location.href}`).catch((error: Error) => error.message);
       if (/^complete (?!about:blank$)/.test(state)) return page;
@@ -103,8 +104,8 @@ export class Page {
   }
 
   /**
-   * Runs a function in the page and returns its result as JSON. The function is sent as source text, so it cannot use
-   * its closure.
+   * Runs a function in the page and returns its result as JSON. The function is sent as source text, so it cannot refer
+   * to variables outside its body.
    */
   async run<Result>(work: () => Promise<Result>): Promise<Result> {
     const params = { expression: `(${work})()`, awaitPromise: true, returnByValue: true };

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { extname, join } from 'node:path';
 
 const TYPES: Record<string, string> = { '.js': 'text/javascript', '.wasm': 'application/wasm' };
-/** Response headers that give a page shared memory. */
+/** Response headers that enable shared memory in a page. */
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 
 const { exports } = JSON.parse(await readFile(join(import.meta.dirname, 'glovebox-sandbox/package.json'), 'utf8'));
@@ -21,7 +21,7 @@ export async function serve(): Promise<{ url: string; close(): void }> {
       return;
     }
     readFile(join(import.meta.dirname, pathname)).then(
-      // The script of a worker needs the same headers as its page.
+      // A worker's script needs the same headers as its page.
       (bytes) => response.writeHead(200, { 'Content-Type': TYPES[extname(pathname)] ?? 'application/octet-stream', ...ISOLATED }).end(bytes),
       () => response.writeHead(404).end(),
     );

@@ -1,5 +1,5 @@
-// The package in bundles: each bundle is served from a directory that contains only the bundler's output and its page,
-// and is run in a browser.
+// Tests the package in bundles. Each bundle is served from a directory that contains only the bundler's output and its
+// page, and runs in a browser.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { cp, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -20,7 +20,7 @@ const packaged = join(root, 'node_modules/glovebox-sandbox');
 const TYPES: Record<string, string> = { '.html': 'text/html', '.js': 'text/javascript', '.wasm': 'application/wasm' };
 const ISOLATED = { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' };
 
-/** The page's program: makes the package available to the tests. */
+/** The page's program, which exposes the package to the tests. */
 const APP = "import * as glovebox from 'glovebox-sandbox';\nglobalThis.glovebox = glovebox;\n";
 const PAGE = '<!doctype html><title>Glovebox</title><script type="module" src="./app.js"></script>';
 
@@ -65,7 +65,9 @@ await rm(join(root, 'out'), { recursive: true, force: true });
 await writeFile(join(root, 'app.js'), APP);
 await writeFile(join(root, 'index.html'), PAGE);
 
-/** Creates the output directory of a bundler, `NAME/assets`, for a page `NAME/index.html`. */
+/**
+ * Creates a bundler's output directory, `NAME/assets`, and returns the path of `NAME`. The page is `NAME/index.html`.
+ */
 async function site(name: string): Promise<string> {
   const directory = join(root, 'out', name);
   await mkdir(join(directory, 'assets'), { recursive: true });

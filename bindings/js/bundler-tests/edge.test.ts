@@ -1,4 +1,4 @@
-// Edge runtimes, which compile no WebAssembly at run time: workerd (Cloudflare Workers) and Vercel's.
+// Tests edge runtimes, which cannot compile WebAssembly at run time: workerd (Cloudflare Workers) and Vercel's.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -12,7 +12,7 @@ const out = join(root, 'out-edge');
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
 
-/** The handler of a request. `answer.js` is the example in docs/bundle-javascript.md. */
+/** The request handler. `answer.js` is the example in docs/bundle-javascript.md. */
 const CHECKS = `
 import { createSandbox } from 'glovebox-sandbox';
 import provider from 'glovebox-sandbox/providers/glovebox-javascript/modules.js';
@@ -44,7 +44,7 @@ const SEEN = [
 ];
 await writeFile(join(root, 'checks.js'), CHECKS);
 
-/** Leaves WebAssembly as an import, as the tools of these platforms do, and puts the files beside the bundle. */
+/** Keeps WebAssembly as an import, as these platforms' tools do, and copies the files next to the bundle. */
 function wasm(name: (file: string) => string, files: string[]): esbuild.Plugin {
   return {
     name: 'wasm',
@@ -100,7 +100,7 @@ const config :Workerd.Config = (
 
 test("Vercel's edge runtime: scripts run as in workerd", async () => {
   await writeFile(join(root, 'edge.js'), "import { respond } from './checks.js';\naddEventListener('fetch', (event) => event.respondWith(respond()));\n");
-  // Next.js turns the modules into global variables.
+  // Next.js turns the WebAssembly modules into global variables.
   const files: string[] = [];
   const plugin = wasm((file) => file, files);
   await esbuild.build({

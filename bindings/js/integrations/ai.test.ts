@@ -1,4 +1,4 @@
-// The tool for the AI SDK, with the real SDK and a scripted model.
+// Tests the tool for the AI SDK with the real SDK and a scripted model.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { generateText, isStepCount, streamText } from 'ai';
@@ -10,7 +10,7 @@ const usage = {
   outputTokens: { total: 1, text: 1, reasoning: undefined },
 };
 
-/** A model that calls the tool with each of the sources, and then says `done`. */
+/** Returns a model that calls the tool with each source, and then says `done`. */
 function model(sources: string[]): MockLanguageModelV4 {
   let turn = 0;
   return new MockLanguageModelV4({
@@ -24,7 +24,7 @@ function model(sources: string[]): MockLanguageModelV4 {
   });
 }
 
-/** The tool's results for the sources. */
+/** Returns the tool's result for each source. */
 async function results(sources: string[], options: CodeToolOptions = {}): Promise<unknown[]> {
   await using run_code = codeTool(options);
   const scripted = model(sources);

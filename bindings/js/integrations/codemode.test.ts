@@ -1,4 +1,4 @@
-// The executor for Code Mode, with the real framework and a scripted model.
+// Tests the executor for Code Mode with the real framework and a scripted model.
 import assert from 'node:assert/strict';
 import { registerHooks } from 'node:module';
 import { test } from 'node:test';

@@ -1,12 +1,12 @@
 /**
  * A tool for the AI SDK (`ai`) that runs code. The module imports nothing from the SDK: a tool is a plain object, and
- * its schema a Standard Schema.
+ * its schema is a Standard Schema.
  */
 import { type Sandbox, type SandboxOptions, type Session, createSandbox } from 'glovebox-sandbox';
 import * as check from './check.ts';
 import { DEFAULT_LIMITS, MAX_CHARACTERS, report } from './report.ts';
 
-/** The options of a code tool: those of a sandbox, and the settings below. */
+/** The options of a code tool, in addition to those of a sandbox. */
 export interface CodeToolOptions extends SandboxOptions {
   /** The tool's description for the model. */
   description?: string;
@@ -50,8 +50,8 @@ const NAMES: Record<string, string> = { python: 'Python', javascript: 'JavaScrip
 
 /**
  * Creates a tool for `generateText({ tools: { run_code: codeTool() } })`. All conversations that use the tool share its
- * session: make a tool for each conversation. A script that fails is a result too, and shows the model the cause. By
- * default a call has 60 seconds.
+ * session, so create a tool for each conversation. A failing script is also a result, which shows the model the cause.
+ * By default a call times out after 60 seconds.
  */
 export function codeTool(options: CodeToolOptions = {}): CodeTool {
   const { description, keep: kept, maxCharacters: most, ...rest } = options;
@@ -62,7 +62,7 @@ export function codeTool(options: CodeToolOptions = {}): CodeTool {
   const result = 'The result is what the code prints and the value of its last expression.';
   let sandbox: Promise<Sandbox> | undefined;
   let session: Promise<Session> | undefined;
-  /** Opens the sandbox and the session lazily: the first script pays for the slow start. */
+  /** Opens the sandbox and session lazily, so that the first script pays for the slow start. */
   const open = async (): Promise<Session> => {
     sandbox ??= createSandbox({ ...rest, limits: rest.timeout === undefined ? { ...DEFAULT_LIMITS, ...rest.limits } : rest.limits ?? {} });
     sandbox.catch(() => (sandbox = undefined));

@@ -1,12 +1,12 @@
-// Runs an execution with its listeners and its abort signal.
+// Runs an execution with its listeners and abort signal.
 import type { Attendant } from './backend.ts';
 import type { Cancel } from './cancel.ts';
 import type { ExecuteOptions } from './options.ts';
 import type { Run } from './run.ts';
 
 /**
- * Runs an execution with its listeners and its signal. Unused options cost nothing, because every execution passes
- * through here.
+ * Runs an execution with its listeners and abort signal. Every execution passes through here, so unused options must
+ * cost nothing.
  */
 export async function attended(cancel: Cancel, options: ExecuteOptions, execute: (attendant: Attendant) => Promise<Run>): Promise<Run> {
   const { signal, onStdout, onStderr } = options;
@@ -17,7 +17,7 @@ export async function attended(cancel: Cancel, options: ExecuteOptions, execute:
   try {
     const run = await execute({ cancel, output: listeners && ((isStderr, bytes) => listeners.hear(isStderr, bytes)) });
     if (listeners?.thrown) throw listeners.thrown.error;
-    // The execution may have ended by itself just before the abort.
+    // The execution may have finished by itself just before the abort.
     if (signal?.aborted && (run.outcome.kind === 'cancelled' || run.interrupted)) throw signal.reason;
     return run;
   } finally {
@@ -28,7 +28,7 @@ export async function attended(cancel: Cancel, options: ExecuteOptions, execute:
 class Listeners {
   readonly #streams: { listener: ((text: string) => void) | undefined; decoder: TextDecoder }[];
   readonly #abort: () => void;
-  /** An error that a listener threw. It ends the execution, and no listener is called again. */
+  /** An error thrown by a listener. It ends the execution, and no listener is called again. */
   thrown: { error: unknown } | undefined;
 
   constructor(listeners: (((text: string) => void) | undefined)[], abort: () => void) {

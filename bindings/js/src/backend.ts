@@ -1,4 +1,4 @@
-// The interface of backends, on which `Sandbox` and `Session` are built. Values cross it as text, bytes and JSON.
+// The backend interface that `Sandbox` and `Session` are built on. Values cross it as text, bytes and JSON.
 import type { Cancel } from './cancel.ts';
 import type { Answer } from './tools.ts';
 
@@ -20,7 +20,7 @@ export interface ToolDescription {
   schema: string;
 }
 
-/** The permissions of a sandbox's scripts, type-checked. */
+/** A script's permissions, after type checks. */
 export interface Policy {
   limits: Record<string, bigint>;
   workspace: string | undefined;
@@ -40,7 +40,7 @@ export interface Policy {
   network: NetworkRecord | undefined;
 }
 
-/** The network permissions of scripts, type-checked. */
+/** A script's network permissions, after type checks. */
 export interface NetworkRecord {
   allow: string[];
   allowPrivate: string[];
@@ -65,12 +65,12 @@ export interface Input {
   name: string | undefined;
   kind: 'detect' | 'script' | 'module' | undefined;
   stdin: Uint8Array | undefined;
-  /** JSON text. */
+  /** The value of the global variable `context`, as JSON text. */
   context: string | undefined;
   timeoutMs: number | undefined;
 }
 
-/** The companions of an execution: its cancellation and its output listener. */
+/** An execution's cancellation and output listener. */
 export interface Attendant {
   /** Cancels the execution: the script is interrupted first, then stopped by force. */
   cancel: Cancel;
@@ -102,7 +102,7 @@ export interface ShownValue {
   json?: string | undefined;
 }
 
-/** A display of a script: its forms by media type. */
+/** A display: its forms by media type. */
 export interface Shown {
   isResult: boolean;
   forms: readonly (readonly [mediaType: string, data: Uint8Array])[];
@@ -118,7 +118,7 @@ export interface Executed {
   readonly fuelConsumed: bigint;
   readonly value: ShownValue | undefined;
   readonly displays: readonly Shown[];
-  /** The whole result in the format of `glovebox run --json`, without displays, which may be large. */
+  /** The whole result except its displays, which may be large, in the format of `glovebox run --json`. */
   json(): string;
   listFiles(pattern: string): Promise<Entry[]>;
   readFile(path: string): Promise<Uint8Array>;

@@ -5,7 +5,9 @@ export class Cancel {
   isCancelled = false;
   #stop: (() => void) | undefined;
 
-  /** Sets the callback that stops the current execution. Calls it at once if the cancellation has already happened. */
+  /**
+   * Sets the callback that stops the current execution. Calls it immediately if the cancellation has already happened.
+   */
   onCancel(stop: (() => void) | undefined): void {
     this.#stop = stop;
     if (this.isCancelled) stop?.();

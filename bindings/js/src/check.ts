@@ -1,5 +1,5 @@
-// Argument checks. A wrong type is a `TypeError` that names the argument. A number out of range, or text that UTF-8
-// cannot encode, is a `RangeError`.
+// Argument checks. A wrong type throws a `TypeError` that names the argument. A number out of range, or text that UTF-8
+// cannot encode, throws a `RangeError`.
 
 interface Types {
   string: string;
@@ -19,7 +19,7 @@ export function wrong(name: string, wanted: string, value: unknown): TypeError {
   return new TypeError(`${name} must be ${wanted}, not ${typeName(value)}`);
 }
 
-/** Checks the type of a value. Text must not contain lone surrogates. */
+/** Checks the type of a value. Also rejects strings with lone surrogates. */
 export function of<Type extends keyof Types>(name: string, type: Type, value: unknown): Types[Type] {
   if (typeof value !== type) throw wrong(name, `a ${type}`, value);
   if (typeof value === 'string' && !value.isWellFormed()) throw new RangeError(`${name} contains a lone surrogate, which UTF-8 cannot encode`);
@@ -34,7 +34,7 @@ export function optional<Type extends keyof Types>(name: string, type: Type, val
 /** The largest unsigned 32-bit number. */
 export const MAX_NARROW = 2n ** 32n - 1n;
 
-/** A non-negative integer, as a number or a bigint. */
+/** Checks that a value is a non-negative integer, as a number or a bigint, of at most `most`. */
 export function whole(name: string, value: unknown, most: bigint = 2n ** 64n - 1n): bigint {
   if (typeof value !== 'number' && typeof value !== 'bigint') throw wrong(name, 'a number or a bigint', value);
   const number = typeof value === 'bigint' || Number.isInteger(value) ? BigInt(value) : -1n;
@@ -53,27 +53,27 @@ function shown(value: unknown): string {
   return typeof value === 'string' ? JSON.stringify(value) : typeName(value);
 }
 
-/** Bytes, or text to encode as UTF-8. */
+/** Converts bytes or text to bytes; text is encoded as UTF-8. */
 export function contents(name: string, value: unknown): Uint8Array {
   if (typeof value === 'string') return new TextEncoder().encode(of(name, 'string', value));
   if (value instanceof Uint8Array) return value;
   throw wrong(name, 'a string or a Uint8Array', value);
 }
 
-/** Checks the entries of an object. */
+/** Checks each entry of an object with `each`. Returns no entries for `undefined`. */
 export function entries<Each>(name: string, value: unknown, each: (name: string, value: unknown) => Each): [string, Each][] {
   if (value === undefined) return [];
   const all = Object.entries(object(name, 'an object', value));
   return all.map(([key, one]) => [of(`a key of ${name}`, 'string', key), each(`${name}[${JSON.stringify(key)}]`, one)]);
 }
 
-/** Checks that an object has only known keys: a misspelt option would otherwise be ignored. */
+/** Checks that an object has only known keys, because a misspelt option would otherwise be ignored. */
 export function known(name: string, value: unknown, keys: readonly string[]): void {
   const unknown = Object.keys(object(name, 'an object', value)).find((key) => !keys.includes(key));
   if (unknown !== undefined) throw new TypeError(`${name} has no \`${unknown}\`; there are ${keys.join(', ')}`);
 }
 
-/** Checks the elements of an array. */
+/** Checks each element of an array with `each`. Returns an empty array for `undefined`. */
 export function list<Each>(name: string, value: unknown, each: (name: string, value: unknown) => Each): Each[] {
   if (value === undefined) return [];
   if (!Array.isArray(value)) throw wrong(name, 'an array', value);
@@ -88,7 +88,7 @@ export function object(name: string, wanted: string, value: unknown): object {
 
 /**
  * Matches the escape of a lone surrogate, the only surrogates that `JSON.stringify` escapes. A backslash in the text
- * itself is doubled.
+ * itself is escaped as two.
  */
 const LONE_SURROGATE = /(?:^|[^\\])(?:\\\\)*\\ud/;
 

@@ -1,5 +1,5 @@
 /**
- * An executor for `@cloudflare/codemode`: code that a model writes runs in a sandbox and calls the host's tools. The
+ * An executor for `@cloudflare/codemode`: runs model-written code in a sandbox, where it can call the host's tools. The
  * module imports nothing from the framework.
  */
 import { type Sandbox, type SandboxOptions, createSandbox } from 'glovebox-sandbox';
@@ -14,7 +14,7 @@ export interface ExecuteResult {
 
 type HostFunction = (...values: unknown[]) => Promise<unknown>;
 
-/** Functions under a namespace: the framework's `ResolvedProvider`. */
+/** Functions in a namespace: the framework's `ResolvedProvider`. */
 export interface ResolvedProvider {
   name: string;
   fns: Record<string, HostFunction>;
@@ -34,7 +34,8 @@ export type GloveboxExecutorOptions = Omit<SandboxOptions, 'language' | 'tools'>
 const NAME = /^[A-Za-z_$][\w$]*$/;
 
 /**
- * Builds the script: namespaces whose functions call the host, then the code, which is an asynchronous arrow function.
+ * Builds the script: the namespaces, whose functions call the host, followed by the code, which is an async arrow
+ * function.
  */
 function scriptOf(run: string, providers: { name: string; prelude?: string }[], code: string): string {
   const lines = providers.map(({ name, prelude }) => {
@@ -44,7 +45,7 @@ function scriptOf(run: string, providers: { name: string; prelude?: string }[], 
   return `${lines.join('\n')}\nawait (${code}\n)()`;
 }
 
-/** Runs code for `createCodeTool({ tools, executor })`. By default an execution has 60 seconds. */
+/** Runs code for `createCodeTool({ tools, executor })`. By default an execution times out after 60 seconds. */
 export class GloveboxExecutor implements AsyncDisposable {
   readonly #options: GloveboxExecutorOptions;
   readonly #runs = new Map<string, (provider: string, name: string, values: unknown[]) => Promise<unknown>>();
@@ -88,7 +89,7 @@ export class GloveboxExecutor implements AsyncDisposable {
     const given = Array.isArray(providersOrFns)
       ? (providersOrFns as readonly ResolvedProvider[])
       : [{ name: 'codemode', fns: providersOrFns as Record<string, HostFunction> }];
-    // An id that no script can guess, because concurrent scripts must not call each other's functions.
+    // Scripts must not be able to guess the id: concurrent scripts must not call each other's functions.
     const run = crypto.randomUUID();
     try {
       const all = [...given, ...connectors];

@@ -1,4 +1,4 @@
-// Makes sandboxes with the features of the platform.
+// Creates sandboxes with the features of the platform.
 import type { Backend, Host, Policy } from './backend.ts';
 import { openComponent, direct, refuse } from './component/backend.ts';
 import { openInWorker } from './component/client.ts';
@@ -11,11 +11,11 @@ import { type Answer, answer, answerNow } from './tools.ts';
 
 /** The differences between Node.js and the Web. */
 export interface Platform {
-  /** Opens the engine, or returns the reason why it is unavailable. */
+  /** Opens a sandbox on the engine, or returns the reason why the engine is unavailable. */
   openNative?: (language: string, policy: Policy, host: Host) => Promise<Backend> | Error;
-  /** Opens a sandbox at the daemon. */
+  /** Opens a sandbox in the daemon. */
   openDaemon?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
-  /** Opens an ordinary Python, without a sandbox. */
+  /** Opens an ordinary Python, WITHOUT a sandbox. */
   openUnsafe?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
   /** Loads the hashes and locations of the package's own providers. */
   own(): Promise<Own>;
@@ -25,11 +25,11 @@ export interface Platform {
   startWorker: StartWorker | undefined;
 }
 
-/** The build's data about the files of the providers. */
+/** Data that the build records about the providers' files. */
 interface Own {
-  /** The hashes of the files. */
+  /** The files' hashes, by provider and file name. */
   INTEGRITY: Record<string, Record<string, string>>;
-  /** The locations of the providers in the package. */
+  /** The URLs of the files in the package, by provider and file name. */
   FILES: Record<string, Record<string, () => string>>;
 }
 
@@ -53,7 +53,8 @@ export async function createWith(platform: Platform, options: SandboxOptions): P
     return new Sandbox(backend, await open(language, policy, host));
   }
   if (backend === 'auto' && !component.provider) {
-    // Without a daemon, or with one that cannot serve the request, this process tries, or reports the reason.
+    // If no daemon answers, or the daemon does not support the options, this process opens the sandbox or reports the
+    // reason.
     const daemon = await platform.openDaemon?.(language, policy, host).catch(() => undefined);
     if (daemon) return new Sandbox('daemon', daemon);
   }
@@ -89,7 +90,7 @@ async function openPlatform(platform: Platform, language: string, policy: Policy
   const integrity = options.integrity ?? (isOwn ? undefined : INTEGRITY[name]);
   const parts = await loadParts({ name, places, isOwn, integrity: integrity || undefined, read: platform.read });
   const start = platform.startWorker;
-  // A component blocks until a tool answers, and a worker can block only on shared memory.
+  // A component blocks until a tool answers, and a worker can only block on shared memory.
   const canWait = policy.tools.length === 0 || typeof SharedArrayBuffer !== 'undefined';
   if (options.worker && !(start && canWait)) {
     const headers = 'the headers Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy';

@@ -1,9 +1,9 @@
-// The displays of scripts, in addition to their printed output.
+// The displays of scripts: objects that they show in addition to their printed output.
 import type { Shown } from './backend.ts';
 
 const TEXTS = ['application/json', 'application/javascript', 'application/xml'];
 
-/** Tests whether data of a media type is text. */
+/** Returns `true` if data of a media type is text. */
 export function isText(type: string): boolean {
   return type.startsWith('text/') || type.endsWith('+json') || type.endsWith('+xml') || TEXTS.includes(type);
 }
@@ -11,25 +11,24 @@ export function isText(type: string): boolean {
 /** Encodes bytes as base64. */
 function toBase64(bytes: Uint8Array): string {
   let text = '';
-  // Chunked because the number of a call's arguments is limited.
+  // Chunked, because the number of arguments of a call is limited.
   for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
   return btoa(text);
 }
 
 /**
- * An object that a script displayed, in one or several forms by media type. A reader takes the form that it can render
- * best.
+ * An object that a script displayed, in one or more forms by media type. A reader renders the form that suits it best.
  *
- * The content is untrusted: an HTML page may contain scripts, and `image/png` may not be a picture. Render it like data
- * from a stranger, for example in a frame with `sandbox`.
+ * The content is untrusted: an HTML page may contain scripts, and `image/png` may not be an image. Render it like any
+ * untrusted data, for example in a frame with `sandbox`.
  */
 export class Display {
   /** True for the value of the script's last expression, false for a call of `display`. */
   readonly isResult: boolean;
-  /** The forms by media type: texts as strings, other data as bytes. */
+  /** The forms by media type: text as strings, other data as bytes. */
   readonly data: ReadonlyMap<string, string | Uint8Array>;
 
-  /** `Run.displays` makes instances. */
+  /** Use `Run.displays` to obtain instances. */
   constructor({ isResult, forms }: Shown) {
     this.isResult = isResult;
     this.data = new Map(forms.map(([type, data]) => [type, isText(type) ? new TextDecoder().decode(data) : data]));

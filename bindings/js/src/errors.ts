@@ -8,18 +8,19 @@ export class GloveboxError extends Error {
 }
 
 /**
- * The request is invalid: a limit, a mount, a tool, a runtime's name, or a source over its limit. Nothing was executed.
+ * The request is invalid: a limit, a mount, a tool, a runtime name, or a source that exceeds its limit. Nothing was
+ * executed.
  */
 export class PolicyError extends GloveboxError {
   override readonly name = 'PolicyError';
 }
 
-/** The sandbox, or an instance of it, is currently unavailable on this machine. The message suggests a remedy. */
+/** The sandbox, or an instance of it, is currently unavailable. The message suggests a remedy. */
 export class UnavailableError extends GloveboxError {
   override readonly name = 'UnavailableError';
 }
 
-/** The backend does not support this. The message names a backend that does, or an alternative. */
+/** The backend does not support the request. The message names a backend that does, or an alternative. */
 export class UnsupportedError extends GloveboxError {
   override readonly name = 'UnsupportedError';
 }
@@ -30,7 +31,7 @@ export class SessionError extends GloveboxError {
 }
 
 /**
- * A session's interpreter is gone. Either its worker was terminated, because a script ignored its interruption or the
+ * A session's interpreter is lost. Either its worker was terminated, because a script ignored its interruption or the
  * sandbox was closed, or its instance trapped. The sandbox continues in a new instance.
  */
 export class SessionLostError extends SessionError {
@@ -38,14 +39,14 @@ export class SessionLostError extends SessionError {
 }
 
 /**
- * A script in a worker ignored its interruption, and the worker was terminated; the effects of the script are unknown.
- * A component without a clock ignores all interruptions.
+ * A script in a worker ignored its interruption, and the worker was terminated; the script's effects are unknown. A
+ * component without a clock ignores all interruptions.
  */
 export class TerminatedError extends GloveboxError {
   override readonly name = 'TerminatedError';
 }
 
-/** An operation on a workspace's files was refused. The workspace is unchanged. */
+/** An operation on workspace files failed. The workspace is unchanged. */
 export class FilesError extends GloveboxError {
   override readonly name = 'FilesError';
 }
@@ -62,7 +63,7 @@ export class CommitError extends GloveboxError {
   }
 }
 
-/** A script did not succeed. Only `Run.throwForOutcome` throws this error. */
+/** A script did not succeed. Thrown only by `Run.throwForOutcome`. */
 export class ScriptError extends GloveboxError {
   override readonly name = 'ScriptError';
   /** The failed run. */
@@ -76,7 +77,7 @@ export class ScriptError extends GloveboxError {
 
 const CLASSES = { PolicyError, UnavailableError, UnsupportedError, SessionError, SessionLostError, TerminatedError, FilesError };
 
-/** The classes of errors that a backend can report. */
+/** The error classes that a backend can report. */
 export type FailureClass = keyof typeof CLASSES;
 
 /** Creates an error of the named class. */

@@ -10,7 +10,7 @@ import type { Sandbox } from './sandbox.ts';
 export * from './api.ts';
 
 const startWorker: StartWorker = (heard, broken) => {
-  // Bundlers recognize workers only in this form.
+  // Bundlers only recognize workers in this form.
   const worker = new Worker(new URL('./component/worker.js', import.meta.url), { type: 'module' });
   worker.onmessage = ({ data }) => heard(data as Said);
   worker.onerror = (event) => broken(new Error(event.message || 'the worker cannot be loaded'));
@@ -27,7 +27,7 @@ const platform: Platform = {
   startWorker: typeof Worker === 'undefined' ? undefined : startWorker,
 };
 
-/** Creates a sandbox. Loading the interpreter the first time takes a second or more. */
+/** Creates a sandbox. The first call for a language takes a second or more to load the interpreter. */
 export function createSandbox(options: SandboxOptions = {}): Promise<Sandbox> {
   return createWith(platform, options);
 }

@@ -16,7 +16,7 @@ import type { Sandbox } from './sandbox.ts';
 
 export * from './api.ts';
 
-/** In tests, sources run unbuilt. */
+/** Tests run the sources without a build. */
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
 
 const startWorker: StartWorker = (heard, broken) => {
@@ -50,7 +50,7 @@ const platform: Platform = {
 };
 
 /**
- * Creates a sandbox. The first one of a language prepares its interpreter, which takes seconds; later ones take
+ * Creates a sandbox. The first call for a language prepares its interpreter, which takes seconds; later calls take
  * milliseconds.
  */
 export function createSandbox(options: SandboxOptions = {}): Promise<Sandbox> {

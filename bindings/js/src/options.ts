@@ -5,28 +5,28 @@ import type { Limits as ContractLimits } from './component/contract.ts';
 import type { ProviderModules } from './component/provider.ts';
 import { type NamedTool, type Tools, toolsOf } from './tools.ts';
 
-/** Upper bounds on the resources of an execution, as numbers or bigints. An omitted limit has its default. */
+/** Limits on an execution's resources, as numbers or bigints. Omitted limits have their defaults. */
 export type Limits = { [Name in keyof ContractLimits]?: number | bigint };
 
 /** A secret of the host. Scripts see only a placeholder. */
 export interface Secret {
-  /** The environment variable of this process with the secret, read when the sandbox is made. */
+  /** The environment variable of this process that contains the secret, read when the sandbox is created. */
   env: string;
-  /** The only host that receives the secret, in the headers of requests. */
+  /** The only host that receives the secret, in request headers. */
   host: string;
 }
 
-/** The network permissions of scripts. An omitted field has the engine's default. */
+/** The network permissions of scripts. Omitted fields have the engine's defaults. */
 export interface Network {
   /** The allowed targets of requests: `SCHEME://HOST[:PORT][/PATH]`. */
   allow: readonly string[];
   /** Non-public address ranges that requests may reach. */
   allowPrivate?: readonly string[];
-  /** Secrets by the environment variables in which scripts find their placeholders. */
+  /** Secrets, by the names of the environment variables through which scripts see the placeholders. */
   secrets?: Record<string, Secret>;
   /** The allowed methods. */
   methods?: readonly string[];
-  /** Maximum number of requests in one execution. */
+  /** Maximum number of requests per execution. */
   requestCount?: number | bigint;
   /** Maximum size of a request body, in bytes. */
   requestBytes?: number | bigint;
@@ -34,54 +34,56 @@ export interface Network {
   responseBytes?: number | bigint;
   /** Timeout of a request, in milliseconds. */
   timeoutMs?: number | bigint;
-  /** Maximum number of redirects that the host follows for one request. */
+  /** Maximum number of redirects that the host follows per request. */
   redirects?: number | bigint;
 }
 
 /** The options of a sandbox. */
 export interface SandboxOptions {
-  /** `python`, `javascript`, or the name of a runtime, such as a custom image (`glovebox image`). Default: `python`. */
+  /**
+   * `python`, `javascript`, or the name of a runtime, such as a custom image's (`glovebox image`). Default: `python`.
+   */
   language?: string;
   /**
-   * `native` is the engine in this process; `component` is a WebAssembly component, on any platform. `wasm`, the
-   * default, is the first of these that is available. `daemon` runs the scripts in `glovebox daemon`. `auto` uses a
-   * daemon if one answers and supports the options, otherwise `wasm`.
+   * `native` is the engine in this process; `component` is a WebAssembly component, which runs on any platform. `wasm`,
+   * the default, selects the first of these two that is available. `daemon` runs scripts in `glovebox daemon`. `auto`
+   * uses the daemon if one answers and supports the options, otherwise `wasm`.
    */
   backend?: 'auto' | 'wasm' | 'native' | 'component' | 'daemon';
   /**
    * With `backend: 'native'`: runs scripts in an ordinary Python in another process, WITHOUT a sandbox. They can read
-   * and write your files, use the network and start programs. It is never chosen automatically. Default: false.
+   * and write your files, use the network and start programs. Never chosen automatically. Default: false.
    */
   unsafeNative?: boolean;
-  /** Upper bounds on the resources of an execution. */
+  /** Limits on an execution's resources. */
   limits?: Limits;
-  /** Timeout of an execution in milliseconds: an alias of `limits.timeoutMs`. */
+  /** Timeout of an execution, in milliseconds; an alias of `limits.timeoutMs`. */
   timeout?: number;
-  /** The host directory behind `/app`. Default: none; the workspace is in memory and starts with `files`. */
+  /** The host directory mounted at `/app`. Default: none; the workspace is in memory and starts with `files`. */
   workspace?: string;
   /** Selects the executions whose changes to host directories are written back. Default: `always`. */
   commit?: 'always' | 'on-success' | 'never';
-  /** Further host directories by their paths in the sandbox. */
+  /** Further host directories, by their paths in the sandbox. */
   mounts?: Record<string, string | Mount>;
   /** Functions that scripts can call. */
   tools?: Tools;
-  /** The files in the workspace when a script starts. */
+  /** The files in the workspace when a script starts, by path. */
   files?: Record<string, string | Uint8Array>;
-  /** The environment variables of scripts. */
+  /** The environment variables that scripts see. Default: none. */
   env?: Record<string, string>;
-  /** The arguments of scripts, after their name. */
+  /** The script arguments, after the script's name. */
   args?: readonly string[];
-  /** Seeds the random number generator, so that scripts see the same numbers every time. */
+  /** Seed of the random number generator; scripts see the same numbers every time. Default: a random seed. */
   seed?: number | bigint;
-  /** Stops the clock at this time, in nanoseconds since 1970. */
+  /** Stops the clock at this time, in nanoseconds since 1970. Default: a running clock. */
   clockNs?: number | bigint;
-  /** The schedule of automatic checkpoints in sessions; a number means once per that many executions. */
+  /** When a session takes automatic checkpoints; a number N means every N executions. */
   checkpoints?: 'auto' | 'always' | 'never' | number;
-  /** The fate of a session whose script was stopped by force. */
+  /** The action after a session's script was stopped by force. Default: `roll-back`. */
   onUnwind?: 'roll-back' | 'end';
   /** Carries the variables that JSON can represent from one execution to the next. Default: false. */
   autoPersistGlobals?: boolean;
-  /** `none` counts no fuel: scripts run faster, and only the timeout stops an endless script. Default: `fuel`. */
+  /** `none` does not count fuel: scripts run faster, and only the timeout stops an endless script. Default: `fuel`. */
   metering?: 'fuel' | 'none';
   /** `false` runs Python without the bundled packages. */
   packages?: boolean;
@@ -89,61 +91,65 @@ export interface SandboxOptions {
   network?: Network;
   /** Called with a description of each slow step. Default: no reports. */
   progress?: (text: string) => void;
-  /** Component: runs it in a worker. Default: true if the platform has workers and, for tools, shared memory. */
+  /**
+   * Component: run it in a worker. Default: true if the platform has workers and, when there are tools, shared memory.
+   */
   worker?: boolean;
   /**
-   * Component, in a worker: milliseconds from a script's cancellation to the termination of its worker. Default: 1,000.
+   * Component in a worker: milliseconds from a script's cancellation to the worker's termination. Default: 1,000.
    */
   terminateAfterMs?: number;
-  /** Component: the URL of its directory, or several URLs to try in order. Default: the package's own. */
+  /** Component: the URL of its directory, or several URLs to try in order. Default: the package's own copy. */
   indexURL?: string | URL | readonly (string | URL)[];
   /** An alias of `indexURL`. */
   componentUrls?: string | URL | readonly (string | URL)[];
   /**
-   * Component: the expected hashes of its files (`sha256-…`, `sha384-…` or `sha512-…`, in base64), by file name.
+   * Component: the expected hashes of its files, by file name (`sha256-…`, `sha384-…` or `sha512-…`, in base64).
    * Default: the hashes of this package's build; `false` disables the check.
    */
   integrity?: Record<string, string> | false;
   /**
    * Component: a provider whose WebAssembly is already compiled, the default export of
-   * `glovebox-sandbox/providers/NAME/modules.js`, for platforms that cannot compile at run time. It runs on the
-   * caller's own thread, as with `worker: false`.
+   * `glovebox-sandbox/providers/NAME/modules.js`, for platforms that cannot compile at run time. It runs on the calling
+   * thread, as with `worker: false`.
    */
   provider?: ProviderModules;
 }
 
 /** The options of an execution. */
 export interface ExecuteOptions {
-  /** The file name in tracebacks. A name that ends in `.ts` marks the script as TypeScript. */
+  /** The file name shown in tracebacks. A name that ends in `.ts` marks the script as TypeScript. */
   name?: string;
-  /** The way to parse JavaScript. Default: `detect`. */
+  /** How to parse JavaScript. Default: `detect`. */
   kind?: 'detect' | 'script' | 'module';
-  /** The script's standard input. */
+  /** The script's standard input. Default: empty. */
   stdin?: string | Uint8Array;
-  /** A value that JSON can represent, for the script's global variable `context`. */
+  /** The value of the script's global variable `context`; JSON must be able to represent it. */
   context?: unknown;
-  /** Milliseconds after which the execution is cancelled. */
+  /** Milliseconds after which the execution is cancelled. Default: never. */
   timeoutMs?: number;
-  /** Called with standard output as the script writes it; with a component, when the script has ended. */
+  /**
+   * Called with standard output as the script writes it, or when the script has ended if the backend is a component.
+   */
   onStdout?: (text: string) => void;
   /** Called with standard error, like `onStdout`. */
   onStderr?: (text: string) => void;
   /**
-   * Cancels the execution: the script is interrupted, then stopped by force, and the promise is rejected with the
-   * signal's reason.
+   * Cancels the execution: the script is interrupted, then stopped by force. The promise is rejected with the signal's
+   * reason.
    */
   signal?: AbortSignal;
 }
 
 /** The options of a session. */
 export interface SessionOptions {
-  /** The value of the global variable `context`. */
+  /** The value of the global variable `context`. Default: no such variable. */
   context?: unknown;
   /** The session's id. Default: a generated id. */
   id?: string;
 }
 
-/** The source of a component, and the way to run it. */
+/** Which component to load, and how to run it. */
 export interface ComponentOptions {
   worker: boolean | undefined;
   terminateAfterMs: number;
@@ -155,7 +161,7 @@ export interface ComponentOptions {
 /** The requested backend. */
 export type BackendChoice = 'auto' | 'wasm' | BackendKind;
 
-/** The checked options. */
+/** The options of a sandbox after their checks. */
 export interface Checked {
   language: string;
   backend: BackendChoice;
@@ -177,9 +183,9 @@ const LIMITS = [
   'workspaceBytes', 'workspaceInodes', 'openFiles', 'toolCalls', 'toolCallsAtOnce', 'toolTimeoutMs', 'toolBytes', 'toolRecordBytes',
   'persistedBytes', 'sessionCount', 'sessionTotalBytes',
 ] as const satisfies (keyof Limits)[];
-/** The limits that are 32-bit numbers. */
+/** The limits that the contract declares as 32-bit numbers. */
 export const NARROW: ReadonlySet<string> = new Set(['openFiles', 'toolCallsAtOnce', 'sessionCount'] satisfies (keyof Limits)[]);
-/** Fails to compile if the contract has a limit that the list omits. */
+/** Fails to compile if the contract has a limit that `LIMITS` omits. */
 const _all: (typeof LIMITS)[number] = null as unknown as keyof Limits;
 void _all;
 
@@ -228,7 +234,7 @@ export function checked(options: SandboxOptions): Checked {
   };
 }
 
-/** Returns the requested backend. Only the name and the flag together select the backend without a sandbox. */
+/** Returns the requested backend. The backend without a sandbox must be selected with both the name and the flag. */
 function choose(given: unknown, unsafeNative: boolean): BackendChoice {
   const backend = check.oneOf('backend', ['auto', 'wasm', 'native', 'component', 'daemon'], given ?? 'wasm');
   if (!unsafeNative) return backend;

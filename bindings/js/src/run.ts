@@ -12,7 +12,7 @@ import type {
 import { Display } from './displays.ts';
 import { ScriptError } from './errors.ts';
 
-/** A value of a script that JSON cannot represent. */
+/** A script's value that JSON cannot represent. */
 export class Opaque {
   /** The value as the interpreter prints it. */
   readonly repr: string;
@@ -26,15 +26,15 @@ export class Opaque {
   }
 }
 
-/** Converts a value of a script to JavaScript. */
+/** Converts a script's value to JavaScript. */
 export function valueOf(value: ShownValue | undefined): unknown {
   if (value === undefined) return undefined;
   return value.json === undefined ? new Opaque(value.repr) : JSON.parse(value.json);
 }
 
-/** The ending of a script. The fields other than `kind` depend on it. */
+/** How a script ended. The fields other than `kind` depend on it. */
 export class Outcome {
-  /** The kind of ending. */
+  /** The kind of outcome. */
   declare readonly kind: 'completed' | 'exited' | 'raised' | 'exhausted' | 'cancelled' | 'trapped';
   /** `exited`: the exit code. */
   declare readonly code?: number;
@@ -44,7 +44,7 @@ export class Outcome {
   declare readonly message?: string;
   /** `raised`: the traceback as the interpreter prints it. */
   declare readonly traceback?: string;
-  /** `raised`: the script's line, counted from 1, if known. */
+  /** `raised`: the line in the script, counted from 1, if known. */
   declare readonly line?: number;
   /** `exhausted`: the exhausted resource. */
   declare readonly resource?: ResourceKind;
@@ -59,7 +59,7 @@ export class Outcome {
     for (const [name, value] of Object.entries(record)) if (value !== null) Object.defineProperty(this, name, { value, enumerable: true });
   }
 
-  /** The exit code by the conventions of a shell. */
+  /** The exit code, following shell conventions. */
   get exitCode(): number {
     if (this.kind === 'exhausted') return this.resource === 'time' ? 124 : 137;
     return this.code ?? { completed: 0, exited: 0, raised: 1, cancelled: 130, trapped: 134 }[this.kind];
@@ -81,7 +81,7 @@ export class Outcome {
   }
 }
 
-/** A call of a tool. */
+/** A tool call. */
 export interface ToolCall {
   /** The name that the script called. */
   name: string;
@@ -89,18 +89,18 @@ export interface ToolCall {
   arguments: unknown;
   /** The result; `null` if it exceeds `limits.toolRecordBytes`. */
   result: unknown;
-  /** The reason for a failed call: the type of the error and its message in the script. */
+  /** The cause of a failed call: the error's type and message as the script sees them. */
   error?: string;
-  /** The time of the call, in milliseconds from the start of the execution. */
+  /** When the call started, in milliseconds from the start of the execution. */
   startedMs: number;
-  /** The duration in milliseconds, including the wait in the queue. */
+  /** The duration in milliseconds, including the time in the queue. */
   durationMs: number;
 }
 
-/** Replaces bigints in the contract's types with numbers, for data that is read from JSON. */
+/** Replaces bigints in the contract's types with numbers, for data read from JSON. */
 type Plain<T> = T extends bigint ? number : T extends object ? { [Key in keyof T]: Plain<T[Key]> } : T;
 
-/** The fuel use of an execution and advice on its failure, for people and for models that write scripts. */
+/** An execution's fuel use and advice on its failure, for people and for models that write scripts. */
 export interface Guidance {
   /** The fuel use. */
   fuel: Plain<FuelAnalysis>;
@@ -110,31 +110,31 @@ export interface Guidance {
 
 /** The state that a session was rolled back to. */
 export interface Rollback {
-  /** The id of the checkpoint. */
+  /** The checkpoint's id. */
   checkpoint: number;
-  /** The number of earlier executions that were undone too. */
+  /** The number of earlier executions that were also undone. */
   executionsLost: number;
 }
 
-/** A file, directory or link of a workspace. */
+/** A file, directory or link in a workspace. */
 export interface FileEntry {
   /** The path relative to `/app`. */
   path: string;
-  /** The kind of the entry. */
+  /** The type of the entry. */
   kind: 'file' | 'directory' | 'symlink';
-  /** The size of a file, or of a link's target; 0 for a directory. */
+  /** The size in bytes of a file or of a link's target; 0 for a directory. */
   sizeBytes: number;
-  /** The time of the last modification, in nanoseconds since 1970, by the policy's clock. */
+  /** The modification time in nanoseconds since 1970, by the policy's clock. */
   modifiedNs: bigint;
 }
 
-/** Converts entries for users. */
+/** Converts file entries to their public form. */
 export function fileEntries(listed: Entry[]): FileEntry[] {
   return listed.map((entry) => ({ ...entry, sizeBytes: Number(entry.sizeBytes) }));
 }
 
 /**
- * The workspace's files as an execution left them, read on demand. In a session, they are the session's current files.
+ * The workspace's files as the execution left them, read on demand. In a session, they are the session's current files.
  */
 export class RunFiles {
   readonly #executed: Executed;
@@ -148,18 +148,18 @@ export class RunFiles {
     return fileEntries(await this.#executed.listFiles(check.of('pattern', 'string', pattern)));
   }
 
-  /** Returns a file's contents. Throws a `FilesError` if there is no such file. */
+  /** Returns a file's contents. Throws `FilesError` if the file does not exist. */
   async read(path: string): Promise<Uint8Array> {
     return this.#executed.readFile(check.of('path', 'string', path));
   }
 
-  /** Returns a file's contents as text. */
+  /** Returns a file's contents as text. Throws `FilesError` if the file does not exist. */
   async readText(path: string): Promise<string> {
     return new TextDecoder().decode(await this.read(path));
   }
 }
 
-/** Converts the keys of a record to camel case, except within values that scripts made. */
+/** Converts the keys of a record to camel case, except inside values that scripts created. */
 function camel(value: unknown): any {
   if (Array.isArray(value)) return value.map(camel);
   if (typeof value !== 'object' || value === null) return value;
@@ -167,13 +167,13 @@ function camel(value: unknown): any {
   return Object.fromEntries(entries.map(([key, one]) => [key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()), camel(one)]));
 }
 
-/** The outcome, output, resource use and changes of one execution. */
+/** An execution's outcome, output, resource use and changes. */
 export class Run {
   readonly #executed: Executed;
   #record: Record<string, any> | undefined;
   #displays: readonly Display[] | undefined;
 
-  /** `Sandbox.execute` and `Session.execute` make instances. */
+  /** Use `Sandbox.execute` or `Session.execute` to obtain instances. */
   constructor(executed: Executed) {
     this.#executed = executed;
   }
@@ -192,7 +192,7 @@ export class Run {
     return this.#executed.stdout;
   }
 
-  /** Standard error as text. If a limit ended the script, the last line names the limit. */
+  /** Standard error as text. If a limit stopped the script, the last line names the limit. */
   get stderr(): string {
     return this.#executed.stderr;
   }
@@ -207,30 +207,30 @@ export class Run {
     return this.#executed.stderrBytes;
   }
 
-  /** Fuel used: about one unit per instruction. A lower bound if a time limit or a cancellation ended the script. */
+  /** Fuel used: about one unit per instruction. A lower bound if a timeout or a cancellation stopped the script. */
   get fuelConsumed(): number {
     return Number(this.#executed.fuelConsumed);
   }
 
-  /** In a session, the value of the script's last expression: an `Opaque` if JSON cannot represent it. */
+  /** In a session, the value of the script's last expression, or an `Opaque` if JSON cannot represent the value. */
   get value(): unknown {
     return valueOf(this.#executed.value);
   }
 
-  /** The value as the interpreter prints it. */
+  /** The value of the script's last expression as the interpreter prints it. */
   get valueRepr(): string | undefined {
     return this.#executed.value?.repr;
   }
 
   /**
-   * The script's displays, in order: pictures, tables, and in a session the value of its last expression if that has a
+   * The script's displays, in order: images, tables and, in a session, the value of the last expression if it has a
    * form other than text.
    */
   get displays(): readonly Display[] {
     return (this.#displays ??= this.#executed.displays.map((shown) => new Display(shown)));
   }
 
-  /** The number of displays that were dropped because of `limits.displayBytes` or their maximum number. */
+  /** The number of displays that were dropped because of `limits.displayBytes` or the maximum number of displays. */
   get displaysDropped(): number {
     return this.#all['displays_dropped'];
   }
@@ -240,12 +240,12 @@ export class Run {
     return new RunFiles(this.#executed);
   }
 
-  /** The ending of the script. */
+  /** How the script ended. */
   get outcome(): Outcome {
     return new Outcome(this.#all['outcome']);
   }
 
-  /** The exception by which the script ended after its interruption, shortly before it would have been unwound. */
+  /** The exception with which the script ended after its interruption, before it was unwound. */
   get interrupted(): Outcome | undefined {
     const raised = this.#all['interrupted'];
     return raised ? new Outcome({ kind: 'raised', ...raised }) : undefined;
@@ -281,12 +281,12 @@ export class Run {
     return this.#all['memory_used_bytes'];
   }
 
-  /** Wall-clock time of the script, in milliseconds. */
+  /** The script's wall-clock time, in milliseconds. */
   get durationMs(): number {
     return this.#all['duration_ms'];
   }
 
-  /** The session's id, if the execution was in a session. */
+  /** The session's id, if the script ran in a session. */
   get sessionId(): string | undefined {
     return this.#all['session_id'] ?? undefined;
   }
@@ -313,15 +313,15 @@ export class Run {
     return camel(this.#all['guidance']);
   }
 
-  /** The runtime of the execution and its limits. */
+  /** The runtime and limits of the execution. */
   get metadata(): Plain<Metadata> {
     return camel(this.#all['metadata']);
   }
 
-  /** All of the run except the files' contents, in the format of `glovebox run --json`. */
+  /** The whole run except the files' contents, in the format of `glovebox run --json`. */
   toJSON(): Record<string, any> {
     const displays = this.displays.map((shown) => ({ is_result: shown.isResult, data: shown.bundle() }));
-    // Each caller gets its own copy. The JSON already has a place for `displays`.
+    // Each call returns a new copy. The JSON already has an entry for `displays`, which keeps its position.
     return { ...JSON.parse(this.#executed.json()), displays };
   }
 

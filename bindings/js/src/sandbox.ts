@@ -7,7 +7,7 @@ import { type ExecuteOptions, type SessionOptions, inputOf, sessionOptions } fro
 import { Run } from './run.ts';
 import { Session } from './session.ts';
 
-/** A language with the permissions of its scripts. Every `execute` starts a new interpreter with new files. */
+/** A language and the permissions of its scripts. Every `execute` starts a new interpreter with new files. */
 export class Sandbox implements AsyncDisposable {
   #backend: Backend | undefined;
   readonly #cancels = new Set<Cancel>();
@@ -25,7 +25,7 @@ export class Sandbox implements AsyncDisposable {
     return this.#backend;
   }
 
-  /** `python` or `javascript`. */
+  /** The language: `python` or `javascript`. */
   get language(): 'python' | 'javascript' {
     return this.#open.language;
   }
@@ -41,8 +41,8 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
-   * Runs a script in a new interpreter, and drops the interpreter. A script that raises or reaches a limit is a run
-   * too.
+   * Runs a script in a new interpreter and discards the interpreter. A script that raises or exceeds a limit still
+   * returns a run.
    */
   async execute(source: string, options: ExecuteOptions = {}): Promise<Run> {
     const backend = this.#open;
@@ -51,7 +51,7 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
-   * Parses a source with the language's own parser and returns its messages: an empty list if the source is
+   * Parses a source with the language's own parser and returns its diagnostics: an empty list if the source is
    * well-formed. Executes nothing.
    */
   async validate(source: string, options: Pick<ExecuteOptions, 'name' | 'kind'> = {}): Promise<Diagnostic[]> {
@@ -65,8 +65,8 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
-   * Restores a session from the bytes that `Session.hibernate` returned, here or elsewhere. Resuming bytes from another
-   * author runs their code, within this sandbox's limits.
+   * Restores a session from the bytes that `Session.hibernate` returned, in this or another process. Resuming bytes
+   * from another author runs their code, within this sandbox's limits.
    */
   async resume(state: Uint8Array, options: { id?: string } = {}): Promise<Session> {
     check.known('options', options, ['id']);
@@ -91,8 +91,8 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /**
-   * Releases the sandbox's resources. Sessions of a component in a worker, a daemon or a process are lost; sessions of
-   * the engine continue.
+   * Releases the sandbox's resources. Sessions of a component in a worker, of a daemon and of a separate process are
+   * lost; sessions of the engine continue.
    */
   async close(): Promise<void> {
     const backend = this.#backend;

@@ -21,7 +21,7 @@ export interface Checkpoint {
 export interface SessionInfo {
   /** The session's id. */
   id: string;
-  /** The language of its scripts. */
+  /** The language of the session's scripts. */
   language: 'python' | 'javascript';
   /** The runtime's name. */
   runtimeName: string;
@@ -29,23 +29,23 @@ export interface SessionInfo {
   executions: number;
   /** Linear memory, in bytes. */
   memoryBytes: number;
-  /** The part of the linear memory that is private to the session, in bytes, as of its last checkpoint. */
+  /** Linear memory private to the session, in bytes, as of its last checkpoint. */
   privateBytes: number;
-  /** The bytes that the session counts towards `limits.sessionTotalBytes`. */
+  /** The bytes charged to `limits.sessionTotalBytes` for the session. */
   heldBytes: number;
   /** The number of checkpoints. */
   checkpoints: number;
-  /** The number of automatic checkpoints that were skipped for lack of room. */
+  /** The number of automatic checkpoints skipped because they would have exceeded a limit. */
   checkpointsSkipped: number;
   /** The number of rollbacks. */
   rollbacks: number;
-  /** The reason for the end of the session, if it has ended. */
+  /** The reason why the session ended; absent while it is open. */
   ended?: string;
 }
 
 type Cancellable = (run: (cancel: Cancel) => Promise<Run>) => Promise<Run>;
 
-/** Runs the operations of a session in the order of their calls, without blocking a thread while they wait. */
+/** Runs a session's operations in the order of the calls, without blocking a thread while they wait. */
 type Turn = <Result>(ask: () => Promise<Result>) => Promise<Result>;
 
 function turns(): Turn {
@@ -62,7 +62,7 @@ function camel(record: Record<string, unknown>): any {
   return Object.fromEntries(entries.map(([key, value]) => [key.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase()), value]));
 }
 
-/** An interpreter that persists between executions: variables, functions, imports and files stay. */
+/** An interpreter that persists between executions, with its variables, functions, imports and files. */
 export class Session implements AsyncDisposable {
   readonly #session: BackendSession;
   readonly #cancellable: Cancellable;
@@ -80,12 +80,12 @@ export class Session implements AsyncDisposable {
     this.files = new SessionFiles(session, this.#turn);
   }
 
-  /** The session's id, which is not a secret. */
+  /** The session's id. The id is not a secret. */
   get id(): string {
     return this.#session.id;
   }
 
-  /** The reason for the end of the session, if it has ended. */
+  /** The reason why the session ended; `undefined` while it is open. */
   get ended(): string | undefined {
     return this.#session.ended;
   }
@@ -95,7 +95,7 @@ export class Session implements AsyncDisposable {
     return camel(JSON.parse(await this.#turn(() => this.#session.info())));
   }
 
-  /** Runs a script in the session's interpreter. `Run.value` is the value of its last expression. */
+  /** Runs a script in the session's interpreter. `Run.value` is the value of the script's last expression. */
   async execute(source: string, options: ExecuteOptions = {}): Promise<Run> {
     const input = inputOf(source, options);
     return this.#cancellable((cancel) =>
@@ -103,7 +103,7 @@ export class Session implements AsyncDisposable {
     );
   }
 
-  /** Creates a second session with the same state. Later changes in one are invisible to the other. */
+  /** Creates a second session with the same state. Later changes in either session do not affect the other. */
   async fork(options: SessionOptions = {}): Promise<Session> {
     const { id, context } = sessionOptions(options);
     return new Session(await this.#turn(() => this.#session.fork(id, context)), this.#cancellable);
@@ -114,14 +114,14 @@ export class Session implements AsyncDisposable {
     return Number(await this.#turn(() => this.#session.checkpoint()));
   }
 
-  /** The checkpoints of the session, oldest first. */
+  /** Returns the session's checkpoints, oldest first. */
   async checkpoints(): Promise<Checkpoint[]> {
     return JSON.parse(await this.#turn(() => this.#session.checkpoints())).map(camel);
   }
 
   /**
-   * Undoes the last change, an execution or the writing of a file or variable, or restores a checkpoint. Returns the id
-   * of the restored checkpoint. Files that were written to the host stay.
+   * Restores a checkpoint; by default, undoes the last change: an execution, or a write to a file or variable. Returns
+   * the id of the restored checkpoint. Files that were written to the host remain.
    */
   async undo(checkpoint?: number): Promise<number> {
     const id = checkpoint === undefined ? undefined : check.whole('checkpoint', checkpoint);
@@ -129,14 +129,14 @@ export class Session implements AsyncDisposable {
   }
 
   /**
-   * Returns the session as bytes, for `Sandbox.resume` in any process on any machine that has the same interpreter. The
+   * Serializes the session for `Sandbox.resume`, in any process on any machine that has the same interpreter. The
    * session continues.
    */
   async hibernate(): Promise<Uint8Array> {
     return this.#turn(() => this.#session.hibernate());
   }
 
-  /** Runs the interpreter's exit handlers and ends the session. Closing it again has no effect. */
+  /** Runs the interpreter's exit handlers and ends the session. Does nothing if the session has already ended. */
   async close(): Promise<void> {
     await this.#turn(() => this.#session.close());
   }
@@ -156,13 +156,15 @@ export class Variables {
     this.#turn = turn;
   }
 
-  /** Returns a variable's value: an `Opaque` if JSON cannot represent it, `undefined` if there is no such variable. */
+  /**
+   * Returns a variable's value: an `Opaque` if JSON cannot represent it, `undefined` if the variable does not exist.
+   */
   async get(name: string): Promise<unknown> {
     check.of('name', 'string', name);
     return valueOf(await this.#turn(() => this.#session.getVariable(name)));
   }
 
-  /** Tests whether a variable exists. */
+  /** Returns `true` if the variable exists. */
   async has(name: string): Promise<boolean> {
     check.of('name', 'string', name);
     return (await this.#turn(() => this.#session.getVariable(name))) !== undefined;
@@ -192,13 +194,13 @@ export class SessionFiles {
     return fileEntries(await this.#turn(() => this.#session.listFiles(pattern)));
   }
 
-  /** Returns a file's contents. */
+  /** Returns a file's contents. Throws `FilesError` if the file does not exist. */
   async read(path: string): Promise<Uint8Array> {
     check.of('path', 'string', path);
     return this.#turn(() => this.#session.readFile(path));
   }
 
-  /** Returns a file's contents as text. */
+  /** Returns a file's contents as text. Throws `FilesError` if the file does not exist. */
   async readText(path: string): Promise<string> {
     return new TextDecoder().decode(await this.read(path));
   }

@@ -1,9 +1,9 @@
 // Functions that scripts can call.
 import * as check from './check.ts';
 
-/** The context of a tool call, in addition to its arguments. */
+/** The context of a tool call, passed after the arguments. */
 export interface ToolContext {
-  /** Aborted when the answer is no longer needed: the call timed out, or the execution was cancelled. */
+  /** Aborts when the answer is no longer needed: the call timed out, or the execution was cancelled. */
   signal: AbortSignal;
 }
 
@@ -14,24 +14,24 @@ export interface Tool {
    * name.
    */
   name?: string;
-  /** The text that `help(tools.name)` shows. Default: empty. */
+  /** The description that `help(tools.name)` shows. Default: empty. */
   description?: string;
   /**
-   * A JSON Schema of an object whose properties are the named arguments. Arguments are validated against it before the
-   * call. Default: any object.
+   * A JSON Schema of an object whose properties are the named arguments. Arguments are validated before the call.
+   * Default: any object.
    */
   schema?: object;
   /**
-   * Answers a call, synchronously or with a promise. The result must be a value that JSON can represent. A thrown error
-   * becomes a `ToolError` in the script.
+   * Answers a call, synchronously or with a promise. JSON must be able to represent the result. A thrown error becomes
+   * a `ToolError` in the script.
    */
   execute(parameters: any, context: ToolContext): unknown;
 }
 
-/** A bare function, which scripts call by its name, or a function with a description and a schema. */
+/** A function, which scripts call by its name. `Tool` adds a description and a schema. */
 export type ToolFunction = (parameters: any, context: ToolContext) => unknown;
 
-/** The tools of a sandbox: functions with names of their own, or a record of functions by name. */
+/** The tools of a sandbox: an array of functions and tools with names, or a record by name. */
 export type Tools = readonly (Tool | ToolFunction)[] | Readonly<Record<string, Tool | ToolFunction>>;
 
 /** A tool with all fields set. */
@@ -42,7 +42,7 @@ export interface NamedTool {
   call: ToolFunction;
 }
 
-/** Checks and completes the tools that the caller passed. */
+/** Checks the tools that the caller passed, and fills in defaults. */
 export function toolsOf(name: string, tools: unknown): NamedTool[] {
   if (tools === undefined || Array.isArray(tools)) return check.list(name, tools, (at, tool) => toolOf(at, tool));
   if (typeof tools === 'function') throw check.wrong(name, 'an array or an object', tools);
@@ -68,10 +68,10 @@ function toolOf(at: string, tool: unknown, key?: string): NamedTool {
   };
 }
 
-/** A tool's answer: the result as JSON text, or the text of a failure. */
+/** A tool's answer: a result as JSON text, or a failure message. */
 export type Answer = readonly [isOk: boolean, text: string];
 
-/** Answers a call whose arguments are JSON text. Never fails. */
+/** Answers a call whose arguments are JSON text. Never rejects. */
 export async function answer(tool: NamedTool, parameters: string, signal: AbortSignal): Promise<Answer> {
   try {
     return result(tool, await tool.call(JSON.parse(parameters), { signal }));
@@ -107,7 +107,7 @@ function failed(error: unknown): Answer {
   try {
     text = String(error instanceof Error ? error.message || error.name : error);
   } catch {
-    // Even converting the thrown value to text may throw.
+    // Even converting the thrown value to text can throw.
     text = 'the tool threw what has no text';
   }
   return [false, text.toWellFormed()];

@@ -1,4 +1,4 @@
-// The API, on every backend.
+// Tests the API on every backend.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { FilesError, Opaque, PolicyError, ScriptError, SessionError } from '../src/node.ts';
@@ -259,7 +259,7 @@ for (const way of ways) {
     await assert.rejects(box.execute('1'), SessionError);
   });
 
-  // On the caller's own thread, nothing else can run to cancel a script.
+  // On the calling thread, no other code can run to cancel a script.
   if (way === 'direct') continue;
 
   of('the caller is not blocked while a script runs', async () => {
@@ -315,7 +315,7 @@ for (const way of ways) {
     assert.equal((await box.execute('console.log(await tools.later({ x: 1 }))')).throwForOutcome().stdout, '2\n');
     const run = await box.execute('await tools.never({})');
     assert.equal(run.outcome.kind, 'raised');
-    // The run and the abort arrive by different ways, in any order.
+    // The result and the abort are reported separately, in any order.
     await aborted;
     setTimeout(() => box.cancel(), 50);
     assert.equal((await box.execute('await tools.never({})')).outcome.kind, 'cancelled');

@@ -1,4 +1,4 @@
-// The backends on which the tests of the API run.
+// The backends that the API tests run on.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { type Sandbox, type SandboxOptions, createSandbox } from '../src/node.ts';
 
-/** True if this Node.js runs components: 24 does, 20 does not. */
+/** True if this Node.js supports components: version 24 does, 20 does not. */
 export const RUNS_COMPONENTS = Number(process.versions.node.split('.')[0]) >= 24;
 
-/** The ways to run scripts. */
+/** Sandbox options for each backend. */
 export const WAYS = {
   native: { backend: 'native' },
   worker: { backend: 'component' },
@@ -20,17 +20,17 @@ export const WAYS = {
 
 export type Way = keyof typeof WAYS;
 
-/** The `glovebox` command, if it has been built. */
+/** The path of the `glovebox` command, which may not have been built. */
 const command = process.env['GLOVEBOX_COMMAND'] ?? join(import.meta.dirname, '../../../target/debug/glovebox');
 /** True if a daemon can be started. */
 export const HAS_DAEMON = process.env['CI'] !== undefined || existsSync(command);
 
-/** The ways that this Node.js supports. */
+/** The backends that this Node.js supports. */
 export const ways = (Object.keys(WAYS) as Way[]).filter((way) =>
   way === 'daemon' ? HAS_DAEMON : RUNS_COMPONENTS || way === 'native',
 );
 
-/** Starts a daemon of its own, and makes the package look for its socket from now on. */
+/** Starts a new daemon, and points the package at its socket. */
 export async function startDaemon(...flags: string[]): Promise<{ child: ChildProcess; stop(): Promise<void> }> {
   const directory = await mkdtemp(join(tmpdir(), 'glovebox-daemon-'));
   const socket = join(directory, 'd.sock');
@@ -62,7 +62,7 @@ after(async () => {
   await (await daemon)?.stop();
 });
 
-/** Opens a sandbox, which is closed after all tests. */
+/** Opens a sandbox, which is closed after the last test. */
 export async function sandbox(way: Way, options: SandboxOptions = {}): Promise<Sandbox> {
   if (way === 'daemon') await (daemon ??= startDaemon());
   const box = await createSandbox({ language: 'javascript', ...options, ...WAYS[way] });

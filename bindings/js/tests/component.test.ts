@@ -1,4 +1,4 @@
-// Tests of the component: its sources, its worker, and its unsupported options.
+// Tests the component: its sources, its worker, and its unsupported options.
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { readFile } from 'node:fs/promises';
@@ -19,7 +19,7 @@ const options = { language: 'javascript', backend: 'component' } as const;
 const providers = new URL('../providers/', import.meta.url);
 const skip = !RUNS_COMPONENTS;
 
-/** Serves the providers: `/NAME/FILE` unchanged, `/spoilt/FILE` with an extra byte in the module, and nothing else. */
+/** Serves the providers: `/NAME/FILE` unchanged, `/spoilt/FILE` with a corrupted module, and nothing else. */
 const asked: string[] = [];
 const server = createServer((request, response) => {
   const [, name = '', file = ''] = (request.url ?? '').split('/');
@@ -139,7 +139,7 @@ test('a precompiled component is used, and its form is checked', { skip }, async
   const bytes = async (name: string) => WebAssembly.compile(await readFile(new URL(`glovebox-javascript/${name}`, providers)));
   const compiled = Object.fromEntries(await Promise.all(names.map(async (name) => [name, await bytes(name)] as const)));
   const provider = { component, compiled };
-  // A given provider selects the component, even if an engine is available.
+  // An explicit provider selects the component, even if an engine is available.
   const box = await createSandbox({ language: 'javascript', provider });
   assert.deepEqual([box.backend, (await box.execute('console.log(1)')).stdout], ['component', '1\n']);
   await assert.rejects(createSandbox({ language: 'javascript', provider: { component, compiled: {} } }), /component\.core.*was not loaded/);

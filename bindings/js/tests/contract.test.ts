@@ -100,7 +100,7 @@ test('a mistyped argument keeps the session', async () => {
   assert.equal((await session.getVariable('x'))?.json, '1');
 });
 
-/** The provider, with a way to make an instance trap for real. */
+/** Returns the provider, instrumented so that its instances can be made to trap. */
 async function trapping(): Promise<{ provider: Provider; instances: () => number }> {
   const provider = await loadProvider(NAME);
   let count = 0;
@@ -143,7 +143,7 @@ test('a trap ends the sessions of its instance, and the next call has a new one'
   assert.equal(textOf((await sandbox.execute('console.log(2)')).stdout), '2\n');
   assert.equal(instances(), 2);
   for (const session of sessions) await assert.rejects(session.execute('1'), /session-ended/);
-  // Closing a lost session is allowed: it lets the caller clean up.
+  // Closing a lost session is allowed, so that callers can clean up.
   await using session = await sandbox.open();
   assert.equal((await session.execute('1 + 1')).value?.json, '2');
 });
@@ -182,7 +182,7 @@ test('scripts call tools if the provider has tools', { skip: !(await exists('glo
   assert.equal(textOf((await sandbox.execute('console.log(await tools.double({ x: 21 }))')).stdout), '42\n');
   const failed = await sandbox.execute('try { await tools.fail({}) } catch (error) { console.log(error.message) }');
   assert.equal(textOf(failed.stdout), 'no such luck\n');
-  // A failed tool is not a trap.
+  // A failed tool call does not trap.
   assert.equal((await sandbox.execute('1')).outcome.tag, 'completed');
 });
 

@@ -1,4 +1,4 @@
-// The daemon and its selection, and an ordinary Python, which is never selected automatically.
+// Tests the daemon and its selection, and the ordinary Python, which is never selected automatically.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -19,7 +19,7 @@ after(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-/** Points the package at a daemon's socket, or at none. */
+/** Points the package at a daemon's socket; without a daemon at that path, none is found. */
 function at(socket: string): void {
   process.env['GLOVEBOX_DAEMON_SOCKET'] = socket;
 }
@@ -29,7 +29,7 @@ test('auto prefers a daemon that answers', { skip }, async () => {
   await using taken = await createSandbox({ language: 'javascript', backend: 'auto' });
   assert.equal(taken.backend, 'daemon');
   assert.equal((await taken.execute('console.log(6 * 7)')).stdout, '42\n');
-  // This process does the work that the daemon does not support.
+  // The engine in this process runs the requests that the daemon does not support.
   await using here = await createSandbox({ language: 'javascript', backend: 'auto', workspace: directory });
   assert.equal(here.backend, 'native');
   await using plain = await createSandbox({ language: 'javascript' });
@@ -51,7 +51,7 @@ test('the daemon has one socket path', () => {
   assert.equal(place(), nowhere);
 });
 
-/** A promise with the function that resolves it. */
+/** Returns a promise and the function that resolves it. */
 function moment(): { comes: () => void; promise: Promise<void> } {
   let comes = (): void => {};
   const promise = new Promise<void>((resolve) => (comes = resolve));

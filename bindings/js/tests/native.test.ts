@@ -1,4 +1,4 @@
-// Tests of the engine in this process: threads, host directories, first starts, images.
+// Tests the engine in this process: threads, host directories, first starts and images.
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
@@ -14,7 +14,7 @@ const directory = await mkdtemp(join(tmpdir(), 'glovebox-node-'));
 after(() => rm(directory, { recursive: true, force: true }));
 const entry = new URL(import.meta.url.endsWith('.ts') ? '../src/node.ts' : '../src/node.js', import.meta.url).href;
 
-/** Runs a program in another process. */
+/** Runs a program in another process and returns its output. */
 async function program(text: string, environment: Record<string, string> = {}): Promise<string> {
   const run = promisify(execFile);
   const { stdout } = await run(process.execPath, ['--input-type=module', '-e', `import { createSandbox } from ${JSON.stringify(entry)};\n${text}`], {

@@ -1,4 +1,5 @@
-//! Links the module for each platform: on macOS, the interpreter's symbols are resolved when the module is loaded.
+//! Sets the linker options of each platform: on macOS, the interpreter's symbols are resolved when the module is
+//! loaded.
 
 fn main() {
     pyo3_build_config::add_extension_module_link_args();

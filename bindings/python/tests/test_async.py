@@ -90,7 +90,7 @@ class Suite(Where, Case):
                 await task
             self.assertEqual((await box.execute(self.script("answer"))).stdout, "42\n")
             if self.backend == "native":
-                # The grace period plus time for a busy machine.
+                # The grace period, plus time for a busy machine.
                 self.assertLess(time.monotonic() - begun, 2)
 
 

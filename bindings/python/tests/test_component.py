@@ -24,7 +24,7 @@ from glovebox_sandbox.types import (
 )
 
 PROVIDERS = Path(os.environ.get("GLOVEBOX_PROVIDERS", Path(__file__).parents[3] / "target/providers"))
-# QuickJS compiles faster than CPython, and the package treats both alike.
+# QuickJS compiles faster than CPython, and the package treats both equally.
 CLOSED = Provider(PROVIDERS / "glovebox-javascript-closed.wasm")
 FUEL = Policy(limits=Limits(fuel=50_000_000))
 
@@ -124,7 +124,7 @@ class Sandboxed(unittest.TestCase):
         self.assertEqual(self.json(session.get_variable("x")), "1")
 
     def test_trap_ends_sessions_and_the_next_call_gets_an_instance(self) -> None:
-        # No script is known to make an instance trap with the promised stack, so this one gets a smaller stack.
+        # No known script traps an instance with the default stack, so this instance has a smaller stack.
         with mock.patch.object(implementation, "_STACK_BYTES", 128 << 10):
             sandbox = Sandbox(PROVIDERS / "glovebox-javascript-closed.wasm")
         sessions = [sandbox.open(), sandbox.open()]
@@ -145,7 +145,7 @@ class Sandboxed(unittest.TestCase):
             with self.assertRaisesRegex(RefusedError, "session-ended"):
                 session.execute("1")
             session.close()
-        # A trap within a session loses the session.
+        # A trap inside a session loses the session.
         with sandbox.open() as session, self.assertRaises(InstanceLostError) as lost:
             session.execute("function f() { return f(); } f()")
         self.assertEqual(lost.exception.sessions, (session.id,))
@@ -179,7 +179,7 @@ class Open(unittest.TestCase):
         self.assertEqual(failed.stdout.bytes, b"no such luck\n")
         odd = sandbox.execute("try { await tools.strange({}) } catch (error) { console.log(error.message) }")
         self.assertEqual(odd.stdout.bytes, b"\\ud800\n")
-        # A failed tool is not a trap.
+        # A failed tool call does not trap.
         self.assertEqual(sandbox.execute("1").outcome.tag, "completed")
 
     def test_time_is_limited(self) -> None:

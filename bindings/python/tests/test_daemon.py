@@ -186,7 +186,7 @@ class Unsafe(unittest.TestCase):
             self.assertTrue(marker.exists(), "it is no sandbox")
 
     def test_limits_apply_in_a_background_job(self) -> None:
-        # As in a background process of a shell.
+        # A shell starts its background processes with SIGINT ignored.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             session = Sandbox(backend="native", unsafe_native=True, limits=Limits(timeout_ms=200)).session()

@@ -65,7 +65,7 @@ class Suite(Where, Case):
             record = run.to_dict()
             self.assertEqual(record["displays"][1], {"is_result": False, "data": two.bundle()})
             self.assertEqual(list(record).index("displays") + 1, list(record).index("displays_dropped"))
-            # Other accessors do not read the pictures.
+            # Other accessors do not load the images.
             self.assertNotIn("iVBORw==", run._executed.json())
             dropped = box.execute(self.script("show") + "\n" + self.script("show"))
             self.assertEqual((len(dropped.displays), dropped.displays_dropped), (2, 2))
@@ -139,7 +139,7 @@ class Suite(Where, Case):
         self.assertEqual({entry.path: entry.kind for entry in run.files.list()}["d"], "directory")
         with self.assertRaises(KeyError):
             run.files["absent"]
-        # An execution leaves nothing for the next.
+        # An execution leaves no files for the next one.
         self.assertEqual(box.execute(self.script("read")).stdout, "a,b\n\n")
 
     def test_output_is_passed_to_listeners(self) -> None:

@@ -1,4 +1,4 @@
-//! The generated bindings of the world `client`, for your own interfaces that use the sandbox's types:
+//! The generated bindings of the world `client`. Use them in your own interfaces that mention the sandbox's types:
 //!
 //! ```text
 //! wit_bindgen::generate!({
@@ -10,7 +10,7 @@
 //! });
 //! ```
 //!
-//! The crate re-exports the records and variants at its root, and wraps the resources there.
+//! The crate re-exports the records and variants at its root, and wraps the resources in its own types.
 
 #![allow(
     missing_docs,

@@ -1,4 +1,4 @@
-//! The errors of the sandbox's functions.
+//! The errors that the sandbox's functions return.
 
 use std::{error, fmt, io};
 
@@ -7,18 +7,17 @@ use crate::{
     bindings::glovebox::sandbox::types::{SandboxError, TooLarge},
 };
 
-/// A failure of the caller or the provider. Nothing was executed and nothing was changed, except for
-/// [`Variable`](Self::Variable).
+/// A failure of the caller or the provider. Nothing was executed or changed, except for [`Variable`](Self::Variable).
 ///
-/// The texts come from the provider and name the cause. In addition to the errors listed for a function, every function
-/// may return [`Unavailable`](Self::Unavailable). Every function that executes a script or holds memory may return
-/// [`QuotaExceeded`](Self::QuotaExceeded).
+/// The messages come from the provider and name the cause. In addition to the errors listed for a function, every
+/// function may return [`Unavailable`](Self::Unavailable). Every function that executes a script or allocates memory
+/// may return [`QuotaExceeded`](Self::QuotaExceeded).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no runtime with this name, or none for the language.
+    /// No runtime has this name, or supports this language.
     UnknownRuntime(String),
-    /// The policy is invalid, or requests more than is granted. The text names the key and its allowed values.
+    /// The policy is invalid, or requests more than is granted. The message names the key and its allowed values.
     InvalidPolicy(String),
     /// An argument is invalid: a script's or a variable's name, JSON text, a tool's definition, a tool's answer.
     InvalidArgument(String),
@@ -36,20 +35,19 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
-    /// A further session or checkpoint would exceed a limit.
+    /// A new session or checkpoint would exceed a limit.
     TooManySessions(String),
-    /// The call would exceed the provider's quota for the component as a whole. Dropping handles may help.
+    /// The call would exceed the provider's quota for the whole component. Dropping handles may help.
     QuotaExceeded(String),
     /// The session has ended: it was closed, its guest exited, or it was unwound without a checkpoint to roll back to.
     SessionEnded(String),
-    /// An execution in the session, or the execution whose files are requested, has not ended.
+    /// An execution in the session, or the execution whose files were requested, has not ended yet.
     SessionBusy(String),
-    /// The session has no checkpoint with this id, or none to undo to.
+    /// The session has no checkpoint with this id, or no checkpoint to undo to.
     NoCheckpoint(String),
-    /// A variable could not be read or set by the code in the guest. If the guest was unwound, the session was rolled
-    /// back.
+    /// The guest's code failed to read or set a variable. If the guest was unwound, the session was rolled back.
     Variable(String),
-    /// A file operation was refused.
+    /// A file operation failed.
     File(FileFailure),
     /// The bytes are not a hibernated session, or this provider, runtime and policy cannot resume it.
     NotResumable(String),
@@ -134,7 +132,7 @@ impl From<SandboxError> for Error {
 }
 
 /// Converts errors for readers and writers. The kind is `NotFound`, `AlreadyExists`, `InvalidInput` or `StorageFull`
-/// for the corresponding errors, otherwise `Other`.
+/// for the corresponding file errors, otherwise `Other`.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match &error {

@@ -1,4 +1,4 @@
-//! Accessors of an execution's result, and the contract's names of enum cases.
+//! Accessors for an execution's result, and the names of enum cases in the contract.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -14,7 +14,7 @@ impl Execution {
         self.outcome.is_success()
     }
 
-    /// Wall-clock time, without compilation; zero on a provider without a clock.
+    /// Returns the wall-clock time without compilation; zero if the provider has no clock.
     #[must_use]
     pub fn duration(&self) -> Duration {
         Duration::from_nanos(self.duration_ns)
@@ -29,7 +29,7 @@ impl Outcome {
     }
 }
 
-/// Formats the outcome as one line for people: the exception without its traceback.
+/// Formats the outcome as one line for people, without the exception's traceback.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -43,7 +43,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// `ValueError: no such thing`.
+/// Formats the exception as `TYPE: MESSAGE`, such as `ValueError: no such thing`.
 impl fmt::Display for Raised {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.type_name.as_str(), self.message.as_str()) {
@@ -54,7 +54,7 @@ impl fmt::Display for Raised {
     }
 }
 
-/// `ran out of fuel (limit 1000)`.
+/// Formats the resource and its limit, such as `ran out of fuel (limit 1000)`.
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = match self.resource {
@@ -67,8 +67,8 @@ impl fmt::Display for Exhausted {
 }
 
 impl Output {
-    /// Decodes the retained bytes as text. A character that was truncated at the end is left out; other bytes that are
-    /// not UTF-8 become `U+FFFD`.
+    /// Decodes the retained bytes as text. Drops an incomplete character at the end of truncated output, and replaces
+    /// other invalid UTF-8 with `U+FFFD`.
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         let is_cut = self.is_truncated() || self.has_more();
@@ -85,8 +85,8 @@ impl Output {
         self.total_bytes > self.retained_bytes
     }
 
-    /// Returns `true` if more was retained than this value contains: [`Started::output`](crate::Started::output) has
-    /// the rest.
+    /// Returns `true` if this value contains only a part of the retained output;
+    /// [`Started::output`](crate::Started::output) reads all of it.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.retained_bytes > self.bytes.len() as u64
@@ -95,7 +95,7 @@ impl Output {
 
 macro_rules! names {
     ($($type:ident { $($case:ident = $name:literal),* $(,)? })*) => {$(
-        /// Formats the case by its name in the contract.
+        /// Formats the case as its name in the contract.
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.pad(match self { $(Self::$case => $name),* })
@@ -103,7 +103,7 @@ macro_rules! names {
         }
     )*
 
-        /// The type, case and name of every case.
+        /// The type, case and name of every enum case.
         #[cfg(test)]
         const ALL: &[(&str, &str, &str)] = &[$($((stringify!($type), stringify!($case), $name)),*),*];
     };

@@ -1,4 +1,4 @@
-//! Files of a workspace and large byte strings, both read in pieces.
+//! Workspace files and large byte strings, both read in chunks.
 
 use std::io::{self, BufRead, Write};
 
@@ -6,16 +6,16 @@ use crate::{Error, FileEntry, bindings::glovebox::sandbox::sandbox as raw};
 
 /// A snapshot of a workspace's files: later changes do not affect it.
 ///
-/// Paths are relative to `/app`, and neither `..` nor a link can lead out. Errors are [`Error::File`], with the kind
-/// and the path.
+/// Paths are relative to `/app`; neither `..` nor links escape from it. Errors are [`Error::File`], with the kind and
+/// the path.
 #[derive(Debug)]
 pub struct Files {
     pub(crate) raw: raw::Files,
 }
 
 impl Files {
-    /// Lists the files, directories and links whose path matches the pattern, sorted, at most 10,000: `*`, `?` and
-    /// `[…]` match within a name, `**` matches any number of directories.
+    /// Returns the files, directories and links whose path matches the pattern, sorted. `*`, `?` and `[…]` match within
+    /// a name, `**` matches any number of directories.
     ///
     /// # Errors
     /// [`Error::File`] for an invalid pattern, or if more than 10,000 paths match.
@@ -23,15 +23,15 @@ impl Files {
         Ok(self.raw.list(pattern)?)
     }
 
-    /// Describes the entry at a path. A link at the end of the path is not followed.
+    /// Describes the entry at a path. A link as the last component is not followed.
     ///
     /// # Errors
-    /// [`Error::File`] if there is no such entry.
+    /// [`Error::File`] if the path does not exist.
     pub fn stat(&self, path: &str) -> Result<FileEntry, Error> {
         Ok(self.raw.stat(path)?)
     }
 
-    /// Reads a whole file. Scripts choose its size: check it first with [`stat`](Self::stat).
+    /// Reads a whole file. Scripts choose the file's size, so check the size first with [`stat`](Self::stat).
     ///
     /// # Errors
     /// [`Error::File`] if the file does not exist.
@@ -39,7 +39,8 @@ impl Files {
         Pieces::new(|offset, len| self.read_at(path, offset, len)).into_vec()
     }
 
-    /// Reads bytes of a file from `offset` on, at most `len` and at most 16,777,216; empty at its end.
+    /// Reads a file's bytes from `offset` on: at most `len` bytes, and at most 16,777,216. Empty at the end of the
+    /// file.
     ///
     /// # Errors
     /// [`Error::File`] if the file does not exist.
@@ -47,7 +48,7 @@ impl Files {
         Ok(self.raw.read(path, offset, len)?)
     }
 
-    /// Returns a reader that reads a file in pieces.
+    /// Opens a reader that reads the file in chunks.
     ///
     /// # Errors
     /// [`Error::File`] if the file does not exist.
@@ -58,20 +59,19 @@ impl Files {
     }
 }
 
-/// The maximum number of bytes written in one call: providers limit a single list.
+/// Maximum number of bytes per write, because providers limit the length of a list.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Bytes that the provider holds for the component because they are too large for a list: a hibernated session, a large
-/// file.
+/// Bytes stored by the provider because they are too large for a list: a hibernated session, or a large file.
 ///
-/// Bytes are appended through [`Write`] and read from any offset. Dropping the blob frees them.
+/// Append with [`Write`]; read from any offset. Dropping the blob frees the bytes.
 #[derive(Debug)]
 pub struct Blob {
     pub(crate) raw: raw::Blob,
 }
 
 impl Blob {
-    /// Creates an empty blob. If the provider grants no more handles, the component traps, because this function cannot
+    /// Creates an empty blob. Traps the component if the provider has no handles left, because this function cannot
     /// return an error.
     #[must_use]
     pub fn new() -> Self {
@@ -81,7 +81,7 @@ impl Blob {
     /// Creates a blob from bytes.
     ///
     /// # Errors
-    /// [`Error::QuotaExceeded`] if the provider grants no more memory.
+    /// [`Error::QuotaExceeded`] if the blob would exceed the provider's memory quota.
     pub fn of(bytes: &[u8]) -> Result<Self, Error> {
         let blob = Self::new();
         for piece in bytes.chunks(WRITE_BYTES) {
@@ -96,21 +96,22 @@ impl Blob {
         self.raw.size()
     }
 
-    /// Returns bytes from `offset` on, at most `len` and at most 16,777,216; empty at the end of the blob.
+    /// Returns the blob's bytes from `offset` on: at most `len` bytes, and at most 16,777,216. Empty at the end of the
+    /// blob.
     #[must_use]
     pub fn read_at(&self, offset: u64, len: u64) -> Vec<u8> {
         self.raw.read(offset, len)
     }
 
-    /// Returns a reader that starts at the beginning.
+    /// Returns a reader that starts at the first byte.
     pub fn reader(&self) -> impl BufRead + '_ {
         self.pieces()
     }
 
-    /// Copies all bytes into the component's own memory.
+    /// Copies all bytes into the component's memory.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
-        // Reading a blob does not fail.
+        // Reading a blob cannot fail.
         self.pieces().into_vec().unwrap_or_default()
     }
 
@@ -137,11 +138,11 @@ impl Write for Blob {
     }
 }
 
-/// The size of one read. A provider returns at most 16 MiB, but a component that only scans data should not have to
-/// hold that much.
+/// The size of one read. A provider returns up to 16 MiB, but a component that only scans data should not have to
+/// buffer that much.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Reads from the beginning with `fetch(offset, len)`, piece by piece, until it returns nothing.
+/// Reads from offset 0 with `fetch(offset, len)`, chunk by chunk, until `fetch` returns no bytes.
 pub(crate) struct Pieces<F> {
     fetch: F,
     piece: io::Cursor<Vec<u8>>,
@@ -194,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns fewer bytes than requested, as a provider may.
+    /// Returns fewer bytes than requested, as providers may.
     fn from(bytes: &[u8], most: usize) -> impl FnMut(u64, u64) -> Result<Vec<u8>, Error> {
         move |offset, _| Ok(bytes.iter().copied().skip(usize::try_from(offset).unwrap()).take(most).collect())
     }

@@ -10,26 +10,26 @@
 //! # Ok(()) }
 //! ```
 //!
-//! * [`Sandbox`] is a language and a [`Policy`]: it executes and validates scripts, each in a new interpreter with new
+//! * [`Sandbox`] is a language and a [`Policy`]: executes and validates scripts, each in a new interpreter with new
 //!   files.
-//! * [`Session`] keeps its interpreter: variables, functions, imports and files persist. It can be forked, rolled back
-//!   and saved as bytes.
-//! * [`Started`] is an execution that the component steps through: it answers the script's tool calls itself, reads
-//!   output while the script runs, and reads the resulting files.
-//! * [`Execution`] is the result of a script, and [`Outcome`] its ending. A script that raises, exits or reaches a
-//!   limit is not an error. An [`Error`] is a failure of the caller or the provider: nothing was executed.
-//! * [`Files`] is a snapshot of a workspace's files, [`Blob`] is a byte string too large for a list.
+//! * [`Session`] keeps its interpreter: variables, functions, imports and files persist. A session can be forked,
+//!   rolled back and saved as bytes.
+//! * [`Started`] is an execution that the component steps through: the component answers the script's tool calls
+//!   itself, reads output while the script runs, and reads the resulting files.
+//! * [`Execution`] is the result of a script, and [`Outcome`] is how the script ended. A script that raises, exits or
+//!   exceeds a limit is not an error. An [`Error`] is a failure of the caller or the provider: nothing was executed.
+//! * [`Files`] is a snapshot of a workspace's files; [`Blob`] is a byte string too large for a list.
 //!
-//! The crate needs no WASI and starts nothing: all its calls go to the component's host, or to a component that it is
-//! composed with. An ordinary program with this dependency, built for `wasm32-wasip2`, is a component that imports
+//! The crate needs no WASI. All calls go to the component's host, or to a component that yours is composed with. An
+//! ordinary program with this dependency, built for `wasm32-wasip2`, is a component that imports
 //! `glovebox:sandbox/sandbox`; a library for `wasm32-unknown-unknown` imports nothing else. Your own world need not
 //! name the sandbox: the crate's imports are added to those of your bindings. If your own interfaces use the sandbox's
 //! types, [`bindings`] shows how to share them.
 //!
-//! Outside WebAssembly the crate compiles, for editors and for tests of code that uses it, but every call panics.
+//! Outside WebAssembly, the crate compiles for editors and for tests of code that uses it, but every call panics.
 //!
-//! The crate itself protects nothing: the provider and the policy decide how tightly a script is confined. Treat what
-//! scripts print and raise as untrusted input.
+//! The crate itself enforces nothing: the provider and the policy determine how tightly a script is confined. Treat
+//! what scripts print and raise as untrusted input.
 
 pub mod bindings;
 

@@ -1,10 +1,10 @@
-//! Builders of policies and requests.
+//! Builders for policies and requests.
 
 use std::time::Duration;
 
 use crate::{Checkpoints, Clock, Entropy, InputFile, Limits, OnUnwind, Policy, Request, SessionPolicy, SourceKind};
 
-/// Chained setters, each with its field's documentation.
+/// Defines chained setters, each with the documentation of its field.
 macro_rules! setters {
     ($($(#[$doc:meta])* $name:ident: $type:ty),* $(,)?) => {$(
         $(#[$doc])*
@@ -15,7 +15,7 @@ macro_rules! setters {
         }
     )*
 
-        /// Checks that each setter sets only its own field.
+        /// Tests that each setter sets only its own field.
         #[cfg(test)]
         fn try_setters() {$(
             let mut set = Self::default().$name(tests::Sample::sample());
@@ -25,7 +25,7 @@ macro_rules! setters {
     };
 }
 
-/// Uses the default limits.
+/// Returns limits without values, so that the provider's defaults apply.
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Default for Limits {
 
 impl Limits {
     setters! {
-        /// Fuel, about a unit per WebAssembly operator; at least 1. Default 400,000,000,000, more than `timeout_ms`
+        /// Fuel, about one unit per WebAssembly operator; at least 1. Default 400,000,000,000, more than `timeout_ms`
         /// lets a script use.
         fuel: u64,
         /// Fuel reserved for the soft limit, at most a tenth of `fuel`. Default 100,000,000.
@@ -83,13 +83,13 @@ impl Limits {
         workspace_bytes: u64,
         /// Number of files, directories and links. Default 10,000.
         workspace_inodes: u64,
-        /// Number of descriptors open at once. Default 256.
+        /// Number of open descriptors. Default 256.
         open_files: u32,
         /// Number of tool calls in one execution. Default 100.
         tool_calls: u64,
-        /// Number of tool calls that run at once. Default 16.
+        /// Number of concurrent tool calls. Default 16.
         tool_calls_at_once: u32,
-        /// Milliseconds that one tool call may take. Default 10,000.
+        /// Timeout of a tool call in milliseconds. Default 10,000.
         tool_timeout_ms: u64,
         /// Bytes of a tool call's arguments, and of its result. Default 1,048,576.
         tool_bytes: u64,
@@ -97,14 +97,14 @@ impl Limits {
         tool_record_bytes: u64,
         /// Bytes of the file that [`Policy::auto_persist_globals`] writes. Default 1,048,576.
         persisted_bytes: u64,
-        /// Number of sessions at once. Default 1,000.
+        /// Number of concurrent sessions. Default 1,000.
         session_count: u32,
-        /// Bytes that all sessions may hold together. Default 4,294,967,296.
+        /// Total bytes charged for all sessions. Default 4,294,967,296.
         session_total_bytes: u64,
     }
 }
 
-/// The default policy, which suits most uses.
+/// Returns a policy without values, so that the provider's defaults apply.
 impl Default for Policy {
     fn default() -> Self {
         Self {
@@ -124,16 +124,16 @@ impl Policy {
     setters! {
         /// The limits of a script.
         limits: Limits,
-        /// The script's clock. Default: the provider's clock.
+        /// The clock that scripts see. Default: the provider's clock.
         clock: Clock,
-        /// The script's source of random numbers. Default: the provider's random number generator.
+        /// The source of the random numbers that scripts see. Default: the provider's random number generator.
         entropy: Entropy,
         /// Makes `/app/site-packages` available to Python scripts. Default: true.
         inject_setup: bool,
-        /// Loads the globals of an execution outside a session from the workspace, and saves them there. Default:
-        /// false.
+        /// Loads the globals of an execution outside a session from the workspace, and saves them there afterwards.
+        /// Default: false.
         auto_persist_globals: bool,
-        /// The retention and loss of a session's state.
+        /// Which checkpoints a session keeps, and what happens when its guest is unwound.
         session: SessionPolicy,
     }
 
@@ -151,15 +151,15 @@ impl Policy {
         self
     }
 
-    /// Makes executions reproducible, with a fixed clock in nanoseconds since 1970, and random numbers from a seed.
-    /// Equal input then costs exactly equal fuel. There is no soft limit, and the random numbers are not secret.
+    /// Makes executions reproducible, with a fixed clock in nanoseconds since 1970, and random numbers from a seed. The
+    /// same input then uses exactly the same fuel. There is no soft limit, and the random numbers are predictable.
     #[must_use]
     pub fn reproducible(self, clock_ns: u64, seed: u64) -> Self {
         self.clock(Clock::Fixed(clock_ns)).entropy(Entropy::Seeded(seed))
     }
 }
 
-/// The default session policy.
+/// Returns a session policy without values, so that the provider's defaults apply.
 impl Default for SessionPolicy {
     fn default() -> Self {
         Self { checkpoints: None, checkpoint_auto_bytes: None, checkpoints_retained: None, on_unwind: None }
@@ -168,19 +168,20 @@ impl Default for SessionPolicy {
 
 impl SessionPolicy {
     setters! {
-        /// The schedule of automatic checkpoints. Default: [`Checkpoints::Auto`].
+        /// When to take automatic checkpoints. Default: [`Checkpoints::Auto`].
         checkpoints: Checkpoints,
-        /// Bytes of private memory up to which `Auto` takes a checkpoint before every execution. Default 4,194,304.
+        /// Maximum private memory in bytes with which `Auto` takes a checkpoint before every execution. Default
+        /// 4,194,304.
         checkpoint_auto_bytes: u64,
         /// Number of requested checkpoints to retain; at least 1. Default 8.
         checkpoints_retained: u32,
-        /// The fate of a session whose guest was unwound. Default: [`OnUnwind::RollBack`].
+        /// The action after a session's guest was unwound. Default: [`OnUnwind::RollBack`].
         on_unwind: OnUnwind,
     }
 }
 
 impl Request {
-    /// Creates a request for a source, with default values otherwise.
+    /// Creates a request for a source, with defaults for everything else.
     #[must_use]
     pub fn new(source: impl Into<String>) -> Self {
         Self {
@@ -194,14 +195,14 @@ impl Request {
         }
     }
 
-    /// Sets the file name in tracebacks: at most 4,096 bytes without NUL. Default: `<sandbox>`.
+    /// Sets the file name shown in tracebacks: at most 4,096 bytes, without NUL. Default: `<sandbox>`.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Sets the interpretation of JavaScript source. Default: [`SourceKind::Detect`].
+    /// Sets how JavaScript source is interpreted. Default: [`SourceKind::Detect`].
     #[must_use]
     pub fn kind(mut self, kind: SourceKind) -> Self {
         self.kind = Some(kind);
@@ -230,7 +231,7 @@ impl Request {
         self
     }
 
-    /// Sets the time after which the execution is cancelled, rounded up to the millisecond. Default: never.
+    /// Sets the time after which the execution is cancelled, rounded up to whole milliseconds. Default: never.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline_ms = Some(milliseconds(deadline));
@@ -250,7 +251,7 @@ impl From<String> for Request {
     }
 }
 
-/// Converts to milliseconds, rounded up, so that a short time does not become zero.
+/// Converts a duration to milliseconds, rounded up, so that a short duration does not become zero.
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
@@ -259,7 +260,7 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// A value that differs from the default.
+    /// Values that differ from the default, for the tests of the setters.
     pub(super) trait Sample {
         fn sample() -> Self;
     }

@@ -1,11 +1,11 @@
-//! Sandboxes, which are a language and a policy, and sessions.
+//! Sandboxes and sessions. A sandbox is a language and a policy.
 
 use crate::{
     Blob, CheckpointInfo, Diagnostic, Error, Execution, Files, GuestValue, IfExists, Policy, ProviderInfo, Request,
     Runtime, SessionInfo, SessionOptions, Started, Tool, bindings::glovebox::sandbox::sandbox as raw,
 };
 
-/// Describes the provider and its capabilities. The result never changes.
+/// Describes the provider and its capabilities. Every call returns the same description.
 #[must_use]
 pub fn info() -> ProviderInfo {
     raw::info()
@@ -17,9 +17,9 @@ pub fn default_policy() -> Policy {
     raw::default_policy()
 }
 
-/// A runtime and a policy for scripts.
+/// The runtime and the policy that scripts run with.
 ///
-/// A sandbox is only a description: it holds no resources, and creating one costs nothing.
+/// A sandbox holds no resources, and creating one is free.
 ///
 /// ```no_run
 /// use glovebox_guest::{Limits, Policy, Request, Sandbox};
@@ -37,7 +37,7 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Creates a sandbox for a runtime, under the default policy.
+    /// Creates a sandbox for a runtime, with the default policy.
     #[must_use]
     pub fn new(runtime: Runtime) -> Self {
         Self { runtime, policy: Policy::default() }
@@ -55,20 +55,20 @@ impl Sandbox {
         Self::new(Runtime::Javascript)
     }
 
-    /// Creates a sandbox for a runtime by its name, as listed by [`info`].
+    /// Creates a sandbox for a runtime with a name that [`info`] lists.
     #[must_use]
     pub fn named(runtime: impl Into<String>) -> Self {
         Self::new(Runtime::Named(runtime.into()))
     }
 
-    /// Sets the policy of scripts. Default: [`default_policy`].
+    /// Sets the policy that scripts run with. Default: [`default_policy`].
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Runs a script in a new interpreter with new files, and drops both.
+    /// Runs a script in a new interpreter with new files, and discards both.
     ///
     /// # Errors
     /// [`Error::UnknownRuntime`], [`Error::InvalidPolicy`], [`Error::InvalidArgument`], [`Error::SourceTooLarge`],
@@ -78,21 +78,21 @@ impl Sandbox {
         Ok(raw::execute(&self.runtime, &request.into(), &self.policy)?)
     }
 
-    /// Parses a source with the language's own parser and returns its messages: an empty list if the source is valid.
-    /// Executes nothing.
+    /// Parses a source with the language's own parser and returns its diagnostics: an empty list if the source is
+    /// valid. Executes nothing.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute).
+    /// Same as [`execute`](Self::execute).
     pub fn validate(&self, request: impl Into<Request>) -> Result<Vec<Diagnostic>, Error> {
         Ok(raw::validate(&self.runtime, &request.into(), &self.policy)?)
     }
 
-    /// Starts an execution like [`execute`](Self::execute), to be stepped through. The script can call the given tools,
-    /// if any, in addition to the provider's own.
+    /// Starts an execution that the caller steps through. The script can call `tools` in addition to the provider's own
+    /// tools.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute); [`Error::Unsupported`] for tools if the provider cannot suspend a script;
-    /// [`Error::InvalidArgument`] for an invalid tool or a duplicate name.
+    /// Same as [`execute`](Self::execute). Also [`Error::Unsupported`] if there are tools and the provider cannot
+    /// suspend a script, and [`Error::InvalidArgument`] for an invalid tool or a duplicate name.
     pub fn start(&self, request: impl Into<Request>, tools: &[Tool]) -> Result<Started, Error> {
         Ok(Started { raw: raw::start(&self.runtime, &request.into(), &self.policy, tools)? })
     }
@@ -109,31 +109,33 @@ impl Sandbox {
     /// Opens a session with a context or with tools.
     ///
     /// # Errors
-    /// As [`session`](Self::session); [`Error::InvalidArgument`] for a context that is not JSON and for an invalid
-    /// tool; [`Error::StdinTooLarge`] for a context over `limits.stdin-bytes`; [`Error::Variable`] for a context that
-    /// the guest cannot hold; [`Error::Unsupported`] for tools if the provider cannot suspend a script.
+    /// Same as [`session`](Self::session). Also [`Error::InvalidArgument`] if the context is not JSON or a tool is
+    /// invalid; [`Error::StdinTooLarge`] if the context exceeds `limits.stdin-bytes`; [`Error::Variable`] if the guest
+    /// cannot store the context; [`Error::Unsupported`] if there are tools and the provider cannot suspend a script.
     pub fn open_session(&self, options: &SessionOptions) -> Result<Session, Error> {
         Ok(Session { raw: raw::Session::open(&self.runtime, &self.policy, options)? })
     }
 
-    /// Creates a session from the result of [`Session::hibernate`]. The bytes set no limit and grant nothing.
+    /// Restores a session from the result of [`Session::hibernate`]. The bytes neither change limits nor grant
+    /// permissions.
     ///
     /// # Errors
-    /// As [`open_session`](Self::open_session); [`Error::NotResumable`].
+    /// Same as [`open_session`](Self::open_session). Also [`Error::NotResumable`] if the bytes are not a session that
+    /// this provider, runtime and policy can resume.
     pub fn resume(&self, state: &Blob, options: &SessionOptions) -> Result<Session, Error> {
         Ok(Session { raw: raw::Session::resume(&self.runtime, &state.raw, &self.policy, options)? })
     }
 }
 
-/// An interpreter that persists between executions: variables, functions, imports and files stay.
+/// An interpreter that persists between executions, with its variables, functions, imports and files.
 ///
-/// The effects of a script that raises remain, as in a notebook. A script that is unwound, by a limit or a trap, rolls
-/// the session back to its last checkpoint; [`Execution::rolled_back_to`] reports it. Dropping the session drops the
-/// interpreter, without running its exit handlers; [`close`](Self::close) runs them.
+/// The effects of a script that raises remain, as in a notebook. If a limit or a trap unwinds a script, the session is
+/// rolled back to its last checkpoint; [`Execution::rolled_back_to`] reports the rollback. Dropping the session drops
+/// the interpreter without running its exit handlers; [`close`](Self::close) runs them.
 ///
 /// After the session has ended, every function except [`id`](Self::id), [`info`](Self::info) and [`close`](Self::close)
-/// returns [`Error::SessionEnded`]. While an execution that [`start`](Self::start) began has not ended, every function
-/// except `id` and `info` returns [`Error::SessionBusy`].
+/// returns [`Error::SessionEnded`]. While an execution from [`start`](Self::start) has not ended, every function except
+/// `id` and `info` returns [`Error::SessionBusy`].
 ///
 /// ```no_run
 /// use glovebox_guest::Sandbox;
@@ -153,7 +155,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Returns the session's id, which the provider chooses and which is not secret.
+    /// Returns the session's id, which the provider chooses. The id is not a secret.
     #[must_use]
     pub fn id(&self) -> String {
         self.raw.id()
@@ -174,10 +176,10 @@ impl Session {
         Ok(self.raw.execute(&request.into())?)
     }
 
-    /// Starts an execution like [`execute`](Self::execute), to be stepped through.
+    /// Starts an execution in the session that the caller steps through.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute).
+    /// Same as [`execute`](Self::execute).
     pub fn start(&self, request: impl Into<Request>) -> Result<Started, Error> {
         Ok(Started { raw: self.raw.start(&request.into())? })
     }
@@ -193,8 +195,8 @@ impl Session {
     /// Sets a global variable from JSON text.
     ///
     /// # Errors
-    /// As [`get_variable`](Self::get_variable); [`Error::InvalidArgument`] for an invalid variable name, and for text
-    /// that is not JSON; [`Error::StdinTooLarge`].
+    /// Same as [`get_variable`](Self::get_variable). Also [`Error::InvalidArgument`] if the name is invalid or the text
+    /// is not JSON, and [`Error::StdinTooLarge`] if the text exceeds `limits.stdin-bytes`.
     pub fn set_variable(&self, name: &str, json: &str) -> Result<(), Error> {
         Ok(self.raw.set_variable(name, json)?)
     }
@@ -215,10 +217,10 @@ impl Session {
         Ok(self.raw.write_file(path, bytes.as_ref(), if_exists)?)
     }
 
-    /// Like [`write_file`](Self::write_file), for content that is too large for a list: more than a few MiB.
+    /// Like [`write_file`](Self::write_file), for contents that are too large for a list: more than a few MiB.
     ///
     /// # Errors
-    /// As [`write_file`](Self::write_file).
+    /// Same as [`write_file`](Self::write_file).
     pub fn write_file_from(&self, path: &str, contents: &Blob, if_exists: IfExists) -> Result<(), Error> {
         Ok(self.raw.write_file_from(path, &contents.raw, if_exists)?)
     }
@@ -226,7 +228,7 @@ impl Session {
     /// Renames a file, directory or link. The target's directory must exist.
     ///
     /// # Errors
-    /// As [`write_file`](Self::write_file).
+    /// Same as [`write_file`](Self::write_file).
     pub fn rename_file(&self, from: &str, to: &str, if_exists: IfExists) -> Result<(), Error> {
         Ok(self.raw.rename_file(from, to, if_exists)?)
     }
@@ -234,21 +236,21 @@ impl Session {
     /// Deletes a file, a link or an empty directory.
     ///
     /// # Errors
-    /// As [`write_file`](Self::write_file).
+    /// Same as [`write_file`](Self::write_file).
     pub fn delete_file(&self, path: &str) -> Result<(), Error> {
         Ok(self.raw.delete_file(path, false)?)
     }
 
-    /// Like [`delete_file`](Self::delete_file), but deletes everything below a directory too.
+    /// Deletes a file, a link, or a directory and everything below it.
     ///
     /// # Errors
-    /// As [`write_file`](Self::write_file).
+    /// Same as [`write_file`](Self::write_file).
     pub fn delete_all(&self, path: &str) -> Result<(), Error> {
         Ok(self.raw.delete_file(path, true)?)
     }
 
-    /// Creates a second session with the same state. Later changes in one are invisible to the other. Their random
-    /// numbers differ.
+    /// Creates a second session with the same state. Later changes in either session do not affect the other, and their
+    /// random numbers differ.
     ///
     /// # Errors
     /// [`Error::TooManySessions`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -273,7 +275,7 @@ impl Session {
         Ok(self.raw.checkpoints()?)
     }
 
-    /// Restores the last checkpoint that differs from the current state, and returns its id.
+    /// Restores the latest checkpoint that differs from the current state, and returns its id.
     ///
     /// # Errors
     /// [`Error::NoCheckpoint`], [`Error::SessionEnded`], [`Error::SessionBusy`].
@@ -281,15 +283,15 @@ impl Session {
         Ok(self.raw.undo()?)
     }
 
-    /// Restores a checkpoint and discards later ones.
+    /// Restores a checkpoint and discards the later ones.
     ///
     /// # Errors
-    /// As [`undo`](Self::undo).
+    /// Same as [`undo`](Self::undo).
     pub fn undo_to(&self, id: u64) -> Result<(), Error> {
         Ok(self.raw.undo_to(id)?)
     }
 
-    /// Saves the session as bytes, for [`Sandbox::resume`](crate::Sandbox::resume) with any provider that has the same
+    /// Serializes the session for [`Sandbox::resume`](crate::Sandbox::resume), with any provider that has the same
     /// runtime. The session continues. The bytes contain no checkpoints and no tools.
     ///
     /// # Errors
@@ -298,8 +300,8 @@ impl Session {
         Ok(Blob { raw: self.raw.hibernate()? })
     }
 
-    /// Runs the interpreter's exit handlers, within the limits of one execution, and ends the session. Closing it again
-    /// has no effect.
+    /// Runs the interpreter's exit handlers, within the limits of one execution, and ends the session. Does nothing if
+    /// the session has already ended.
     ///
     /// # Errors
     /// [`Error::SessionBusy`].
@@ -308,7 +310,7 @@ impl Session {
     }
 }
 
-/// Uses no context and no tools.
+/// Returns options without a context and without tools.
 impl Default for SessionOptions {
     fn default() -> Self {
         Self { context: None, tools: None }
@@ -323,7 +325,7 @@ impl SessionOptions {
         self
     }
 
-    /// Adds one of the component's own tools, for executions that [`Session::start`] begins. Default: none.
+    /// Adds a tool that the component implements, for executions that [`Session::start`] begins. Default: none.
     #[must_use]
     pub fn tool(mut self, tool: Tool) -> Self {
         self.tools.get_or_insert_default().push(tool);

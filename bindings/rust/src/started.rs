@@ -1,4 +1,4 @@
-//! Executions that are stepped through, the tools of the component, and their answers.
+//! Executions that the component steps through, the component's tools, and their answers.
 
 use std::{io::BufRead, time::Duration};
 
@@ -9,8 +9,8 @@ use crate::{
 
 /// An execution that the component steps through.
 ///
-/// The execution runs whether or not the component waits for it. Its limits apply from the start, and the time between
-/// two steps counts. Dropping the handle cancels the execution.
+/// The execution also runs while the component does not wait for it. Its limits apply from the start, and the timeout
+/// includes the time between steps. Dropping the handle cancels the execution.
 ///
 /// ```no_run
 /// use glovebox_guest::{Sandbox, Tool};
@@ -31,33 +31,33 @@ pub struct Started {
 }
 
 impl Started {
-    /// Passes answers, and waits until the execution has ended or needs further answers.
+    /// Passes answers to the execution, and waits until it has ended or needs more answers.
     ///
-    /// Unanswered calls are returned again; an answer to a call that is not outstanding is ignored. Once the result is
-    /// [`Step::Done`], every further step returns the same execution.
+    /// Unanswered calls are returned again; an answer to a call that is no longer waiting is ignored. Once the
+    /// execution has ended, every further step returns the same [`Step::Done`].
     ///
     /// # Errors
-    /// [`Error::SessionEnded`]; [`Error::InvalidArgument`] for an answer with an unknown id or that is not JSON: no
-    /// answer of the list is then used.
+    /// [`Error::SessionEnded`]; [`Error::InvalidArgument`] if an answer has an unknown id or is not JSON, and then none
+    /// of the answers is used.
     pub fn step(&self, answers: &[ToolAnswer]) -> Result<Step, Error> {
         Ok(self.raw.continue_(answers, None)?)
     }
 
-    /// Like [`step`](Self::step), but waits at most `wait`, rounded up to the millisecond. After that, the result is
-    /// [`Step::Running`], or [`Step::NeedsTools`] if calls are unanswered, even while the script is busy with other
-    /// work.
+    /// Like [`step`](Self::step), but waits at most `wait`, rounded up to whole milliseconds. After that, returns
+    /// [`Step::NeedsTools`] if there are unanswered calls, even if the script is still running, and otherwise
+    /// [`Step::Running`].
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// Same as [`step`](Self::step).
     pub fn step_within(&self, wait: Duration, answers: &[ToolAnswer]) -> Result<Step, Error> {
         Ok(self.raw.continue_(answers, Some(milliseconds(wait)))?)
     }
 
-    /// Waits until the execution has ended, and answers its calls one at a time with `tool`: with JSON text, or with a
-    /// failure that becomes an exception in the script.
+    /// Waits until the execution has ended, and answers its tool calls one at a time with `tool`, which returns JSON
+    /// text, or a failure that becomes an exception in the script.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// Same as [`step`](Self::step).
     pub fn finish_with(
         &self,
         mut tool: impl FnMut(&ToolRequest) -> Result<String, CallFailure>,
@@ -72,47 +72,47 @@ impl Started {
         }
     }
 
-    /// Waits until the execution has ended, without tools of the component: every call of such a tool fails.
+    /// Waits until the execution has ended. Calls of the component's tools fail.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// Same as [`step`](Self::step).
     pub fn finish(&self) -> Result<Execution, Error> {
         self.finish_with(|call| {
             Err(format!("no handler for tool `{}`; use `finish_with` to answer its calls", call.name).into())
         })
     }
 
-    /// Returns the script's output so far, from `offset` on, at most `len` bytes and at most 16,777,216; empty at the
+    /// Returns the script's output so far from `offset` on: at most `len` bytes, and at most 16,777,216. Empty at the
     /// current end.
     #[must_use]
     pub fn read_output(&self, stream: OutputStream, offset: u64, len: u64) -> Vec<u8> {
         self.raw.read_output(stream, offset, len)
     }
 
-    /// Returns a reader of the output from the beginning. At the current end a read returns nothing; a later read may
-    /// return more.
+    /// Returns a reader that starts at the first byte of the output. A read at the current end returns nothing, but a
+    /// later read may return more.
     pub fn output(&self, stream: OutputStream) -> impl BufRead + '_ {
         Pieces::new(move |offset, len| Ok(self.raw.read_output(stream, offset, len)))
     }
 
-    /// Returns the files that an execution outside a session left.
+    /// Returns the files that the script left, for an execution outside a session.
     ///
     /// # Errors
-    /// [`Error::SessionBusy`] before the execution is done; [`Error::Unsupported`] in a session.
+    /// [`Error::SessionBusy`] if the execution has not ended; [`Error::Unsupported`] in a session.
     pub fn files(&self) -> Result<Files, Error> {
         Ok(Files { raw: self.raw.files()? })
     }
 
-    /// Cancels the execution: the script gets an exception and a moment to clean up, then it is unwound. Has no effect
-    /// on an execution that is cancelled already or has ended.
+    /// Cancels the execution: the script receives an exception and a short time to clean up, and is then unwound. Does
+    /// nothing if the execution was already cancelled or has ended.
     pub fn cancel(&self) {
         self.raw.cancel();
     }
 }
 
 impl Tool {
-    /// Creates a tool that accepts any object. The name is 1 to 64 ASCII letters, digits and underscores, starting with
-    /// a letter.
+    /// Creates a tool that accepts any object. The name consists of 1 to 64 ASCII letters, digits and underscores, and
+    /// starts with a letter.
     #[must_use]
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         Self { name: name.into(), description: description.into(), arguments_schema: None }
@@ -127,33 +127,33 @@ impl Tool {
 }
 
 impl ToolRequest {
-    /// Answers the call with a result, as JSON text.
+    /// Creates an answer with a result, as JSON text.
     #[must_use]
     pub fn returns(&self, json: impl Into<String>) -> ToolAnswer {
         self.answer(Ok(json.into()))
     }
 
-    /// Answers the call with a failure and its message for the script.
+    /// Creates an answer with a failure, whose message the script receives.
     #[must_use]
     pub fn fails(&self, failure: impl Into<CallFailure>) -> ToolAnswer {
         self.answer(Err(failure.into()))
     }
 
-    /// Answers the call with a result or a failure.
+    /// Creates an answer with a result or a failure.
     #[must_use]
     pub fn answer(&self, answer: Result<String, CallFailure>) -> ToolAnswer {
         ToolAnswer { id: self.id, answer }
     }
 }
 
-/// Creates a failure of the tool itself. The message must not contain secrets, because the script reads it.
+/// Creates a failure of the tool itself. The script can read the message, so it must not contain secrets.
 impl From<&str> for CallFailure {
     fn from(message: &str) -> Self {
         message.to_owned().into()
     }
 }
 
-/// Creates a failure of the tool itself. The message must not contain secrets, because the script reads it.
+/// Creates a failure of the tool itself. The script can read the message, so it must not contain secrets.
 impl From<String> for CallFailure {
     fn from(message: String) -> Self {
         Self { kind: ToolError::Failed, message }

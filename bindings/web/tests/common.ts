@@ -1,4 +1,4 @@
-// Tests of the page in both forms.
+// Tests that both forms of the page share.
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,14 +7,14 @@ import { test } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import { type Site, barriers, choose, ended, open, output, picture, ready, run, tree, write } from './support.ts';
 
-/** A form of the page. */
+/** A form of the page: from a server, or static. */
 export interface Form {
   name: string;
   site: () => Site;
   browser: () => Browser;
 }
 
-/** A small PNG, written by hand. */
+/** A script that displays a small PNG, encoded without a library. */
 const PNG = `import struct, zlib
 class Picture:
     def _repr_png_(self):
@@ -75,7 +75,7 @@ export function commonTests({ name, site, browser }: Form): void {
       await write(it, 'while True: pass');
       await it.keyboard.press('ControlOrMeta+Enter');
       await it.locator('#stop').waitFor();
-      // The page is not blocked meanwhile.
+      // The page responds while the script runs.
       assert.equal(await it.evaluate(() => 6 * 7), 42);
       await it.waitForTimeout(400);
       await stop();
@@ -160,7 +160,7 @@ export function commonTests({ name, site, browser }: Form): void {
     await it.locator('#session-undo:not([disabled])').waitFor();
     await run(it, 'cities');
     assert.equal(await output(it), "['Oslo', 'Lima']");
-    // A session has one language; another language needs another session.
+    // A session has one language, so another language needs another session.
     assert.equal(await it.locator('#language option[value=javascript]').isDisabled(), true);
     await closeAll(it);
     assert.deepEqual(await tree(it), ['New interpreter *']);
@@ -180,7 +180,7 @@ export function commonTests({ name, site, browser }: Form): void {
     await it.keyboard.press('ControlOrMeta+Enter');
     assert.equal(await ended(it), 'Completed');
     assert.equal(await output(it), '0\n1');
-    // Tab indents, until Escape.
+    // Tab indents until Escape is pressed.
     await it.keyboard.press('Tab');
     assert.equal(await focused(), 'editor');
     await it.keyboard.press('Escape');
@@ -217,7 +217,7 @@ export function commonTests({ name, site, browser }: Form): void {
     await picture(it, `${name}-help`);
     await it.keyboard.press('Escape');
     assert.equal(await it.locator('#help').isVisible(), false);
-    // Tab reaches every control, and the focus is visible.
+    // Tab reaches every control, and the focused control is visible.
     const reached = new Set<string>();
     for (let step = 0; step < 40; step += 1) {
       await it.keyboard.press('Escape');
@@ -301,7 +301,7 @@ raise type(bad, (Exception,), {})(bad)`;
     });
     assert.deepEqual(state, { pwned: undefined, isOurs: true, frames: [''], scripts: ['/page/app.js'], images: 0 });
     assert.deepEqual(foreign, []);
-    // Only the frame's own policy may have reported violations; the page's policy must have none.
+    // Only the frame's policy may have reported violations, not the page's policy.
     assert.deepEqual(faults.filter((fault) => !/about:srcdoc|frame\.html|evil\.example|"img-src data:"|[Ss]andboxed/.test(fault)), []);
     await it.context().close();
   });

@@ -1,4 +1,4 @@
-// The page of `glovebox serve`.
+// Tests the page of `glovebox serve`.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -43,7 +43,7 @@ test('TypeScript runs, and examples include their files', async () => {
     await page.locator('#examples').selectOption({ label: title });
     await page.locator('#editor .cm-content').waitFor();
     await page.locator('#run').click();
-    // The second of two scripts reads the output of the first.
+    // The second of these two scripts reads the first script's output, so it fails alone.
     if (title !== 'Both languages on one workspace: chart.js · JavaScript') assert.equal(await ended(page), 'Completed', `${title}: ${await output(page)}`);
     else await ended(page);
   }
@@ -76,7 +76,7 @@ test('without a token, and with a wrong one, the page asks for it', async () => 
   await picture(page, 'server-token');
   await page.keyboard.type('wrong');
   await page.keyboard.press('Enter');
-  // The page asks for the token again, with the server's message.
+  // The page asks for the token again and shows the server's message.
   await page.waitForFunction(() => !document.getElementById('token-reason')?.textContent?.includes('has printed'));
   await page.locator('#token-dialog').waitFor();
   await page.keyboard.type(TOKEN);
@@ -155,7 +155,7 @@ test('a delayed session list removes no session', async () => {
   await page.locator('#session-new').click();
   await page.locator('[aria-selected=true][data-kind=session]').waitFor();
   await page.locator('#session-fork:not([disabled])').waitFor();
-  // The page's request at the end of the script is answered only after the user has forked the session.
+  // The request that the page sends when the script ends is only answered after the user has forked the session.
   let letGo = (): void => undefined;
   const forked = new Promise<void>((resolve) => (letGo = resolve));
   let answered = (): void => undefined;

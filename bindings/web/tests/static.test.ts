@@ -1,4 +1,4 @@
-// The page without a server, on a host of static files.
+// Tests the page on a static file host, without a server.
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, test } from 'node:test';

@@ -1,4 +1,4 @@
-// A browser, pages that record every violation of their Content-Security-Policy, and the servers of these pages.
+// A browser, pages that record every Content-Security-Policy violation, and the servers of these pages.
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -17,7 +17,7 @@ const SCREENSHOTS = join(ROOT, 'target/page-screenshots');
 
 /** Starts the browser. */
 export function launch(): Promise<Browser> {
-  // As root, the browser has no sandbox of its own; it loads only our pages.
+  // Chromium cannot use its own sandbox when it runs as root; it loads only our pages.
   const args = ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'];
   return chromium.launch({ executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium', args });
 }
@@ -34,7 +34,7 @@ export class Server implements Site {
   readonly #store: string;
   readonly #flags: string[];
   readonly #token: string | null;
-  /** The output of the process, in pieces. */
+  /** The process's output, in chunks. */
   said: string[] = [];
   address = '';
 
@@ -44,7 +44,7 @@ export class Server implements Site {
     this.#token = token;
   }
 
-  /** Starts the server. With a null `token`, the server generates one or uses its configuration. */
+  /** Starts the server. With a null `token`, the server generates a token or uses its configuration. */
   static async start(flags: string[] = [], token: string | null = TOKEN): Promise<Server> {
     const server = new Server(await mkdtemp(join(tmpdir(), 'glovebox-page-')), flags, token);
     await server.begin('127.0.0.1:0');
@@ -80,7 +80,7 @@ export class Server implements Site {
     if (!child || child.exitCode !== null) return;
     const ended = new Promise((resolve) => child.once('exit', resolve));
     child.kill('SIGTERM');
-    // A second signal stops the server at once.
+    // A second signal stops the server immediately.
     setTimeout(() => child.kill('SIGTERM'), 300).unref();
     await ended;
   }
@@ -113,7 +113,7 @@ export async function serveStatic(directory: string, isolated: boolean): Promise
   };
 }
 
-/** The violations of a page. */
+/** A page and the violations that it has reported. */
 export interface Watched {
   page: Page;
   /** Policy violations and script errors. */
@@ -124,7 +124,7 @@ export interface Watched {
   done(): Promise<void>;
 }
 
-/** Opens a page with storage and sessions of its own. */
+/** Opens a page with its own storage and sessions. */
 export async function open(browser: Browser, url: string, options: { width?: number; height?: number; colorScheme?: 'light' | 'dark' } = {}): Promise<Watched> {
   const { width = 1280, height = 860, colorScheme = 'light' } = options;
   const context = await browser.newContext({ viewport: { width, height }, colorScheme, acceptDownloads: true });
@@ -160,21 +160,21 @@ export async function ready(page: Page): Promise<void> {
   await page.locator('#run:not([disabled])').waitFor();
 }
 
-/** Pastes a script into the editor. */
+/** Replaces the editor's text with a script. */
 export async function write(page: Page, source: string): Promise<void> {
   await page.locator('#editor .cm-content').click();
   await page.keyboard.press('ControlOrMeta+a');
   await page.keyboard.insertText(source);
 }
 
-/** Runs a script, and returns the text of its outcome. */
+/** Runs a script and returns the text that describes its outcome. */
 export async function run(page: Page, source: string): Promise<string> {
   await write(page, source);
   await page.keyboard.press('ControlOrMeta+Enter');
   return ended(page);
 }
 
-/** Waits until the running script has ended, and returns the text of its outcome. */
+/** Waits until the running script has ended, and returns the text that describes its outcome. */
 export async function ended(page: Page): Promise<string> {
   await page.locator('#outcome:not([data-state=running]):not(:empty)').waitFor();
   await page.locator('#run').waitFor();
@@ -186,7 +186,7 @@ export async function output(page: Page): Promise<string> {
   return (await page.locator('#output').innerText()).trim();
 }
 
-/** Chooses a language. */
+/** Selects a language. */
 export async function choose(page: Page, language: string): Promise<void> {
   await page.locator('#language').selectOption(language);
 }
@@ -201,18 +201,18 @@ export function tree(page: Page): Promise<string[]> {
   return page.locator('#session-tree [role=treeitem]').evaluateAll(rows);
 }
 
-/** Writes a picture of the page to target/page-screenshots. */
+/** Saves a screenshot of the page in target/page-screenshots. */
 export async function picture(page: Page, name: string): Promise<void> {
   await mkdir(SCREENSHOTS, { recursive: true });
   await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`) });
 }
 
-/** Returns the accessibility barriers that axe finds. */
+/** Returns the accessibility violations that axe finds. */
 export async function barriers(page: Page): Promise<string[]> {
   await page.evaluate(await readFile(join(import.meta.dirname, '../node_modules/axe-core/axe.min.js'), 'utf8'));
   const found = await page.evaluate(async () => {
     const axe = (globalThis as unknown as { axe: { run(options: object): Promise<{ violations: any[] }> } }).axe;
-    // Frames without rights cannot be inspected.
+    // axe cannot inspect sandboxed frames.
     return (await axe.run({ iframes: false, runOnly: ['wcag2a', 'wcag2aa', 'wcag21aa', 'best-practice'] })).violations;
   });
   return found.flatMap(({ id, nodes }) => nodes.map((node: { target: string[]; failureSummary: string }) => `${id}: ${node.target.join(' ')}: ${node.failureSummary}`));

@@ -1,4 +1,4 @@
-//! Converts the engine's errors to the package's errors, `src/errors.ts`.
+//! Converts the engine's errors to the classes in `src/errors.ts`.
 
 use std::error::Error;
 
@@ -10,7 +10,7 @@ use napi_derive::napi;
 
 use crate::execution::NativeExecution;
 
-/// An error on its way to JavaScript.
+/// An error class of the package and its arguments, before conversion on JavaScript's thread.
 pub(crate) struct EngineFailure {
     class: &'static str,
     message: String,
@@ -29,12 +29,12 @@ impl EngineFailure {
     }
 }
 
-/// A class of errors of the package, and its arguments.
+/// An error class of the package and its arguments, as JavaScript receives them.
 #[napi(object, object_from_js = false)]
 pub struct NativeFailure {
-    /// The name of the class.
+    /// The class name.
     pub class: &'static str,
-    /// The error's message.
+    /// The error message.
     pub message: String,
     /// The execution whose files could not be committed.
     pub execution: Option<NativeExecution>,

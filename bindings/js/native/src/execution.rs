@@ -1,4 +1,4 @@
-//! The input of an execution from JavaScript, its cancellation token, its result, and the files that it left.
+//! An execution's input, cancellation token, result and files, as JavaScript sees them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ pub struct NativeEntry {
     pub kind: &'static str,
     /// The size in bytes.
     pub size_bytes: BigInt,
-    /// The time of the last modification, in nanoseconds since 1970.
+    /// The modification time, in nanoseconds since 1970.
     pub modified_ns: BigInt,
 }
 
@@ -38,12 +38,12 @@ impl From<FileEntry> for NativeEntry {
     }
 }
 
-/// A display in all its forms.
+/// A display in all its media types.
 #[napi(object, object_from_js = false)]
 pub struct NativeShown {
     /// True for the value of the last expression.
     pub is_result: bool,
-    /// The media type and the bytes of each form.
+    /// The media type and bytes of each form.
     pub forms: Vec<(String, Buffer)>,
 }
 
@@ -54,7 +54,7 @@ impl From<&Display> for NativeShown {
     }
 }
 
-/// The outcome, output, resource use and changes of an execution. Rarely used fields are in `json`.
+/// An execution's outcome, output, resource use and changes. Rarely used fields are only in `json`.
 #[napi]
 pub struct NativeExecution {
     pub(crate) execution: Arc<Execution>,
@@ -118,7 +118,7 @@ impl NativeExecution {
         self.displays.iter().map(NativeShown::from).collect()
     }
 
-    /// All of the execution except its displays, as JSON text.
+    /// The whole execution except its displays, as JSON text.
     #[napi]
     pub fn json(&self) -> napi::Result<String> {
         serde_json::to_string(&*self.execution).map_err(|error| napi::Error::from_reason(error.to_string()))
@@ -127,7 +127,7 @@ impl NativeExecution {
 
 #[napi]
 impl NativeExecution {
-    /// Lists the workspace's files that match a pattern.
+    /// Lists the workspace files that match a pattern.
     #[napi]
     pub fn list_files(&self, pattern: String, callback: Callback<'_, Vec<NativeEntry>>) -> napi::Result<()> {
         let execution = Arc::clone(&self.execution);
@@ -137,7 +137,7 @@ impl NativeExecution {
         })
     }
 
-    /// Reads a file of the workspace.
+    /// Reads a workspace file.
     #[napi]
     pub fn read_file(&self, path: String, callback: Callback<'_, Buffer>) -> napi::Result<()> {
         let execution = Arc::clone(&self.execution);
@@ -150,21 +150,21 @@ impl NativeExecution {
 pub struct NativeInput {
     /// The source text.
     pub source: String,
-    /// The file name in tracebacks.
+    /// The file name shown in tracebacks. Default: the language's own.
     pub name: Option<String>,
     /// The kind of JavaScript source: `detect`, `script` or `module`.
     pub kind: Option<String>,
     /// Standard input.
     pub stdin: Option<Buffer>,
-    /// The value of the variable `context`, as JSON text.
+    /// The value of the global variable `context`, as JSON text.
     pub context: Option<String>,
     /// Milliseconds after which the execution is cancelled.
     pub timeout_ms: Option<f64>,
-    /// True if JavaScript listens to the output.
+    /// True if JavaScript has an output listener.
     pub is_heard: bool,
 }
 
-/// A `NativeInput` in types that can leave JavaScript's thread.
+/// A `NativeInput` in types that can be sent to another thread.
 pub(crate) struct Input {
     source: String,
     name: Option<String>,
@@ -209,7 +209,7 @@ impl Input {
         Ok(request)
     }
 
-    /// Executes the request, and reports its output if JavaScript listens.
+    /// Executes the input as a request. Reports output if JavaScript has a listener.
     pub(crate) fn execute(
         &self,
         heard: &Heard,
@@ -224,7 +224,7 @@ impl Input {
     }
 }
 
-/// Cancels the executions that use it.
+/// A cancellation token, shared by any number of executions.
 #[napi]
 pub struct NativeToken(CancelToken);
 
@@ -242,7 +242,7 @@ impl NativeToken {
         Self(CancelToken::new())
     }
 
-    /// Cancels all executions of the token.
+    /// Cancels all executions that use the token.
     #[napi]
     pub fn cancel(&self) {
         self.0.cancel();

@@ -1,8 +1,8 @@
 //! The native module of the npm package `glovebox-sandbox`.
 //!
 //! The module is private to the package, whose TypeScript defines the public API. Values cross as strings, bytes and
-//! JSON text, so that one place converts them to JavaScript values. Slow functions take a callback and run on threads
-//! of their own: they block neither Node.js's thread nor the four threads of its pool.
+//! JSON text, so that a single TypeScript module converts them. Slow functions take a callback and run on separate
+//! threads. They block neither Node.js's main thread nor its pool of four threads.
 //!
 //! | module | contents |
 //! |---|---|

@@ -1,6 +1,6 @@
-//! Executions, which are many and short. One callback per JavaScript thread, made once, receives the events of all of
-//! them. A callback for each execution would cost as much as a short script. Also the tools that JavaScript
-//! answers.
+//! Executions and the tools that JavaScript implements. Executions are frequent and short, and creating a callback for
+//! each would take as long as a short script. Instead each JavaScript thread creates one callback, which receives the
+//! events of all its executions.
 
 use std::{
     collections::HashMap,
@@ -26,7 +26,7 @@ use crate::{
     threads::{self, Waiting},
 };
 
-/// The third argument of the callback, after the execution's number and the number of the event.
+/// The third argument of the callback, after the execution's number and the event's number.
 type Payload = Either3<NativeExecution, Buffer, NativeFailure>;
 type Args = FnArgs<(u32, u32, Payload)>;
 
@@ -49,16 +49,16 @@ impl Event {
     }
 }
 
-/// A weak function that does not keep Node.js alive: `src/native/port.ts` does so while an execution runs.
+/// A weak function reference: it does not keep Node.js alive. `src/native/port.ts` does that while an execution runs.
 type Teller = ThreadsafeFunction<(u32, Event), (), Args, Status, false, true>;
 
-/// The receiver of the events of a JavaScript thread's executions.
+/// Receives the events of all executions of one JavaScript thread.
 #[napi]
 pub struct NativePort(Arc<Teller>);
 
 #[napi]
 impl NativePort {
-    /// Creates a port. `callback` receives the execution's number, the number of an event, and the event's payload.
+    /// Creates a port. `callback` receives the execution's number, the event's number and its payload.
     #[napi(constructor)]
     pub fn new(callback: Function<'_, Args, ()>) -> napi::Result<Self> {
         let function = callback.build_threadsafe_function::<(u32, Event)>().weak::<true>();
@@ -66,7 +66,7 @@ impl NativePort {
     }
 }
 
-/// The port of one execution.
+/// Reports the events of one execution to its port.
 #[derive(Clone)]
 pub(crate) struct Heard {
     teller: Arc<Teller>,
@@ -75,18 +75,18 @@ pub(crate) struct Heard {
 
 impl Heard {
     fn tell(&self, event: Event) {
-        // The call fails when the environment is being torn down. No listener is left then.
+        // The call fails while the environment is torn down, when no listener is left.
         let _ = self.teller.call((self.execution, event), ThreadsafeFunctionCallMode::NonBlocking);
     }
 
-    /// Reports output of the guest.
+    /// Reports guest output.
     pub(crate) fn output(&self, stream: Stream, bytes: &[u8]) {
         self.tell(Event::Output(stream, bytes.to_vec()));
     }
 }
 
 impl NativePort {
-    /// Executes on another thread. The last event is the result, or the error that prevented the start.
+    /// Runs an execution on another thread. The last event is the result, or the error that prevented the start.
     pub(crate) fn start(
         &self,
         execution: u32,
@@ -104,31 +104,31 @@ impl NativePort {
     }
 }
 
-/// The number of a call, the tool's index, and the arguments as JSON text. Without arguments, the call of this number
-/// was abandoned.
+/// The call's number, the tool's index, and the arguments as JSON text; `None` reports that the call was abandoned.
 type CallArgs = FnArgs<(u32, u32, Option<String>)>;
 
-/// JavaScript's function that answers calls.
+/// The JavaScript function that answers tool calls.
 pub(crate) type Answer<'a> = Function<'a, CallArgs, ()>;
 
-/// The function that answers calls, callable from any thread. It does not keep Node.js alive: the execution does.
+/// The function that answers calls, callable from any thread. It does not keep Node.js alive; the running execution
+/// does.
 type Caller = ThreadsafeFunction<(u32, u32, Option<String>), (), CallArgs, Status, false, true>;
 
-/// A tool as JavaScript describes it.
+/// A tool's JavaScript description.
 #[napi(object, object_to_js = false)]
 pub struct NativeTool {
     /// The name in scripts.
     pub name: String,
-    /// The text that `help` shows.
+    /// The description that `help` shows.
     pub description: String,
-    /// The schema of its arguments, as JSON text.
+    /// The JSON Schema of the arguments object, as JSON text.
     pub schema: String,
 }
 
-/// A result as JSON text, or the text of a failure; `None` if the answer is no longer needed.
+/// A result as JSON text, or a failure message; `None` if the answer is no longer needed.
 type Reply = Option<Result<String, String>>;
 
-/// The calls that JavaScript has not answered yet.
+/// The tool calls that JavaScript has not answered yet.
 #[derive(Clone, Default)]
 pub(crate) struct Calls(Arc<Open>);
 
@@ -143,14 +143,14 @@ impl Calls {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers a call. An answer that is no longer needed is dropped.
+    /// Answers the call `number`. Ignores an answer that is no longer needed.
     pub(crate) fn reply(&self, number: u32, answer: Result<String, String>) {
         if let Some(sender) = self.waiting().remove(&number) {
             let _ = sender.send(Some(answer));
         }
     }
 
-    /// Makes the engine's tools, with `answer` as their implementation.
+    /// Creates the engine's tools, implemented by `answer`.
     pub(crate) fn tools(&self, tools: Vec<NativeTool>, answer: &Answer<'_>) -> napi::Result<Vec<Unchecked>> {
         let function = answer.build_threadsafe_function::<(u32, u32, Option<String>)>().weak::<true>();
         let caller: Arc<Caller> = Arc::new(function.build_callback(|ctx| Ok(ctx.value.into()))?);
@@ -161,7 +161,7 @@ impl Calls {
         Ok(made.collect())
     }
 
-    /// Calls JavaScript, and waits for the answer or for the end of the call.
+    /// Calls JavaScript and waits for the answer or for the end of the call.
     fn ask(&self, caller: &Arc<Caller>, call: &ToolCall, index: u32, arguments: String) -> Result<String, ToolError> {
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = mpsc::channel();
@@ -176,7 +176,7 @@ impl Calls {
         drop(given_up);
         let Some(answer) = reply else {
             self.waiting().remove(&number);
-            // Tells JavaScript that the call was abandoned, so that it can stop too.
+            // Tells JavaScript that the call was abandoned, so that its tool can stop too.
             let _ = caller.call((number, index, None), ThreadsafeFunctionCallMode::NonBlocking);
             return Err(ToolError::new("the caller no longer waits for the answer"));
         };
@@ -193,7 +193,7 @@ pub(crate) struct Unchecked {
 }
 
 impl Unchecked {
-    /// Parses the schema and makes the engine's tool.
+    /// Parses the schema and creates the engine's tool.
     pub(crate) fn tool(self) -> Result<Tool, EngineFailure> {
         let NativeTool { name, description, schema } = self.tool;
         Ok(Tool::new(name, description).schema(serde_json::from_str(&schema)?).text_handler(self.handler))

@@ -1,4 +1,4 @@
-//! The engine of a process, its sandboxes, and their sessions, for JavaScript.
+//! The process-wide engine, its sandboxes and their sessions, for JavaScript.
 
 use std::{sync::Arc, time::Instant};
 
@@ -38,14 +38,14 @@ pub struct NativeFile {
     pub contents: Buffer,
 }
 
-/// A message of the language's own parser.
+/// A diagnostic from the language's own parser.
 #[napi(object, object_from_js = false)]
 pub struct NativeDiagnostic {
     /// The line, counted from 1.
     pub line: u32,
     /// The column in code points, counted from 1.
     pub column: u32,
-    /// The parser's message.
+    /// The parser's message, without the position.
     pub message: String,
 }
 
@@ -58,7 +58,7 @@ pub struct NativeSandbox {
 
 #[napi]
 impl NativeSandbox {
-    /// Opens a sandbox. `answer` receives the tool calls, `callback` the progress and the sandbox.
+    /// Opens a sandbox. `answer` receives the tool calls; `callback` receives the progress and the sandbox.
     #[napi]
     pub fn open(
         engine: &NativeEngine,
@@ -84,13 +84,13 @@ impl NativeSandbox {
         })
     }
 
-    /// Answers a tool call with the result as JSON text, or the text of a failure.
+    /// Answers a tool call with a result as JSON text, or with a failure message.
     #[napi]
     pub fn reply(&self, call: u32, is_ok: bool, text: String) {
         self.calls.reply(call, if is_ok { Ok(text) } else { Err(text) });
     }
 
-    /// `python` or `javascript`.
+    /// The language: `python` or `javascript`.
     #[napi(getter)]
     pub fn language(&self) -> &'static str {
         self.sandbox.language().name()
@@ -115,7 +115,7 @@ impl NativeSandbox {
         port.start(execution, move |heard| input.execute(heard, |request| sandbox.run(request)));
     }
 
-    /// Parses a source and returns the messages of the language's own parser.
+    /// Parses a source with the language's own parser and returns its diagnostics.
     #[napi]
     pub fn validate(
         &self,
@@ -132,8 +132,8 @@ impl NativeSandbox {
         })
     }
 
-    /// Measures the duration of `count` executions without JavaScript's part, in microseconds. For benchmarks: blocks
-    /// the caller's thread.
+    /// Measures `count` executions without the JavaScript layer, each in microseconds. For benchmarks only: blocks the
+    /// caller's thread.
     #[napi]
     pub fn time(&self, source: String, count: u32) -> napi::Result<Vec<f64>> {
         let once = |_| {
@@ -145,7 +145,7 @@ impl NativeSandbox {
         times.map_err(|error| napi::Error::from_reason(error.to_string()))
     }
 
-    /// Opens a session. The context is JSON text.
+    /// Opens a session. `context` is JSON text.
     #[napi]
     pub fn session(
         &self,
@@ -157,7 +157,7 @@ impl NativeSandbox {
         start(&callback, move |_| Ok(sandbox.open_session(options(id, context)?)?.into()))
     }
 
-    /// Restores a session from the bytes of a hibernated session.
+    /// Restores a session from its hibernated bytes.
     #[napi]
     pub fn resume(&self, state: Buffer, id: Option<String>, callback: Callback<'_, NativeSession>) -> napi::Result<()> {
         let (sandbox, state) = (self.sandbox.clone(), state.to_vec());
@@ -169,12 +169,12 @@ impl NativeSandbox {
     }
 }
 
-/// The directories and settings of an engine.
+/// An engine's directories and settings.
 #[napi(object, object_to_js = false)]
 pub struct NativeEngineOptions {
-    /// The cache directory.
+    /// The cache directory; by default the engine chooses it.
     pub cache_dir: Option<String>,
-    /// The archive of interpreters in the package.
+    /// The path of the interpreter archive in the package.
     pub bundle: Option<String>,
     /// The directory of custom images.
     pub images: Option<String>,
@@ -182,7 +182,7 @@ pub struct NativeEngineOptions {
     pub packages: bool,
 }
 
-/// The engine that all sandboxes of a process share.
+/// The engine shared by all sandboxes of a process.
 #[napi]
 pub struct NativeEngine(Engine);
 
@@ -251,7 +251,7 @@ impl NativeSession {
         self.0.id()
     }
 
-    /// The reason for the end of the session, if it has ended.
+    /// The reason why the session ended, or `None` while it is open.
     #[napi(getter)]
     pub fn ended(&self) -> Option<String> {
         self.0.ended()
@@ -273,7 +273,7 @@ impl NativeSession {
         })
     }
 
-    /// Sets a global variable to a value, as JSON text.
+    /// Sets a global variable to a value given as JSON text.
     #[napi]
     pub fn set_variable(&self, name: String, json: String, callback: Callback<'_, ()>) -> napi::Result<()> {
         self.ask(&callback, move |session| {
@@ -333,7 +333,7 @@ impl NativeSession {
         self.ask(&callback, |session| session.checkpoint().map(|checkpoint| checkpoint.0.into()))
     }
 
-    /// The checkpoints, as JSON text.
+    /// Lists the checkpoints, as JSON text.
     #[napi]
     pub fn checkpoints(&self, callback: Callback<'_, String>) -> napi::Result<()> {
         self.ask(&callback, |session| Ok::<_, EngineFailure>(serde_json::to_string(&session.checkpoints()?)?))
@@ -352,7 +352,7 @@ impl NativeSession {
         })
     }
 
-    /// Returns the session as bytes.
+    /// Serializes the session.
     #[napi]
     pub fn hibernate(&self, callback: Callback<'_, Buffer>) -> napi::Result<()> {
         self.ask(&callback, |session| {
@@ -366,7 +366,7 @@ impl NativeSession {
         self.ask(&callback, |session| serde_json::to_string(&session.info()))
     }
 
-    /// Ends the session. Has no effect on a session that has ended.
+    /// Ends the session. Does nothing if the session has already ended.
     #[napi]
     pub fn close(&self, callback: Callback<'_, ()>) -> napi::Result<()> {
         self.ask(&callback, |session| match session.close() {
@@ -376,7 +376,7 @@ impl NativeSession {
     }
 }
 
-/// Converts a session's options.
+/// Converts the options of a session.
 pub(crate) fn options(id: Option<String>, context: Option<String>) -> Result<SessionOptions, EngineFailure> {
     let mut options = SessionOptions::default();
     options.id = id;

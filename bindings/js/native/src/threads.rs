@@ -1,12 +1,11 @@
-//! The threads that guests run on.
+//! The thread pool that guests run on.
 //!
-//! Node.js's own pool has four threads, which serve the files and name lookups of the whole process. A guest that waits
-//! for a tool must not occupy one of them. This pool has as many threads as there is work, up to a limit. A guest that
-//! waits for JavaScript's answer does not count. So the answer itself, such as a script in another sandbox, always
-//! finds a thread.
+//! Node.js's own pool has four threads, which serve file access and name lookups for the whole process. A guest that
+//! waits for a tool must not occupy one of them. This pool starts a thread for each queued job, up to a limit. Guests
+//! that wait for an answer from JavaScript do not count against the limit: producing the answer may itself need a
+//! thread, for a script in another sandbox.
 //!
-//! Waking a thread takes as long as a short script. So a thread that has finished its work polls for more work for a
-//! moment before it sleeps.
+//! Waking a thread takes as long as a short script. So an idle thread polls briefly for more work before it sleeps.
 
 use std::{
     cell::RefCell,
@@ -30,14 +29,15 @@ use napi::{
 
 use crate::error::{EngineFailure, NativeFailure};
 
-/// Maximum number of guests that run at once, without those that wait for JavaScript. Further work waits in order.
+/// Maximum number of guests that run concurrently, excluding those that wait for JavaScript. Further work is queued in
+/// order.
 const MAX_RUNNING: usize = 64;
-/// Time that a thread waits for more work before it ends.
+/// Time that a thread waits for more work before it exits.
 const IDLE: Duration = Duration::from_secs(10);
-/// Time that a thread polls for work before it sleeps. JavaScript that executes one script after another returns within
-/// this time.
+/// Time that a thread polls for work before it sleeps. A JavaScript loop that executes one script after another submits
+/// its next script within this time.
 const LOOKING: Duration = Duration::from_micros(50);
-/// Number of polls between two readings of the clock.
+/// Number of polls between two clock reads.
 const LOOKS: u32 = 32;
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -45,11 +45,11 @@ type Work = Box<dyn FnOnce() + Send>;
 struct PoolState {
     queue: VecDeque<Work>,
     threads: usize,
-    /// Threads that sleep until there is work.
+    /// Number of threads that sleep until work arrives.
     idle: usize,
     /// Set while a thread polls for work. Only one thread polls at a time.
     is_looking: bool,
-    /// Guests that wait for JavaScript.
+    /// Number of guests that wait for JavaScript.
     waiting: usize,
 }
 
@@ -58,14 +58,14 @@ static STATE: Mutex<PoolState> =
 static QUEUED: Condvar = Condvar::new();
 /// Set when there is work for the polling thread.
 static HAS_WORK: AtomicBool = AtomicBool::new(false);
-/// False with one processor, where a polling thread would keep the work from arriving.
+/// False on a single processor, where a polling thread would delay the thread that submits work.
 static MAY_LOOK: LazyLock<bool> = LazyLock::new(|| thread::available_parallelism().is_ok_and(|count| count.get() > 1));
 
 fn state() -> MutexGuard<'static, PoolState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `work` on one of the threads.
+/// Runs `work` on a pool thread.
 pub(crate) fn run(work: Work) {
     let mut state = state();
     state.queue.push_back(work);
@@ -73,7 +73,7 @@ pub(crate) fn run(work: Work) {
     attend(&mut state);
 }
 
-/// Marks a guest as waiting for JavaScript until it is dropped.
+/// Counts a guest as waiting for JavaScript until dropped.
 pub(crate) struct Waiting(());
 
 impl Waiting {
@@ -91,7 +91,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Ensures that a thread takes the queued work.
+/// Ensures that a thread will take the queued work.
 fn attend(state: &mut PoolState) {
     let taken = usize::from(state.is_looking);
     if state.queue.len() <= taken {
@@ -100,7 +100,7 @@ fn attend(state: &mut PoolState) {
     if state.queue.len() <= taken + state.idle {
         QUEUED.notify_one();
     } else if state.threads < MAX_RUNNING + state.waiting {
-        // If the system cannot start a thread, the existing threads continue; the next queued work tries again.
+        // If the system cannot start a thread, existing threads take the work, and the next submission tries again.
         if thread::Builder::new().name("glovebox".into()).spawn(serve).is_ok() {
             state.threads += 1;
         }
@@ -137,11 +137,11 @@ fn serve() {
         }
     }
     held.threads -= 1;
-    // This thread may have taken a notification that another thread needs.
+    // This thread may have consumed a notification that another thread needs.
     attend(&mut held);
 }
 
-/// Polls for work for a moment. Returns `true` if there is work.
+/// Polls briefly for work. Returns `true` if work has arrived.
 fn look() -> bool {
     let begun = Instant::now();
     while begun.elapsed() < LOOKING {
@@ -191,7 +191,7 @@ impl<T: ToNapiValue> Clone for Teller<T> {
 
 impl<T: ToNapiValue> Teller<T> {
     fn tell(&self, event: Event<T>) {
-        // The call fails when the environment is being torn down. No listener is left then.
+        // The call fails while the environment is torn down, when no listener is left.
         let _ = self.0.call(event, ThreadsafeFunctionCallMode::NonBlocking);
     }
 }
@@ -199,7 +199,7 @@ impl<T: ToNapiValue> Teller<T> {
 type ProgressListener = (Box<dyn Fn(String)>, CancelToken);
 
 thread_local! {
-    /// The callback and the cancellation token of this thread's job.
+    /// The progress listener of this thread's job.
     static TOLD: RefCell<Option<ProgressListener>> = const { RefCell::new(None) };
 }
 
@@ -220,7 +220,7 @@ impl glovebox::Progress for Progress {
     }
 }
 
-/// Runs `work` on another thread. The last call of `callback` has the result or the error.
+/// Runs `work` on another thread. The last call of `callback` receives the result or the error.
 pub(crate) fn start<T: ToNapiValue + Send + 'static>(
     callback: &Callback<'_, T>,
     work: impl FnOnce(&Teller<T>) -> Result<T, EngineFailure> + Send + 'static,
@@ -238,7 +238,7 @@ pub(crate) fn start<T: ToNapiValue + Send + 'static>(
     Ok(())
 }
 
-/// Like `start`, for work that is slow the first time: it reports its progress, and `token` cancels it.
+/// Like `start`, for work that is slow the first time: reports progress to `callback`, and `token` cancels it.
 pub(crate) fn start_long<T: ToNapiValue + Send + 'static>(
     callback: &Callback<'_, T>,
     token: CancelToken,

@@ -1,5 +1,4 @@
-// A provider component as a backend, on the calling thread. `worker.ts` runs it in a worker on behalf of another
-// thread.
+// A provider component as a backend, on the calling thread. `worker.ts` runs it in a worker for another thread.
 import type {
   Attendant,
   Backend,
@@ -35,7 +34,7 @@ const CLASSES: Partial<Record<SandboxError['tag'], FailureClass>> = {
   file: 'FilesError',
 };
 
-/** Refuses the options that only the engine supports. The error names the alternative. */
+/** Rejects options that only the engine supports. The error names an alternative. */
 export function refuse(policy: Policy): void {
   const asked = { workspace: policy.workspace !== undefined, mounts: policy.mounts.length > 0, commit: policy.commit !== 'always' };
   for (const [name, isAsked] of Object.entries(asked)) {
@@ -84,14 +83,14 @@ function noId(id: string | undefined): void {
   if (id !== undefined) throw errorOf('UnsupportedError', 'id: a component chooses its sessions\' ids; remove it, or use backend: "native"');
 }
 
-/** Passes the output to the listener at the end: a component delivers no output before that. */
+/** Passes the output to the listener when the script has ended, because a component does not stream output. */
 export function tell(executed: Executed, { output }: Pick<Attendant, 'output'>): void {
   for (const [isStderr, bytes] of [[false, executed.stdoutBytes], [true, executed.stderrBytes]] as const) {
     if (bytes.length > 0) output?.(isStderr, bytes);
   }
 }
 
-/** The result of an execution in a form that can be sent to another thread. */
+/** An execution's result in a form that can be sent to another thread. */
 export interface Facts {
   ok: boolean;
   stdout: string;
@@ -102,7 +101,7 @@ export interface Facts {
   value: ShownValue | undefined;
   displays: readonly Shown[];
   record: string;
-  /** Outside a session: the files that the script left. */
+  /** The files that the script left. Absent in sessions, whose files are read from the session. */
   files?: { entries: Entry[]; contents: Map<string, Uint8Array> };
 }
 
@@ -121,7 +120,7 @@ function factsOf(execution: Execution, files?: Facts['files']): Facts {
   };
 }
 
-/** Creates an execution from its facts. In a session, the files are those of the session. */
+/** Creates an execution from its facts. In a session, it reads the session's files. */
 export function executedOf(facts: Facts, session?: Pick<BackendSession, 'listFiles' | 'readFile'>): Executed {
   const { ok, stdout, stderr, stdoutBytes, stderrBytes, fuelConsumed, value, displays, files } = facts;
   return {
@@ -156,7 +155,7 @@ function normal(path: string): string {
   return path.split('/').filter((part) => part !== '' && part !== '.').join('/');
 }
 
-/** The parts from which a component backend is made. */
+/** The components of a backend that runs a provider. */
 export interface Guest {
   provider: Provider;
   language: string;
@@ -186,12 +185,12 @@ export async function openComponent({ provider, language, policy, answer, cancel
     throw errorOf('UnsupportedError', 'tools: this component does not import tools; load one that does, such as `glovebox-python`');
   }
   const backend = new ComponentBackend(sandbox, runtime, policy);
-  // Detects an invalid policy now, as the engine does, and not at the first execution.
+  // Detects an invalid policy when the sandbox is opened, as the engine does, and not at the first execution.
   await backend.validate({ source: '', name: undefined, kind: undefined, stdin: undefined, context: undefined, timeoutMs: undefined });
   return backend;
 }
 
-/** A sandbox on this thread. */
+/** A sandbox on the calling thread. */
 export class ComponentBackend {
   readonly language: 'python' | 'javascript';
   readonly runtimeName: string;
@@ -212,7 +211,7 @@ export class ComponentBackend {
   /** The runtime and policy of one execution. */
   #now(): { runtime: string; policy: ContractPolicy } {
     const { limits, clockNs, seed, args, env, autoPersistGlobals, checkpoints, onUnwind } = this.#policy;
-    // A provider has no randomness of its own, so each execution gets a random seed.
+    // A provider has no entropy source, so each execution receives a random seed.
     const random = (): bigint => crypto.getRandomValues(new BigUint64Array(1))[0] ?? 0n;
     const every = typeof checkpoints === 'bigint' ? ({ tag: 'every', val: Number(checkpoints) } as const) : checkpoints && ({ tag: checkpoints } as const);
     const narrow = Object.entries(limits).map(([name, value]) => [name, NARROW.has(name) ? Number(value) : value]);
@@ -236,7 +235,7 @@ export class ComponentBackend {
     return factsOf(execution, { entries: entriesOf(entries), contents });
   }
 
-  /** Returns the parser's messages about a source. */
+  /** Returns the parser's diagnostics for a source. */
   async validate(input: Input): Promise<Diagnostic[]> {
     const diagnostics = await told(this.#sandbox.validate(requestOf(input), this.#now()));
     return diagnostics.map(({ line, column, message }) => ({ line: Number(line), column: Number(column), message }));
@@ -251,14 +250,14 @@ export class ComponentBackend {
     return session;
   }
 
-  /** Restores a session from bytes. */
+  /** Restores a session from its hibernated bytes. */
   async resume(state: Uint8Array, id: string | undefined): Promise<GuestSession> {
     noId(id);
     return new GuestSession(await told(this.#sandbox.resume(state, this.#now())));
   }
 }
 
-/** A session on this thread. */
+/** A session on the calling thread. */
 export class GuestSession {
   readonly #session: Session;
   ended: string | undefined;
@@ -344,8 +343,8 @@ export class GuestSession {
 }
 
 /**
- * Creates a backend that runs a component on the caller's own thread. The thread is blocked while a script runs, so a
- * script can only be cancelled before it begins.
+ * Creates a backend that runs a component on the calling thread. A script blocks the thread, so it can only be
+ * cancelled before it starts.
  */
 export function direct(backend: ComponentBackend): Backend {
   const of = async (facts: Promise<Facts>, attendant: Attendant, session?: BackendSession): Promise<Executed> => {

@@ -1,5 +1,5 @@
 // A component in a worker, seen from the caller's thread. An endless script does not block the caller, and can be
-// stopped.
+// terminated.
 import type { Attendant, Backend, BackendSession, Diagnostic, Executed, Host, Input, Policy } from '../backend.ts';
 import { errorOf } from '../errors.ts';
 import { type Facts, executedOf, tell } from './backend.ts';
@@ -11,7 +11,7 @@ const REPLY_BYTES = 1 << 16;
 const TIMEOUT_MS = 10_000;
 const TOOL_TIMEOUT_MS = 10_000;
 
-/** The options for starting a worker. */
+/** The options of a worker. */
 export interface WorkerOptions {
   parts: Parts;
   language: string;
@@ -27,15 +27,15 @@ interface Pending {
   reject(error: unknown): void;
 }
 
-/** A worker and its pending requests, until the worker is gone. */
+/** A worker and its pending requests. */
 class Link {
-  /** Memory shared with the worker. Without it, nothing reaches the worker while a script runs. */
+  /** Memory shared with the worker. Without it, no signal reaches the worker while a script runs. */
   readonly shared: Shared | undefined;
   readonly #worker: WorkerHandle;
   readonly #host: Host;
   readonly #asked = new Map<number, Pending & { ended?: (why: string | undefined) => void }>();
   #count = 0;
-  /** The reason why the worker is gone; `undefined` while it lives. */
+  /** The reason why the worker has gone; `undefined` while it lives. */
   gone: Error | undefined;
   #calls = new AbortController();
   #rest: Uint8Array = new Uint8Array();
@@ -51,7 +51,7 @@ class Link {
     );
   }
 
-  /** Sends a request to the worker. */
+  /** Sends a request to the worker and returns its result. Rejects if the worker has gone. */
   ask(message: (id: number) => unknown, ended?: (why: string | undefined) => void): Promise<unknown> {
     if (this.gone) return Promise.reject(this.gone);
     const id = this.#count;
@@ -62,7 +62,7 @@ class Link {
     return answered;
   }
 
-  /** Cancels the current execution; `0` clears the cancellation for the next execution. */
+  /** Sets the cancellation word of the current execution; `0` resets it for the next execution. */
   set cancelled(word: number) {
     if (!this.shared) return;
     Atomics.store(this.shared.words, 0, word);
@@ -71,7 +71,7 @@ class Link {
     if (word !== 0) Atomics.notify(this.shared.words, 1);
   }
 
-  /** Terminates the worker. Its pending requests fail. */
+  /** Terminates the worker and rejects its pending requests. */
   end(why: Error): void {
     if (this.gone) return;
     this.gone = why;
@@ -99,14 +99,14 @@ class Link {
     const calls = new AbortController();
     this.#calls = calls;
     void this.#host.answer(tool, parameters, calls.signal).then(([isOk, text]) => {
-      // The answer came too late: the worker no longer waits for this call.
+      // The answer is too late: the worker no longer waits for this call.
       if (calls.signal.aborted || this.#calls !== calls) return;
       this.#rest = new TextEncoder().encode(`${isOk ? '+' : '-'}${text}`);
       this.#reply();
     });
   }
 
-  /** Sends the next piece of a tool's answer. */
+  /** Sends the next chunk of a tool's answer. */
   #reply(): void {
     if (!this.shared) return;
     const { words, reply } = this.shared;
@@ -143,7 +143,7 @@ class WorkerBackend implements Backend {
     await this.#current();
   }
 
-  /** Returns the worker, after starting a new one if the last is gone. */
+  /** Returns the worker. Starts a new one if the previous worker has gone. */
   async #current(): Promise<Link> {
     const link = await this.#link;
     if (link && !link.gone) return link;
@@ -169,20 +169,20 @@ class WorkerBackend implements Backend {
     return link;
   }
 
-  /** Runs requests one at a time, so that a cancellation reaches the intended execution. */
+  /** Runs requests one at a time, so that a cancellation can only reach the intended execution. */
   turn<Result>(ask: () => Promise<Result>): Promise<Result> {
     const result = this.#last.then(ask, ask);
     this.#last = result.catch(() => undefined);
     return result;
   }
 
-  /** Sends a request that concerns the sandbox. */
+  /** Sends a request to the sandbox. */
   async #ask(method: string, ...values: unknown[]): Promise<[unknown, Link]> {
     const link = await this.#current();
     return [await link.ask((id) => ({ id, session: undefined, method, values })), link];
   }
 
-  /** Executes a script, and stops it when it is cancelled or exceeds its timeout. */
+  /** Executes a script, and stops it when it is cancelled or times out. */
   async watched(link: Link, session: number | undefined, input: Input, { cancel: asked }: Attendant, ended?: (why: string | undefined) => void): Promise<Facts> {
     const { policy, terminateAfterMs } = this.#options;
     const timers: ReturnType<typeof setTimeout>[] = [];
@@ -197,12 +197,13 @@ class WorkerBackend implements Backend {
       timers.push(setTimeout(terminate, link.shared ? terminateAfterMs : 0));
     };
     const most = Math.min(Number(policy.limits['timeoutMs'] ?? TIMEOUT_MS), input.timeoutMs ?? Infinity);
-    // A component with a clock enforces its own timeout: this timer is for components without one. A timeout beyond the
-    // range of timers is ignored.
+    // A component with a clock enforces its own timeout, so this timer only matters for components without a clock.
+    // Timeouts beyond the range of timers are ignored.
     if (most < 0x7fff_ffff - 2 * terminateAfterMs) timers.push(setTimeout(cancel, most + terminateAfterMs));
     link.cancelled = 0;
     const { isCancelled } = asked;
-    // Without shared memory the worker refuses an execution that is already cancelled, so it need not be terminated.
+    // Without shared memory the worker rejects an execution that was already cancelled, so the worker need not be
+    // terminated.
     if (!isCancelled || link.shared) asked.onCancel(cancel);
     try {
       return (await link.ask((id) => ({ id, session, method: 'execute', values: [input], isCancelled }), ended)) as Facts;
@@ -263,7 +264,7 @@ class WorkerSession implements BackendSession {
     return this.#link.gone ? `the session was lost with its worker: ${this.#link.gone.message}` : this.#ended;
   }
 
-  /** Sends a request about the session, unless the session was lost with its worker. */
+  /** Sends a request to the session. Fails if the session was lost with its worker. */
   async #with<Result>(ask: (link: Link) => Promise<Result>): Promise<Result> {
     return this.#backend.turn(async () => {
       const lost = (cause: unknown): Error => errorOf('SessionLostError', this.ended ?? 'the session was lost with its worker', cause);

@@ -5,14 +5,14 @@ const NANOSECONDS_PER_SECOND = 1_000_000_000n;
 /** The longest single wait that browsers support; longer waits are split. */
 const LONGEST_WAIT_MILLISECONDS = 0x7fff_ffff;
 
-/** The bit in the reported time that tells a provider to cancel the current execution. */
+/** The bit in the reported time that makes a provider cancel the current execution. */
 const CANCELLED = 1n << 63n;
 
 const now = (): bigint => BigInt(Math.floor(performance.now() * 1e6));
 
 /**
- * Blocks the thread until `word` is not 0 or the time has passed. Polls the clock in a page, where `Atomics.wait` is
- * not allowed.
+ * Blocks the thread until `word` is nonzero or the time has elapsed. Busy-waits in a page, where `Atomics.wait` is not
+ * allowed.
  */
 function sleep(word: Int32Array, milliseconds: number): void {
   try {
@@ -37,7 +37,7 @@ class Pollable {
   }
 
   block(): void {
-    // A cancelled execution ignores the word and waits in full: it has a little time to clean up.
+    // After a cancellation the script still has a short time to clean up, so its waits ignore the word and run in full.
     const isCancelled = Atomics.load(this.#word, 0) !== 0;
     const word = isCancelled ? new Int32Array(new ArrayBuffer(4)) : this.#word;
     for (let left = this.#until - now(); left > 0n; left = this.#until - now()) {
@@ -48,16 +48,16 @@ class Pollable {
 }
 
 /**
- * Creates a word of memory by which another thread can cancel an execution. The memory is shared if the platform
- * supports it.
+ * Creates the word through which another thread can cancel an execution. The memory is shared if the platform supports
+ * that.
  */
 export function cancelWord(): Int32Array {
   return new Int32Array(typeof SharedArrayBuffer === 'undefined' ? new ArrayBuffer(4) : new SharedArrayBuffer(4));
 }
 
 /**
- * The WASI imports of the open providers: clocks, and a way to wait. The code uses no Node.js package, so that it runs
- * in browsers too. While `word` is not 0, the clock tells the provider to cancel the current execution.
+ * The WASI imports of the open providers: clocks and polling. The code uses no Node.js package, so it also runs in
+ * browsers. While `word` is nonzero, the clock tells the provider to cancel the current execution.
  */
 export function clocks(word: Int32Array): Imports {
   const told = (): bigint => (Atomics.load(word, 0) === 0 ? now() : now() | CANCELLED);
@@ -80,7 +80,7 @@ export function clocks(word: Int32Array): Imports {
       Pollable,
       poll: (pollables: Pollable[]) => {
         const ready = (): Uint32Array => Uint32Array.from(pollables.flatMap((pollable, index) => (pollable.ready() ? [index] : [])));
-        // All pollables are timers, so polling in steps of a millisecond suffices.
+        // All pollables are timers, so polling once per millisecond is enough.
         while (pollables.length > 0 && ready().length === 0) sleep(word, 1);
         return ready();
       },

@@ -1,6 +1,6 @@
 import type { SandboxError as Failure } from './contract.ts';
 
-/** The provider refused the request: nothing was executed. A script's failure is an outcome, not an error. */
+/** The provider rejected the request, and nothing was executed. A script's failure is an outcome, not an error. */
 export class SandboxError extends Error {
   override readonly name = 'SandboxError';
   /** The case of the contract's `sandbox-error`: `invalid-policy`, `source-too-large`, … */
@@ -21,8 +21,8 @@ function described({ val }: Failure): string {
 }
 
 /**
- * The instance that executed a call has trapped, and its sessions have ended. The sandbox continues in a new instance,
- * which the next call creates. Scripts that exceed a limit do not cause this error.
+ * The instance that ran a call has trapped, and its sessions have ended. The next call creates a new instance. Scripts
+ * that exceed a limit do not cause this error.
  */
 export class InstanceLostError extends Error {
   override readonly name = 'InstanceLostError';

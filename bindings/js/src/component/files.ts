@@ -2,10 +2,10 @@ import type { Blob, Files } from '../../contract/interfaces/glovebox-sandbox-san
 import type { FileEntry } from './contract.ts';
 import type { Instance } from './provider.ts';
 
-/** The maximum that one read call returns, in bytes. */
+/** Maximum size of one read, in bytes. */
 const PIECE_BYTES = 16n << 20n;
 
-/** Drops a handle, even if its type does not declare a disposer. */
+/** Disposes of a handle, even if its type does not declare a disposer. */
 export function dispose(handle: object): void {
   (handle as Partial<Disposable>)[Symbol.dispose]?.();
 }

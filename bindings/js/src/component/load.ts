@@ -1,33 +1,32 @@
-// Loads a provider's modules from a directory, or from the first of several directories whose files have the expected
-// hashes.
+// Loads a provider's modules. Of several directories, the first whose files have the expected hashes is used.
 import { errorOf } from '../errors.ts';
 import { type Provider, type ProviderModule, providerOf } from './provider.ts';
 
-/** The parts of a provider, compiled once. They can be sent to any number of workers. */
+/** A provider's modules, compiled once. They can be sent to any number of workers. */
 export interface Parts {
-  /** The URL of the module that jco made. */
+  /** The URL of the module that jco generated. */
   module: string;
-  /** The WebAssembly modules by the names that the JavaScript module uses. */
+  /** The WebAssembly modules, by the names that the JavaScript module uses. */
   compiled: Map<string, WebAssembly.Module>;
 }
 
-/** The location of a provider's files, and their expected hashes. */
+/** The locations of a provider's files, and the expected hashes. */
 export interface Source {
   /** The name of the provider. */
   name: string;
-  /** The locations to try, in this order. */
+  /** The locations, in the order in which they are tried. */
   places: readonly Place[];
-  /** The expected hashes of the files by name; `undefined` disables the check. */
+  /** The expected hash of each file, by file name; `undefined` disables the check. */
   integrity: Readonly<Record<string, string>> | undefined;
-  /** True for a module of the package itself, which is imported from its location. */
+  /** True if the module belongs to this package and is imported from its location. */
   isOwn: boolean;
   /** Reads a file. */
   read: (url: string) => Promise<Uint8Array>;
 }
 
-/** The location of a provider's files. */
+/** A location of a provider's files. */
 export interface Place {
-  /** The name of the location in messages. */
+  /** The location's name in messages. */
   name: string;
   /** Returns the URL of a file. */
   url(file: string): string;
@@ -36,7 +35,7 @@ export interface Place {
 const MODULE = 'component.js';
 const loaded = new Map<string, Promise<Parts>>();
 
-/** Loads a provider. Loading the same provider again returns the same parts. */
+/** Loads a provider, or returns the same parts if it is already loaded. */
 export function loadParts(source: Source): Promise<Parts> {
   const key = JSON.stringify([source.name, source.places.map(({ name }) => name), source.integrity, source.isOwn]);
   const known = loaded.get(key);
@@ -63,7 +62,10 @@ async function load(source: Source): Promise<Parts> {
   throw errorOf('UnavailableError', `the component \`${source.name}\` cannot be loaded from ${failures.join('; nor from ')}`);
 }
 
-/** `(module (func (drop (block (result exnref) (try_table (catch_all_ref 0)) unreachable))))` */
+/**
+ * A module that compiles only with support for exceptions: `(module (func (drop (block (result exnref) (try_table
+ * (catch_all_ref 0)) unreachable))))`
+ */
 const EXCEPTIONS = Uint8Array.of(
   ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 4, 1, 0x60, 0, 0, 3, 2, 1, 0],
   ...[0x0a, 0x0f, 1, 0x0d, 0, 2, 0x69, 0x1f, 0x40, 1, 3, 0, 0x0b, 0, 0x0b, 0x1a, 0x0b],
@@ -79,7 +81,7 @@ async function loadFrom(place: Place, source: Source): Promise<Parts> {
   const text = new TextDecoder().decode(bytes);
   const names = [...new Set(text.match(/component\.core\d*\.wasm/g))];
   const compiled = await Promise.all(names.map(async (name) => [name, await WebAssembly.compile(await file(name))] as const));
-  // Runs the verified bytes: a second request might return other bytes.
+  // Runs the bytes that were verified: fetching the URL again could return other bytes.
   const module = source.isOwn ? place.url(MODULE) : `data:text/javascript;base64,${base64(bytes)}`;
   return { module, compiled: new Map(compiled) };
 }
@@ -104,7 +106,7 @@ function base64(bytes: Uint8Array): string {
 
 /** Creates a provider from its parts. */
 export async function providerOfParts({ module, compiled }: Parts): Promise<Provider> {
-  // The module's URL is unknown to bundlers, so the magic comments tell them to leave the import alone.
+  // Bundlers cannot resolve the module's URL, so the magic comments tell them to leave the import unchanged.
   return compiledProvider((await import(/* webpackIgnore: true */ /* @vite-ignore */ module)) as ProviderModule, (name) => compiled.get(name));
 }
 

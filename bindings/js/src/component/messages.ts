@@ -6,15 +6,15 @@ import type { Parts } from './load.ts';
 /** The memory that a worker shares with its caller. */
 export interface Shared {
   /**
-   * Word 0: a value other than 0 cancels the current execution. Word 1: the number of bytes of a tool's answer in
-   * `reply`, plus one; 0 while there is no answer; negative if more pieces follow.
+   * Word 0: a nonzero value cancels the current execution. Word 1: the number of bytes of a tool's answer in `reply`,
+   * plus one; 0 while no answer is available; negative if more chunks follow.
    */
   words: Int32Array;
-  /** A piece of a tool's answer in UTF-8. Its first byte tells a result from a failure. */
+  /** A chunk of a tool's answer in UTF-8. The first byte of the answer is `+` for a result and `-` for a failure. */
   reply: Uint8Array;
 }
 
-/** The first message: the configuration of the worker. */
+/** The first message, which configures the worker. */
 export interface Begin {
   parts: Parts;
   language: string;
@@ -34,30 +34,30 @@ export interface Ask {
   isCancelled?: boolean;
 }
 
-/** The messages of the worker. */
+/** A message from the worker. */
 export type Said =
   | { kind: 'done'; id: number; value: unknown; ended: string | undefined }
   | { kind: 'failed'; id: number; class: FailureClass | undefined; message: string; ended: string | undefined }
   /** A script calls a tool: the worker waits for the answer. */
   | { kind: 'call'; tool: number; parameters: string }
-  /** The worker has taken a piece of the answer and waits for the next. */
+  /** The worker has taken a chunk of the answer and waits for the next one. */
   | { kind: 'more' }
   /** The worker no longer waits for the answer. */
   | { kind: 'dropped' };
 
-/** A session under its number in the worker. */
+/** A session and its number in the worker. */
 export interface Named {
   session: number;
   id: string;
 }
 
-/** A worker, of Node.js or of the Web. */
+/** A worker of Node.js or of the Web. */
 export interface WorkerHandle {
   post(message: unknown): void;
   terminate(): void;
-  /** Keeps the process alive while the worker has work. */
+  /** Keeps the process alive while the worker is busy. */
   hold(isHeld: boolean): void;
 }
 
-/** Starts a worker. */
+/** Starts a worker with handlers for its messages and for its failure. */
 export type StartWorker = (heard: (said: Said) => void, broken: (error: unknown) => void) => WorkerHandle;

@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// The script of a worker of Node.js.
+// The script of a Node.js worker.
 import { parentPort } from 'node:worker_threads';
 import { type Port, listen } from './serve.ts';
 

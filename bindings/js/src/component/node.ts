@@ -8,8 +8,8 @@ import { type Provider, type ProviderModule, providerOf } from './provider.ts';
 export * from './index.ts';
 
 /**
- * The providers in the package. `glovebox` has both languages; the closed providers have no clock and no tools, and
- * import nothing.
+ * The providers in the package. `glovebox` supports both languages. The closed providers have no clock, no tools and no
+ * imports.
  */
 export type ProviderName =
   | 'glovebox'
@@ -19,7 +19,7 @@ export type ProviderName =
   | 'glovebox-python-closed'
   | 'glovebox-javascript-closed';
 
-/** Loads a provider of the package. Each provider is compiled once; loading it again returns the same object. */
+/** Loads a provider from the package. Each provider is compiled once: later calls return the same object. */
 export function loadProvider(name: ProviderName): Promise<Provider> {
   const known = loaded.get(name);
   if (known) return known;
@@ -35,7 +35,7 @@ async function load(directory: URL): Promise<Provider> {
   return providerOf(module, async (path) => WebAssembly.compile(await readFile(new URL(path, directory))));
 }
 
-/** Creates a sandbox from a provider in the package. */
+/** Creates a sandbox from a provider, or from the name of a provider in the package. */
 export async function createSandbox(provider: ProviderName | Provider, options: SandboxOptions = {}): Promise<Sandbox> {
   return createSandboxOf(typeof provider === 'string' ? await loadProvider(provider) : provider, options);
 }

@@ -21,8 +21,8 @@ export interface ProviderModule {
 }
 
 /**
- * Creates a provider from its module and the WebAssembly beside it. `compile` finds the WebAssembly by name: with
- * `fetch` in a browser, from files in Node.js (`loadProvider`). Each file is compiled once.
+ * Creates a provider from its module and the WebAssembly files next to it. `compile` compiles a file by name: fetched
+ * in a browser, read from disk in Node.js (`loadProvider`). Each file is compiled once.
  */
 export function providerOf(module: ProviderModule, compile: (path: string) => Promise<WebAssembly.Module>): Provider {
   const compiled = new Map<string, Promise<WebAssembly.Module>>();
@@ -42,12 +42,12 @@ export function providerOf(module: ProviderModule, compile: (path: string) => Pr
 }
 
 /**
- * A provider whose WebAssembly is compiled ahead of time, for platforms that cannot compile at run time (workerd, Edge
+ * A provider whose WebAssembly was compiled ahead of time, for platforms that cannot compile at run time (workerd, Edge
  * Functions): the default export of `glovebox-sandbox/providers/NAME/modules.js`.
  */
 export interface ProviderModules {
   /** The module that jco generated. */
   component: ProviderModule;
-  /** The WebAssembly modules by the names that the JavaScript module uses. */
+  /** The WebAssembly modules, by the names that the JavaScript module uses. */
   compiled: Record<string, WebAssembly.Module>;
 }

@@ -9,7 +9,7 @@ const TOOL_ERRORS: Record<string, string> = {
   unknown: 'UnknownTool',
 };
 
-/** Tests whether a script ran to its end, or exited with code 0. */
+/** Returns `true` if the script ran to its end or exited with code 0. */
 export function succeeded({ outcome }: Execution): boolean {
   return outcome.tag === 'completed' || (outcome.tag === 'exited' && outcome.val === 0);
 }
@@ -20,7 +20,7 @@ export function textOf(output: Output): string {
   return new TextDecoder().decode(output.bytes, { stream: output.totalBytes > output.retainedBytes });
 }
 
-/** Serializes all of an execution except its displays as JSON text. */
+/** Serializes an execution except its displays as JSON text. */
 export function recordOf(execution: Execution): string {
   const { stdout, stderr, value } = execution;
   const record = {
@@ -83,7 +83,7 @@ function toolCallOf({ name, arguments: given, outcome, startedNs, durationNs }: 
   };
 }
 
-/** Converts the keys of a record to snake case, and bigints to numbers. */
+/** Converts a value's keys to snake case and its bigints to numbers, recursively. */
 export function snake(value: unknown): unknown {
   if (typeof value === 'bigint') return Number(value);
   if (Array.isArray(value)) return value.map(snake);

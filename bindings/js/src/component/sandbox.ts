@@ -12,8 +12,8 @@ export interface SandboxOptions {
   /** Functions that scripts can call. Default: none. The closed providers support no tools. */
   tools?: readonly Tool[];
   /**
-   * A word of shared memory, for a provider with a clock. While another thread sets it to a value other than 0, the
-   * current execution is cancelled.
+   * A word of shared memory, for a provider with a clock. While the word is nonzero, the current execution is
+   * cancelled; another thread can set it.
    */
   cancelWord?: Int32Array;
 }
@@ -32,7 +32,7 @@ export interface OpenOptions extends RunOptions {
   context?: unknown;
 }
 
-/** A sandbox: an instance of a provider. After a trap, a new instance replaces the old one. */
+/** A sandbox: an instance of a provider. After a trap, the next call creates a new instance. */
 export class Sandbox {
   readonly #provider: Provider;
   readonly #imports: Record<string, unknown>;
@@ -56,21 +56,21 @@ export class Sandbox {
     return this.#enter((instance) => instance.info());
   }
 
-  /** Returns the policy of an execution whose policy is empty. */
+  /** Returns the policy that applies when a request's policy is empty. */
   async defaultPolicy(): Promise<Policy> {
     return this.#enter((instance) => instance.defaultPolicy());
   }
 
   /**
-   * Runs a script in a new interpreter, and drops the interpreter. A script that raises or reaches a limit is an
-   * execution too.
+   * Runs a script in a new interpreter and discards the interpreter. A script that raises or exceeds a limit still
+   * returns an execution.
    */
   async execute(script: string | Request, options: RunOptions = {}): Promise<Execution> {
     return this.#enter((instance) => instance.execute(runtimeOf(instance, options), requestOf(script), options.policy ?? {}));
   }
 
   /**
-   * Like `execute`, and also returns the files that the script left: their entries, and the contents of all files by
+   * Like `execute`, but also returns the files that the script left: their entries, and the contents of all files by
    * path.
    */
   async executeWithFiles(script: string | Request, options: RunOptions = {}): Promise<[Execution, FileEntry[], Map<string, Uint8Array>]> {
@@ -78,7 +78,8 @@ export class Sandbox {
       const started = instance.start(runtimeOf(instance, options), requestOf(script), options.policy ?? {}, []);
       try {
         const step = started.continue([], undefined);
-        // Without caller's tools no answers are needed, and without a wait time `running` cannot occur.
+        // The request has no tools that the caller answers and no waiting time, so the step cannot be `needs-tools` or
+        // `running`.
         if (step.tag !== 'done') throw new Error(`the provider was to end the script, and says ${step.tag}`);
         const files = started.files();
         try {
@@ -95,7 +96,7 @@ export class Sandbox {
   }
 
   /**
-   * Parses a source with the language's own parser and returns its messages: an empty list if the source is
+   * Parses a source with the language's own parser and returns its diagnostics: an empty list if the source is
    * well-formed. Executes nothing.
    */
   async validate(script: string | Request, options: RunOptions = {}): Promise<Diagnostic[]> {
@@ -110,7 +111,10 @@ export class Sandbox {
     return this.#session(handle);
   }
 
-  /** Restores a session from the bytes that `hibernate` returned, here or elsewhere. The bytes grant no rights. */
+  /**
+   * Restores a session from the bytes that `hibernate` returned, in this or another process. The bytes grant no
+   * permissions.
+   */
   async resume(state: Uint8Array, options: OpenOptions = {}): Promise<Session> {
     const handle = await this.#enter((instance) => {
       const blob = blobOf(instance, state);
@@ -148,7 +152,7 @@ export class Sandbox {
     return this.#instance;
   }
 
-  /** Calls into the instance. All calls use this method, so that none enters an instance that has trapped. */
+  /** Calls into the instance. All calls use this method, so that none of them enters an instance that has trapped. */
   async #enter<Result>(call: (instance: Instance) => Result, handle?: SessionHandle, id = ''): Promise<Result> {
     const instance = await this.#current();
     if (handle && !this.#sessions.has(handle)) {
@@ -158,7 +162,7 @@ export class Sandbox {
       return call(instance);
     } catch (error) {
       if (isFailure(error)) throw new SandboxError(error);
-      // An argument of the wrong type is detected before the instance is entered; the instance then still answers.
+      // An argument of the wrong type is detected before the instance is entered, so the instance still answers.
       if (error instanceof TypeError && answers(instance)) throw error;
       throw this.#lose(error);
     }
@@ -170,8 +174,8 @@ export class Sandbox {
       try {
         dispose(handle);
       } catch {
-        // The attempt made the binding forget the handle. Otherwise the garbage collector would dispose of it, and trap
-        // again.
+        // The attempt made jco forget the handle. Otherwise the garbage collector would dispose of the handle later and
+        // trap again.
       }
     }
     this.#sessions.clear();
@@ -185,7 +189,7 @@ export function createSandbox(provider: Provider, options: SandboxOptions = {}):
   return Sandbox.create(provider, options);
 }
 
-/** Returns the retained output of a stream as text. */
+/** Returns a stream's retained output as text. */
 export function textOf(output: Output): string {
   return new TextDecoder().decode(output.bytes);
 }

@@ -1,4 +1,4 @@
-// Serves a component in a worker. All requests and results are messages, handled one at a time.
+// Serves a component in a worker. Requests and results are messages, handled one at a time.
 import { type FailureClass, GloveboxError, SessionError } from '../errors.ts';
 import type { Answer } from '../tools.ts';
 import { ComponentBackend, GuestSession, openComponent } from './backend.ts';
@@ -17,7 +17,7 @@ const say = (said: Said): void => port.postMessage(said);
 const sessions = new Map<number, GuestSession>();
 let count = 0;
 let backend: Promise<ComponentBackend> | undefined;
-/** A value other than 0 cancels the current execution. It is the caller's word if memory is shared. */
+/** A nonzero value cancels the current execution. If memory is shared, this is the caller's word. */
 let cancelWord: Int32Array = new Int32Array(1);
 let isShared = false;
 
@@ -48,8 +48,8 @@ async function begin({ parts, language, policy, shared, toolTimeoutMs }: Begin):
 }
 
 /**
- * Requests a tool's answer from the caller's thread, and blocks until it comes: a component cannot do anything else
- * meanwhile.
+ * Requests a tool's answer from the caller's thread, and blocks until it arrives: a component cannot do anything else
+ * in the meantime.
  */
 function ask({ words, reply }: Shared, timeoutMs: number, tool: number, parameters: string): Answer {
   Atomics.store(words, 1, 0);
@@ -57,7 +57,7 @@ function ask({ words, reply }: Shared, timeoutMs: number, tool: number, paramete
   const pieces: Uint8Array[] = [];
   const end = performance.now() + timeoutMs;
   for (;;) {
-    // A cancellation also wakes this wait.
+    // A cancellation also ends this wait.
     while (Atomics.load(words, 1) === 0) {
       const left = end - performance.now();
       if (left <= 0 || Atomics.load(words, 0) !== 0) {
@@ -67,7 +67,7 @@ function ask({ words, reply }: Shared, timeoutMs: number, tool: number, paramete
       Atomics.wait(words, 1, 0, Math.min(left, 100));
     }
     const length = Math.abs(Atomics.load(words, 1)) - 1;
-    // A negative length means that more pieces follow.
+    // A negative length means that more chunks follow.
     const isLast = Atomics.load(words, 1) > 0;
     pieces.push(reply.slice(0, length));
     if (isLast) break;

@@ -10,9 +10,9 @@ export interface Access {
   drop(): void;
 }
 
-/** An interpreter that persists between executions: variables, functions, imports and files stay. */
+/** An interpreter that persists between executions, with its variables, functions, imports and files. */
 export class Session implements AsyncDisposable {
-  /** The session's id. The provider chooses it, and it is not a secret. */
+  /** The session's id, which the provider chooses. The id is not a secret. */
   readonly id: string;
   readonly #access: Access;
 
@@ -62,7 +62,7 @@ export class Session implements AsyncDisposable {
     return this.#access.enter((handle) => handle.deleteFile(path, recursive));
   }
 
-  /** Creates a second session with the same state. Later changes in one are invisible to the other. */
+  /** Creates a second session with the same state. Later changes in either session do not affect the other. */
   async fork(): Promise<Session> {
     return this.#access.fork();
   }
@@ -77,17 +77,17 @@ export class Session implements AsyncDisposable {
     return this.#access.enter((handle) => handle.checkpoints());
   }
 
-  /** Restores the last checkpoint that differs from the current state, and returns its id. */
+  /** Restores the latest checkpoint that differs from the current state, and returns its id. */
   async undo(): Promise<bigint> {
     return this.#access.enter((handle) => handle.undo());
   }
 
-  /** Restores a checkpoint and discards later ones. */
+  /** Restores a checkpoint and discards the later ones. */
   async undoTo(checkpoint: bigint): Promise<void> {
     return this.#access.enter((handle) => handle.undoTo(checkpoint));
   }
 
-  /** Returns the session as bytes, for `Sandbox.resume` with any provider that has the same runtime. */
+  /** Serializes the session for `Sandbox.resume`, with any provider that has the same runtime. */
   async hibernate(): Promise<Uint8Array> {
     return this.#access.enter((handle) => {
       const blob = handle.hibernate();

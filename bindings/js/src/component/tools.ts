@@ -5,17 +5,17 @@ import type { Imports } from './provider.ts';
 export interface Tool {
   /** The name in scripts: ASCII letters, digits and underscores, starting with a letter. */
   name: string;
-  /** The text that `help(tools.name)` shows. */
+  /** The description that `help(tools.name)` shows. */
   description: string;
-  /** A JSON Schema of the arguments object. Arguments are validated against it before the call. Default: any object. */
+  /** A JSON Schema of the arguments object. Arguments are validated before the call. Default: any object. */
   argumentsSchema?: object;
   /**
-   * Replaces `call` for tools that handle JSON text themselves. Returns the result as JSON text, or the text of a
-   * failure.
+   * Replaces `call` for tools that process JSON text themselves. Returns a result as JSON text, or a failure message.
    */
   answer?(parameters: string): readonly [isOk: boolean, text: string];
   /**
-   * Answers a call synchronously: the script waits for the result. A thrown error becomes an exception in the script.
+   * Answers a call synchronously, while the script waits for the result. A thrown error becomes an exception in the
+   * script.
    */
   call(parameters: Record<string, unknown>): unknown;
 }
@@ -52,7 +52,7 @@ export function toolsImport(tools: readonly Tool[]): Imports {
   };
 }
 
-/** Returns a plain object to throw: an `Error` would count as a trap. */
+/** Returns a plain object to throw: an `Error` would be treated as a trap. */
 function failure(kind: 'unknown' | 'failed', message: string): { kind: string; message: string } {
   return { kind, message };
 }

@@ -1,4 +1,4 @@
-// The script of a worker of the Web.
+// The script of a Web worker.
 import { type Port, listen } from './serve.ts';
 
 listen(globalThis as unknown as Port);

@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// A sandbox in another process: at the daemon, or in an ordinary Python with the same protocol.
+// A sandbox in another process: in the daemon, or in an ordinary Python that speaks the same protocol.
 import { posix } from 'node:path';
 import type { Attendant, Backend, BackendSession, Diagnostic, Entry, Executed, Host, Input, Policy, Shown, ShownValue } from '../backend.ts';
 import { isText } from '../displays.ts';
@@ -23,7 +23,7 @@ const CLASSES: Record<string, FailureClass> = {
 };
 const CANCELLED = -32800;
 
-/** Refuses the options that only the engine in this process supports. */
+/** Rejects options that only the engine in this process supports. */
 export function refuseRemote(policy: Policy): void {
   const asked = {
     workspace: policy.workspace !== undefined,
@@ -39,7 +39,7 @@ export function refuseRemote(policy: Policy): void {
   }
 }
 
-/** Returns the handler of requests that scripts make. */
+/** Returns the handler of the requests that scripts make. */
 export function answersOf(policy: Policy, host: Host): Answers {
   return async (method, parameters, signal) => {
     const index = method === 'tool' ? policy.tools.findIndex(({ name }) => name === parameters.name) : -1;
@@ -140,7 +140,7 @@ async function execute(connection: Connection, params: object, { cancel, output 
   }
 }
 
-/** The record of an execution that was cancelled before it began. */
+/** The result of an execution that was cancelled before it started. */
 const NOT_BEGUN = {
   success: false,
   outcome: { kind: 'cancelled' },
@@ -245,7 +245,7 @@ class RemoteSession implements BackendSession {
   async readFile(path: string): Promise<Uint8Array> {
     const pieces: Uint8Array[] = [];
     for (let offset = 0; ; ) {
-      // A large file comes in pieces.
+      // A large file arrives in chunks.
       const { contents, size_bytes: size } = await this.#ask('readFile', { path, offset }, true);
       const piece = decoded(contents.base64);
       pieces.push(piece);

@@ -9,7 +9,7 @@ import { errorOf } from '../errors.ts';
 import { answersOf, openRemote, refuseRemote } from './backend.ts';
 import { Connection } from './rpc.ts';
 
-/** Timeout for a daemon's answer, in milliseconds. A slower daemon counts as absent. */
+/** Timeout for the connection to the daemon, in milliseconds. A slower daemon is treated as absent. */
 const CONNECT_MS = 500;
 const HINT = '`glovebox daemon` starts one, and GLOVEBOX_DAEMON_SOCKET says where it listens';
 
@@ -20,12 +20,12 @@ export function place(platform: string = process.platform): string {
   return platform === 'win32' ? '\\\\.\\pipe\\rlm-daemon' : join(homedir(), '.rlm', 'daemon.sock');
 }
 
-/** Opens a sandbox at the daemon. Fails if no daemon answers or if it cannot serve the policy. */
+/** Opens a sandbox in the daemon. Fails if no daemon answers or the daemon does not support the policy. */
 export async function openDaemon(language: string, policy: Policy, host: Host): Promise<Backend> {
   refuseRemote(policy);
   const path = place();
   try {
-    // A socket that another user created is not trusted.
+    // A socket created by another user is not trusted.
     if (process.geteuid && (await stat(path)).uid !== process.geteuid()) throw new Error('it belongs to another user');
     const socket = await new Promise<ReturnType<typeof connectSocket>>((resolve, reject) => {
       const made = connectSocket(path);

@@ -7,10 +7,10 @@ import type { Cancel } from '../cancel.ts';
 import { errorOf } from '../errors.ts';
 import type { Answer } from '../tools.ts';
 
-/** Answers a request of the peer. */
+/** Answers a request from the peer. */
 export type Answers = (method: string, parameters: any, signal: AbortSignal) => Promise<Answer>;
 
-/** Called with the output of a script. */
+/** Called with a script's output. */
 export type OnOutput = (stream: string, text: string) => void;
 
 /** The options of a request. */
@@ -20,10 +20,10 @@ export interface Asking {
   timeoutMs?: number;
 }
 
-/** The peer refused the request. */
+/** The peer rejected the request. */
 export class RpcError extends Error {
   readonly code: number;
-  /** The name of the error. */
+  /** The error's name in the protocol. */
   readonly reason: string;
 
   constructor({ code, message, data }: { code?: number; message?: string; data?: { code?: string } }) {
@@ -33,7 +33,7 @@ export class RpcError extends Error {
   }
 }
 
-/** The streams of a connection. */
+/** A connection's streams. */
 export interface Streams {
   input: Readable;
   output: Writable;
@@ -70,7 +70,7 @@ export class Connection {
     streams.hold(false);
   }
 
-  /** Sends a request to the peer. A cancelled request is still answered. */
+  /** Sends a request to the peer. The peer also answers a cancelled request. */
   async call(method: string, params: object, { cancel, onOutput, timeoutMs }: Asking = {}): Promise<any> {
     if (this.#gone) throw this.#gone;
     const id = (this.#count += 1);

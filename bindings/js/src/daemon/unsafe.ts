@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// An ordinary Python as a backend, without a sandbox: scripts have all rights of the current user.
+// An ordinary Python as a backend, WITHOUT a sandbox: scripts have all permissions of the current user.
 import { execFile, spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import type { Socket } from 'node:net';
@@ -11,7 +11,7 @@ import { errorOf } from '../errors.ts';
 import { answersOf, openRemote, refuseRemote } from './backend.ts';
 import { Connection } from './rpc.ts';
 
-/** Finds a Python, 3.8 or later. */
+/** Returns the command of a Python, version 3.8 or later. */
 async function python(): Promise<string> {
   for (const path of ['python3', 'python']) {
     const said = await promisify(execFile)(path, ['--version'], { timeout: 10_000 }).catch(() => undefined);
@@ -21,7 +21,7 @@ async function python(): Promise<string> {
   throw errorOf('UnavailableError', 'unsafeNative: Python 3.8 or later was not found; install it, or remove unsafeNative');
 }
 
-/** Starts a Python process in a directory of its own. Nothing else isolates it. */
+/** Starts a Python process in a new directory. Nothing else isolates the process. */
 export async function openUnsafe(language: string, policy: Policy, host: Host): Promise<Backend> {
   refuseRemote(policy);
   if (language !== 'python') throw errorOf('UnsupportedError', `unsafeNative: \`${language}\` is not supported; only Python runs without a sandbox`);

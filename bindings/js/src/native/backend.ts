@@ -34,7 +34,7 @@ import {
 } from './module.ts';
 import { Port } from './port.ts';
 
-/** Sends a request and returns its result as a promise. */
+/** Calls a function that reports through a callback, and returns the result as a promise. */
 function asked<Result>(ask: (callback: Callback) => void, tell?: (event: number, payload: any) => void): Promise<Result> {
   return new Promise((resolve, reject) => {
     ask((event, payload) => {
@@ -52,7 +52,7 @@ function failureOf(failure: NativeFailure): Error {
 
 const engines = new Map<boolean, Promise<NativeEngine>>();
 
-/** The engine that all sandboxes of a process share. */
+/** Returns the engine shared by all sandboxes of the process. */
 function engineOf({ module, bundle }: Native, packages: boolean): Promise<NativeEngine> {
   const known = engines.get(packages);
   if (known) return known;
@@ -63,7 +63,10 @@ function engineOf({ module, bundle }: Native, packages: boolean): Promise<Native
   return made;
 }
 
-/** Creates a sandbox. Fetches nothing that the package contains, and prepares the interpreter the first time. */
+/**
+ * Creates a sandbox. Prepares the interpreter on first use, from the package and without downloads if the package
+ * contains it.
+ */
 export async function openNative(native: Native, name: string, policy: Policy, host: Host): Promise<Backend> {
   const engine = await engineOf(native, policy.packages !== false);
   const calls = new Map<number, AbortController>();
@@ -129,7 +132,7 @@ function policyRecord(policy: Policy): object {
   };
 }
 
-/** Serializes a value as JSON text, with bigints as numbers with all their digits. */
+/** Serializes a value as JSON text. Bigints become numbers without losing digits. */
 function jsonOf(value: unknown): string {
   if (typeof value === 'bigint') return value.toString();
   if (Array.isArray(value)) return `[${value.map(jsonOf).join()}]`;
@@ -139,7 +142,7 @@ function jsonOf(value: unknown): string {
 
 class NativeBackend implements Backend {
   readonly #module: NativeModule;
-  /** For benchmarks. */
+  /** The native sandbox, for benchmarks. */
   readonly native: NativeSandbox;
   readonly language: 'python' | 'javascript';
   readonly runtimeName: string;
@@ -185,7 +188,7 @@ interface Executes {
   execute(input: NativeInput, token: NativeToken, port: NativePort, execution: number): void;
 }
 
-/** The port of this thread. */
+/** The port of this JavaScript thread. */
 let port: Port | undefined;
 
 async function executed(module: NativeModule, what: Executes, input: Input, { cancel, output }: Attendant): Promise<Executed> {
@@ -196,7 +199,7 @@ async function executed(module: NativeModule, what: Executes, input: Input, { ca
     const given = nativeInput(input, output !== undefined);
     return new NativeExecuted(await port.execute((port, execution) => what.execute(given, token, port, execution), output));
   } catch (error) {
-    // A failed preparation of the execution throws an `Error` already.
+    // The native module throws an `Error` if it cannot start the execution.
     throw error instanceof Error ? error : failureOf(error as NativeFailure);
   } finally {
     cancel.onCancel(undefined);

@@ -1,5 +1,5 @@
 /// <reference types="node" />
-// Finds the native module in the package for this platform, which npm installs as an optional dependency.
+// Finds the native module for this platform in its package, which npm installs as an optional dependency.
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
@@ -8,15 +8,15 @@ import type { NativeModule } from './module.ts';
 
 const require = createRequire(import.meta.url);
 
-/** Returns the name of the package for this platform, by the naming of napi-rs. */
+/** Returns the name of the package for this platform, in napi-rs's naming scheme. */
 export function platformPackage(): string {
-  // The package name includes the C library, because Linux has two.
+  // Linux has two C libraries, so the package name includes the C library.
   const header = (process.report?.getReport() as { header?: { glibcVersionRuntime?: string } } | undefined)?.header;
   const library = process.platform === 'linux' ? (header?.glibcVersionRuntime ? '-gnu' : '-musl') : process.platform === 'win32' ? '-msvc' : '';
   return `@glovebox-sandbox/${process.platform}-${process.arch}${library}`;
 }
 
-/** The native module and the interpreters that come with it. */
+/** The native module, and the path of the archive of interpreters in its package. */
 export interface Native {
   module: NativeModule;
   bundle: string | undefined;
@@ -24,7 +24,7 @@ export interface Native {
 
 let found: Native | Error | undefined;
 
-/** Returns the native module, or the reason why it is unavailable. Searches only once. */
+/** Returns the native module, or the reason why it is unavailable. Searches only on the first call. */
 export function findNative(): Native | Error {
   found ??= look();
   return found;
@@ -32,7 +32,7 @@ export function findNative(): Native | Error {
 
 function look(): Native | Error {
   const name = platformPackage();
-  // A development build overrides the module of the package.
+  // A development build overrides the module in the package.
   const own = process.env['GLOVEBOX_NATIVE_MODULE'];
   try {
     const path = own ?? require.resolve(name);
@@ -44,7 +44,7 @@ function look(): Native | Error {
   }
 }
 
-/** Returns the directory of images that `glovebox image build` has made, if it exists. */
+/** Returns the directory of the images that `glovebox image build` has built, if it exists. */
 export function images(): string | undefined {
   const state = process.env['XDG_STATE_HOME'] ?? '';
   const path = join(isAbsolute(state) ? state : join(homedir(), '.local/state'), 'glovebox', 'images');

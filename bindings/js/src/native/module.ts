@@ -1,20 +1,20 @@
 // The types of the native module, `bindings/js/native`. Private to the package.
 import type { Input, Shown, ToolDescription } from '../backend.ts';
 
-/** Event numbers, equal to those in `native/src/job.rs` and `port.rs`. */
+/** Event numbers, which must equal those in `native/src/threads.rs` and `native/src/port.rs`. */
 export const DONE = 0;
 export const FAILED = 1;
 export const STDOUT = 2;
 export const STDERR = 3;
 export const PROGRESS = 4;
 
-/** Called with an event number and its payload; the last time with `DONE` or `FAILED`. */
+/** Called with an event number and its payload. The last call has `DONE` or `FAILED`. */
 export type Callback = (event: number, payload: any) => void;
 
 /** Called with an execution's number, an event number and the event's payload. */
 export type PortCallback = (execution: number, event: number, payload: any) => void;
 
-/** A queue for the events of executions. */
+/** Receives the events of executions. */
 export interface NativePort {
   readonly kind?: 'port';
 }
@@ -44,7 +44,7 @@ export interface NativeFailure {
 }
 
 export interface NativeInput extends Input {
-  /** Requests events for the script's output. */
+  /** True if the output has a listener. */
   isHeard: boolean;
 }
 
@@ -73,7 +73,7 @@ export interface NativeSandbox {
   readonly version: string | null;
   execute(input: NativeInput, token: NativeToken, port: NativePort, execution: number): void;
   validate(input: NativeInput, token: NativeToken, callback: Callback): void;
-  /** Returns the duration in Rust of each of `count` executions, in microseconds. */
+  /** Returns the duration of each of `count` executions in Rust, in microseconds. */
   time(source: string, count: number): number[];
   session(id: string | undefined, context: string | undefined, callback: Callback): void;
   resume(state: Uint8Array, id: string | undefined, callback: Callback): void;

@@ -1,13 +1,13 @@
 /// <reference types="node" />
-// The events of this thread's executions: one callback of the native module serves all of them.
+// The events of this thread's executions. One callback of the native module receives all of them.
 import { DONE, FAILED, type NativeExecution, type NativeFailure, type NativeModule, type NativePort, STDERR } from './module.ts';
 
 /**
- * Time that Node.js polls for the end of an execution before it sleeps, in milliseconds. Waking up takes as long as a
- * short script. Timers and other tasks still get their turns meanwhile.
+ * Time that Node.js polls for the end of an execution before it sleeps, in milliseconds. Waking takes as long as a
+ * short script. Timers and other tasks still run while Node.js polls.
  */
 const LOOKING_MS = 0.5;
-/** The number of execution numbers before they wrap around. */
+/** Execution numbers wrap around at this value. */
 const NUMBERS = 2 ** 32;
 
 interface Pending {
@@ -16,7 +16,7 @@ interface Pending {
   output: ((isStderr: boolean, bytes: Uint8Array) => void) | undefined;
 }
 
-/** The port of this thread. */
+/** The port of this JavaScript thread. */
 export class Port {
   readonly #native: NativePort;
   readonly #pending = new Map<number, Pending>();
@@ -30,7 +30,7 @@ export class Port {
     this.#native = new module.NativePort((execution, event, payload) => this.#heard(execution, event, payload));
   }
 
-  /** Starts an execution. Every failure is a `NativeFailure`. */
+  /** Starts an execution and waits for its result. Rejects with a `NativeFailure`. */
   execute(begin: (port: NativePort, execution: number) => void, output: Pending['output']): Promise<NativeExecution> {
     return new Promise((resolve, reject) => {
       const execution = this.#count;
@@ -55,7 +55,7 @@ export class Port {
     else pending.reject(payload);
   }
 
-  /** Polls with `setImmediate`: Node.js does not sleep while a task waits for the next turn. */
+  /** Polls with `setImmediate`: Node.js does not sleep while an immediate is pending. */
   #look(): void {
     this.#until = performance.now() + LOOKING_MS;
     if (this.#isLooking) return;

@@ -1,4 +1,4 @@
-//! Converts the engine's errors to the package's exceptions, `glovebox_sandbox.errors`.
+//! Converts the engine's errors to the exceptions in `glovebox_sandbox.errors`.
 
 use std::error::Error;
 
@@ -41,7 +41,7 @@ impl Class {
     }
 }
 
-/// Converts an error for `map_err` to an exception of the package.
+/// Converts an error to an exception of the package.
 pub(crate) trait IntoException: Error + Sized {
     fn exception(self) -> PyErr;
 }
@@ -127,12 +127,12 @@ impl IntoException for ResumeError {
     }
 }
 
-/// Returns the exception for a script whose files could not be committed to the host.
+/// Creates the exception for a script whose files could not be committed to the host.
 pub(crate) fn not_committed<'py>(py: Python<'py>, said: &str, execution: impl IntoPyObject<'py>) -> PyErr {
     Class::Commit.with(py, (said, execution))
 }
 
-/// Returns the exception for a sandbox or session from another process.
+/// Creates the exception for a sandbox or session from another process.
 pub(crate) fn forked() -> PyErr {
     Class::Unavailable
         .exception("this sandbox was made before the process forked, and its threads are not here; make a new one")

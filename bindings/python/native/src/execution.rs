@@ -1,5 +1,5 @@
-//! The input of an execution from Python: the request, tools that Python answers, and the cancellation token. Its
-//! result, for Python.
+//! An execution's input and result, as Python sees them: requests, cancellation tokens, and tools implemented in
+//! Python.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{
 /// A file's path, kind, size in bytes, and modification time in nanoseconds since 1970.
 pub(crate) type Entry = (String, &'static str, u64, u64);
 
-/// A display: true for a result, and the media type and bytes of each form.
+/// A display: `true` for a result, and the media type and bytes of each form.
 type Shown<'py> = (bool, Vec<(String, Bound<'py, PyBytes>)>);
 
 /// Converts a file entry.
@@ -34,7 +34,7 @@ pub(crate) fn entry(entry: FileEntry) -> Entry {
     (entry.path, kind, entry.size_bytes, entry.modified_ns)
 }
 
-/// The outcome, output, resource use and changes of an execution. Rarely used fields are in `json`.
+/// An execution's outcome, output, resource use and changes. Rarely used fields are only in `json`.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Execution")]
 pub(crate) struct PyExecution {
     execution: Execution,
@@ -85,7 +85,7 @@ impl PyExecution {
         self.execution.value.as_ref().map(|value| (&*value.repr, value.json.as_deref()))
     }
 
-    /// The displays: true for a result, and the media type and bytes of each form.
+    /// The displays: `true` for a result, and the media type and bytes of each form.
     #[getter]
     fn displays<'py>(&self, py: Python<'py>) -> Vec<Shown<'py>> {
         let displays = self.displays.iter();
@@ -95,26 +95,26 @@ impl PyExecution {
         displays.map(|display| (display.is_result, forms(display))).collect()
     }
 
-    /// All of the execution except its displays, as JSON text.
+    /// The whole execution except its displays, as JSON text.
     fn json(&self) -> PyResult<String> {
         serde_json::to_string(&self.execution).map_err(IntoException::exception)
     }
 
-    /// Lists the workspace's files that match a pattern.
+    /// Lists the workspace files that match a pattern.
     fn list_files(&self, py: Python<'_>, pattern: &str) -> PyResult<Vec<Entry>> {
         let files = py.detach(|| self.execution.files().list(pattern)).map_err(IntoException::exception)?;
         Ok(files.into_iter().map(entry).collect())
     }
 
-    /// Reads a file of the workspace.
+    /// Reads a workspace file.
     fn read_file<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.execution.files().read(path)).map_err(IntoException::exception)?;
         Ok(PyBytes::new(py, &bytes))
     }
 }
 
-/// The input of one execution: source, name, kind of source, standard input, context as JSON text, milliseconds until
-/// the execution is cancelled, output listener, token.
+/// The input of one execution: source, name, kind of source, standard input, context as JSON text, timeout in
+/// milliseconds, output listener, token.
 #[derive(FromPyObject)]
 pub(crate) struct Input(
     PyBackedStr,
@@ -153,7 +153,7 @@ impl Input {
         Ok(request)
     }
 
-    /// Executes the request on this thread, or on a thread of its own if a listener receives the output.
+    /// Executes the input as a request, on this thread, or on another thread if a listener receives the output.
     pub(crate) fn execute(
         &self,
         py: Python<'_>,
@@ -173,7 +173,7 @@ impl Input {
                 };
                 attended(py, &token, attend, move |events| {
                     run(request.on_output(move |stream, bytes| {
-                        // The send fails while the execution is being cancelled. No listener is left then.
+                        // The send fails while the execution is being cancelled, when no listener is left.
                         let _ = events.send(Event::Output(stream, bytes.to_vec()));
                     }))
                 })?
@@ -194,7 +194,7 @@ impl Input {
     }
 }
 
-/// A tool: name, description, schema as JSON text, and a function. The function receives the arguments as JSON text and
+/// A tool: name, description, schema as JSON text, and function. The function receives the arguments as JSON text and
 /// the call's token, and returns `(True, result as JSON text)` or `(False, message)`.
 #[derive(FromPyObject)]
 pub(crate) struct ToolInput(String, String, String, Py<PyAny>);
@@ -219,12 +219,13 @@ impl ToolInput {
     }
 }
 
-/// Converts an exception from Python's side of a call. Only a `BaseException` such as `SystemExit` gets here.
+/// Converts an exception from the Python function. Python catches every `Exception`, so this is a `BaseException` such
+/// as `SystemExit`.
 fn raised(error: &PyErr) -> ToolError {
     ToolError::new(Python::attach(|py| error.value(py).to_string()))
 }
 
-/// Cancels the executions that use it, from any thread.
+/// A cancellation token, shared by any number of executions. Any thread can cancel it.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "CancelToken")]
 pub(crate) struct PyCancelToken(pub(crate) CancelToken);
 

@@ -1,9 +1,9 @@
 //! Ctrl-C while the main thread runs a guest.
 //!
 //! Python's own handler only records a signal, and acts on it when the main thread is back in Python. But Python also
-//! writes the signal's number to the file descriptor of `signal.set_wakeup_fd`. While a guest runs, this is our
-//! descriptor, and a thread that reads it cancels the execution. So cancellation works with any handler, and costs no
-//! thread per execution.
+//! writes the signal's number to the file descriptor of `signal.set_wakeup_fd`. While a guest runs, that descriptor is
+//! ours, and a thread that reads it cancels the execution. So cancellation works with any handler and needs no thread
+//! per execution.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,21 +20,21 @@ use std::{
 use glovebox::{CancelToken, Stream};
 use pyo3::{exceptions::PyRuntimeError, intern, prelude::*, sync::PyOnceLock, types::PyBytes};
 
-/// The number of SIGINT on every platform.
+/// The number of SIGINT, which is 2 on every supported platform.
 const INTERRUPT: u8 = 2;
 
-/// The guest that the main thread runs.
+/// The execution that the main thread runs.
 #[derive(Default)]
 struct Current {
     token: Option<CancelToken>,
-    /// The previous descriptor, -1 if there was none. Signals that arrive meanwhile are forwarded to it.
+    /// The previous wakeup descriptor, or -1. Signals received during the execution are forwarded to it.
     before: i32,
 }
 
-/// The socket of the thread that reads signal numbers, with the process that the thread belongs to.
+/// The socket of the thread that reads signal numbers, and the process that started the thread.
 struct Watcher {
     process: u32,
-    /// The end to which Python writes.
+    /// The end that Python writes to.
     write: UnixStream,
     current: Arc<Mutex<Current>>,
 }
@@ -67,7 +67,7 @@ impl Watcher {
                 let before = current.before;
                 drop(current);
                 if before >= 0 {
-                    // The reader of the previous descriptor may be gone or slow, as without this module.
+                    // The previous descriptor's reader may be gone or slow, as it could be without this module.
                     let _ = Python::try_attach(|py| forward(py, before, signals));
                 }
             }
@@ -87,7 +87,7 @@ fn set_wakeup_fd(py: Python<'_>, descriptor: i32) -> PyResult<i32> {
     FUNCTION.import(py, "signal", "set_wakeup_fd")?.call1((descriptor,))?.extract()
 }
 
-/// True on the thread where Python handles signals.
+/// Returns `true` on the thread where Python handles signals.
 fn is_main(py: Python<'_>) -> PyResult<bool> {
     if let Some(is_main) = IS_MAIN.get() {
         return Ok(is_main);
@@ -99,8 +99,8 @@ fn is_main(py: Python<'_>) -> PyResult<bool> {
     Ok(is_main)
 }
 
-/// Runs `work` on this thread without Python's lock. On the main thread, Ctrl-C cancels `token`, and an exception from
-/// its handler is raised when the work has ended.
+/// Runs `work` on this thread without the GIL. On the main thread, Ctrl-C cancels `token`, and an exception from the
+/// signal handler is raised when `work` has ended.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     token: &CancelToken,
@@ -113,12 +113,12 @@ pub(crate) fn interruptible<T: Send>(
         let mut watcher = locked(&WATCHER);
         let watcher = match &mut *watcher {
             Some(watcher) if watcher.process == std::process::id() => watcher,
-            // The thread of a process does not exist in its forked child.
+            // A forked child does not inherit the thread.
             other => other.insert(Watcher::start()?),
         };
         (watcher.write.as_raw_fd(), Arc::clone(&watcher.current))
     };
-    // Subinterpreters on the main thread receive no signals.
+    // A subinterpreter on the main thread receives no signals.
     let Ok(before) = set_wakeup_fd(py, descriptor) else { return Ok(py.detach(work)) };
     *locked(&current) = Current { token: Some(token.clone()), before };
     let result = py.detach(work);
@@ -128,15 +128,15 @@ pub(crate) fn interruptible<T: Send>(
     Ok(result)
 }
 
-// Runs work on a thread of its own, while the caller's thread serves Python: it runs callbacks and handles Ctrl-C.
+// Runs work on a separate thread, while the calling thread serves Python: it runs callbacks and handles Ctrl-C.
 //
-// Python code never runs on a guest's stack: interpreters from 3.14 on check the stack pointer against the thread's
-// own stack.
+// Python code never runs on a guest's stack, because Python 3.14 and later compare the stack pointer with the bounds of
+// the thread's own stack.
 
 /// Polling interval for signals.
 const POLL: Duration = Duration::from_millis(50);
 
-/// An event of the work, for the caller's thread.
+/// An event that the calling thread handles.
 pub(crate) enum Event {
     Output(Stream, Vec<u8>),
     /// A slow step began.
@@ -144,7 +144,7 @@ pub(crate) enum Event {
 }
 
 thread_local! {
-    /// The event channel and the cancellation token of this thread's work.
+    /// The event channel and cancellation token of this thread's work.
     static TOLD: RefCell<Option<(Sender<Event>, CancelToken)>> = const { RefCell::new(None) };
 }
 
@@ -155,7 +155,7 @@ impl glovebox::Progress for Progress {
     fn message(&self, text: &str) {
         TOLD.with_borrow(|told| {
             if let Some((events, _)) = told {
-                // The send fails if the caller no longer listens. The event is then irrelevant.
+                // The send fails if the caller no longer listens, and then the event is irrelevant.
                 let _ = events.send(Event::Progress(text.to_owned()));
             }
         });
@@ -166,8 +166,8 @@ impl glovebox::Progress for Progress {
     }
 }
 
-/// Runs `work` on another thread, and calls `attend` with its events on this thread. An exception from `attend` or a
-/// signal cancels `token`, and is raised when the work has ended.
+/// Runs `work` on another thread, and calls `attend` with its events on this thread. An exception from `attend` or from
+/// a signal handler cancels `token`, and is raised when `work` has ended.
 pub(crate) fn attended<T: Send>(
     py: Python<'_>,
     token: &CancelToken,

@@ -1,7 +1,7 @@
 //! The native module of the Python package `glovebox-sandbox`: `glovebox_sandbox._native`.
 //!
 //! The module is private to the package, whose Python code defines the public API. Values cross as strings, bytes and
-//! JSON text, so that one place converts them to Python values: `glovebox_sandbox`.
+//! JSON text, so that only `glovebox_sandbox` converts them to Python values.
 //!
 //! | module | contents |
 //! |---|---|
@@ -19,10 +19,10 @@ use std::{ffi::OsString, path::PathBuf};
 
 use pyo3::prelude::*;
 
-/// Runs a command line of `glovebox`, and exits the process.
+/// Runs a `glovebox` command line and exits the process.
 #[pyfunction]
 fn command(py: Python<'_>, args: Vec<OsString>, program: PathBuf) {
-    // Releases Python's lock, so that the interpreter's threads and this thread do not wait for each other.
+    // Releases the GIL, so that the interpreter's threads and this thread do not deadlock.
     py.detach(|| std::process::exit(glovebox_cli::command(args, program)))
 }
 

@@ -1,4 +1,4 @@
-//! The engine of a process, its sandboxes, and their sessions, for Python.
+//! The process-wide engine, its sandboxes and their sessions, for Python.
 
 use std::{path::PathBuf, sync::Arc, time::Instant};
 
@@ -29,7 +29,7 @@ pub(crate) struct PySandbox {
 }
 
 impl PySandbox {
-    /// Returns the sandbox. Fails in a forked child, which has none of the sandbox's threads.
+    /// Returns the sandbox. Fails in a forked child, which does not inherit the sandbox's threads.
     fn here(&self) -> PyResult<&Sandbox> {
         if self.process == std::process::id() { Ok(&self.sandbox) } else { Err(forked()) }
     }
@@ -37,7 +37,8 @@ impl PySandbox {
 
 #[pymethods]
 impl PySandbox {
-    /// `name` is a language or the name of a runtime; `policy` is JSON text; `progress` is called at each slow step.
+    /// `name` is a language or the name of a runtime, `policy` is JSON text, and `progress` is called at each slow
+    /// step.
     #[new]
     fn new(
         py: Python<'_>,
@@ -101,7 +102,7 @@ impl PySandbox {
         Ok(diagnostics.into_iter().map(|it| (it.line, it.column, it.message)).collect())
     }
 
-    /// Measures the duration of `count` executions without Python's part, in nanoseconds. For benchmarks.
+    /// Measures `count` executions without the Python layer, each in nanoseconds. For benchmarks only.
     fn time(&self, py: Python<'_>, source: &str, count: usize) -> PyResult<Vec<u64>> {
         let sandbox = self.here()?;
         let once = |_| {
@@ -134,7 +135,7 @@ impl PySandbox {
     }
 }
 
-/// The engine that all sandboxes of a process share.
+/// The engine shared by all sandboxes of a process.
 #[pyclass(frozen, module = "glovebox_sandbox._native", name = "Engine")]
 pub(crate) struct PyEngine {
     pub(crate) engine: Engine,
@@ -177,12 +178,12 @@ impl PySession {
         Self { session, process }
     }
 
-    /// Returns the session. Fails in a forked child, which has none of the session's threads.
+    /// Returns the session. Fails in a forked child, which does not inherit the session's threads.
     fn here(&self) -> PyResult<&Session> {
         if self.process == std::process::id() { Ok(&self.session) } else { Err(forked()) }
     }
 
-    /// Runs an operation of the session without Python's lock.
+    /// Runs an operation of the session without the GIL.
     fn ask<T: Send, E: IntoException + Send>(
         &self,
         py: Python<'_>,
@@ -253,7 +254,7 @@ impl PySession {
         Ok(self.ask(py, Session::checkpoint)?.0)
     }
 
-    /// The checkpoints, as JSON text.
+    /// Lists the checkpoints, as JSON text.
     fn checkpoints(&self, py: Python<'_>) -> PyResult<String> {
         let checkpoints = self.ask(py, Session::checkpoints)?;
         serde_json::to_string(&checkpoints).map_err(IntoException::exception)
@@ -273,12 +274,12 @@ impl PySession {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// The session's description, as JSON text.
+    /// Describes the session, as JSON text.
     fn info(&self) -> PyResult<String> {
         serde_json::to_string(&self.here()?.info()).map_err(IntoException::exception)
     }
 
-    /// Ends the session. Has no effect on a session that has ended.
+    /// Ends the session. Does nothing if the session has already ended.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.ask(py, |session| match session.close() {
             Err(ExecuteError::SessionEnded { .. }) => Ok(()),

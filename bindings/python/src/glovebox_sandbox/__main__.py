@@ -20,7 +20,7 @@ def main() -> int:
         os.environ["GLOVEBOX_BUNDLE"] = bundle
     program = os.path.abspath(sys.argv[0])
     if not os.access(program, os.X_OK):
-        # `python -m glovebox_sandbox`
+        # `python -m glovebox_sandbox` has no executable: use the installed script.
         program = os.path.join(sysconfig.get_path("scripts"), "glovebox")
     command(["glovebox", *sys.argv[1:]], program)
     return 0

@@ -92,7 +92,8 @@ def as_json(name: str, value: object) -> str:
     try:
         text = json.dumps(value, allow_nan=False)
         if "\\ud" in text:
-            # Encoding fails on a lone surrogate, which JSON text cannot represent; a surrogate pair is one character.
+            # A lone surrogate fails to encode, because JSON text cannot represent it. A surrogate pair is one
+            # character.
             json.dumps(value, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise TypeError(f"{name} must be a JSON value: {error}") from None

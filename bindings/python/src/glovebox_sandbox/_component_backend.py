@@ -145,7 +145,7 @@ class _Sandbox:
     def _terms(self) -> dict[str, Any]:
         given = self._policy
         clock = None if given.clock_ns is None else types.ClockFixed(given.clock_ns)
-        # A provider has no randomness of its own, so each execution gets a random seed.
+        # A provider has no entropy source, so each execution receives a random seed.
         entropy = types.EntropySeeded(secrets.randbits(64) if given.seed is None else given.seed)
         checkpoints: types.Checkpoints | None = None
         match given.checkpoints:

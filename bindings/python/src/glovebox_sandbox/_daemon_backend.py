@@ -54,7 +54,7 @@ def connect(answer: Any) -> Connection:
         raise UnsupportedError("daemon: Python has no sockets with paths here; leave backend out")
     hint = "`glovebox daemon` starts one, and GLOVEBOX_DAEMON_SOCKET says where it listens"
     try:
-        # A socket that another user created is not trusted.
+        # A socket created by another user is not trusted.
         if path.stat().st_uid != os.geteuid():
             raise UnavailableError(f"the socket `{path}` belongs to another user; {hint}")
         link = socket.socket(socket.AF_UNIX)
@@ -76,7 +76,7 @@ def connect(answer: Any) -> Connection:
     reader, writer = link.makefile("rb"), link.makefile("wb")
 
     def close() -> None:
-        # The shutdown wakes the reading thread, which closes its own end.
+        # The shutdown wakes the reading thread, which closes its own stream.
         try:
             link.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -298,7 +298,7 @@ class RemoteSession:
     def read_file(self, path: str) -> bytes:
         pieces: list[bytes] = []
         while True:
-            # A large file comes in pieces.
+            # A large file arrives in chunks.
             read = self._ask("readFile", path=path, offset=sum(map(len, pieces)), of_files=True)
             pieces.append(base64.b64decode(read["contents"]["base64"]))
             if not pieces[-1] or sum(map(len, pieces)) >= read["size_bytes"]:

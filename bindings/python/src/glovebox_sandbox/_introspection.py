@@ -50,7 +50,7 @@ def __glovebox(path):
 __glovebox(*%s)
 """
 
-# `eval` sees declarations of the session with `let`, `const` and `class`, which are not properties of `globalThis`.
+# `eval` sees the session's `let`, `const` and `class` declarations, which are not properties of `globalThis`.
 _JAVASCRIPT_COMPLETE = """
 ((path, prefix) => {
     const names = new Set();
@@ -69,7 +69,7 @@ def complete(session: Session, language: str, code: str, cursor: int) -> tuple[l
     and attributes only."""
     word = _WORD[language]
     before = code[:cursor]
-    # Splits the last part off a dotted name. Nothing is called or indexed.
+    # Splits a dotted name before its last component. Calls and indexes are not evaluated.
     path, prefix = re.search(rf"((?:(?!\d){word}+\.)*)({word}*)\Z", before).groups()  # type: ignore[union-attr]
     start = cursor - len(prefix)
     attribute_of_something = not path and before[:start].endswith(".")
@@ -79,7 +79,7 @@ def complete(session: Session, language: str, code: str, cursor: int) -> tuple[l
     value = _ask(session, language, script, path[:-1], prefix)
     if not isinstance(value, list):
         return [], start
-    # The session's script provides the names, so the value is untrusted.
+    # The session's script provides the names, so they are untrusted.
     matches = [match for match in value if isinstance(match, str) and match.startswith(prefix)]
     return matches[:_MAX_MATCHES], start
 
@@ -93,7 +93,7 @@ def inspect(session: Session, language: str, code: str, cursor: int) -> str | No
     after = re.match(r"\w*", code[cursor:])
     path = (before[0] if before else "") + (after[0] if after else "")
     if not path and code[:cursor].endswith("("):
-        # Within the parentheses of a call, the subject is the function.
+        # After an opening parenthesis, the subject is the called function.
         return inspect(session, language, code, cursor - 1)
     if not path or path.endswith("."):
         return None
@@ -102,7 +102,7 @@ def inspect(session: Session, language: str, code: str, cursor: int) -> str | No
 
 
 def _ask(session: Session, language: str, script: str, *arguments: str) -> Any:
-    # A JSON string literal is valid in both languages.
+    # A JSON string literal is valid in Python and JavaScript.
     source = script % json.dumps(arguments)
     fork = session.fork()
     return fork.execute(source, timeout_ms=TIMEOUT_MS).value
@@ -120,7 +120,7 @@ def is_complete(box: Sandbox, language: str, code: str) -> dict[str, Any]:
     last = lines[-1] if lines else ""
     indent = last[: len(last) - len(last.lstrip())]
     if not diagnostics:
-        # As at Python's prompt, an empty line ends a block.
+        # As at Python's prompt, an empty line closes an indented block.
         is_open = language == "python" and bool(indent) and bool(last.strip()) and not code.endswith("\n")
         return {"status": "incomplete", "indent": indent} if is_open else {"status": "complete"}
     first = diagnostics[0]

@@ -123,7 +123,7 @@ class NamedSessions:
     def _save(self, file: str) -> str:
         path = self._file(file)
         state = self.current.hibernate()
-        # Writes a scratch file and renames it, so that the file is complete at any moment.
+        # Writes a temporary file and renames it, so that readers never see an incomplete file.
         descriptor, scratch = tempfile.mkstemp(dir=path.parent, prefix=".saving-")
         try:
             with os.fdopen(descriptor, "wb") as stream:

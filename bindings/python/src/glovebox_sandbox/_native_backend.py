@@ -44,7 +44,7 @@ def images() -> Path | None:
 
 
 def _engine(packages: bool) -> Any:
-    # A forked child has none of its parent's threads.
+    # A forked child does not inherit its parent's threads, so it needs a new engine.
     key = (os.getpid(), packages)
     if key not in _engines:
         _engines[key] = _native.Engine(os.environ.get("GLOVEBOX_CACHE_DIR") or None, bundle(), images(), packages)

@@ -160,7 +160,7 @@ class Connection:
             except (RpcError, UnavailableError):
                 raise
             except BaseException:
-                # An interrupt, or an exception from a listener: cancels the request and waits for its end.
+                # After an interrupt, or an exception from a listener, cancels the request and waits for its end.
                 link.send({"method": "cancel", "params": {"id": id}})
                 try:
                     self._wait(id, events, None, None, 30)

@@ -56,8 +56,8 @@ def open_backend(name: str, policy: Policy, wait: tools.Await) -> _daemon_backen
         raise UnsupportedError("files: not supported without a sandbox; scripts run in a directory of the host. Remove it")
     directory = tempfile.TemporaryDirectory(prefix="glovebox-native-")
     process = subprocess.Popen(
-        # Passed as text: for a file, Python would import from its directory first, and this directory has its own
-        # `types` module.
+        # Passed as text: for a file, Python would import from the file's directory first, and that directory has its
+        # own `types` module.
         [python(), "-u", "-c", REPL.read_text(encoding="utf-8")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

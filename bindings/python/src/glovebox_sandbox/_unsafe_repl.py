@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 
-# Redirects the output of scripts away from the protocol's stream.
+# Redirects script output away from the protocol's stream.
 OUT = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
 IN = os.fdopen(os.dup(0), "r", encoding="utf-8", newline="\n")
 os.dup2(2, 1)
@@ -320,11 +320,11 @@ def answer(message):
 
 
 def main():
-    # A process in the background of a shell inherits an ignored SIGINT. No time limit would work then.
+    # A shell's background process inherits an ignored SIGINT, and no time limit would work.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=read, daemon=True).start()
     while True:
-        # A late signal has no execution to interrupt.
+        # A late signal finds no execution to interrupt.
         try:
             answer(work.get())
         except KeyboardInterrupt:

@@ -70,7 +70,7 @@ class Settings:
 
     def sandbox(self, progress: Callable[[str], None]) -> Sandbox:
         """Creates the sandbox of a kernel with these settings."""
-        # Uses the ratio of fuel to time of the engine's defaults, so that time ends a cell before fuel does.
+        # Keeps the default ratio of fuel to time, so that a cell times out before it runs out of fuel.
         fuel = None if self.timeout_ms is None else 40_000_000 * max(self.timeout_ms, 10_000)
         limits = Limits(timeout_ms=self.timeout_ms, fuel=fuel, memory_bytes=self.memory_bytes)
         return Sandbox(self.runtime or self.language, limits=limits, progress=progress)
@@ -191,7 +191,7 @@ class GloveboxKernel(Kernel):
     def start(self) -> None:
         """Starts to serve requests, and to prepare the interpreter."""
         super().start()
-        # On platforms where an interrupt is a signal.
+        # On platforms where an interrupt is a signal, it cancels the running cell.
         signal.signal(signal.SIGINT, lambda *_: self._cancel())
         self._opening = self._worker.submit(self._open)
 
@@ -239,7 +239,7 @@ class GloveboxKernel(Kernel):
         try:
             reply = await loop.run_in_executor(self._worker, work)
         except Exception as error:
-            # The frontend waits for an answer, whatever the error is.
+            # The frontend always expects a reply, whatever the error.
             name = type(error).__name__
             is_ours = isinstance(error, GloveboxError)
             text = str(error) if is_ours else f"{error} (this is a fault of the kernel)"

@@ -21,7 +21,8 @@ DEFAULT_TIMEOUT_MS = 10_000
 MAX_TIMEOUT_MS = 3_600_000
 """The longest timeout that a cell can request."""
 
-# Time ends a cell, not fuel: the fuel limit has the engine's default ratio of fuel to time at the maximum timeout.
+# A cell should time out before it runs out of fuel: the fuel limit is the engine's default fuel per millisecond, times
+# the maximum timeout.
 _LIMITS = Limits(timeout_ms=MAX_TIMEOUT_MS, fuel=40_000_000 * MAX_TIMEOUT_MS)
 
 

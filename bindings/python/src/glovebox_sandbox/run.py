@@ -293,7 +293,7 @@ class Run:
     def to_dict(self) -> dict[str, Any]:
         """Returns all of the run except the files' contents, in the format of `glovebox run --json`."""
         displays = [{"is_result": shown.is_result, "data": shown.bundle()} for shown in self.displays]
-        # Each caller gets its own copy. The JSON already has a place for `displays`.
+        # Each call returns a new copy. The JSON already has an entry for `displays`, which keeps its position.
         return {**json.loads(self._executed.json()), "displays": displays}
 
     def raise_for_outcome(self) -> Run:

@@ -151,7 +151,8 @@ class Sandbox:
             try:
                 kind, opened = "daemon", _daemon_backend.open_backend(name, policy, wait)
             except GloveboxError:
-                # No daemon answers, or it does not support the options: this process tries, or raises the reason.
+                # No daemon answers, or the daemon does not support the options: this process opens the sandbox or
+                # raises the reason.
                 backend = "wasm"
         if backend == "wasm":
             backend = "native" if _native_backend.is_here() else "component"

@@ -255,7 +255,7 @@ class Interrupts(KernelCase):
 
     def test_cell_that_ignores_interrupts_is_stopped_and_undone(self) -> None:
         self.value("n = 0")
-        # A loop within the interpreter itself, which executes no code of the script.
+        # This loop runs inside the interpreter and executes no script code.
         ran = self.interrupted("n = 1\nprint('begun', flush=True)\nsum(iter(int, 1))", self.manager.interrupt_kernel)
         self.assertIn("the session was rolled back", "\n".join(ran.error["traceback"] if ran.error else []))
         self.assertEqual(self.value("n"), "0")
@@ -268,7 +268,7 @@ class Interrupts(KernelCase):
     def test_interrupt_without_a_running_cell_is_ignored(self) -> None:
         self.manager.interrupt_kernel()
         self.manager.provisioner.process.send_signal(signal.SIGINT)
-        # The kernel acknowledges neither interrupt.
+        # The kernel does not acknowledge either interrupt.
         time.sleep(1)
         self.assertEqual(self.value("6 * 7"), "42")
 
@@ -284,7 +284,7 @@ class Interrupts(KernelCase):
     def test_a_shutdown_ends_the_process(self) -> None:
         process = self.manager.provisioner.process
         self.value("x = 1")
-        # The process has half of this time before it gets a signal.
+        # The process has half of this time to exit before it receives a signal.
         self.manager.shutdown_wait_time = 30
         self.manager.shutdown_kernel()
         self.assertEqual(process.poll(), 0)
@@ -519,7 +519,7 @@ class Notebooks(unittest.TestCase):
         self.assertEqual(done.cells[3].outputs[0].data, {"text/plain": "2"})
 
     def test_figures_and_data_frames_are_pictures_and_tables(self) -> None:
-        # Only this test needs the image, which is fetched and prepared on first use.
+        # Only this test needs the image, which is downloaded and prepared on first use.
         installed = install("--runtime", "python-3.15-data", "--name", "data")
         self.assertEqual(installed.returncode, 0, installed.stderr)
         notebook = self.notebook(

@@ -51,6 +51,6 @@ class Answers:
         try:
             return json.dumps(tool.call(json.loads(arguments)))
         except Exception as error:  # Whatever it is, the script has asked for it.
-            # Text of a component cannot contain lone surrogates.
+            # Component strings cannot contain lone surrogates.
             message = str(error).encode(errors="backslashreplace").decode()
             return types.CallFailure(kind="failed", message=message)

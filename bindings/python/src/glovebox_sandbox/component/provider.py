@@ -51,7 +51,7 @@ class Provider:
         store = wasmtime.Store(self._engine)
         wanted = self._component.type.imports(self._engine)
         if any(name.startswith("wasi:") for name in wanted):
-            # The providers import only clocks from WASI.
+            # Clocks are the providers' only WASI imports.
             store.set_wasi(wasmtime.WasiConfig())
             linker.add_wasip2()
         if _TOOLS in wanted:
@@ -214,8 +214,7 @@ class Sandbox:
         except wasmtime.WasmtimeError as error:
             raise self._lose(instance) from error
         except Exception as error:
-            # A value that cannot be lowered is detected before the instance is entered; the instance then still
-            # answers.
+            # A value that cannot be lowered is detected before the instance is entered, so the instance still answers.
             if instance.answers():
                 raise
             raise self._lose(instance) from error

@@ -40,8 +40,8 @@ _SCHEMA = {
     "additionalProperties": False,
 }
 
-# Scripts run in `__main__`, which also executes this prelude. Only the module `_host` and the functions themselves stay
-# there.
+# Scripts run in `__main__`, where this prelude also executes. Only the module `_host` and the functions themselves
+# remain there.
 _PRELUDE = f'''
 def _prepare(dispatch):
     import dataclasses, datetime, decimal, pathlib, sys, types
@@ -136,8 +136,8 @@ class Interpreter:
         self._context = contextvars.copy_context()
         self._threads: _Threads | None = None
         self._lock = threading.Lock()
-        # Gives one script at a time its caller's context variables and loop for its functions. Without functions, the
-        # session itself takes care of the order.
+        # Ensures that the host functions of one script at a time run with their caller's context variables and event
+        # loop. Without functions, the session itself orders the scripts.
         self._running: AbstractContextManager[Any] = nullcontext()
         self._session: Session | None = None
         self._bound: frozenset[str] = frozenset()
@@ -152,7 +152,7 @@ class Interpreter:
             described = "Calls a function of the host by its name."
             tools.append(Tool(self._dispatch, name=_DISPATCHER, description=described, schema=_SCHEMA))
         limits = DEFAULT_LIMITS if limits is None else limits
-        # Options are checked immediately. The slow start is delayed until the first script.
+        # Options are checked immediately. The slow start is deferred to the first script.
         self._sandbox = _Opening(language, limits=limits, tools=tools, **options)
         self._is_open = False
 
@@ -160,7 +160,7 @@ class Interpreter:
         function = self._ends.get(name) or (self._functions or {}).get(name)
         if function is None:
             raise NameError(f"the function {name} was removed")
-        # This is a separate thread, and frameworks keep settings in context variables.
+        # This is a separate thread, and frameworks store settings in context variables.
         result = self._context.copy().run(function, *args, **kwargs)
         return self._awaited(result, self._loop) if inspect.isawaitable(result) else self._plain(result)
 
