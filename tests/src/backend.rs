@@ -1,4 +1,4 @@
-//! The backends that run cases.
+//! Backends run cases and report the results.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use crate::Case;
 /// The metadata of an execution that cases check.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct MetadataSeen {
-    /// `python` or `javascript`.
+    /// The language of the runtime: `python` or `javascript`.
     pub runtime: String,
-    /// True if a prepared image ran.
+    /// True if the execution used a prepared image.
     pub prepared: bool,
-    /// All bytes written to standard output, retained or not.
+    /// Number of bytes written to standard output, including truncated ones.
     pub stdout_total_bytes: u64,
-    /// All bytes written to standard error, retained or not.
+    /// Number of bytes written to standard error, including truncated ones.
     pub stderr_total_bytes: u64,
 }
 
-/// The result of an execution, under the keys of `glovebox run --json`, so that a backend that produces JSON needs no
-/// conversion.
+/// The result of an execution. The field names are the keys of `glovebox run --json`, so a backend that produces JSON
+/// needs no conversion.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Observed {
@@ -30,13 +30,13 @@ pub struct Observed {
     pub outcome: serde_json::Map<String, serde_json::Value>,
     /// The process exit code for the outcome.
     pub exit_code: i32,
-    /// The exception of an interrupted script.
+    /// The exception that ended the script after its interruption.
     pub interrupted: Option<serde_json::Value>,
     /// The value of the script's last expression, in a session.
     pub value: Option<serde_json::Value>,
-    /// Standard output, as retained.
+    /// The retained standard output.
     pub stdout: String,
-    /// Standard error, as retained.
+    /// The retained standard error.
     pub stderr: String,
     /// True if standard output was truncated.
     pub stdout_truncated: bool,
@@ -64,15 +64,15 @@ pub struct Observed {
     pub workspace_path: Option<String>,
     /// The session's id.
     pub session_id: Option<String>,
-    /// The checkpoint that the session was rolled back to after an unwinding.
+    /// The checkpoint that the session was rolled back to after the script was unwound.
     pub rolled_back_to: Option<serde_json::Value>,
     /// The fuel use, and advice about a failure.
     pub guidance: serde_json::Value,
-    /// The runtime that carried out the execution.
+    /// The runtime that executed the script, and the output sizes.
     pub metadata: MetadataSeen,
 }
 
-/// A diagnostic of a validation.
+/// A diagnostic from a validation.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiagnosticSeen {
@@ -94,18 +94,18 @@ pub enum StepResult {
         /// The files that the step's expectations name, after the execution.
         files: BTreeMap<String, Vec<u8>>,
     },
-    /// The step validated a script.
+    /// The step parsed a script and returned its diagnostics.
     Validated(Vec<DiagnosticSeen>),
-    /// The step read a variable: `{"repr": …, "json": …}`, or `None` if it does not exist.
+    /// The step read a variable: `{"repr": …, "json": …}`, or `None` if the variable does not exist.
     Variable(Option<serde_json::Value>),
-    /// The step listed files: their paths.
+    /// The step listed these paths.
     Listed(Vec<String>),
     /// The step has no result except the files that its expectations name.
     Done {
         /// The contents of the files by path.
         files: BTreeMap<String, Vec<u8>>,
     },
-    /// The sandbox refused the step, with this message.
+    /// The sandbox rejected the step, with this message.
     Refused(String),
 }
 

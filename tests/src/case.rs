@@ -1,4 +1,4 @@
-//! Conformance cases: the files in `cases`, the same for every backend.
+//! Conformance cases: the files in `cases`, which every backend runs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use crate::{
     step::{Action, CaseTool, Step, StepFile},
 };
 
-/// The prefix of the names of workspace files.
+/// The prefix of a block name for workspace files.
 const FILES: &str = "files/";
 
 /// A conformance case, in one language.
@@ -26,23 +26,23 @@ pub struct Case {
     pub name: String,
     /// The language of the scripts.
     pub language: Language,
-    /// Runs all steps in one session. Otherwise each step gets a fresh interpreter.
+    /// Runs all steps in one session. Otherwise each step runs in a fresh interpreter.
     pub in_session: bool,
-    /// Passes the files that a step left to the next step. Not for sessions.
+    /// Passes the files that a step left to the next step. Not supported with `in_session`.
     pub carry: bool,
-    /// The value of `context` in the first session.
+    /// The value of `context` when the first session opens.
     pub context: Option<Value>,
     /// The tools that the scripts may call, by name.
     pub tools: BTreeMap<String, CaseTool>,
-    /// Compares the fuel with a golden.
+    /// Compares the fuel use with a golden file.
     pub golden: bool,
-    /// Runs the case on every backend at every push.
+    /// True if CI runs the case on every backend at every push.
     pub smoke: bool,
-    /// Requires the packages, or modules of Node under computed names. Providers contain neither.
+    /// Requires the bundled packages, or Node modules under computed names. Providers contain neither.
     pub packages: bool,
     /// The required runtime, if any. `python-3.15` includes variants such as `python-3.15-data`.
     pub runtime: Option<String>,
-    /// The policy of the executions.
+    /// The policy that the scripts run with.
     pub policy: Policy,
     /// Files in the workspace before each step, by path relative to `/app`.
     pub files: BTreeMap<String, Vec<u8>>,
@@ -51,8 +51,8 @@ pub struct Case {
 }
 
 impl Case {
-    /// Returns a case for steps that are not in a file, each with the name of its session. Only `main` exists until a
-    /// step forks it. A single step runs in a fresh interpreter.
+    /// Creates a case from steps that are not in a file, each with the name of its session. Only `main` exists until a
+    /// step forks it. A case with a single step runs it in a fresh interpreter.
     #[must_use]
     pub fn of_steps(name: &str, language: Language, policy: Policy, steps: Vec<(&str, Action)>) -> Self {
         let step = |(session, action): (&str, Action)| Step {
@@ -79,7 +79,7 @@ impl Case {
         }
     }
 
-    /// Returns the case with the expectations for a runtime, or `None` if it needs another runtime.
+    /// Returns the case with the expectations for a runtime, or `None` if the runtime cannot run the case.
     #[must_use]
     pub fn on_runtime(&self, runtime: &str) -> Option<Self> {
         let is_of = |name: &str| is_variant_of(runtime, name);
@@ -97,7 +97,7 @@ impl Case {
     }
 }
 
-/// Returns `true` if a runtime has this name or is a variant of it, as `python-3.15-data` of `python-3.15`.
+/// Returns `true` if a runtime has this name or is a variant of it, as `python-3.15-data` is of `python-3.15`.
 #[must_use]
 pub fn is_variant_of(runtime: &str, name: &str) -> bool {
     runtime.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
@@ -139,7 +139,7 @@ struct FrontMatter {
 }
 
 impl FrontMatter {
-    /// Takes the steps: the `[[step]]` tables, or the only step of a case with `[expect]`.
+    /// Takes the steps: the `[[step]]` tables, or the single step of a case with `[expect]`.
     fn take_steps(&mut self) -> Result<Vec<StepFile>, String> {
         match (self.expect.take(), mem::take(&mut self.step)) {
             (Some(expect), steps) if steps.is_empty() => {
@@ -173,21 +173,21 @@ pub fn cases_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
 }
 
-/// Reads the cases that every runtime of their language runs, in every language for which they have scripts.
+/// Reads the cases that need no specific runtime, once for each language that they have scripts in.
 ///
 /// # Errors
-/// A mistake in any case, with the file's name.
+/// Fails if any case is invalid, with the name of its file.
 pub fn load_cases(dir: &Path) -> Result<Vec<Case>, String> {
     Ok(load_all_cases(dir)?.into_iter().filter(|case| case.runtime.is_none()).collect())
 }
 
-/// Reads every case, including those that need a certain runtime.
+/// Reads every case, including those that need a specific runtime.
 ///
 /// # Errors
-/// As [`load_cases`].
+/// Same as [`load_cases`].
 pub fn load_all_cases(dir: &Path) -> Result<Vec<Case>, String> {
     let wrong = |error: io::Error| format!("{}: {error}", dir.display());
-    // Sorts by name. The order of paths would differ, because of the extension.
+    // Sorts by name: the extension would change the order of paths.
     let mut paths = BTreeMap::new();
     for entry in fs::read_dir(dir).map_err(wrong)? {
         let path = entry.map_err(wrong)?.path();
@@ -205,7 +205,7 @@ pub fn load_all_cases(dir: &Path) -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
-/// Reads a case in each of its languages.
+/// Parses a case, once for each of its languages.
 fn parse_case(name: &str, text: &str) -> Result<Vec<Case>, CaseError> {
     let CaseFile { front_matter, blocks } = CaseFile::parse(text)?;
     let mut front: FrontMatter = toml::from_str(front_matter).map_err(|error| error.to_string())?;
@@ -272,7 +272,7 @@ fn parse_case(name: &str, text: &str) -> Result<Vec<Case>, CaseError> {
             if let Action::Run { request, .. } = &mut step.action
                 && request.name.is_none()
             {
-                // The name of a TypeScript file identifies its language.
+                // A TypeScript script is recognized by its file name.
                 request.name = script.filter(|name| name.ends_with(".ts")).map(str::to_owned);
             }
             case.steps.push(step);
@@ -285,13 +285,13 @@ fn parse_case(name: &str, text: &str) -> Result<Vec<Case>, CaseError> {
     }
 }
 
-/// Returns the language of a script's block, or `None` if the block is not a script.
+/// Returns the language of a script block, or `None` if the block is not a script.
 fn script_language(name: &str) -> Option<Language> {
     let (stem, extension) = name.rsplit_once('.')?;
     if stem.contains('/') { None } else { Language::from_extension(extension) }
 }
 
-/// Returns the source of a step in one language, and the name of the block that contains the source.
+/// Returns a step's source in one language, and the name of the block that contains it.
 fn step_source<'a>(
     step: &StepFile,
     language: Language,
@@ -311,8 +311,8 @@ fn step_source<'a>(
     }
 }
 
-/// Returns the expectations for one language, and those for runtimes with a table of their own, by name. The table of the
-/// language overrides keys of the general one; `expect.python-3.15` overrides keys of both.
+/// Returns the expectations for one language, and those for runtimes that have their own table, by runtime name. Keys
+/// in the language's table override the general ones; keys in `expect.python-3.15` override both.
 fn for_language(
     general: &toml::Table,
     language: Language,
@@ -324,7 +324,7 @@ fn for_language(
         let Some(toml::Value::Table(table)) = common.remove(name) else {
             return Err(format!("`expect.{name}` is not a table"));
         };
-        // The tables of the other language are checked too.
+        // Tables for the other language are validated too.
         Expect::deserialize(toml::Value::Table(table.clone())).map_err(|error| format!("expect.{name}: {error}"))?;
         tables.insert(name.as_str(), table);
     }
@@ -333,7 +333,7 @@ fn for_language(
     }
     let mut on = BTreeMap::new();
     for (name, table) in tables.into_iter().filter(|(name, _)| runtime_language(name) == language.name()) {
-        // A table with an outcome replaces the others.
+        // A runtime's table with an outcome replaces the other tables.
         let mut merged =
             if ANSWERS.iter().any(|key| table.contains_key(*key)) { toml::Table::new() } else { common.clone() };
         merged.extend(table);
@@ -342,7 +342,7 @@ fn for_language(
     Ok((checked(common, runs)?, on))
 }
 
-/// Keys that exclude each other. Every execution has exactly one of them.
+/// Mutually exclusive keys: the expectations of an execution have exactly one of them.
 const ANSWERS: [&str; 3] = ["outcome", "error", "diagnostics"];
 
 fn checked(table: toml::Table, runs: bool) -> Result<Expect, String> {
@@ -354,7 +354,7 @@ fn checked(table: toml::Table, runs: bool) -> Result<Expect, String> {
     Ok(expect)
 }
 
-/// Returns the extensions of scripts in a language.
+/// Returns the file extensions of scripts in a language.
 fn extensions(language: Language) -> &'static [&'static str] {
     match language {
         Language::Python => &["py"],
@@ -369,7 +369,7 @@ mod tests {
     use super::{Case, cases_dir, load_all_cases, load_cases, parse_case};
     use crate::{Action, Operation};
 
-    /// Parses a case with this front matter, which ends with a newline, and these blocks.
+    /// Parses a case from its front matter, which must end with a newline, and its blocks.
     fn parse(front_matter: &str, blocks: &str) -> Result<Vec<Case>, String> {
         parse_case("x", &format!("+++\n{front_matter}+++\n{blocks}")).map_err(|error| error.in_file(Path::new("x.md")))
     }
@@ -459,7 +459,7 @@ mod tests {
         assert!(load().unwrap_err().ends_with("a: not a case: expected `<name>.md`"));
     }
 
-    /// Every kind of step, and every kind of outcome.
+    /// The smoke cases must include every kind of step and every kind of outcome.
     #[test]
     fn smoke_set_covers_all_features_of_the_cases() {
         let (smoke, others): (Vec<Case>, Vec<Case>) =

@@ -1,17 +1,18 @@
-//! The file of a case: TOML front matter, then a fenced block for each script and workspace file.
+//! The format of a case's file: TOML front matter, followed by a fenced block for each script and workspace file.
 
 use std::{collections::BTreeMap, path::Path};
 
-/// The line before and after the front matter.
+/// The line before and after the TOML.
 const DELIMITER: &str = "+++";
 
-/// The word after a block's file name that removes the final newline of the content.
+/// The word after a block's file name that removes the content's final newline.
 const NO_NEWLINE: &str = "no-newline";
 
-/// The parts of a case's file.
+/// The parsed file of a case.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CaseFile<'a> {
-    /// TOML. It begins with the rest of the first line, so that the line numbers of TOML errors are those of the file.
+    /// TOML text. It starts with the newline of the first delimiter line, so that line numbers in TOML errors match the
+    /// file.
     pub(crate) front_matter: &'a str,
     /// The blocks, by file name.
     pub(crate) blocks: BTreeMap<&'a str, Block<'a>>,
@@ -20,7 +21,7 @@ pub(crate) struct CaseFile<'a> {
 /// The content of one fenced block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block<'a> {
-    /// The line of its opening fence, from 1.
+    /// The line of the opening fence, counted from 1.
     pub(crate) line: usize,
     pub(crate) content: &'a str,
 }
@@ -37,7 +38,7 @@ impl CaseError {
         Self { line: Some(line), message: message.into() }
     }
 
-    /// Returns the message with the file and, if known, the line.
+    /// Formats the message with the file and, if known, the line.
     pub(crate) fn in_file(&self, path: &Path) -> String {
         match self.line {
             Some(line) => format!("{}:{line}: {}", path.display(), self.message),
@@ -58,7 +59,7 @@ impl From<&str> for CaseError {
     }
 }
 
-/// The opening fence of a block.
+/// A block's opening fence.
 struct Fence<'a> {
     backticks: usize,
     name: &'a str,
@@ -66,7 +67,7 @@ struct Fence<'a> {
 }
 
 impl<'a> CaseFile<'a> {
-    /// Splits the text of a case's file into its parts.
+    /// Splits a case's file into front matter and blocks.
     pub(crate) fn parse(text: &'a str) -> Result<Self, CaseError> {
         if let Some(at) = text.find(['\r', '\0']) {
             let line = text[..at].matches('\n').count() + 1;
@@ -129,8 +130,8 @@ impl<'a> Fence<'a> {
         Ok(Self { backticks, name, has_newline })
     }
 
-    /// Returns `true` if a line is a closing fence by the rules of CommonMark: indented by at most three spaces, at
-    /// least as long as the opening fence, and followed by nothing but spaces and tabs.
+    /// Returns `true` if a line is a closing fence according to CommonMark: indented by at most three spaces, at least
+    /// as long as the opening fence, and followed only by spaces and tabs.
     fn is_closed_by(&self, line: &str) -> bool {
         let fence = line.trim_start_matches(' ');
         let rest = fence.trim_start_matches('`');
@@ -153,12 +154,12 @@ mod tests {
         file.blocks.iter().map(|(name, block)| ((*name).to_owned(), block.content.to_owned())).collect()
     }
 
-    /// Returns the message for invalid blocks after an empty front matter. The blocks begin on line 3.
+    /// Returns the error message for invalid blocks after an empty front matter. The blocks start on line 3.
     fn error(text: &str) -> String {
         CaseFile::parse(&format!("+++\n+++\n{text}")).unwrap_err().in_file(Path::new("x.md"))
     }
 
-    /// Returns a Python script as the only block.
+    /// Returns the blocks of a file whose only block is a Python script.
     fn script(content: &str) -> Vec<(String, String)> {
         vec![("script.py".to_owned(), content.to_owned())]
     }

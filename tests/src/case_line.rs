@@ -1,4 +1,5 @@
-//! The line format of the program `cases`: one case per line, answered by one line with the results of its steps.
+//! The line protocol of the program `cases`: each input line is a case, and each output line contains the results of
+//! its steps.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +9,22 @@ use serde_json::{Value, json};
 
 use crate::{Action, Case, CaseTool, DiagnosticSeen, Observed, Operation, Request, Step, StepResult};
 
-/// The options of a line, in addition to the case itself.
+/// The options of an input line, in addition to the case itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LineOptions {
-    /// Steps through every execution, instead of only those that need it.
+    /// Steps through every execution, not only through those that require it.
     pub stepped: bool,
-    /// Lets the provider choose the clock and entropy source of a case that requests those of the host, because not
-    /// every provider has them.
+    /// Lets the provider choose the clock and entropy source if the case requests the host's, because not every
+    /// provider has them.
     pub any_clock_and_entropy: bool,
 }
 
-/// Returns the line that makes the program run a case on a runtime.
+/// Returns the input line that makes the program run a case on a runtime.
 #[must_use]
 pub fn case_line(case: &Case, runtime: &str, options: LineOptions) -> Value {
     let mut policy = serde_json::to_value(&case.policy).expect("a policy is JSON");
     let told = policy.as_object_mut().expect("a policy is an object");
-    // The contract excludes settings that belong to the host.
+    // The contract does not include settings that belong to the host.
     for key in ["workspace", "mounts", "commit", "metering", "network"] {
         told.remove(key);
     }
@@ -101,10 +102,10 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Parses the results of a case from the program's output.
+/// Parses an output line into the results of the steps.
 ///
 /// # Errors
-/// The line is not a list of results.
+/// Fails if the line is not a list of results.
 pub fn results(line: &[u8]) -> Result<Vec<StepResult>, serde_json::Error> {
     let results: Vec<Told> = serde_json::from_slice(line)?;
     Ok(results.into_iter().map(Told::into_step_result).collect())
@@ -135,7 +136,7 @@ impl Told {
     }
 }
 
-/// Decodes files whose bytes are in hexadecimal.
+/// Decodes the hexadecimal contents of files.
 fn contents(files: BTreeMap<String, String>) -> BTreeMap<String, Vec<u8>> {
     let byte = |digits: &[u8]| {
         let digits = std::str::from_utf8(digits).expect("the program wrote digits");

@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::{DiagnosticMatch, DiagnosticSeen, Expect, Observed, StepResult, TextMatch};
 
-/// Describes every difference between `result` and `expect` in a readable paragraph; empty if the result is as expected.
+/// Describes every difference between `result` and `expect` in a readable paragraph. Returns an empty list if the
+/// result is as expected.
 #[must_use]
 pub fn check(expect: &Expect, result: &StepResult, language: Language) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -147,7 +148,7 @@ fn ran(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed, language: Lang
 
     retained(wrong, expect, seen);
 
-    // These checks apply to every execution, independent of the case.
+    // These checks apply to every execution, in all cases.
     same(wrong, "metadata.runtime", Some(language.name()), seen.metadata.runtime.as_str());
     let success = kind == "completed" || (kind == "exited" && number(seen, "code") == 0);
     same(wrong, "success", Some(success), seen.success);
@@ -253,7 +254,7 @@ fn field<'a>(seen: &'a Observed, key: &str) -> &'a str {
     seen.outcome.get(key).and_then(Value::as_str).unwrap_or("")
 }
 
-/// Returns a number of the outcome, or a number that no case expects if it is absent.
+/// Returns a number from the outcome, or a number that no case expects if the key is absent.
 fn number(seen: &Observed, key: &str) -> i64 {
     seen.outcome.get(key).and_then(Value::as_i64).unwrap_or(i64::MIN)
 }

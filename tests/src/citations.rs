@@ -1,8 +1,8 @@
-//! Names of tests in texts.
+//! Finds outdated references to tests in documentation.
 
 use std::{fs, path::Path};
 
-/// Returns the Rust files and functions that a text names within backticks, `path.rs` or `path.rs::function`, and that do
+/// Returns the references in a text, `path.rs` or `path.rs::function` between backticks, whose file or function does
 /// not exist below `root`.
 #[must_use]
 pub fn lost_citations(text: &str, root: &Path) -> Vec<String> {

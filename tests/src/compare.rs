@@ -1,12 +1,12 @@
-//! The reproducible part of a result under a fixed clock and seeded entropy, in any host and for any way of running a
-//! case.
+//! The reproducible part of a result under a fixed clock and seeded entropy. It is equal in all hosts and for all ways
+//! to run a case.
 
 use serde_json::Value;
 
 use crate::{Case, StepResult};
 
-/// Returns `true` if a result, and the later results of its case, depend on real time in spite of a fixed clock. This
-/// is so if the script was interrupted shortly before its timeout, or if several tool calls ran at once.
+/// Returns `true` if a result, and the case's later results, depend on real time despite a fixed clock: the script was
+/// interrupted shortly before its timeout, or several tool calls ran concurrently.
 #[must_use]
 pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
     let StepResult::Executed { observed, .. } = result else { return false };
@@ -24,10 +24,10 @@ pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
     match result.clone() {
         StepResult::Executed { mut observed, files } => {
             observed.duration_ms = 0.0;
-            // The host chooses session ids.
+            // The host chooses the session ids.
             observed.session_id = None;
             if !observed.tool_calls.is_empty() {
-                // The host's memory for a call counts while the call runs.
+                // The host's memory for tool calls is charged while they run, so the peak depends on their timing.
                 observed.memory_used_bytes = 0;
             }
             if by_time {
@@ -44,7 +44,7 @@ pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
             }
             StepResult::Executed { observed, files }
         }
-        // The engine and the contract have different messages for the same refusal.
+        // The engine and the contract reject a step with different messages.
         StepResult::Refused(_) => StepResult::Refused(String::new()),
         other => other,
     }

@@ -1,4 +1,4 @@
-//! A backend that uses the sandbox as components do: the program `cases` in the host of applications.
+//! A backend that uses the sandbox as components do: it runs the program `cases` in the application host.
 
 use std::{env, fs, path::PathBuf, sync::OnceLock};
 
@@ -11,7 +11,7 @@ use crate::{
     engine, program_path,
 };
 
-/// The maximum size of one case's results.
+/// Maximum size of the results of one case, in bytes.
 const RESULTS_BYTES: usize = 64 << 20;
 
 /// Runs cases through `glovebox:sandbox`, each in a new instance of the program `cases`.
@@ -22,24 +22,24 @@ pub struct ComponentBackend {
 }
 
 impl ComponentBackend {
-    /// Creates the backend for a runtime of the manifest. With `stepped`, every execution is stepped through, otherwise
-    /// only those that need it.
+    /// Creates the backend for a runtime in the manifest. With `stepped`, every execution is stepped through, otherwise
+    /// only those that require it.
     ///
     /// # Errors
-    /// The command that builds the missing program.
+    /// Fails if the program is not built; the error is the command that builds it.
     pub fn of_runtime(name: &str, stepped: bool) -> Result<Self, String> {
         file()?;
         Ok(Self { runtime: name.to_owned(), stepped })
     }
 }
 
-/// Returns the path of the component that runs cases: the program `cases`, or the composition with a provider that
-/// `CASES_PROGRAM` names.
+/// Returns the path of the component that runs cases: the program `cases`, or its composition with a provider, named by
+/// `CASES_PROGRAM`.
 fn file() -> Result<PathBuf, String> {
     env::var_os("CASES_PROGRAM").map_or_else(|| program_path("cases"), |file| Ok(file.into()))
 }
 
-/// Returns the program, compiled once.
+/// Returns the program, which is compiled on the first call.
 fn program() -> &'static Application {
     static PROGRAM: OnceLock<Application> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -49,7 +49,7 @@ fn program() -> &'static Application {
     })
 }
 
-/// Builds a host that grants everything a case requests.
+/// Builds a host that grants everything that a case requests.
 fn host(case: &Case) -> SandboxHost {
     SandboxHost::builder(engine()).policy(case.policy.clone()).build().expect("a case's policy can be granted")
 }

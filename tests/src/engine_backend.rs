@@ -18,14 +18,14 @@ use crate::{
     programs::whole_matrix,
 };
 
-/// Returns the cache of prepared runtimes: `GLOVEBOX_CACHE_DIR`, or the engine's default.
+/// Returns the cache directory of prepared runtimes: `GLOVEBOX_CACHE_DIR`, or `None` for the engine's default.
 #[must_use]
 pub fn shared_cache_dir() -> Option<PathBuf> {
     env::var_os("GLOVEBOX_CACHE_DIR").map(PathBuf::from)
 }
 
-/// Configures the tests' engines. The default Python is the version in provider components, because tests compare the
-/// results of both.
+/// Returns the configuration of the tests' engines. The default Python is the version in provider components, because
+/// tests compare results of both.
 #[must_use]
 pub fn engine_config() -> EngineConfig {
     let mut config = EngineConfig::default();
@@ -38,13 +38,13 @@ pub fn engine_config() -> EngineConfig {
 /// The Python version of provider components.
 pub const PORTABLE_PYTHON: &str = "python-3.12";
 
-/// Returns the only engine of this test program.
+/// Returns the engine that all tests of this program share.
 pub fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| Engine::new(engine_config()).expect("the engine starts"))
 }
 
-/// Returns an engine without packages, because providers are woven from its images.
+/// Returns an engine without packages: provider components are woven from its images.
 pub fn bare_engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
@@ -54,7 +54,7 @@ pub fn bare_engine() -> &'static Engine {
     })
 }
 
-/// Creates a separate engine without a pool, over the shared cache or another one.
+/// Creates a separate engine without a pool, with this cache directory or the shared one.
 #[must_use]
 pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
     let mut config = engine_config();
@@ -68,14 +68,14 @@ pub fn lone_engine(cache_dir: Option<PathBuf>) -> Engine {
 pub struct EngineBackend {
     runtime: Option<String>,
     is_bare: bool,
-    /// Sandboxes without files of their own are shared, because loading a runtime maps its code.
+    /// The open sandboxes of cases without workspace files. They are reused, because loading a runtime maps its code.
     sandboxes: Mutex<BTreeMap<(Language, String), Sandbox>>,
 }
 
-/// Runtimes larger than this take minutes to fetch and compile the first time.
+/// Larger runtimes take minutes to download and compile the first time.
 const LARGE_BYTES: u64 = 64 << 20;
 
-/// Returns the runtimes to test: the small ones on every push, the large ones in the full matrix or if they are
+/// Returns the runtimes to test: the small ones on every push, and the large ones in the full matrix or if they are
 /// prepared.
 #[must_use]
 pub fn tested_runtimes() -> Vec<RuntimeInfo> {
@@ -83,33 +83,33 @@ pub fn tested_runtimes() -> Vec<RuntimeInfo> {
     runtimes.filter(|runtime| !is_large(runtime) || runtime.prepared || whole_matrix()).collect()
 }
 
-/// Returns `true` if fetching and compiling a runtime takes minutes.
+/// Returns `true` if a runtime takes minutes to download and compile.
 #[must_use]
 pub fn is_large(runtime: &RuntimeInfo) -> bool {
     runtime.size_bytes > LARGE_BYTES
 }
 
 impl EngineBackend {
-    /// Uses a runtime of the manifest other than the language's default.
+    /// Uses a runtime in the manifest instead of the language's default.
     #[must_use]
     pub fn of_runtime(name: &str) -> Self {
         Self { runtime: Some(name.to_owned()), ..Self::default() }
     }
 
-    /// Uses an engine without packages.
+    /// Uses the engine without packages.
     #[must_use]
     pub fn without_packages(self) -> Self {
         Self { is_bare: true, ..self }
     }
 
-    /// Compares a recycled instance with a new one.
+    /// Compares a recycled instance of the case's sandbox with a new instance.
     ///
     /// # Errors
-    /// The differences, for people.
+    /// Fails if the instances differ, with a readable list of the differences.
     pub fn compare_recycled(&self, case: &Case) -> Result<(), String> {
         match self.sandbox(case) {
             Ok(sandbox) => sandbox.compare_recycled().map(drop),
-            // The case expects this failure.
+            // The sandbox cannot be opened, as the case expects.
             Err(_) => Ok(()),
         }
     }
@@ -131,7 +131,7 @@ impl EngineBackend {
         Ok(sandbox)
     }
 
-    /// Runs each step in a fresh interpreter with the files of the previous step.
+    /// Runs each step in a fresh interpreter that has the files of the previous step.
     fn carried(&self, case: &Case) -> Vec<StepResult> {
         let (mut case, steps) = (case.clone(), case.steps.clone());
         let one = |step: &Step| {
@@ -154,7 +154,7 @@ impl EngineBackend {
     }
 }
 
-/// Returns all files of a workspace, without empty directories.
+/// Returns all files in a workspace, without empty directories.
 fn all_of(files: &Files) -> BTreeMap<String, Vec<u8>> {
     let listed = files.list("**").expect("a workspace can be listed");
     let bytes = |entry: FileEntry| Some((entry.path.clone(), files.read(&entry.path).ok()?));

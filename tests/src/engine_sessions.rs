@@ -6,7 +6,7 @@ use glovebox::{CheckpointId, Execution, HibernateOptions, IfExists, ResumeOption
 
 use crate::{Action, Case, Step, StepResult, engine_steps};
 
-/// The sessions of one case by the names in its steps.
+/// The sessions of one case, by their names in its steps.
 pub(crate) struct EngineSessions {
     sandbox: Sandbox,
     sessions: BTreeMap<String, Session>,
@@ -15,7 +15,7 @@ pub(crate) struct EngineSessions {
 }
 
 impl EngineSessions {
-    /// Opens the first session, which the first step uses.
+    /// Opens the session that the first step uses.
     pub(crate) fn open(sandbox: Sandbox, case: &Case) -> Result<Self, String> {
         let mut options = SessionOptions::default();
         options.context = case.context.clone().map(Into::into);

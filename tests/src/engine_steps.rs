@@ -1,4 +1,4 @@
-//! Converts a step to a request of the engine, and an execution to a result.
+//! Converts a step to an engine request, and an execution to a result.
 
 use glovebox::{Execution, JsonText, Request, SourceKind};
 

@@ -15,7 +15,7 @@ use tracing::{
 /// An event, with its fields as text.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// The module of the event.
+    /// The module that reported the event.
     pub target: String,
     /// The level: `ERROR`, `WARN`, `INFO`, …
     pub level: String,
@@ -24,7 +24,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns a field's text, or an empty text if it is absent.
+    /// Returns the text of a field, or an empty string if it is absent.
     #[must_use]
     pub fn get(&self, field: &str) -> &str {
         self.fields.get(field).map_or("", String::as_str)
@@ -36,7 +36,7 @@ impl Event {
 pub struct Captured(Arc<Mutex<Vec<Event>>>);
 
 impl Captured {
-    /// Takes all events since the last call.
+    /// Returns the events captured since the last call.
     #[must_use]
     pub fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.0.lock().expect("no panic holds it"))
@@ -50,7 +50,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Installs a recorder as the subscriber of the whole process, because the engine may report from its own threads.
+    /// Installs a recorder as the subscriber of the whole process, because the engine may report events from its own
+    /// threads.
     #[must_use]
     pub fn install() -> Captured {
         let recorder = Self::default();

@@ -1,4 +1,4 @@
-//! The expectations of a case about one execution.
+//! The expectations for an execution in a case.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -9,17 +9,17 @@ use serde::{
 
 /// A condition on a text.
 ///
-/// In a case, a condition is a string, which the text must equal, or a table of the conditions below, which must all
-/// hold.
+/// In a case, a condition is either a string that the text must equal, or a table of the conditions below, all of which
+/// must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextMatch {
     /// The whole text.
     pub equals: Option<String>,
-    /// Parts that occur, in any order.
+    /// Substrings that must occur, in any order.
     pub contains: Vec<String>,
-    /// Parts that occur one after the other.
+    /// Substrings that must occur in this order.
     pub in_order: Vec<String>,
-    /// Parts that do not occur.
+    /// Substrings that must not occur.
     pub excludes: Vec<String>,
     /// The prefix of the text.
     pub starts_with: Option<String>,
@@ -31,11 +31,11 @@ pub struct TextMatch {
     pub bytes_least: Option<u64>,
     /// The maximum size in bytes.
     pub bytes_most: Option<u64>,
-    /// For an output stream: all bytes written, retained or not.
+    /// For an output stream: the number of bytes written, including truncated ones.
     pub total_bytes: Option<u64>,
-    /// For an output stream: true if bytes were dropped. Default: false.
+    /// For an output stream: true if it was truncated. Default: false.
     pub truncated: bool,
-    /// Accepts any text: only the other conditions are checked.
+    /// Accepts any text; the other conditions still apply.
     pub any: bool,
 }
 
@@ -100,7 +100,7 @@ impl TextMatch {
 impl<'de> Deserialize<'de> for TextMatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Seen;
-        // Not `untagged`, so that the error names an unknown key.
+        // Not `untagged`, so that the error message names an unknown key.
         impl<'de> Visitor<'de> for Seen {
             type Value = TextMatch;
 
@@ -138,7 +138,7 @@ impl<'de> Deserialize<'de> for TextMatch {
     }
 }
 
-/// The expected diagnostic of a validation.
+/// An expected diagnostic of a validation.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiagnosticMatch {
@@ -151,15 +151,15 @@ pub struct DiagnosticMatch {
     pub message: Option<TextMatch>,
 }
 
-/// The expectations of a case about one step. Unmentioned output and changed files must not occur.
+/// The expectations for a step. Output and file changes that are not mentioned must not occur.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expect {
     /// The kind of outcome: `completed`, `exited`, `raised`, `exhausted`, `cancelled`, `trapped`.
     pub outcome: Option<String>,
-    /// The sandbox's refusal, instead of an outcome.
+    /// The message of the sandbox's rejection, instead of an outcome.
     pub error: Option<TextMatch>,
-    /// The diagnostics of a validation, instead of an outcome; an empty list for valid source.
+    /// The diagnostics of a validation, instead of an outcome; empty for valid source.
     pub diagnostics: Option<Vec<DiagnosticMatch>>,
     /// `exited`: the exit code.
     pub code: Option<i64>,
@@ -170,7 +170,7 @@ pub struct Expect {
     pub message: Option<TextMatch>,
     /// `raised`: the traceback.
     pub traceback: Option<TextMatch>,
-    /// `raised`: the script's line.
+    /// `raised`: the line in the script.
     pub line: Option<i64>,
     /// `exhausted`: `fuel`, `time` or `memory`.
     pub resource: Option<String>,
@@ -182,40 +182,40 @@ pub struct Expect {
     pub exit_code: Option<i32>,
     /// Standard output; empty by default.
     pub stdout: Option<TextMatch>,
-    /// Standard error; empty by default for an execution that succeeded, otherwise not checked by default.
+    /// Standard error. By default it must be empty after a successful execution, and is not checked otherwise.
     pub stderr: Option<TextMatch>,
-    /// The media types of each display, sorted, with `result: ` before them for the value of the last expression; none
-    /// by default.
+    /// The media types of each display, sorted, prefixed with `result: ` for the value of the last expression; none by
+    /// default.
     pub displays: Vec<String>,
-    /// The displays' texts, one after the other.
+    /// The displays' texts, concatenated.
     pub display_texts: Option<TextMatch>,
     /// The number of dropped displays.
     pub displays_dropped: u64,
     /// The value of the last expression, or of a variable, as the language prints it.
     pub value: Option<TextMatch>,
-    /// The value as JSON text. Compared as values, so spelling does not matter.
+    /// The value as JSON text. Values are compared, so the formatting does not matter.
     pub value_json: Option<String>,
     /// True if there is a value. Not checked by default.
     pub has_value: Option<bool>,
     /// True if JSON can represent the value.
     pub is_json: Option<bool>,
-    /// The class of the exception that ended an interrupted script; empty for none. Not checked by default.
+    /// The class of the exception that ended the script after its interruption; empty for none. Not checked by default.
     pub interrupted: Option<TextMatch>,
-    /// The traceback of that exception.
+    /// The traceback of the `interrupted` exception.
     pub interrupted_traceback: Option<TextMatch>,
     /// True if the session was rolled back to its last checkpoint. Default: false.
     pub rolled_back: bool,
     /// The subjects of the advice, in order. Not checked by default.
     pub advice: Option<Vec<String>>,
-    /// The corrected line of the first advice; empty for none.
+    /// The corrected line in the first advice; empty for none.
     pub correction: Option<String>,
-    /// The fuel use relative to the limit.
+    /// The fuel use relative to the limit, in a word.
     pub fuel_status: Option<String>,
     /// The names of the called tools, in order; none by default.
     pub tool_calls: Vec<String>,
-    /// The result of each call: `returned`, `Unfinished` or the name of the error. Not checked by default.
+    /// The result of each tool call: `returned`, `Unfinished` or the error's name. Not checked by default.
     pub tool_outcomes: Vec<String>,
-    /// `list`: the paths, in order.
+    /// `list`: the listed paths, in order.
     pub paths: Option<Vec<String>>,
     /// Files created, sorted; none by default.
     pub files_created: Vec<String>,
@@ -223,15 +223,15 @@ pub struct Expect {
     pub files_modified: Vec<String>,
     /// Files deleted, sorted; none by default.
     pub files_deleted: Vec<String>,
-    /// Files after the execution, relative to `/app`.
+    /// The contents of files after the execution, by path relative to `/app`.
     pub files: BTreeMap<String, TextMatch>,
-    /// The minimum of fuel used.
+    /// Minimum fuel used.
     pub fuel_least: Option<u64>,
-    /// The maximum of fuel used.
+    /// Maximum fuel used.
     pub fuel_most: Option<u64>,
-    /// The minimum of memory used, in bytes.
+    /// Minimum peak memory, in bytes.
     pub memory_least_bytes: Option<u64>,
-    /// The maximum of memory used, in bytes.
+    /// Maximum peak memory, in bytes.
     pub memory_most_bytes: Option<u64>,
     /// The minimum duration, in milliseconds.
     pub duration_least_ms: Option<u64>,

@@ -1,4 +1,4 @@
-//! Expected figures, stored in golden files in the repository.
+//! Golden files: expected numbers, committed to the repository.
 
 use std::{
     collections::BTreeMap,
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Figures by name, read from `goldens/<file>`, and written if `BLESS=1` is set.
+/// Numbers by name, read from `goldens/<file>`. `BLESS=1` writes them instead.
 #[derive(Debug)]
 pub struct Goldens {
     path: PathBuf,
@@ -15,7 +15,7 @@ pub struct Goldens {
 }
 
 impl Goldens {
-    /// Opens a file of figures; a missing file counts as empty.
+    /// Opens a golden file; a missing file is treated as empty.
     #[must_use]
     pub fn open(file: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens").join(file);
@@ -26,20 +26,20 @@ impl Goldens {
         Self { path, held, seen: BTreeMap::new() }
     }
 
-    /// Returns `true` if this run writes the files instead of checking them.
+    /// Returns `true` if this run writes the golden files instead of checking them.
     #[must_use]
     pub fn blessing() -> bool {
         env::var_os("BLESS").is_some_and(|value| value == "1")
     }
 
-    /// Records a figure.
+    /// Records a measured number.
     pub fn see(&mut self, name: &str, figure: u64) {
         self.seen.insert(name.to_owned(), figure);
     }
 
-    /// Compares all recorded figures with the file, or writes them. `tolerance` is a fraction of the stored figure.
+    /// Compares all recorded numbers with the file, or writes them. `tolerance` is a fraction of the stored number.
     ///
-    /// Returns a line for each figure that differs, is missing or is no longer measured.
+    /// Returns a line for each number that differs, is missing, or is no longer measured.
     pub fn finish(self, heading: &str, tolerance: f64) -> Vec<String> {
         if Self::blessing() {
             let body = toml::to_string(&self.seen).expect("figures are TOML");
@@ -66,10 +66,10 @@ impl Goldens {
     }
 }
 
-/// Compares a generated file with its expected content, or writes it.
+/// Compares a generated file with the committed file, or writes it.
 ///
 /// # Panics
-/// If the file differs.
+/// Panics if the file differs.
 pub fn hold_file(file: &str, made: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     if Goldens::blessing() {

@@ -1,4 +1,4 @@
-//! Hostile scripts: the rows of `hostile/*.toml`.
+//! Hostile scripts, read from `hostile/*.toml`.
 
 use std::{fs, path::Path};
 
@@ -26,18 +26,18 @@ struct RowFile {
     stdout: String,
 }
 
-/// A script with its exact outcome.
+/// A hostile script and its exact outcome.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The name, with the file as prefix: `peers/repeat`.
+    /// The name, prefixed with its file's name: `peers/repeat`.
     pub name: String,
     /// The script's language.
     pub language: Language,
     /// The source text.
     pub source: String,
-    /// The outcome, in the form of [`short`](crate::short).
+    /// The outcome, in the format of [`short`](crate::short).
     pub outcome: String,
-    /// A part of standard output.
+    /// A substring of standard output.
     pub stdout: String,
 }
 
@@ -63,7 +63,7 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// Returns a script that prints the exception of `call`, and then shows that it still runs.
+/// Returns a script that prints the exception raised by `call`, and then shows that the script still runs.
 fn caught(language: Language, setup: &str, call: &str) -> String {
     match language {
         Language::Python => format!(
@@ -84,7 +84,7 @@ impl Row {
         self.outcome == "exhausted time"
     }
 
-    /// Returns a script that prints `usable` if the interpreter is still usable.
+    /// Returns a script that prints `usable`, to check that the interpreter still works.
     #[must_use]
     pub fn usable(&self) -> &'static str {
         match self.language {

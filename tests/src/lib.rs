@@ -1,18 +1,19 @@
-//! The code shared by the conformance cases, the hostile cases, the goldens and the fuzz targets.
+//! The code shared by the conformance cases, hostile cases, golden files and fuzz targets.
 //!
 //! * [`load_cases`] reads `cases/*.md`; a [`Backend`] runs a [`Case`]; [`check`] compares the results with the
-//!   expectations. A new backend implements [`Backend`] and adds no cases.
+//!   expectations. A new backend implements [`Backend`] and needs no new cases.
 //! * [`EngineBackend`] is the Rust engine, with one [`engine`] for the whole test program.
 //! * [`ComponentBackend`] is the same engine through `glovebox:sandbox`, as components use it.
-//! * [`everywhere`] runs the same cases with the portable provider in other hosts.
+//! * [`everywhere`] runs the same cases on the portable provider in other hosts.
 //! * [`hostile`] reads the hostile scripts.
-//! * [`process`] measures memory, and runs the test program again as a child.
+//! * [`process`] measures memory, and runs the test program again as a child process.
 //! * [`fuzz`] contains the bodies of the fuzz targets, for both `cargo fuzz` and the smoke run.
-//! * [`mod@reference`] generates the contract's page in `docs/`, and [`python_types`] its types in `bindings/python`.
-//! * [`program_trial`] is a test of a component that `programs/build` made.
-//! * [`model`] predicts the content of a session after random scripts.
+//! * [`mod@reference`] generates the contract's documentation page, and [`python_types`] its types in
+//!   `bindings/python`.
+//! * [`program_trial`] creates a test of a component that `programs/build` has built.
+//! * [`model`] predicts the contents of a session after random scripts.
 //!
-//! The crate has no security role: it is a library of test programs, and a panic in it is a failed test.
+//! The crate is only used by test programs and is not security-relevant. A panic in it is a failed test.
 
 #![allow(
     clippy::expect_used,

@@ -1,17 +1,17 @@
-//! A model of a session's content, and scripts with a known effect on it, for `tests/session_model.rs`.
+//! A model of a session's contents, and scripts whose effects it predicts, for `tests/session_model.rs`.
 
 use std::collections::BTreeMap;
 
 use glovebox::Language;
 
-/// A xorshift generator, which gives the same numbers everywhere for the same seed.
+/// A xorshift generator: the same seed yields the same numbers on every platform.
 pub struct Dice(u64);
 
 impl Dice {
-    /// Creates a generator; `seed` determines all numbers.
+    /// Creates a generator from a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        // Adjacent seeds must not give similar numbers.
+        // Adjacent seeds must not yield similar numbers.
         let mut dice = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         for _ in 0..8 {
             dice.roll();
@@ -27,33 +27,33 @@ impl Dice {
         self.0
     }
 
-    /// Returns a number from 0 to `most` - 1.
+    /// Returns a number below `most`.
     pub fn below(&mut self, most: usize) -> usize {
         usize::try_from(self.roll() >> 16).unwrap() % most
     }
 
-    /// Picks an element.
+    /// Returns a random element.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 }
 
-/// The expected content of a session.
+/// The predicted contents of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// The variables of [`NAMES`] that are set.
     pub variables: BTreeMap<&'static str, i64>,
-    /// The items of a growing list.
+    /// The items in the growing list.
     pub items: Vec<i64>,
-    /// The number of values that the generator has yielded.
+    /// The number of values that the generator has yielded so far.
     pub drawn: i64,
-    /// The count in the closure.
+    /// The count stored in the closure.
     pub counted: i64,
-    /// The files of [`FILES`] that exist, with their text.
+    /// The existing files of [`FILES`], with their text.
     pub files: BTreeMap<String, String>,
-    /// True while the open log still has its name.
+    /// True until the open log file is unlinked.
     pub log_linked: bool,
-    /// The text of the log.
+    /// The text in the log file.
     pub log: String,
 }
 
@@ -62,7 +62,7 @@ pub const NAMES: [&str; 4] = ["v0", "v1", "v2", "v3"];
 /// The files that scripts write and remove.
 pub const FILES: [&str; 4] = ["a", "b", "d/c", "d/e/f"];
 
-/// An action of a script, in either language, with its effect on the model.
+/// An action of a script, available in both languages, with a known effect on the model.
 #[derive(Clone, Debug)]
 pub enum Deed {
     /// Sets a variable.
@@ -71,20 +71,20 @@ pub enum Deed {
     Push(i64),
     /// Advances the generator.
     Next,
-    /// Calls the closure.
+    /// Calls the closure, which increments its count.
     Count,
     /// Writes a file.
     Write(&'static str, String),
     /// Removes an existing file.
     Remove(&'static str),
-    /// Appends to the open log.
+    /// Appends text to the open log file.
     Log(String),
-    /// Allocates and drops a megabyte. Its pages must not stay allocated.
+    /// Allocates and drops a megabyte, whose pages must not stay allocated.
     Churn,
 }
 
 impl Deed {
-    /// Chooses an action that is possible in this state.
+    /// Picks a random action that is possible in this state.
     pub fn roll(dice: &mut Dice, state: &State) -> Self {
         let number = i64::try_from(dice.below(1_000_000)).unwrap();
         match dice.below(9) {
@@ -102,7 +102,7 @@ impl Deed {
         }
     }
 
-    /// Returns the line of a script that performs the action.
+    /// Returns the source line that performs the action.
     #[must_use]
     pub fn source(&self, language: Language) -> String {
         let python = language == Language::Python;
@@ -123,7 +123,7 @@ impl Deed {
         }
     }
 
-    /// Applies the effect to the model.
+    /// Applies the action's effect to the model.
     pub fn apply(&self, state: &mut State) {
         match self {
             Self::Set(name, value) => drop(state.variables.insert(name, *value)),
@@ -138,23 +138,23 @@ impl Deed {
     }
 }
 
-/// The ending of a script.
+/// How a script ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
     /// The script runs to its last line.
     Well,
     /// The script raises an exception.
     Raises,
-    /// The script loops until the first exception.
+    /// The script loops until an exception interrupts it.
     Loops,
-    /// The script loops, and catches every catchable exception.
+    /// The script loops and catches every exception that it can catch.
     LoopsOn,
-    /// The script exits, with a code or with a value that is not an error.
+    /// The script exits with a code, or with a value that does not mean failure.
     Exits,
 }
 
 impl End {
-    /// Returns the last lines of a script with this ending.
+    /// Returns the last lines of a script that ends this way.
     #[must_use]
     pub fn source(self, language: Language) -> &'static str {
         match (self, language) {
@@ -172,7 +172,7 @@ impl End {
     }
 }
 
-/// Returns the first script of a session.
+/// Returns the first script of a session, which creates the objects that the actions use.
 #[must_use]
 pub fn setup(language: Language) -> &'static str {
     match language {

@@ -1,4 +1,4 @@
-//! Measures the memory of this process, and runs the test program again as a child.
+//! Measures this process's memory, and runs the test program again as a child process.
 
 use std::{
     env, fs,
@@ -25,7 +25,7 @@ pub fn peak_resident_bytes() -> u64 {
     status_kib("VmHWM:") * 1024
 }
 
-/// Returns the memory of this process that is neither shared nor backed by a file, in bytes.
+/// Returns the size of this process's anonymous resident memory, in bytes.
 #[must_use]
 pub fn anonymous_bytes() -> u64 {
     status_kib("RssAnon:") * 1024
@@ -33,13 +33,14 @@ pub fn anonymous_bytes() -> u64 {
 
 const CHILD: &str = "GLOVEBOX_TEST_CHILD";
 
-/// Returns the task from the parent, if this process is a child.
+/// Returns the task that the parent process assigned, if this process is a child.
 #[must_use]
 pub fn child_task() -> Option<String> {
     env::var(CHILD).ok()
 }
 
-/// Returns a command that runs this program again, as a child with a task. For test programs with their own `main`.
+/// Returns a command that runs this program again as a child process with a task. For test programs with their own
+/// `main`.
 #[must_use]
 pub fn child_command(task: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program has a path"));
@@ -47,14 +48,14 @@ pub fn child_command(task: &str) -> Command {
     command
 }
 
-/// Settings with which the GNU allocator returns freed memory. Otherwise each thread's arena may hold tens of MiB of
-/// unused memory at random, and a memory test would measure the allocator.
+/// Settings that make the GNU allocator return freed memory. Otherwise each thread's arena can retain tens of MiB of
+/// unused memory, and a memory test would measure the allocator.
 const MEASURABLE: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072")];
 
-/// Runs a `#[test]` of this program in a separate process, with separate memory. The parent observes an abort and
-/// survives it. The test gets `task` from [`child_task`].
+/// Runs a `#[test]` of this program in a separate process, which has its own memory and can abort without ending the
+/// parent. The test reads `task` with [`child_task`].
 ///
-/// Panics if the child takes longer than `limit`.
+/// Panics if the child runs longer than `limit`.
 pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
     let mut child = Command::new(env::current_exe().expect("this program has a path"))
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
@@ -65,7 +66,7 @@ pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
         .spawn()
         .expect("a child starts");
     let until = Instant::now() + limit;
-    // The child's output is small, so the unread pipes never fill.
+    // The child's output is small, so the pipes never fill up.
     while child.try_wait().expect("a child can be waited for").is_none() {
         if Instant::now() > until {
             child.kill().expect("a child can be killed");
@@ -77,10 +78,10 @@ pub fn run_child(test: &str, task: &str, limit: Duration) -> Output {
     child.wait_with_output().expect("its output can be read")
 }
 
-/// Runs a `#[test]` of this program, by its full name, in a separate process. In the child, the function returns `true`
-/// and the test continues. In the parent, the test has then passed, and its output is printed.
+/// Runs a `#[test]` of this program, given by its full name, in a separate process. In the child, returns `true`, and
+/// the test continues. In the parent, prints the child's output and returns `false` after the test has passed.
 ///
-/// Panics if the child fails or takes longer than `limit`.
+/// Panics if the child fails or runs longer than `limit`.
 #[must_use]
 pub fn in_child(test: &str, limit: Duration) -> bool {
     if child_task().is_some() {
@@ -89,7 +90,7 @@ pub fn in_child(test: &str, limit: Duration) -> bool {
     let output = run_child(test, "go", limit);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    // A test program does not fail if no test has the name.
+    // A test program also succeeds if no test has this name.
     assert!(said.contains("test result: ok. 1 passed;"), "there is no test `{test}`:\n{said}");
     println!("{said}");
     false

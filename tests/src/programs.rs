@@ -1,5 +1,4 @@
-//! The components that `guest-shims/component/build` and `tests/programs/build` make, built on first use by a test
-//! program.
+//! Components that `guest-shims/component/build` and `tests/programs/build` build when a test program first needs them.
 
 use std::{
     collections::BTreeSet,
@@ -12,7 +11,7 @@ use std::{
 
 use libtest_mimic::{Failed, Trial};
 
-/// The tested providers, and the programs for every push.
+/// The scripts that build the providers and the programs, and the programs tested at every push.
 const PROVIDERS: &str = "guest-shims/component/build";
 const PROGRAMS: &str = "tests/programs/build";
 const AT_EVERY_PUSH: [&str; 12] = [
@@ -29,21 +28,21 @@ const AT_EVERY_PUSH: [&str; 12] = [
     "everywhere",
     "everywhere-abuse",
 ];
-/// Programs whose tools take minutes to install.
+/// Programs that require tools which take minutes to install.
 const IN_THE_WHOLE_MATRIX: [&str; 5] =
     ["agent-javascript", "agent-python", "everywhere-figures", "everywhere-python-3.15", "runner-component"];
 /// The provider that takes minutes to build.
 const LARGE_PROVIDER: &str = "glovebox-python-3.15";
 
-/// Returns `true` if the full matrix is to be tested, `GLOVEBOX_TESTS=full`, as in `.ci/full`.
+/// Returns `true` if `GLOVEBOX_TESTS=full` requests the full matrix, as `.ci/full` does.
 #[must_use]
 pub fn whole_matrix() -> bool {
     env::var_os("GLOVEBOX_TESTS").is_some_and(|set| set == "full")
 }
 
-/// Builds the components under test, as far as this machine has the tools, and reports missing tools on standard error.
+/// Builds the components under test that this machine has the tools for, and reports missing tools on standard error.
 ///
-/// With unchanged components this takes a few seconds. Concurrent builds wait for each other.
+/// Takes a few seconds if the components are up to date. Concurrent builds wait for each other.
 pub fn build_components() {
     let lock = File::create(target().join(".components")).expect("a file in `target` can be made");
     lock.lock().expect("it can be locked");
@@ -65,11 +64,12 @@ pub fn build_components() {
     }
 }
 
-/// Runs one of the two scripts, and returns its reports of missing parts, each with the command that installs the part.
+/// Runs one of the two build scripts. Returns its reports of missing tools, each with the command that installs the
+/// tool.
 fn built(script: &str, names: &[&str]) -> BTreeSet<String> {
     let mut command = Command::new(root().join(script));
-    // Removes Cargo's variables for this package. Otherwise the build scripts of dependencies would be compiled again,
-    // and once more by the next Cargo outside.
+    // Removes the variables that Cargo sets for this package. Otherwise the nested build would recompile build scripts
+    // of dependencies, and the next Cargo run outside would recompile them again.
     for (name, _) in env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"CARGO_PKG_") || name.as_encoded_bytes().starts_with(b"CARGO_MANIFEST_")
         {
@@ -85,14 +85,14 @@ fn built(script: &str, names: &[&str]) -> BTreeSet<String> {
     let is_missing = |line: &&str| line.contains(MISSING);
     let missing =
         said.lines().filter(is_missing).filter_map(|line| Some(line.split_once(": ")?.1.to_owned())).collect();
-    // Messages of a compiler or an installer are shown unchanged.
+    // Compiler and installer messages are shown unchanged.
     if !output.status.success() {
         said.lines().filter(|line| !is_missing(line)).for_each(|line| eprintln!("{line}"));
     }
     missing
 }
 
-/// The format of the reports in both scripts: `missing` in `tests/programs/build-functions`.
+/// The format of both scripts' reports, from the function `missing` in `tests/programs/build-functions`.
 const MISSING: &str = " is missing; install it with: ";
 
 fn root() -> PathBuf {
@@ -103,26 +103,26 @@ fn target() -> PathBuf {
     root().join("target")
 }
 
-/// Returns the path of a built program.
+/// Returns the path of a program.
 ///
 /// # Errors
-/// The command that builds the program.
+/// Fails if the program is not built; the error is the command that builds it.
 pub fn program_path(name: &str) -> Result<PathBuf, String> {
     there(format!("programs/{name}.wasm"), "not built", &format!("{PROGRAMS} {name}"))
 }
 
-/// Returns the path of a built provider.
+/// Returns the path of a provider.
 ///
 /// # Errors
-/// The command that builds the provider.
+/// Fails if the provider is not built; the error is the command that builds it.
 pub fn provider_path(name: &str) -> Result<PathBuf, String> {
     there(format!("providers/{name}.wasm"), "not built", &format!("{PROVIDERS} {name}"))
 }
 
-/// Returns the path of the command-line tool of Wasmtime.
+/// Returns the path of Wasmtime's command-line tool.
 ///
 /// # Errors
-/// The command that installs the tool.
+/// Fails if the tool is not installed; the error is the command that installs it.
 pub fn wasmtime_path() -> Result<PathBuf, String> {
     there("tools/wasmtime/wasmtime_cli/wasmtime".into(), "not installed", &format!("{PROGRAMS} wasmtime"))
 }
@@ -132,8 +132,8 @@ fn there(path: String, lacks: &str, line: &str) -> Result<PathBuf, String> {
     if path.is_file() { Ok(path) } else { Err(format!("{lacks}: {line}")) }
 }
 
-/// Creates a trial that needs a program. If the program could not be built, the trial is ignored, with the command that
-/// builds the program. In CI, which has all tools, the trial fails.
+/// Creates a trial that needs a program. If the program is not built, the trial is ignored, and shows the command that
+/// builds the program. CI has all tools, so the trial fails there.
 pub fn program_trial(
     name: impl Into<String>,
     program: &str,
@@ -142,7 +142,7 @@ pub fn program_trial(
     trial_with(name, program_path(program), move |path| runner(&fs::read(path)?))
 }
 
-/// Like [`program_trial`], for a trial that needs another product of `programs/build`.
+/// Like [`program_trial`], for a trial that needs another product of the build scripts.
 pub fn trial_with<T: Send + 'static>(
     name: impl Into<String>,
     needed: Result<T, String>,
@@ -154,7 +154,7 @@ pub fn trial_with<T: Send + 'static>(
     }
 }
 
-/// Creates a trial that stands for all trials that cannot run because of a missing part.
+/// Creates a trial that stands for all trials that need a missing component or tool.
 pub fn missing_trial(name: impl Into<String>, line: String) -> Trial {
     let failed = line.clone();
     Trial::test(name, move || Err(failed.into())).with_kind(line).with_ignored_flag(env::var_os("CI").is_none())

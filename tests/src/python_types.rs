@@ -1,6 +1,6 @@
-//! Generates `types.py` of `bindings/python`: the contract's types in Python, from `wit/`.
+//! Generates `types.py` in `bindings/python`, the contract's types in Python, from `wit/`.
 //!
-//! Records are dataclasses, and so is each case of a variant; enums are literals. Documentation is included.
+//! Records and the cases of variants become dataclasses; enums become literals. The documentation is copied.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Union
 "#;
 
-/// Returns the Python module for the package in a directory.
+/// Returns the Python module for the WIT package in a directory.
 #[must_use]
 pub fn module(directory: &Path) -> String {
     let mut resolve = Resolve::default();
@@ -54,7 +54,7 @@ impl Module<'_> {
     fn docs(&mut self, indent: usize, docs: &Docs) {
         let text = docs.contents.as_deref().unwrap_or("").trim();
         assert!(!text.contains("\"\"\"") && !text.is_empty(), "documentation that fits a string: {text}");
-        // A raw string, because a backslash must stay a backslash in Python.
+        // A raw string, because Python must not interpret the backslash.
         let raw = if text.contains('\\') { "r" } else { "" };
         let mut lines = text.lines();
         let first = lines.next().unwrap_or("");
@@ -104,7 +104,7 @@ impl Module<'_> {
                 let names: Vec<&str> = flags.flags.iter().map(|flag| flag.name.as_str()).collect();
                 self.alias(&class, &format!("frozenset[{}]", literal(&names)), &definition.docs);
             }
-            // Resources are handwritten classes, and used types are defined in their own interface.
+            // Resource classes are handwritten, and the interface that defines a used type generates it.
             TypeDefKind::Resource | TypeDefKind::Type(_) => {}
             other => panic!("`{name}` has an unsupported kind: {}", other.as_str()),
         }

@@ -1,4 +1,4 @@
-//! Generates `docs/reference.md`: the contract as a page, from `wit/`.
+//! Generates `docs/reference.md`, the contract's documentation page, from `wit/`.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -7,7 +7,7 @@ use wit_parser::{
     WorldItem, WorldKey,
 };
 
-/// Returns the page for the package in a directory.
+/// Returns the page for the WIT package in a directory.
 #[must_use]
 pub fn page(directory: &Path) -> String {
     let mut resolve = Resolve::default();
@@ -25,7 +25,7 @@ pub fn anchor(heading: &str) -> String {
     lower.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
-/// Collects the anchors of everything that documentation may refer to.
+/// Collects the anchors of all names that documentation can refer to.
 fn links(resolve: &Resolve, package: PackageId) -> BTreeMap<String, String> {
     let mut links = BTreeMap::new();
     for id in resolve.packages[package].interfaces.values() {
@@ -48,7 +48,7 @@ fn links(resolve: &Resolve, package: PackageId) -> BTreeMap<String, String> {
     links
 }
 
-/// Returns `true` if an interface only uses the type, and another interface defines it.
+/// Returns `true` if the interface does not define the type but uses it from another interface.
 fn is_used(definition: &TypeDef) -> bool {
     matches!(definition.kind, TypeDefKind::Type(_))
 }
@@ -64,7 +64,7 @@ fn title(function: &Function) -> String {
     }
 }
 
-/// A field, a case or a flag.
+/// A field, a case or a flag of a type.
 struct Part<'a> {
     name: &'a str,
     of: Option<Type>,
@@ -92,7 +92,7 @@ fn parts(definition: &TypeDef) -> Vec<Part<'_>> {
 struct Page<'a> {
     resolve: &'a Resolve,
     links: BTreeMap<String, String>,
-    /// The current resource. Its methods are named without it.
+    /// The resource being documented. References to its methods may omit its name.
     resource: Option<&'a str>,
     text: String,
 }
@@ -137,7 +137,7 @@ impl<'a> Page<'a> {
         self.text.push('\n');
     }
 
-    /// Writes the functions and types of an interface, as links.
+    /// Writes links to an interface's functions and types.
     fn contents(&mut self, name: &str, interface: &Interface) {
         let functions = interface.functions.values().filter(|function| !is_of_resource(function)).map(title);
         let types = interface.types.iter().filter(|(_, id)| !is_used(&self.resolve.types[**id]));
@@ -171,13 +171,13 @@ impl<'a> Page<'a> {
     }
 
     fn function(&mut self, function: &Function) {
-        // Methods are below their resource.
+        // Methods are one level below their resource.
         let level = if is_of_resource(function) { "####" } else { "###" };
         self.paragraph(format!("{level} `{}`", title(function)));
         let parameters: Vec<String> = function
             .params
             .iter()
-            // The title names the resource itself.
+            // The title already names the resource.
             .filter(|parameter| parameter.name != "self")
             .map(|parameter| format!("`{}`: {}", parameter.name, self.kind(&parameter.ty)))
             .collect();
@@ -257,7 +257,7 @@ fn link(name: &str, anchor: Option<&String>) -> String {
     anchor.map_or_else(|| format!("`{name}`"), |anchor| format!("[`{name}`](#{anchor})"))
 }
 
-/// Returns an interface's name; for WASI, the name of its package suffices.
+/// Returns an interface's short name; for WASI, only the package.
 fn short(name: &str) -> String {
     match name.strip_prefix("wasi:").and_then(|rest| Some((rest.split_once('/')?.0, rest.split_once('@')?.1))) {
         Some((package, version)) => format!("wasi:{package}@{version}"),
@@ -273,7 +273,7 @@ impl Page<'_> {
     /// Writes documentation unchanged, with links.
     fn docs(&mut self, docs: &Docs) {
         let text = docs.contents.as_deref().unwrap_or_default().trim();
-        // Names are those of errors only after `Errors:`. Before it, they may be common words.
+        // Only after `Errors:` is a name certainly an error's; before that it may be a common word.
         let text = match text.split_once("Errors:") {
             Some((before, errors)) => format!("{}Errors:{}", self.linked(before), self.linked_errors(errors)),
             None => self.linked(text),
@@ -281,18 +281,18 @@ impl Page<'_> {
         self.paragraph(text);
     }
 
-    /// Formats documentation on one line of a table.
+    /// Formats documentation as a table cell, on one line.
     fn cell(&self, docs: &Docs) -> String {
         let text = docs.contents.as_deref().unwrap_or_default();
         self.linked(&text.split_whitespace().collect::<Vec<_>>().join(" ")).replace('|', "\\|")
     }
 
-    /// Links the text between backquotes that has an anchor on the page.
+    /// Links each text between backquotes that has an anchor on the page.
     fn linked(&self, text: &str) -> String {
         quoted_by(text, |name| self.linked_name(name))
     }
 
-    /// Like [`linked`](Self::linked), but also links unqualified cases of `sandbox-error`.
+    /// Like [`linked`](Self::linked), but also links cases of `sandbox-error` without their type's name.
     fn linked_errors(&self, text: &str) -> String {
         quoted_by(text, |name| match self.links.get(&format!("sandbox-error.{name}")) {
             Some(anchor) => link(name, Some(anchor)),
@@ -300,7 +300,7 @@ impl Page<'_> {
         })
     }
 
-    /// Resolves a name in documentation. A method of the current resource takes precedence.
+    /// Links a name in documentation. A method of the current resource takes precedence.
     fn linked_name(&self, name: &str) -> String {
         let method = self.resource.and_then(|resource| self.links.get(&format!("{resource}.{name}")));
         link(name, method.or_else(|| self.links.get(name)))

@@ -1,4 +1,4 @@
-//! The request for a script of a case.
+//! The execution request for a case's script.
 
 use serde::Deserialize;
 
@@ -13,7 +13,7 @@ pub enum Operation {
     Validate,
 }
 
-/// The request for a script.
+/// The execution request for a script, without its source.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Request {
@@ -25,8 +25,8 @@ pub struct Request {
     pub name: Option<String>,
     /// JavaScript: `detect`, `script` or `module`.
     pub kind: Option<String>,
-    /// JSON text of the variable `context`, in a step with an interpreter of its own.
+    /// JSON text of the variable `context`, in a step with a fresh interpreter.
     pub context: Option<String>,
-    /// The expected session id of the execution.
+    /// The session id that the execution must have.
     pub session_id: Option<String>,
 }

@@ -1,33 +1,33 @@
-//! Sandboxes on the test program's only engine.
+//! Sandboxes on the shared engine.
 
 use glovebox::{Clock, Engine, Entropy, Language, Outcome, Policy, Resource, Sandbox, TrapKind};
 
 use crate::{PORTABLE_PYTHON, engine};
 
-/// Creates a sandbox with the default policy, changed by `edit`.
+/// Creates a sandbox whose policy is the default one, changed by `edit`.
 pub fn sandbox(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     sandbox_on(engine(), language, edit)
 }
 
-/// Like [`sandbox`], on a separate engine.
+/// Like [`sandbox`], but on a separate engine.
 pub fn sandbox_on(engine: &Engine, language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     let mut policy = Policy::default();
     edit(&mut policy);
     Sandbox::builder(engine).language(language).policy(policy).build().expect("the sandbox can be built")
 }
 
-/// Makes a policy's executions reproducible: 2023-11-14T22:13:20Z, seed 7.
+/// Makes a policy's executions reproducible, with the time 2023-11-14T22:13:20Z and the seed 7.
 pub fn fixed(policy: &mut Policy) {
     policy.clock = Clock::Fixed(1_700_000_000_000_000_000);
     policy.entropy = Entropy::Seeded(7);
 }
 
-/// Returns the part of a language's image that `limits.memory_bytes` does not count: all but 2 MiB.
+/// Returns the size of a language's image that `limits.memory_bytes` does not include: the whole image except 2 MiB.
 pub fn spare_bytes(language: Language) -> u64 {
     engine().prepare(portable_runtime(language)).expect("the image can be prepared").memory_bytes - (2 << 20)
 }
 
-/// Returns the runtime of a language in provider components.
+/// Returns a language's runtime in provider components.
 #[must_use]
 pub fn portable_runtime(language: Language) -> &'static str {
     match language {
@@ -36,7 +36,7 @@ pub fn portable_runtime(language: Language) -> &'static str {
     }
 }
 
-/// Describes an outcome in a word or two, precise enough for a test: `completed`, `exited 3`, `raised ValueError`,
+/// Describes an outcome in one to three words that tests can compare: `completed`, `exited 3`, `raised ValueError`,
 /// `exhausted fuel`, `cancelled`, `trapped stack-overflow`.
 #[must_use]
 pub fn short(outcome: &Outcome) -> String {

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::{Expect, Request};
 
-/// The default session of a step.
+/// The name of the session that steps use by default.
 const FIRST_SESSION: &str = "main";
 
-/// The action of a step.
+/// An action of a step.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Runs a script, or only parses it.
@@ -28,12 +28,12 @@ pub enum Action {
     },
     /// Sets variables.
     Set {
-        /// The values by name of the variable.
+        /// The values, by variable name.
         values: BTreeMap<String, Value>,
     },
     /// Forks the session.
     Fork {
-        /// The name of the copy in later steps.
+        /// The name of the fork in later steps.
         to: String,
     },
     /// Takes a checkpoint.
@@ -43,7 +43,7 @@ pub enum Action {
     },
     /// Rolls the session back.
     Undo {
-        /// The checkpoint to restore; by default the last one that differs from the current state.
+        /// The checkpoint to restore. Default: the last one that differs from the current state.
         to: Option<String>,
     },
     /// Serializes the session and drops it.
@@ -56,9 +56,9 @@ pub enum Action {
         /// The name of the serialized session.
         label: String,
     },
-    /// Writes files through the host's interface, replacing existing ones.
+    /// Writes files through the host's interface. Replaces existing files.
     Write {
-        /// The contents by path.
+        /// The contents, by path.
         files: BTreeMap<String, String>,
     },
     /// Deletes a file through the host's interface.
@@ -76,9 +76,9 @@ pub enum Action {
 /// A step of a case, in one language.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The name in reports: the script's name without the extension, or the step's number and action.
+    /// The name in reports: the script's name without its extension, or the step's number and action.
     pub name: String,
-    /// The name of the session, in a case with sessions.
+    /// The session's name, in a case with sessions.
     pub session: String,
     /// The action of the step.
     pub action: Action,
@@ -88,7 +88,7 @@ pub struct Step {
     pub expect_on: BTreeMap<String, Expect>,
 }
 
-/// A step in the front matter of a case.
+/// A step as written in a case's front matter.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StepFile {
@@ -100,7 +100,7 @@ pub(crate) struct StepFile {
     pub(crate) expect: Option<toml::Table>,
     session: Option<String>,
     get: Option<String>,
-    /// JSON text by name, because TOML has no null.
+    /// JSON text, by variable name, because TOML has no null.
     set: Option<BTreeMap<String, String>>,
     fork: Option<String>,
     checkpoint: Option<String>,
@@ -115,23 +115,23 @@ pub(crate) struct StepFile {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Undo {
-    /// `true` undoes the last execution, and `false` is an error.
+    /// `true` undoes the last execution; `false` is an error.
     Last(bool),
     To(String),
 }
 
 impl StepFile {
-    /// Creates the step of a case without `[[step]]`, which runs `script.*`.
+    /// Creates the only step of a case without `[[step]]`; it runs `script.*`.
     pub(crate) fn single(request: Request, expect: toml::Table) -> Self {
         Self { script: Some("script".into()), request, expect: Some(expect), ..Self::default() }
     }
 
-    /// Returns `true` if the step has a script. It then needs one in every language of the case.
+    /// Returns `true` if the step has a script, and so needs one in every language of the case.
     pub(crate) fn runs(&self) -> bool {
         self.script.is_some() || self.python.is_some() || self.javascript.is_some()
     }
 
-    /// Returns the source in the front matter.
+    /// Returns the script's source in the front matter.
     pub(crate) fn inline(&self, language: Language) -> Option<&String> {
         match language {
             Language::Python => self.python.as_ref(),
@@ -143,7 +143,7 @@ impl StepFile {
         !self.runs() || self.session.is_some()
     }
 
-    /// Builds the step in one language, with its source if it runs a script.
+    /// Builds the step in one language. `source` is the script's, if the step has one.
     pub(crate) fn step(
         &self,
         number: usize,
@@ -193,18 +193,18 @@ impl StepFile {
     }
 }
 
-/// A tool that scripts of a case may call. It is simple, so that every backend can implement it.
+/// A tool that a case's scripts can call. Simple enough for every backend to implement.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseTool {
-    /// The description in `help`.
+    /// The description that `help` shows.
     #[serde(default)]
     pub description: String,
-    /// The schema of the arguments, as JSON text; any object if absent.
+    /// The JSON Schema of the arguments object, as JSON text. Default: any object.
     pub schema: Option<String>,
-    /// The result, as JSON text; the arguments if absent.
+    /// The result, as JSON text. Default: the arguments.
     pub reply: Option<String>,
-    /// The message with which the tool fails, if set.
+    /// The failure message. Default: the tool succeeds.
     pub error: Option<String>,
     /// The delay before the answer, in milliseconds.
     #[serde(default)]
@@ -212,7 +212,7 @@ pub struct CaseTool {
 }
 
 impl CaseTool {
-    /// Returns `reply`, or the arguments if there is no `reply`.
+    /// Returns `reply`, or by default the arguments. Fails if `error` is set.
     pub fn answer(&self, arguments: String) -> Result<String, String> {
         match (&self.error, &self.reply) {
             (Some(error), _) => Err(error.clone()),

@@ -1,5 +1,5 @@
-//! The cases in which the portable provider differs from the engine, each with its reason. A trial fails if an entry of
-//! this table is missing or superfluous.
+//! The cases in which the portable provider differs from the engine, and the reasons. A trial fails if an entry is
+//! missing from this table or superfluous.
 
 use glovebox::Language;
 
@@ -11,25 +11,25 @@ use crate::Case;
 pub enum Differs {
     /// The outcome differs from the expected outcome.
     Outcome,
-    /// The outcome is as expected, but under a fixed clock and seeded entropy a detail differs from the engine's
-    /// result: a figure, or a text that the case does not check.
+    /// The outcome is as expected. But under a fixed clock and seeded entropy, the result differs from the engine's in
+    /// a number, or in a text that the case does not check.
     Figures,
 }
 
 /// Cases that differ for the same reason.
 #[derive(Debug)]
 pub struct Exception {
-    /// The names of the cases, with a prefix for one language only: `python/NAME`.
+    /// The case names; a name with the prefix of a language, `python/NAME`, applies only to that language.
     pub cases: &'static [&'static str],
-    /// The hosts with the difference.
+    /// The hosts in which the cases differ.
     pub hosts: &'static [Host],
     /// The kind of difference.
     pub differs: Differs,
-    /// The reason, for the page.
+    /// The reason, for the generated page.
     pub reason: &'static str,
 }
 
-/// Recursion that reaches the budget of native stack before the interpreter's own limit.
+/// Recursion that exhausts the native stack budget before it reaches the interpreter's own limit.
 const STACK_EXCEPTION: Exception = Exception {
     cases: &[
         "deep-source",
@@ -52,7 +52,7 @@ const STACK_EXCEPTION: Exception = Exception {
                  instance and the session's last checkpoint survive.",
 };
 
-/// All exceptions, in the order of the page.
+/// All exceptions, in the order of the generated page.
 pub const EXCEPTIONS: &[Exception] = &[
     STACK_EXCEPTION,
     Exception {
@@ -128,15 +128,15 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// Returns the expected difference of a case in a host, if there is one.
+/// Returns the expected difference of a case in a host.
 #[must_use]
 pub fn expected(host: Host, case: &Case) -> Option<&'static Exception> {
     EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.names(case.language, &case.name))
 }
 
-/// The exceptions of Python 3.15 alone. Other cases than in Python 3.12 differ for the first reason. The interpreter is
-/// optimised: a level of recursion in C takes little of the stack that the interpreter counts, so it allows more levels
-/// than the budget has room for.
+/// Exceptions only for Python 3.15. The first applies to other cases than in Python 3.12: the interpreter is optimised,
+/// so a level of C recursion uses little of the stack that the interpreter measures, and the interpreter allows more
+/// levels than fit into the budget.
 const LARGE_EXCEPTIONS: &[Exception] = &[
     Exception {
         cases: &[
@@ -168,7 +168,7 @@ const LARGE_EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// Returns the exception of a case with Python 3.15, if there is one.
+/// Returns the exception for a case on Python 3.15.
 #[must_use]
 pub fn expected_of_large(host: Host, case: &Case) -> Option<&'static Exception> {
     let mut own = LARGE_EXCEPTIONS.iter();
@@ -179,20 +179,20 @@ pub fn expected_of_large(host: Host, case: &Case) -> Option<&'static Exception> 
 /// Hostile scripts with a different outcome, at the limits of `tests/tests/cases/everywhere_hostile.rs`.
 #[derive(Debug)]
 pub struct HostileException {
-    /// The names of the rows.
+    /// The row names.
     pub rows: &'static [&'static str],
     /// The hosts with this outcome.
     pub hosts: &'static [Host],
     /// The outcome in these hosts, or [`INSTANCE_ENDS`].
     pub outcome: &'static str,
-    /// The reason, for the page.
+    /// The reason, for the generated page.
     pub reason: &'static str,
 }
 
-/// A trap that cannot be caught: the host reports it, and the caller must create a new instance.
+/// A trap that cannot be caught. The host reports it, and the caller must create a new instance.
 pub const INSTANCE_ENDS: &str = "the instance ends";
 
-/// All hostile exceptions, in the order of the page.
+/// All exceptions for hostile scripts, in the order of the generated page.
 pub const HOSTILE_EXCEPTIONS: &[HostileException] = &[HostileException {
     rows: &[
         "deep-javascript/array_to_string",
@@ -276,7 +276,7 @@ pub const HOSTILE_EXCEPTIONS: &[HostileException] = &[HostileException {
              script cannot catch the error. The instance answers the next call.",
 }];
 
-/// Returns the outcome of a hostile script in a host, if it differs from its row.
+/// Returns the exception for a hostile script in a host, if its outcome differs from its row.
 #[must_use]
 pub fn expected_of_hostile(host: Host, row: &str) -> Option<&'static HostileException> {
     HOSTILE_EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.rows.contains(&row))

@@ -1,4 +1,4 @@
-//! The hosts of components.
+//! The hosts that run components.
 
 use std::{
     fs,
@@ -15,16 +15,16 @@ use crate::{
     programs::{program_path, wasmtime_path},
 };
 
-/// A host of components, each with its default stack.
+/// A component host, with its default stack size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Host {
-    /// The command-line tool of Wasmtime.
+    /// Wasmtime's command-line tool.
     Wasmtime,
     /// Node.js, through jco.
     Node,
-    /// Python, through Wasmtime's package for it.
+    /// Python, through the package `wasmtime`.
     WasmtimePy,
-    /// The project's own runner of applications.
+    /// This project's own application runner.
     Own,
 }
 
@@ -32,7 +32,7 @@ impl Host {
     /// All hosts.
     pub const ALL: [Self; 4] = [Self::Wasmtime, Self::Node, Self::WasmtimePy, Self::Own];
 
-    /// Returns the name in trials.
+    /// Returns the host's name in the names of trials.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,48 +54,48 @@ impl Host {
         }
     }
 
-    /// Checks that everything for running a command in this host exists.
+    /// Checks that this host and the program are installed.
     ///
     /// # Errors
-    /// The command that builds the missing part.
+    /// Fails if a component or tool is missing; the error is the command that builds it.
     pub fn ready(self, program: &str) -> Result<(), String> {
         self.command(program).map(drop)
     }
 
-    /// Returns a command that calls an export of a component with the command-line tool of Wasmtime: `--invoke CALL`,
-    /// in the language WAVE.
+    /// Returns a command that calls an export of a component with Wasmtime's command-line tool: `--invoke CALL`, where
+    /// `CALL` is in WAVE syntax.
     ///
     /// # Errors
-    /// The command that installs it.
+    /// Fails if the tool is missing; the error is the command that installs it.
     pub fn invoke(component: &Path, call: &str) -> Result<Command, String> {
         Self::invoke_with(component, call, &[])
     }
 
-    /// Like [`invoke`](Self::invoke), with options of `wasmtime run`.
+    /// Like [`invoke`](Self::invoke), with additional options of `wasmtime run`.
     ///
     /// # Errors
-    /// The command that installs it.
+    /// Same as [`invoke`](Self::invoke).
     pub fn invoke_with(component: &Path, call: &str, options: &[&str]) -> Result<Command, String> {
         let mut command = wasmtime()?;
         command.args(options).args(["--invoke", call]).arg(component);
         Ok(command)
     }
 
-    /// Returns a Node.js command, in the directory with the test programs for Node.js.
+    /// Returns a Node.js command that runs in the directory of the test programs for Node.js.
     ///
     /// # Errors
-    /// The command that installs it.
+    /// Fails if Node.js is missing; the error is the command that installs it.
     pub fn node() -> Result<Command, String> {
         let mut command = Command::new(tool("node", "node/node_modules/.bin/node")?);
         command.current_dir(target().join("tools/node"));
         Ok(command)
     }
 
-    /// Returns a command that runs a program of `programs/build` with this process's standard streams. Compiled code is
-    /// cached.
+    /// Returns a command that runs a program built by `programs/build`, with this process's standard streams. Compiled
+    /// code is cached.
     ///
     /// # Errors
-    /// The command that builds the missing part.
+    /// Fails if the program or the host is missing; the error is the command that builds it.
     pub fn command(self, program: &str) -> Result<Command, String> {
         let component = program_path(program)?;
         let hosts = Path::new(env!("CARGO_MANIFEST_DIR")).join("hosts");
@@ -123,16 +123,16 @@ impl Host {
     }
 }
 
-/// Returns the command-line tool of Wasmtime, without a component.
+/// Returns Wasmtime's command-line tool, with its options but without a component.
 fn wasmtime() -> Result<Command, String> {
     let mut command = Command::new(wasmtime_path()?);
     let cache = format!("cache-config={}", cache_config().display());
-    // Makes the trap the first line of the message, instead of forty lines of Wasmtime's own stack.
+    // Makes the trap the first line of the message, instead of forty lines of Wasmtime's own backtrace.
     command.env("RUST_BACKTRACE", "0").args(["run", "-C", "cache=y", "-C", &cache]);
     Ok(command)
 }
 
-/// Returns an absolute path, because a process may have another working directory.
+/// Returns the absolute path of `target`, because a process may have another working directory.
 fn target() -> PathBuf {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
     fs::canonicalize(&target).unwrap_or(target)
@@ -148,29 +148,29 @@ fn built(path: PathBuf, program: &str) -> Result<PathBuf, String> {
     if path.exists() { Ok(path) } else { Err(format!("not built: tests/programs/build {program}")) }
 }
 
-/// Returns the configuration of Wasmtime's code cache, for the tool and the Python package: compiling the provider
-/// takes half a minute.
+/// Returns the path of the configuration of Wasmtime's code cache. The tool and the Python package need the cache,
+/// because compiling the provider takes half a minute.
 fn cache_config() -> PathBuf {
     let cache = target().join("everywhere-cache");
     fs::create_dir_all(&cache).expect("a directory in `target` can be made");
     let config = cache.join("config.toml");
     let text = format!("[cache]\ndirectory = {:?}\n", cache.join("compiled"));
-    // Writes a new file and renames it, so that concurrent test programs always read a complete file.
+    // Writes a new file and renames it, so that concurrent test programs never read an incomplete file.
     let beside = cache.join(format!("config.{}", std::process::id()));
     fs::write(&beside, text).and_then(|()| fs::rename(&beside, &config)).expect("a file in `target` can be written");
     config
 }
 
-/// Runs a program of `programs/build` in this project's own host, with this process's standard streams. A process of
-/// [`Host::Own`] calls this function when its `main` gets the task `run PROGRAM`.
+/// Runs a program built by `programs/build` in this project's own host, with this process's standard streams. `main`
+/// calls this function in a [`Host::Own`] process, whose task is `run PROGRAM`.
 ///
 /// # Errors
-/// The reason for the failure.
+/// Fails if the program is missing, cannot be compiled, or traps.
 pub fn run_here(program: &str) -> Result<(), String> {
     let bytes = program_path(program).and_then(|path| fs::read(path).map_err(|error| error.to_string()))?;
     let applications = Applications::new(engine()).map_err(|error| error.to_string())?;
     let application = applications.load_bytes(program, &bytes).map_err(|error| error.to_string())?;
-    // The program imports no sandbox, so this one stays unused.
+    // The program does not import the sandbox, so this host's sandbox stays unused.
     let host = SandboxHost::builder(engine()).build().map_err(|error| error.to_string())?;
     let mut config = AppConfig::default();
     config.limits.fuel = u64::MAX;

@@ -1,4 +1,4 @@
-//! A process of a host, which runs cases and returns their results.
+//! Host processes that run cases and return their results.
 
 use std::{
     num::NonZero,
@@ -16,20 +16,21 @@ use crate::{
     case_line::{LineOptions, case_line, results},
 };
 
-/// Timeout of a host for a case: many times the duration of the slowest case on a busy machine. The first answer
-/// includes compilation.
+/// Timeout for a host to run a case: many times the duration of the slowest case on a busy machine. The first case also
+/// waits for compilation.
 const ANSWER: Duration = Duration::from_secs(300);
 
-/// A host with one pair of processes per concurrent trial, shared by all trials. A pair has one process for cases
-/// without tools, and one for a case with tools, because an instance requests the tools from its host only once.
+/// A host with one pair of processes per concurrent trial, shared by all trials. One process of a pair runs cases
+/// without tools. The other runs cases with tools: an instance asks its host for the tools only once, so a case with
+/// other tools needs a new instance.
 #[derive(Clone, Debug)]
 pub struct Hosted(Arc<Pool>);
 
 #[derive(Debug)]
 struct Pool {
     workers: Vec<Mutex<Workers>>,
-    /// Set when a process has answered. It has then compiled the program, for half a minute, and cached the code for
-    /// the others.
+    /// Set after a process has answered: the program has been compiled, which takes half a minute, and its code is
+    /// cached for the other processes.
     is_warm: AtomicBool,
 }
 
@@ -42,7 +43,7 @@ struct Workers {
 }
 
 impl Hosted {
-    /// Returns each host, or the command that builds its missing part.
+    /// Creates every host. If a component or tool is missing, the error is the command that builds it.
     #[must_use]
     pub fn all(program: &str) -> Vec<(Host, Result<Self, String>)> {
         Host::ALL.into_iter().map(|host| (host, Self::of(host, program))).collect()
@@ -51,16 +52,16 @@ impl Hosted {
     /// Creates a host.
     ///
     /// # Errors
-    /// The command that builds the missing part.
+    /// Fails if a component or tool is missing; the error is the command that builds it.
     pub fn of(host: Host, program: &str) -> Result<Self, String> {
         let most = thread::available_parallelism().map_or(1, NonZero::get);
         Self::pool(most, host, program)
     }
 
-    /// Creates a host with one pair of processes, so that its only user knows the process.
+    /// Creates a host with a single pair of processes, so that its only user can identify the process.
     ///
     /// # Errors
-    /// The command that builds the missing part.
+    /// Same as [`of`](Self::of).
     pub fn alone(host: Host, program: &str) -> Result<Self, String> {
         Self::pool(1, host, program)
     }
@@ -70,7 +71,7 @@ impl Hosted {
         Ok(Self(Arc::new(Pool { workers, is_warm: AtomicBool::new(false) })))
     }
 
-    /// Takes an unused pair, or waits for one.
+    /// Acquires an unused pair, or waits for one.
     fn workers(&self) -> MutexGuard<'_, Workers> {
         let Pool { workers, is_warm } = &*self.0;
         let first = || workers[0].lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,14 +86,14 @@ impl Hosted {
         free.unwrap_or_else(first)
     }
 
-    /// Returns the process for cases without tools, once it has run a case.
+    /// Returns the id of the process for cases without tools, after it has run a case.
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.workers().without_tools.process()
     }
 
-    /// Runs cases without others in between. Returns the result of each case, and `true` if one instance ran all of
-    /// them. Cases with tools must have the same name.
+    /// Runs cases consecutively, with no other cases in between. Returns the result of each case, and `true` if one
+    /// instance ran all of them. Cases with tools must have the same name.
     pub fn run(&self, runtime: &str, cases: &[&Case]) -> (Vec<Result<Vec<StepResult>, String>>, bool) {
         let mut workers = self.workers();
         let worker = workers.of(cases);
@@ -118,7 +119,7 @@ impl Workers {
         Ok(Self { without_tools, with_tools, tools_of: None })
     }
 
-    /// Returns the process for these cases: one whose instance has loaded their tools, or a new one.
+    /// Returns the process for these cases: a process whose instance has loaded their tools, or a new one.
     fn of(&mut self, cases: &[&Case]) -> &mut Worker {
         let Some(case) = cases.iter().find(|case| !case.tools.is_empty()) else { return &mut self.without_tools };
         let name = format!("{}/{}", case.language.name(), case.name);

@@ -1,12 +1,12 @@
-//! The portable provider in other hosts. The program `everywhere` composes the case runner, the provider and the tools
-//! of cases.
+//! Runs the portable provider in other hosts. The program `everywhere` is composed of the case runner, the provider and
+//! the cases' tools.
 //!
-//! * [`Host`] is a host, and starts its process.
-//! * [`Hosted`] is a process of a host, in which one instance runs case after case. [`Worker`] is any process that
+//! * [`Host`] is a host that runs components, and starts its process.
+//! * [`Hosted`] manages host processes, in which one instance runs case after case. [`Worker`] is any process that
 //!   answers lines with lines.
-//! * [`exceptions`] lists the cases with a different result in these hosts, each with its reason.
-//! * [`keeps_secrets`] searches the memory of a guest for data of the previous guest, from outside the host's process.
-//! * [`page`] generates the page of cases and hosts.
+//! * [`exceptions`] lists the cases with different results in these hosts, and the reasons.
+//! * [`keeps_secrets`] searches a guest's memory for data of the previous guest, from outside the host process.
+//! * [`page`] generates the documentation page of cases and hosts.
 
 pub mod exceptions;
 

@@ -1,4 +1,4 @@
-//! Generates `docs/cases.md`: the cases, and the hosts in which they pass.
+//! Generates `docs/cases.md`: the cases, and the hosts that they pass in.
 
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::Case;
 
-/// Returns the page, made from [`EXCEPTIONS`], which the trials enforce for every case in every host.
+/// Returns the page, generated from [`EXCEPTIONS`], which the trials enforce for every case in every host.
 #[must_use]
 pub fn page(cases: &[Case]) -> String {
     let mut page = String::from(INTRODUCTION);
@@ -62,7 +62,7 @@ pub fn page(cases: &[Case]) -> String {
     page
 }
 
-/// The last pass of the full matrix: `tests/goldens/matrix.toml`.
+/// When the full matrix last passed: `tests/goldens/matrix.toml`.
 #[derive(Deserialize)]
 struct Matrix {
     date: String,

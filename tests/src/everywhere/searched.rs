@@ -1,4 +1,4 @@
-//! Searches the memory of another process for data that a script created in it.
+//! Searches another process's memory for data that a script created in it.
 
 use std::{
     fs::{self, File},
@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::FileExt as _,
 };
 
-/// A readable and writable range of a process's memory. A linear memory is such a range, up to its real end, whatever
+/// A readable and writable address range of a process. A linear memory is such a range, up to its real end, whatever
 /// size the guest sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
@@ -22,16 +22,17 @@ impl Stretch {
     }
 }
 
-/// The unit of `pagemap` and `mem`: pages of the machine, with an entry of eight bytes each.
+/// The units of `pagemap` and `mem`: machine pages, with an eight-byte entry for each page.
 const PAGE_BYTES: u64 = 4096;
 const ENTRY_BYTES: usize = 8;
-/// An entry's highest bits: the page is present or swapped out.
+/// The highest bits of an entry, set if the page is present or swapped out.
 const IS_THERE: u8 = 0b1100_0000;
 
-/// Returns the ranges that contain a word. Untouched pages are skipped: hosts reserve much more than they use.
+/// Returns the address ranges that contain a word. Skips untouched pages, because hosts reserve much more memory than
+/// they use.
 ///
 /// # Errors
-/// The process's memory cannot be read.
+/// Fails if the process's memory cannot be read.
 pub(super) fn searched(process: u32, word: &str) -> io::Result<Vec<Stretch>> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
     let memory = File::open(format!("/proc/{process}/mem"))?;
@@ -40,14 +41,14 @@ pub(super) fn searched(process: u32, word: &str) -> io::Result<Vec<Stretch>> {
     Ok(maps.lines().filter_map(stretch).filter(holds).collect())
 }
 
-/// Returns the touched pages of a range, as runs.
+/// Returns the runs of touched pages in an address range.
 fn touched(pages: &File, stretch: Stretch) -> io::Result<Vec<Stretch>> {
     let count = usize::try_from(stretch.bytes() / PAGE_BYTES).map_err(io::Error::other)?;
     let mut entries = vec![0; count * ENTRY_BYTES];
     pages.read_exact_at(&mut entries, stretch.start / PAGE_BYTES * ENTRY_BYTES as u64)?;
     let mut runs: Vec<Stretch> = Vec::new();
     for (number, entry) in (0..).zip(entries.chunks_exact(ENTRY_BYTES)) {
-        // Entries are little-endian: the last byte has the highest bits.
+        // Entries are little-endian, so the last byte contains the highest bits.
         if entry.last().is_none_or(|highest| highest & IS_THERE == 0) {
             continue;
         }
@@ -68,7 +69,7 @@ fn stretch(line: &str) -> Option<Stretch> {
     rest.starts_with("rw").then_some(Stretch { start: number(start)?, end: number(end)? })
 }
 
-/// Returns `true` if one of the runs contains a word.
+/// Returns `true` if a run contains a word.
 fn holds(memory: &File, runs: &[Stretch], word: &[u8]) -> bool {
     runs.iter().any(|run| {
         let mut bytes = vec![0; usize::try_from(run.bytes()).unwrap_or(0)];
@@ -94,7 +95,7 @@ mod tests {
 
     #[test]
     fn search_finds_exact_occurrences() {
-        // Reversed at run time, so that the word is in no file of this program.
+        // Reversed at run time, so that the word does not occur in this program's files.
         let word: String = "drow-terces-a".chars().rev().collect();
         let mut held = vec![0_u8; 3 << 20];
         let at = (1 << 20) + 3;

@@ -1,4 +1,4 @@
-//! Searches the memory of a guest for data of the previous guest.
+//! Searches a guest's memory for data of the previous guest.
 
 use std::{
     collections::hash_map::RandomState,
@@ -14,13 +14,13 @@ use super::{
 use crate::{Action, Case, Request, StepResult, portable_runtime};
 
 /// Plants a secret in a large guest, and searches for it in the memory of the next, small guest, up to that memory's
-/// real end. Does so after an execution, after a session, and while the session with the secret is evicted.
+/// real end. Repeats the search after an execution, after a session, and while the session with the secret is evicted.
 ///
-/// Only guests can have a secret or a mark in memory: scripts receive both words reversed, and reverse them again. So
-/// the range with the small guest's mark is its own.
+/// Only guests can have the secret or the mark in memory, because scripts receive both words reversed and reverse them
+/// again. So the address range with the small guest's mark is its linear memory.
 ///
 /// # Errors
-/// The secret is found, or is not found where it must be.
+/// Fails if the secret is found, or if it is not found where it must be.
 pub fn keeps_secrets(hosted: &Hosted, language: Language) -> Result<(), String> {
     for after in ["an execution", "a session", "a session that is put away"] {
         let (secret, mark) = (Word::new("secret"), Word::new("mark"));
@@ -51,7 +51,7 @@ pub fn keeps_secrets(hosted: &Hosted, language: Language) -> Result<(), String> 
     Ok(())
 }
 
-/// A word that occurs in no file and no message.
+/// A word that occurs in no file and in no message.
 struct Word {
     backwards: String,
     word: String,

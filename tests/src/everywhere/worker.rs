@@ -1,4 +1,4 @@
-//! A process that answers each line with a line.
+//! Worker processes, which answer each input line with a line.
 
 use std::{
     fs::{self, File},
@@ -11,20 +11,20 @@ use std::{
 
 use tempfile::NamedTempFile;
 
-/// Size of the part of a failed process's last output that is shown, in bytes.
+/// Maximum size of a failed process's output that is shown, in bytes.
 const SHOWN_BYTES: usize = 2_000;
 
-/// The answer to a line.
+/// The result of sending a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The line that the process answered.
+    /// The answer of the process.
     Line(String),
-    /// The process ended, or did not answer in time. Contains its last output. The next line goes to a new process.
+    /// The process ended or timed out. Contains its last output. The next line is sent to a new process.
     Broke(String),
 }
 
-/// Runs a command that answers each line of its standard input with a line of its standard output. Restarts the command
-/// after it has ended.
+/// Runs a command that answers each line on standard input with a line on standard output. Restarts the command after
+/// it has ended.
 #[derive(Debug)]
 pub struct Worker {
     command: Command,
@@ -41,25 +41,25 @@ struct Running {
 }
 
 impl Worker {
-    /// Creates a worker that starts its process on the first line.
+    /// Creates a worker. The process starts when the first line is sent.
     #[must_use]
     pub fn new(command: Command) -> Self {
         Self { command, running: None, started: 0 }
     }
 
-    /// Returns the number of processes so far: after a change, the state of earlier processes is gone.
+    /// Returns the number of processes started so far. When it changes, the state of earlier processes is lost.
     #[must_use]
     pub fn started(&self) -> u32 {
         self.started
     }
 
-    /// Returns the process that answered last.
+    /// Returns the id of the running process.
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.running.as_ref().map(|running| running.child.id())
     }
 
-    /// Ends the process. The next line goes to a new one.
+    /// Ends the process. The next line is sent to a new process.
     pub fn end(&mut self) {
         if let Some(running) = self.running.take() {
             drop(running.stdin);
@@ -69,13 +69,13 @@ impl Worker {
         }
     }
 
-    /// Sends a line and waits for the answer, at most `limit`.
+    /// Sends a line and waits up to `limit` for the answer.
     pub fn ask(&mut self, line: &str, limit: Duration) -> Answer {
         let mut running = match self.running.take() {
             Some(running) => running,
             None => self.start(),
         };
-        // An error means that the process has ended. The answer is missing then, too.
+        // An error means that the process has ended. Then no answer arrives either.
         let _ = writeln!(running.stdin, "{line}").and_then(|()| running.stdin.flush());
         match running.lines.recv_timeout(limit) {
             Ok(answer) => {
@@ -115,7 +115,7 @@ impl Worker {
 impl Running {
     /// Ends the process if needed, and returns its exit status and last output.
     fn end(mut self) -> String {
-        // The process has closed its output and should end soon, but the wait is bounded.
+        // The process has closed its output and should exit soon, but the wait is bounded.
         for _ in 0..100 {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 break;

@@ -1,6 +1,6 @@
-//! Reads structured values out of a fuzzer's bytes.
+//! Reads structured values from a fuzzer's bytes.
 
-/// The remaining input. Reads past its end return zeros.
+/// The remaining input. Reads past the end return zeros.
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -18,7 +18,7 @@ impl<'a> Bytes<'a> {
         usize::from(self.byte()) % most
     }
 
-    /// Reads a run of bytes, prefixed by its length.
+    /// Reads a length-prefixed byte string of at most `most` bytes.
     pub(super) fn run(&mut self, most: usize) -> &'a [u8] {
         let wanted = usize::from(self.byte()).min(most);
         let (run, rest) = self.0.split_at(wanted.min(self.0.len()));
@@ -26,8 +26,8 @@ impl<'a> Bytes<'a> {
         run
     }
 
-    /// Reads up to eight bytes as a number, biased towards interesting ones: small numbers, numbers near `edge`, all
-    /// ones.
+    /// Reads up to eight bytes as a number, biased towards interesting values: small numbers, numbers near `edge`, and
+    /// all ones.
     pub(super) fn number(&mut self, edge: u64) -> u64 {
         let near = u64::from(self.byte());
         match near >> 5 {

@@ -1,4 +1,4 @@
-//! Forged hibernated sessions.
+//! Resumes forged hibernated sessions.
 
 use std::sync::OnceLock;
 
@@ -11,10 +11,10 @@ use crate::sandbox;
 const PRELUDE_BYTES: usize = 16;
 const SEAL_BYTES: usize = 32;
 
-/// Resumes a session from arbitrary bytes: the result must be a meaningful error, or a session that obeys its policy.
+/// Resumes a session from arbitrary bytes. The result must be a meaningful error, or a session that obeys its policy.
 ///
-/// The first byte selects the kind of forgery: unchanged bytes; bytes with a matching checksum; the decompressed body
-/// of a real session, overwritten with the remaining input.
+/// The first byte selects the kind of forgery: unchanged bytes; bytes with a matching checksum; or the decompressed
+/// body of a real session, overwritten with the remaining input.
 pub fn hibernated(data: &[u8]) {
     let Some((mode, rest)) = data.split_first() else { return };
     let forged = match mode % 3 {
@@ -25,20 +25,20 @@ pub fn hibernated(data: &[u8]) {
     let _ = HibernatedInfo::read(&forged);
     match base().0.resume(&forged, ResumeOptions::default()) {
         Ok(session) => {
-            // The session may do anything now, within its limits.
+            // The resumed session can do anything, within its limits.
             match session.execute("1") {
                 Ok(execution) => assert!(execution.fuel_consumed <= base().0.policy().limits.fuel),
                 Err(error) => assert!(!error.to_string().is_empty()),
             }
             assert!(session.info().memory_bytes <= base().0.policy().limits.memory_bytes);
         }
-        // A matching seal must never be reported as another fault.
+        // Without a key, an invalid session must never be reported as unauthenticated.
         Err(ResumeError::NotAuthentic | ResumeError::Unauthenticated) => panic!("there is no key"),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 
-/// Returns a sandbox with small limits, and the bytes of one of its sessions.
+/// Returns a sandbox with small limits, and the bytes of a session from it.
 fn base() -> &'static (Sandbox, Vec<u8>) {
     static BASE: OnceLock<(Sandbox, Vec<u8>)> = OnceLock::new();
     BASE.get_or_init(|| {
@@ -61,7 +61,7 @@ fn real() -> &'static [u8] {
     &base().1
 }
 
-/// Replaces the last 32 bytes by a matching checksum.
+/// Replaces the last 32 bytes with a matching checksum.
 fn sealed(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes[..bytes.len().saturating_sub(SEAL_BYTES)].to_vec();
     let digest = Sha256::digest(&bytes);
@@ -69,7 +69,7 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Changes the body of a hibernated session by `edits`, compresses it, and seals it to match.
+/// Applies `edits` to the body of a hibernated session, then compresses and seals the body again.
 #[must_use]
 pub fn forged(real: &[u8], edits: &[u8]) -> Vec<u8> {
     let header_bytes = u32::from_le_bytes(real[12..PRELUDE_BYTES].try_into().expect("four bytes"));
@@ -77,7 +77,7 @@ pub fn forged(real: &[u8], edits: &[u8]) -> Vec<u8> {
     let mut body = zstd::decode_all(&real[body_at..real.len() - SEAL_BYTES]).expect("it is a zstd frame");
     let mut edits = Bytes(edits);
     while !edits.is_empty() {
-        // The beginning and the end are parsed; between them are pages.
+        // The beginning and the end of the body are parsed; memory pages are between them.
         let near = edits.number(1 << 12);
         let length = body.len();
         let at = match edits.below(3) {

@@ -3,7 +3,7 @@
 use glovebox::Policy;
 use glovebox_runtimes::{Language, Manifest};
 
-/// Parses an arbitrary text: the result must be a valid value or a meaningful error.
+/// Parses arbitrary text as a manifest and as a policy. The result must be a valid value or a meaningful error.
 pub fn manifest(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     match Manifest::parse(&text) {

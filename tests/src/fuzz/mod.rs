@@ -1,7 +1,7 @@
-//! The bodies of the fuzz targets, each a function of bytes.
+//! The bodies of the fuzz targets, which are functions of a byte string.
 //!
 //! `cargo fuzz` calls them from `tests/fuzz/fuzz_targets/`. The smoke run in CI calls them from `tests/fuzz_smoke.rs`,
-//! with inputs made from a printed seed.
+//! with inputs generated from a printed seed.
 
 mod bytes;
 mod hibernated;
@@ -20,18 +20,18 @@ pub use saved_state::saved_state;
 pub use snapshot::snapshot;
 pub use wasi_args::wasi_args;
 
-/// A target: its name, its body, and its seed inputs.
+/// A fuzz target: its name, its body and its seed inputs.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name for `cargo fuzz run`.
+    /// The name that `cargo fuzz run` uses.
     pub name: &'static str,
-    /// The body. A panic in it is a finding.
+    /// The function under test. A panic is a finding.
     pub body: fn(&[u8]),
-    /// Valid inputs, for mutation.
+    /// Returns valid inputs to mutate.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// Every target.
+/// All fuzz targets.
 pub const TARGETS: [Target; 6] = [
     Target { name: "hibernated", body: hibernated, seeds: hibernated::seeds },
     Target { name: "manifest", body: manifest, seeds: manifest::seeds },

@@ -1,11 +1,11 @@
-//! Pseudo-random numbers from a seed, so that a printed seed repeats a run.
+//! Generates pseudo-random numbers, so that a printed seed repeats a run.
 
-/// SplitMix64: small, and good enough for inputs.
+/// A SplitMix64 generator: small, and good enough for test inputs.
 #[derive(Clone, Debug)]
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// Creates the generator of this seed.
+    /// Creates a generator from a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -20,7 +20,7 @@ impl Numbers {
         z ^ (z >> 31)
     }
 
-    /// Returns a number below `most`, which is at least 1.
+    /// Returns a number below `most`, which must be at least 1.
     pub fn below(&mut self, most: usize) -> usize {
         usize::try_from(self.number() % most as u64).expect("it is below a usize")
     }
@@ -31,7 +31,7 @@ impl Numbers {
         (0..len).map(|_| self.number().to_le_bytes()[0]).collect()
     }
 
-    /// Returns a changed copy: bytes overwritten, flipped, inserted or removed, or a part doubled.
+    /// Returns a changed copy of `input`: bytes are overwritten, flipped, inserted or removed, or a range is doubled.
     #[must_use]
     pub fn mutate(&mut self, input: &[u8]) -> Vec<u8> {
         let mut out = input.to_vec();

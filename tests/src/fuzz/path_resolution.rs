@@ -1,4 +1,4 @@
-//! Path resolution: a guest stays beneath its directory, for every path.
+//! Tests that a guest stays inside its directory, for every path.
 
 use glovebox_vfs::{Access, Follow, InodeId, OpenOptions, RootId, Vfs, VfsLimits};
 
@@ -35,7 +35,7 @@ pub fn path_resolution(data: &[u8]) {
         "the other root is untouched"
     );
     assert_eq!(vfs.read_file(other, "/secret", 100).expect("it is still there"), b"secret");
-    // The report must work for all names that the guest created.
+    // `changes` must work for all names that the guest created.
     let changes = vfs.changes(app);
     for path in changes.created.iter().chain(&changes.modified).chain(&changes.deleted) {
         assert!(
@@ -86,7 +86,7 @@ fn step(vfs: &mut Vfs, bytes: &mut Bytes<'_>, at: InodeId, root: InodeId, app: R
     }
 }
 
-/// Reads a path of arbitrary bytes, or one composed of meaningful parts.
+/// Reads a path: either arbitrary bytes, or a sequence of meaningful components.
 fn path(bytes: &mut Bytes<'_>) -> Vec<u8> {
     const PARTS: [&[u8]; 14] =
         [b"a", b"b", b"c", b"d", b"..", b".", b"", b"/", b"secret", b"\xFF", b"\0", b"e\xCC\x81", b"../..", b"...."];
@@ -99,7 +99,7 @@ fn path(bytes: &mut Bytes<'_>) -> Vec<u8> {
 }
 
 pub(super) fn seeds() -> Vec<Vec<u8>> {
-    // Creates `../..`, climbs through it, and lists the result.
+    // Creates `../..`, follows it upwards, and lists the result.
     vec![
         vec![0, 6, 1, 1, 12, 1, 1, 0, 0, 2, 1, 2, 0, 8],
         (0..=255).collect(),

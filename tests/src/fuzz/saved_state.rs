@@ -12,8 +12,8 @@ use glovebox_wasi::{Entropy, Mount, RestoreError, Wasi, WasiConfig, WasiLimits};
 const QUOTA_BYTES: u64 = 1 << 20;
 const MEMORY_BYTES: u64 = 4 << 20;
 
-/// Restores arbitrary bytes. The result must be an error that leaves the state unchanged, or a state within the limits.
-/// The restored state can be saved, restored again, committed and listed.
+/// Restores arbitrary bytes. The result must be an error that leaves the state unchanged, or a state within the limits
+/// that can be saved, restored again, committed and listed.
 pub fn saved_state(data: &[u8]) {
     let mut wasi = fresh();
     let before = wasi.save();
@@ -43,7 +43,7 @@ pub fn saved_state(data: &[u8]) {
         }
         let mut left = vec![String::new()];
         while let Some(dir) = left.pop() {
-            // The source need not have the entries that the bytes claim.
+            // The source may lack the entries that the bytes claim.
             for entry in wasi.vfs_mut().list(mount.root, &dir).unwrap_or_default() {
                 let path = format!("{dir}/{}", entry.name);
                 match entry.kind {
@@ -59,7 +59,7 @@ pub fn saved_state(data: &[u8]) {
     assert_eq!(wasi.open_files(), 0, "what the guest had open was given up");
 }
 
-/// Creates a state as an embedder does before it restores one.
+/// Creates a state, as an embedder does before restoring into it.
 fn fresh() -> Wasi {
     let mut vfs = Vfs::new(VfsLimits { bytes: QUOTA_BYTES, inodes: 100, ..VfsLimits::default() });
     let app = vfs.add_root(Access::ReadWrite);
@@ -124,8 +124,8 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     all
 }
 
-/// Returns a few bytes that claim a huge number of mounts. Only the mounts in the message exist, so reading on reaches
-/// the end.
+/// Returns a few bytes that claim a huge number of mounts. They only contain the mounts that the error message shows,
+/// so reading further fails at the end of the input.
 fn endless_mounts() -> Vec<u8> {
     let mut to = Encoder::new();
     to.byte(1);
@@ -140,8 +140,8 @@ fn endless_mounts() -> Vec<u8> {
     saved
 }
 
-/// Returns a few bytes that claim a huge number of created names. The names exceed the quota by one, so reading on
-/// reaches the end.
+/// Returns a few bytes that claim a huge number of created names. The names exceed the quota by one, so reading further
+/// fails at the end of the input.
 fn endless_journal() -> Vec<u8> {
     /// Each name is charged 256 bytes plus its length.
     const MOST: u64 = QUOTA_BYTES / 260;

@@ -1,4 +1,4 @@
-//! Rewrites modules, and parses the data beside a prepared image.
+//! Rewrites modules, and parses the records of prepared images.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use glovebox_runtimes::{
 
 use super::bytes::Bytes;
 
-/// Rewrites arbitrary bytes: the result must be an error, or bytes that are not much longer.
+/// Rewrites arbitrary bytes as a module. The result must be an error, or bytes that are not much longer.
 pub fn snapshot(data: &[u8]) {
     if let Ok(record) = serde_json::from_slice::<ImageRecord>(data) {
         let text = serde_json::to_string(&record).expect("a record is JSON");
@@ -30,7 +30,7 @@ pub fn snapshot(data: &[u8]) {
     };
     let memory = vec![tail.byte(); usize::from(tail.byte()) << 12];
     let globals = [(u32::from(tail.byte()), GlobalValue::I32(7))];
-    // A module with an error elsewhere may pass, and then does not compile. But its size must be bounded.
+    // A module with an error elsewhere may be rewritten, and fail to compile later. But its size must be bounded.
     let check = |rewritten: &[u8]| {
         assert!(rewritten.len() <= data.len() + memory.len() + (64 << 10), "{} bytes", rewritten.len())
     };

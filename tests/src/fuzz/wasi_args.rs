@@ -1,4 +1,4 @@
-//! Calls of WASI preview 1 with arbitrary arguments over arbitrary memory.
+//! Calls WASI preview 1 functions with arbitrary arguments and memory.
 
 use glovebox_vfs::{Access, Vfs, VfsLimits};
 use glovebox_wasi::{Entropy, Errno, Fault, Host, Mount, Stop, Stream, Wasi, WasiConfig, WasiLimits};
@@ -9,8 +9,8 @@ const MEMORY_BYTES: usize = 1 << 16;
 const QUOTA_BYTES: u64 = 1 << 20;
 const FUEL: u64 = 50_000_000;
 
-/// Makes a sequence of calls. No call may panic, use more fuel than remains, or make the host hold more than the limits
-/// allow.
+/// Makes a sequence of calls. No call may panic, use more fuel than remains, or make the host allocate more than the
+/// limits allow.
 pub fn wasi_args(data: &[u8]) {
     let mut bytes = Bytes(data);
     let mut vfs = Vfs::new(VfsLimits { bytes: QUOTA_BYTES, inodes: 100, ..VfsLimits::default() });
@@ -34,7 +34,7 @@ pub fn wasi_args(data: &[u8]) {
     wasi.set_linear_memory_bytes(MEMORY_BYTES as u64);
     wasi.begin_execution();
 
-    // Memory that contains paths and vectors somewhere: the repeated input.
+    // Repeats the input, so that the memory contains paths and vectors.
     let memory =
         if data.is_empty() { vec![0; MEMORY_BYTES] } else { data.iter().copied().cycle().take(MEMORY_BYTES).collect() };
     let mut host = ToyHost { memory, fuel: FUEL };
@@ -53,7 +53,7 @@ pub fn wasi_args(data: &[u8]) {
     let _ = (wasi.take_output(), wasi.take_events());
 }
 
-/// Writes well-formed vectors and paths at low addresses, so that small numbers are meaningful arguments.
+/// Writes well-formed vectors and paths to low addresses, so that small numbers are meaningful arguments.
 fn lay_out(memory: &mut [u8]) {
     for (index, (at, len)) in [(64_u32, 4_u32), (80, 2), (65_530, 10), (u32::MAX, 1)].into_iter().enumerate() {
         memory[index * 8..index * 8 + 4].copy_from_slice(&at.to_le_bytes());
@@ -113,7 +113,7 @@ impl Host for ToyHost {
     fn output(&mut self, _: Stream, _: &[u8]) {}
 }
 
-/// An argument of a call, made from a number.
+/// An argument of a call, read from the fuzzer's bytes.
 trait Argument {
     fn of(bytes: &mut Bytes<'_>) -> Self;
 }
@@ -159,9 +159,9 @@ fn call(which: u8, wasi: &mut Wasi, host: &mut ToyHost, bytes: &mut Bytes<'_>) -
 pub(super) fn seeds() -> Vec<Vec<u8>> {
     let index =
         |name: &str| u8::try_from(NAMES.iter().position(|each| *each == name).expect("a function")).expect("below 46");
-    // Small arguments represent themselves, see `Bytes::number`; 0x40 takes the next byte.
+    // Small bytes encode themselves (see `Bytes::number`); 0x40 means that the next byte is the number.
     vec![
-        // Opens `a/b` for reading and writing with every right, then reads, writes, seeks and lists.
+        // Opens `a/b` for reading and writing with all rights, then reads, writes, seeks and lists.
         vec![
             index("path_open"),
             3,

@@ -1,32 +1,32 @@
-//! Converts values between JSON and their representation in a component's memory, by the canonical ABI.
+//! Converts values between JSON and their canonical ABI representation in a component's memory.
 //!
-//! Records are objects, whose optional fields may be omitted. The case of a variant or enum is its name, or an object
-//! with one key and the payload; results have `ok` and `err`. Lists of bytes are text. `{"raw": [pointer, length]}`
-//! stands for any string or list, with exactly these numbers and no data.
+//! Records are objects, whose optional fields may be omitted. A case of a variant or enum is its name, or an object
+//! with one key, whose value is the payload; the keys for results are `ok` and `err`. Lists of bytes are text. `{"raw":
+//! [pointer, length]}` stands for any string or list: exactly these numbers are passed, and no data.
 
 use serde_json::{Map, Value, json};
 use wit_parser::{Handle, Int, Resolve, SizeAlign, Type, TypeDefKind};
 
-/// The layout of the types of one world.
+/// The types of a world and their layouts.
 pub(super) struct Codec {
     pub(super) resolve: Resolve,
     pub(super) sizes: SizeAlign,
 }
 
-/// Bytes for an address in the component's memory.
+/// A buffer of bytes that will be written to an address in the component's memory.
 pub(super) struct Arena {
     pub(super) base: u32,
     pub(super) bytes: Vec<u8>,
 }
 
-/// The cases of a type with their payloads.
+/// The cases of a type, with their payload types.
 struct Cases<'a> {
     tag: Int,
     cases: Vec<(&'a str, Option<&'a Type>)>,
 }
 
 impl Arena {
-    /// Reserves `len` bytes.
+    /// Reserves `len` aligned bytes and returns their address.
     pub(super) fn room(&mut self, len: usize) -> u32 {
         self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
         let at = self.base + u32::try_from(self.bytes.len()).unwrap();
@@ -103,7 +103,7 @@ impl Codec {
         at + u32::try_from(offset.size_wasm32()).unwrap()
     }
 
-    /// Returns the parts of a record or tuple, with their names and offsets.
+    /// Returns the fields of a record or tuple, with their names and offsets.
     fn fields<'a>(&self, kind: &'a TypeDefKind) -> Option<Vec<(String, u32, &'a Type)>> {
         let named: Vec<(String, &Type)> = match kind {
             TypeDefKind::Record(record) => record.fields.iter().map(|field| (field.name.clone(), &field.ty)).collect(),
@@ -119,7 +119,7 @@ impl Codec {
         u32::try_from(self.sizes.size(ty).size_wasm32()).unwrap()
     }
 
-    /// Writes a value to its reserved address.
+    /// Writes a value to the address reserved for it.
     pub(super) fn store(&self, arena: &mut Arena, at: u32, ty: &Type, value: &Value) {
         let Some(kind) = self.kind(ty) else {
             return match self.plain(ty) {
@@ -185,7 +185,7 @@ impl Codec {
         }
     }
 
-    /// Flattens the stored value.
+    /// Converts a value that was stored at an address to flat values.
     pub(super) fn flatten(&self, arena: &Arena, at: u32, ty: &Type, flat: &mut Vec<u64>) {
         let Some(kind) = self.kind(ty) else {
             return match self.plain(ty) {
@@ -221,7 +221,7 @@ impl Codec {
         flat.to_vec().len()
     }
 
-    /// Loads a value; `read` returns bytes of the component's memory.
+    /// Loads a value. `read` returns bytes from the component's memory.
     pub(super) fn load(&self, read: &mut dyn FnMut(u32, u32) -> Vec<u8>, at: u32, ty: &Type) -> Value {
         let mut number = |at, len| {
             let mut number = [0; 8];
@@ -261,7 +261,7 @@ impl Codec {
                 }
                 (0..len).map(|place| self.load(read, pointer + place * self.size(of), of)).collect()
             }
-            // Flags and handles.
+            // Flags and handles are numbers.
             _ => json!(number(at, self.size(ty))),
         }
     }

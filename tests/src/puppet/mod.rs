@@ -1,7 +1,7 @@
-//! A component under the control of a test: it calls any function of `glovebox:sandbox` with any bits as arguments.
+//! A component that a test controls: it calls any function of `glovebox:sandbox` with arbitrary bits as arguments.
 //!
-//! Tests describe calls in JSON ([`Puppet::call`]) that a component in a normal language cannot make: forged handles,
-//! lists without memory, memory returned out of bounds.
+//! Tests describe calls in JSON ([`Puppet::call`]). They can describe calls that no ordinary language can make: forged
+//! handles, lists without memory, memory returned out of bounds.
 
 mod codec;
 mod module;
@@ -20,25 +20,25 @@ pub use module::{END, component};
 use codec::Arena;
 use module::{ARGUMENTS, Import, Model, RESULT};
 
-/// Enough fuel for every call except an endless one.
+/// Enough fuel for every call that terminates.
 const FUEL: u64 = 1_000_000_000;
 
-/// The puppet's way to allocate memory for the host.
+/// How the puppet allocates memory for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misbehaviour {
     /// Allocates correctly.
     None = 0,
     /// Traps.
     Trap = 1,
-    /// Returns an odd address.
+    /// Returns a misaligned address.
     Misaligned = 2,
     /// Returns an address past the end of its memory.
     OutOfBounds = 3,
-    /// Calls the sandbox first.
+    /// Calls the sandbox before it allocates.
     CallInRealloc = 4,
     /// Never returns.
     Endless = 5,
-    /// Returns memory that overlaps the result itself.
+    /// Returns memory that overlaps the result.
     Overlapping = 6,
     /// Calls the sandbox in the post-return function of its own result.
     CallInPostReturn = 7,
@@ -46,7 +46,7 @@ pub enum Misbehaviour {
 
 /// An instance of the puppet in its own store.
 pub struct Puppet {
-    /// The store with the sandbox.
+    /// The store, which contains the sandbox.
     pub store: Store<SandboxCtx>,
     instance: Instance,
     how: Misbehaviour,
@@ -71,7 +71,7 @@ fn loaded() -> &'static Loaded {
     })
 }
 
-/// Builds the puppet for another engine: a component that imports every function.
+/// Compiles the puppet, a component that imports every function, for another engine.
 #[must_use]
 pub fn component_of_all(engine: &Engine) -> Component {
     Component::new(engine, &loaded().model.component).unwrap()
@@ -89,7 +89,7 @@ impl Puppet {
         Self { store, instance, how: Misbehaviour::None }
     }
 
-    /// Replaces this instance by another in the same store, with the same sandbox.
+    /// Replaces this instance with another in the same store, which uses the same sandbox.
     #[must_use]
     pub fn beside(self) -> Self {
         let Self { mut store, .. } = self;
@@ -121,12 +121,12 @@ impl Puppet {
         bytes
     }
 
-    /// Sets the way of allocating memory for the host from now on, in calls of the sandbox.
+    /// Sets how the puppet allocates memory for the host in subsequent calls of the sandbox.
     pub fn misbehave(&mut self, how: Misbehaviour) {
         self.how = how;
     }
 
-    /// Like [`enter`](Self::enter), with the configured misbehaviour.
+    /// Like [`enter`](Self::enter), but with the configured misbehaviour.
     fn enter_misbehaving(&mut self, function: &str, arguments: &[Val]) -> wasmtime::Result<Option<Val>> {
         if self.how == Misbehaviour::None {
             return self.enter(function, arguments);
@@ -137,21 +137,21 @@ impl Puppet {
         Ok(result)
     }
 
-    /// Calls a function of the puppet that returns an empty string, including its post-return function.
+    /// Calls a puppet function that returns an empty string, and its post-return function.
     ///
     /// # Errors
-    /// The trap of the call.
+    /// Fails if the call traps.
     pub fn talk(&mut self) -> wasmtime::Result<()> {
         self.enter_misbehaving("talk", &[]).map(drop)
     }
 
     /// Calls a function of the sandbox: `execute`, `session.open`, `blob.new`, `blob.drop`, `tools.call`. The arguments
     /// are a list of JSON values: records are objects, whose options may be omitted; a case of a variant is its name or
-    /// an object with one key; lists of bytes are text; `{"raw": [pointer, length]}` is any string or list, with
-    /// nothing behind it.
+    /// an object with one key; lists of bytes are text; `{"raw": [pointer, length]}` is any string or list, without
+    /// data.
     ///
     /// # Errors
-    /// The trap of the call.
+    /// Fails if the call traps.
     pub fn call(&mut self, function: &str, arguments: &Value) -> wasmtime::Result<Value> {
         let Loaded { model, .. } = loaded();
         let import = model.imports.get(function).unwrap_or_else(|| panic!("there is no function `{function}`"));
@@ -165,7 +165,7 @@ impl Puppet {
                 _ => Value::Null,
             });
         }
-        // The values are far apart, and most of them are near the result.
+        // The values may be far apart in memory, but most of them are near the result: one read fetches these.
         let near = self.read(RESULT, 2_048);
         let mut read = |at: u32, len: u32| match near_part(&near, at, len) {
             Some(part) => part.to_vec(),
@@ -174,10 +174,10 @@ impl Puppet {
         Ok(model.codec.load(&mut read, RESULT, ty))
     }
 
-    /// Calls a function with these flat values, even if they are invalid. The address of the result is added.
+    /// Calls a function with flat values, which may be invalid. The address of the result is appended.
     ///
     /// # Errors
-    /// The trap of the call.
+    /// Fails if the call traps.
     pub fn call_flat(&mut self, function: &str, flat: &[u64]) -> wasmtime::Result<()> {
         let import =
             loaded().model.imports.get(function).unwrap_or_else(|| panic!("there is no function `{function}`"));
@@ -186,7 +186,7 @@ impl Puppet {
         self.enter_misbehaving(&import.caller, &values).map(drop)
     }
 
-    /// Writes arguments into the puppet's memory, and returns the arguments of the core function.
+    /// Writes arguments to the puppet's memory, and returns the arguments for the core function.
     fn lower(&mut self, import: &Import, arguments: &Value) -> Vec<Val> {
         let Loaded { model, .. } = loaded();
         let codec = &model.codec;

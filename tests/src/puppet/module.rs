@@ -11,31 +11,32 @@ use wit_parser::{
 
 use super::codec::Codec;
 
-/// The address of results.
+/// The address that results are written to.
 pub(super) const RESULT: u32 = 64;
-/// The address of arguments.
+/// The address that arguments are written to.
 pub(super) const ARGUMENTS: u32 = 4_096;
-/// The address from which the puppet allocates memory for the host. Lower addresses are for arguments.
+/// The start of the memory that the puppet allocates for the host. Lower addresses are reserved for arguments and
+/// results.
 const HEAP: u32 = 16 << 20;
-/// The size of the puppet's memory in pages of 64 KiB: 3 GiB, which are zero until written.
+/// The size of the puppet's memory in pages of 64 KiB: 3 GiB, zero until written.
 const PAGES: u32 = 3 << 14;
 /// The first address past the end of the puppet's memory.
 pub const END: u32 = PAGES << 16;
 
 /// A function that the puppet imports.
 pub(super) struct Import {
-    /// The puppet's function that calls the import.
+    /// The name of the exported function that calls the import.
     pub(super) caller: String,
     pub(super) parameters: Vec<Type>,
     pub(super) result: Option<Type>,
-    /// The parameters of the core function. The last may be the address of the result.
+    /// The parameters of the core function. The last one may be the address of the result.
     pub(super) flat: Vec<WasmType>,
     pub(super) is_indirect: bool,
     pub(super) has_result_pointer: bool,
     pub(super) flat_result: Option<WasmType>,
 }
 
-/// A puppet that is not compiled yet.
+/// A puppet that has not been compiled yet.
 pub(super) struct Model {
     pub(super) codec: Codec,
     pub(super) imports: BTreeMap<String, Import>,
@@ -43,7 +44,7 @@ pub(super) struct Model {
 }
 
 impl Import {
-    /// Converts flat values to the parameters of the caller.
+    /// Converts flat values to the calling function's parameters.
     pub(super) fn values(&self, flat: Vec<u64>) -> Vec<Val> {
         assert_eq!(self.flat.len(), flat.len(), "as many values as the function takes");
         let values = self.flat.iter().zip(flat).map(|(ty, value)| match wasm(*ty) {
@@ -71,8 +72,8 @@ fn package() -> Resolve {
     resolve
 }
 
-/// Builds a component from a core module as text, and its world's imports and exports as WIT. The names are those of a
-/// module that was compiled with bindings; `glovebox:sandbox` and WASI can be imported.
+/// Builds a component from the text of a core module and the WIT of its world's imports and exports. The module uses
+/// the names that generated bindings use. The world can import `glovebox:sandbox` and WASI.
 #[must_use]
 pub fn component(world: &str, core: &str) -> Vec<u8> {
     encode(&mut package(), world, core)
@@ -87,7 +88,7 @@ fn encode(resolve: &mut Resolve, world: &str, core: &str) -> Vec<u8> {
     ComponentEncoder::default().module(&core).unwrap().validate(true).encode().unwrap()
 }
 
-/// Returns the name of a function in tests: `execute`, `session.open`, `blob.new`, `tools.call`.
+/// Returns the name that tests use for a function: `execute`, `session.open`, `blob.new`, `tools.call`.
 fn short(interface: &str, function: &Function) -> String {
     let name = function.name.as_str();
     match &function.kind {
@@ -99,7 +100,7 @@ fn short(interface: &str, function: &Function) -> String {
 }
 
 impl Model {
-    /// Creates a puppet with the whole of `glovebox:sandbox`.
+    /// Creates a puppet that imports all of `glovebox:sandbox`.
     pub(super) fn new() -> Self {
         let mut resolve = package();
         let (mut imports, mut wat, mut callers, mut world) =
@@ -152,7 +153,7 @@ impl Model {
     }
 }
 
-/// Adds an import, and the function that calls it.
+/// Adds an import and the function that calls it.
 fn add(
     import: &Import,
     interface: &str,
@@ -176,9 +177,9 @@ fn add(
     writeln!(world, "export call{number}: func({}){gives};", named.join(", ")).unwrap();
 }
 
-/// Returns the text of the module. `cabi_realloc` follows `misbehave`: see [`Misbehaviour`](super::Misbehaviour).
+/// Returns the module's text. `cabi_realloc` obeys `misbehave`: see [`Misbehaviour`](super::Misbehaviour).
 fn module(imports: &str, callers: &str) -> String {
-    // The first imported function is `info`, with a pointer for its result.
+    // The first imported function is `info`, which receives a pointer for its result.
     format!(
         r#"(module
         {imports}
