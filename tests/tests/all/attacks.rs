@@ -1,4 +1,4 @@
-//! Known attacks, each with the reason why it fails.
+//! Known attacks, each with the reason why it must fail.
 
 use std::{
     fs,
@@ -103,7 +103,7 @@ fn large_memory_fill_ends_at_the_deadline() {
     let sandbox = Sandbox::builder(engine()).runtime_path(path).policy(policy).build().unwrap();
     let execution = sandbox.execute("").unwrap();
     assert_eq!(short(&execution.outcome), "exhausted time");
-    // Filling a gigabyte takes seconds; the limit leaves room for a busy machine.
+    // Filling a gigabyte takes seconds; the bound leaves room for a busy machine.
     assert!(execution.duration.as_millis() < 1_000, "{:?}", execution.duration);
 }
 
@@ -111,7 +111,7 @@ fn large_memory_fill_ends_at_the_deadline() {
 fn executions_see_no_bytes_of_earlier_ones() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("scan.wasm");
-    // Exits with 9 unless memory is all zero, and leaves none of it zero.
+    // The guest exits with 9 unless its memory is all zero, and then fills the memory.
     let text = r#"(module
         (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
         (memory (export "memory") 16)

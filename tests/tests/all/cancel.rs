@@ -1,4 +1,4 @@
-//! Cancelling an execution from another thread, and listening to its output while it runs.
+//! Cancels executions from another thread, and listens to their output while they run.
 
 use std::{
     sync::{Arc, Mutex, mpsc},
@@ -17,7 +17,7 @@ const SLEEPS: [(Language, &str); 4] = [
     (Language::JavaScript, "setTimeout(() => 0, 60000)"),
 ];
 
-/// Cancels `source` after 100 ms and returns how long it then took to end.
+/// Cancels `source` after 100 ms and returns the time from the cancellation to the end of the execution.
 fn cancelled_after(language: Language, source: &str) -> Duration {
     let sandbox = sandbox(language, |policy| {
         policy.limits.timeout_ms = 60_000;
@@ -54,7 +54,7 @@ fn a_wait_is_cancelled() {
     }
 }
 
-/// Returns the result of `source` when it is cancelled after `after`, under a time limit of a minute.
+/// Runs `source` under a time limit of a minute, cancels it after `after`, and returns the result.
 fn cancelled_by_itself(language: Language, source: &str, after: Duration) -> Execution {
     let sandbox = sandbox(language, |policy| {
         policy.limits.timeout_ms = 60_000;
@@ -86,7 +86,7 @@ except BaseException as error:
         policy.limits.timeout_reserve_ms = 60_000;
         policy.limits.fuel = 1_000_000_000_000;
     });
-    // A slow machine may not reach the script within the shorter times.
+    // A slow machine may not start the script within the shorter times.
     for after_ms in [200, 2_000, 20_000] {
         let execution = sandbox.run(Request::new(source).cancel_after(Duration::from_millis(after_ms))).unwrap();
         assert_eq!(execution.outcome, Outcome::Cancelled);

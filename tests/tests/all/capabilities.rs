@@ -1,10 +1,10 @@
-//! Runs the examples in `docs/python.md` and `docs/javascript.md`: every table row that has a script must have the
-//! outcome in the row. `BLESS=1` writes the outcomes.
+//! Runs the examples in `docs/python.md` and `docs/javascript.md`: the script in each table row must have the row's
+//! outcome. `BLESS=1` writes the outcomes.
 //!
-//! A table is read if its header has `script` and `outcome`. A table that also has `then` is about sessions, where that
-//! script runs second. In a cell, `<br>` separates the lines of a script and `, ` separates scripts, which all have the
-//! row's outcome. The outcome is the result of [`outcome_text`], or its beginning up to a colon: a type without its
-//! message.
+//! Only tables with the headings `script` and `outcome` are read. In a table that also has `then`, the rows run in a
+//! session, and `then` is the second script. In a cell, `<br>` separates the lines of a script and `, ` separates
+//! scripts, all of which have the row's outcome. The outcome is the result of [`outcome_text`], or only its beginning
+//! up to a colon: a type without its message.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -17,8 +17,8 @@ fn path(page: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page)
 }
 
-/// Returns the environment that the pages describe: a file, a tool, a fixed clock, and less fuel, so that every script
-/// ends soon.
+/// Returns the environment that the pages describe: a file, a tool, a fixed clock, and a fuel limit that ends every
+/// script soon.
 fn sandbox_of(runtime: &str) -> Sandbox {
     let mut policy = Policy::default();
     fixed(&mut policy);
@@ -33,7 +33,7 @@ fn sandbox_of(runtime: &str) -> Sandbox {
     Sandbox::builder(engine()).runtime(runtime).policy(policy).file("in.txt", "one\ntwo\n").tool(add).build().unwrap()
 }
 
-/// Formats an outcome as in the pages.
+/// Formats an outcome as the pages show it.
 fn outcome_text(execution: &Execution) -> String {
     let lines =
         |text: &str| text.trim_end().split('\n').map(|line| format!("`{line}`")).collect::<Vec<_>>().join("<br>");
@@ -49,20 +49,20 @@ fn outcome_text(execution: &Execution) -> String {
     }
 }
 
-/// Splits a table line into its cells, with `|` unescaped; `None` for another line.
+/// Splits a table line into its cells, with `|` unescaped. Returns `None` for other lines.
 fn cells(line: &str) -> Option<Vec<String>> {
     let inside = line.strip_prefix("| ")?.strip_suffix('|')?;
     let escaped = inside.replace("\\|", "\0");
     Some(escaped.split('|').map(|cell| cell.trim().replace('\0', "|")).collect())
 }
 
-/// Splits a cell into its scripts.
+/// Splits a cell into the scripts that it contains.
 fn scripts(cell: &str) -> Vec<String> {
     let separate = cell.trim_matches('`').split("`, `");
     separate.map(|script| script.split("`<br>`").collect::<Vec<_>>().join("\n")).collect()
 }
 
-/// A row with a script and its outcome.
+/// A table row with its scripts and their outcome.
 struct Row {
     line: usize,
     scripts: Vec<String>,
@@ -91,7 +91,7 @@ fn rows(page: &str) -> Vec<Row> {
     rows
 }
 
-/// Runs a row's script and returns its outcome.
+/// Runs a row's script, and `then` in the same session if there is one. Returns the outcome.
 fn outcome(sandbox: &Sandbox, script: &str, then: Option<&str>) -> String {
     let Some(then) = then else { return outcome_text(&sandbox.execute(script).unwrap()) };
     let session = sandbox.session().unwrap();
@@ -99,12 +99,12 @@ fn outcome(sandbox: &Sandbox, script: &str, then: Option<&str>) -> String {
     outcome_text(&session.execute(then).unwrap())
 }
 
-/// Returns `true` if an outcome matches that of a row.
+/// Returns `true` if an outcome matches a row's.
 fn outcome_matches(found: &str, row: &str) -> bool {
     found == row || found.split_once(": ").is_some_and(|(kind, _)| kind == row)
 }
 
-/// Checks a page's rows and returns their number.
+/// Checks a page's rows and returns the number of rows.
 fn check(name: &str, sandbox: &Sandbox) -> usize {
     let held = fs::read_to_string(path(name)).unwrap();
     let mut page: Vec<String> = held.lines().map(str::to_owned).collect();
@@ -135,10 +135,10 @@ fn python_capability_rows_hold() {
     assert!(check("python.md", &sandbox_of("python-3.15-data")) >= 90);
 }
 
-/// The header of the table of rows with a different outcome in the other Python.
+/// The header of the table of scripts whose outcome differs in the other Python version.
 const OTHERWISE: &str = "| script | in Python 3.12 |";
 
-/// All rows also hold in the Python of providers, except those in one table.
+/// All rows also hold in the providers' Python version, except those in one table.
 #[test]
 fn python_capability_rows_hold_in_the_other_runtime() {
     let held = fs::read_to_string(path("python.md")).unwrap();
@@ -167,7 +167,7 @@ fn javascript_capability_rows_hold() {
     assert!(check("javascript.md", &sandbox_of("javascript")) >= 50);
 }
 
-/// Returns the imports in a page's rows, without those inside modules.
+/// Returns the names imported in a page's rows, without submodules.
 fn imported(page: &str) -> BTreeSet<String> {
     let rows = rows(&fs::read_to_string(path(page)).unwrap());
     let lines = rows.iter().flat_map(|row| &row.scripts).flat_map(|script| script.split(['\n', ';']));
@@ -180,7 +180,7 @@ fn every_module_of_pythons_library_is_on_the_page() {
     let imported = imported("python.md");
     let missing = "import sys, warnings\nwarnings.simplefilter('ignore')\nfor name in sys.stdlib_module_names:\n    try:\n        \
         name[0] == '_' or name in ('this', 'antigravity', 'idlelib') or __import__(name)\n    except ImportError:\n        print(name)";
-    // Importing all modules takes more fuel than a row has.
+    // Importing all modules uses more fuel than a row's limit.
     let sandbox = Sandbox::builder(engine()).runtime("python-3.15-data").build().unwrap();
     let missing = sandbox.execute(missing).unwrap();
     assert!(missing.is_success() && missing.stdout.text().contains("tkinter"));

@@ -142,7 +142,7 @@ fn draw(session: &Session, source: &str) -> String {
     execution.value.expect("the script ends with an expression").repr
 }
 
-/// Returns the random numbers of a session, its forks and a fork's fork.
+/// Returns random numbers drawn by a session, its forks and a fork of a fork.
 fn draws(sandbox: &Sandbox, source: &str) -> Vec<String> {
     let session = sandbox.session().unwrap();
     let mut drawn = vec![draw(&session, source)];
@@ -267,7 +267,7 @@ fn variables_are_read_and_set_from_outside() {
 fn value_size_is_limited_like_standard_input() {
     for (length, fits) in [(999, true), (1_000, true), (1_001, false)] {
         let session = sandbox(Language::JavaScript, |policy| policy.limits.stdin_bytes = 1_000).session().unwrap();
-        // The quotation marks add two bytes.
+        // The JSON text has two quotation marks in addition to the characters.
         let result = session.set_variable("x", &json!("a".repeat(length - 2)));
         assert_eq!(result.is_ok(), fits, "{length}");
         assert!(fits || matches!(result, Err(ExecuteError::ValueTooLarge { bytes: 1_001, most: 1_000, .. })));

@@ -1,4 +1,4 @@
-//! The engine's log events, in one test, because the process has a single subscriber.
+//! Tests the engine's log events, all in one test because a process can only have one subscriber.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use glovebox::{IfExists, Language, Request, Sandbox, Tool, ToolError};
 use glovebox_sessions::{DirectoryStore, NewSession, Prune, SessionId, Sessions};
 use glovebox_tests::{Captured, Event, Recorder, engine, sandbox};
 
-/// Runs a request under a unique session id and returns the events that carry it.
+/// Runs a request under a unique session id, and returns the events with this id.
 fn events(captured: &Captured, id: &str, run: impl FnOnce()) -> Vec<Event> {
     let _ = captured.take();
     run();
@@ -167,7 +167,7 @@ fn stored_sessions_are_logged(captured: &Captured) {
         "execution.start",
         "execution.complete",
         "session.retrieved",
-        // `fork` retrieves the session that it copies.
+        // `fork` first retrieves the session.
         "session.retrieved",
         "session.deleted",
     ];
@@ -179,7 +179,7 @@ fn stored_sessions_are_logged(captured: &Captured) {
     (prune.max_count, prune.dry_run) = (Some(0), true);
     let _ = captured.take();
     sessions.prune(&prune).unwrap();
-    // The subscriber also records other tests of this process.
+    // The subscriber also captures events of other tests in this process.
     let seen: Vec<_> =
         captured.take().into_iter().filter(|event| event.get("message").starts_with("session.prune.")).collect();
     let [deleted, complete] = seen.as_slice() else { panic!("expected two events, got {seen:#?}") };

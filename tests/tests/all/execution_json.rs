@@ -1,4 +1,4 @@
-//! An execution that is parsed from its JSON serializes to the same JSON.
+//! Tests that parsing an execution's JSON and serializing it again does not change the JSON.
 
 use glovebox::{Execution, Language, Policy, Request, Sandbox, SessionOptions, Tool};
 use glovebox_tests::engine;

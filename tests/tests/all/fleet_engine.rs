@@ -1,5 +1,5 @@
-//! An in-memory double of the engine and the nodes of a fleet, limited to the answers that a server needs. It runs real
-//! scripts. The guarantees of a fleet are tested with the real engine.
+//! An in-memory double of a fleet's engine and nodes, limited to the requests that a server makes. It runs real
+//! scripts. The fleet's guarantees are tested with the real engine.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 /// A recorded request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// The session's name in the fleet, or `query` for a query of the administration.
+    /// The session's name in the fleet, or `query` for an SQL query to the admin interface.
     pub(crate) name: String,
     pub(crate) handler: String,
     pub(crate) key: Option<String>,
     pub(crate) body: Value,
 }
 
-/// A failure: the HTTP status and the message.
+/// The HTTP status and message of a failed request.
 type Failure = (u16, String);
 
 struct Held {
@@ -37,19 +37,19 @@ struct Held {
 #[derive(Default)]
 struct State {
     sessions: BTreeMap<String, Arc<Mutex<Held>>>,
-    /// Answers by session, handler and key.
+    /// Answers by session and idempotency key.
     answered: HashMap<(String, String), Result<Value, Failure>>,
     running: HashMap<String, CancelToken>,
     asked: Vec<Asked>,
-    /// Sessions that appear only in lists.
+    /// Sessions that only appear in lists.
     listed: BTreeMap<String, FleetSession>,
-    /// The failure with which every request is answered, if any.
+    /// The failure that answers every request, if set.
     failure: Option<Failure>,
-    /// Counts the readings of the clock, so that each session has a different opening time.
+    /// Number of clock reads, so that each session has a different opening time.
     clock: u64,
 }
 
-/// A running double. It ends with the test program.
+/// A running double, which lives as long as the test program.
 #[derive(Clone)]
 pub(crate) struct FleetEngine {
     port: u16,
@@ -74,17 +74,17 @@ impl FleetEngine {
         FleetClient::new(&FleetUrl::local(self.port, self.port)).unwrap()
     }
 
-    /// Returns the requests so far.
+    /// Returns all requests received so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.state.lock().unwrap().asked.clone()
     }
 
-    /// Answers every request with this failure from now on.
+    /// Answers all further requests with `failure`, or normally if it is `None`.
     pub(crate) fn fail(&self, failure: Option<(u16, &str)>) {
         self.state.lock().unwrap().failure = failure.map(|(status, message)| (status, message.to_owned()));
     }
 
-    /// Adds `count` sessions of a scope to the lists.
+    /// Adds `count` sessions in a scope to the lists.
     pub(crate) fn list_also(&self, scope: &str, count: usize) {
         let mut state = self.state.lock().unwrap();
         for number in 0..count {
@@ -235,14 +235,14 @@ impl FleetEngine {
         Ok(json!(true))
     }
 
-    /// Cancels only the named execution.
+    /// Cancels the named execution and no other.
     fn cancel(&self, id: Option<String>) -> bool {
         let state = self.state.lock().unwrap();
         let running = state.running.get(&id.unwrap());
         running.inspect(|cancel| cancel.cancel()).is_some()
     }
 
-    /// Answers the two queries that servers make, with the sessions of the scope in the query.
+    /// Answers the two queries that servers make with the sessions in the query's scope.
     fn query(&self, query: &str) -> Value {
         let scope = query.split("starts_with(service_key, '").nth(1).and_then(|rest| rest.split('\'').next());
         let after = query.split("service_key > '").nth(1).and_then(|rest| rest.split('\'').next());

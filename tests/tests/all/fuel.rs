@@ -1,4 +1,4 @@
-//! Fuel: reproducible to the unit, exact at the limit, and held by goldens.
+//! Tests that fuel use is reproducible to the unit, is exact at the limit, and matches the golden files.
 
 use std::{collections::BTreeSet, thread};
 
@@ -7,7 +7,7 @@ use glovebox_tests::{
     Backend, EngineBackend, Goldens, StepResult, cases_dir, fixed, load_cases, lone_engine, sandbox, sandbox_on, short,
 };
 
-/// Scripts that use possible differences between runs: hashes, time, randomness, files, exceptions, promises.
+/// Scripts whose fuel could vary between runs: they use hashes, time, randomness, files, exceptions and promises.
 const SCRIPTS: [(Language, &str); 6] = [
     (Language::Python, "print(1)"),
     (
@@ -37,11 +37,11 @@ fn twenty(sandbox: &Sandbox, source: &str) -> BTreeSet<u64> {
 fn same_script_costs_exactly_the_same_fuel() {
     for (language, source) in SCRIPTS {
         let mut seen = twenty(&sandbox(language, fixed), source);
-        // A new engine without a pool.
+        // New engines without a pool.
         seen.extend(
             (0..3).map(|_| sandbox_on(&lone_engine(None), language, fixed).execute(source).unwrap().fuel_consumed),
         );
-        // Concurrently with others.
+        // Concurrent executions.
         let shared = sandbox(language, fixed);
         thread::scope(|scope| {
             let runs: Vec<_> = (0..4).map(|_| scope.spawn(|| twenty(&shared, source))).collect();
@@ -115,7 +115,7 @@ fn fuel_budget_is_exact() {
         let needed = with(1_000_000_000).fuel_consumed;
         let enough = with(needed);
         assert_eq!((short(&enough.outcome).as_str(), enough.fuel_consumed), ("completed", needed), "{language}");
-        // Fuel is checked at function entries and loop heads: the last few operators are not checked.
+        // Fuel is only checked at function entries and loop headers, so the last few operators are unchecked.
         for budget in [needed - 500, needed / 2, 1] {
             let short_of_it = with(budget);
             let expected = Outcome::Exhausted { resource: Resource::Fuel, limit: budget, used: budget };
@@ -142,8 +142,8 @@ fn first_and_second_call_cost_the_same() {
     for (language, source) in scripts {
         let session = sandbox(language, fixed).session().unwrap();
         let costs: Vec<u64> = (0..3).map(|_| session.execute(source).unwrap().fuel_consumed).collect();
-        // A few hundred units are a hash table that grows once. An error of JavaScript varies by 3.5 %, for an unknown
-        // reason.
+        // A hash table that grows once costs a few hundred units. The fuel of a JavaScript error varies by 3.5 % for an
+        // unknown reason.
         assert!(costs[0].abs_diff(costs[1]) <= (costs[1] / 20).max(2_000), "{language} {source:?}: {costs:?}");
     }
 }

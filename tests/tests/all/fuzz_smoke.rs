@@ -1,4 +1,4 @@
-//! The fuzz targets' smoke run: every target on inputs made from a printed seed.
+//! Runs every fuzz target on inputs generated from a printed seed.
 //!
 //! `GLOVEBOX_FUZZ_SEED` repeats a run, `GLOVEBOX_FUZZ_RUNS` makes it longer. For real fuzzing, see
 //! `tests/fuzz/README.md`.
@@ -25,7 +25,7 @@ fn smoke(target: &Target) {
     let mut inputs = (target.seeds)();
     for run in 0..runs {
         let input = match inputs.get(usize::try_from(run).unwrap()) {
-            // The seeds themselves first.
+            // The seed inputs run first, unmodified.
             Some(input) => input.clone(),
             None if numbers.below(4) == 0 => numbers.bytes(512),
             None => {
@@ -33,7 +33,7 @@ fn smoke(target: &Target) {
                 numbers.mutate(&base)
             }
         };
-        // At most eight mutations build on one another: keep some of the results as inputs.
+        // Keeps some of the results as inputs, so that mutations accumulate.
         if inputs.len() < 64 && run > 16 && numbers.below(16) == 0 {
             inputs.push(input.clone());
         }

@@ -1,4 +1,4 @@
-//! Glovebox refuses to mount its own directories, for every kind of sandbox.
+//! Tests that every sandbox refuses to mount Glovebox's own directories.
 
 use std::{fs, path::Path};
 

@@ -1,5 +1,5 @@
-//! The advice on common failures of scripts, from which `docs/guidance.md` is generated. Also checks that everything it
-//! names exists.
+//! Tests the advice on scripts' common failures, and generates `docs/guidance.md` from it. Also checks that every
+//! module and package in the advice exists.
 
 use std::{fmt::Write, fs, path::Path};
 
@@ -8,7 +8,7 @@ use glovebox_tests::{Goldens, engine, fixed, sandbox, short};
 
 const PAGE: &str = "docs/guidance.md";
 
-/// Scripts that fail as those of language models do.
+/// Scripts with the typical failures of code from language models.
 const FAILURES: &[(&str, Language, &[&str])] = &[
     (
         "Limits",
@@ -184,7 +184,7 @@ const FAILURES: &[(&str, Language, &[&str])] = &[
 
 fn execute(language: Language, source: &str) -> Execution {
     let policy = |policy: &mut Policy| {
-        // Under a fixed clock waiting takes no time.
+        // With a fixed clock, waiting takes no time.
         if source.contains("sleep") {
             policy.limits.timeout_ms = 200;
         } else {
@@ -249,7 +249,7 @@ fn proposed_modules_exist() {
     let ran = sandbox(Language::Python, fixed).run(Request::new(source).stdin(names.join(" ").as_bytes())).unwrap();
     assert!(ran.is_success(), "{}", ran.stderr.text());
 
-    // Each is named, because modules of Node are created for the sources that name them.
+    // Every name must be in the source, because a Node module is only created for a source that names it.
     let mut source = String::new();
     for name in guidance::modules(Language::JavaScript) {
         writeln!(source, "console.log(typeof (await import('{name}')));").unwrap();
@@ -301,7 +301,7 @@ fn every_package_is_proposed_and_importable() {
     names.sort_unstable();
     assert_eq!(guidance::packages().collect::<Vec<_>>(), names);
     let source = format!("import sys\nfor name in '{}'.split():\n    __import__(name)", names.join(" "));
-    // The import compiles nothing: every package is ready in the image.
+    // The import is cheap: every package is already compiled in the image.
     let ran = sandbox(Language::Python, fixed).execute(&source).unwrap();
     assert!(ran.is_success() && ran.fuel_consumed < 40_000_000, "{}: {}", ran.fuel_consumed, ran.stderr.text());
 }

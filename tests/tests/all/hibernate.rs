@@ -1,4 +1,4 @@
-//! Hibernated sessions: their restoration, in another process too, and the refusal of invalid bytes.
+//! Tests that hibernated sessions resume, also in another process, and that invalid bytes are rejected.
 
 use std::{
     process::Command,
@@ -29,8 +29,8 @@ fn run(session: &Session, source: &str) -> String {
     execution.stdout.text()
 }
 
-/// All kinds of state that persist: a variable, a function, a class, an import, a closure's state, a suspended
-/// generator, an open file at its position, an unlinked open file, a directory's files.
+/// All kinds of state that persist: variables, functions, classes, imports, closures, suspended generators, open files
+/// with their positions, unlinked open files, and directories.
 const LIFE: [(Language, &str, &str, &str); 2] = [
     (
         Language::Python,
@@ -68,7 +68,7 @@ fn session_state_survives_hibernation() {
         let session = sandbox.session().unwrap();
         run(&session, set);
         let saved = bytes(&session);
-        // The original continues independently, and both start from the same state.
+        // The original session continues independently from the same state.
         for other in [again(&sandbox, &saved), session] {
             assert_eq!(run(&other, show), shown, "{language}");
         }
@@ -78,10 +78,10 @@ fn session_state_survives_hibernation() {
     }
 }
 
-/// Set for the child process of the test below: the file to resume, and the language.
+/// Set for the child process of the test below: the file to resume from, and the language.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_RESUME";
 
-/// Run only as the child process of another test.
+/// Does nothing unless it is the child process of another test.
 #[test]
 fn resume_for_the_test_of_another_process() {
     let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
@@ -164,7 +164,7 @@ fn seeded_random_numbers_continue_and_forks_differ() {
         let (one, two) = (run(&session, draw), run(&resumed, draw));
         assert_eq!(one, two, "{language}");
         assert!(first_fork != second_fork && first_fork != one && second_fork != one, "{language}");
-        // A fork's own random stream also continues.
+        // The random stream of a fork also continues.
         let fork = session.fork().unwrap();
         let resumed = again(&sandbox, &bytes(&fork));
         assert_eq!(run(&fork, draw), run(&resumed, draw), "{language}");
@@ -226,7 +226,7 @@ fn limits_come_from_the_receiving_policy() {
         };
         let error = with(&|policy| policy.limits.memory_bytes = memory - 1).unwrap_err();
         assert!(matches!(error, ResumeError::TooLarge { key: "memory_bytes", .. }), "{language}: {error}");
-        // The files count in addition.
+        // Files are charged in addition to memory.
         with(&|policy| policy.limits.memory_bytes = memory).unwrap_err();
         with(&|policy| policy.limits.memory_bytes = memory + (2 << 20)).unwrap();
         let error = with(&|policy| policy.limits.workspace_bytes = 900_000).unwrap_err();
@@ -340,7 +340,7 @@ fn ended_session_cannot_be_hibernated() {
 
 #[test]
 fn guest_with_forged_memory_stays_contained() {
-    // Any page may have any content: a script could have changed its own interpreter like this.
+    // A page can have any content, because a script could have changed its own interpreter.
     for (language, set, show, _) in LIFE {
         let sandbox = sandbox(language, |policy| policy.limits.timeout_ms = 2_000);
         let session = sandbox.session().unwrap();

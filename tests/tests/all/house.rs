@@ -1,4 +1,4 @@
-//! The graph of crates in `CONTRIBUTING.md`, generated from the manifests. `BLESS=1` writes it.
+//! Checks the crate graph in `CONTRIBUTING.md`, which is generated from the manifests. `BLESS=1` writes it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,16 +11,16 @@ use glovebox_tests::hold_file;
 use toml::{Table, Value};
 
 const PAGE: &str = "CONTRIBUTING.md";
-/// The directories of crates, from the top of the graph to the bottom.
+/// The directories that contain crates, from the top of the graph to the bottom.
 const PARTS: [&str; 4] = ["bindings", "host", "runtimes", "guest-shims"];
 
 struct Crate {
     directory: String,
-    /// The crates of the workspace that it depends on, and whether the dependency is optional.
+    /// The workspace crates that this crate depends on; `true` for an optional dependency.
     uses: BTreeMap<String, bool>,
 }
 
-/// Reads the crates of the workspace, without the tests, by name.
+/// Reads the workspace's crates, without the tests, by name.
 fn crates(root: &Path) -> BTreeMap<String, Crate> {
     let table = |directory: &str| -> Table {
         fs::read_to_string(root.join(directory).join("Cargo.toml")).unwrap().parse().unwrap()
@@ -42,12 +42,12 @@ fn crates(root: &Path) -> BTreeMap<String, Crate> {
     crates
 }
 
-/// Returns whether `from` depends on `to`, directly or not.
+/// Returns `true` if `from` depends on `to`, directly or indirectly.
 fn reaches(crates: &BTreeMap<String, Crate>, from: &str, to: &str) -> bool {
     from == to || crates[from].uses.keys().any(|next| reaches(crates, next, to))
 }
 
-/// Draws the crates in Mermaid's language. Dependencies that follow from others are left out.
+/// Returns the graph in Mermaid syntax. Omits dependencies that are implied by others.
 fn graph(crates: &BTreeMap<String, Crate>) -> String {
     let mut graph = String::from("flowchart TD\n");
     for part in PARTS {

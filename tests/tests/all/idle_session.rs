@@ -1,4 +1,4 @@
-//! The memory of an idle session.
+//! Measures the memory of idle sessions.
 
 use std::{env, time::Duration};
 
@@ -11,7 +11,7 @@ fn idle(test: &str, language: Language, source: &str, max_bytes: u64) {
         return;
     }
     let sandbox = sandbox(language, fixed);
-    // The engine's own memory is allocated first: a stack, a warm slot of the pool that keeps its pages.
+    // Makes the engine allocate its own memory first: a stack, and a warm pool slot that keeps its pages.
     let first = sandbox.session().unwrap();
     for _ in 0..100 {
         assert!(first.execute(source).unwrap().is_success());
@@ -26,9 +26,9 @@ fn idle(test: &str, language: Language, source: &str, max_bytes: u64) {
     assert!(held <= max_bytes, "{held} bytes, more than {max_bytes}");
 }
 
-/// Opens many sessions, reports the memory of an idle session, and closes and opens as many again.
+/// Opens many sessions and reports the memory per idle session. Then closes them and opens the same number again.
 ///
-/// The number of sessions is 40 by default; `GLOVEBOX_IDLE=1000` is the engine's default limit.
+/// The number of sessions is 40 by default. `GLOVEBOX_IDLE=1000` sets it to the engine's default limit.
 fn many(test: &str, language: Language, source: &str, max_bytes: u64) {
     if !process::in_child(test, Duration::from_secs(600)) {
         return;
@@ -49,7 +49,7 @@ fn many(test: &str, language: Language, source: &str, max_bytes: u64) {
     let each = held / u64::try_from(count).unwrap();
     println!("{language}: {count} idle sessions hold {held} bytes, {each} each");
     assert!(each <= max_bytes, "{each} bytes each, more than {max_bytes}");
-    // The pool keeps freed memory for the next sessions: it must be reused and must not grow.
+    // The pool keeps freed memory for later sessions, so the memory must be reused and must not grow.
     for _ in 0..3 {
         for session in sessions.drain(..) {
             session.close().unwrap();

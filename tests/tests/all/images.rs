@@ -1,4 +1,4 @@
-//! Custom images.
+//! Tests custom images.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -20,7 +20,7 @@ fn engine_with(images: &Path, packages: Packages) -> Engine {
     Engine::new(config).unwrap()
 }
 
-/// An engine that removes its images from the shared cache when it is dropped.
+/// An engine whose images are removed from the shared cache on drop.
 struct Images(Engine, TempDir);
 
 impl Images {
@@ -33,7 +33,7 @@ impl Images {
         Sandbox::builder(&self.0).runtime(name).build().unwrap()
     }
 
-    /// Returns the output of a script in an execution of its own.
+    /// Runs a script in a new execution and returns its output.
     fn run(&self, name: &str, source: &str) -> String {
         let execution = self.sandbox(name).execute(source).unwrap();
         assert_eq!(execution.outcome, Outcome::Completed, "{}", execution.stderr.text());
@@ -49,7 +49,7 @@ impl Drop for Images {
     }
 }
 
-/// Returns a policy under which globals persist, in this directory.
+/// Returns a policy that persists globals in this directory.
 fn persisting(directory: &Path) -> Policy {
     let mut policy = Policy::default();
     policy.workspace = Some(directory.to_owned());
@@ -57,7 +57,7 @@ fn persisting(directory: &Path) -> Policy {
     policy
 }
 
-/// Concatenates the contents of the files in a directory.
+/// Returns the concatenated contents of the files in a directory.
 fn texts(directory: &Path) -> String {
     let files = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     files.map(|path| fs::read_to_string(path).unwrap()).collect()
@@ -86,17 +86,17 @@ fn python_setup_state_is_in_every_execution() {
     assert!(built.image.prepared && built.image.files[0].path == "data/sales.csv");
 
     assert_eq!(images.run("test-sales", "print(total(), x, f, A, __name__)"), "3 mine [1] 3 __main__\n");
-    // The changes of a script stay its own. The setup had opened the file.
+    // A script's changes do not affect later executions. The setup left a file open.
     images.run("test-sales", "table.clear(); f.append(2); x = 1");
     let gone = "import os; print(total(), x, f, os.listdir(), __import__('sys').modules['decimal'].__name__)";
     assert_eq!(images.run("test-sales", gone), "3 mine [1] [] decimal\n");
-    // Random numbers differ between executions, though the setup's own numbers are always the same.
+    // Random numbers differ between executions, although the numbers drawn by the setup are fixed.
     let rolls = || images.run("test-sales", "print(random.random())");
     assert_ne!(rolls(), rolls());
     let one = images.run("test-sales", "print(rolled)");
     assert_eq!(one, images.run("test-sales", "print(rolled)"));
 
-    // A session stays with its image, even after hibernation.
+    // A session continues on its image, even after hibernation.
     let sandbox = images.sandbox("test-sales");
     let session = sandbox.session().unwrap();
     session.execute("table.append(['z', '4']); y = total()").unwrap();
@@ -108,7 +108,7 @@ fn python_setup_state_is_in_every_execution() {
     let resumed = sandbox.resume(&bytes, ResumeOptions::default()).unwrap();
     assert_eq!(resumed.execute("print(total(), y)").unwrap().stdout.text(), "7 7\n");
 
-    // State in the image is not persisted as a script's global.
+    // State in the image is not persisted with the script's globals.
     let directory = TempDir::new().unwrap();
     let policy = persisting(directory.path());
     let sandbox = Sandbox::builder(&images.0).runtime("test-sales").policy(policy).build().unwrap();
@@ -126,7 +126,7 @@ fn image_is_determined_by_its_inputs() {
     let one = sha256(javascript("test-one", "const made = [new Date(), Math.random()]"));
     assert_eq!(one, sha256(javascript("test-two", "const made = [new Date(), Math.random()]")));
     assert_ne!(one, sha256(javascript("test-three", "const made = [new Date(), Math.random(), 1]")));
-    // Builds the image anew instead of using the cache.
+    // Builds the image again instead of using the cached one.
     images.0.remove_image("test-one").unwrap();
     let again = sha256(javascript("test-one", "const made = [new Date(), Math.random()]").memory_bytes(200 << 20));
     assert_eq!(one, again);
@@ -172,7 +172,7 @@ fn image_of_an_image_contains_both_setups() {
     let more = |name: &str| ImageBuilder::new(name, "test-base").file("b", "2");
     let setup = "var b = a + std.loadFile('a') + std.loadFile('b')";
     more("test-more").file("a", "1").setup(setup).build(&images.0).unwrap();
-    // The image contains everything from its base.
+    // The image is self-contained: it does not need its base.
     images.0.remove_image("test-base").unwrap();
     assert_eq!(images.run("test-more", "console.log(a, b)"), "1 112\n");
     assert_eq!(images.0.image("test-more").unwrap().setups.len(), 2);
@@ -182,7 +182,7 @@ fn image_of_an_image_contains_both_setups() {
     assert!(other.unwrap_err().to_string().contains("`test-more` has another file `a`"));
 }
 
-/// Returns the reason for a failed build.
+/// Returns the error message of a failed build.
 fn refused(images: &Images, builder: ImageBuilder) -> String {
     match builder.build(&images.0) {
         Err(error @ (RuntimeError::Setup { .. } | RuntimeError::Image(_))) => error.to_string(),
@@ -228,7 +228,7 @@ fn failed_setup_keeps_the_previous_image() {
     assert_eq!(images.0.images().unwrap().len(), 1);
     javascript("var a = 2").build(&images.0).unwrap();
     assert_eq!(images.run("test-held", "console.log(a)"), "2\n");
-    // Exactly at the limits.
+    // Builds exactly at the limits succeed.
     javascript("").memory_bytes(128 << 20).timeout(Duration::from_secs(3600)).build(&images.0).unwrap();
 }
 
@@ -271,7 +271,7 @@ fn image_wheels_are_importable_in_setup_and_scripts() {
     let script = "import tool, tool.late, tabulate, sys; print(n is tool.n, tool.late.found(), tabulate.__name__)";
     assert_eq!(images.run("test-wheel", script), "True /app/site-packages/tool/late.py tabulate\n");
 
-    // An image that is exported and then imported elsewhere is the same.
+    // Exporting and importing an image does not change it.
     let file = images.1.path().join("out.tar");
     images.0.export_image("test-wheel", &file).unwrap();
     images.0.export_image("test-wheel", &file).unwrap_err();
@@ -308,7 +308,7 @@ fn a_damaged_image_is_listed_refused_and_removed() {
     assert!(images.0.remove_image("test-damaged").unwrap_err().to_string().contains("there is no custom image"));
 }
 
-/// numpy's own generator is part of the image.
+/// numpy's generator is seeded when the image is built.
 #[test]
 fn numpy_random_numbers_differ_between_executions() {
     for runtime in tested_runtimes().iter().filter(|runtime| runtime.name == "python-3.15-data") {
@@ -334,7 +334,7 @@ fn damaged_image_code_is_reported_and_rebuilt() {
     let mut bytes = fs::read(&built.prepared.path).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
-    // Replaces the file, as another program could: the file itself is read-only.
+    // Replaces the file as another program could, because the file itself is read-only.
     fs::remove_file(&built.prepared.path).unwrap();
     fs::write(&built.prepared.path, bytes).unwrap();
     assert!(images.0.verify("harmed").is_err() || !images.0.image("harmed").unwrap().prepared);

@@ -1,4 +1,4 @@
-//! Limits that data cases cannot express: sessions, input sizes, invalid values. Also checks that `docs/limits.md`
+//! Tests limits that cases cannot express: sessions, input sizes, invalid values. Also checks that `docs/limits.md`
 //! lists every limit.
 
 use std::{fs, path::Path};
@@ -8,7 +8,7 @@ use glovebox_tests::{engine, lone_engine, sandbox, sandbox_on, short, spare_byte
 
 #[test]
 fn session_count_is_limited_and_released() {
-    // A separate engine, because sessions are counted per engine.
+    // A separate engine, because the engine counts its sessions.
     let engine = lone_engine(None);
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_count = 2);
     let first = sandbox.session().unwrap();
@@ -26,7 +26,7 @@ fn session_bytes_are_limited() {
     let engine = lone_engine(None);
     let sandbox = sandbox_on(&engine, Language::JavaScript, |policy| policy.limits.session_total_bytes = 10 << 20);
     let large = sandbox.session().unwrap();
-    // There is a checkpoint before each execution, so growing memory is held twice.
+    // A checkpoint precedes each execution, so growing memory is charged twice.
     assert!(large.execute("globalThis.held = new Uint8Array(8 << 20).fill(1); 0").unwrap().is_success());
     let refused = large.execute("globalThis.more = new Uint8Array(4 << 20); 0").unwrap();
     assert!(!refused.is_success(), "the limit of all sessions is exceeded");
@@ -51,7 +51,7 @@ fn session_bytes_are_limited() {
     assert!(beside.execute("new Uint8Array(4 << 20).fill(1); 0").unwrap().is_success(), "usable after");
 }
 
-/// The machine's memory that sessions hold, for every way to use it.
+/// The machine memory of sessions, for each way in which scripts can use memory.
 #[test]
 fn many_sessions_together_stay_within_their_limit() {
     const TOTAL: u64 = 192 << 20;
@@ -64,7 +64,7 @@ fn many_sessions_together_stay_within_their_limit() {
             Language::Python,
             "try:\n    for n in range(99):\n        with open(f'f{n}', 'wb') as f: f.write(b'1' * 1_000_000)\nexcept (OSError, MemoryError): pass",
         ),
-        // Writes to pages of the image, through objects that boot created.
+        // Writes to image pages, through objects created at boot.
         (Language::Python, "import gc\ngc.unfreeze()\nx = gc.get_objects()\ny = [x for x in x]"),
         (Language::JavaScript, "globalThis.x = []; try { for (;;) x.push(new Uint8Array(1e6).fill(1)) } catch {} 0"),
         (
@@ -109,7 +109,7 @@ fn reported_memory_includes_script_and_interpreter() {
         let used = |source: &str| sandbox.execute(source).unwrap().memory_used_bytes;
         let (without, with) = (used(empty), used(allocates));
         assert!(with >= bytes, "{language}: {with} bytes");
-        // The heap has a little room, and grows by whole pages.
+        // The heap has some free space, and grows by whole pages.
         let grown = with - without;
         assert!(
             grown.abs_diff(bytes) < 1 << 20,
@@ -168,7 +168,7 @@ fn memory_is_limited_beside_the_image() {
     {
         let sandbox = sandbox(language, |policy| policy.limits.memory_bytes = LIMIT_BYTES);
         let take = |bytes: u64| sandbox.execute(&format!("{before}{bytes}{after}")).unwrap();
-        // Finds the largest size that fits, to a page.
+        // Finds the largest size that fits, to within a page.
         let (mut at, mut over) = (10_000_000, LIMIT_BYTES + spare_bytes(language));
         while over - at > PAGE_BYTES {
             let bytes = (at + over) / 2;
@@ -176,7 +176,7 @@ fn memory_is_limited_beside_the_image() {
             (at, over) = if fits { (bytes, over) } else { (at, bytes) };
         }
         let used = take(at).memory_used_bytes;
-        // The difference is the reserve for output and the allocator's waste.
+        // The difference is the reserve for output and the allocator's overhead.
         assert!(used <= LIMIT_BYTES && used + (1 << 20) > LIMIT_BYTES, "{language}: {at} took {used}");
         assert_eq!(short(&take(over).outcome), "exhausted memory", "{language}");
         assert!(take(10_000_000).is_success(), "{language}: usable after");

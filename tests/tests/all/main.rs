@@ -1,8 +1,8 @@
-//! Every test of engine, command and provider that does not need a separate process, in one program, so that Wasmtime
-//! is linked once.
+//! All tests of the engine, command and providers that do not need a separate process, in one program so that Wasmtime
+//! is linked only once.
 //!
-//! `cargo test --test all fuel::` runs one file. Tests that measure memory run in a child process: this program with
-//! the name of one test.
+//! `cargo test --test all fuel::` runs the tests in one file. Tests that measure memory run in a child process, which
+//! is this program with the name of one test.
 
 #![allow(
     clippy::cast_possible_truncation,

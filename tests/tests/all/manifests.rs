@@ -1,10 +1,11 @@
-//! Checks the manifests for component hosts, as far as possible without these hosts.
+//! Checks the manifests for component hosts, as far as that is possible without the hosts.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::Deserialize;
 
-/// The subset of Spin's manifest, version 2, that ours uses. An unknown name is a mistake, or needs to be added here.
+/// The fields of Spin's manifest version 2 that our manifest uses. An unknown name is a mistake or needs to be added
+/// here.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Spin {
@@ -57,7 +58,7 @@ fn spin_manifest_uses_known_keys() {
     assert_eq!(route, "/...");
     let Component { source, allowed_outbound_hosts, environment } = &component[triggered];
     assert!(allowed_outbound_hosts.is_empty(), "scripts have no network");
-    // The adapter accepts the policy: names of a policy file, as JSON.
+    // The adapter accepts the policy, which has the keys of a policy file, as JSON.
     let [(name, policy)] = environment.iter().collect::<Vec<_>>()[..] else {
         panic!("expected one variable: {environment:?}")
     };
@@ -67,7 +68,7 @@ fn spin_manifest_uses_known_keys() {
     is_built(source);
 }
 
-/// Checks that the build makes a component at the path that a manifest names.
+/// Asserts that the build creates the component whose path is in a manifest.
 fn is_built(source: &str) {
     let name = source.strip_prefix("../../target/providers/").and_then(|name| name.strip_suffix(".wasm")).unwrap();
     let function = format!("\nbuild_{}()", name.replace('-', "_"));
@@ -76,7 +77,7 @@ fn is_built(source: &str) {
 
 #[test]
 fn wasmcloud_manifests_name_built_and_exported_items() {
-    // `.ci/full` checks the fields with wadm's own types.
+    // `.ci/full` checks the fields against wadm's own types.
     let wadm = text("dist/hosts/wadm.yaml");
     let image = wadm.lines().find_map(|line| line.trim().strip_prefix("image: file://")).unwrap();
     is_built(image);

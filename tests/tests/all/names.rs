@@ -1,4 +1,4 @@
-//! File names, and other text chosen by a guest or a file, cannot forge lines of output.
+//! Tests that file names, and other text chosen by a guest or a file, cannot forge lines of output.
 
 use std::{error::Error, fs, io, path::PathBuf};
 
@@ -13,9 +13,9 @@ use glovebox_runtimes::{
 use glovebox_sessions::{SessionId, StoreError};
 use glovebox_vfs::{Access, Vfs, VfsError, VfsLimits};
 
-/// A name with every kind of character that must be escaped.
+/// A file name with every kind of character that must be escaped.
 const NAME: &str = "a\nerror: forged\r\t\u{1b}[2K\u{85}\u{9b}\u{202e}\u{2066}\u{200b}\u{2028}\u{2029}\u{feff}`b";
-/// The name in its escaped form.
+/// The escaped form of `NAME`.
 const SHOWN: &str = r"a\nerror: forged\r\t\u{1b}[2K\u{85}\u{9b}\u{202e}\u{2066}\u{200b}\u{2028}\u{2029}\u{feff}";
 
 fn name() -> String {
@@ -30,7 +30,7 @@ fn io_error() -> io::Error {
     io::ErrorKind::Other.into()
 }
 
-/// Checks that the error shows the file name in its escaped form.
+/// Asserts that the error shows the file name in its escaped form.
 fn shown(error: &dyn Error) {
     let text = error.to_string();
     assert!(text.contains(SHOWN), "{text:?}");
@@ -104,7 +104,7 @@ fn engine_errors_escape_names() {
     let mut vfs = Vfs::new(VfsLimits::default());
     let root = vfs.add_root(Access::ReadWrite);
     shown(&vfs.read_file(root, NAME, 1).unwrap_err());
-    // A guest's text about itself may quote names, so it keeps its backticks.
+    // A guest's own message may quote names, so its backticks remain.
     let said = ExecuteError::Variable { name: "v".into(), reason: format!("no `x`{NAME}") }.to_string();
     assert!(said.contains("no `x`a\\nerror: forged\\r") && !said.contains(char::is_control), "{said}");
 }
@@ -163,7 +163,7 @@ fn application_errors_escape_names() {
     errors.iter().for_each(|error| shown(&**error));
 }
 
-/// Returns the Rust sources of the product.
+/// Returns the product's Rust sources.
 fn sources() -> Vec<(PathBuf, String)> {
     let top = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut left: Vec<PathBuf> = ["guest-shims", "host", "runtimes"].map(|dir| top.join(dir)).into();
@@ -184,7 +184,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Splits the text after the attribute at its beginning.
+/// Splits a text after the attribute that it starts with.
 fn attribute(text: &str) -> (&str, &str) {
     let (mut depth, mut quoted, mut skip) = (1, false, false);
     for (at, c) in text.char_indices() {
@@ -204,7 +204,7 @@ fn attribute(text: &str) -> (&str, &str) {
     panic!("unterminated attribute: {text}");
 }
 
-/// Returns the placeholders of a message that are between backticks.
+/// Returns the placeholders between backticks in a message.
 fn quoted(message: &str) -> Vec<&str> {
     let inside = message.split('`').skip(1).step_by(2);
     inside

@@ -1,5 +1,5 @@
-//! The network APIs of scripts: `fetch`, `urllib.request`, `http.client`, `requests`. The host's restrictions on
-//! requests have tests beside their code, in `host/network/src/tests`.
+//! Tests the network APIs of scripts: `fetch`, `urllib.request`, `http.client`, `requests`. The host's restrictions are
+//! tested next to their code, in `host/network/src/tests`.
 
 use std::{
     io::{Read, Write},
@@ -16,7 +16,8 @@ use glovebox::{
 use glovebox_network::Replay;
 use glovebox_tests::engine;
 
-/// A server that echoes each request as JSON; `/slow` waits, `/status/N` has that status, `/to/PATH` redirects.
+/// A server that echoes each request as JSON. `/slow` waits, `/status/N` responds with that status, and `/to/PATH`
+/// redirects.
 struct Server {
     port: u16,
     heard: Arc<Mutex<Vec<String>>>,
@@ -27,7 +28,7 @@ impl Server {
         Self::meeting(None)
     }
 
-    /// Makes requests to `/meet` wait for one another.
+    /// Starts a server that delays requests to `/meet` until as many have arrived as the barrier requires.
     fn meeting(barrier: Option<Arc<Barrier>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, heard) = (listener.local_addr().unwrap().port(), Arc::new(Mutex::new(Vec::new())));
@@ -63,7 +64,7 @@ impl Server {
         Sandbox::builder(engine()).language(language).policy(policy).build().unwrap()
     }
 
-    /// Runs a script in which `BASE` is the URL of this server.
+    /// Runs a script in which `BASE` is replaced with this server's URL.
     fn run(&self, sandbox: &Sandbox, source: &str) -> Execution {
         sandbox.execute(&source.replace("BASE", &format!("'{}'", self.url()))).unwrap()
     }
@@ -141,7 +142,7 @@ fn fetch_behaves_as_in_node() {
 
 #[test]
 fn requests_of_one_script_run_concurrently() {
-    // The server answers only when all requests have arrived.
+    // The server only answers when all requests have arrived.
     let server = Server::meeting(Some(Arc::new(Barrier::new(4))));
     let printed = server.output(
         Language::JavaScript,
@@ -260,7 +261,7 @@ fn network_is_off_by_default_with_a_hint() {
 #[test]
 fn requests_are_recorded_as_tool_calls_without_secrets() {
     let server = Server::new();
-    // The only environment variable that a test has without setting one.
+    // Cargo sets this environment variable, so the test need not set one.
     let (name, secret) = ("CARGO_MANIFEST_DIR", env!("CARGO_MANIFEST_DIR"));
     let allow = |policy: &mut Policy| {
         policy.network.secrets.insert("KEY".into(), SecretPolicy::new(name, "127.0.0.1"));
@@ -292,13 +293,13 @@ fn requests_are_recorded_as_tool_calls_without_secrets() {
         assert!(
             json["arguments"]["url"].as_str().unwrap().ends_with("/a") && json["result"]["bytes"].as_u64() > Some(10)
         );
-        // The bytes of a session do not contain the secret either.
+        // The session's bytes do not contain the secret either.
         let session = sandbox.session().unwrap();
         session.execute(&source.replace("BASE", &format!("'{}'", server.url()))).unwrap();
         let bytes = session.hibernate(&HibernateOptions::default()).unwrap();
         let begin = bytes.windows(4).position(|window| window == [0x28, 0xb5, 0x2f, 0xfd]).unwrap();
         let mut saved = Vec::new();
-        // A seal follows the frame.
+        // Decodes a single frame, because a seal follows it.
         zstd::Decoder::new(&bytes[begin..]).unwrap().single_frame().read_to_end(&mut saved).unwrap();
         let has = |text: &str| saved.windows(text.len()).any(|window| window == text.as_bytes());
         assert!(has("glovebox-secret-") && !has(secret), "{language}");
@@ -315,7 +316,7 @@ fn request_limit_applies_per_execution() {
         assert_eq!(ran.is_success(), fits, "{count}");
         assert!(fits || ran.stderr.text().contains("2 requests (`network.request_count`)"), "{}", ran.stderr.text());
     }
-    // Requests count as tool calls.
+    // Requests are charged as tool calls.
     let sandbox = server.sandbox(Language::JavaScript, |policy| policy.limits.tool_calls = 1);
     assert!(server.run(&sandbox, "await fetch(BASE); await fetch(BASE)").stderr.text().contains("limits.tool_calls"));
 }

@@ -1,4 +1,5 @@
-//! Persisted globals in ways that a case cannot express: host directories, and the backends that refuse such a policy.
+//! Tests persisted globals in ways that a case cannot express: in host directories, and with backends that reject such
+//! a policy.
 
 use std::{fs, thread};
 
@@ -89,7 +90,7 @@ fn session_keeps_globals_without_writing_the_file() {
         session.close().unwrap();
         resumed.close().unwrap();
         assert_eq!(fs::read_to_string(directory.path().join(name)).unwrap(), r#"{"a":7}"#);
-        // Changes of the file by the session's script itself are reported like any other.
+        // Changes that the session's own script makes to the file are reported like those to any other file.
         let session = sandbox.session().unwrap();
         let write = match language {
             Language::Python => format!("open('/app/{name}', 'w').write('{{}}')"),

@@ -1,11 +1,11 @@
-//! A used instance runs the next script like a new instance: it is restored to its image, or dropped.
+//! Tests that a used instance runs the next script like a new one: it is restored to its image, or dropped.
 //!
-//! Every conformance case and every hostile script also compares the recycled instance with the image, byte for byte.
+//! Every conformance case and hostile script also compares the recycled instance with the image, byte by byte.
 
 use glovebox::{BuildError, Engine, ExecuteError, Language, Policy, Request, Sandbox};
 use glovebox_tests::{engine_config, fixed, lone_engine, sandbox_on, short};
 
-/// Returns an engine whose instances are not shared.
+/// Returns an engine with its own pool of `instance_count` instances.
 fn pooled(instance_count: u32) -> Engine {
     let mut config = engine_config();
     config.pool.as_mut().unwrap().instance_count = instance_count;
@@ -85,7 +85,7 @@ fn unwound_exited_or_grown_instance_is_dropped() {
     }
 }
 
-/// The bound is in pages: 2 MiB. An instance with more private pages costs more to restore than to create.
+/// The bound is 2 MiB of pages. Restoring an instance with more private pages costs more than creating a new one.
 #[test]
 fn instance_with_many_private_pages_is_dropped() {
     let sandbox = sandbox_on(&pooled(8), Language::JavaScript, |policy| policy.limits.memory_bytes = 512 << 20);
@@ -95,7 +95,7 @@ fn instance_with_many_private_pages_is_dropped() {
     for (bytes, stays) in [(64 << 10, 1), (8 << 20, 0)] {
         sandbox.execute(&fills.replace("BYTES", &bytes.to_string())).unwrap();
         assert_eq!(waiting(&sandbox), stays, "{bytes}");
-        // Pages that the instance left in the pool do not prevent recycling of the next instance.
+        // Pages that the instance left in the pool do not prevent the next instance from being recycled.
         sandbox.execute("console.log(1)").unwrap();
         assert_eq!(waiting(&sandbox), 1, "{bytes}");
     }
@@ -113,7 +113,7 @@ fn limit_below_the_image_fails_as_in_a_new_instance() {
     let Err(BuildError::Memory { needed_bytes, .. }) = limited(&engine, 1 << 20) else {
         panic!("the image must not fit")
     };
-    // Only the image fits.
+    // The memory limit leaves room for the image only.
     let refused = |engine: &Engine| {
         let small = limited(engine, needed_bytes).unwrap();
         match small.run(Request::new("1").stdin(&[0; 4096])) {
@@ -128,7 +128,7 @@ fn limit_below_the_image_fails_as_in_a_new_instance() {
 fn oldest_instances_are_dropped_when_the_pool_is_full() {
     let engine = pooled(1);
     let sandboxes = Language::ALL.map(|language| sandbox_on(&engine, language, fixed));
-    // Repeats more often than the pool has slots in addition to those of the images.
+    // The loop runs more often than the pool has slots, apart from those of the images.
     let mut sessions = Vec::new();
     for sandbox in &sandboxes {
         sandbox.execute(print_one(sandbox.language())).unwrap();
@@ -151,7 +151,7 @@ fn no_instances_are_kept_without_a_pool() {
     assert_eq!(waiting(&sandbox), 0);
 }
 
-/// Scripts that change the interpreter's own foundations. The next script must start from the image in each case.
+/// Scripts that change the interpreter's own code and data. Each time, the next script must start from the image.
 #[test]
 fn changes_to_the_interpreter_do_not_persist() {
     let python = [
@@ -192,7 +192,7 @@ fn changes_to_the_interpreter_do_not_persist() {
             let seen = (next.stdout.text(), next.stderr.text(), next.fuel_consumed, next.files_created.len());
             assert_eq!(seen, (first.stdout.text(), String::new(), first.fuel_consumed, 0), "{source}: {execution:?}");
             if waiting(&sandbox) == 0 {
-                // The instance of a short script is dropped if an earlier, long script had touched many pages.
+                // The instance of a short script is dropped if an earlier, long script touched many pages.
                 sandbox.execute(print_one(language)).unwrap();
             }
             assert_eq!(waiting(&sandbox), 1, "{source}");
@@ -203,7 +203,7 @@ fn changes_to_the_interpreter_do_not_persist() {
 
 #[test]
 fn each_runtime_allows_as_many_sessions_as_pool_slots() {
-    // More sessions than the loaded images have spare slots.
+    // More sessions than the pool has spare slots.
     const COUNT: usize = 20;
     let engine = pooled(u32::try_from(COUNT).unwrap());
     for runtime in ["python-3.12", "python-3.15", "javascript"] {

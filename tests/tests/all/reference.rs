@@ -1,4 +1,4 @@
-//! The contract's page in `docs/` and its types in `bindings/python` match `wit/`.
+//! Tests that the contract's page in `docs/` and its types in `bindings/python` match `wit/`.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! Checks on files of the repository: ignored files, citations, the runtimes page, and `vendor_js`.
+//! Checks files in the repository: ignored files, citations, the runtimes page, and `vendor_js`.
 
 use std::{fs, path::Path};
 
@@ -10,7 +10,7 @@ fn cases_cite_only_existing_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let lost = |path: &Path| {
         let text = fs::read_to_string(path).unwrap();
-        // Backticks in scripts are not citations.
+        // Text between backticks in scripts is not a citation.
         let front_matter = text.split("\n+++\n").next().unwrap();
         lost_citations(front_matter, &root)
     };
@@ -19,7 +19,7 @@ fn cases_cite_only_existing_tests() {
     assert_eq!(cases.flat_map(|path| lost(&path)).collect::<Vec<_>>(), [""; 0]);
 }
 
-/// Otherwise a misspelt name would exclude the case, or its expectation, from every run.
+/// A misspelt name would exclude the case, or its expectations, from every run.
 #[test]
 fn cases_name_only_runtimes_of_the_manifest() {
     let manifest = glovebox_runtimes::Manifest::builtin().unwrap();
@@ -86,7 +86,7 @@ fn the_packages_of_javascript_are_pure_and_small() {
 
 #[test]
 fn boundary_tests_exist_in_both_languages() {
-    /// Name prefixes of cases about a sandbox's restrictions.
+    /// Name prefixes of cases that test a sandbox's restrictions.
     const BOUNDARIES: [&str; 10] = [
         "deep-",
         "descriptors-",
@@ -99,7 +99,7 @@ fn boundary_tests_exist_in_both_languages() {
         "recursion-",
         "subprocess-",
     ];
-    /// Boundaries that only Python has, each with the corresponding case in JavaScript.
+    /// Restrictions that only Python needs, each with the corresponding case in JavaScript.
     const PYTHON_ONLY: [(&str, &str); 6] = [
         ("interrupt-python-asyncio", "javascript-interrupt-promises"),
         ("interrupt-python-fuel", "javascript-interrupt"),

@@ -1,4 +1,4 @@
-//! The parts of a request: a context, and standard input that is read on demand.
+//! Tests a request's context, and standard input that is read on demand.
 
 use std::{
     sync::{
@@ -40,7 +40,7 @@ fn context_is_set_for_one_script_only() {
             let source = prints(language, "context");
             let execution = sandbox.run(Request::new(&source).context(&context)).unwrap();
             assert_eq!(serde_json::from_str::<Value>(&execution.stdout.text()).unwrap(), context, "{language}");
-            // The next request has no context, even in the recycled instance.
+            // The next request has no context, even in a recycled instance.
             let without = sandbox.execute("context").unwrap();
             assert!(short(&without.outcome).starts_with("raised "), "{language}: {without:?}");
         }
@@ -91,7 +91,7 @@ fn standard_input_is_read_lazily_once() {
             assert_eq!(run(reads(language), bytes), format!("\"{expected}\" \"\""), "{language}");
             assert_eq!(asked.load(Ordering::SeqCst), 1, "{language}");
         }
-        // In a session each execution has standard input of its own.
+        // In a session, each execution has its own standard input.
         let session = sandbox.session().unwrap();
         for bytes in [b"one", b"two"] {
             let execution = session.run(Request::new(reads(language)).stdin_from(move || bytes.to_vec())).unwrap();

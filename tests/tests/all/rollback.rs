@@ -1,4 +1,4 @@
-//! Sessions after their guest was unwound.
+//! Tests sessions whose guest was unwound.
 
 use std::{fs, panic::AssertUnwindSafe, panic::catch_unwind, time::Duration};
 
@@ -9,7 +9,7 @@ use glovebox::{
 use glovebox_tests::{engine_config, sandbox, sandbox_on, short};
 use tempfile::TempDir;
 
-/// Little fuel, and no soft limit before unwinding.
+/// Sets a small fuel limit without a soft limit, so that scripts are unwound.
 fn hard(policy: &mut Policy) {
     policy.limits.fuel = 300_000_000;
     policy.limits.fuel_reserve = 0;
@@ -23,8 +23,8 @@ fn unwinding(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     })
 }
 
-/// Scripts that set `x` and a file to a number. One only sets them, one also prints and then never ends, one prints
-/// both.
+/// Scripts that set `x` and a file to a number: `set` only sets them, `set_and_hang` also prints and then loops
+/// forever. `show` prints both.
 struct Scripts {
     language: Language,
     set: fn(u32) -> String,
@@ -100,7 +100,7 @@ fn cancelled_guest_is_rolled_back() {
 fn trapped_guest_is_rolled_back() {
     let session = unwinding(Language::Python, |policy| policy.limits.fuel = 100_000_000_000).session().unwrap();
     session.execute("x = 1").unwrap();
-    // A tuple's hash is computed by recursion over its items, which CPython does not count.
+    // CPython hashes nested tuples recursively, without counting the recursion depth.
     let source = "x = 2\nt = ()\nfor _ in range(400_000): t = (t,)\nhash(t)";
     let execution = session.execute(source).unwrap();
     assert_eq!((short(&execution.outcome).as_str(), lost(&execution)), ("trapped stack-overflow", Some(0)));
@@ -131,7 +131,7 @@ fn sparse_checkpoints_count_lost_executions() {
         for number in 1..=3 {
             session.execute(&(scripts.set)(number)).unwrap();
         }
-        // A checkpoint before the first execution, and one now.
+        // The first checkpoint was taken before the first execution, and the second is due now.
         assert_eq!(lost(&session.execute(&scripts.set_and_hang(9)).unwrap()), Some(0));
         assert_eq!(scripts.shown(&session), "3 3\n");
         session.execute(&(scripts.set)(4)).unwrap();
@@ -256,8 +256,8 @@ fn committed_changes_survive_rollback() {
 fn restored_change_overwrites_own_later_commit() {
     let fail = "raise ValueError";
     for (before, pending, since, wanted) in [
-        // The contents of the file in each state: on the host, after a failed script, after the commit, at the end.
-        // `None`: no file.
+        // The file's contents in each state: on the host, after a failed script, after the commit, at the end. `None`
+        // means that the file does not exist.
         (None, Some("1"), None, Some("1")),
         (None, Some("1"), Some("open('d/a', 'w').write('2')"), Some("1")),
         (None, Some("1"), Some("os.remove('d/a'); os.rmdir('d')"), Some("1")),
@@ -386,7 +386,7 @@ fn session_full_of_files_is_rolled_back() {
         policy.limits.fuel_reserve = 0;
     });
     let session = python.session().unwrap();
-    // Linear memory does not shrink; the files may then use all that is left, including the reserve for output.
+    // Linear memory does not shrink, so files can only use the remaining memory, including the reserve for output.
     let grown = session.execute("x = bytearray(64 << 20); del x; held = 1").unwrap();
     assert!(grown.is_success(), "{:?}", grown.outcome);
     let filled = session

@@ -1,10 +1,10 @@
-//! `SECURITY.md`: the promises are numbered without a gap, and every test that a promise names exists.
+//! Checks `SECURITY.md`: the promises are numbered consecutively, and every test that a promise cites exists.
 
 use std::{fs, path::Path};
 
 use glovebox_tests::lost_citations;
 
-/// Returns the files and directories that a text names in backticks and that do not exist.
+/// Returns the files and directories that a text mentions in backticks but that do not exist.
 fn lost_paths(text: &str, root: &Path) -> Vec<String> {
     let named = text.split('`').skip(1).step_by(2).filter(|named| named.contains('/') && !named.contains("::"));
     named.filter(|path| !root.join(path).exists()).map(str::to_owned).collect()

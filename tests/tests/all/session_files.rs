@@ -1,4 +1,4 @@
-//! A session's files, seen by the caller and by scripts.
+//! Tests a session's files, as seen by the caller and by scripts.
 
 use std::{fs, sync::mpsc, thread, time::Duration};
 
@@ -9,7 +9,7 @@ use glovebox_tests::{fixed, sandbox, short};
 
 const LANGUAGES: [Language; 2] = Language::ALL;
 
-/// Returns a script that prints a file.
+/// Returns a script that prints a file's contents.
 fn cat(language: Language, path: &str) -> String {
     match language {
         Language::Python => format!("print(open('{path}').read(), end='')"),
@@ -167,7 +167,7 @@ fn host_writes_respect_the_guest_quota() {
         assert!(matches!(error, FilesError::Workspace(FileError::Refused { .. })), "{language}: {error:?}");
         session.files().write("fits", vec![0; 60 << 10], IfExists::Fail).unwrap();
         assert!(session.files().write("more", vec![0; 8 << 10], IfExists::Fail).is_err());
-        // The guest still works, and can free space.
+        // The guest still works and can free space.
         let removed = session.execute(match language {
             Language::Python => "import os; os.remove('fits')",
             Language::JavaScript => "os.remove('fits')",
@@ -189,8 +189,8 @@ fn open_descriptor_survives_host_changes() {
 
 #[test]
 fn a_guest_cannot_make_its_files_unusable() {
-    // Names that cause trouble in other programs; links to nowhere, to themselves and to the outside; and a tree of the
-    // maximum depth.
+    // Names that are troublesome in other programs; links that are dangling, circular or point outside; and a tree of
+    // the maximum depth.
     let script = r#"
 import os
 for name in ['user_code.py', '.metadata.json', 'a\nb', 'a\\b', '-rf', '*', '[', 'CON', ' ', '\u202e', 'x' * 255]:

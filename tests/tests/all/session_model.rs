@@ -1,8 +1,8 @@
-//! Random programs of executions, exceptions, exhaustions, forks, undos, hibernations, resumes and changes of files,
-//! compared with a simple model of each session.
+//! Compares random sequences of executions, exceptions, exhausted limits, forks, undos, hibernations, resumes and file
+//! changes with a simple model of each session.
 //!
-//! Each program is determined by its seed, which a failure names: `GLOVEBOX_MODEL_SEED=17` runs only that one, and
-//! `GLOVEBOX_MODEL_STEPS=5000` makes the programs longer.
+//! A seed determines each program, and failures name the seed. `GLOVEBOX_MODEL_SEED=17` runs only that program, and
+//! `GLOVEBOX_MODEL_STEPS=5000` makes programs longer.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,9 +20,10 @@ use serde_json::{Value, json};
 
 const SEEDS: std::ops::Range<u64> = 0..3;
 const STEPS: usize = 300;
-/// Small, so that each session is used repeatedly.
+/// Few sessions, so that each one is used repeatedly.
 const MAX_SESSIONS: usize = 5;
-/// Events that must occur in all programs together. The timely interruption of a loop depends on the machine.
+/// Events that must occur at least once in all programs together. Successful interruption of a loop is omitted, because
+/// it depends on the machine's speed.
 const WHAT: [&str; 16] = [
     "open",
     "execute",
@@ -42,11 +43,11 @@ const WHAT: [&str; 16] = [
     "look at files",
 ];
 
-/// A session with its model, and its state at each of its checkpoints.
+/// A session and its model, with the model's state at each checkpoint.
 struct Pair {
     session: Session,
     state: State,
-    /// `None` is the session as it was opened, without the setup.
+    /// `None` is the state of a new session, before the setup script.
     saved: BTreeMap<CheckpointId, Option<State>>,
 }
 
@@ -66,8 +67,8 @@ impl Pair {
         self.state = State { log_linked: true, ..State::default() };
     }
 
-    /// Handles a rollback of the session to this checkpoint. Without its setup a session supports none of the actions,
-    /// so it is set up again.
+    /// Updates the model after a rollback to this checkpoint. If the rollback undid the setup, runs the setup again,
+    /// because the actions need it.
     fn is_back_at(&mut self, id: CheckpointId, language: Language) {
         self.saved.retain(|saved, _| *saved <= id);
         match self.saved[&id].clone() {
@@ -76,7 +77,7 @@ impl Pair {
         }
     }
 
-    /// Records the automatic checkpoints since the last call, with this state.
+    /// Records that the automatic checkpoints taken since the last call have this state.
     fn note(&mut self, state: &State) {
         for info in self.session.checkpoints().unwrap() {
             self.saved.entry(info.id).or_insert_with(|| Some(state.clone()));
@@ -89,9 +90,9 @@ struct Program {
     sandbox: Sandbox,
     dice: Dice,
     pairs: Vec<Pair>,
-    /// All random numbers of all sessions.
+    /// All random numbers that the sessions have drawn; no two may be equal.
     random: BTreeSet<String>,
-    /// The history, for the report of a failure.
+    /// The history of the program, for failure reports.
     story: Vec<String>,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -102,7 +103,7 @@ impl Program {
         let sandbox = sandbox(language, |policy| {
             policy.limits.fuel = 400_000_000;
             policy.limits.timeout_ms = 60_000;
-            // Without a reserve there is no soft limit: then every loop ends in a rollback.
+            // A reserve of 0 disables the soft limit, so that every loop ends in a rollback.
             policy.limits.fuel_reserve = if dice.below(2) == 0 { 0 } else { 40_000_000 };
             policy.session.checkpoints = dice.pick(&[Checkpoints::Always, Checkpoints::Auto]);
         });
@@ -222,7 +223,7 @@ impl Program {
         let known: Vec<_> = pair.session.checkpoints().unwrap().into_iter().map(|info| info.id).collect();
         match pair.session.undo() {
             Ok(id) => {
-                // The newest, or the one before it if nothing has changed since.
+                // The newest checkpoint, or the one before it if nothing has changed since the newest.
                 let newest = &known[known.len().saturating_sub(2)..];
                 assert!(newest.contains(&id), "{id:?} of {known:?}");
                 pair.is_back_at(id, self.language);
@@ -287,7 +288,7 @@ impl Program {
         let files = pair.session.files();
         let told = match self.dice.below(4) {
             0 if pair.state.log_linked => {
-                // A session continues to write to an open file that has no name.
+                // A session continues to write to its open file after the file is unlinked.
                 files.delete("log").unwrap();
                 pair.state.log_linked = false;
                 "delete the log".to_owned()
@@ -308,12 +309,12 @@ impl Program {
                 format!("write {path}")
             }
         };
-        // A due checkpoint was taken before the change.
+        // If a checkpoint was due, it was taken before the change.
         pair.note(&before);
         self.tell("change files", format!("{at} {told}"));
     }
 
-    /// Checks the session from inside.
+    /// Checks the session's state with a script.
     fn look(&mut self, at: usize) {
         self.tell("look", at.to_string());
         let pair = &mut self.pairs[at];
@@ -335,7 +336,7 @@ impl Program {
         assert!(self.random.insert(random.to_string()), "{random} was drawn twice");
     }
 
-    /// Checks the session from outside.
+    /// Checks the session's files through the host.
     fn look_at_files(&mut self, at: usize) {
         self.tell("look at files", at.to_string());
         let pair = &self.pairs[at];

@@ -1,4 +1,5 @@
-//! Many threads and one session: no output is mixed up or lost. `turns.rs` tests the order of waiting.
+//! Tests many threads that use one session: no output is mixed up or lost. `turns.rs` tests the order of waiting
+//! threads.
 
 use std::{
     collections::BTreeSet,
@@ -27,7 +28,7 @@ fn session(language: Language) -> Session {
     session
 }
 
-/// In another sandbox, 18 of 24 concurrent runs in one session got another thread's output.
+/// In another sandbox, 18 of 24 concurrent executions in one session received another thread's output.
 #[test]
 fn every_thread_gets_its_own_output() {
     for language in Language::ALL {
@@ -58,7 +59,7 @@ fn every_thread_gets_its_own_output() {
     }
 }
 
-/// Executions, forks, undos, files, variables and hibernation from many threads: each is atomic.
+/// Executions, forks, undos, file and variable accesses and hibernation must be atomic when many threads call them.
 #[test]
 fn concurrent_operations_of_a_session_are_serialized() {
     for language in Language::ALL {
@@ -67,7 +68,7 @@ fn concurrent_operations_of_a_session_are_serialized() {
             policy.limits.fuel_reserve = 0;
         });
         let session = sandbox.session().unwrap();
-        // Two variables that every script leaves equal, but makes unequal for a while.
+        // Each script makes the two variables unequal for a while, and leaves them equal.
         let step = match language {
             Language::Python => "a += 1\nb += 1\nassert a == b",
             Language::JavaScript => "a += 1; b += 1; if (a !== b) throw new Error('torn')",
@@ -102,7 +103,7 @@ fn concurrent_operations_of_a_session_are_serialized() {
             scope.spawn(move || {
                 for _ in 0..10 {
                     forks.lock().unwrap().push(session.fork().unwrap());
-                    // If nothing was executed since the last rollback, there is nothing to undo.
+                    // There is nothing to undo if nothing has been executed since the last rollback.
                     let undone = session.undo();
                     assert!(matches!(undone, Ok(_) | Err(ExecuteError::NoCheckpoint { .. })), "{undone:?}");
                 }

@@ -1,4 +1,4 @@
-//! Sessions, beyond what data cases show.
+//! Tests sessions in ways that cases cannot express.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

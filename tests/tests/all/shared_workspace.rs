@@ -1,4 +1,4 @@
-//! Sessions of both languages over one workspace.
+//! Tests sessions of both languages that share one workspace.
 
 use std::{fs, thread};
 

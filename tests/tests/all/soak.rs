@@ -1,6 +1,6 @@
-//! Many executions: pages, fuel, recursion depth and the host's memory stay constant.
+//! Tests that guest pages, fuel, recursion depth and the host's memory stay constant over many executions.
 //!
-//! Each test runs in a separate process, so that only its own memory is counted.
+//! Each test runs in a separate process, so that only its own memory is measured.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use glovebox::Language;
 use glovebox_tests::{fixed, process, sandbox};
 
 const MIB: u64 = 1 << 20;
-/// Far more time than any of the tests takes.
+/// Far longer than any of the tests takes.
 const LIMIT: Duration = Duration::from_secs(600);
 
 struct Soak {

@@ -1,7 +1,7 @@
-//! Twenty sessions at once, ten in each language, for thousands of executions each: fuel, memory, recursion depth and
-//! the host's memory stay constant.
+//! Tests that fuel, guest memory, recursion depth and the host's memory stay constant in twenty concurrent sessions,
+//! ten in each language, over thousands of executions.
 //!
-//! 250 executions per session by default; `GLOVEBOX_SOAK=5000` runs all, 100,000 in total.
+//! Each session runs 250 executions by default. `GLOVEBOX_SOAK=5000` runs 100,000 executions in total.
 
 use std::{
     env, thread,
@@ -16,7 +16,7 @@ const SESSIONS_EACH: usize = 10;
 const EXECUTIONS: u32 = 250;
 const WORKERS: usize = 2;
 
-/// Returns the repeated script: it creates and drops objects, keeps a few, writes a file, and raises now and then.
+/// Returns a script that creates and drops objects, keeps a few, writes a file, and occasionally raises.
 fn work(language: Language, round: u32) -> String {
     match language {
         Language::Python => format!(
@@ -43,7 +43,7 @@ fn depth(language: Language) -> &'static str {
     }
 }
 
-/// A session with its initial measurements.
+/// A session and its initial measurements.
 struct Subject {
     language: Language,
     session: Session,
@@ -59,7 +59,7 @@ impl Subject {
         for round in 0..40 {
             subject.execute(round);
         }
-        // Rounds with the same number of digits cost the same.
+        // Rounds with the same number of digits use the same fuel.
         let execution = subject.session.execute(&work(language, 10_001)).unwrap();
         (subject.fuel, subject.memory_bytes) = (execution.fuel_consumed, execution.memory_used_bytes);
         subject

@@ -1,5 +1,5 @@
-//! The soft limit, which interrupts a script before it is unwound: the exception, the remaining state, and a script
-//! that ignores it.
+//! Tests the soft limit, which interrupts a script before it is unwound: the exception, the remaining state, and
+//! scripts that ignore the exception.
 
 use std::{thread, time::Duration};
 
@@ -7,13 +7,13 @@ use glovebox::{CancelToken, Execution, Language, Outcome, Policy, Request, Resou
 use glovebox_tests::{engine, fixed, sandbox, short};
 use serde_json::json;
 
-/// Endless loops, with the code before them.
+/// Endless loops that first set a variable.
 const LOOPS: [(Language, &str); 2] = [
     (Language::Python, "held = 1\nwhile True:\n    pass"),
     (Language::JavaScript, "globalThis.held = 1;\nfor (;;) {}"),
 ];
 
-/// Endless waits.
+/// Waits that are far longer than the timeout.
 const SLEEPS: [(Language, &str); 4] = [
     (Language::Python, "import time\ntime.sleep(60)"),
     (Language::Python, "import asyncio\nasyncio.run(asyncio.sleep(60))"),
@@ -23,7 +23,8 @@ const SLEEPS: [(Language, &str); 4] = [
 
 const FUEL: u64 = 8_000_000_000;
 
-/// A tenth is reserved, which no interpreter uses up between two checks of a late clock.
+/// A tenth of the fuel is reserved: an interpreter does not use that much between two checks, even if the clock is
+/// late.
 fn little_fuel(policy: &mut Policy) {
     policy.limits.fuel = FUEL;
     policy.limits.fuel_reserve = FUEL;
@@ -42,7 +43,7 @@ fn much(policy: &mut Policy) {
     policy.limits.timeout_reserve_ms = 1_000;
 }
 
-/// Runs `source` and cancels it after a while.
+/// Runs `source` and cancels it after a short time.
 fn cancelled(sandbox: &Sandbox, source: &str) -> Execution {
     let token = CancelToken::new();
     let other = token.clone();
@@ -257,7 +258,7 @@ except KeyboardInterrupt as error:
 
 #[test]
 fn unnoticed_soft_stop_does_not_affect_the_next_execution() {
-    // Output that is still buffered at the end reaches the listener after the script's last instruction.
+    // The output buffered at the end only reaches the listener after the script's last instruction.
     for (language, source, next) in [
         (Language::Python, "print('over', end='')", "n = 0\nfor i in range(1000):\n    n += i\nprint(n)"),
         (
@@ -271,7 +272,7 @@ fn unnoticed_soft_stop_does_not_affect_the_next_execution() {
         let other = token.clone();
         let request = Request::new(source).cancel(&token).on_output(move |_, _| {
             other.cancel();
-            // Gives the host time to check the clock and interrupt before the guest returns.
+            // Gives the host time to notice the cancellation and interrupt before the guest returns.
             thread::sleep(Duration::from_millis(20));
         });
         let unnoticed = session.run(request).unwrap();

@@ -1,4 +1,4 @@
-//! Calls from many threads, and from threads with small stacks.
+//! Tests calls from many threads, and from threads with small stacks.
 
 use std::thread;
 

@@ -1,5 +1,4 @@
-//! Host tools, called directly through the device, as any binary can call them. The tests of the languages' interfaces
-//! are in `tests/cases`.
+//! Tests host tools through the device, as any binary can use it. `tests/cases` tests the languages' own interfaces.
 
 use std::{
     sync::{Barrier, mpsc},
@@ -11,7 +10,7 @@ use glovebox::{CancelToken, Language, Outcome, Policy, Request, Sandbox, Tool, T
 use glovebox_tests::{engine, fixed, short};
 use serde_json::json;
 
-/// Opens the device; `send` writes a message, `read` returns the text of the next reply, or nothing.
+/// Opens the device. `send` writes a message; `read` returns the text of the next reply, or nothing.
 const PYTHON: &str = r#"
 import os, json
 device = os.open('/dev/glovebox/tools', os.O_RDWR)
@@ -39,7 +38,7 @@ fn script(body: &str) -> String {
     format!("{PYTHON}{body}")
 }
 
-/// Returns the output of a script that must complete.
+/// Runs a script, asserts that it completes, and returns its output.
 fn output(sandbox: &Sandbox, source: &str) -> String {
     let execution = sandbox.execute(source).unwrap();
     assert!(execution.is_success(), "{:?} {}", execution.outcome, execution.stderr.text());
@@ -58,7 +57,8 @@ fn nap() -> Tool {
     })
 }
 
-/// Returns a tool that runs for a minute unless it is cancelled, and a channel with the time of its cancellation.
+/// Returns a tool that runs for a minute unless it is cancelled, and a channel that receives the time of the
+/// cancellation.
 fn patient() -> (Tool, mpsc::Receiver<Instant>) {
     let (tell, told) = mpsc::channel();
     let tool = Tool::new("patient", "Waits.").handler(move |call, _| {
@@ -101,7 +101,7 @@ fn javascript_calls_a_tool() {
 
 #[test]
 fn several_tool_calls_run_at_once() {
-    // No call returns before all ten are running.
+    // No call returns until all ten are running.
     let all = Barrier::new(10);
     let meet = Tool::new("meet", "Waits for the others.").handler(move |_, arguments| {
         all.wait();
@@ -199,9 +199,9 @@ fn tool_bytes_count_against_the_memory_limit() {
         policy.limits.tool_bytes = 9 << 20;
         policy.limits.tool_record_bytes = 0;
     });
-    // Sixteen results of 8 MiB do not fit; while those that fit are unread, 40 MiB of the guest's own memory do not fit
-    // either. The results stay unread only if the guest does not check for them. So the guest cannot know that all have
-    // arrived: it waits, and longer if the first wait was too short.
+    // Sixteen results of 8 MiB exceed the memory limit. While the results that fit are unread, the guest cannot
+    // allocate 40 MiB either. Checking for results would read them, so the guest cannot know when they have all
+    // arrived: it waits, and waits longer if the first attempt was too short.
     let body = "
 for i in range(16): send({'id': i, 'name': 'long'})
 import time

@@ -1,4 +1,4 @@
-//! Many threads on one session: waiting, timeouts and order.
+//! Tests many threads that use one session: waiting, timeouts and order.
 
 use std::{
     sync::mpsc,
@@ -11,7 +11,7 @@ use glovebox_tests::{sandbox, short};
 
 const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 
-/// Returns a script that reports its start and then runs for a while.
+/// Returns a script that reports its start and then sleeps.
 fn slow(language: Language) -> &'static str {
     match language {
         Language::Python => "import time\nprint('begun', flush=True)\ntime.sleep(60)",
@@ -19,7 +19,8 @@ fn slow(language: Language) -> &'static str {
     }
 }
 
-/// Starts a thread that executes the slow script, and waits until it runs. The script ends when the token is cancelled.
+/// Starts a thread that executes the slow script, and waits until the script runs. Cancelling the token ends the
+/// script.
 fn hold<'scope>(scope: &'scope thread::Scope<'scope, '_>, session: &'scope Session, cancel: &'scope CancelToken) {
     let (begun, has_begun) = mpsc::channel();
     scope.spawn(move || {
@@ -40,7 +41,7 @@ fn waiting_callers_are_served_in_order() {
         for number in 0..6 {
             let session = &session;
             scope.spawn(move || assert!(session.execute(&format!("order.append({number})")).unwrap().is_success()));
-            // Long compared with starting a thread, even on a busy machine.
+            // Much longer than a thread takes to start, even on a busy machine.
             thread::sleep(Duration::from_millis(200));
         }
         cancel.cancel();

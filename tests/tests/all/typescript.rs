@@ -1,11 +1,11 @@
-//! TypeScript: the removal of types from hostile sources is subject to the script's own limits, and the host survives.
+//! Tests that stripping types from hostile sources is subject to the script's limits, and that the host survives it.
 
 use std::thread;
 
 use glovebox::{CancelToken, Execution, Language, Limits, Outcome, Request, Resource, Sandbox, Stream};
 use glovebox_tests::{engine, short};
 
-/// The result of a source that the parser cannot process on a guest's stack.
+/// The error for a source that the parser cannot process on a guest's stack.
 const DEEP: &str = "SyntaxError: the script is nested too deeply for its types to be removed";
 
 const MIB: u64 = 1 << 20;

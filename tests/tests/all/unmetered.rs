@@ -1,4 +1,4 @@
-//! Code that counts no fuel behaves like metered code, and every other limit holds.
+//! Tests that code without fuel counting behaves like metered code, and that all other limits apply to it.
 
 use std::{thread, time::Duration};
 
@@ -11,7 +11,7 @@ use glovebox_tests::{engine, sandbox, short};
 
 const LANGUAGES: [Language; 2] = [Language::Python, Language::JavaScript];
 
-/// Returns a sandbox whose fuel limit would end the script at once if fuel were counted.
+/// Returns a sandbox whose fuel limit would end any script immediately if fuel were counted.
 fn unmetered(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     sandbox(language, |policy| {
         policy.metering = Metering::None;
@@ -20,7 +20,7 @@ fn unmetered(language: Language, edit: impl FnOnce(&mut Policy)) -> Sandbox {
     })
 }
 
-/// Selects the source for a language.
+/// Returns the source for a language.
 fn in_language(language: Language, python: &'static str, javascript: &'static str) -> &'static str {
     match language {
         Language::Python => python,
@@ -46,7 +46,7 @@ fn unmetered_script_behaves_alike_and_reports_no_fuel() {
         let seeded = |policy: &mut Policy| policy.entropy = glovebox::Entropy::Seeded(7);
         let counted = sandbox(language, seeded).execute(source).unwrap();
         let sandbox = unmetered(language, seeded);
-        // First in a new instance, then in a used instance.
+        // The first run uses a new instance, the second a recycled one.
         for _ in 0..2 {
             let execution = sandbox.execute(source).unwrap();
             assert_eq!(short(&execution.outcome), "completed", "{language}: {}", execution.stderr.text());
@@ -69,7 +69,7 @@ fn deadline_ends_an_unmetered_loop() {
         assert_eq!(outcome_of(&asked), Some(Resource::Time), "{:?}", asked.outcome);
         assert!(asked.interrupted.is_some(), "{language}");
     }
-    // JavaScript cannot ignore the interruption.
+    // Only Python, because JavaScript cannot catch the interruption.
     let deaf = "while True:\n  try:\n    while True:\n      pass\n  except BaseException:\n    pass";
     let forced = unmetered(Language::Python, |policy| policy.limits.timeout_ms = 1_000).execute(deaf).unwrap();
     assert_eq!(outcome_of(&forced), Some(Resource::Time), "{:?}", forced.outcome);

@@ -1,9 +1,9 @@
-//! The value of a Python script is that of its last statement, as Python's own parser sees it.
+//! Tests that a Python script's value is that of its last statement, according to Python's own parser.
 
 use glovebox::Language;
 use glovebox_tests::sandbox;
 
-/// Generated scripts; with the default fuel there would be a few hundred.
+/// Number of generated scripts. Far more than the default fuel would allow.
 const SCRIPTS: usize = 6_000;
 
 #[test]

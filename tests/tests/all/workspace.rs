@@ -1,4 +1,4 @@
-//! A host directory as the workspace, and further mounts.
+//! Tests a host directory as the workspace, and additional mounts.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 

@@ -1,5 +1,5 @@
-//! The provider stops a script at the same point as the engine: outcome, output, fuel and memory are equal for every
-//! budget. Wasmtime counts the fuel in the engine; the interpreter's own code counts it in the provider.
+//! Tests that the provider stops a script at the same point as the engine: for every budget, outcome, output, fuel and
+//! memory are equal. In the engine Wasmtime counts the fuel, in the provider the interpreter's own code does.
 
 use std::{fs, ops::RangeInclusive, path::Path};
 
@@ -11,7 +11,7 @@ use wasmtime::{
     component::{Component, Func, Linker, Type, Val},
 };
 
-/// The observable result of an execution.
+/// An execution's observable result.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Seen {
     outcome: String,
@@ -20,7 +20,7 @@ pub(crate) struct Seen {
     memory_bytes: u64,
 }
 
-/// Scripts that end by themselves, after different amounts of work.
+/// Scripts that end by themselves, after varying amounts of work.
 const JAVASCRIPT: [&str; 3] = [
     "console.log(1)",
     "console.log([5, 3, 9].map(x => x * x).sort().join(), 'a-b'.replace(/-/g, '+'), JSON.stringify({ a: [1, { b: 2 }] }))",
@@ -39,7 +39,7 @@ fn in_engine(sandbox: &Sandbox, source: &str) -> Seen {
     }
 }
 
-/// Builds the engine's sandbox with this budget, on an image without libraries, as in providers.
+/// Builds a sandbox of the engine with this budget. Its image has no libraries, like those of providers.
 fn engine_with(language: Language, fuel: u64) -> Sandbox {
     sandbox_on(bare_engine(), language, |policy| {
         policy.clock = Clock::Fixed(0);
@@ -49,7 +49,7 @@ fn engine_with(language: Language, fuel: u64) -> Sandbox {
     })
 }
 
-/// A closed provider of one language, compiled.
+/// A compiled closed provider for one language.
 pub(crate) struct Compiled {
     engine: Engine,
     component: Component,
@@ -74,7 +74,7 @@ impl Compiled {
     }
 }
 
-/// An instance of a provider, which answers all calls.
+/// A provider instance that runs all calls.
 pub(crate) struct Provider {
     store: Store<()>,
     execute: Func,
@@ -105,7 +105,7 @@ impl Provider {
     }
 }
 
-/// Builds a record with these fields; the others are `none`.
+/// Builds a record from the given fields; the remaining fields are `none`.
 fn record(ty: &Type, given: &[(&str, Val)]) -> Val {
     let fields = ty.unwrap_record();
     let of = |name: &str| {
@@ -150,7 +150,7 @@ fn seen(execution: &Val) -> Seen {
     }
 }
 
-/// Returns budgets at the beginning, around the end and in between.
+/// Returns budgets near zero, near the total and in between.
 fn budgets(total: u64, first: u64, last: u64, between: usize) -> Vec<u64> {
     let around: RangeInclusive<u64> = total.saturating_sub(last).max(1)..=total + 2;
     let step = usize::try_from(total).unwrap() / between + 1;
@@ -162,7 +162,7 @@ fn compare(path: &Path, language: Language, scripts: &[&str], (first, last, betw
     for (place, source) in scripts.iter().enumerate() {
         let whole = in_engine(&engine_with(language, 10_000_000_000), source);
         assert_eq!(whole, provider.execute(source, 10_000_000_000), "{source}");
-        // All budgets for the first script, some for the others.
+        // Many budgets for the first script, fewer for the others.
         let budgets =
             if place == 0 { budgets(whole.fuel, first, last, between) } else { budgets(whole.fuel, 3, 8, 20) };
         println!("{language} {source:?}: {} fuel, {} budgets", whole.fuel, budgets.len());
@@ -182,7 +182,7 @@ fn trial(language: Language, scripts: &'static [&'static str], counts: (u64, u64
 }
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
-    // A tenth of the budgets on every push.
+    // Every push tests a tenth of the budgets.
     let of = |first: u64, last: u64, between: usize| match whole_matrix() {
         true => (first, last, between),
         false => (first / 10, last / 10, between / 10),

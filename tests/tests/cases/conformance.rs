@@ -1,8 +1,8 @@
-//! Every case in `cases/`, for each language in which it has scripts, on every runtime of the manifest, through the
-//! Rust engine.
+//! Runs every case in `cases/` on the Rust engine, for each language that it has scripts in and each runtime in the
+//! manifest.
 //!
-//! Each case is a trial, named `conformance/python/<case>` and so on after the runtime. Runtimes that take minutes to
-//! fetch and compile are tested in the full matrix, and on machines that have prepared them.
+//! Each case is a trial named after its runtime: `conformance/python/<case>`. Runtimes that take minutes to download
+//! and compile are only tested in the full matrix, and on machines that have prepared them.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn show(case: &Case, backend: &EngineBackend) -> Result<(), Failed> {
     if results.len() != case.steps.len() {
         report += &format!("{} steps gave {} results\n", case.steps.len(), results.len());
     }
-    // For every script, the recycled instance must equal its image.
+    // After every script, the recycled instance must equal its image.
     if let Err(difference) = backend.compare_recycled(case) {
         report += &format!("a recycled instance differs: {difference}\n");
     }

@@ -1,14 +1,14 @@
-//! Every case in `cases/` from inside a component, through `glovebox:sandbox`, on every runtime of the manifest. On
-//! every push, only the smoke set runs.
+//! Runs every case in `cases/` inside a component, through `glovebox:sandbox`, on every runtime in the manifest. A push
+//! only runs the smoke cases.
 //!
-//! A trial runs its case three times: unchanged, with every execution stepped through, and under a fixed clock and
-//! seeded entropy, where the component must get exactly the engine's results, fuel to the unit. The trials are those of
-//! `conformance`, under the same names.
+//! A trial runs its case three times: unchanged; with every execution stepped through; and with a fixed clock and
+//! seeded entropy, where the component must produce exactly the engine's results, including fuel. The trials have the
+//! same names as those of `conformance`.
 //!
-//! `CASES_PROGRAM` names a composition with another provider in between. Then only the first two runs are made, which
-//! check the cases with any provider. `CASES_RUNTIMES` gives the names of its runtimes, as
-//! `python=NAME,javascript=NAME`; the default is the manifest's names. `CASES_SAME_AS_ENGINE=1` adds the third run, for
-//! a provider that forwards everything to this engine.
+//! `CASES_PROGRAM` names a composition with another provider. Then only the first two runs are made, which suit any
+//! provider. `CASES_RUNTIMES` sets the names of its runtimes, as `python=NAME,javascript=NAME`; the default is the
+//! names in the manifest. `CASES_SAME_AS_ENGINE=1` adds the third run, for a provider that forwards all calls to this
+//! engine.
 
 use std::env;
 
@@ -29,7 +29,7 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
         let own = cases.iter().filter(|case| case.language == language);
         for case in own.filter(|case| case.smoke || whole_matrix()) {
             let name = format!("conformance_component/{runtime}/{}", case.name);
-            // A runtime of another provider may have any name. Then the general expectations apply.
+            // The runtime of another provider can have any name, and then the general expectations apply.
             let case = case.on_runtime(&runtime).unwrap_or_else(|| case.clone());
             let runtime = runtime.clone();
             trials.push(Trial::test(name, move || show(&runtime, case)));
@@ -38,11 +38,11 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     trials
 }
 
-/// Returns the runtimes of the cases.
+/// Returns the runtimes to run the cases on.
 fn runtimes() -> Vec<(Language, String)> {
     let Ok(named) = env::var("CASES_RUNTIMES") else {
         let known = engine().runtimes().expect("the manifest is read");
-        // Components do not find the large runtimes.
+        // Components cannot use the large runtimes.
         return known
             .into_iter()
             .filter(|runtime| !is_large(runtime))
@@ -71,7 +71,7 @@ fn show(runtime: &str, case: Case) -> Result<(), Failed> {
     if report.is_empty() { Ok(()) } else { Err(Failed::from(report)) }
 }
 
-/// Returns the differences between the component's and the engine's results under a fixed clock and seeded entropy.
+/// Describes how the component's results differ from the engine's under a fixed clock and seeded entropy.
 fn differences(called: &ComponentBackend, runtime: &str, mut case: Case) -> String {
     let mut report = String::new();
     fixed(&mut case.policy);

@@ -1,14 +1,14 @@
-//! Every case in `cases/` with the portable provider, in other hosts of components: trials
-//! `everywhere/wasmtime/python/hello` and so on.
+//! Runs every case in `cases/` with the portable provider in other component hosts. A trial is named
+//! `everywhere/wasmtime/python/hello`.
 //!
-//! A host has a few processes, in each of which one instance of the case runner, composed with the provider, runs case
-//! after case. Each case runs unchanged, and under a fixed clock and seeded entropy, where everything must equal the
-//! engine's result, fuel to the unit. The differences are exactly those in `everywhere::exceptions`, from which
+//! Each host has a few processes. In each process, one instance of the case runner, composed with the provider, runs
+//! case after case. Each case runs unchanged, and with a fixed clock and seeded entropy, where the result must equal
+//! the engine's, including fuel. The only differences allowed are those in `everywhere::exceptions`, from which
 //! `docs/cases.md` is generated; `BLESS=1` regenerates it.
 //!
-//! On every push all cases run in one host, once, under the fixed clock, and the smoke set in the others. In the whole
-//! matrix those of Python run once more with the Python for data: trials `everywhere/wasmtime/python-3.15/hello` and so
-//! on.
+//! On every push, all cases run in one host with the fixed clock, and the smoke cases run in the other hosts. The full
+//! matrix also runs the Python cases with the Python for data, in trials such as
+//! `everywhere/wasmtime/python-3.15/hello`.
 
 use std::{
     env, fs,
@@ -29,11 +29,11 @@ use glovebox_tests::{
 };
 use libtest_mimic::{Failed, Trial};
 
-/// The host in which all cases run on every push: a third-party host.
+/// The host that runs all cases on every push: a third-party host.
 const MAIN: Host = Host::Wasmtime;
 
-/// A runtime with a large provider, the program that contains it, and the hosts for its cases: one for each compiler of
-/// WebAssembly.
+/// A runtime with a large provider, the program that contains the provider, and the hosts for its cases: one for each
+/// WebAssembly compiler.
 const LARGE: (&str, &str, [Host; 2]) = ("python-3.15", "everywhere-python-3.15", [MAIN, Host::Node]);
 
 pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
@@ -50,7 +50,7 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
         for runtime in runtimes.iter().filter(|runtime| runtime.default) {
             let Some(case) = case.on_runtime(&runtime.name) else { continue };
             let shared = Arc::new(Shared::new(case));
-            // Iterates over hosts last, so that they work in parallel.
+            // The innermost loop iterates over the hosts, so that they work in parallel.
             for (host, hosted) in hosts.iter().filter(|(host, _)| *host == MAIN || shared.case.smoke || whole_matrix())
             {
                 let name = format!("everywhere/{}/{}/{}", host.name(), runtime.name, shared.case.name);
@@ -68,8 +68,8 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
     trials
 }
 
-/// Returns the cases of Python with the large provider, including cases of its own: all in one host, and the smoke set
-/// in the other.
+/// Returns the Python trials with the large provider, including the cases for this runtime only. One host runs all
+/// cases, the other the smoke cases.
 fn large_trials() -> Vec<Trial> {
     let (runtime, program, hosts) = LARGE;
     let cases = load_all_cases(&cases_dir()).expect("the cases are well formed");
@@ -92,7 +92,7 @@ fn large_trials() -> Vec<Trial> {
     trials
 }
 
-/// A case on one runtime, with the engine's result under a fixed clock and seeded entropy, which is computed once.
+/// A case on one runtime, and the engine's result with a fixed clock and seeded entropy, which is computed only once.
 struct Shared {
     case: Case,
     fixed: Case,
@@ -113,7 +113,7 @@ impl Shared {
 
 fn show(host: Host, hosted: &Hosted, runtime: &str, shared: &Shared) -> Result<(), Failed> {
     let named = if runtime == LARGE.0 { expected_of_large(host, &shared.case) } else { expected(host, &shared.case) };
-    // `conformance` checks the engine's results. If the results are equal, the unchanged case need not run.
+    // `conformance` checks the engine's results. If the provider's results are equal, the unchanged case need not run.
     let as_it_is = (whole_matrix() || shared.case.smoke || named.is_some()).then_some(&shared.case);
     let cases: Vec<&Case> = as_it_is.into_iter().chain([&shared.fixed]).collect();
     let (mut answers, _) = hosted.run(runtime, &cases);
@@ -133,7 +133,7 @@ fn show(host: Host, hosted: &Hosted, runtime: &str, shared: &Shared) -> Result<(
     }
 }
 
-/// Returns the differences from the case's expectations.
+/// Describes how the results differ from the case's expectations.
 fn wrong(case: &Case, results: &[StepResult]) -> String {
     let mut report = String::new();
     for (step, result) in case.steps.iter().zip(results) {
@@ -147,7 +147,7 @@ fn wrong(case: &Case, results: &[StepResult]) -> String {
     report
 }
 
-/// Returns the differences from the engine's results, up to the first step that depends on timing.
+/// Describes how the results differ from the engine's, up to the first step that depends on timing.
 fn differences(shared: &Shared, runtime: &str, results: &[StepResult]) -> String {
     let mut report = String::new();
     let case = &shared.fixed;

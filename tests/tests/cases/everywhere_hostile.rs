@@ -1,10 +1,10 @@
-//! The hostile scripts with the portable provider, in other hosts of components: trials
-//! `everywhere_hostile/wasmtime/peers/repeat` and so on. On every push, the scripts run in one host, and the hostile
-//! callers in all of them.
+//! Runs the hostile scripts with the portable provider in other component hosts. A trial is named
+//! `everywhere_hostile/wasmtime/peers/repeat`. On every push, the scripts run in one host, and the hostile callers run
+//! in all hosts.
 //!
-//! Each must end as its row says, and the same instance must answer the next call. The differences are exactly those in
-//! `everywhere::exceptions`, including traps that end the instance, which the host must report; a new instance must
-//! then answer.
+//! Each script must have its row's outcome, and the same instance must answer the next call. The only differences
+//! allowed are those in `everywhere::exceptions`. Some of them are traps that end the instance: the host must report
+//! the trap, and a new instance must answer.
 
 use std::process::Command;
 
@@ -22,11 +22,11 @@ use glovebox_tests::{
 use libtest_mimic::{Failed, Trial};
 
 const MEMORY_BYTES: u64 = 64 << 20;
-/// For endless scripts, for which a short time suffices.
+/// Timeout for endless scripts, which can be short.
 const ENDLESS_TIMEOUT_MS: u64 = 300;
-/// For terminating scripts, long enough for the slowest host on a busy machine.
+/// Timeout for terminating scripts, long enough for the slowest host on a busy machine.
 const TIMEOUT_MS: u64 = 120_000;
-/// Maximum time from a guest's deadline to its end, in milliseconds.
+/// Maximum time from a guest's deadline until it ends, in milliseconds.
 const LATE_MS: f64 = 10_000.0;
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
@@ -38,7 +38,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         }
     }
     for row in rows() {
-        // Iterates over rows first, so that the hosts work in parallel.
+        // The inner loop iterates over the hosts, so that they work in parallel.
         for (host, hosted) in hosts.iter().filter(|(host, _)| *host == Host::Wasmtime || whole_matrix()) {
             let (host, hosted, row) = (*host, hosted.clone(), row.clone());
             let name = format!("everywhere_hostile/{}/{}", host.name(), row.name);
@@ -48,7 +48,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     for (host, _) in hosts {
         for language in Language::ALL {
             let name = format!("everywhere_hostile/{}/secrets/{}", host.name(), language.name());
-            // Runs in a separate process, so that no other case runs in between.
+            // Needs a separate process, so that no other case runs in between.
             trials.push(trial_with(name, Hosted::alone(host, "everywhere"), move |hosted| {
                 Ok(keeps_secrets(&hosted, language)?)
             }));
@@ -59,7 +59,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     trials
 }
 
-/// Runs the program that acts as a hostile caller with hostile tools, and checks the result of each attempt.
+/// Runs the program that acts as a hostile caller with hostile tools, and checks each attempt's result.
 fn abuse(mut command: Command) -> Result<(), Failed> {
     let output = command.output()?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -101,7 +101,7 @@ fn show(host: Host, hosted: &Hosted, row: &Row) -> Result<(), Failed> {
             Ok(seen) => wrong.extend(compared(seen, row, wanted, timeout_ms)),
             Err(other) => wrong.push(other),
         },
-        // Checks the message, because an abort of the host would not be a trap.
+        // Checks the message, because the host may have aborted instead of trapping.
         Err(broke) if wanted == INSTANCE_ENDS && is_reported(broke) => {}
         Err(broke) => wrong.push(format!("expected `{wanted}`: {broke}")),
     }
@@ -115,7 +115,7 @@ fn show(host: Host, hosted: &Hosted, row: &Row) -> Result<(), Failed> {
     if wrong.is_empty() { Ok(()) } else { Err(Failed::from(wrong.join("\n"))) }
 }
 
-/// Returns `true` if a host that ended reported a trap.
+/// Returns `true` if the output of a host that ended reports a trap.
 fn is_reported(broke: &str) -> bool {
     ["wasm trap", "RuntimeError", "RangeError", "trap"].iter().any(|word| broke.contains(word))
 }
@@ -138,7 +138,7 @@ fn compared(seen: &Observed, row: &Row, wanted: &str, timeout_ms: u64) -> Vec<St
     wrong
 }
 
-/// Returns the result of an execution of one step.
+/// Returns the result of a single executed step.
 fn ran(results: &[StepResult]) -> Result<&Observed, String> {
     match results {
         [StepResult::Executed { observed, .. }] => Ok(observed),
@@ -146,7 +146,7 @@ fn ran(results: &[StepResult]) -> Result<&Observed, String> {
     }
 }
 
-/// Formats the outcome as in the rows.
+/// Formats the outcome as the rows do.
 fn short(seen: &Observed) -> String {
     let told = |key: &str| seen.outcome.get(key).map(|value| value.as_str().map_or(value.to_string(), str::to_owned));
     let detail = ["code", "type", "resource", "trap"].into_iter().find_map(told);
@@ -161,7 +161,7 @@ fn cut(text: &str) -> String {
 fn case(row: &Row, source: &str, timeout_ms: u64) -> Case {
     let mut policy = Policy::default();
     policy.limits.timeout_ms = timeout_ms;
-    // These tests are about unwinding, not about the soft limit.
+    // These tests are for unwinding, so they disable the soft limit.
     policy.limits.timeout_reserve_ms = 0;
     policy.limits.fuel_reserve = 0;
     policy.limits.memory_bytes = MEMORY_BYTES;

@@ -1,4 +1,4 @@
-//! The published providers: size, imports, the results of `wasmtime run --invoke`, and the types that jco generates.
+//! Tests the published providers: size, imports, results of `wasmtime run --invoke`, and the types that jco generates.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use wit_parser::Resolve;
 
 const MB: u64 = 1_000_000;
 
-/// Every provider with its name, maximum size and languages.
+/// All providers, with their names, maximum sizes and languages.
 const PROVIDERS: [(&str, u64, &[&str]); 6] = [
     ("glovebox", 33 * MB, &["python", "javascript"]),
     ("glovebox-closed", 33 * MB, &["python", "javascript"]),
@@ -23,7 +23,7 @@ const PROVIDERS: [(&str, u64, &[&str]); 6] = [
     ("glovebox-javascript-closed", 3 * MB + 3 * MB / 5, &["javascript"]),
 ];
 
-/// The allowed imports of open providers: the tools with their types, a clock, and a way to wait for it.
+/// The imports that open providers may have: the tools with their types, a clock, and a way to wait.
 const IMPORTS: [&str; 5] = [
     "glovebox:sandbox/types@0.2.0",
     "glovebox:sandbox/tools@0.2.0",
@@ -46,12 +46,12 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         }));
         trials.push(trial_with(trial("imports"), provider_path(name), move |path| imports(&path, closed)));
         trials.push(trial_with(trial("world"), provider_path(name), move |path| fits(&path, closed)));
-        // A command line cannot supply the tools of an open provider.
+        // A command line cannot provide the tools that an open provider imports.
         for language in languages.iter().filter(|_| closed) {
             let needed = provider_path(name).and_then(|path| wasmtime_path().map(|_| path));
             trials.push(trial_with(trial(&format!("invoke-{language}")), needed, move |path| invoke(&path, language)));
         }
-        // Compiled separately for a pool, which takes a quarter of a minute with Python.
+        // Requires a separate compilation for the pool, which takes a quarter of a minute with Python.
         if closed && (whole_matrix() || languages == ["javascript"]) {
             let needed = provider_path(name).and_then(|path| wasmtime_path().map(|_| path));
             let run = move |path: PathBuf| pooled(&path, languages[0], languages.len() + 1);
@@ -83,8 +83,8 @@ fn imports(path: &Path, closed: bool) -> Result<(), Failed> {
     }
 }
 
-/// Checks that a provider matches the contract's world, down to the types of every function. For open providers the
-/// world is `provider` plus the clocks.
+/// Checks that a provider matches the contract's world, including the types of every function. The world of an open
+/// provider is `provider` plus the clocks.
 fn fits(path: &Path, closed: bool) -> Result<(), Failed> {
     let mut resolve = Resolve::default();
     let (contract, _) = resolve.push_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../wit"))?;
@@ -107,7 +107,7 @@ const WITH_CLOCKS: &str = "
     }
 ";
 
-/// Calls `execute` and `validate` in the language WAVE, where omitted fields are `none` and `{:}` is an empty record.
+/// Calls `execute` and `validate` with WAVE arguments, where omitted fields are `none` and `{:}` is an empty record.
 fn invoke(path: &Path, language: &str) -> Result<(), Failed> {
     let (print, wrong) = match language {
         "python" => ("print(6 * 7)", "print("),
@@ -129,8 +129,8 @@ fn invoke(path: &Path, language: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Calls `execute` with the default pool of `wasmtime serve`, and with a pool for modules with this number of memories
-/// and tables.
+/// Calls `execute` with the default pool of `wasmtime serve`, and with a pool that allows this number of memories and
+/// tables per module.
 fn pooled(path: &Path, language: &str, per_module: usize) -> Result<(), Failed> {
     let call = format!("execute({language}, {{source: \"\"}}, {{:}})");
     let room = format!("pooling-max-memories-per-module={per_module},pooling-max-tables-per-module={per_module}");
@@ -144,7 +144,7 @@ fn pooled(path: &Path, language: &str, per_module: usize) -> Result<(), Failed> 
     if said.starts_with("ok({outcome: completed") { Ok(()) } else { Err(said.into()) }
 }
 
-/// Compiles the program `typed.mts` against the declarations, and checks its output.
+/// Compiles the program `typed.mts` against the generated declarations, and checks its output.
 fn typed() -> Result<(), Failed> {
     let mut check = Host::node()?;
     check.args(["node_modules/typescript/bin/tsc", "--project", "tsconfig.json"]);
@@ -166,7 +166,7 @@ session 1 21
 error unknown-runtime
 ";
 
-/// The memory of a large session or execution appears in its own next state, and in no other.
+/// The memory of a large session or execution must only appear in that session's own next state.
 fn secret() -> Result<(), Failed> {
     let mut program = Host::node()?;
     program.args(["secret.mjs", "../../programs-node/glovebox"]);

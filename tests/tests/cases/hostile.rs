@@ -1,7 +1,7 @@
-//! Hostile scripts, each with its exact outcome, in a separate process whose memory is measured.
+//! Runs hostile scripts, each of which must have its exact outcome, in a separate process whose memory is measured.
 //!
-//! The rows are data, in `hostile/*.toml`. An abort, a hang or a host that grows is a failure, and so is any outcome
-//! other than the named one.
+//! The rows are data, in `hostile/*.toml`. An abort, a hang, excessive memory growth in the host, and any outcome other
+//! than the row's are failures.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use libtest_mimic::{Failed, Trial};
 
 const MIB: u64 = 1 << 20;
 const MEMORY_BYTES: u64 = 80 * MIB;
-/// Allowed growth of the host apart from the guest's own memory: a pool slot's page tables, stacks, this program's
+/// Allowed growth of the host in addition to the guest's memory: page tables of a pool slot, stacks, and this program's
 /// buffers.
 const SLACK_BYTES: u64 = 48 * MIB;
-/// Timeout for endless scripts. A short one suffices.
+/// Timeout for endless scripts, which can be short.
 const ENDLESS_TIMEOUT_MS: u64 = 300;
-/// For terminating scripts, long enough for a busy machine.
+/// Timeout for terminating scripts, long enough for a busy machine.
 const TIMEOUT_MS: u64 = 20_000;
-/// Maximum time from a guest's deadline to its end. Generous, so that no test fails on a slow machine, but short
-/// compared with the half minute that other sandboxes take for some of these scripts.
+/// Maximum time from a guest's deadline until it ends, in milliseconds. Generous, so that no test fails on a slow
+/// machine. But other sandboxes take half a minute for some of these scripts.
 const LATE_MS: u64 = 10_000;
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
@@ -33,12 +33,12 @@ fn timeout_ms(row: &Row) -> u64 {
     if row.is_endless() { ENDLESS_TIMEOUT_MS } else { TIMEOUT_MS }
 }
 
-/// In the child: runs the script, prints outcome and growth on separate lines, then the script's output.
+/// Runs a script in the child process. Prints its outcome and memory growth on separate lines, followed by its output.
 pub(crate) fn child(name: &str) {
     let row = &rows().into_iter().find(|row| row.name == name).expect("the parent names a row");
     let sandbox = sandbox(row.language, |policy| {
         policy.limits.timeout_ms = timeout_ms(row);
-        // These tests are about unwinding, not about the soft limit.
+        // These tests are for unwinding, so they disable the soft limit.
         policy.limits.timeout_reserve_ms = 0;
         policy.limits.fuel_reserve = 0;
         policy.limits.memory_bytes = MEMORY_BYTES;

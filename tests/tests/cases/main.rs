@@ -1,9 +1,9 @@
-//! All tests that are made from data or need a component: one program, so that Wasmtime is linked once. Each trial is
-//! named after its suite: `conformance/python/hello`.
+//! All tests that are generated from data or need a component, in one program so that Wasmtime is linked only once. The
+//! name of a trial starts with its suite: `conformance/python/hello`.
 //!
 //! `cargo test --test cases conformance/` runs one suite. `GLOVEBOX_TESTS=full` runs the full matrix: every case on
-//! every backend. On every push, all cases run on the engine and once on the provider, and the smoke set everywhere
-//! else. Components are built first.
+//! every backend. A push runs all cases on the engine and once on the provider, and the smoke cases on all other
+//! backends. Components are built before the trials.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use glovebox_tests::{Case, build_components, cases_dir, everywhere::run_here, load_all_cases, process};
 use libtest_mimic::{Arguments, Trial};
 
-/// A suite: its name, whether it needs components, whether it runs cases of certain runtimes, and its trials.
+/// A suite of trials.
 struct Suite {
     name: &'static str,
     needs_components: bool,

@@ -1,5 +1,5 @@
-//! Checks the pages in `docs/` against the repository: code comes from files that are compiled and run, links have
-//! targets, and the programs behave as described.
+//! Checks the pages in `docs/` against the repository: their code is from files that are compiled and run, their links
+//! have targets, and the programs behave as the pages say.
 
 #[path = "../../../host/engine/examples/embed.rs"]
 #[expect(dead_code, reason = "its `main` is the example's")]
@@ -19,7 +19,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Returns the pages by their paths from the root.
+/// Returns the pages, by their paths relative to the root.
 fn pages() -> Vec<(PathBuf, String)> {
     let names = |directory: &str| {
         let directory = PathBuf::from(directory);
@@ -44,11 +44,12 @@ fn pages() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The languages of blocks that are programs or parts of programs.
+/// The languages of code blocks that must be part of a program.
 const LANGUAGES: [&str; 6] = ["c", "javascript", "js", "python", "rust", "ts"];
 
-/// Checks that blocks of code after `<!-- file: PATH -->` occur line by line in that file. In `docs/`, every block in a
-/// programming language must, except Rust that `glovebox`'s documentation tests compile and run.
+/// Checks that a code block after `<!-- file: PATH -->` occurs line by line in that file. In `docs/`, every block in a
+/// programming language must have such a comment, except Rust code that `glovebox`'s documentation tests compile and
+/// run.
 fn code_is_that_of_files() -> Result<(), Failed> {
     let read = |path: &str| fs::read_to_string(root().join(path));
     let libraries = [read("host/engine/src/lib.rs")?, read("host/network/src/lib.rs")?].concat();
@@ -71,7 +72,7 @@ fn code_is_that_of_files() -> Result<(), Failed> {
             let (code, _) = block.ok_or_else(|| format!("{}: a block of code comes after `{file}`", page.display()))?;
             let held = fs::read_to_string(root().join(file)).map_err(|error| format!("{file}: {error}"))?;
             count += 1;
-            // A line of dots stands for omitted code.
+            // A line of dots replaces omitted code.
             for part in code.split("\n// …\n") {
                 if !format!("\n{held}").contains(&format!("\n{part}\n")) {
                     return Err(format!("{} shows what is not in {file}:\n{part}", page.display()).into());
@@ -82,7 +83,7 @@ fn code_is_that_of_files() -> Result<(), Failed> {
     if count >= 10 { Ok(()) } else { Err(format!("only {count} blocks are marked").into()) }
 }
 
-/// Checks that links within the repository lead to existing files and headings.
+/// Checks that links within the repository point to existing files and headings.
 fn links_lead_somewhere() -> Result<(), Failed> {
     for (page, text) in pages() {
         for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
@@ -106,7 +107,7 @@ fn links_lead_somewhere() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs the host of `docs/embed.md` with the component in the page.
+/// Runs the host in `docs/embed.md` with the component in the page.
 fn the_embedding_host_runs_its_component() -> Result<(), Failed> {
     let calculator = program_path("calculator")?;
     let evaluate = |expression| embed::evaluate(&calculator, expression).map_err(|error| format!("{error:?}"));
@@ -118,7 +119,7 @@ fn the_embedding_host_runs_its_component() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Tests the provider of `docs/implement.md` under, at and over its limit, and its messages.
+/// Tests the provider in `docs/implement.md` below, at and above its limit, and its messages.
 fn the_provider_in_between_keeps_its_rule() -> Result<(), Failed> {
     let mut policy = Policy::default();
     policy.limits.timeout_ms = 120_000;

@@ -1,5 +1,5 @@
-//! The closed providers in a pool, as in a server such as `wasmtime serve`: each instance reuses the slot of another
-//! instance.
+//! Tests the closed providers in a pool, as servers such as `wasmtime serve` use it: each instance reuses the slot of
+//! an earlier one.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::budgets::Compiled;
 
-/// Maximum number of simultaneous instances.
+/// Maximum number of concurrent instances.
 const INSTANCES: u32 = 2;
 
 const FUEL: u64 = 20_000_000;
 
 pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
-    // Compiling the Python provider takes longer than everything else here.
+    // Compiling the Python provider takes longer than all other tests here.
     let languages = Language::ALL.into_iter().filter(|language| *language == Language::JavaScript || whole_matrix());
     let trial = |language| {
         let provider = provider_path(&format!("glovebox-{language}-closed"));
@@ -25,13 +25,14 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     languages.map(trial).collect()
 }
 
-/// Configures a pool as in `wasmtime serve`, apart from the number of instances, and of the memories and tables in a
+/// Configures a pool like that of `wasmtime serve`, except for the number of instances and of memories and tables per
 /// module.
 fn pool(per_module: u32) -> Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(INSTANCES)
         .total_core_instances(INSTANCES * 20)
-        // Adds one memory for the heap of exceptions, and one table that joins the modules of a component.
+        // The exception heap needs an additional memory, and the connection of the component's modules an additional
+        // table.
         .total_memories(INSTANCES * (per_module + 1))
         .total_tables(INSTANCES * (per_module + 1))
         .max_memories_per_module(per_module)
@@ -42,7 +43,7 @@ fn pool(per_module: u32) -> Config {
 }
 
 fn each_instance_is_new(path: &Path, language: Language) -> Result<(), Failed> {
-    // Wasmtime's default, one memory and one table per module, is too small: docs/embed-anywhere.md says so.
+    // Wasmtime's default of one memory and one table per module is too small, as docs/embed-anywhere.md explains.
     let refused = Compiled::new(pool(1), path, language).err().ok_or("a pool with one memory for a module takes it")?;
     let refused = format!("{refused:?}");
     if !refused.contains("defined memories count of 2 exceeds the per-instance limit of 1") {
@@ -61,11 +62,11 @@ fn each_instance_is_new(path: &Path, language: Language) -> Result<(), Failed> {
             "for (;;);",
         ],
     };
-    // The results of an instance outside the pool, with private memory.
+    // The expected results, from an instance outside the pool that has private memory.
     let mut alone = Compiled::new(Config::new(), path, language)?.instance()?;
     let expected: Vec<_> = scripts.iter().map(|source| alone.execute(source, FUEL)).collect();
     for round in 0..6 {
-        // Both slots are taken, by instances whose predecessors have left traces.
+        // Fills both slots, which earlier instances have used.
         let (mut one, mut two) = (compiled.instance()?, compiled.instance()?);
         if compiled.instance().is_ok() {
             return Err("there is a third instance in a pool of two".into());

@@ -1,5 +1,5 @@
-//! The agents of `tests/programs/`: the same agent in several languages, compared with one golden file. `BLESS=1`
-//! writes the file from the agent in Rust.
+//! Tests the agents in `tests/programs/`: the same agent in several languages, compared with one golden file. `BLESS=1`
+//! writes the file from the Rust agent's output.
 
 use std::{
     fs,
@@ -14,15 +14,15 @@ use glovebox_tests::{Case, Goldens, engine, program_path, program_trial, trial_w
 use libtest_mimic::{Failed, Trial};
 use wit_component::DecodedWasm;
 
-/// The agents by their language.
+/// The languages that have an agent.
 const LANGUAGES: [&str; 4] = ["rust", "c", "javascript", "python"];
 
-/// The allowed imports of programs, by the prefix of the interface's name. A library in Rust imports only the
-/// interfaces of its bindings, and nothing of a system.
+/// The imports that programs may have, as prefixes of interface names. A Rust library only imports the interfaces of
+/// its bindings, and no system interfaces.
 const IMPORTS: [(&str, &[&str]); 6] = [
     ("agent-rust", &["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/"]),
     ("agent-c", &["glovebox:sandbox/", "wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/"]),
-    // The tools of these languages import the whole of `wasi:cli/command`, even if it is unused.
+    // These languages' toolchains import all of `wasi:cli/command`, even if it is unused.
     ("agent-javascript", &WHOLE_COMMAND),
     ("agent-python", &WHOLE_COMMAND),
     ("calculator", &["glovebox:sandbox/"]),
@@ -46,7 +46,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     }
     trials.push(program_trial("programs/runner", "runner", the_first_program_runs_scripts));
     if whole_matrix() {
-        // `cargo component build` makes this component from the same source.
+        // `cargo component build` builds this component from the same source.
         trials.push(program_trial("programs/runner-component", "runner-component", the_first_program_runs_scripts));
     }
     for (program, allowed) in IMPORTS {
@@ -63,19 +63,19 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     trials
 }
 
-/// Returns `false` for agents whose interpreters take minutes to build and compile.
+/// Returns `false` for the agents whose interpreters take minutes to build and compile.
 fn built_at_every_push(language: &str) -> bool {
     !["javascript", "python"].contains(&language)
 }
 
-/// An agent, compiled once for its trials.
+/// An agent, compiled once for all its trials.
 struct Agent {
     language: &'static str,
     application: OnceLock<Application>,
 }
 
 impl Agent {
-    /// Runs the agent, and also returns its standard output and standard error.
+    /// Runs the agent. Returns its result, standard output and standard error.
     fn run(&self, bytes: &[u8], quotas: Quotas) -> Result<(Ended, String, String), Failed> {
         let application = self.application.get_or_init(|| {
             Applications::new(engine()).unwrap().load_bytes(format!("agent-{}", self.language), bytes).unwrap()
@@ -102,7 +102,7 @@ impl Agent {
             let lines = similar::TextDiff::from_lines(&held, &stdout).unified_diff().to_string();
             return Err(format!("{}\n{lines}\nstderr: {stderr}", ended.outcome.describe()).into());
         }
-        // Leaks do not matter in a short program, but they do in one that runs for long.
+        // Leaks are harmless in a short program, but not in a long-running one.
         let left = (ended.sandbox.handles, ended.sandbox.sessions, ended.sandbox.held_bytes);
         if left != (0, 0, 0) {
             return Err(format!("handles, sessions and bytes that were not dropped: {left:?}").into());
@@ -110,14 +110,14 @@ impl Agent {
         Ok(())
     }
 
-    /// Exceeds the quota with the second session, a fork, which no agent handles. Each agent then fails in the way of
-    /// its language, with the reason.
+    /// The second session, a fork, exceeds the quota, and no agent handles that error. Each agent then fails as usual
+    /// in its language, with the reason.
     fn fails_with_what_it_does_not_handle(&self, bytes: &[u8]) -> Result<(), Failed> {
         let mut quotas = Quotas::default();
         quotas.sessions = 1;
         let (ended, stdout, stderr) = self.run(bytes, quotas)?;
         let last = stdout.lines().last().unwrap_or_default();
-        // `quota-exceeded`, or its spelling in the language.
+        // `quota-exceeded`, or the language's spelling of it.
         let said = format!("{stderr}{last}").replace('-', "").to_lowercase();
         if ended.outcome.exit_code() != 1 || !said.contains("quotaexceeded") {
             return Err(format!("{:?}\nstdout: {stdout}\nstderr: {stderr}", ended.outcome).into());
@@ -130,7 +130,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens/programs/agent.txt")
 }
 
-/// Runs the program of `docs/use-from-a-component.md`.
+/// Runs the program in `docs/use-from-a-component.md`.
 fn the_first_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
     let application = Applications::new(engine())?.load_bytes("runner", bytes)?;
     let host = SandboxHost::builder(engine()).build()?;
@@ -169,8 +169,8 @@ fn imports_no_more(bytes: &[u8], allowed: &[&str]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Runs a program in a host without the sandbox, the packaged command-line tool of Wasmtime.
-/// `docs/use-from-a-component.md` explains its message.
+/// Runs a program in a host without the sandbox: Wasmtime's command-line tool. `docs/use-from-a-component.md` explains
+/// the error message.
 fn wasmtime_says_what_is_missing(wasmtime: &Path, program: &Path) -> Result<(), Failed> {
     let output = Command::new(wasmtime).arg("run").arg(program).output()?;
     let stderr = String::from_utf8(output.stderr)?;

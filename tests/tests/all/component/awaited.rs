@@ -1,4 +1,4 @@
-//! The sandbox in an embedder that awaits it, on one thread.
+//! The sandbox in an asynchronous embedder with a single thread.
 
 use std::{
     future::poll_fn,
@@ -18,7 +18,7 @@ use wasmtime::component::{Linker, TypedFunc};
 
 use super::{Embedder, State};
 
-/// A timeout that no test reaches on a slow machine.
+/// A timeout that no test reaches, even on a slow machine.
 const LONG: Duration = Duration::from_secs(60);
 
 type Completes = TypedFunc<(String,), (bool,)>;
@@ -128,11 +128,11 @@ fn dropped_call_cancels_its_script_and_sandbox() {
         assert_eq!(store.data().sandbox.usage().executions, 1);
         let again = instance(&embedder, &mut store).await;
         let trap = again.call_async(&mut store, ("1".into(),)).await.unwrap_err();
-        // Wasmtime refuses a store in which a call was abandoned. If it does not, the sandbox refuses.
+        // Wasmtime rejects a store in which a call was abandoned. If it does not, the sandbox rejects the call.
         let is_refused =
             ["cannot enter component instance", "was given up"].map(|text| format!("{trap:#}").contains(text));
         assert!(is_refused.contains(&true), "{trap:#}");
-        // The sandbox of another store continues.
+        // A sandbox in another store continues to work.
         let mut other = embedder.store();
         let completes = instance(&embedder, &mut other).await;
         assert_eq!(completes.call_async(&mut other, ("1".into(),)).await.unwrap(), (true,));

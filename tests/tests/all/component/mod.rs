@@ -17,7 +17,8 @@ use wasmtime::{
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// Executes a JavaScript source and returns whether it completed; appends bytes to a blob, and returns its length.
+/// A component that executes JavaScript source and returns whether it completed, and that appends bytes to a blob and
+/// returns the blob's length.
 const APP: &str = r#"(module
     (import "glovebox:sandbox/sandbox@0.2.0" "execute" (func $execute (param i32 i32)))
     (import "glovebox:sandbox/sandbox@0.2.0" "[constructor]blob" (func $blob (result i32)))
@@ -68,7 +69,7 @@ fn app() -> Vec<u8> {
     ComponentEncoder::default().module(&module).unwrap().validate(true).encode().unwrap()
 }
 
-/// The data of an embedder's stores.
+/// The data in an embedder's stores.
 struct State {
     sandbox: SandboxCtx,
 }
@@ -110,7 +111,7 @@ impl Embedder {
     }
 }
 
-/// Runs a future that never waits for another thread.
+/// Polls a future that never waits for another thread until it is ready.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     loop {
@@ -161,7 +162,7 @@ fn length_beyond_memory_traps() {
     let append = instance.get_typed_func::<(u32,), (u64,)>(&mut store, "append").unwrap();
     let trap = append.call(&mut store, (u32::MAX,)).unwrap_err();
     assert!(format!("{trap:#}").contains("out of bounds"), "{trap:#}");
-    // The component of another store continues.
+    // A component in another store continues to work.
     let mut other = embedder.store();
     let instance = embedder.instance(&mut other);
     let append = instance.get_typed_func::<(u32,), (u64,)>(&mut other, "append").unwrap();

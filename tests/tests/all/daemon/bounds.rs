@@ -1,4 +1,5 @@
-//! Every resource that a client can make the daemon hold has a limit: tests under, at and over each limit.
+//! Every resource that a client can make the daemon allocate has a limit. The tests reach, undershoot and exceed each
+//! limit.
 
 use std::{
     io::Write,
@@ -47,7 +48,7 @@ fn total_message_size_is_limited() {
     holder.stream.write_all(&vec![b' '; 900 << 10]).unwrap();
     std::thread::sleep(Duration::from_millis(100));
     let mut client = daemon.client();
-    // The request waits for room, which it gets when the other client is disconnected.
+    // The request waits for memory, which is released when the other client is disconnected.
     let source = "#".repeat(600 << 10);
     client.ok("initialize", json!({ "open": false }));
     client.ok("validate", json!({ "code": source }));
@@ -127,7 +128,7 @@ fn idle_sessions_and_connections_are_closed() {
     let mut client = daemon.opened();
     client.prints("x = 1");
     let begun = Instant::now();
-    // The daemon also closes a connection without sessions.
+    // The timeout also closes a connection that has no sessions.
     assert!(client.receive().is_none());
     assert!(begun.elapsed() >= Duration::from_millis(300));
     let mut other = daemon.client();

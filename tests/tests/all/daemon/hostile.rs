@@ -1,4 +1,4 @@
-//! A hostile client gets typed errors, costs bounded memory, and disturbs no other client.
+//! A hostile client receives typed errors, uses bounded memory, and does not disturb other clients.
 
 use std::{
     io::{Read, Write},
@@ -45,14 +45,14 @@ fn resources_of_hostile_clients_are_bounded() {
     }
     clients.into_iter().for_each(|client| client.join().unwrap());
     let grown = most.saturating_sub(before);
-    // Twice the budgets of both directions, because a message is also parsed into values, plus running scripts,
-    // sessions and allocator overhead.
+    // Twice the budgets of both directions, because a message is also parsed into values. The remaining 128 MiB are for
+    // running scripts, sessions and allocator overhead.
     assert!(grown < 4 * ROOM as u64 + (128 << 20), "{} MiB", grown >> 20);
     assert_eq!(honest.prints("print(2)"), "2\n");
     assert_eq!(daemon.opened().prints("print(3)"), "3\n");
 }
 
-/// Behaves as a hostile client of this kind. It holds little memory itself, because the measurement includes this
+/// Acts as a hostile client of the given kind. It allocates little memory itself, because the measurement includes this
 /// process.
 fn hostile(kind: usize, stream: &mut UnixStream) {
     let mut send = |before: &str, piece: &[u8], bytes: usize, after: &str| {
@@ -62,14 +62,14 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
             && stream.write_all(after.as_bytes()).is_ok()
     };
     match kind % 8 {
-        // An endless line.
+        // A line without an end.
         0 => drop(send("", b"x", 1 << 30, "")),
         // Half a line, then silence.
         1 => {
             send("", b" ", 7 << 20, "");
             std::thread::sleep(Duration::from_secs(2));
         }
-        // Values that take many times the memory of their text.
+        // Values that need many times the memory of their text.
         2 => {
             let request = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":";
             send(&format!("{request}{{\"policy\":["), b"0,", 6 << 20, "0]}}\n");
@@ -82,9 +82,9 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
             send("", b"[", 7 << 20, "\n");
             send("{\"jsonrpc\":\"2.0\",\"id\":1,\"params\":", b"{\"a\":", 6 << 20, "\n");
         }
-        // A flood of requests whose answers are never read.
+        // A flood of requests whose answers the client never reads.
         4 => drop(send("", b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n", 4 << 20, "")),
-        // Large answers that are never read.
+        // Large answers that the client never reads.
         5 => {
             send("{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\"}\n", b"x", 0, "");
             for id in 1..40 {
@@ -98,7 +98,7 @@ fn hostile(kind: usize, stream: &mut UnixStream) {
             }
             std::thread::sleep(Duration::from_secs(2));
         }
-        // The maximum number of sessions.
+        // More sessions than the limit.
         6 => {
             for id in 0..200 {
                 send(&format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"initialize\"}}\n"), b"x", 0, "");
@@ -205,11 +205,11 @@ fn session_answers_arbitrary_requests() {
 fn unread_answers_do_not_block_other_clients() {
     let daemon = Running::with(config(|config| (config.messages_bytes, config.connections) = (32 << 20, 4)));
     let mut honest = daemon.opened();
-    // Its answer is larger than the share of a connection.
+    // The file is larger than a connection's share of the answer budget.
     honest.prints("print(open('large', 'w').write('x' * (4 << 20)))");
     let mut stuck = daemon.opened();
     stuck.ok("writeFile", json!({ "path": "large", "contents": "x".repeat(1 << 20) }));
-    // Answers of 160 MiB.
+    // The answers total 160 MiB.
     const ANSWERS: usize = 120;
     for _ in 0..ANSWERS {
         stuck.begin("readFile", json!({ "path": "large" }));
@@ -219,7 +219,7 @@ fn unread_answers_do_not_block_other_clients() {
     assert_eq!(honest.prints("print(1)"), "1\n");
     assert_eq!(honest.ok("readFile", json!({ "path": "large" }))["size_bytes"], 4 << 20);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    // Each of its requests is answered or refused, once it reads.
+    // Once the client reads, each of its requests has been answered or rejected.
     let refused = (0..ANSWERS).filter(|_| stuck.receive().expect("an answer").get("error").is_some()).count();
     assert!((1..ANSWERS).contains(&refused), "{refused}");
     assert_eq!(stuck.prints("print(2)"), "2\n");

@@ -1,4 +1,4 @@
-//! Black-box tests of the daemon, through sockets of its own.
+//! Black-box tests of the daemon, each over a new socket.
 
 mod bounds;
 mod hostile;

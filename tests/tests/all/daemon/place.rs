@@ -1,4 +1,4 @@
-//! The location of the socket and its permissions.
+//! Tests the socket's location and permissions.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// Binds to a path and returns the result.
+/// Binds the daemon's listener to a path.
 fn bind(path: &Path) -> Result<(), SocketError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { Listener::bind(path).map(drop) })
@@ -30,7 +30,7 @@ fn only_the_same_user_may_connect() {
     if !rustix_is_root() {
         return;
     }
-    // A different user who can reach the socket.
+    // The daemon rejects a different user who can reach the socket.
     fs::set_permissions(daemon.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&daemon.socket, fs::Permissions::from_mode(0o666)).unwrap();
     let script = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
@@ -50,7 +50,7 @@ fn only_the_same_user_may_connect() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("PermissionError"));
 }
 
-/// Returns `true` if this test may change its user.
+/// Returns `true` if the test can switch to another user.
 fn rustix_is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|this| std::os::unix::fs::MetadataExt::uid(&this) == 0)
 }

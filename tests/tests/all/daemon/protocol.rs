@@ -1,4 +1,4 @@
-//! Conformance to the JSON-RPC 2.0 specification.
+//! Tests conformance to the JSON-RPC 2.0 specification.
 
 use std::{io::Write, net::Shutdown};
 
@@ -119,7 +119,7 @@ fn half_closed_client_still_gets_responses() {
     client.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize" }).to_string());
     let code =
         "import time\ntime.sleep(0.3)\nprint('late')\ntry:\n  llm_query('who')\nexcept Exception as e:\n  print(e)";
-    // The last line counts as a request even without a trailing newline.
+    // The last line is a request even without a trailing newline.
     let request = json!({ "jsonrpc": "2.0", "id": 2, "method": "execute", "params": { "code": code } }).to_string();
     client.stream.write_all(request.as_bytes()).unwrap();
     client.stream.shutdown(Shutdown::Write).unwrap();

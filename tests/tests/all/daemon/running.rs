@@ -1,4 +1,4 @@
-//! Events while a script runs: tool calls to the client, cancellation, output, disconnected clients.
+//! Tests events while a script runs: tool calls to the client, cancellation, output, disconnected clients.
 
 use std::{
     net::Shutdown,

@@ -1,4 +1,4 @@
-//! The operations of sessions.
+//! Tests the operations on sessions.
 
 use serde_json::{Value, json};
 

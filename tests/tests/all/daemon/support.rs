@@ -1,4 +1,4 @@
-//! A daemon with a socket of its own, and its clients.
+//! A daemon with a new socket, and its clients.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -23,7 +23,7 @@ pub(super) struct Setup {
     pub(super) policy: glovebox::Policy,
 }
 
-/// A running daemon. It stops when this is dropped.
+/// A running daemon, stopped on drop.
 pub(super) struct Running {
     pub(super) socket: PathBuf,
     pub(super) service: Service,
@@ -33,7 +33,7 @@ pub(super) struct Running {
     serving: Option<tokio::task::JoinHandle<()>>,
 }
 
-/// Returns the default configuration with a change.
+/// Returns the default configuration, changed by `change`.
 pub(super) fn config(change: impl FnOnce(&mut DaemonConfig)) -> Setup {
     let mut config = DaemonConfig::default();
     change(&mut config);
@@ -80,7 +80,7 @@ impl Running {
         line.rsplit(' ').next().unwrap().parse().unwrap()
     }
 
-    /// Returns `true` if the daemon stops by itself within a while.
+    /// Returns `true` if the daemon stops by itself within 30 seconds.
     pub(super) fn has_stopped(&mut self) -> bool {
         let (Some(runtime), Some(serving)) = (&self.runtime, self.serving.take()) else { return true };
         runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), serving).await.is_ok() })
@@ -107,7 +107,7 @@ pub(super) struct Client {
     pub(super) stream: UnixStream,
     reader: BufReader<UnixStream>,
     count: u64,
-    /// Messages that arrived but were not requested yet.
+    /// Messages that arrived while a test waited for another message.
     pub(super) others: Vec<Value>,
 }
 
@@ -124,7 +124,7 @@ impl Client {
         self.stream.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// Returns the next message; `None` at the end of the stream.
+    /// Returns the next message, or `None` at the end of the stream.
     pub(super) fn receive(&mut self) -> Option<Value> {
         let mut line = String::new();
         match self.reader.read_line(&mut line) {
@@ -162,7 +162,7 @@ impl Client {
         }
     }
 
-    /// Returns the next request or notification of the daemon.
+    /// Returns the daemon's next request or notification.
     pub(super) fn asked(&mut self) -> Value {
         if let Some(at) = self.others.iter().position(|message| message["method"].is_string()) {
             return self.others.remove(at);
@@ -188,7 +188,7 @@ impl Client {
         answer["result"].take()
     }
 
-    /// Sends a request that must fail, and returns the code, name and message of the error.
+    /// Sends a request that must fail, and returns the error's code, name and message.
     pub(super) fn refused(&mut self, method: &str, params: Value) -> (i64, String, String) {
         let answer = self.call(method, params);
         assert!(answer.get("result").is_none(), "{answer}");

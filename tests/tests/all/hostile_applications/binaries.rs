@@ -1,4 +1,4 @@
-//! Bytes that are not a valid component, or one with far too many parts.
+//! Tests files that are invalid components, or that contain far too many items.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ const SMALL: &str = r#"(module
     (func (export "f") (result i32) (call $info (i32.const 1024)) (drop (call $blob)) (call_indirect (result i32) (i32.const 1)))
     (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 65536)))"#;
 
-/// Returns a configuration with small limits, so that a corrupted component stops quickly.
+/// Returns a configuration with small limits, which stop a corrupted component soon.
 fn little() -> AppConfig {
     let mut config = AppConfig::default();
     config.limits.fuel = 1_000_000;
@@ -70,7 +70,7 @@ fn damaged_components_are_errors_or_end_within_their_limits() {
     assert!(refused > 100, "most changes to a component must be detected before it runs");
 }
 
-/// Builds a component of core modules in text format, with `f` of the last module.
+/// Builds a component from core modules in text format. It exports `f` from the last module.
 fn of_core(modules: &str, function: &str) -> Vec<u8> {
     let text = format!(
         r#"(component {modules}
@@ -99,7 +99,7 @@ fn unbounded_parts_are_rejected() {
         of_core(&format!("(core module $m {})(core instance (instantiate $m))", of.repeat(count)), "")
     };
     let config = AppConfig::default();
-    // Their number is limited: instances to 1,000, memories to a tenth of it, tables like instances.
+    // The number of items is limited: 1,000 instances, 1,000 tables and 100 memories.
     for (name, at, over) in [
         ("instances", repeated("", 900), repeated("", 10_000)),
         ("memories", repeated("(memory 1)", 100), repeated("(memory 1)", 900)),
@@ -110,7 +110,7 @@ fn unbounded_parts_are_rejected() {
         let refused = loaded_and_called(&over, &config);
         assert!(matches!(&refused, Err(_) | Ok(AppOutcome::Trapped { .. })), "{name}: {refused:?}");
     }
-    // Their size is limited as well.
+    // The size of memories and tables is limited as well.
     for (name, module) in [("memory", "(memory 65536)"), ("table", "(table 0xffffffff funcref)")] {
         let refused = loaded_and_called(&repeated(module, 1), &config);
         assert!(
@@ -126,7 +126,7 @@ fn unbounded_parts_are_rejected() {
     assert_others_work();
 }
 
-/// Builds components nested to a depth.
+/// Builds components nested to this depth.
 fn nested_components(depth: usize) -> Vec<u8> {
     const BEGIN: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
     const COMPONENT: u8 = 4;
@@ -145,13 +145,13 @@ fn nested_components(depth: usize) -> Vec<u8> {
     bytes
 }
 
-/// Builds component types nested to a depth.
+/// Builds component types nested to this depth.
 fn nested_types(depth: usize) -> Vec<u8> {
     let types = [[0x01].as_slice(), &[0x41, 0x01, 0x01].repeat(depth), &[0x41, 0x00]].concat();
     [b"\0asm\x0d\0\x01\0\x07".as_slice(), &leb(types.len()), &types].concat()
 }
 
-/// Encodes a number in LEB128.
+/// Encodes a number in unsigned LEB128.
 fn leb(mut number: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number >= 0x80 {
@@ -167,7 +167,7 @@ fn huge_types_are_rejected() {
     if !in_child("hostile_applications::binaries::huge_types_are_rejected", LONG) {
         return;
     }
-    // Each type is a pair of the previous type: a quarter of a billion numbers in a kilobyte.
+    // Each type is a pair of the previous type, so a kilobyte describes a quarter of a billion numbers.
     let mut doubling = "(type $t0 (tuple u8 u8))".to_owned();
     for n in 1..28 {
         write!(doubling, "(type $t{n} (tuple $t{0} $t{0}))", n - 1).unwrap();
@@ -200,7 +200,7 @@ fn huge_types_are_rejected() {
     });
     let types = [900, 1_001, 100_000, 1_000_000]
         .map(|depth| (nested_types(depth), if depth > 900 { "more than 1000 types" } else { "" }));
-    // Refused without allocating the memory for all of these parts.
+    // The loader must reject these components before it allocates memory for their items.
     let before = peak_resident_bytes();
     for (bytes, words) in table.into_iter().chain(parts).chain(types) {
         let refused = loaded_and_called(&bytes, &little()).unwrap_err();

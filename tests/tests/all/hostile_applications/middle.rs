@@ -1,4 +1,4 @@
-//! Applications that fail while they hold sessions or while their scripts are running.
+//! Tests applications that fail while they have open sessions or running scripts.
 
 use std::{thread, time::Duration};
 
@@ -8,8 +8,8 @@ use glovebox_tests::{lone_engine, process::in_child, puppet::component};
 
 use super::{LONG, assert_others_work};
 
-/// `f(how)` opens two sessions and starts `for(;;){}` twice, once in a session. It traps if one of these calls is
-/// refused, and otherwise acts by `how`: 0 traps, 1 runs for ever, 2 allocates memory, 3 executes an endless script, 4
+/// `f(how)` opens two sessions and starts `for(;;){}` twice, once in a session. It traps if one of these calls fails.
+/// Otherwise it acts according to `how`: 0 traps, 1 loops forever, 2 allocates memory, 3 executes an endless script, 4
 /// waits for the started script, 5 returns.
 const APP: &str = r#"(module
     (import "glovebox:sandbox/sandbox@0.2.0" "[static]session.open" (func $open (param i32 i32)))
@@ -55,7 +55,7 @@ struct World {
     host: SandboxHost,
 }
 
-/// Returns a host that allows two sessions in total, over all applications.
+/// Returns a host that allows two sessions in total, across all applications.
 fn world() -> World {
     let engine = lone_engine(None);
     let mut policy = Policy::default();
@@ -69,8 +69,8 @@ fn world() -> World {
 }
 
 impl World {
-    /// Calls the application and returns its ending. Repeats the call while sessions of an earlier application are
-    /// still being freed.
+    /// Calls the application and returns its outcome. Repeats the call while sessions of an earlier application are
+    /// still being released.
     fn ends(&self, how: u32, config: &AppConfig) -> AppOutcome {
         for _ in 0..1_000 {
             let ended = self.application.invoke(&format!("f({how})"), &self.host, config).unwrap();
@@ -116,7 +116,7 @@ fn resources_are_freed_after_any_failure() {
         assert_others_work();
     }
     assert_eq!(world.ends(5, &AppConfig::default()), AppOutcome::Returned);
-    // No guest thread is left: only a thread of the test, a thread of its harness, and the engines' tickers.
+    // No guest threads remain: only the test's thread, the harness's thread, and the engines' tickers.
     let gone = (0..1_000).any(|_| {
         thread::sleep(Duration::from_millis(20));
         threads() <= 8

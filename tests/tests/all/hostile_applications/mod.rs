@@ -1,6 +1,6 @@
-//! Hostile application components: those that fail while running, and those that are not valid components.
+//! Tests hostile application components: some fail while they run, others are invalid components.
 //!
-//! Their use of WASI, and each of their limits, is tested in `glovebox-component-runner`.
+//! `glovebox-component-runner` tests their use of WASI and each of their limits.
 
 mod binaries;
 mod middle;
@@ -15,10 +15,10 @@ use glovebox_tests::{engine, engine_config, sandbox};
 
 const MIB: u64 = 1 << 20;
 
-/// The timeout of a separate process.
+/// The timeout of a child process.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Applications of an engine that caches compiled code in a directory of this program, and executes nothing.
+/// An application loader with its host. The engine caches compiled code in a temporary directory.
 struct World {
     applications: Applications,
     host: SandboxHost,
@@ -44,7 +44,7 @@ fn loaded_and_called(bytes: &[u8], config: &AppConfig) -> Result<AppOutcome, Str
     application.invoke("f()", host, config).map(|ended| ended.outcome).map_err(|error| chain(&error))
 }
 
-/// Formats an error with its causes.
+/// Formats an error and its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -55,7 +55,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Checks that the host's own sandboxes still execute.
+/// Asserts that the host's own sandboxes still execute scripts.
 fn assert_others_work() {
     let execution = sandbox(Language::JavaScript, |_| ()).execute("console.log(7)").unwrap();
     assert_eq!(execution.stdout.text(), "7\n");

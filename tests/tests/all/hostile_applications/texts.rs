@@ -1,4 +1,4 @@
-//! Calls in WAVE that are nested too deeply or too long.
+//! Tests WAVE calls that are nested too deeply or too long.
 
 use glovebox_component_runner::AppConfig;
 use glovebox_tests::process::in_child;

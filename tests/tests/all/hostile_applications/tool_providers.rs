@@ -1,4 +1,4 @@
-//! Components that implement tools badly, and applications that would answer their own calls.
+//! Tests components that implement tools incorrectly, and applications that would answer their own calls.
 
 use glovebox::Sandbox;
 use glovebox_component_runner::{AppConfig, AppLimits, Applications, LoadError, ToolsComponent};
@@ -10,7 +10,7 @@ use glovebox_tests::{
 
 use super::{LONG, MIB, assert_others_work, chain};
 
-/// Builds a provider with this list and this answer.
+/// Builds a tool provider with the given imports and bodies of `list` and `call`.
 fn provider(imports: &str, list: &str, call: &str) -> Vec<u8> {
     let core = format!(
         r#"(module
@@ -87,9 +87,9 @@ fn invalid_tool_answers_fail_cheaply_in_the_script() {
         text("0", "0x40000000"),
         text("-1", "1"),
         text("131071", "2"),
-        // Fits into its memory, but exceeds the result size of a call.
+        // The result fits into the component's memory, but exceeds the maximum size of a call's result.
         grow.to_owned() + &text("4096", "0x0a000000"),
-        // A range of a gigabyte that does not exist.
+        // The result is a range of a gigabyte that is out of bounds.
         "(if (i32.eq (memory.grow (i32.const 16384)) (i32.const -1)) (then unreachable))".into(),
         "(return (i32.const 33))".into(),
         "(return (i32.const -4))".into(),
@@ -97,7 +97,7 @@ fn invalid_tool_answers_fail_cheaply_in_the_script() {
         "unreachable".into(),
         "(loop $again (br $again))".into(),
         text("0", "0"),
-        // Zeros are not JSON.
+        // The result consists of zeros, which are not JSON.
         text("4096", "1000"),
     ];
     for answer in answers {

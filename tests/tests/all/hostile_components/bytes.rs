@@ -1,11 +1,11 @@
-//! Invalid blobs, files and hibernated sessions.
+//! Tests invalid blobs, files and hibernated sessions.
 
 use glovebox_tests::{process::in_child, puppet::Puppet};
 use serde_json::{Value, json};
 
 use super::{LONG, MIB, assert_others_work, error, grown, ok, open, puppet};
 
-/// The address in the puppet's memory for bytes that are not text.
+/// The address in the puppet's memory that bytes other than text are written to.
 const PLACE: u32 = 256 << 20;
 
 fn blob(puppet: &mut Puppet, bytes: &[u8]) -> Value {
@@ -16,7 +16,7 @@ fn blob(puppet: &mut Puppet, bytes: &[u8]) -> Value {
     blob
 }
 
-/// Returns the next reproducible random number.
+/// Returns the next pseudo-random number.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
@@ -153,7 +153,7 @@ fn forged_sessions_are_errors_or_within_limits() {
     let saved = puppet.call("session.hibernate", &json!([session])).unwrap();
     let saved = ok(&saved).clone();
     let size = u32::try_from(puppet.call("blob.size", &json!([saved])).unwrap().as_u64().unwrap()).unwrap();
-    // The puppet converts results to text, so the test reads the bytes from the host's destination.
+    // The puppet converts results to text, so the test reads the bytes from where the host wrote them.
     puppet.call_flat("blob.read", &[saved.as_u64().unwrap(), 0, u64::from(size)]).unwrap();
     let place = u32::from_le_bytes(puppet.read(64, 4).try_into().unwrap());
     let real = puppet.read(place, size);
@@ -176,7 +176,7 @@ fn forged_sessions_are_errors_or_within_limits() {
         for bytes in &forged {
             let state = blob(&mut puppet, bytes);
             let resumed = puppet.call("session.resume", &json!(["javascript", state, {}, {}])).unwrap();
-            // A checksum covers all bytes.
+            // A checksum covers all bytes, so no modified state may be resumed.
             assert!(resumed.get("err").is_some() || *bytes == real, "a modified state was resumed");
             if resumed.get("err").is_some() {
                 assert_eq!(error(&resumed).0, "not-resumable", "{resumed}");
@@ -184,10 +184,10 @@ fn forged_sessions_are_errors_or_within_limits() {
             puppet.call("blob.drop", &json!([state])).unwrap();
         }
     });
-    // The right bytes for the wrong language.
+    // The bytes are valid, but the language is wrong.
     let wrong = puppet.call("session.resume", &json!(["python", saved, {}, {}])).unwrap();
     assert_eq!(error(&wrong).0, "not-resumable");
-    // Valid bytes under a policy with less room than they need.
+    // The bytes are valid, but they exceed the limits of the policy.
     let small = json!({ "limits": { "workspace-bytes": 1 << 19 } });
     let tight = puppet.call("session.resume", &json!(["javascript", saved, small, {}])).unwrap();
     assert_eq!(error(&tight).0, "not-resumable");

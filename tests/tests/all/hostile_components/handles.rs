@@ -1,4 +1,4 @@
-//! Invalid handles, and handles of other components.
+//! Tests invalid handles, and handles that belong to other components.
 
 use glovebox::component::SandboxHost;
 use glovebox_tests::{lone_engine, puppet::Puppet};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{assert_others_work, error, host, host_on, ok, open, puppet, start, trap};
 
-/// Lists every function that takes a handle, with its other arguments.
+/// Returns every function that takes a handle, with its other arguments.
 fn takers() -> Vec<(&'static str, Value)> {
     vec![
         ("session.id", json!([])),
@@ -66,7 +66,7 @@ fn mistyped_handle_traps() {
     let host = host(|_, _| ());
     for (function, rest) in takers() {
         let mut puppet = Puppet::new(&host);
-        // Each function accepts one of the four kinds of handles, and must refuse the other three.
+        // Each function accepts one of the four kinds of handles and must reject the other three.
         let session = open(&mut puppet);
         let blob = puppet.call("blob.new", &json!([])).unwrap();
         let wrong = if function.starts_with("session") { blob } else { session };
@@ -107,7 +107,7 @@ fn handles_are_private_to_their_instance() {
     let mut first = puppet();
     let session = open(&mut first);
     ok(&first.call("session.set-variable", &json!([session, "secret", "7"])).unwrap());
-    // The second instance shares the sandbox and its quotas, but has its own table.
+    // The second instance shares the sandbox and its quotas, but has its own handle table.
     let mut second = first.beside();
     assert_eq!(second.store.data().usage().sessions, 1);
     let blob = second.call("blob.new", &json!([])).unwrap();
@@ -130,13 +130,13 @@ fn handle_numbers_are_private_to_their_store() {
     assert_eq!(ok(&read), &Value::Null);
     let ids = [&mut one, &mut other].map(|puppet| puppet.call("session.id", &json!([of_one])).unwrap());
     assert_ne!(ids[0], ids[1]);
-    // A session's id gives no access: no function takes one.
+    // A session's id grants no access: no function accepts an id.
     drop(one);
     let info = other.call("session.info", &json!([of_other])).unwrap();
     assert_eq!(info["ended"], Value::Null);
 }
 
-/// Returns a host whose engine allows one session in total.
+/// Returns a host whose engine allows only one session.
 fn host_of_one_session() -> SandboxHost {
     host_on(&lone_engine(None), |policy, _| policy.limits.session_count = 1)
 }
@@ -155,13 +155,13 @@ fn trapped_component_is_freed_with_its_sessions() {
     ok(&started);
     start(&mut attacker, "for (;;) {}");
     trap(&mut attacker, "blob.size", &json!([77_777]));
-    // An instance that trapped is not entered again.
+    // An instance that trapped cannot be entered again.
     let again = attacker.call("blob.new", &json!([])).unwrap_err();
     assert!(format!("{again:#}").contains("cannot enter component instance"), "{again:#}");
     let mut other = Puppet::new(&host);
     let refused = other.call("session.open", &json!(["javascript", {}, {}])).unwrap();
     assert_eq!(error(&refused).0, "too-many-sessions");
-    // The execution is unwound in the background. Then the session is freed.
+    // The execution is unwound in the background, and then its session is freed.
     drop(attacker);
     let opened = (0..2_000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));

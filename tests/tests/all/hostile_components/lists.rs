@@ -1,4 +1,4 @@
-//! Lists and strings that are too long, with and without memory behind them.
+//! Tests lists and strings that are too long, whether or not they are in bounds.
 
 use glovebox::component::LIFT_BYTES;
 use glovebox_tests::{
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::{LONG, MIB, assert_others_work, error, grown, host, ok, open, puppet, start, trap};
 
-/// Maximum growth of the host's memory: the data of one call, once lifted and once processed, plus the guests of
-/// [`assert_others_work`].
+/// Maximum growth of the host's memory in bytes: the data of one call in both its lifted and processed forms, plus the
+/// guests of [`assert_others_work`].
 const GROWN_BYTES: u64 = 2 * LIFT_BYTES as u64 + 128 * MIB;
 
-/// A range of the puppet's memory that is never written and contains only zeros.
+/// The start of a range in the puppet's memory that is never written and contains only zeros.
 const ZEROS: u32 = 64 << 20;
 
 const TOO_MUCH: &str = "fuel allocated for hostcalls has been exhausted";
@@ -23,13 +23,13 @@ fn zeros(len: usize) -> Value {
     json!({ "raw": [ZEROS, len] })
 }
 
-/// A list parameter of a function, and the size of one of its elements in the host.
+/// A list parameter of a function, and the host's size of one element.
 struct Place {
     name: &'static str,
     element_bytes: usize,
     function: &'static str,
     arguments: fn(&mut Puppet, Value) -> Value,
-    /// The host's answer to the largest allowed list.
+    /// The host's answer to a list of the maximum size.
     at: &'static str,
 }
 
@@ -121,7 +121,7 @@ fn bytes_passed_per_call_are_limited_exactly() {
     let grown = grown(|| {
         for Place { name, element_bytes, function, arguments, at } in places() {
             let mut puppet = Puppet::new(&host);
-            // Text in the other arguments counts as well.
+            // Text in the other arguments is charged as well.
             let beside = usize::from(function.starts_with("session.write") || function.starts_with("session.set"));
             let most = (LIFT_BYTES - beside) / element_bytes;
             let given = arguments(&mut puppet, zeros(most));
@@ -147,7 +147,7 @@ fn huge_list_of_empty_strings_is_rejected_before_lifting() {
     let grown = grown(|| {
         for Place { name, function, arguments, .. } in places() {
             let mut puppet = Puppet::new(&host);
-            // 2 GiB of zeros for strings. For other element types the range is out of bounds.
+            // 2 GiB of zeros for strings. For other element types, the range is out of bounds.
             let given = arguments(&mut puppet, zeros(1 << 28));
             let words = trap(&mut puppet, function, &given);
             assert!(words.contains(TOO_MUCH) || words.contains("out of bounds of memory"), "{name}: {words}");
@@ -179,7 +179,7 @@ fn length_beyond_memory_traps() {
 #[test]
 fn strings_within_lists_share_one_limit() {
     let mut puppet = puppet();
-    // Eight strings, each half the size that a call may pass, are four times too much, even though they share memory.
+    // Eight strings, each half the maximum size of a call, exceed the maximum fourfold, even though they share memory.
     let args: Vec<Value> = (0..8).map(|_| zeros(LIFT_BYTES / 2)).collect();
     let words = trap(&mut puppet, "execute", &json!(["javascript", { "source": "" }, { "args": args }]));
     assert!(words.contains(TOO_MUCH), "{words}");
@@ -202,7 +202,7 @@ fn invalid_variant_case_traps() {
     let mut puppet = puppet();
     let session = open(&mut puppet).as_u64().unwrap();
     let zeros = u64::from(ZEROS);
-    // `if-exists` has two cases, and this is the eighth.
+    // `if-exists` has only two cases, so 7 is an invalid discriminant.
     let trap = puppet.call_flat("session.write-file", &[session, zeros, 1, zeros, 1, 7]).unwrap_err();
     assert!(format!("{trap:#}").contains("discriminant"), "{trap:#}");
     assert_others_work();

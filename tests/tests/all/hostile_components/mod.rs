@@ -1,8 +1,8 @@
-//! Hostile components: every invalid call ends in an error, or in a trap of the component itself.
+//! Tests hostile components: every invalid call must return an error or trap the component that made it.
 //!
-//! The attacker is the puppet, a component that makes any call with any bits. Sandboxes of the host and of other
-//! components must keep working meanwhile, in the same process and engine ([`assert_others_work`]). Tests that measure
-//! memory run in a separate process.
+//! The attacker is the puppet, a component that makes any call with any bits. The sandboxes of the host and of other
+//! components must keep working in the same process and engine ([`assert_others_work`]). Tests that measure memory run
+//! in a child process.
 
 mod bytes;
 mod handles;
@@ -24,10 +24,10 @@ use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
 
-/// The timeout of a separate process.
+/// The timeout of a child process.
 const LONG: Duration = Duration::from_secs(300);
 
-/// The size that no attack may make this process reach. The process exits at once if it does, to protect the machine.
+/// Maximum size of this process. If an attack exceeds it, the process exits immediately to protect the machine.
 const PROCESS_BYTES: u64 = 3 << 30;
 
 /// Builds a host with the default policy and quotas, changed by `edit`.
@@ -43,7 +43,7 @@ fn host_on(engine: &Engine, edit: impl FnOnce(&mut Policy, &mut Quotas)) -> Sand
         });
     });
     let (mut policy, mut quotas) = (Policy::default(), Quotas::default());
-    // Generous, so that no test fails on a slow machine.
+    // Generous, because a slow machine must not make a test time out.
     policy.limits.timeout_ms = 120_000;
     edit(&mut policy, &mut quotas);
     SandboxHost::builder(engine).policy(policy).quotas(quotas).build().unwrap()
@@ -57,12 +57,12 @@ fn puppet() -> Puppet {
     Puppet::new(&host(|_, _| ()))
 }
 
-/// Builds a puppet with other quotas.
+/// Creates a puppet with quotas changed by `edit`.
 fn puppet_with(edit: impl FnOnce(&mut Quotas)) -> Puppet {
     Puppet::new(&host(|_, quotas| edit(quotas)))
 }
 
-/// Checks that the host itself and another component can still execute.
+/// Asserts that the host and another component can still execute scripts.
 fn assert_others_work() {
     for (language, source) in [(Language::JavaScript, "console.log(7)"), (Language::Python, "print(7)")] {
         assert_eq!(sandbox(language, |_| ()).execute(source).unwrap().stdout.text(), "7\n");
@@ -71,14 +71,14 @@ fn assert_others_work() {
     assert_eq!(ok(&ran)["stdout"]["bytes"], "6\n");
 }
 
-/// Returns the error of a call, and its text.
+/// Returns the error name and message from a call's result.
 fn error(answer: &Value) -> (&str, &str) {
     let error = answer["err"].as_object().unwrap_or_else(|| panic!("expected an error: {answer}"));
     let (name, text) = error.iter().next().unwrap();
     (name, text.as_str().or(text["message"].as_str()).unwrap_or_default())
 }
 
-/// Returns the value of a successful call.
+/// Returns the value from a successful call's result.
 fn ok(answer: &Value) -> &Value {
     answer.get("ok").unwrap_or_else(|| panic!("unexpected error: {answer}"))
 }
@@ -92,7 +92,7 @@ fn start(puppet: &mut Puppet, source: &str) -> Value {
     ok(&answer).clone()
 }
 
-/// Makes a call that must trap, and returns the message.
+/// Makes a call that must trap, and returns the trap's message.
 fn trap(puppet: &mut Puppet, function: &str, arguments: &Value) -> String {
     match puppet.call(function, arguments) {
         Ok(answer) => panic!("`{function}` gave {answer}"),
@@ -100,7 +100,7 @@ fn trap(puppet: &mut Puppet, function: &str, arguments: &Value) -> String {
     }
 }
 
-/// Returns the growth of this process's peak memory during `work`.
+/// Returns by how many bytes this process's peak memory grew during `work`.
 fn grown(work: impl FnOnce()) -> u64 {
     let before = process::resident_bytes();
     work();

@@ -1,4 +1,4 @@
-//! Policies and requests that exceed a limit or are invalid.
+//! Tests policies and requests that exceed a limit or are invalid.
 
 use glovebox::Policy;
 use glovebox_tests::puppet::Puppet;
@@ -10,7 +10,7 @@ fn execute(puppet: &mut Puppet, policy: &Value) -> Value {
     puppet.call("execute", &json!(["javascript", { "source": "1" }, policy])).unwrap()
 }
 
-/// Returns the limits of the default policy.
+/// Returns the default policy's limits.
 fn granted(puppet: &mut Puppet) -> Map<String, Value> {
     let policy = puppet.call("default-policy", &json!([])).unwrap();
     policy["limits"].as_object().unwrap().clone()
@@ -63,7 +63,7 @@ fn session_limits_are_capped_by_the_grant() {
 #[test]
 fn arguments_and_environment_are_limited_in_bytes() {
     let mut puppet = puppet();
-    // Each argument counts one byte more, for its end.
+    // Each argument is charged one extra byte for its terminator.
     ok(&execute(&mut puppet, &json!({ "args": ["a".repeat(131_071)] })));
     assert_eq!(error(&execute(&mut puppet, &json!({ "args": ["a".repeat(131_072)] }))).0, "invalid-policy");
     ok(&execute(&mut puppet, &json!({ "env": [["k", "v".repeat(131_069)]] })));

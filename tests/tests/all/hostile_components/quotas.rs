@@ -1,4 +1,4 @@
-//! Each quota under, at and over its limit, and after a release.
+//! Tests each quota below, at and above its limit, and after a release.
 
 use glovebox_tests::{process::in_child, puppet::Puppet};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn sessions_are_limited_by_their_quota() {
     let mut puppet = puppet_with(|quotas| quotas.sessions = 3);
     let first = open(&mut puppet);
     open(&mut puppet);
-    // Forked and resumed sessions count as sessions.
+    // Forked and resumed sessions are charged to the session quota.
     let fork = ok(&puppet.call("session.fork", &json!([first])).unwrap()).clone();
     let saved = ok(&puppet.call("session.hibernate", &json!([first])).unwrap()).clone();
     let over = [
@@ -27,7 +27,7 @@ fn sessions_are_limited_by_their_quota() {
     for answer in over {
         assert_eq!(error(&answer), (QUOTA, "`sessions`: at most 3 is granted"));
     }
-    // A closed session still counts as long as its handle exists.
+    // A closed session is charged until its handle is dropped.
     ok(&puppet.call("session.close", &json!([fork])).unwrap());
     assert_eq!(error(&try_open(&mut puppet)).0, QUOTA);
     puppet.call("session.drop", &json!([fork])).unwrap();
@@ -51,7 +51,7 @@ fn sessions_over_the_quota_cost_nothing() {
         assert_others_work();
     });
     assert_eq!(opened, 64, "the default session quota");
-    // An open session has a few private pages.
+    // An open session has only a few private pages.
     assert!(grown < 256 * MIB, "the host grew by {} MiB", grown / MIB);
     println!("64 sessions: {} MiB", grown / MIB);
 }
@@ -90,13 +90,13 @@ fn handles_are_limited_by_their_quota() {
     for answer in over {
         assert_eq!(error(&answer), (QUOTA, "`handles`: at most 5 is granted"));
     }
-    // The refused operation left the session unchanged.
+    // The rejected operation has left the session unchanged.
     ok(&puppet.call("session.execute", &json!([session, { "source": "1" }])).unwrap());
     puppet.call("files.drop", &json!([ok(&files)])).unwrap();
     let started = puppet.call("session.start", &json!([session, { "source": "1" }])).unwrap();
     puppet.call("started.drop", &json!([ok(&started)])).unwrap();
     puppet.call("blob.drop", &json!([blobs[0]])).unwrap();
-    // A constructor cannot return an error.
+    // A constructor cannot return an error, so it traps.
     for _ in 0..2 {
         puppet.call("blob.new", &json!([])).unwrap();
     }
@@ -132,7 +132,7 @@ fn held_bytes_are_limited_by_their_quota() {
     assert_eq!(error(&append(1)), (QUOTA, "`held-bytes`: at most 1048576 is granted"));
     ok(&append(0));
     assert_eq!(puppet.call("blob.size", &json!([blob])).unwrap(), json!(1 << 20));
-    // No handle or execution is left now.
+    // No handles or executions remain.
     let session = open(&mut puppet);
     let run = puppet.call("session.execute", &json!([session, { "source": "globalThis.a = 'x'" }])).unwrap();
     ok(&run);
@@ -202,7 +202,7 @@ fn executions_are_limited_by_their_quota() {
     for answer in over {
         assert_eq!(error(&answer), (QUOTA, "`executions`: at most 7 is granted"));
     }
-    // Existing objects can still be read and closed.
+    // Existing resources can still be read and closed.
     ok(&puppet.call("session.files", &json!([session])).unwrap());
     ok(&puppet.call("session.close", &json!([session])).unwrap());
     assert_others_work();

@@ -1,11 +1,11 @@
-//! Components that misbehave while the host returns a result.
+//! Tests components that misbehave while the host returns a result.
 
 use glovebox_tests::puppet::Misbehaviour;
 use serde_json::json;
 
 use super::{assert_others_work, ok, open, puppet};
 
-/// Makes a call that returns a value to a component that misbehaves while it receives the value.
+/// Makes a call whose result is returned to a component that misbehaves.
 fn given(how: Misbehaviour) -> wasmtime::Result<()> {
     let mut puppet = puppet();
     let session = open(&mut puppet);
@@ -26,7 +26,7 @@ fn misbehaving_realloc_traps() {
         (Misbehaviour::Misaligned, "realloc return: result not aligned"),
         (Misbehaviour::OutOfBounds, "realloc return: beyond end of memory"),
         (Misbehaviour::Endless, "all fuel consumed"),
-        // The host is in the middle of a call, and the component in the middle of another.
+        // The component calls the host while the host lowers the result of another call.
         (Misbehaviour::CallInRealloc, "cannot leave component instance"),
     ];
     for (how, words) in table {
@@ -40,7 +40,7 @@ fn overlapping_realloc_harms_only_the_component() {
     let mut puppet = puppet();
     let session = open(&mut puppet);
     puppet.misbehave(Misbehaviour::Overlapping);
-    // The result is meaningless now, and is not read.
+    // The overlapping result is meaningless and is not read.
     puppet.call_flat("session.id", &[session.as_u64().unwrap()]).expect("it is not the host's business");
     puppet.call_flat("default-policy", &[]).expect("it is not the host's business");
     puppet.misbehave(Misbehaviour::None);

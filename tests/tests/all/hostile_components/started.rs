@@ -1,4 +1,4 @@
-//! Started executions that are abandoned, dropped by the thousand, or answered with nonsense.
+//! Tests started executions that are abandoned, dropped by the thousand, or answered with nonsense.
 
 use std::{thread, time::Duration};
 
@@ -19,7 +19,7 @@ fn end(puppet: &mut Puppet, started: &Value) -> Value {
     ok(&step)["done"].clone()
 }
 
-/// Waits for an event on a background thread.
+/// Polls a condition for up to a minute. Returns `true` if it becomes true.
 fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
     (0..6_000).any(|_| {
         thread::sleep(Duration::from_millis(10));
@@ -36,7 +36,7 @@ fn started_executions_are_limited_by_their_quota() {
     let session = open(&mut puppet);
     let in_session = puppet.call("session.start", &json!([session, { "source": "1" }])).unwrap();
     assert_eq!(error(&in_session).0, "quota-exceeded");
-    // The refused execution has left the session free.
+    // The session is free again after the rejected execution.
     ok(&puppet.call("session.execute", &json!([session, { "source": "1" }])).unwrap());
     puppet.call("started.cancel", &json!([first])).unwrap();
     puppet.call("started.cancel", &json!([first])).unwrap();
@@ -65,7 +65,7 @@ fn dropped_started_executions_leave_no_threads() {
     });
     println!("{begun} begun, {most} threads at most of {before} before, {} MiB", grown / MIB);
     assert!(begun > 8, "dropped executions free their places");
-    // A thread per execution, and a few of concurrent sandboxes.
+    // A thread per execution, plus a few for other tests' sandboxes.
     assert!(most <= before + 8 + 4, "{most} threads");
     assert!(eventually(|| puppet.store.data().usage().started == 0), "every execution is unwound");
     assert!(eventually(|| threads() <= before + 4), "{} threads at the end", threads());
@@ -80,7 +80,7 @@ fn uncontinued_executions_end_at_their_limits() {
     for _ in 0..16 {
         ok(&puppet.call("start", &json!(["javascript", { "source": ENDLESS }, policy, []])).unwrap());
     }
-    // Executions count until they have ended, even if the component does not step them.
+    // Executions are charged until they have ended, even if the component never steps them.
     assert!(eventually(|| puppet.store.data().usage().started == 0), "every execution has run out of fuel");
     assert_others_work();
 }
@@ -176,14 +176,14 @@ fn busy_session_rejects_further_calls() {
         assert_eq!(error(&answer).0, "session-busy", "{function}");
     }
     puppet.call("session.info", &json!([session])).unwrap();
-    // The session waits for the end of the dropped execution, is rolled back and stays open.
+    // The session waits until the dropped execution has ended, is then rolled back, and remains open.
     puppet.call("started.drop", &json!([started])).unwrap();
     let read = puppet.call("session.get-variable", &json!([session, "a"])).unwrap();
     assert_eq!(ok(&read)["json"], "1");
     assert_others_work();
 }
 
-/// Returns a script that calls the component twice and prints the answers.
+/// Starts a script that calls a tool twice and prints the answers.
 fn asking(puppet: &mut Puppet) -> Value {
     let source = "print(tools.ask(q=1))\nprint(tools.ask(q=2))";
     let tools = json!([{ "name": "ask", "description": "" }]);
@@ -216,7 +216,7 @@ fn invalid_answers_are_rejected_as_a_whole() {
     let many: Vec<Value> = (0..10_000).map(|n| json!({ "id": 0, "answer": { "ok": n.to_string() } })).collect();
     let step = puppet.call("started.continue", &json!([started, many, null])).unwrap();
     assert_eq!(ok(&step)["needs-tools"][0]["id"], 1, "the first answer was used and the script asks again");
-    // Answers to answered calls are ignored. An answer that is too large fails in the script.
+    // An answer to an answered call is ignored. An oversized answer makes the call fail in the script.
     let huge = format!("\"{}\"", "x".repeat(1 << 20));
     let answers = json!([{ "id": 0, "answer": { "ok": "7" } }, { "id": 1, "answer": { "ok": huge } }]);
     let step = puppet.call("started.continue", &json!([started, answers, null])).unwrap();

@@ -1,4 +1,4 @@
-//! Invalid tools, expensive schemas, and calls of `tools` by components.
+//! Tests invalid tools, expensive schemas, and components that call `tools`.
 
 use glovebox::{
     Policy, Tool,
@@ -92,7 +92,7 @@ fn slow_and_large_schemas_are_rejected() {
     assert_others_work();
 }
 
-/// Runs a Python script that calls `tools.a(x=VALUE)`, a tool with this schema.
+/// Runs a Python script that calls `tools.a(x=VALUE)`; `schema` is the tool's schema.
 fn call(puppet: &mut Puppet, schema: &str, value: &str) -> Value {
     let source = format!("tools.a(x={value})");
     let tools = json!([tool("a", schema)]);
@@ -129,7 +129,7 @@ fn nesting_of_contexts_and_variables_is_limited() {
         assert_eq!(error(&set).0, "invalid-argument");
         puppet.call("session.drop", &json!([session])).unwrap();
     }
-    // The guest refuses JSON that nests too deeply for its own parser.
+    // The guest rejects JSON that is nested too deeply for its parser.
     let deep = "[".repeat(1 << 20) + &"]".repeat(1 << 20);
     let session = puppet.call("session.open", &json!(["python", {}, {}])).unwrap();
     let set = puppet.call("session.set-variable", &json!([ok(&session), "a", deep])).unwrap();

@@ -1,14 +1,14 @@
-//! The results of `run_code`.
+//! Tests the results of `run_code`.
 
 use rmcp::model::ResourceContents;
 use serde_json::json;
 
 use super::support::{Mcp, pictures_and_links, structured, text};
 
-/// A PNG of one pixel, as a Python expression.
+/// A one-pixel PNG, as a Python expression.
 const PNG: &str = "__import__('base64').b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII=')";
 
-/// Returns a script that displays bytes under media types.
+/// Returns a Python script that displays an object with these forms.
 fn shown(forms: &str) -> String {
     format!("class A:\n    def _repr_mimebundle_(self, **_): return {{{forms}}}\ndisplay(A())")
 }
@@ -72,11 +72,11 @@ fn long_output_is_shortened_and_linked() {
         panic!("{whole:?}")
     };
     assert_eq!((text.chars().count(), mime_type.as_deref()), (9_000, Some("text/plain")));
-    // The resource is listed, and cannot be read by guessing its address.
+    // The resource is listed. A client cannot read output at a guessed address.
     let listed = mcp.runtime.block_on(mcp.client().list_all_resources()).unwrap();
     assert!(listed.iter().any(|resource| resource.uri == *uri && resource.size == Some(9_001)), "{listed:?}");
     assert!(mcp.read("glovebox://output/0/stdout").unwrap_err().contains("is no longer stored"));
-    // Exceeds the total limit of retained output.
+    // The output exceeds the limit on retained output.
     let much = mcp.python("print('y' * 3_000_000)");
     assert!(super::support::text(&much).contains("stdout was truncated to the first 2000000 of 3000001 bytes."));
     assert_eq!(structured(&much)["stdout_truncated"], true);
@@ -100,10 +100,10 @@ fn image_is_separate_content() {
     assert_eq!(pictures_and_links(&result), (vec!["image/png".to_owned()], vec![]));
     assert_eq!(structured(&result)["displays"], 1);
     assert!(!structured(&result).to_string().contains("iVBOR") && !text(&result).contains("a picture"));
-    // A model service would refuse the whole conversation because of an invalid picture.
+    // An invalid image would make a model service reject the whole conversation.
     let result = mcp.python(&shown("'image/png': b'not one'"));
     assert_eq!(pictures_and_links(&result).0, Vec::<String>::new(), "{result:?}");
-    // Too large for a model, so the result has a link instead.
+    // The image is too large for a model, so the result contains a link instead.
     let result = mcp.python(&shown(&format!("'image/png': {PNG} + bytes(4_000_000)")));
     let (pictures, links) = pictures_and_links(&result);
     assert!(pictures.is_empty() && links[0].ends_with("/display-1.png"), "{links:?}");
@@ -111,7 +111,7 @@ fn image_is_separate_content() {
     assert!(
         matches!(&read.contents[0], ResourceContents::BlobResourceContents { mime_type, .. } if mime_type.as_deref() == Some("image/png"))
     );
-    // The number of pictures in a result is limited as well.
+    // The number of images in a result is limited too.
     let result = mcp.python(&format!("{}\nfor _ in range(19): display(A())", shown(&format!("'image/png': {PNG}"))));
     let (pictures, links) = pictures_and_links(&result);
     assert_eq!((pictures.len(), links.len()), (16, 4));
@@ -129,7 +129,7 @@ fn displays_are_short_text_or_links() {
     assert!(pictures_and_links(&long).1[0].ends_with("/display-1.svg"), "{long:?}");
     let many = mcp.python("for i in range(40): display(i)");
     assert!(text(&many).ends_with("(8 more displays are not shown)"), "{}", text(&many));
-    // The text of a result contains its value once.
+    // The text of a result contains the value once, although it is also a display.
     let session = mcp.session();
     let table = mcp.in_session(
         &session,

@@ -1,4 +1,4 @@
-//! Files of sessions over the protocol, as tools and as resources.
+//! Tests a session's files over the protocol, as tools and as resources.
 
 use rmcp::model::ResourceContents;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn a_file_is_written_listed_and_read() {
     assert_eq!(structured(&some)["files"], json!([{ "path": "data/é.csv", "kind": "file", "size_bytes": 8 }]));
     let answer = read(&mcp, &session, "data/é.csv");
     assert_eq!((text(&answer), &structured(&answer)["media_type"]), ("a,b\n1,2\n".into(), &json!("text/csv")));
-    // The file is also a resource.
+    // The file is available as a resource too.
     let uri = structured(&answer)["uri"].as_str().unwrap();
     let resource = mcp.read(uri).unwrap();
     assert!(
@@ -44,7 +44,7 @@ fn a_file_is_written_listed_and_read() {
         matches!(&resource.contents[0], ResourceContents::BlobResourceContents { blob, .. } if blob == "AP8A"),
         "{resource:?}"
     );
-    // Replaces the file by default.
+    // Replaces an existing file by default.
     mcp.ok("files_write", write("b.bin", json!({ "text": "new" })));
     let held = mcp.refused("files_write", write("b.bin", json!({ "text": "newer", "replace": false })));
     assert!(held.starts_with("exists: "), "{held}");
@@ -107,7 +107,7 @@ fn invalid_paths_and_addresses_are_errors() {
         let error = mcp.read(uri).unwrap_err();
         assert!(!error.contains('\n'), "{error}");
     }
-    // A write to a full workspace fails with a message, and the session continues.
+    // A write to a full workspace fails with a message, and the session remains usable.
     let big = json!({ "session": session, "path": "big", "base64": "A".repeat(8 << 20) });
     let mcp = Mcp::changed(|config| config.policy.limits.workspace_bytes = 1 << 20);
     let session = mcp.session();

@@ -1,4 +1,4 @@
-//! A model's sessions in a fleet.
+//! Tests a model's sessions in a fleet.
 
 use glovebox_server::SessionPlace;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! The protocol over HTTP.
+//! Tests the protocol over HTTP.
 
 use std::{
     io::{Read, Write},
@@ -49,7 +49,7 @@ impl Server {
         Self { runtime, address, service, stop, serving: Some(serving), _dir: dir }
     }
 
-    /// Sends a request of the specification of 2026-07-28, and returns the stream with the answer.
+    /// Sends a request as specified in version 2026-07-28, and returns the stream to read the answer from.
     fn begin(&self, headers: &[(&str, &str)], method: &str, params: Value) -> TcpStream {
         let mut params = params;
         params["_meta"] = json!({
@@ -120,7 +120,7 @@ impl Drop for Server {
     }
 }
 
-/// Reads the status and body of an answer.
+/// Reads an answer's status and body.
 fn answer(mut stream: TcpStream) -> (u16, String) {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
@@ -136,13 +136,13 @@ fn a_request_is_answered_without_a_handshake() {
     assert!(status == 200 && body.contains(r#""stdout":"42\n""#), "{body}");
     let (_, body) = server.ask(&[], "server/discover", json!({}));
     assert!(body.contains("\"2026-07-28\"") && body.contains("\"2025-06-18\""), "{body}");
-    // Output that one request retains is readable by another request of the same token.
+    // Output that one request retained can be read by another request with the same token.
     let (_, body) = server.run(&[], "console.log('x'.repeat(9000))");
     let uri = &body[body.find("glovebox://output/").unwrap()..];
     let uri = &uri[..uri.find([' ', '"', '\\']).unwrap()];
     let (_, body) = server.ask(&[], "resources/read", json!({ "uri": uri }));
     assert!(body.contains(&"x".repeat(9_000)), "{body}");
-    // A different token cannot read the output.
+    // With a different token, the output cannot be read.
     let other = [("authorization", "Bearer another token of the tests")];
     let (_, body) = server.ask(&other, "resources/read", json!({ "uri": uri }));
     assert!(body.contains("is no longer stored"), "{body}");
@@ -201,7 +201,7 @@ fn a_request_id_is_limited_in_length() {
     for (bytes, is_refused) in [(999, false), (1_000, false), (1_001, true)] {
         let id = "x".repeat(bytes - 2);
         let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list", "params": {} }).to_string();
-        // The protocol's library refuses the request for another reason, and repeats its id.
+        // The protocol library rejects the request for another reason, and repeats its id.
         let (_, text) = answer(server.send(&headers, body.as_bytes()));
         assert_eq!((text.contains("`id` has 1001 bytes"), text.contains(&id)), (is_refused, !is_refused), "{text}");
     }

@@ -1,5 +1,5 @@
-//! The Model Context Protocol, with the client of the same library over a pipe in memory, and over HTTP.
-//! `tests/mcp/run` has the official clients in Python and TypeScript.
+//! Tests the Model Context Protocol with the client of the same library, over an in-memory pipe and over HTTP.
+//! `tests/mcp/run` uses the official Python and TypeScript clients.
 
 mod answers;
 mod files;

@@ -1,4 +1,4 @@
-//! Progress, cancellation and files while a script runs, and the shutdown of the server.
+//! Tests progress, cancellation and files while a script runs, and the server's shutdown.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ fn disconnecting_ends_the_clients_scripts() {
     let begun = Instant::now();
     mcp.runtime.block_on(mcp.client.take().unwrap().cancel()).unwrap();
     until("it has ended", || mcp.running() == 0);
-    // The protocol library waits five seconds for answers.
+    // The protocol library waits up to five seconds for answers.
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
 

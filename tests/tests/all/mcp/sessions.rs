@@ -1,4 +1,4 @@
-//! Sessions over the protocol.
+//! Tests sessions over the protocol.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! A connected pair of server and client.
+//! A server and a connected client.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// A client that records its notifications.
+/// A client that records the notifications it receives.
 #[derive(Clone, Default)]
 pub(super) struct Listener {
     pub(super) progress: Arc<Mutex<Vec<(Instant, ProgressNotificationParam)>>>,
@@ -43,7 +43,7 @@ impl ClientHandler for Listener {
     }
 }
 
-/// A server for one tenant, with a client.
+/// A single-tenant server and its client.
 pub(super) struct Mcp {
     pub(super) runtime: Runtime,
     pub(super) client: Option<RunningService<RoleClient, Listener>>,
@@ -52,7 +52,7 @@ pub(super) struct Mcp {
     _dir: TempDir,
 }
 
-/// A change of the tenant's configuration.
+/// A change to the tenant's configuration.
 type Change = Box<dyn FnOnce(&mut TenantConfig)>;
 
 /// The configuration of a test's server.
@@ -111,7 +111,7 @@ impl Mcp {
         self.runtime.block_on(self.client().call_tool(params)).unwrap()
     }
 
-    /// Calls a tool that must succeed.
+    /// Calls a tool and asserts that it succeeds.
     pub(super) fn ok(&self, name: &'static str, arguments: Value) -> CallToolResult {
         let result = self.call(name, arguments);
         assert_ne!(result.is_error, Some(true), "{result:?}");
@@ -119,7 +119,7 @@ impl Mcp {
         result
     }
 
-    /// Calls a tool that must be refused, and returns the message for the model.
+    /// Calls a tool, asserts that it fails, and returns the message for the model.
     pub(super) fn refused(&self, name: &'static str, arguments: Value) -> String {
         let result = self.call(name, arguments);
         assert_eq!((result.is_error, &result.structured_content), (Some(true), &None), "{result:?}");
@@ -147,7 +147,7 @@ impl Mcp {
         self.runtime.block_on(self.client().send_cancellable_request(request, options)).unwrap()
     }
 
-    /// Waits for the result of a started call.
+    /// Waits for the result of a call from `begin`.
     pub(super) fn end(&self, handle: RequestHandle<RoleClient>) -> CallToolResult {
         match self.runtime.block_on(handle.await_response()).unwrap() {
             ServerResult::CallToolResult(result) => result,
@@ -168,7 +168,7 @@ impl Mcp {
     }
 }
 
-/// Concatenates all texts of a result.
+/// Returns a result's texts, joined by newlines.
 pub(super) fn text(result: &CallToolResult) -> String {
     result.content.iter().filter_map(|block| block.as_text()).map(|text| &*text.text).collect::<Vec<_>>().join("\n")
 }
@@ -177,7 +177,7 @@ pub(super) fn structured(result: &CallToolResult) -> &Value {
     result.structured_content.as_ref().unwrap_or_else(|| panic!("{result:?}"))
 }
 
-/// Returns the media types of a result's pictures, and the addresses of its links.
+/// Returns the media types of a result's images, and the addresses of its links.
 pub(super) fn pictures_and_links(result: &CallToolResult) -> (Vec<String>, Vec<String>) {
     let (mut pictures, mut links) = (Vec::new(), Vec::new());
     for block in &result.content {
@@ -198,8 +198,8 @@ pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// A script for an inner server in Python. The body for `tools/call` sees `name` and `arguments`, and answers with
-/// `say`.
+/// A Python script that acts as an upstream server. The body for `tools/call` can read `name` and `arguments`, and
+/// answers with `say`.
 pub(super) struct Inner {
     pub(super) dir: TempDir,
 }
@@ -212,7 +212,7 @@ impl Inner {
         made
     }
 
-    /// Like `new`, with a body for `tools/list`.
+    /// Like `new`, but with a body for `tools/list` too.
     pub(super) fn answering(list: &str, call: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let indented = |body: &str| body.lines().map(|line| format!("        {line}\n")).collect::<String>();
@@ -247,7 +247,7 @@ impl Inner {
     }
 }
 
-/// Starts the inner servers.
+/// Starts the upstream servers.
 pub(super) fn start(
     runtime: &Runtime,
     configs: Vec<glovebox_server::mcp::UpstreamConfig>,

@@ -1,4 +1,4 @@
-//! The tools as described to clients.
+//! Tests the tools' descriptions for clients.
 
 use rmcp::{
     model::{CallToolRequestParams, ProtocolVersion, Tool},
@@ -35,7 +35,7 @@ fn tool_list_is_ordered_and_described() {
         assert_eq!((&input["type"], &output["type"]), (&json!("object"), &json!("object")), "{}", tool.name);
         assert_eq!(input["additionalProperties"], false, "{}", tool.name);
         assert!(tool.title.is_some() && tool.description.as_ref().is_some_and(|text| text.len() > 20), "{}", tool.name);
-        // Schemas avoid references and integer formats, which some clients do not support.
+        // The schemas avoid references and integer formats, which some clients do not support.
         for word in ["$ref", "$defs", "\"format\"", "\"default\":null"] {
             assert!(!input.to_string().contains(word), "{}: {input}", tool.name);
         }
@@ -69,7 +69,7 @@ fn tool_description_lists_runtimes_and_packages() {
     assert_eq!(input["properties"]["timeout_ms"]["maximum"], 2_500);
     assert_eq!(input["properties"]["language"]["enum"], json!(["python", "javascript", "typescript"]));
     assert_eq!(input["required"], json!(["language", "code"]));
-    // The descriptions mention only the configured runtimes.
+    // The descriptions only mention the configured runtimes.
     let service = glovebox_server::ServiceConfig { runtimes: vec!["javascript".into()], ..Default::default() };
     let mcp = Mcp::with(Setup { service, listing: "And this.".into(), ..Setup::default() });
     let run = tools(&mcp).remove(0);
@@ -122,7 +122,7 @@ fn requested_timeout_applies_within_the_grant() {
         let refused = text(&run(timeout_ms));
         assert!(refused.contains(&format!("`timeout_ms` is {timeout_ms}; it must be between 1 and 2000")), "{refused}");
     }
-    // The timeout also applies in a session, and the session survives it.
+    // The timeout also applies in a session, which continues afterwards.
     let session = mcp.session();
     let code =
         json!({ "language": "python", "session": session, "code": "x = 1\nwhile True: pass", "timeout_ms": 300 });

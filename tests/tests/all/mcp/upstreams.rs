@@ -1,4 +1,4 @@
-//! Tools of other servers that scripts call, including those of hostile servers.
+//! Tests scripts that call tools of upstream servers, some of which are hostile.
 
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ fn scripts_call_the_tools_of_other_servers() {
     assert!(printed.starts_with("3 'one\\ntwo'\nToolError because\nInvalidArguments "), "{result:?}");
     let environment = printed.lines().last().unwrap();
     let environment: Vec<String> = serde_json::from_str(environment).unwrap();
-    // Variables that shells, Python in the C locale (PEP 538), and a pyenv wrapper set by themselves.
+    // Variables that shells, Python in the C locale (PEP 538), or a pyenv wrapper set themselves.
     let own = |name: &str| ["LC_CTYPE", "PWD", "SHLVL", "_"].contains(&name) || name.contains("PYENV");
     assert_eq!(environment.into_iter().filter(|name| !own(name)).collect::<Vec<_>>(), ["HOME", "KEY", "PATH"]);
     assert!(!printed.contains("secret"));
@@ -125,7 +125,8 @@ fn upstream_result_over_the_limit_is_rejected() {
     let runtime = runtime();
     let upstreams = start(&runtime, vec![inner.config("s")], 1_000).unwrap();
     let mcp = with(&upstreams, |config| config.policy.limits.tool_bytes = 1_000);
-    // The limit of a message is four times the result plus 4 MiB. A larger message ends the server.
+    // The maximum message size is four times the maximum result size plus 4 MiB. A larger message ends the connection
+    // to the server.
     let result = mcp.python(
         "for n in (997, 998, 999, 5_000_000, 1):\n\x20   try: print(len(tools.s_x(n=n)))\n\x20   except tools.ToolError as error: print(type(error).__name__, error)",
     );
@@ -198,7 +199,8 @@ fn hostile_tool_list_is_bounded() {
         let error = refused(list);
         assert!(error.starts_with("MCP server `evil` ") && error.contains(said) && !error.contains('\n'), "{error}");
     }
-    // Unusable schemas are replaced by the schema of any object. The upstream server validates the arguments itself.
+    // Unusable schemas are replaced with a schema that accepts any object. The upstream server validates the arguments
+    // itself.
     let schemas = json!([
         { "name": "look", "inputSchema": { "type": "object", "properties": { "a": { "pattern": "(?=x)y" } } } },
         { "name": "wide", "inputSchema": { "type": "object", "properties": (0..5_000).map(|i| (format!("p{i}"), json!({}))).collect::<serde_json::Map<_, _>>() } },
@@ -232,14 +234,14 @@ fn command_that_is_not_a_server_is_named() {
         (config("sh", &["-c", "yes"]), "does not answer as an MCP server: "),
         (config("sh", &["-c", "head -c 9000000 /dev/zero; echo"]), "does not answer as an MCP server: "),
     ] {
-        // A server that sends no valid message is abandoned when it exits or its time is over.
+        // A server that sends no valid message is abandoned when it exits or times out.
         let config = if config.args.iter().any(|arg| arg == "yes") { limited(config) } else { config };
         let error = start(&runtime, vec![config], 1 << 20).unwrap_err();
         assert!(error.contains(said), "{error}");
     }
 }
 
-/// Limits the start of the server to a second.
+/// Limits the server's start to one second.
 fn limited(mut config: UpstreamConfig) -> UpstreamConfig {
     config.args = vec!["-c".into(), "timeout 1 yes".into()];
     config

@@ -1,5 +1,5 @@
-//! Metered code counts exactly the fuel that Wasmtime counts. The oracle is Wasmtime's own `consume_fuel`, and both
-//! versions run in Wasmtime.
+//! Tests that woven code counts exactly as much fuel as Wasmtime. The oracle is Wasmtime's own `consume_fuel`; both
+//! versions of a module run in Wasmtime.
 //!
 //! Random modules are generated from a printed seed: `GLOVEBOX_FUZZ_SEED` repeats a run, `GLOVEBOX_FUZZ_RUNS` sets the
 //! number of modules.
@@ -11,10 +11,10 @@ use generate::Lengths;
 use glovebox_tests::model::Dice;
 use run::{Counting, End, Meter};
 
-/// The budget of a random module, so that an endless module ends soon.
+/// The fuel budget of a random module, which ends an endless module soon.
 const MOST: u64 = 20_000;
 
-/// Number of calls by outcome, when Wasmtime counts the fuel.
+/// Number of calls by outcome, as counted by Wasmtime.
 #[derive(Default, Debug)]
 struct Tally {
     modules: usize,
@@ -30,7 +30,7 @@ fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("`{name}` is a number")))
 }
 
-/// Compares random modules, starting with the printed seed, each with many budgets: all observable results must be
+/// Compares random modules, starting with the printed seed, under many budgets each. All observable results must be
 /// equal.
 fn compare(lengths: Lengths, modules: u64) -> Tally {
     let seed = setting("GLOVEBOX_FUZZ_SEED").unwrap_or_else(|| {
@@ -40,7 +40,7 @@ fn compare(lengths: Lengths, modules: u64) -> Tally {
     let modules = setting("GLOVEBOX_FUZZ_RUNS").unwrap_or(modules);
     println!("GLOVEBOX_FUZZ_SEED={seed} GLOVEBOX_FUZZ_RUNS={modules}");
     let oracle = Counting::new(Meter::Wasmtime);
-    // The whole budget at once, and slices so small that nearly every check calls the host.
+    // The whole budget in one slice, and slices so small that nearly every check calls the host.
     let woven = [i64::MAX / 2, 1, 97].map(|slice| Counting::new(Meter::Woven { slice }));
     let mut tally = Tally::default();
     for seed in seed..seed + modules {
@@ -63,8 +63,8 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
     };
 
     let compiled = oracle.compile(&plain);
-    // A used instance behaves differently, so each budget starts in a new instance, and then runs again with plenty of
-    // fuel.
+    // A used instance behaves differently, so each budget starts with a new instance, which then runs again with plenty
+    // of fuel.
     let first = &oracle.run(&compiled, &[MOST])[0];
     let mut dice = Dice::new(seed);
     let mut budgets: Vec<u64> = (0..8).map(|_| 1 + dice.roll() % MOST).collect();
@@ -96,7 +96,7 @@ fn compare_one(seed: u64, lengths: Lengths, oracle: &Counting, woven: &[Counting
 fn random_modules_cost_what_wasmtime_counts() {
     let tally = compare(Lengths::Plain, 150);
     println!("{tally:?}");
-    // Every kind of ending occurred often.
+    // Each kind of outcome must be frequent.
     assert!(tally.returned.min(tally.out_of_fuel).min(tally.trapped) > tally.calls / 20, "{tally:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Calls of a module, with Wasmtime counting the fuel or with the woven counter.
+//! Calls a module while either Wasmtime or the woven counter counts the fuel.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -7,7 +7,7 @@ use wasmtime::{
     Caller, Config, Engine, Extern, Global, Instance, Linker, Module, OptLevel, Store, ThrownException, Trap, Val,
 };
 
-/// The ending of a call.
+/// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The call returned these values, as bits.
@@ -22,28 +22,28 @@ pub(crate) enum End {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) end: End,
-    /// The fuel used, at most the budget. `None` for a call that trapped, because Wasmtime's count is then inexact.
+    /// The fuel used, up to the budget. `None` for a call that trapped, because Wasmtime's count is then inexact.
     pub(crate) used: Option<u64>,
     /// A hash of the memory and its size.
     pub(crate) memory: u64,
     pub(crate) globals: Vec<u64>,
-    /// The calls of the host: the argument, and the remaining fuel at that moment.
+    /// The argument of each host call, and the fuel that remained at that moment.
     pub(crate) calls: Vec<(i32, u64)>,
 }
 
-/// The counter of the fuel.
+/// The fuel counter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Meter {
     /// Wasmtime: the oracle.
     Wasmtime,
-    /// The module itself. Its host provides the budget in slices of this size.
+    /// The module itself. The host provides the budget in slices of this size.
     Woven { slice: i64 },
 }
 
 #[derive(Default)]
 struct Host {
     calls: Vec<(i32, u64)>,
-    /// The part of the budget that was not provided yet.
+    /// The fuel budget that has not been provided yet.
     reserve: i64,
     slice: i64,
 }
@@ -59,13 +59,13 @@ impl Counting {
         let mut config = Config::new();
         config
             .consume_fuel(matches!(meter, Meter::Wasmtime))
-            // The rules are those of code with epoch checks, which change Wasmtime's knowledge about constants.
+            // The fuel rules are those for code with epoch checks, which change what Wasmtime knows about constants.
             .epoch_interruption(true)
             .cranelift_opt_level(OptLevel::None)
-            // Frames of woven code are larger, and every budget is exhausted before this stack.
+            // Woven code has larger frames. With this stack size, every call runs out of fuel first.
             .max_wasm_stack(8 << 20)
             .async_stack_size(16 << 20)
-            // NaN results must be the same in all code.
+            // NaN results must be equal in both versions.
             .cranelift_nan_canonicalization(true);
         Self { engine: Engine::new(&config).unwrap(), meter }
     }
@@ -74,14 +74,14 @@ impl Counting {
         Module::new(&self.engine, module).unwrap_or_else(|error| panic!("{:?}: {error:?}", self.meter))
     }
 
-    /// Calls the same instance with each budget in turn.
+    /// Calls one instance with each budget in turn.
     pub(crate) fn run(&self, module: &Module, budgets: &[u64]) -> Vec<Seen> {
         let mut store = Store::new(&self.engine, Host::default());
         store.set_epoch_deadline(u64::MAX / 2);
         if let Meter::Woven { slice } = self.meter {
             store.data_mut().slice = slice;
         } else {
-            // A start function or data segments could use fuel; these modules have neither.
+            // Start functions and data segments could use fuel, but these modules have neither.
             store.set_fuel(u64::MAX / 2).unwrap();
         }
         let instance = linker(&self.engine).instantiate(&mut store, module).unwrap();
@@ -114,7 +114,7 @@ fn host_call(mut caller: Caller<'_, Host>, cost: i32) -> i32 {
     cost
 }
 
-/// Stands in for the engine's function for an exhausted counter. Returns the next slice, or traps as Wasmtime does.
+/// Replaces the engine's function for an exhausted counter. Returns the next slice, or traps as Wasmtime does.
 fn refuel(mut caller: Caller<'_, Host>, exhausted: i64) -> wasmtime::Result<i64> {
     let counter = counter(&mut caller).unwrap();
     let held = exhausted + 1;

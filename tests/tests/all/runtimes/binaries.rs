@@ -1,4 +1,5 @@
-//! Binaries given by path: each runs as a plain command within the limits. The error for an unusable binary names it.
+//! Tests binaries given by path: each runs as a plain command within the limits. The error for an unusable binary
+//! contains its path.
 
 use std::{
     fs,
@@ -60,7 +61,7 @@ fn unknown_binary_runs_as_a_plain_command() {
 #[test]
 fn fuel_equals_executed_instructions() {
     let dir = TempDir::new().unwrap();
-    // Five instructions per iteration.
+    // Each iteration executes five instructions.
     for (language, rounds) in [(Language::JavaScript, 100_000), (Language::Python, 200_000)] {
         let body = "(loop (br_if 0 (local.tee $n (i32.sub (local.get $n) (i32.const 1)))))";
         let text = format!(
@@ -79,7 +80,7 @@ fn fuel_equals_executed_instructions() {
 #[test]
 fn a_plain_command_gets_the_script_as_its_argument() {
     let dir = TempDir::new().unwrap();
-    // Prints the bytes of its arguments in order, as in memory.
+    // The program prints its arguments in order, as they are laid out in memory.
     let path = program(
         &dir,
         "args.wasm",
@@ -130,12 +131,12 @@ fn hostile_binary_respects_the_limits() {
     let dir = TempDir::new().unwrap();
     let bodies = [
         ("loop", "(loop $l (br $l))", "exhausted fuel"),
-        // Memory growth is refused, and the endless loop then uses up its fuel.
+        // Memory growth fails, and the endless loop then exhausts the fuel.
         ("grow", "(loop $l (drop (memory.grow (i32.const 1))) (br $l))", "exhausted fuel"),
         ("grow_at_once", "(drop (memory.grow (i32.const 65535)))", "completed"),
         ("random", "(loop $l (drop (call $random (i32.const 0) (i32.const 65536))) (br $l))", "exhausted fuel"),
         ("yield", "(loop $l (drop (call $yield)) (br $l))", "exhausted fuel"),
-        // A thousand vectors that all name the same 64 KiB.
+        // A thousand vectors that all refer to the same 64 KiB.
         (
             "vectors",
             "(loop $l (drop (call $write (i32.const 1) (i32.const 0) (i32.const 8000) (i32.const 0))) (br $l))",

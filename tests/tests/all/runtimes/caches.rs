@@ -1,4 +1,4 @@
-//! Prepared images in a cache: shared by processes, reproducible, and not run once damaged.
+//! Tests prepared images in a cache: shared by processes, reproducible, and rejected when damaged.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::{another, bare_cache_of, chain};
 
-/// Creates a cache with only the default JavaScript binary, the smallest, and no prepared images.
+/// Creates a cache that contains only the default JavaScript binary, which is the smallest, and no prepared images.
 fn bare_cache() -> TempDir {
     bare_cache_of("javascript")
 }
@@ -46,7 +46,8 @@ fn processes_share_one_cache() {
     }
     let dir = bare_cache();
     let task = dir.path().to_str().unwrap();
-    // Three engines at once, with nothing prepared: all run, and one image exists afterwards.
+    // Three engines start concurrently without a prepared image: all must work, and exactly one image must exist
+    // afterwards.
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -66,7 +67,7 @@ fn processes_share_one_cache() {
     assert_eq!(first.iter().map(made).collect::<Vec<_>>(), times, "files must not be rebuilt");
 }
 
-/// The images' identities are pinned: an unnoticed change would invalidate fuel figures and saved sessions.
+/// The images' hashes are pinned, because an unnoticed change would invalidate fuel measurements and saved sessions.
 #[test]
 fn preparing_again_gives_the_same_image() {
     let mut seen = BTreeMap::new();
@@ -83,7 +84,7 @@ fn preparing_again_gives_the_same_image() {
         fs::write(path, toml::to_string(&held).unwrap()).unwrap();
         return;
     }
-    // The large images are checked only in the full matrix.
+    // The large images are only checked in the full matrix.
     held.retain(|name, _| seen.contains_key(name));
     assert_eq!(seen, held, "run with BLESS=1 if the boot code or a binary was changed on purpose");
 }
@@ -97,7 +98,7 @@ fn the_duration_does_not_count_preparing() {
     assert!(execution.duration < begun.elapsed() / 4, "{:?} of {:?}", execution.duration, begun.elapsed());
 }
 
-/// Returns the output of a script in an engine over `cache` that has not loaded anything yet.
+/// Returns the output of a script in a new engine that uses `cache`.
 fn prints_one(cache: &Path) -> Result<String, BuildError> {
     let sandbox = Sandbox::builder(&another(cache)).language(Language::JavaScript).build()?;
     Ok(sandbox.execute("console.log(1)").unwrap().stdout.text())
@@ -108,14 +109,14 @@ fn a_damaged_image_is_not_run() {
     let dir = bare_cache();
     assert_eq!(prints_one(dir.path()).unwrap(), "1\n");
     for nth in [0, 1] {
-        // Damages the code, then the image.
+        // Damages first the code, then the image.
         let file = prepared_files(dir.path()).remove(nth);
         let bytes = fs::read(&file).unwrap();
-        // Truncated, as by a full disk.
+        // Truncates the file, as a full disk would.
         fs::write(&file, &bytes[..bytes.len() / 2]).unwrap();
         let error = chain(&prints_one(dir.path()).unwrap_err());
         assert!(error.contains("damaged") && error.contains("runtimes remove"), "{error}");
-        // Following the error's advice helps.
+        // Clearing the cache, as the error suggests, solves the problem.
         let engine = another(dir.path());
         assert!(engine.runtimes().is_ok());
         assert!(engine.clear_prepared().unwrap() > 0);

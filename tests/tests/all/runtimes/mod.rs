@@ -1,4 +1,4 @@
-//! Runtimes by name, by path and as plain commands, and the cache shared by processes.
+//! Tests runtimes by name, by path and as plain commands, and the cache shared by processes.
 
 mod binaries;
 mod caches;
@@ -56,7 +56,7 @@ fn each_language_has_its_default_runtime() {
 #[test]
 fn language_name_selects_the_default_runtime() {
     let named = |name| Sandbox::builder(engine()).named(name).build().map(|it| it.runtime_name().to_owned());
-    // The default of these tests. In the manifest, `python` is the alias of another runtime.
+    // The tests' default. In the manifest, `python` is an alias of another runtime.
     assert_eq!(named("python").unwrap(), PORTABLE_PYTHON);
     for (name, expected) in [("javascript", "javascript"), ("quickjs", "javascript"), ("cpython-3.12", "python-3.12")] {
         assert_eq!(named(name).unwrap(), expected, "{name}");
@@ -104,7 +104,7 @@ fn every_runtime_of_the_manifest_runs() {
         let execution = sandbox.execute(source).unwrap();
         assert_eq!(execution.stdout.text(), "hello 2\n", "{}: {}", info.name, execution.stderr.text());
         assert_eq!(execution.outcome, Outcome::Completed, "{}", info.name);
-        // A known binary by its path is the same runtime.
+        // A known binary given by path is the same runtime.
         let by_path = Sandbox::builder(engine())
             .language(info.language)
             .runtime_path(engine().fetch(&info.name).unwrap())
@@ -135,7 +135,7 @@ fn unprepared_runs_give_the_same_output() {
         for prepared in [true, false] {
             let mut builder = Sandbox::builder(engine()).language(language).prepared(prepared);
             if language == Language::JavaScript {
-                // The reactor build has no command to boot; the command build supports both.
+                // The reactor build has no command to boot, but the command build supports both.
                 let command = engine()
                     .runtimes()
                     .unwrap()

@@ -1,4 +1,5 @@
-//! Every resource that a client can make the server hold has a limit: tests under, at and over each limit.
+//! Every resource that a client can make the server allocate has a limit. The tests reach, undershoot and exceed each
+//! limit.
 
 use std::{
     io::{Read, Write},
@@ -38,7 +39,7 @@ fn request_body_size_is_limited() {
     let put = |bytes: usize| server.ask("PUT", "/v1/sessions/s/files/a", &[], &vec![b'x'; bytes]);
     assert_eq!((put(9_999).status, put(10_000).status), (204, 204));
     assert_eq!(put(10_001).problem(), (413, "too-large".into()));
-    // The limit also holds without a content length.
+    // The limit also applies to a body without a content length.
     let chunked = |bytes: usize| {
         let head = format!(
             "PUT /v1/sessions/s/files/a HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -62,7 +63,7 @@ fn total_body_size_and_body_time_are_limited() {
             super::support::TOKEN
         )
     };
-    // The request holds 48 KiB of 64, and sends no more.
+    // The request occupies 48 of 64 KiB, and the client sends no more.
     let slow = server.send(&[head(100_000).as_bytes(), &vec![b' '; 48 << 10]].concat());
     std::thread::sleep(Duration::from_millis(200));
     let body = json!({"language": "python", "source": format!("#{}\nprint(1)", "x".repeat(20_000))}).to_string();
@@ -85,11 +86,11 @@ fn total_size_of_stored_responses_is_limited() {
     let server = Server::start(http(|http| (http.bodies_bytes, http.body_time) = (2 << 20, Duration::from_secs(1))));
     let prints = |bytes: usize| json!({"language": "python", "source": format!("print('x' * {bytes})")}).to_string();
     let ask = |key: &str| server.ask("POST", "/v1/execute", &[("idempotency-key", key)], prints(100_000).as_bytes());
-    // An eighth of the memory has room for two responses.
+    // An eighth of the memory is reserved for stored responses, which is enough for two.
     let answers = ["1", "2", "3"].map(|key| ask(key).body);
     assert_eq!(ask("1").problem(), (409, "idempotency-key".into()), "the request ran and must not run again");
     assert_eq!((ask("2").body, ask("3").body), (answers[1].clone(), answers[2].clone()));
-    // Stored responses take no room from other requests.
+    // Stored responses do not reduce the memory for other requests.
     let large = server.ask("POST", "/v1/execute", &[], prints(1_700_000).as_bytes());
     assert_eq!(large.ok()["stdout"].as_str().unwrap().len(), 1_700_001);
 }
@@ -105,7 +106,7 @@ fn queued_executions_are_limited() {
     until("one waits", || metric(&server, "glovebox_waiting") == 1);
     let third = quick(&server);
     assert_eq!((third.problem(), third.header("retry-after")), ((503, "unavailable".into()), Some("1")));
-    // A request that leaves the queue makes room for another.
+    // A request that leaves the queue frees its position for another.
     drop(second);
     until("nobody waits", || metric(&server, "glovebox_waiting") == 0);
     assert_eq!(quick(&server).ok()["stdout"], "1\n");
@@ -164,7 +165,7 @@ fn header_size_and_time_are_limited() {
         Server::start(http(|http| (http.header_bytes, http.header_time) = (8 << 10, Duration::from_millis(300))));
     let long = "x".repeat(16 << 10);
     assert_eq!(Answer::read(server.begin("GET", "/healthz", &[("x-long", &long)], b"")).status, 431);
-    // Half a request head, and then nothing: the server closes the connection.
+    // The client sends half a request head and nothing more. The server must close the connection.
     let mut stream = server.send(b"GET /healthz HTTP/1.1\r\nhost: local");
     let (mut bytes, begun) = (Vec::new(), Instant::now());
     let _ = stream.read_to_end(&mut bytes);

@@ -1,4 +1,4 @@
-//! Tools that HTTP services answer.
+//! Tests tools that HTTP services implement.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -18,7 +18,7 @@ use super::support::{Server, Setup};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-/// A request that a service received.
+/// A request that the service received.
 #[derive(Clone, Debug)]
 struct Asked {
     line: String,
@@ -36,7 +36,7 @@ impl Asked {
     }
 }
 
-/// A service that answers each request with the result of a function.
+/// An HTTP service that answers each request with the result of a function.
 struct Service {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
@@ -126,14 +126,14 @@ fn callback_service_answers_signed_calls() {
         asked[0].header("webhook-signature").starts_with("v1,") && !asked[0].header("webhook-timestamp").is_empty()
     );
     assert_eq!(asked[0].header("authorization"), "", "the token must not be sent");
-    // In a session, with a streamed answer.
+    // Tools also work in a session, and with a streamed answer.
     server.post("/v1/sessions", &json!({"id": "s", "language": "javascript"})).ok();
     let tools = json!([{"name": "add", "callback": service.url("/tools/add")}]);
     let body = json!({"source": "console.log(await tools.add({a: 3}))", "tools": tools}).to_string();
     let lines = server.ask("POST", "/v1/sessions/s/execute", &[("accept", "application/x-ndjson")], body.as_bytes());
     assert!(lines.text().contains("\"4\\n\""), "{lines:?}");
     assert_eq!(service.asked()[2].json()["session"], "s");
-    // A call with an idempotency key runs once.
+    // A call with an idempotency key only runs once.
     let ask = || server.ask("POST", "/v1/sessions/s/execute", &[("idempotency-key", "k")], body.as_bytes()).ok();
     assert_eq!((ask()["stdout"].clone(), ask()["stdout"].clone()), (json!("4\n"), json!("4\n")));
     assert_eq!(service.asked().len(), 4);
@@ -161,10 +161,10 @@ fn disallowed_callback_addresses_are_not_called() {
         assert_eq!(answer.problem(), (400, "invalid-argument".into()), "{url}");
     }
     assert!(service.asked().is_empty());
-    // A name that matches only a wildcard pattern must resolve to a public address.
+    // A host name that only a wildcard pattern allows must resolve to a public address.
     let done = run(&server, "https://a.localtest.example/x", "tools.add(a=1)").ok();
     assert_eq!(done["outcome"]["type"], "ToolError");
-    // The host is allowed for another token only.
+    // Only another token may use this host.
     let other = Server::start(Setup::default());
     assert_eq!(run(&other, &service.url("/tools/x"), "1").problem().0, 400);
 }

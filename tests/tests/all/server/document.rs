@@ -1,4 +1,4 @@
-//! The OpenAPI document matches the actual responses.
+//! Tests that the OpenAPI document matches the actual responses.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::support::{Server, Setup};
 
-/// Collects the property names of a schema and of the schemas that it is composed of.
+/// Collects the property names of a schema, including the schemas that it is composed of.
 fn properties(document: &Value, schema: &Value) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     if let Some(reference) = schema["$ref"].as_str() {
@@ -59,7 +59,7 @@ fn responses_match_the_openapi_document() {
     ] {
         assert_eq!(names(&answer), schema(path, method, status), "{method} {path}");
     }
-    // Each path and method of the document is a route.
+    // Each path and method in the document is a route.
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let path = path.replace("{id}", "none").replace("{name}", "x").replace("{path}", "x");

@@ -1,4 +1,4 @@
-//! The routes for E2B clients. `tests/e2b/run` uses the real client.
+//! Tests the routes for E2B clients. `tests/e2b/run` uses the real client.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ impl<'a> Sandbox<'a> {
         answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Returns the text of the main result.
+    /// Returns the text of the main result of an execution.
     fn text(&self, body: &Value) -> String {
         let lines = self.lines(body);
         let main = lines.iter().find(|line| line["is_main_result"] == true);
@@ -78,7 +78,7 @@ fn contexts_of_a_sandbox_share_files() {
     assert!(line["name"] == "ValueError" && line["value"] == "why", "{error:?}");
     let contexts = sandbox.ask("GET", "/contexts", &[], b"").ok();
     assert_eq!(contexts.as_array().unwrap().len(), 2, "{contexts}");
-    // The contexts are sessions of the token, so `close` and `list` include them.
+    // The contexts are sessions that belong to the token, so `close` and `list` include them.
     assert_eq!(server.get("/v1/sessions").ok()["sessions"].as_array().unwrap().len(), 2);
     assert_eq!(server.ask("DELETE", &format!("/sandboxes/{}", sandbox.id), &[], b"").status, 204);
     assert_eq!(server.get("/v1/sessions").ok()["sessions"].as_array().unwrap().len(), 0);
@@ -145,12 +145,12 @@ fn requests_need_the_token_or_the_secret() {
         assert_eq!(server.ask("GET", "/contexts", &headers, b"").problem(), (401, "unauthorized".into()), "{secret}");
     }
     assert_eq!(sandbox.ask("GET", "/health", &[], b"").status, 204);
-    // A sandbox belongs to the token that created it, whatever its name.
+    // A sandbox belongs to the token that created it, whatever its id.
     let connected = server.ask("POST", "/v2/sandboxes/sb000000000000000000/connect", &[], b"");
     assert_eq!(connected.problem().0, 404);
 }
 
-/// Starts a server with two tenants. `sessions` is the first tenant's limit.
+/// Starts a server with two tenants. `sessions` is the first tenant's session limit.
 fn server_for_two(sessions: usize) -> Server {
     Server::start(Setup {
         http: HttpConfig { e2b: true, ..HttpConfig::default() },
@@ -160,7 +160,7 @@ fn server_for_two(sessions: usize) -> Server {
     })
 }
 
-/// Opens a session of the second tenant whose name looks like a context of the sandbox.
+/// Opens a session for the second tenant, with an id that looks like a context of the first tenant's sandbox.
 fn impostor(server: &Server, id: &str) {
     let body = json!({"id": format!("{id}.python"), "language": "python"}).to_string();
     let opened = server.ask("POST", "/v1/sessions", &[("x-api-key", "the other token")], body.as_bytes());
@@ -215,7 +215,7 @@ fn sandboxes_per_tenant_are_limited() {
         assert!(server.ask("DELETE", &format!("/v1/sessions/{}.python", sandbox.id), &[], b"").status < 300);
         assert!(count() <= 3, "{}", count());
     }
-    // Sandboxes with a session stay.
+    // Sandboxes that have a session remain.
     let active: Vec<String> = (0..3).map(|_| Sandbox::create(&server, &json!({})).id).collect();
     assert_eq!(server.post("/v2/sandboxes", &json!({})).problem(), (429, "quota-exceeded".into()));
     for id in &active {

@@ -1,4 +1,4 @@
-//! Scripts in new interpreters.
+//! Tests scripts that run in new interpreters.
 
 use std::{io::Read, time::Duration};
 
@@ -28,7 +28,7 @@ fn script_runs_with_all_request_fields() {
     assert_eq!(answer["files"], json!({"b.bin": "AP8=", "out/r": "AP8A/w=="}));
     assert_eq!(answer["files_created"], json!(["out/r"]));
     assert_eq!((&answer["workspace_path"], &answer["files_left_out"]), (&Value::Null, &json!(0)));
-    // The next execution sees no state of this one.
+    // The next execution does not see the state of this one.
     let next = server.post(
         "/v1/execute",
         &json!({"language": "python", "source": "import os; print(os.listdir('.'), 'context' in globals())"}),
@@ -117,7 +117,7 @@ fn output_is_streamed_as_events_or_lines() {
             .all(|data| serde_json::from_str::<Value>(data).is_ok())
     );
 
-    // The error occurs only after the response has begun, so the last piece reports it.
+    // The error only occurs after the response has started, so the last line of the response reports it.
     let wrong = json!({"language": "python", "source": "1", "runtime": "nothing"}).to_string();
     let wrong = server.ask("POST", "/v1/execute", &[("accept", "application/x-ndjson")], wrong.as_bytes());
     assert_eq!(wrong.json()["problem"]["type"], "unknown-runtime");
@@ -173,12 +173,12 @@ fn request_with_an_idempotency_key_runs_once() {
     assert_eq!(first.ok()["value"]["json"], 1);
     assert_eq!(ask("k2", &step).ok()["value"]["json"], 2);
     assert_eq!(ask("k1", &json!({"source": "n"}).to_string()).problem(), (422, "idempotency-key".into()));
-    // The request was refused, so its key is free.
+    // The request was rejected, so its key can be used again.
     assert_eq!(ask("k3", &json!({"source": "n", "files": {}}).to_string()).status, 400);
     assert_eq!(ask("k3", &step).ok()["value"]["json"], 3);
-    // An impossible request is refused before the script runs.
+    // An impossible request is rejected before the script runs.
     assert_eq!(ask("k6", &json!({"source": "n += 100", "return_files": ["["]}).to_string()).status, 400);
-    // A client that has disconnected finds its answer later.
+    // A client that has disconnected can retrieve its answer later.
     let slow = json!({"source": "import time; time.sleep(0.3); n += 1; n"}).to_string();
     drop(server.begin("POST", "/v1/sessions/s/execute", &[("idempotency-key", "k4")], slow.as_bytes()));
     let mut answer = ask("k4", &slow);
@@ -215,7 +215,7 @@ fn stopping_server_drains_executions() {
     let body = json!({"language": "python", "source": "import time; time.sleep(1); print('done')"}).to_string();
     let running = server.begin("POST", "/v1/execute", &[], body.as_bytes());
     until("it runs", || metric(&server, "glovebox_running") == 1);
-    // The shutdown also reaches connections that are already open.
+    // The shutdown also ends connections that are already open.
     let stream = server.begin("POST", "/v1/execute", &[], b"");
     let (service, waiting) = (server.service.clone(), std::thread::spawn(move || Answer::read(running)));
     assert_eq!(Answer::read(stream).status, 400);

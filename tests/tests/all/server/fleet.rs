@@ -1,4 +1,4 @@
-//! Sessions in a fleet: the requests that each route makes to the fleet, and the translation of its errors.
+//! Tests sessions in a fleet: the requests that each route sends to the fleet, and the translation of its errors.
 
 use std::{net::TcpListener, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::fleet_engine::FleetEngine;
 
 const PYTHON: &str = "python";
 
-/// Starts a server whose only tenant has its sessions in this scope of a fleet.
+/// Starts a server with a single tenant, whose sessions are in this scope of a fleet.
 fn server_in(client: FleetClient, scope: &'static str, change: impl FnOnce(&mut TenantConfig) + 'static) -> Server {
     let place = SessionPlace::Fleet { client, scope: scope.parse().unwrap() };
     let tenant = Box::new(move |config: &mut TenantConfig| {
@@ -168,7 +168,7 @@ fn fleet_errors_map_to_problems_on_every_route() {
             let is_query = path == "/v1/sessions";
             let answer = server.ask(method, path, &[], body.as_bytes());
             if is_query {
-                // The administration does not use our error codes.
+                // The admin interface does not use our error codes.
                 assert_eq!(answer.problem(), (503, "unavailable".into()), "{method} {path} {failure:?}");
                 continue;
             }
@@ -211,7 +211,7 @@ fn session_in_an_unexpected_state_is_unchanged() {
         }
     }
     assert_eq!(execute(&server, &[("if-match", "*")], "n").ok()["value"]["json"], 1);
-    // A new session with the same name does not accept states of the old session.
+    // A new session with the same name does not match entity tags of the old session.
     server.ask("DELETE", "/v1/sessions/s", &[], b"");
     assert_ne!(etag(&open(&server, "s")), first);
     assert_eq!(execute(&server, &[("if-match", &first)], "1").problem(), (412, "generation".into()));

@@ -1,6 +1,6 @@
-//! Any request to any route gets a result or a typed problem, and the server survives.
+//! Tests that any request to any route returns a result or a typed problem, and that the server survives.
 //!
-//! Routes, parameters and bodies come from the OpenAPI document, so new routes are included automatically.
+//! Routes, parameters and bodies come from the OpenAPI document, so new routes are covered automatically.
 //! `GLOVEBOX_FUZZ_SEED` repeats a run, `GLOVEBOX_FUZZ_REQUESTS` sets its length.
 
 use std::{
@@ -51,7 +51,7 @@ const KNOWN: [&str; 27] = [
 
 const METHODS: [&str; 10] = ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "TRACE", "PROPFIND", "get"];
 
-/// Path segments.
+/// Path segments to choose from.
 const SEGMENTS: [&str; 18] = [
     "s",
     "s",
@@ -73,7 +73,7 @@ const SEGMENTS: [&str; 18] = [
     "*",
 ];
 
-/// Generates a value for a property.
+/// Generates a random value for a property.
 fn value(numbers: &mut Numbers, depth: usize) -> Value {
     match numbers.below(if depth > 3 { 18 } else { 22 }) {
         0 => json!(null),
@@ -101,7 +101,7 @@ fn value(numbers: &mut Numbers, depth: usize) -> Value {
     }
 }
 
-/// Collects the names of a body's properties from its schema.
+/// Returns the names of a body's properties from its schema.
 fn names(document: &Value, schema: &Value) -> Vec<String> {
     let schema = match schema["$ref"].as_str() {
         Some(reference) => document.pointer(reference.trim_start_matches('#')).unwrap(),
@@ -133,7 +133,7 @@ fn body(numbers: &mut Numbers, names: &[String]) -> Vec<u8> {
             let depth = numbers.below(20_000);
             format!("{}1{}", r#"{"source":["#.repeat(depth), "]}".repeat(depth)).into_bytes()
         }
-        // UTF-16, which is not JSON.
+        // UTF-16 is not valid JSON.
         4 => Value::Object(object).to_string().encode_utf16().flat_map(u16::to_le_bytes).collect(),
         _ => Value::Object(object).to_string().into_bytes(),
     };
@@ -143,7 +143,7 @@ fn body(numbers: &mut Numbers, names: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Generates headers. They are valid often enough that the code behind them is reached, too.
+/// Generates headers, which are valid often enough that requests also reach the code behind the header checks.
 fn headers(numbers: &mut Numbers) -> Vec<(&'static str, String)> {
     let mut headers = Vec::new();
     let odd = [
@@ -182,7 +182,7 @@ fn headers(numbers: &mut Numbers) -> Vec<(&'static str, String)> {
     headers
 }
 
-/// A route with the property names of its body.
+/// A route and the property names of its body.
 struct Route {
     method: String,
     path: String,
@@ -203,7 +203,7 @@ fn routes() -> Vec<Route> {
     routes
 }
 
-/// Returns the routes for E2B clients, which are not in the document.
+/// Returns the routes for E2B clients, which the document does not include.
 fn routes_of_e2b() -> Vec<Route> {
     let route = |method: &str, path: &str, names: &str| Route {
         method: method.to_owned(),
@@ -237,7 +237,7 @@ fn routes_of_e2b() -> Vec<Route> {
     ]
 }
 
-/// Fills in the parameters of the path.
+/// Replaces the parameters in a path with random values.
 fn filled(numbers: &mut Numbers, path: &str) -> String {
     let mut filled = path.to_owned();
     for name in ["{id}", "{name}", "{path}"] {
@@ -264,7 +264,7 @@ fn setting(name: &str) -> Option<u64> {
     env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("`{name}` is a number")))
 }
 
-/// Sends requests to these routes, and checks every answer against the documented properties of answers.
+/// Sends random requests to the routes, and checks every answer against the documented properties.
 fn fuzz(server: &Server, routes: &[Route], more: &[(&'static str, String)], mut renew: impl FnMut(&Server)) {
     let seed = setting("GLOVEBOX_FUZZ_SEED").unwrap_or_else(|| {
         u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() & u128::from(u64::MAX)).unwrap()
@@ -305,14 +305,14 @@ fn fuzz(server: &Server, routes: &[Route], more: &[(&'static str, String)], mut 
 }
 
 fn check(answer: &Answer, method: &str, told: &dyn Fn() -> String) {
-    // Not faults of the server: an unimplemented feature, and a sandbox that does not run.
+    // These are not server faults: an unimplemented feature (501), and a sandbox that is not running (502).
     assert!(answer.status < 500 || matches!(answer.status, 501 | 502), "{}", told());
     if answer.status < 300 || method == "HEAD" {
         return;
     }
     let problem: Value = serde_json::from_slice(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", told()));
     let media_type = answer.header("content-type").unwrap_or_default();
-    // Errors of procedure calls have the form of their protocol.
+    // Procedure calls report errors in the format of their protocol.
     assert!(matches!(media_type, "application/problem+json" | "application/json"), "{}", told());
     assert_eq!(problem["status"], answer.status, "{}", told());
     assert!(KNOWN.contains(&problem["type"].as_str().unwrap_or_default()), "{}", told());
@@ -348,7 +348,7 @@ fn e2b_routes_survive_fuzzing() {
     fuzz(&server, &routes_of_e2b(), &more, |server| {
         let connected = server.post(&format!("/v2/sandboxes/{id}/connect"), &json!({"timeout": 3_600}));
         assert!(matches!(connected.status, 200 | 201), "{connected:?}");
-        // Removes the sandboxes that earlier requests have created.
+        // Removes sandboxes that earlier requests created.
         for listed in server.get("/v2/sandboxes").ok().as_array().unwrap() {
             let other = listed["sandboxID"].as_str().unwrap();
             if other != id {

@@ -1,4 +1,4 @@
-//! Any malformed request gets a typed answer, and the server survives.
+//! Tests that any malformed request receives a typed answer, and that the server survives.
 
 use serde_json::json;
 
@@ -7,8 +7,8 @@ use super::support::{Server, Setup};
 #[test]
 fn expanding_json_is_not_parsed_into_values() {
     let server = Server::start(Setup::default());
-    // A million nulls, and objects nested a hundred thousand deep. As values they would take gigabytes, or overflow the
-    // stack.
+    // A million nulls, and objects nested to a depth of a hundred thousand. Parsing them into values would use
+    // gigabytes or overflow the stack.
     let nulls = format!("[{}null]", "null,".repeat(1_000_000));
     let request = format!(r#"{{"language": "python", "source": "print(len(context))", "context": {nulls}}}"#);
     assert_eq!(server.ask("POST", "/v1/execute", &[], request.as_bytes()).ok()["stdout"], "1000001\n");

@@ -1,4 +1,4 @@
-//! Black-box tests of the HTTP server, through connections of its own.
+//! Black-box tests of the HTTP server, each over new connections.
 
 mod bounds;
 mod callbacks;

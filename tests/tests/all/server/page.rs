@@ -1,4 +1,4 @@
-//! The page at `/`: access, policy, and the match between its files and their sources.
+//! Tests the page at `/`: access, security policy, and whether its files were built from the current sources.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -23,7 +23,7 @@ fn path_of(name: &str) -> String {
     if name == "index.html" { "/".into() } else { format!("/{name}") }
 }
 
-/// Sends a request without a token.
+/// Sends a request without a token. Adds a `host` header unless `headers` contains one.
 fn ask(server: &Server, path: &str, headers: &str) -> Answer {
     let host =
         if headers.to_lowercase().contains("host:") { String::new() } else { format!("host: {}\r\n", server.address) };
@@ -41,7 +41,7 @@ fn page_needs_no_token_but_requests_do() {
     for name in MADE {
         let answer = ask(&server, &path_of(name), "");
         assert_eq!(answer.status, 200, "{name}");
-        // Chromium refuses a script or a style sheet with two content types.
+        // Chromium rejects scripts and style sheets that have two content types.
         for header in ["content-type", "content-security-policy", "etag", "cache-control"] {
             assert_eq!(answer.headers(header).len(), 1, "{name}: {header}");
         }
@@ -94,7 +94,7 @@ fn page_can_be_disabled() {
     server.get("/v1/info").ok();
 }
 
-/// Returns the policy that a file of the page declares itself.
+/// Returns the policy that an HTML file declares in its own markup.
 fn own_policy(html: &str) -> &str {
     let (_, rest) = html.split_once("http-equiv=\"Content-Security-Policy\" content=\"").expect("it names a policy");
     rest.split_once('"').expect("it ends").0
@@ -122,7 +122,7 @@ fn page_security_policy_allows_only_its_own_server() {
     for bad in ["unsafe", "http:", "https:", "*", "data:"] {
         assert!(!policy.contains(bad), "{bad}: {policy}");
     }
-    // The frame around HTML of scripts may use inline styles, but loads nothing.
+    // The frame for HTML from scripts may use inline styles, but must not load anything.
     let frame = header("/page/frame.html");
     assert_eq!(frame, format!("{}; frame-ancestors 'self'", own_policy(&asset("page/frame.html"))));
     for bad in ["script-src", "'self' ", "http:", "https:", "*", "connect-src"] {
@@ -156,7 +156,7 @@ fn page_files_match_their_sources() {
     let mut named = BTreeSet::new();
     for line in manifest.lines().filter(|line| !line.starts_with('#')) {
         let (hash, name) = line.split_once("  ").expect("a hash and a name");
-        // Names with a leading slash are sources.
+        // A name with a leading slash is a source.
         let path = match name.strip_prefix('/') {
             Some(source) => Path::new(ROOT).join(source),
             None => Path::new(ASSETS).join(name),
@@ -167,7 +167,7 @@ fn page_files_match_their_sources() {
         named.insert(name.to_owned());
     }
     assert!(MADE.iter().all(|name| named.contains(*name)), "{named:?}");
-    // A new source is in none of the files yet.
+    // A new source would not be in the manifest, so the files in each directory are compared with it.
     for directory in [
         "bindings/web/src",
         "bindings/web/src/ui",

@@ -1,4 +1,4 @@
-//! Conditional changes of a session.
+//! Tests conditional changes to a session.
 
 use serde_json::json;
 
@@ -36,7 +36,7 @@ fn every_session_change_checks_the_generation() {
         }
     }
     assert_eq!(server.get("/v1/sessions/s").status, 404);
-    // A precondition cannot hold for a session that does not exist yet.
+    // A precondition never holds for a session that does not exist yet.
     for (method, path) in [("POST", "/v1/execute"), ("POST", "/v1/sessions"), ("PUT", "/v1/sessions/t")] {
         let answer = server.ask(method, path, &[("if-match", "\"1-1\"")], b"{}");
         assert_eq!(answer.problem(), (400, "invalid-argument".into()), "{method} {path}");

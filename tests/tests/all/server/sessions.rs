@@ -1,4 +1,4 @@
-//! Sessions over HTTP.
+//! Tests sessions over HTTP.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ fn session_supports_every_operation() {
         assert_eq!(server.ask("PUT", "/v1/sessions/s/variables/x", &[], b" [41] ").status, 204);
         assert_eq!(execute(&server, "s", "x[0]")["value"]["json"], 41);
         assert_eq!(server.get("/v1/sessions/s/variables/nothing").problem(), (404, "not-found".into()));
-        // Files with arbitrary characters in their paths.
+        // File paths may contain arbitrary characters.
         assert_eq!(server.ask("PUT", "/v1/sessions/s/files/d/%C3%A9%20a.txt", &[], b"bytes \xff").status, 204);
         assert_eq!(server.get("/v1/sessions/s/files/d/%C3%A9%20a.txt").body, b"bytes \xff");
         let paths = |pattern: &str| -> Vec<String> {
@@ -53,7 +53,7 @@ fn session_supports_every_operation() {
             server.post("/v1/sessions/s/undo", &json!({"checkpoint": 999})).problem(),
             (409, "no-checkpoint".into())
         );
-        // Exports the session, and imports it under another name.
+        // Exports the session and imports it under another name.
         assert_eq!(server.ask("POST", "/v1/sessions/s/hibernate", &[], b"").ok(), json!({"was_live": true}));
         let state = server.get("/v1/sessions/s/state");
         assert_eq!(state.header("content-type"), Some("application/octet-stream"));
@@ -81,7 +81,7 @@ fn sessions_survive_a_restart() {
 
 #[test]
 fn acknowledged_state_is_stored_without_shutdown() {
-    // As after `kill -9`: a second server reads the store while the first still runs.
+    // Simulates `kill -9`: a second server reads the store while the first one still runs.
     let server = Server::start(Setup::default());
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     for n in 0..3 {
@@ -111,13 +111,13 @@ fn changed_session_fails_the_precondition() {
     assert_eq!(ask(&first).problem(), (412, "generation".into()), "a refused request must not run");
     assert_eq!(ask(&second).ok()["value"]["json"], 2);
     assert_eq!(ask("*").ok()["value"]["json"], 3);
-    // Routes that do not check preconditions refuse them, and do nothing.
+    // Routes that do not support preconditions reject them without doing anything.
     let elsewhere = [("PUT", "/v1/sessions/t"), ("POST", "/v1/sessions"), ("POST", "/v1/execute")];
     for (method, path) in elsewhere {
         assert_eq!(server.ask(method, path, &[("if-match", "*")], b"").problem(), (400, "invalid-argument".into()));
     }
     assert_eq!(server.get("/v1/sessions/s/files").ok()["files"], json!([]));
-    // Every change creates a new generation, and so does a new session with the same name.
+    // Every change creates a new generation, and so does creating a session with the same name.
     let before = server.get("/v1/sessions/s").header("etag").unwrap().to_owned();
     server.ask("PUT", "/v1/sessions/s/files/a", &[], b"x");
     let after = server.get("/v1/sessions/s").header("etag").unwrap().to_owned();
@@ -222,7 +222,7 @@ fn executions_in_a_lost_session_are_not_counted() {
     assert!(audited.iter().any(|line| line["outcome"] == "session-fenced"), "{audited:?}");
     assert_eq!(ask(&server, "late").problem(), (409, "session-busy".into()), "the session belongs to the other server");
     other.ask("POST", "/v1/sessions/s/hibernate", &[], b"").ok();
-    // The refused request did not use up the key.
+    // The rejected request did not use up its key.
     assert_eq!(ask(&server, "late").ok()["value"]["json"], 3);
     assert_eq!(ask(&server, "first").ok()["value"]["json"], 1, "an acknowledged request must not run again");
 }

@@ -1,4 +1,4 @@
-//! Tools that the client itself answers.
+//! Tests tools that the client itself implements.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ fn tools() -> Value {
     }])
 }
 
-/// Returns a script that calls a tool once, in each language.
+/// Returns a request for a script that calls a tool once.
 fn asking(language: &str) -> Value {
     let source = match language {
         "python" => "print('before')\nprint(tools.ask('name?'), flush=True)",
@@ -59,7 +59,7 @@ fn client_answers_the_scripts_tool_calls() {
     }
     let lines = server.audited();
     assert_eq!((lines.len(), &lines[0]["action"], &lines[0]["outcome"]), (2, &json!("execute"), &json!("completed")));
-    // The result returns the files that the first request asked for.
+    // The final result contains the files that the first request asked for.
     let mut writes = asking("python");
     writes["source"] = json!("open('a', 'w').write(tools.ask('x'))");
     let (execution, _) = needs(&server.post("/v1/execute", &writes));
@@ -76,7 +76,7 @@ fn calls_are_batched_and_failures_raise_errors() {
     let body = json!({"language": "python", "source": source, "tools": tools()});
     let (execution, calls) = needs(&server.post("/v1/execute", &body));
     assert_eq!(calls.len(), 3);
-    // Calls without an answer are returned again.
+    // Unanswered calls are returned again.
     let (same, calls) = needs(&resume(&server, &execution, &json!([{"id": 1, "value": {"n": [1, null]}}])));
     assert_eq!((&same, calls.len()), (&execution, 2));
     let answers = json!([{"id": 0, "error": "no such person"}, {"id": 2, "value": 2.5}, {"id": 1, "value": "late"}]);
@@ -134,7 +134,7 @@ fn suspended_session_is_busy_until_saved_at_the_end() {
     assert_eq!(Answer::read(waiting).ok()["value"], json!([1, 2]), "the waiting request ran afterwards");
     let again = server.ask("POST", "/v1/sessions/s/execute", &[("if-match", &etag)], body.as_bytes());
     assert_eq!(again.problem(), (412, "generation".into()));
-    // Tools exist only for their request.
+    // Tools only exist for the request that defines them.
     let next = server.post("/v1/sessions/s/execute", &json!({"source": "x, hasattr(tools, 'ask')"})).ok();
     assert_eq!(next["value"]["repr"], "([1, 2], False)");
     let dir = server.stop(Duration::from_secs(5));
@@ -191,7 +191,7 @@ fn suspended_execution_reports_its_limit() {
     server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
     let body = json!({"source": "x = tools.ask('x')", "tools": tools(), "deadline_ms": 300});
     let (execution, _) = needs(&server.post("/v1/sessions/s/execute", &body));
-    // The session is free as soon as the execution has ended, even if no client has asked for the result.
+    // The session is free as soon as the execution has ended, even if no client has fetched the result.
     let next = server.post("/v1/sessions/s/execute", &json!({"source": "1 + 1"}));
     assert_eq!(next.ok()["value"]["json"], 2);
     assert_eq!(resume(&server, &execution, &json!([{"id": 0, "value": 1}])).ok()["outcome"]["kind"], "cancelled");
@@ -214,7 +214,7 @@ fn suspended_executions_are_limited() {
     assert_eq!(ask(own).problem(), (429, "quota-exceeded".into()));
     needs(&ask("the other token"));
     assert_eq!(ask("the other token").problem(), (503, "unavailable".into()));
-    // A different token cannot answer.
+    // A client with a different token cannot answer.
     let path = format!("/v1/executions/{first}/continue");
     let theirs = server.ask("POST", &path, &[("authorization", "Bearer the other token")], b"{}");
     assert_eq!(theirs.problem().0, 404);
@@ -248,8 +248,8 @@ fn stopping_server_ends_suspended_executions() {
     server.post("/v1/sessions/s/execute", &json!({"source": "x = 1"})).ok();
     let body = json!({"source": "x = tools.ask('x')", "tools": tools()});
     let (execution, _) = needs(&server.post("/v1/sessions/s/execute", &body));
-    // The client of a request in progress also gets the reason. The server's `100 Continue` shows that the server waits
-    // for the body.
+    // The client of a request in progress also receives the reason. The server's `100 Continue` shows that it waits for
+    // the body.
     let path = format!("/v1/executions/{execution}/continue");
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\nconnection: close\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n",

@@ -1,4 +1,4 @@
-//! A server with a port of its own, and a client for it.
+//! A server on its own port, and a client for it.
 
 use std::{
     io::{Read, Write},
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 pub(super) const TOKEN: &str = "a token of the tests";
 
-/// A change of a tenant's configuration.
+/// A change to a tenant's configuration.
 type Change = Box<dyn FnOnce(&mut TenantConfig)>;
 
 /// The configuration of a test's server.
@@ -26,15 +26,15 @@ type Change = Box<dyn FnOnce(&mut TenantConfig)>;
 pub(super) struct Setup {
     pub(super) service: ServiceConfig,
     pub(super) http: HttpConfig,
-    /// Changes the first tenant.
+    /// Changes the first tenant's configuration.
     pub(super) tenant: Option<Change>,
-    /// The token of a second tenant.
+    /// A second tenant's token.
     pub(super) other: Option<&'static str>,
-    /// The store directory. A server that is started with it again finds its sessions.
+    /// The store's directory. A server that starts with the directory of an earlier server finds its sessions.
     pub(super) dir: Option<Arc<TempDir>>,
 }
 
-/// A running server. It shuts down when this is dropped.
+/// A running server, shut down on drop.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     pub(super) service: Service,
@@ -90,13 +90,13 @@ impl Server {
         Self { address, service, tenant: one, dir, audit: log.0, runtime: Some(runtime), serving: Some(serving) }
     }
 
-    /// Returns the entries of the audit log.
+    /// Returns the audit log's entries.
     pub(super) fn audited(&self) -> Vec<Value> {
         let text = String::from_utf8(self.audit.lock().unwrap().clone()).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Shuts the server down, as Ctrl-C does, and returns the store.
+    /// Shuts the server down as Ctrl-C does, and returns the store's directory.
     pub(super) fn stop(mut self, wait: Duration) -> Arc<TempDir> {
         self.shut_down(wait);
         Arc::clone(&self.dir)
@@ -120,12 +120,12 @@ impl Server {
         self.ask("POST", path, &[], body.to_string().as_bytes())
     }
 
-    /// Sends a request with the token, on a connection of its own.
+    /// Sends a request with the token on a new connection.
     pub(super) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         Answer::read(self.begin(method, path, headers, body))
     }
 
-    /// Like `ask`, without waiting for the answer.
+    /// Like `ask`, but does not wait for the answer.
     pub(super) fn begin(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
         let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
         let has = |name: &str| headers.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
@@ -141,11 +141,11 @@ impl Server {
         self.send(&[head.as_bytes(), b"\r\n", body].concat())
     }
 
-    /// Sends bytes on a connection of their own.
+    /// Sends raw bytes on a new connection.
     pub(super) fn send(&self, bytes: &[u8]) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        // A server that refuses a request early may have closed the connection.
+        // A server that rejects a request early may already have closed the connection.
         let _ = stream.write_all(bytes);
         stream
     }
@@ -168,7 +168,7 @@ pub(super) struct Answer {
 impl Answer {
     pub(super) fn read(mut stream: TcpStream) -> Self {
         let mut bytes = Vec::new();
-        // If the server resets the connection, the bytes before the reset are the answer.
+        // If the server resets the connection, the answer consists of the bytes received before.
         let _ = stream.read_to_end(&mut bytes);
         let at = bytes.windows(4).position(|window| window == b"\r\n\r\n");
         let at = at.unwrap_or_else(|| panic!("no answer: {}", String::from_utf8_lossy(&bytes)));
@@ -199,13 +199,13 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Returns the JSON body of a successful response.
+    /// Asserts that the response is successful, and returns its JSON body.
     pub(super) fn ok(&self) -> Value {
         assert!(matches!(self.status, 200 | 201), "{} {}", self.status, String::from_utf8_lossy(&self.body));
         self.json()
     }
 
-    /// Returns the status and code of a problem document, and checks that the document is complete.
+    /// Returns the status and type of a problem document, and asserts that the document is complete.
     pub(super) fn problem(&self) -> (u16, String) {
         let problem = self.json();
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
@@ -229,7 +229,7 @@ fn unchunked(mut bytes: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Waits until a condition holds.
+/// Waits until a condition holds; `what` describes it.
 pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {

@@ -1,4 +1,4 @@
-//! Authorization, and the isolation of tenants.
+//! Tests authorization and the isolation of tenants.
 
 use serde_json::json;
 
@@ -50,12 +50,12 @@ fn sessions_belong_to_their_token() {
     ] {
         assert_eq!(server.ask(method, path, &[other], b"").problem(), (404, "not-found".into()), "{method} {path}");
     }
-    // For another token, this name denotes another session.
+    // For another token, the same name denotes another session.
     assert_eq!(server.ask("POST", "/v1/sessions", &[other], br#"{"id": "s", "language": "python"}"#).status, 201);
     let seen = server.ask("POST", "/v1/sessions/s/execute", &[other], br#"{"source": "'x' in globals()"}"#);
     assert_eq!(seen.ok()["value"]["json"], false);
     assert_eq!(server.get("/v1/sessions/s/variables/x").ok()["value"], "mine");
-    // Answers under an idempotency key belong to their token as well.
+    // Answers stored under an idempotency key also belong to their token.
     let (key, body) = (
         ("idempotency-key", "k"),
         json!({"language": "python", "source": "import random; print(random.random())"}).to_string(),
@@ -81,7 +81,7 @@ fn cross_site_requests_are_rejected() {
         headers.extend(origin.as_deref().map(|origin| ("origin", origin)));
         assert_eq!(server.ask("GET", "/v1/info", &headers, b"").status, status, "{headers:?}");
     }
-    // A request with two host names is refused.
+    // A request with two host names is rejected.
     let own = format!("localhost:{port}");
     assert_eq!(server.ask("GET", "/v1/info", &[("host", &own), ("host", "evil.example")], b"").status, 421);
 }

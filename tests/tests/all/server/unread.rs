@@ -1,4 +1,4 @@
-//! The server's memory for clients that do not read is bounded, for every kind of answer.
+//! Tests that the server's memory for clients that do not read is bounded, for every kind of answer.
 
 use std::{net::TcpStream, time::Duration};
 
@@ -10,7 +10,7 @@ use super::support::{Server, Setup};
 
 const ROOM: usize = 16 << 20;
 
-/// Measures the maximum additional memory of this process while `count` answers are not read.
+/// Returns by how much this process's memory grows at most while `count` answers are not read.
 fn grown(server: &Server, ask: impl Fn(usize) -> TcpStream, count: usize) -> u64 {
     server.post("/v1/execute", &json!({"language": "python", "source": "print(1)"})).ok();
     let before = anonymous_bytes();
@@ -58,7 +58,7 @@ fn unread_streams_are_bounded() {
     let body = json!({"language": "python", "source": source}).to_string();
     let accept = [("accept", "application/x-ndjson")];
     let grown = grown(&server, |_| server.begin("POST", "/v1/execute", &accept, body.as_bytes()), 40);
-    // Room for the answers, plus about two interpreters and their output.
+    // The budget for answers, plus about two interpreters and their output.
     assert!(grown < (ROOM + (128 << 20)) as u64, "{} MiB", grown >> 20);
 }
 
@@ -82,7 +82,7 @@ fn files_are_listed_by_pages() {
     for limit in [0, 10_001] {
         assert_eq!(server.get(&format!("/v1/sessions/s/files?limit={limit}")).problem().0, 400);
     }
-    // Long paths end a page of the listing.
+    // The paths are so long that the page ends at its size limit, not at its entry limit.
     let make = "import os\nfor n in range(400):\n d = f'{n:03}' + '/' + '/'.join(['x' * 200] * 15)\n os.makedirs(d)";
     let made = server.post("/v1/sessions/s/execute", &json!({"source": make})).ok();
     assert_eq!(made["outcome"]["kind"], json!("completed"), "{made}");

@@ -1,4 +1,4 @@
-//! The audit log and the metrics, and access to them.
+//! Tests the audit log and the metrics, and the access to them.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Answers that are late, wrong or too large.
+//! Tests answers that are late, wrong or too large.
 
 use glovebox::{AdvanceError, Language, Step, ToolAnswer, ToolError, ToolErrorKind, ToolOutcome};
 use glovebox_tests::short;
@@ -151,7 +151,7 @@ except tools.ToolTimeout: print('late')",
 
 #[test]
 fn unanswered_calls_do_not_block_the_tool() {
-    // A handler that does not return counts against its tool; nothing runs for these.
+    // A handler that does not return counts against its tool, but calls that the caller answers run no handler.
     let sandbox = stepped(Language::Python, &[], |policy| {
         policy.limits.tool_timeout_ms = 1;
         policy.limits.tool_calls = 200;

@@ -1,4 +1,4 @@
-//! Started executions that end by cancellation, drop or a limit.
+//! Tests started executions that end because of a cancellation, a drop or a limit.
 
 use std::{sync::mpsc, thread, time::Duration};
 

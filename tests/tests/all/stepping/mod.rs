@@ -1,4 +1,4 @@
-//! Executions that their caller steps through.
+//! Tests executions that the caller steps through.
 
 mod answers;
 mod ending;
@@ -12,17 +12,17 @@ use glovebox::{Execution, Language, Policy, Request, Sandbox, Started, Step, Too
 use glovebox_tests::engine;
 use serde_json::{Value, json};
 
-/// Long compared with every step here, short compared with a hanging test.
+/// Much longer than any step, but shorter than the patience for a hanging test.
 const LONG: Duration = Duration::from_secs(300);
 
 const BOTH: [Language; 2] = [Language::Python, Language::JavaScript];
 
-/// Returns the caller's tool `ask`.
+/// Returns the tool `ask`, which the caller answers.
 fn ask() -> Tool {
     Tool::new("ask", "Asks.").schema(json!({ "properties": { "q": {} }, "required": ["q"] })).stepped()
 }
 
-/// Builds a sandbox with the caller's `ask` and these tools, and a long timeout.
+/// Builds a sandbox with `ask`, these tools, and a long timeout.
 fn stepped(language: Language, tools: &[Tool], edit: impl FnOnce(&mut Policy)) -> Sandbox {
     let mut policy = Policy::default();
     policy.limits.timeout_ms = 600_000;
@@ -37,7 +37,7 @@ fn start(sandbox: &Sandbox, source: &str) -> Started {
     sandbox.start(Request::new(source)).unwrap()
 }
 
-/// Passes answers, and returns the calls that the execution then waits for.
+/// Passes answers, and returns the calls that the execution waits for next.
 fn needs(started: &Started, answers: Vec<ToolAnswer>) -> Vec<ToolRequest> {
     match started.advance(answers, Some(LONG)).unwrap() {
         Step::NeedsTools(requests) => requests,
@@ -57,18 +57,18 @@ fn answer(request: &ToolRequest, value: impl Into<Value>) -> ToolAnswer {
     ToolAnswer::value(request.id, &value.into())
 }
 
-/// Returns the `q` of each request.
+/// Returns the argument `q` of each request.
 fn questions(requests: &[ToolRequest]) -> Vec<Value> {
     requests.iter().map(|request| request.values()["q"].clone()).collect()
 }
 
-/// Returns the output of an execution that completed.
+/// Asserts that an execution completed, and returns its output.
 fn text(execution: &Execution) -> String {
     assert!(execution.is_success(), "{:?} {}", execution.outcome, execution.stderr.text());
     execution.stdout.text()
 }
 
-/// Returns the script in this language.
+/// Returns the script in the given language.
 fn of(language: Language, python: &'static str, javascript: &'static str) -> &'static str {
     if language == Language::Python { python } else { javascript }
 }

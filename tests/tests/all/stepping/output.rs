@@ -1,4 +1,4 @@
-//! Output during and after the execution.
+//! Tests output during and after the execution.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Started executions in sessions.
+//! Tests started executions in sessions.
 
 use std::{thread, time::Duration};
 
@@ -36,7 +36,7 @@ fn session_continues_after_a_started_execution() {
 fn started_execution_occupies_the_session_until_its_end() {
     for language in BOTH {
         let session = stepped(language, &[], |_| {}).session().unwrap();
-        // A call after the start comes after it in order, even from another thread.
+        // A later call waits for the started execution, even if another thread makes it.
         let started = start(&session, of(language, ASKS.0, ASKS.1));
         assert!(refused(&session));
         assert!(matches!(
@@ -82,7 +82,7 @@ fn forks_and_sessions_step_concurrently() {
 #[test]
 fn dropped_execution_rolls_the_session_back() {
     for language in BOTH {
-        // Without a soft limit, the script is unwound and the session rolled back.
+        // Without a soft limit, the script is unwound and the session is rolled back.
         let session = stepped(language, &[], |policy| policy.limits.timeout_reserve_ms = 0).session().unwrap();
         session.execute(of(language, "x = 7", "var x = 7")).unwrap();
         let started = start(&session, of(language, "x = 8; tools.ask(q=1)", "x = 8; await tools.ask({q: 1})"));

@@ -1,4 +1,4 @@
-//! The order and timing of steps.
+//! Tests the order and timing of steps.
 
 use std::{
     sync::{Mutex, mpsc},
@@ -116,7 +116,7 @@ async def main():
 asyncio.run(main())";
     let started = start(&stepped(Language::Python, &[], |_| {}), source);
     loop {
-        // `advance` returns the calls when its time is over, even while the script is busy.
+        // `advance` returns the calls when its wait ends, even if the script is busy.
         match started.advance(Vec::new(), Some(Duration::from_millis(1))).unwrap() {
             Step::Running => {}
             Step::NeedsTools(requests) => break assert_eq!(questions(&requests), [1]),
@@ -167,7 +167,8 @@ asyncio.run(main())",
     }
 }
 
-/// Returns the calls that the script waits for, without a timeout, which would return them anyway.
+/// Returns the calls that the script waits for. There is no maximum wait, after which the calls would be returned
+/// anyway.
 fn needs_without_end(started: &Started) -> Vec<ToolRequest> {
     match started.advance(Vec::new(), None).unwrap() {
         Step::NeedsTools(requests) => requests,
@@ -261,7 +262,7 @@ fn a_step_costs_no_fuel() {
         let mut answers = Vec::new();
         for _ in 0..3 {
             let requests = needs(&started, answers);
-            // The calls stay outstanding, however long the caller takes.
+            // The calls remain pending, no matter how long the caller takes.
             assert_eq!(needs(&started, Vec::new()), requests);
             answers = vec![answer(&requests[0], requests[0].values()["q"].clone())];
         }

@@ -1,4 +1,4 @@
-//! Stores that fail, sessions that cannot be saved, and when a store is read.
+//! Tests stores that fail, sessions that cannot be saved, and which operations read the store.
 
 use std::{
     path::Path,
@@ -20,16 +20,16 @@ use tempfile::tempdir;
 
 use super::support::{COUNT, id, is_live, policy, python, run};
 
-/// A store with failures on demand.
+/// A store that fails on demand.
 #[derive(Debug)]
 struct Failing {
     store: DirectoryStore,
     fails: AtomicBool,
-    /// The only session whose writes fail; `None` for all sessions.
+    /// The only session whose writes fail; `None` means all sessions.
     only: Option<SessionId>,
-    /// Number of times that another process briefly holds a session's lock.
+    /// Remaining number of times that another process appears to hold a session's lock briefly.
     moments: AtomicU32,
-    /// Number of reads of a session.
+    /// Number of session reads.
     reads: AtomicU32,
 }
 
@@ -44,7 +44,7 @@ impl Failing {
         }
     }
 
-    /// Returns the record in the directory, without counting the read.
+    /// Reads a record directly from the directory, without counting the read.
     fn store_record(&self, id: &SessionId) -> Option<SessionRecord> {
         block_on(self.store.record(id)).unwrap().map(|stored| stored.record)
     }
@@ -110,7 +110,7 @@ fn live_session_is_used_without_reading_the_store() {
         assert_eq!(store.reads.load(Ordering::SeqCst), 0);
         assert_eq!((record.executions, Some(record)), (executions, stored()));
     }
-    // A deleted session has no record, and a hibernated one is read.
+    // A hibernated session's record is read from the store; a deleted session has no record.
     sessions.hibernate(&id("a")).unwrap();
     assert_eq!(sessions.record(&id("a")).unwrap(), stored());
     assert_eq!(store.reads.load(Ordering::SeqCst), 1);
@@ -162,7 +162,7 @@ fn unsaved_session_is_kept_in_memory() {
     assert!(sessions.hibernate(&id("a")).is_err());
     let report = sessions.hibernate_idle(Instant::now());
     assert_eq!((report.hibernated.len(), report.errors.len()), (0, 1));
-    // The session is not evicted for another one either.
+    // The session is not evicted to make room for another one either.
     assert!(sessions.create(id("b"), NewSession::default()).is_err());
     assert!(is_live(&sessions, "a"));
     store.fails.store(false, Ordering::SeqCst);
@@ -184,7 +184,7 @@ fn unsaved_session_does_not_block_others() {
     store.fails.store(true, Ordering::SeqCst);
     run(&python(&sessions, "c"), COUNT);
     assert!(is_live(&sessions, "a") && !is_live(&sessions, "b") && is_live(&sessions, "c"));
-    // If no other session can be evicted, the error says why.
+    // If no other session can be evicted, the error contains the reason.
     let in_use = sessions.open(&id("c")).unwrap().activate().unwrap();
     let error = other.execute(COUNT).unwrap_err();
     assert!(matches!(error, SessionsError::Store(StoreError::Other(_))), "{error}");

@@ -1,4 +1,4 @@
-//! Sessions that another process has taken over after a lost lock.
+//! Tests sessions that another process has taken over after their lock was lost.
 
 use std::{fs, sync::Arc, time::Instant};
 
@@ -31,7 +31,7 @@ fn stored(sessions: &Sessions) -> Option<StoredRecord> {
     block_on(sessions.store().record(&id("a"))).unwrap()
 }
 
-/// Opens a session with a count of 1 that is live here. Another process holds it, and has stored a count of 2.
+/// Opens a live session whose count is 1. Another process then takes it over and stores a count of 2.
 fn taken_over(place: &dyn Place, edit: impl FnOnce(&mut StorePolicy)) -> (Sessions, SessionGuard, Sessions) {
     let (here, there) = (open(place, edit), open(place, |_| {}));
     let session = python(&here, "a");
@@ -53,7 +53,7 @@ fn executions_in_a_taken_over_session_are_discarded(place: &dyn Place) {
     assert!(is_fenced::<()>(Err(error)));
     assert_eq!(stored(&here), before, "the other process's session is unchanged");
     assert!(!is_live(&here, "a") && is_live(&there, "a"));
-    // The other process holds the lock as well.
+    // The other process now holds the lock.
     assert!(matches!(session.execute(COUNT), Err(SessionsError::InUse { .. })));
     assert!(there.hibernate(&id("a")).unwrap());
     assert_eq!(run(&session, COUNT), "3", "execution continues from the other process's state");
@@ -114,13 +114,13 @@ fn all_handles_report_the_takeover(place: &dyn Place) {
         let (one, other) = (session.activate().unwrap(), session.activate().unwrap());
         one.set_variable("n", &serde_json::json!(100)).unwrap();
         assert!(is_fenced(one.save()), "{save:?}");
-        // The session is no longer current, but its guest still runs.
+        // The session has been taken over, but its guest still runs here.
         let executed = other.run(Request::new(COUNT));
         assert!(executed.is_ok(), "{save:?}");
         assert!(is_fenced(other.save_after(executed)), "{save:?}");
         assert!(is_fenced(other.save()), "{save:?}");
         there.hibernate_all();
-        // Meanwhile a new activation loads the stored session.
+        // In the meantime, a new activation loads the stored session.
         let next = session.activate().unwrap();
         assert_eq!(next.execute(COUNT).unwrap().stdout.text().trim_end(), "3", "{save:?}");
         drop((one, other));
@@ -142,7 +142,7 @@ fn session_removed_or_replaced_elsewhere_is_discarded(place: &dyn Place) {
     assert!(is_fenced(session.execute(COUNT)), "removed");
     assert!(matches!(session.execute(COUNT), Err(SessionsError::NotFound { .. })));
 
-    // A session with equal bytes under this name is still a different session.
+    // A session under this name is a different session, even if its bytes are equal.
     here.import(id("a"), &exported, IfExists::Fail).unwrap();
     assert_eq!(run(&session, COUNT), "2");
     let exported = here.export(&id("a")).unwrap();
@@ -181,7 +181,7 @@ fn every_write_is_fenced(place: &dyn Place) {
         assert!(!is_live(&here, "a"), "{name}");
         assert!(here.get(&id("fork")).unwrap().is_none(), "{name}");
         there.hibernate_all();
-        // After the error, the operation may be repeated.
+        // The operation can be repeated after the error.
         assert_eq!(run(&session, COUNT), "3", "{name}");
         write(&here).unwrap();
         here.delete(&id("a")).unwrap();
@@ -205,7 +205,7 @@ fn both_managers_continue_in_turns(place: &dyn Place) {
             }
             Err(SessionsError::Fenced { .. }) => {
                 fenced += 1;
-                // Repeats the execution on the stored session.
+                // Repeats the execution in the stored session.
                 acknowledged += 1;
                 assert_eq!(run(&python(side, "a"), COUNT), acknowledged.to_string(), "round {round}");
             }

@@ -1,4 +1,4 @@
-//! Stored sessions: active, evicted, forked, exported, deleted, and shared by several processes.
+//! Tests stored sessions: active, evicted, forked, exported, deleted, and shared by processes.
 
 mod contract;
 mod failing;
@@ -156,7 +156,7 @@ fn background_thread_hibernates_idle_sessions() {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(thread);
-    // An interval beyond the clock's range counts as a long one.
+    // An interval beyond the clock's range is treated as a very long interval.
     drop(sessions.hibernate_idle_in_background(Duration::MAX).unwrap());
     run(&session, COUNT);
     std::thread::sleep(Duration::from_millis(50));
@@ -220,7 +220,7 @@ fn session_names_are_unique() {
     assert!(matches!(error, SessionsError::Language { wanted: Language::JavaScript, .. }), "{error}");
 }
 
-/// Creates and deletes a session, and returns the error of its handle's first use.
+/// Creates and deletes a session, then uses its handle, and returns the error of that use.
 trait GuardOf {
     fn guard_of(&self, id: &SessionId) -> Result<SessionGuard, SessionsError>;
 }
@@ -277,7 +277,7 @@ fn session_is_exported_and_imported() {
     assert!(stored == sessions.export(&id("a")).unwrap(), "a hibernated export is stable");
     assert!(matches!(sessions.export(&id("none")), Err(SessionsError::NotFound { .. })));
 
-    // Neither operation needs an interpreter.
+    // Neither importing nor exporting needs an interpreter.
     let store = Arc::new(DirectoryStore::open(there.path()).unwrap());
     let bare = Sessions::builder(store).build();
     bare.import(id("b"), &live, IfExists::Fail).unwrap();
@@ -315,7 +315,7 @@ fn key_prevents_forged_and_swapped_states() {
     assert_eq!(run(&moved, COUNT), "2");
     drop((moved, sessions));
 
-    // An attacker with write access to the directory gives `b` the state of `a`.
+    // An attacker who can write to the directory replaces the state of `b` with that of `a`.
     let store = DirectoryStore::open(dir.path()).unwrap();
     let StoredSession { state, .. } = block_on(store.get(&id("a"))).unwrap().unwrap();
     let lock = block_on(store.try_lock(&id("b"))).unwrap().unwrap();
@@ -359,7 +359,7 @@ fn deleted_and_closed_sessions_are_gone() {
             } else {
                 assert!(sessions.delete(&id(name)).unwrap());
             }
-            // Exit handlers run when the session is closed, and not when it is deleted.
+            // Exit handlers run when a session is closed, but not when it is deleted.
             assert_eq!(fs::remove_file(host.path().join("bye")).is_ok(), closes, "{name}");
             assert!(!sessions.delete(&id(name)).unwrap());
             assert!(matches!(session.execute("1"), Err(SessionsError::NotFound { .. })));

@@ -1,26 +1,27 @@
-//! The kinds of stores, all of which must pass the same tests.
+//! The kinds of stores, all of which must pass the contract tests.
 
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use glovebox_sessions::{BlobStore, DirectoryStore, ObjectStore, SessionId, SessionStore, block_on};
 use tempfile::{TempDir, tempdir};
 
-/// A storage location, empty at first and private to a test.
+/// A storage location for a single test, initially empty.
 pub(crate) trait Place: Send + Sync {
-    /// Opens the store, as another process would.
+    /// Opens the store as another process would.
     fn open(&self) -> Arc<dyn SessionStore>;
 
-    /// Returns the address by which [`open_at`] opens the store in another process; `None` if no other process can.
+    /// Returns the address with which [`open_at`] opens the store in another process, or `None` if other processes
+    /// cannot open it.
     fn address(&self) -> Option<String>;
 
-    /// Damages the stored data of a session.
+    /// Corrupts a session's stored data.
     fn damage(&self, id: &SessionId);
 
-    /// Makes the holder of a lock lose it without notice, like a process that was stopped for too long.
+    /// Takes a lock away from its holder without notice, as if the holder had been suspended for too long.
     fn lose_lock(&self, id: &SessionId);
 }
 
-/// Opens a place by its [`Place::address`].
+/// Opens a store by its [`Place::address`].
 pub(crate) fn open_at(address: &str) -> Arc<dyn SessionStore> {
     match address.split_once(' ') {
         Some(("directory", path)) => Arc::new(DirectoryStore::open(path).unwrap()),
@@ -29,7 +30,7 @@ pub(crate) fn open_at(address: &str) -> Arc<dyn SessionStore> {
     }
 }
 
-/// A [`DirectoryStore`].
+/// A directory with a [`DirectoryStore`].
 pub(crate) struct Directory(TempDir);
 
 impl Directory {
@@ -37,7 +38,7 @@ impl Directory {
         Self(tempdir().unwrap())
     }
 
-    /// Creates a store in a directory other than the one for temporary files.
+    /// Creates a store inside the given directory instead of the one for temporary files.
     pub(crate) fn inside(path: &Path) -> Option<Self> {
         tempfile::tempdir_in(path).ok().map(Self)
     }
@@ -61,26 +62,26 @@ impl Place for Directory {
     }
 }
 
-/// An [`ObjectStore`].
+/// A bucket or directory with an [`ObjectStore`].
 pub(crate) struct Objects {
     blobs: BlobStore,
     _dir: Option<TempDir>,
 }
 
 impl Objects {
-    /// Creates a store in a directory of this machine.
+    /// Creates a store in a local directory.
     pub(crate) fn local() -> Self {
         let dir = tempdir().unwrap();
         let url = format!("file://{}/store", dir.path().display());
         Self { blobs: BlobStore::open(&url).unwrap(), _dir: Some(dir) }
     }
 
-    /// Creates a store in this process's memory.
+    /// Creates a store in memory.
     pub(crate) fn memory() -> Self {
         Self { blobs: BlobStore::open(&format!("memory://{}", SessionId::random())).unwrap(), _dir: None }
     }
 
-    /// Creates a store on the server that `tests/stores/run` has started.
+    /// Creates a store on the server that `tests/stores/run` started.
     pub(crate) fn server() -> Option<Self> {
         let url = std::env::var(SERVER_VARIABLE).ok()?;
         Some(Self { blobs: BlobStore::open(&format!("{url}/{}", SessionId::random())).unwrap(), _dir: None })
@@ -92,10 +93,10 @@ impl Objects {
     }
 }
 
-/// The URL of a bucket, set by `tests/stores/run`.
+/// Set by `tests/stores/run` to a bucket's URL.
 const SERVER_VARIABLE: &str = "GLOVEBOX_TEST_STORE_URL";
 
-/// Short, so that a killed process loses its locks soon.
+/// Short, so that the locks of a killed process expire soon.
 const LEASE: Duration = Duration::from_secs(1);
 
 fn open_objects(url: &str) -> Arc<dyn SessionStore> {
@@ -118,7 +119,7 @@ impl Place for Objects {
     }
 
     fn lose_lock(&self, id: &SessionId) {
-        // A server is so slow that the holder may renew the lease meanwhile: then another lease exists.
+        // A server can be so slow that the holder renews the lease in the meantime. Then a new lease exists.
         let pause = if self.address().is_some_and(|address| address.contains("s3:")) { LEASE } else { Duration::ZERO };
         loop {
             let leases = self.names("leases", id);
@@ -133,7 +134,7 @@ impl Place for Objects {
     }
 }
 
-/// Makes a test of each function for each kind of store.
+/// Defines a test for each function and each kind of store.
 macro_rules! on_each_store {
     ($($test:ident),* $(,)?) => {
         mod directory {

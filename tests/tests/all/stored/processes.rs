@@ -1,4 +1,4 @@
-//! A session that several processes and threads share.
+//! Tests a session shared by several processes and threads.
 
 use std::{
     io::BufRead as _,
@@ -28,7 +28,7 @@ fn one_process_at_a_time(place: &dyn Place) {
     let begun = Instant::now();
     assert!(matches!(python(&other, "a").execute(COUNT), Err(SessionsError::InUse { .. })));
     assert!(begun.elapsed() < Duration::from_secs(5));
-    // Reading is allowed.
+    // Reading does not need the lock.
     assert_eq!(other.list_all().unwrap().len(), 1);
     other.export(&id("a")).unwrap();
     assert!(matches!(other.delete(&id("a")), Err(SessionsError::InUse { .. })));
@@ -73,7 +73,7 @@ fn wait_behind_another_thread_can_be_cancelled(place: &dyn Place) {
         second.cancel();
         in_use(other.join().unwrap().unwrap_err());
         assert!(!one.is_finished(), "the waiter must wait for the other process");
-        // These operations do not wait that long either.
+        // These operations do not wait for the lock that long either.
         in_use(waiting.hibernate(&id("a")).unwrap_err());
         in_use(waiting.delete(&id("a")).unwrap_err());
         let exported = waiting.export(&id("a")).unwrap();
@@ -89,7 +89,7 @@ fn wait_behind_another_thread_can_be_cancelled(place: &dyn Place) {
 /// Set for the child process of the test below: the store's address.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_STORED_LOOP";
 
-/// Run only as a child process of another test, until it is killed.
+/// Does nothing unless it is the child process of another test, which kills it.
 #[test]
 fn count_loop_for_the_kill_test() {
     let Ok(address) = std::env::var(CHILD_VARIABLE) else {
@@ -131,8 +131,8 @@ fn kill_repeatedly(place: &dyn Place, kills: u64) {
             last = count;
         }
     }
-    // The lock is not free at once: a child that another test starts inherits the killed process's descriptor, from its
-    // fork to its exec.
+    // The lock may not be free immediately: a child process that another test starts inherits the killed process's
+    // descriptor between fork and exec.
     let sessions = open(place, |policy| policy.lock_wait_ms = 60_000);
     let count: u64 = run(&javascript(&sessions, "a"), COUNT_JS).parse().unwrap();
     assert!(count == last + 1 || count == last + 2, "{count} after {last}");

@@ -1,5 +1,5 @@
-//! Guests that throw and catch. They cannot catch an unwinding by the host, and the host is not affected by their
-//! exceptions.
+//! Tests guests that throw and catch exceptions. They cannot catch the host's unwinding, and their exceptions do not
+//! affect the host.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const GUEST: &str = include_str!("throwing.wat");
 const EXPORTS: [&str; 9] =
     ["ask", "caught", "escape", "swallow_spin", "swallow_exit", "swallow_abort", "swallow_deep", "fall", "stairs"];
 
-/// The reasons for an unwinding.
+/// Reasons for unwinding.
 const ASKED: i32 = 0;
 const UNREACHABLE: i32 = 1;
 const DEPTH: i32 = 2;
@@ -38,7 +38,7 @@ fn throwing(library: Option<GuestLibrary<'_>>) -> Woven {
         exports: &EXPORTS.map(str::to_owned),
         library,
     };
-    // The second guest has different tags, and is the one that is called.
+    // The second guest, which the tests call, has different tags than the first.
     Woven::of(&[Guest { name: "other", library: None, ..guest.clone() }, guest], &WeaveOptions::default())
 }
 
@@ -68,7 +68,7 @@ fn guest_cannot_catch_an_unwind() {
         assert_eq!(unwound(&mut woven, "swallow_exit"), ASKED);
         assert_eq!(unwound(&mut woven, "swallow_abort"), UNREACHABLE);
         assert_eq!(unwound(&mut woven, "swallow_deep"), DEPTH);
-        // The loop ends only when the fuel is used up.
+        // The loop only ends when the fuel is exhausted.
         woven.run::<_, ()>("fuel_set", 10_000i64);
         assert_eq!(unwound(&mut woven, "swallow_spin"), ASKED);
         assert!(woven.run::<_, i64>("fuel_get", ()) <= 0);
@@ -88,7 +88,8 @@ fn uncaught_exception_ends_only_the_guest() {
 fn exceptions_release_the_stack_depth() {
     let mut woven = throwing(None);
     woven.run::<_, ()>("fuel_set", 1_000_000_000i64);
-    // Ten times 1,000 calls of at least 128 bytes would not fit into 320 KiB.
+    // The frames of ten times 1,000 calls, at least 128 bytes each, would not fit into 320 KiB if they were not
+    // released.
     assert_eq!(call(&mut woven, "fall", &[10, 1_000]), (I32, 10));
     assert_eq!(call(&mut woven, "stairs", &[10, 1_000]), (I32, 10));
     assert_eq!(call(&mut woven, "fall", &[1, 100_000]), (UNWOUND, UNTOUCHED));
@@ -119,7 +120,7 @@ fn a_library_is_described_and_read_in_parts() {
     let mut bytes = [0; 10];
     woven.memory.read(&woven.store, 6000, &mut bytes).unwrap();
     assert_eq!(&bytes, b"aryonetwo\0");
-    // Mistakes of the shim: reads past the library's end, and from a guest without a library.
+    // The shim makes mistakes: it reads past the library's end, and from a guest without a library.
     assert!(woven.try_run::<_, ()>("library_to_shim", (1, 4, 6000, 10)).is_err());
     assert!(woven.try_run::<_, ()>("library_to_shim", (0, 0, 6000, 1)).is_err());
 }

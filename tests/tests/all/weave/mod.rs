@@ -1,7 +1,7 @@
-//! Weaving is correct when executed: the functions that the shim calls, and the code of the guests.
+//! Tests that woven code executes correctly: the functions provided to the shim, and the guests' code.
 //!
 //! The shim of these tests (`runtimes/weave/tests/suite/shim.wat`) exports all functions that the weaver provides, so
-//! that the test itself acts as the shim.
+//! that the test itself can act as the shim.
 
 mod exceptions;
 
@@ -20,17 +20,17 @@ use wit_parser::Resolve;
 const SHIM: &str = include_str!("../../../../runtimes/weave/tests/suite/shim.wat");
 const GUEST: &str = include_str!("../../../../runtimes/weave/tests/suite/guest.wat");
 
-/// The functions that are called by name, in this order.
+/// The exports that tests call by name; the index is the callee number.
 const EXPORTS: [&str; 10] = ["add", "wide", "nothing", "deep", "chain", "close", "exit", "abort", "grow", "spin"];
 
-/// Status of a call.
+/// Statuses of a call.
 const NOTHING: i32 = 0;
 const I32: i32 = 1;
 const I64: i32 = 2;
 const UNWOUND: i32 = 3;
 const MISSING: i32 = 4;
 
-/// The addresses of arguments and results in the shim's memory.
+/// Addresses in the shim's memory for arguments and results.
 const ARGUMENTS: i32 = 1024;
 const RESULT: i32 = 2048;
 
@@ -118,7 +118,7 @@ impl Woven {
         self.call_by("call_export", 0, i32::try_from(number).unwrap(), arguments)
     }
 
-    /// Returns the description of the guests that the shim reads.
+    /// Returns the guests' description, which the shim reads.
     fn description(&mut self) -> Vec<u8> {
         let len = usize::try_from(self.run::<_, i32>("describe_len", ())).unwrap();
         self.run::<_, ()>("describe", 8192);
@@ -128,7 +128,7 @@ impl Woven {
         json
     }
 
-    /// Reads bytes of the guest's memory.
+    /// Reads bytes from a guest's memory.
     fn peek<const N: usize>(&mut self, guest: i32, at: i32) -> [u8; N] {
         self.run::<_, ()>("memory_read", (guest, at, 4096, i32::try_from(N).unwrap()));
         let mut bytes = [0; N];
@@ -146,14 +146,14 @@ fn shim() -> Vec<u8> {
     shim
 }
 
-/// The contents of the result slot after a call that returned nothing.
+/// The contents of the result slot if a call did not write a result.
 const UNTOUCHED: u64 = 0xeeee_eeee_eeee_eeee;
 
 #[test]
 fn exports_are_called_by_number_with_their_own_types() {
     let mut woven = Woven::new(1);
     assert_eq!(woven.call("add", &[40, 2]), (I32, 42));
-    // The upper half of an `i32`'s place is ignored, and is zero in a result.
+    // The upper half of an `i32` slot is ignored in arguments and zero in results.
     assert_eq!(woven.call("add", &[u64::MAX, 0xffff_ffff_0000_0000]), (I32, 0xffff_ffff));
     assert_eq!(woven.call("wide", &[1 << 40]), (I64, (1 << 40) + 1));
     assert_eq!(woven.call("nothing", &[]), (NOTHING, UNTOUCHED));
@@ -168,7 +168,7 @@ fn missing_or_mistyped_callee_does_not_trap() {
         ("call_export", 0, 10),
         ("call_export", 0, -1),
         ("call_export", 2, 0),
-        // Table slots: 0 is empty, 3 takes an `f32`, 4 was never filled, 5 is past the end.
+        // Table slots: 0 is empty, 3 has an `f32` parameter, 4 was never filled, and 5 is past the end.
         ("call_table", 0, 0),
         ("call_table", 0, 3),
         ("call_table", 0, 4),
@@ -203,7 +203,7 @@ fn wasi_result_is_an_errno_or_an_unwind() {
         assert_eq!(woven.call("close", &[3]), (UNWOUND, UNTOUCHED));
         assert_eq!(woven.run::<_, i32>("unwound", ()), 0);
     }
-    // `proc_exit` never returns, for every answer of the shim.
+    // `proc_exit` never returns, whatever the shim answers.
     for answer in [-1, 0] {
         woven.set("answer", answer);
         assert_eq!(woven.call("exit", &[3]), (UNWOUND, UNTOUCHED));
@@ -223,7 +223,7 @@ fn unreachable_unwinds_and_is_reported() {
 #[test]
 fn too_deep_calls_unwind_and_release_the_stack() {
     let mut woven = Woven::new(1);
-    // Finds the deepest call that returns by bisection, for tests under, at and over the limit.
+    // Finds the deepest call that returns by bisection, to test at, below and above the limit.
     let (mut returns, mut unwinds) = (1, 1 << 20);
     while unwinds - returns > 1 {
         let middle = u64::midpoint(returns, unwinds);
@@ -239,10 +239,11 @@ fn too_deep_calls_unwind_and_release_the_stack() {
             }
         }
     }
-    // A call takes 112 bytes, plus 8 for the parameter and for each of three operands; the entry used a little before.
+    // A call uses 112 bytes, plus 8 bytes for the parameter and for each of three operands. The entry has already used
+    // a little.
     let stack = u64::from(WeaveOptions::default().stack_bytes);
     assert!((stack / 144 - 10..=stack / 144).contains(&returns), "{returns}");
-    // The depth stays the same over repeated calls: an unwound call releases its stack.
+    // The depth stays the same over repeated calls, because an unwound call releases its stack.
     for _ in 0..3 {
         assert_eq!(woven.call("deep", &[unwinds]).0, UNWOUND);
         assert_eq!(woven.call("deep", &[returns]), (I64, returns));
@@ -260,16 +261,16 @@ fn shim_is_called_when_fuel_runs_out() {
         let (status, _) = woven.call(name, arguments);
         (status, fuel - woven.run::<_, i64>("fuel_get", ()))
     };
-    // The entry costs 1, and so do two `local.get` and the `i32.add`.
+    // The entry costs 1, and so does each of two `local.get` and the `i32.add`.
     assert_eq!(used(&mut woven, 100, "add", &[1, 2]), (I32, 4));
     let (_, spun) = used(&mut woven, 1_000_000, "spin", &[1000]);
     woven.set("refuels", 1);
     assert_eq!(used(&mut woven, spun + 1, "spin", &[1000]), (NOTHING, spun));
-    // The last check precedes the last operators, so slightly less fuel than the total may suffice.
+    // The last check precedes the last operators, so slightly less fuel than the total can be enough.
     assert_eq!(used(&mut woven, spun / 2, "spin", &[1000]).0, UNWOUND);
     assert_eq!(woven.run::<_, i32>("unwound", ()), 0);
     assert_eq!(woven.get("asked"), 1);
-    // 0 from the shim: it has refilled the counter, and the guest continues.
+    // The shim returns 0 after refilling the counter, and the guest continues.
     woven.set("refuels", 0);
     woven.set("slice", 100);
     woven.run::<_, ()>("fuel_set", 1i64);
@@ -297,7 +298,7 @@ fn guest_memory_growth_is_decided_by_the_shim() {
     assert_eq!(woven.run::<_, i32>("memory_size", 1), 1, "the other guest is unchanged");
     assert_eq!(woven.run::<_, i32>("memory_grow", (0, 65_536)), -1);
     woven.run::<_, ()>("set_virtual_size", (0, 2));
-    // The guest adds 1000 times the result of `memory.grow` to that of `memory.size`.
+    // The guest returns 1000 times the result of `memory.grow` plus the result of `memory.size`.
     woven.set("grown", 7);
     assert_eq!(woven.call("grow", &[5]), (I32, 7002));
     assert_eq!(woven.get("argument"), 5);
@@ -326,7 +327,7 @@ fn memory_comparison_finds_differences_in_range_only() {
     let mut woven = Woven::new(1);
     let bytes: Vec<u8> = (0..200u8).map(|byte| byte | 1).collect();
     woven.memory.write(&mut woven.store, 8192, &bytes).unwrap();
-    // Lengths around the stride of 64, and odd ones.
+    // Lengths near multiples of the 64-byte stride, and odd lengths.
     for len in [0, 1, 7, 63, 64, 65, 127, 128, 129, 200] {
         woven.run::<_, ()>("memory_fill", (0, 0, 0xff, 400));
         woven.run::<_, ()>("memory_write", (0, 3, 8192, len));
@@ -345,7 +346,7 @@ fn memory_comparison_finds_differences_in_range_only() {
             assert_eq!(woven.run::<_, i32>("memory_is_zero", (0, 3, len)), 0, "{len} {place}");
         }
     }
-    // To the end of the memory and no byte further.
+    // Exactly to the end of the memory, and then one byte further.
     woven.run::<_, ()>("memory_fill", (0, 0, 0, 65_536));
     assert_eq!(woven.run::<_, i32>("memory_is_zero", (0, 65_536 - 130, 130)), 1);
     assert!(woven.try_run::<_, i32>("memory_is_zero", (0, 65_536 - 130, 131)).is_err());
@@ -365,7 +366,7 @@ fn image_is_stored_beside_the_guest_and_copied() {
         woven.memory.read(&woven.store, 6000, &mut bytes).unwrap();
         assert_eq!(&bytes, b"mage\0");
     }
-    // Mistakes of the shim: an address past the end, and a guest that does not exist.
+    // The shim makes mistakes: an address past the end, and a guest that does not exist.
     woven.run::<_, ()>("image_to_guest", (0, 8, 8, 1));
     assert!(woven.try_run::<_, ()>("image_to_guest", (0, 8, 8, 2)).is_err());
     assert!(woven.try_run::<_, ()>("image_to_guest", (2, 0, 8, 1)).is_err());

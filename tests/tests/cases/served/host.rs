@@ -13,10 +13,10 @@ use glovebox_tests::wasmtime_path;
 use libtest_mimic::Failed;
 use serde_json::Value;
 
-/// Longer than any request takes on a busy machine: fuel bounds them all.
+/// Longer than any request takes on a busy machine, because fuel bounds all requests.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server of one component. Dropping it kills the process.
+/// A server for one component. Dropping it kills the process.
 pub(super) struct Host {
     child: Child,
     address: SocketAddr,
@@ -26,7 +26,7 @@ impl Host {
     /// Starts a server with environment variables for the component.
     pub(super) fn start(component: &Path, environment: &[(&str, &str)]) -> Result<Self, Failed> {
         let mut command = Command::new(wasmtime_path()?);
-        // Compiled code comes from Wasmtime's cache.
+        // Wasmtime's cache provides the compiled code.
         command.args([
             "serve",
             "-C",
@@ -55,7 +55,7 @@ impl Host {
             }
             said.push(line);
         };
-        // Drains the pipe, which would otherwise fill up.
+        // Drains the pipe, which would fill up otherwise.
         thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         Ok(Self { child, address })
     }
@@ -70,7 +70,7 @@ impl Host {
         self.raw(method, path, &headers, body)
     }
 
-    /// Sends a request with only these headers and the server's name.
+    /// Sends a request with only these headers, `host` and `connection`.
     pub(super) fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.address);
         for (name, value) in headers {
@@ -79,10 +79,10 @@ impl Host {
         let mut stream = TcpStream::connect(self.address).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time limit can be set");
         stream.write_all(format!("{head}\r\n").as_bytes()).expect("a request can be sent");
-        // The server may refuse the request before it has read all of it.
+        // The server may reject the request before it has read the whole body.
         let _ = stream.write_all(body);
         let mut answer = Vec::new();
-        // The server may then close the connection before the client has read the whole answer.
+        // The server may also close the connection before the client has read the whole answer.
         let _ = stream.read_to_end(&mut answer);
         Answer::parse(&answer)
     }
@@ -119,13 +119,13 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Returns the result of a script, or of a new session.
+    /// Asserts success and returns the JSON body.
     pub(super) fn done(&self) -> Value {
         assert!(self.status < 300, "{self:?}");
         self.json()
     }
 
-    /// Returns the status, the type and the detail of a problem.
+    /// Returns the status, type and detail of a problem document.
     pub(super) fn problem(&self) -> (u16, String, String) {
         assert!(self.head.contains("content-type: application/problem+json"), "{self:?}");
         let json = self.json();

@@ -1,4 +1,4 @@
-//! The HTTP adapter, composed with a provider, in `wasmtime serve`.
+//! Tests the HTTP adapter, composed with a provider, in `wasmtime serve`.
 
 mod host;
 mod refusals;
@@ -18,7 +18,7 @@ use libtest_mimic::{Failed, Trial};
 
 use host::Host;
 
-/// Fuel of an endless loop: a fraction of a second.
+/// The fuel limit, which ends an endless loop within a fraction of a second.
 const FUEL: u64 = 2_000_000_000;
 const BODY_BYTES: usize = 4 << 20;
 const STATE_BYTES: usize = 2 << 20;
@@ -31,7 +31,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
         trial_with("served/javascript", served.clone(), |path| answers(&path, Language::JavaScript)),
         trial_with("served/settings", served, |path| says_what_is_wrong_with_its_settings(&path)),
     ];
-    // Compiling the Python provider takes longer than everything else here.
+    // Compiling the Python provider takes longer than all other tests here.
     if whole_matrix() {
         let parts = wasmtime_path()
             .and_then(|_| provider_path("glovebox-python-closed"))

@@ -1,4 +1,4 @@
-//! Refused requests and their problem types.
+//! Tests rejected requests and their problem types.
 
 use glovebox::Language;
 use serde_json::{Value, json};
@@ -70,7 +70,7 @@ fn policy(limits: Value) -> Value {
     json!({ "source": "1", "policy": { "limits": limits } })
 }
 
-/// Tests bodies at the limit, over it, and over it without a declared length.
+/// Tests bodies at the limit, above it, and above it without a declared length.
 pub(super) fn hold_bodies_to_their_limit(host: &Host, language: Language) {
     let body = |length: usize| {
         let body = json!({ "language": language.name(), "source": "1", "stdin": "" }).to_string();
@@ -82,7 +82,7 @@ pub(super) fn hold_bodies_to_their_limit(host: &Host, language: Language) {
     let refused = (413, "too-large".to_owned());
     let over = body(BODY_BYTES + 1);
     assert_eq!(problem(host.ask("POST", "/v1/execute", &[], over.as_bytes()).problem()), refused);
-    // The declared length is refused before any of the body arrives.
+    // The server rejects the declared length before it receives any of the body.
     let length = [("content-length", "99999999999")];
     assert_eq!(problem(host.raw("POST", "/v1/execute", &length, b"").problem()), refused);
     let chunked = format!("{:x}\r\n{over}\r\n0\r\n\r\n", over.len());
@@ -96,7 +96,7 @@ pub(super) fn keep_out_pages_of_others(host: &Host) {
     assert_eq!(answer.problem().1, "origin");
 }
 
-/// Tests a server with a token and without a key.
+/// Tests a server that has a token but no key.
 pub(super) fn ask_for_the_token(host: &Host) {
     let source = b"{\"source\": \"1\"}";
     for headers in [&[][..], &[("authorization", "Bearer wrong")], &[("x-api-key", "")]] {

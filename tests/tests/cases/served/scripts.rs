@@ -1,4 +1,4 @@
-//! Scripts over HTTP: their results equal the engine's results as JSON, including the exact fuel.
+//! Tests scripts over HTTP: their results equal the engine's JSON results, including the exact fuel.
 
 use glovebox::{Clock, Entropy, Language, Policy, Sandbox};
 use glovebox_tests::{bare_engine, portable_runtime};
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::{FUEL, host::Host};
 
-/// Returns the operator's policy: a closed provider has no clock and no randomness.
+/// Returns the operator's policy. It fixes the clock and the seed, because a closed provider has neither a clock nor
+/// randomness.
 fn policy() -> Policy {
     let mut policy = Policy::default();
     policy.limits.fuel = FUEL;
@@ -16,7 +17,7 @@ fn policy() -> Policy {
     policy
 }
 
-/// Builds the engine's sandbox on an image without libraries, as in providers.
+/// Builds a sandbox of the engine. Its image has no libraries, like those of providers.
 pub(super) fn sandbox(language: Language) -> Sandbox {
     Sandbox::builder(bare_engine())
         .runtime(portable_runtime(language))
@@ -25,7 +26,7 @@ pub(super) fn sandbox(language: Language) -> Sandbox {
         .expect("it can be built")
 }
 
-/// Returns the scripts for the comparison: one for each outcome, and one for each kind of result.
+/// Returns the scripts to compare: one for each outcome and each kind of result.
 fn scripts(language: Language) -> [&'static str; 7] {
     match language {
         Language::Python => [
@@ -49,7 +50,7 @@ fn scripts(language: Language) -> [&'static str; 7] {
     }
 }
 
-/// Removes measurements of the engine that a provider without a clock does not have.
+/// Removes the engine's measurements that a provider without a clock cannot make.
 fn without_time(mut execution: Value) -> Value {
     let fields = execution.as_object_mut().expect("an execution is an object");
     fields.insert("duration_ms".into(), 0.0.into());
@@ -78,7 +79,7 @@ pub(super) fn are_the_engines(host: &Host, language: Language) -> Result<(), Fai
     Ok(())
 }
 
-/// All parts of a request reach the script.
+/// Every field of a request affects the script.
 pub(super) fn take_what_requests_bring(host: &Host, language: Language) {
     let source = match language {
         Language::Python => {
@@ -102,7 +103,7 @@ pub(super) fn take_what_requests_bring(host: &Host, language: Language) {
     assert_eq!(done["guidance"]["fuel"]["limit"], FUEL - 1);
 }
 
-/// More output than the record of an execution holds, and more than is retained.
+/// The script writes more output than the execution's record contains, and then more than is retained.
 pub(super) fn give_all_that_they_wrote(host: &Host, language: Language) {
     let source = match language {
         Language::Python => "print('x' * 5_999_999)",

@@ -1,4 +1,4 @@
-//! Sessions whose state the client carries.
+//! Tests sessions whose state the client stores.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{Language, ResumeOptions, SessionKey};
@@ -12,7 +12,7 @@ use super::{
     scripts::sandbox,
 };
 
-/// The scripts of the tests in each language.
+/// The scripts for the tests, in one language.
 struct Words {
     assign: &'static str,
     add: &'static str,
@@ -54,7 +54,7 @@ fn execute(host: &Host, state: &Value, source: &str) -> Answer {
     host.post("/v1/sessions/execute", &json!({ "state": state, "source": source, "return_files": ["*.txt"] }))
 }
 
-/// A session's state travels in the answers, and nothing of it stays in the server.
+/// A session's state is part of each answer, and the server keeps none of it.
 pub(super) fn are_carried(host: &Host, language: Language) -> Result<(), Failed> {
     let words = words(language);
     let new = opened(host, language);
@@ -65,14 +65,14 @@ pub(super) fn are_carried(host: &Host, language: Language) -> Result<(), Failed>
     assert_eq!(assigned["session_id"], Value::Null);
     let added = execute(host, &assigned["state"], words.add).done();
     assert_eq!(added["value"]["json"], 42);
-    // An earlier state is as valid as the last: its holder can resume it.
+    // An earlier state is as valid as the latest: a client can resume either.
     let again = execute(host, &assigned["state"], words.add).done();
     assert_eq!(again["value"], added["value"]);
     let before = execute(host, &new["state"], words.typeof_t).done();
     assert_eq!(before["value"]["repr"], words.undefined);
     let written = execute(host, &added["state"], words.write).done();
     assert_eq!((&written["files"], &written["files_created"]), (&json!({ "a.txt": "aGk=" }), &json!(["a.txt"])));
-    // The state is in the engine's format, sealed with the same key.
+    // The state has the engine's format and is sealed with the same key.
     let sandbox = sandbox(language);
     let state = BASE64_STANDARD.decode(written["state"].as_str().ok_or("no state")?)?;
     let resumed = sandbox.resume(&state, ResumeOptions::default().key(SessionKey::new(KEY)?))?;
@@ -83,7 +83,7 @@ pub(super) fn are_carried(host: &Host, language: Language) -> Result<(), Failed>
     Ok(())
 }
 
-/// A script that is unwound leaves the session unchanged; a script that ends its interpreter ends the session.
+/// A script that is unwound leaves the session unchanged. A script that exits the interpreter ends the session.
 pub(super) fn survive_what_scripts_do(host: &Host, language: Language) {
     let words = words(language);
     let assigned = execute(host, &opened(host, language)["state"], words.assign).done();
@@ -100,7 +100,7 @@ pub(super) fn survive_what_scripts_do(host: &Host, language: Language) {
     assert!(ended["session_ended"].is_string(), "{ended}");
 }
 
-/// Only states that were sealed here with this key are resumed.
+/// The server only resumes states that it has sealed with this key.
 pub(super) fn refuse_what_was_not_sealed_here(host: &Host, language: Language) -> Result<(), Failed> {
     let state = BASE64_STANDARD.decode(opened(host, language)["state"].as_str().ok_or("no state")?)?;
     let refused = |bytes: &[u8], what: &str| {
@@ -108,7 +108,7 @@ pub(super) fn refuse_what_was_not_sealed_here(host: &Host, language: Language) -
         assert_eq!((status, kind.as_str()), (409, "not-resumable"), "{what}: {detail}");
         detail
     };
-    // Flips one bit in the header, the body, and the seal.
+    // Flips one bit in the header, the body or the seal.
     for at in [0, 8, 10, 11, 40, state.len() / 2, state.len() - 33, state.len() - 1] {
         let mut forged = state.clone();
         forged[at] ^= 1;
@@ -127,7 +127,7 @@ pub(super) fn refuse_what_was_not_sealed_here(host: &Host, language: Language) -
     Ok(())
 }
 
-/// The size of states is limited in both directions.
+/// The size of states is limited for both requests and answers.
 pub(super) fn are_no_larger_than_they_may_be(host: &Host, language: Language) {
     let new = opened(host, language);
     let (status, kind, detail) = execute(host, &new["state"], words(language).large).problem();

@@ -1,4 +1,4 @@
-//! Blocks and their labels, calls, and the ways out of a function.
+//! Generates blocks and their labels, calls, and exits from a function.
 
 use super::{FUNCTIONS, Generator, I32, TAGS, Ty, list};
 
@@ -13,15 +13,15 @@ impl Generator {
         self.labels.pop();
     }
 
-    /// Chooses a label whose branches carry these values, and returns its depth.
+    /// Returns the depth of a random label whose branches carry these values.
     pub(super) fn label(&mut self, carried: &[Ty]) -> Option<usize> {
         let depths: Vec<usize> =
             (0..self.labels.len()).filter(|depth| self.labels[self.labels.len() - 1 - depth] == carried).collect();
         (!depths.is_empty()).then(|| self.dice.pick(&depths))
     }
 
-    /// Calls a function that returns a value of this type, and drops its other results. Without a type, calls a
-    /// function that returns nothing.
+    /// Generates a call of a function that returns a value of this type, and drops its other results. Without a type,
+    /// the function returns nothing.
     pub(super) fn call(&mut self, ty: Option<Ty>) {
         let of_this: Vec<usize> = (0..FUNCTIONS.len())
             .filter(|&index| match ty {
@@ -33,7 +33,7 @@ impl Generator {
         let (params, results) = FUNCTIONS[callee];
         self.values(params);
         if self.dice.below(3) == 0 {
-            // Usually calls the function itself.
+            // An index that is a random value usually traps, so most calls use the index of the function.
             match self.dice.below(8) {
                 0 => self.value(I32),
                 _ => self.put(&format!("i32.const {callee}")),
@@ -42,7 +42,7 @@ impl Generator {
         } else {
             self.put(&format!("call $f{callee}"));
         }
-        // Drops the values above the wanted value. Those beneath stay for a local to consume.
+        // Drops the results above the wanted value. The results beneath it remain until a local consumes them.
         let Some(ty) = ty else { return };
         let wanted = results.iter().position(|&result| result == ty).unwrap();
         self.drops(&results[wanted + 1..]);
@@ -54,7 +54,7 @@ impl Generator {
         }
     }
 
-    /// Leaves the function.
+    /// Generates an exit from the function.
     pub(super) fn exit(&mut self) {
         match self.dice.below(10) {
             0 => self.put("unreachable"),

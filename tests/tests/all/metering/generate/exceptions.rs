@@ -1,9 +1,9 @@
-//! Throwing and catching, in random modules.
+//! Generates code that throws and catches exceptions.
 
 use super::{Exn, Generator, TAGS, TYPES, Ty, list};
 
 impl Generator {
-    /// Generates a clause of a `try_table`, and the values that its label receives.
+    /// Generates a clause of a `try_table`. Returns its text and the types of the values that its label receives.
     fn clause(&mut self) -> (String, Vec<Ty>) {
         let tag = self.dice.below(TAGS.len());
         let (name, mut carried) = match self.dice.below(5) {
@@ -18,8 +18,8 @@ impl Generator {
         (name, carried)
     }
 
-    /// Generates code that may throw, within a block that catches one kind of exception. Other exceptions may land
-    /// anywhere.
+    /// Generates code that may throw, in a block that catches one kind of exception. Other exceptions may be caught
+    /// anywhere, or nowhere.
     pub(super) fn attempt(&mut self) {
         let (clause, carried) = self.clause();
         self.enter("block", &[], &carried, &carried);

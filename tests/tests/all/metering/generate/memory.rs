@@ -1,4 +1,4 @@
-//! Loads and bulk operators, with their addresses and lengths.
+//! Generates loads and bulk operators, with their addresses and lengths.
 
 use super::{Generator, I32, Lengths, Ty};
 
@@ -9,7 +9,7 @@ impl Generator {
         self.put(&format!("{}.load offset={offset}", ty.name()));
     }
 
-    /// Generates an address, usually a valid one.
+    /// Generates an address, which is usually valid.
     pub(super) fn address(&mut self) {
         self.value(I32);
         if self.dice.below(12) != 0 {
@@ -48,7 +48,7 @@ impl Generator {
                 let number = self.some_length();
                 self.put(&format!("i32.const {number}"));
             }
-            // A computed value is never a constant to Wasmtime.
+            // Wasmtime never treats a computed value as a constant.
             _ => {
                 let mask = self.dice.pick(&[0, 15, 127, 255, 1_023]);
                 self.value(I32);
@@ -57,7 +57,7 @@ impl Generator {
         }
     }
 
-    /// Returns a length near the bound below which Wasmtime does not check the remaining fuel.
+    /// Returns a length near the threshold below which Wasmtime does not check the remaining fuel.
     fn some_length(&mut self) -> usize {
         self.dice.pick(&[0, 1, 17, 127, 128, 129, 300, 2_000])
     }

@@ -1,6 +1,7 @@
-//! Random modules in text format, with every operator that has its own price, in reachable and unreachable positions.
+//! Generates random modules in text format, with every operator that has its own price, in reachable and unreachable
+//! code.
 //!
-//! A seed determines its module. A module need not terminate: the budget ends it.
+//! The seed determines the module. A module may loop forever, because its budget ends it.
 
 mod control;
 mod exceptions;
@@ -12,8 +13,8 @@ use std::fmt::Write as _;
 
 use glovebox_tests::model::Dice;
 
-/// A value type. SIMD is left out, and so are references other than caught exceptions, because the interpreters use
-/// none.
+/// A value type. SIMD and references other than caught exceptions are omitted, because the interpreters do not use
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ty {
     I32,
@@ -40,17 +41,17 @@ impl Ty {
     }
 }
 
-/// How the lengths of `memory.copy` and similar operators are computed.
+/// How the generator computes the lengths of `memory.copy` and similar operators.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lengths {
     /// Constants directly before the operator, and computed values.
     Plain,
-    /// Also constants passed through locals, the operand stack and blocks: Wasmtime sees through some of them.
+    /// Also constants that pass through locals, the operand stack and blocks. Wasmtime recognizes some of these.
     Hidden,
 }
 
-/// The signatures of the functions in every module: parameters and results. All functions are in the table, and the
-/// first is exported as `run`.
+/// The functions' parameter and result types, the same in every module. All functions are in the table, and the first
+/// one is exported as `run`.
 const FUNCTIONS: [(&[Ty], &[Ty]); 7] = [
     (&[I32, I64], &[I32, I64]),
     (&[I32], &[I32]),
@@ -61,13 +62,13 @@ const FUNCTIONS: [(&[Ty], &[Ty]); 7] = [
     (&[F64], &[F64]),
 ];
 
-/// The values that the tags of every module carry. The tags are named `$e0` and so on.
+/// The types of the values that each tag carries, the same in every module. The tags are named `$e0` and so on.
 const TAGS: [&[Ty]; 3] = [&[I32], &[], &[I64, F64]];
 
-/// The table has gaps: a call to a gap traps.
+/// The table has empty entries, and a call through one of them traps.
 const TABLE_LEN: usize = FUNCTIONS.len() + 2;
 
-/// Locals of each type in addition to the parameters, named `$i320` and so on.
+/// Number of locals of each type in addition to the parameters, named `$i320` and so on.
 const LOCALS: usize = 3;
 
 /// Generates the text of a module.
@@ -136,9 +137,10 @@ fn list(word: &str, types: &[Ty]) -> String {
 struct Generator {
     dice: Dice,
     text: String,
-    /// The values that branches to each enclosing label carry, outermost first, starting with the function's own.
+    /// The types of the values that branches to each enclosing label carry, outermost first. The first label is the
+    /// function's.
     labels: Vec<Vec<Ty>>,
-    /// The number of operators that may still nest.
+    /// The number of operators that may still be generated with nested operands.
     size: usize,
     params: &'static [Ty],
     results: &'static [Ty],
@@ -161,7 +163,7 @@ impl Generator {
         self.text.push('\n');
     }
 
-    /// Returns `true` if a nested construct may be generated.
+    /// Returns `true` if a nested construct may still be generated.
     fn room(&mut self) -> bool {
         self.size = self.size.saturating_sub(1);
         self.size > 0

@@ -1,4 +1,4 @@
-//! Statements: operators that leave the operand stack unchanged.
+//! Generates statements: operators that leave the operand stack unchanged.
 
 use super::{F64, Generator, I32, I64, TYPES};
 
@@ -71,7 +71,8 @@ impl Generator {
                 }
             }
             15 => {
-                // Branches with all values of a label, and drops the values that stay when the branch is not taken.
+                // Branches conditionally with all values that a label carries, and drops them if the branch is not
+                // taken.
                 let label = self.dice.below(self.labels.len());
                 let carried = self.labels[self.labels.len() - 1 - label].clone();
                 self.values(&carried);
@@ -80,7 +81,7 @@ impl Generator {
                 self.drops(&carried);
             }
             16 => {
-                // Dead code ends with the block.
+                // The code after the exit is dead until the block ends.
                 self.enter("block", &[], &[], &[]);
                 self.exit();
                 self.statements();
@@ -103,7 +104,7 @@ impl Generator {
         }
     }
 
-    /// Generates a loop with a few iterations, like most loops of a real program.
+    /// Generates a loop with a small fixed number of iterations, like most loops in real programs.
     fn counted_loop(&mut self) {
         let turns = self.dice.pick(&[1, 2, 5, 40]);
         self.put(&format!("i32.const {turns}\n    local.set $i320"));

@@ -1,4 +1,4 @@
-//! Operators that push one value of a given type.
+//! Generates operators that push one value of a given type.
 
 use super::{Exn, F32, F64, Generator, I32, I64, TYPES, Ty};
 
@@ -79,7 +79,7 @@ impl Generator {
                     self.leaf(ty);
                 }
             }
-            // An exit stands in for a value of any type, because the code after it is dead.
+            // An exit can replace a value of any type, because the code after it is dead.
             15 => {
                 self.exit();
                 if self.dice.below(2) == 0 {
@@ -100,7 +100,7 @@ impl Generator {
                 self.put(&format!("i32.const {pages}\n    memory.grow"));
             }
             22 => {
-                // Without an `else`, its input types are also its output types.
+                // An `if` without an `else` must have the same input and output types.
                 self.value(ty);
                 self.value(I32);
                 self.enter("if", &[ty], &[ty], &[ty]);

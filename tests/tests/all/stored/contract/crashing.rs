@@ -1,4 +1,4 @@
-//! The process dies during a write.
+//! Tests that stored sessions survive if the process dies during a write.
 
 use std::{
     io::BufRead as _,
@@ -17,13 +17,13 @@ const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_STORE_LOOP";
 
 const SESSIONS: [&str; 3] = ["a", "b", "c"];
 
-/// Returns a state with a pattern that reveals parts of another state.
+/// Returns a state with a repeating pattern, in which parts of another state would be detected.
 fn state(generation: u64) -> Vec<u8> {
     let length = usize::try_from(generation * 7_919 % 200_000).unwrap();
     generation.to_le_bytes().into_iter().cycle().take(8 + length).collect()
 }
 
-/// Not a test of its own: the loop that the child process runs until it is killed.
+/// Not a real test: the loop that the child process runs until it is killed.
 #[test]
 fn store_loop_for_the_kill_test() {
     let Ok(address) = std::env::var(CHILD_VARIABLE) else {
@@ -50,7 +50,7 @@ fn killed_process_loses_no_stored_state(place: &dyn Place) {
     kill_repeatedly(place, Duration::from_secs(4), 30_000);
 }
 
-/// On a disk, most of the time is spent waiting; in memory, it is spent writing.
+/// On a disk, a process mostly waits, and in memory it mostly writes, so this test kills it at other points.
 #[test]
 fn killed_process_keeps_the_memory_store() {
     if let Some(place) = Directory::inside(Path::new("/dev/shm")) {
@@ -58,7 +58,8 @@ fn killed_process_keeps_the_memory_store() {
     }
 }
 
-/// Kills the child repeatedly, within `within_us` microseconds of its first write, for `time` and at least a few times.
+/// Kills the child repeatedly, each time within `within_us` microseconds of its first write. Continues for `time`, and
+/// kills the child at least a few times.
 fn kill_repeatedly(place: &dyn Place, time: Duration, within_us: u64) {
     let Some(address) = place.address() else { return };
     let seed = std::process::id();
@@ -74,7 +75,7 @@ fn kill_repeatedly(place: &dyn Place, time: Duration, within_us: u64) {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // Read on another thread: a full pipe would stop the child.
+        // The output is read on a separate thread, because a full pipe would block the child.
         let output = std::io::BufReader::new(child.stdout.take().unwrap());
         let (send, receive) = std::sync::mpsc::channel();
         let reader = std::thread::spawn(move || {
@@ -102,7 +103,7 @@ fn kill_repeatedly(place: &dyn Place, time: Duration, within_us: u64) {
     println!("seed {seed}: {kills} kills, {stored:?}");
 }
 
-/// Checks that every session is complete, and is either the last acknowledged write or the write in progress.
+/// Asserts that every session is complete, and is either the last acknowledged write or the write in progress.
 fn check(store: &dyn SessionStore, noted: &mut [u64], context: &str) {
     for (index, name) in SESSIONS.iter().enumerate() {
         assert!(noted[index] == 0 || get(store, name).is_some(), "{context}: {name} is lost");
@@ -116,7 +117,7 @@ fn check(store: &dyn SessionStore, noted: &mut [u64], context: &str) {
         let next = noted[index] + SESSIONS.len() as u64;
         let is_one_of = generation == noted[index] || generation == next || noted[index] == 0;
         assert!(is_one_of, "{context}: stored {}, found {generation}", noted[index]);
-        // The write succeeded, but the child died before it could report it.
+        // The write succeeded, but the child died before it could report the generation.
         noted[index] = generation;
     }
 }

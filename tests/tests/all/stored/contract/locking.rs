@@ -1,4 +1,4 @@
-//! A lock has one holder at a time; a holder that has lost its lock is fenced.
+//! Tests that a lock has one holder at a time, and that a holder which has lost its lock is fenced.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -18,7 +18,7 @@ fn one_holder_at_a_time(place: &dyn Place) {
     assert!(block_on(one.try_lock(&id("a"))).unwrap().is_none());
     assert!(block_on(other.try_lock(&id("a"))).unwrap().is_none());
     let beside = block_on(other.try_lock(&id("b"))).unwrap().unwrap();
-    // Reopening the store does not release a lock that is held.
+    // Opening the store again does not release a held lock.
     assert!(block_on(place.open().try_lock(&id("a"))).unwrap().is_none());
     drop(taken);
     let again = lock(&*other, "a");
@@ -84,11 +84,11 @@ fn later_write_fences_a_lost_lock(place: &dyn Place) {
     put(&*other, &held, &first, b"second").unwrap();
     assert!(is_fenced(put(&*one, &lost, &first, b"late"), "a"));
     assert!(is_fenced(block_on(one.remove(&lost, &first)), "a"));
-    // Dropping a lost lock does not release the lock of its new holder.
+    // Dropping a lost lock does not release its new holder's lock.
     drop(lost);
     assert!(block_on(one.try_lock(&id("a"))).unwrap().is_none());
     assert_eq!(get(&*one, "a").unwrap().state, b"second");
-    // A removal fences as well as a write.
+    // A removal by the new holder fences the old one, as a write does.
     assert!(block_on(other.remove(&held, &Expected::Any)).unwrap());
     drop(held);
     let late = lock(&*one, "a");

@@ -1,4 +1,4 @@
-//! The contract of every store, independent of its storage.
+//! Tests the contract that every store must fulfil, whatever its storage.
 
 mod crashing;
 mod locking;
@@ -35,7 +35,7 @@ fn record(name: &str, updated_ms: i64, bytes: usize) -> SessionRecord {
     serde_json::from_value(record).unwrap()
 }
 
-/// Takes the session's lock, after waiting for a killed holder's lease to end.
+/// Acquires the session's lock. If a killed process held it, waits until that lease expires.
 fn lock(store: &dyn SessionStore, name: &str) -> SessionLock {
     let begun = std::time::Instant::now();
     loop {
@@ -56,7 +56,7 @@ fn put(
     block_on(store.put(lock, expected, &record(lock.id().as_str(), 5_000, state.len()), state))
 }
 
-/// Writes a session, over an existing one if necessary.
+/// Writes a session, and replaces an existing one.
 fn store_session(store: &dyn SessionStore, name: &str, updated_ms: i64, state: &[u8]) -> StoredVersion {
     let lock = lock(store, name);
     block_on(store.put(&lock, &Expected::Any, &record(name, updated_ms, state.len()), state)).unwrap()
@@ -123,7 +123,7 @@ fn write_depends_on_the_expected_version(place: &dyn Place) {
     let lock = lock(&*store, "a");
     let remove = |expected: &Expected| block_on(store.remove(&lock, expected));
     let nothing = |expected: &Expected| {
-        // The session does not exist, so nothing is removed.
+        // The session does not exist, so nothing can be removed.
         assert!(!remove(expected).unwrap(), "{expected:?}");
         assert_eq!(get(&*store, "a"), None, "{expected:?}");
     };
@@ -198,7 +198,7 @@ fn lock_permits_writes_to_its_session_only(place: &dyn Place) {
     assert_eq!(lock.id(), &id("a"));
     let error = block_on(store.put(&lock, &Expected::Any, &record("b", 1, 1), b"x")).unwrap_err();
     assert!(matches!(error, StoreError::NotLocked { .. }), "{error}");
-    // A record whose length differs from that of the state.
+    // The length in the record differs from the length of the state.
     for bytes in [0, 2] {
         block_on(store.put(&lock, &Expected::Any, &record("a", 1, bytes), b"x")).unwrap_err();
     }

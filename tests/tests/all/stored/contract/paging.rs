@@ -1,4 +1,4 @@
-//! Listing by pages.
+//! Tests the listing of sessions in pages.
 
 use glovebox_sessions::{PageRequest, StoredPage};
 
@@ -38,7 +38,7 @@ fn ids(page: &StoredPage) -> Vec<String> {
 fn pages_have_the_requested_size_and_order(place: &dyn Place) {
     let store = place.open();
     assert_eq!(page(&*store, 1, None), StoredPage::default(), "an empty store");
-    // Names are ordered by bytes: `-`, `.`, digits, capitals, `_`, letters.
+    // Names are ordered by their bytes: `-`, `.`, digits, capitals, `_`, small letters.
     let names = ["-", "1", "10", "2", "A", "_", "a", "a-", "a.b", "aa", "b"];
     for name in names.iter().rev() {
         store_session(&*store, name, 5_000, b"x");
@@ -84,7 +84,7 @@ fn stable_sessions_are_listed_once_during_changes(place: &dyn Place) {
         let page = page(&*store, 3, after.as_deref());
         seen.extend(ids(&page));
         round += 1;
-        // Adds sessions before and after the current position, and removes some, including the one that the next page
+        // Adds sessions before and after the current position. Removes some, including the one that the next page
         // starts after.
         store_session(&*other, &format!("new-{round}"), 5_000, b"x");
         store_session(&*other, &format!("zzz-{round}"), 5_000, b"x");
@@ -93,7 +93,7 @@ fn stable_sessions_are_listed_once_during_changes(place: &dyn Place) {
         }
         assert!(round < 60, "paging does not end");
         match page.next {
-            // The listing would not end while sessions are added after its position.
+            // The listing would never end while sessions are added after its position.
             Some(next) if next.as_str() < "zzz" => after = Some(next.to_string()),
             _ => break,
         }

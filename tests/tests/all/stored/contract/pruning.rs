@@ -1,4 +1,4 @@
-//! Pruning by age, count and bytes.
+//! Tests pruning by age, count and size.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ on_each_store![
     pruning_skips_changed_sessions_and_failures,
 ];
 
-/// Writes the sessions `s1` to `s5`, last written at 1,000 to 5,000 seconds, with states of 100 to 500 bytes.
+/// Writes the sessions `s1` to `s5`, updated at 1,000 to 5,000 seconds, with states of 100 to 500 bytes.
 fn five(place: &dyn Place) -> Arc<dyn SessionStore> {
     let store = place.open();
     for n in 1..=5_i64 {
@@ -49,7 +49,7 @@ fn left(store: &dyn SessionStore) -> Vec<String> {
     listed(store).into_iter().map(|entry| entry.id.to_string()).collect()
 }
 
-/// Removes all sessions, for the next round.
+/// Removes all sessions before the next round.
 fn clear(store: &dyn SessionStore) {
     assert!(run(&prune(|prune| prune.max_count = Some(0)), store).errors.is_empty());
     assert_eq!(left(store), Vec::<String>::new());
@@ -90,7 +90,7 @@ fn prunes_by_bytes(place: &dyn Place) {
     for (most, expected) in [(newest_two + 1, 3), (newest_two, 3), (newest_two - 1, 4), (0, 5)] {
         let report = run(&prune(|prune| (prune.max_bytes, prune.dry_run) = (Some(most), true)), &*store);
         if most == newest_two - 1 {
-            // A smaller session may still fit after one that does not.
+            // A smaller session may still fit after a larger one does not.
             assert_eq!(ids(&report).last(), Some(&"s4"));
         } else {
             assert_eq!(ids(&report), ["s1", "s2", "s3", "s4", "s5"][..expected], "{most}");
@@ -137,7 +137,7 @@ fn damaged_sessions_are_removed(place: &dyn Place) {
     assert_eq!(left(&*store), Vec::<String>::new());
 }
 
-/// A store with short pages, in which other processes may write all the time.
+/// A store with short pages, in which other processes may write at any time.
 #[derive(Debug)]
 struct Odd {
     store: Arc<dyn SessionStore>,
@@ -161,7 +161,7 @@ impl SessionStore for Odd {
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
         match lock.id().as_str() {
             "s2" if self.is_busy => return Err(StoreError::Other("the disk is on fire".into())),
-            // A write after the listing, by a holder that has lost its lock.
+            // A process that has lost its lock writes after the listing.
             "s3" if self.is_busy => {
                 self.store.put(lock, &Expected::Any, &record("s3", 5_999_000, 1), b"x").await?;
             }
