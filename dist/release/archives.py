@@ -16,7 +16,7 @@ def tar_gz(path: Path, directory: str, files: Mapping[str, Path | bytes], epoch:
     """Writes a `.tar.gz` with all files under one directory: sorted, owned by user 0, with one time stamp. `programs`
     are executable."""
     with path.open("wb") as file, gzip.GzipFile("", "wb", compresslevel=9, fileobj=file, mtime=epoch) as packed:
-        # GNU's format, because the library chooses the time stamps in PAX headers.
+        # GNU format, because in PAX headers the library chooses the time stamps.
         with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
             for name in sorted(files):
                 contents = files[name]

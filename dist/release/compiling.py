@@ -33,7 +33,7 @@ def environment(release: Release) -> dict[str, str]:
         "PYTHONPATH": str(zig),
         "RUSTFLAGS": " ".join(f"--remap-path-prefix={path}={name}" for path, name in moved.items()),
         "CFLAGS": " ".join(f"-ffile-prefix-map={path}={name}" for path, name in list(moved.items())[:2]),
-        # With incremental compilation, a second build may give different code than the first.
+        # With incremental compilation, a second build can produce different code from the first.
         "CARGO_INCREMENTAL": "0",
     }
     return settings

@@ -182,7 +182,7 @@ def npm(lock: Path, licences: Path | None = None) -> list[Part]:
     found = []
     for path, entry in sorted(json.loads(lock.read_text())["packages"].items()):
         name = path.rpartition("node_modules/")[2]
-        # Optional packages for other machines are not shipped, and would be most of the list.
+        # Optional packages for other machines are not shipped, and would make up most of the list.
         if name and not entry.get("optional") and not entry.get("link"):
             purl = f"pkg:npm/{quote(name, safe='/')}@{entry['version']}"
             licence = entry.get("license", "NOASSERTION")
@@ -198,7 +198,7 @@ def everything(triple: str, bundle: Path) -> list[Part]:
     targets = (triple, "wasm32-unknown-unknown")
     page = npm(ROOT / "bindings" / "web" / "package-lock.json", ROOT / "host" / "server" / "assets" / "page" / "licences.txt")
     package = npm(ROOT / "bindings" / "js" / "package-lock.json")
-    # Tools that make both packages are listed once.
+    # A tool used to build both packages is listed only once.
     tools = {part.purl: part for part in (*package, *page)}
     found = [*crates(targets), *bundled(bundle), *tools.values()]
     return sorted(found, key=lambda part: (part.kind, part.name, part.version))

@@ -69,14 +69,14 @@ def make_wheel(release: Release) -> list[Path]:
     settings = os.environ | {"SOURCE_DATE_EPOCH": str(release.epoch)}
 
     def wheel(directory: Path, *more: str | Path) -> Path:
-        # Cargo strips a release.
+        # Cargo has already stripped release builds.
         stripped: list[str | Path] = [] if release.is_dev else ["--no-strip"]
         inside: list[str | Path] = [*stripped, "--bundle", release.bundle, "--notices", release.notices, "--sbom", bill(release)]
         return Path(run([sys.executable, script, directory, module, *inside, *more], settings).strip())
 
     for old in release.out.glob("glovebox_sandbox-*-abi3-*.whl"):
         old.unlink()
-    # The pure wheel has no engine: it runs provider components on platforms without a wheel of their own.
+    # The pure wheel has no engine. It runs provider components on platforms that have no wheel of their own.
     pure = Path(run([sys.executable, script, release.out], settings).strip())
     return [wheel(release.out, "--tag", platform_tag(wheel(release.work))), pure]
 
@@ -112,7 +112,7 @@ def make_command(release: Release) -> list[Path]:
     program = release.work / "glovebox"
     shutil.copy(release.built / "glovebox", program)
     if release.is_dev:
-        # Cargo has already stripped a release.
+        # Release builds have already been stripped by Cargo.
         run(["strip", program])
     machine = release.triple.partition("-")[0]
     needed = glibc(program)

@@ -100,10 +100,10 @@ def make_room(base: Path) -> Room:
     room = Room(base)
     room.bin.mkdir()
     room.work.mkdir()
-    # In a virtual environment, uses the interpreter that the environment is based on.
+    # A virtual environment's interpreter needs its base, so uses the base interpreter.
     programs = {"python3": getattr(sys, "_base_executable", sys.executable)}
     programs |= {name: path for name in PROGRAMS if (path := shutil.which(name))}
-    # Copied, because the checkout is not visible.
+    # Copied, because the checkout is not visible in the room.
     node = shutil.copy(NODE / "node", base / "node") if (NODE / "node").is_file() else shutil.which("node")
     if node and (npm := shutil.which("npm")):
         programs |= {"node": str(node), "npm": npm}

@@ -50,7 +50,7 @@ class Crates(unittest.TestCase):
         licence = "Apache-2.0 WITH LLVM-exception"
         whole, forgot = part("whole", licence), part("forgot", licence, ())
         self.assertEqual(inventory.with_standard_texts([forgot, whole])[0].texts, ("text",))
-        # The text of the MIT licence contains the name of the crate's author.
+        # The text of the MIT licence contains the crate author's name.
         with self.assertRaisesRegex(ReleaseError, "licence's text of `alone` is missing: put it in dist/licences/alone.txt"):
             inventory.with_standard_texts([part("other"), part("alone", texts=())])
 
@@ -58,7 +58,7 @@ class Crates(unittest.TestCase):
         forgot = part("napi-sys", texts=(), homepage="https://github.com/napi-rs/napi-rs.git")
         (found,) = inventory.with_standard_texts([forgot])
         self.assertIn("Permission is hereby granted", found.texts[0])
-        # The notices contain or reference a licence for every shipped part.
+        # The notices must contain or reference a licence for every shipped part.
         for each in inventory.crates(["x86_64-unknown-linux-gnu", "wasm32-unknown-unknown"]):
             self.assertTrue(each.texts or each.is_ours or not each.is_inside, each.name)
 

@@ -54,15 +54,15 @@ def run_code(Sandbox):
         assert "".join(execution.logs.stdout) == "one\n" and "".join(execution.logs.stderr) == "two\n", execution.logs
         assert out[0].line.startswith("one") and out[0].timestamp > 1e18 and err[0].error and not errors, (out, err)
         assert results[0].is_main_result and results[0].text == "42", results
-        # State persists between runs.
+        # The state persists between runs.
         assert sandbox.run_code("x").text == "41"
         assert sandbox.run_code("'text'").text == "text"
         assert sandbox.run_code("None").results == []
-        # An exception is part of the execution.
+        # An exception is part of the execution's result.
         failed = sandbox.run_code("def f():\n    raise ValueError('why')\nf()", on_error=errors.append)
         assert (failed.error.name, failed.error.value) == ("ValueError", "why"), failed.error
         assert "line 2" in failed.error.traceback and errors == [failed.error]
-        # Environment variables of the sandbox, and of a single run.
+        # Tests environment variables of the sandbox, and of a single run.
         names = "import os\n(os.environ.get('FROM'), os.environ.get('ONCE'))"
         assert sandbox.run_code(names, envs={"ONCE": "a 'b' \"c\"\n\u2028"}).text.startswith("('create', 'a \\'b\\' \"c\"\\n")
         assert sandbox.run_code(names).text == "('create', None)"
@@ -83,7 +83,7 @@ def run_code(Sandbox):
         typed = sandbox.run_code("const z: number = 7; z", language="typescript")
         assert typed.error is None and typed.text == "7", typed
         assert "501" in raises(Exception, sandbox.run_code, "1", language="r")
-        # A limit ends the execution, and the sandbox continues.
+        # A limit ends the execution, but the sandbox continues to work.
         endless = sandbox.run_code("while True: pass")
         assert endless.error and sandbox.run_code("x").text == "41", endless
 
@@ -110,7 +110,7 @@ def contexts(Sandbox):
         assert sandbox.run_code("1 + 1", context=script).text == "2"
         listed = {context.id: context.language for context in sandbox.list_code_contexts()}
         assert listed[other.id] == "python" and listed[script.id] == "javascript" and len(listed) == 4, listed
-        # Files belong to the sandbox: each context sees the files of the others.
+        # Files belong to the sandbox: each context sees the files of all contexts.
         sandbox.run_code("open('note', 'w').write('from python')", context=other)
         assert sandbox.run_code("require('fs').readFileSync('note', 'utf8')", context=script).text == "from python"
         sandbox.run_code("require('fs').unlinkSync('note')", context=script)
@@ -180,7 +180,7 @@ def life(Sandbox, errors):
     killed = Sandbox.create()
     assert killed.kill() and not killed.kill()
     raises(Exception, killed.run_code, "1")
-    # Pauses instead of ending.
+    # The sandbox pauses when it times out, instead of ending.
     pausing = Sandbox.create(timeout=1, lifecycle={"on_timeout": "pause"})
     pausing.run_code("x = 'there'")
     while pausing.is_running():
@@ -200,7 +200,7 @@ def tokens(Sandbox, errors):
     raises(errors.AuthenticationException, Sandbox.create, api_key="another token, which is unknown")
     one = Sandbox.create()
     stolen = Sandbox.connect(one.sandbox_id)
-    # The name of a sandbox alone gives no access to it.
+    # A sandbox's id alone does not grant access to it.
     stolen._SandboxBase__envd_access_token = stolen._SandboxBase__traffic_access_token = "0" * 32
     raises(Exception, stolen.run_code, "1")
     one.kill()
@@ -225,7 +225,7 @@ def main():
             print(f"ok {test.__name__}", flush=True)
         left = life(Sandbox, errors)
         print("ok life", flush=True)
-    # The sandbox outlives the server, and is paused then.
+    # The sandbox outlives the server, and is paused when the next server starts.
     with serving() as url:
         os.environ.update(E2B_API_URL=url, E2B_SANDBOX_URL=url)
         listed = {info.sandbox_id: info.state.value for info in Sandbox.list().next_items()}

@@ -1,4 +1,4 @@
-// Tests `glovebox mcp` with the official clients in TypeScript: version 2 of the SDK, and version 1, which most clients
+// Tests `glovebox mcp` with the official TypeScript clients: version 2 of the SDK, and version 1, which most clients
 // use. Both validate every structured answer against the tool's output schema.
 
 import assert from 'node:assert/strict';
@@ -18,7 +18,7 @@ const tools = [
   'run_code', 'session_open', 'session_list', 'session_fork', 'session_undo', 'session_close', 'files_list', 'files_read', 'files_write',
 ];
 
-/** Makes the calls of a typical model. */
+/** Makes the calls that a typical model makes. */
 async function use(client, call) {
   assert.deepEqual((await client.listTools()).tools.map((tool) => tool.name), tools);
   const told = [];

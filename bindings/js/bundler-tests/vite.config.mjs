@@ -1,5 +1,5 @@
 export default {
   optimizeDeps: { exclude: ['glovebox-sandbox'] },
-  // Shared memory transfers tool answers and cancellations.
+  // Shared memory carries the answers of tools and the cancellation of scripts.
   server: { headers: { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' } },
 };

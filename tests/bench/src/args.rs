@@ -68,7 +68,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Returns the path of the `glovebox` program.
+    /// Returns the path of the `glovebox` program, by default the one next to this program.
     pub(crate) fn program(&self) -> anyhow::Result<PathBuf> {
         let path = match &self.glovebox {
             Some(path) => path.clone(),

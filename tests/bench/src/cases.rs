@@ -1,4 +1,4 @@
-//! Alternating measurement of all cases.
+//! Measures all cases alternately.
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -16,14 +16,14 @@ use crate::{
     work,
 };
 
-/// The amount of measurement.
+/// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
-    /// Turns of every case except the parallel ones.
+    /// Number of turns of each case, except the parallel cases.
     turns: u64,
-    /// Runs per point of the checkpoint curve.
+    /// Number of runs per point of the checkpoint curve.
     curve_turns: u64,
-    /// Number of concurrent sessions, and of executions distributed over them.
+    /// Number of concurrent sessions, and number of executions distributed over them.
     sessions: u64,
     session_executions: u64,
     /// Number of rounds in each parallel case.
@@ -55,11 +55,11 @@ impl Work {
     }
 }
 
-/// Runs per turn of cases that take well under a millisecond.
+/// Numbers of runs per turn, for cases that take well under a millisecond.
 const FRESH_PER_TURN: usize = 20;
 const LIVE_PER_TURN: usize = 50;
 
-/// All measurements of one runtime. Its sessions take only the checkpoints that are measured.
+/// All measurements of one runtime. Its sessions only take the checkpoints that are measured.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) fresh: Samples,
@@ -79,7 +79,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Returns the samples of each case with its name.
+    /// Returns each case's name and samples.
     pub(crate) fn cases(&self) -> Vec<(&'static str, &Samples)> {
         let sessions = &self.sessions;
         let mut cases = vec![
@@ -105,12 +105,12 @@ impl Measured {
     }
 }
 
-/// A runtime to measure, in every way that starts it.
+/// A runtime to measure, with everything needed to start it in each way.
 pub(crate) struct Subject<'a> {
     sandbox: &'a Sandbox,
     /// Like `sandbox`, but its sessions take a checkpoint before each execution.
     saving: &'a Sandbox,
-    /// Like `sandbox`, but on a separate engine whose memory no other case has used.
+    /// Like `sandbox`, but on a separate engine, whose memory no other case has used.
     apart: &'a Sandbox,
     component: Option<ComponentCase>,
     rival: Option<&'a Rival>,
@@ -157,13 +157,13 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// Measures every case. Cases alternate, so that other load affects all of them.
+    /// Measures every case. The cases alternate, so that other load on the machine affects all of them.
     pub(crate) fn measure(&self, work: Work, bar: &ProgressBar) -> anyhow::Result<Measured> {
         let mut measured = Measured::default();
         let session = self.sandbox.session()?;
         let sessions = SessionCases::open(self.sandbox, self.saving, self.source)?;
         for turn in 0..work.turns {
-            // The order alternates: the first process changes the file cache and the processor's clock speed.
+            // Alternates the order, because the first process affects the file cache and the processor's clock speed.
             if turn % 2 == 0 {
                 self.spawn_rival(&mut measured)?;
                 self.spawn_ours(&mut measured)?;

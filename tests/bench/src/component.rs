@@ -1,4 +1,4 @@
-//! Executions requested by a component.
+//! Measures executions that a component requests.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use wit_parser::Resolve;
 
 use crate::samples::Samples;
 
-/// The component's code, in which `component` replaces the words in capitals.
+/// The component's code. `component` replaces the words in capitals.
 const MODULE: &str = include_str!("component.wat");
 
-/// The component's world. Its WASI clocks contain only the function that it calls, at the contract's version.
+/// The component's world. Its WASI clocks, at the contract's version, only contain the function that the component
+/// calls.
 const WORLD: &str = "
 package glovebox:bench;
 
@@ -45,7 +46,7 @@ impl ComponentCase {
         })
     }
 
-    /// Measures `count` consecutive executions, after one that is not counted.
+    /// Measures `count` consecutive executions after one warm-up execution.
     pub(crate) fn turn(&self, into: &mut Samples, count: usize) -> anyhow::Result<()> {
         let ended = self.application.invoke(&format!("turn({})", count + 1), &self.host, &AppConfig::default())?;
         let Some(list) = ended.value.filter(|_| ended.outcome.is_success()) else {
@@ -58,7 +59,7 @@ impl ComponentCase {
     }
 }
 
-/// Builds the component that executes a script with a runtime.
+/// Builds a component that executes a script on a runtime.
 fn component(runtime: &str, source: &str) -> anyhow::Result<Vec<u8>> {
     let text = MODULE
         .replace("NAME_LEN", &runtime.len().to_string())
@@ -74,15 +75,15 @@ fn component(runtime: &str, source: &str) -> anyhow::Result<Vec<u8>> {
     ComponentEncoder::default().validate(true).module(&module)?.encode()
 }
 
-/// Returns the interfaces that the component needs, as one WIT file.
+/// Returns the interfaces that the component needs, in a single WIT file.
 fn contract() -> String {
     let [types, sandbox] = [include_str!("../../../wit/types.wit"), include_str!("../../../wit/sandbox.wit")];
-    // Only one file may declare the package.
+    // Only one of the files may declare the package.
     let (_, sandbox) = sandbox.split_once(';').unwrap_or_default();
     format!("{types}{sandbox}")
 }
 
-/// Returns a string literal of the WebAssembly text format.
+/// Returns a string literal in WebAssembly text format.
 fn literal(text: &str) -> String {
     let bytes: String = text.bytes().map(|byte| format!("\\{byte:02x}")).collect();
     format!("\"{bytes}\"")

@@ -1,20 +1,20 @@
-//! The measured machine.
+//! Describes the machine that is measured.
 
 use std::{collections::BTreeMap, fs, thread::available_parallelism};
 
 use serde::Serialize;
 
-/// Properties of the machine, as far as the system reports them.
+/// The machine's properties, as far as the system reports them.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) threads: usize,
     pub(crate) memory_bytes: u64,
     pub(crate) os: String,
-    /// The system's load average of the last minute, taken before the measurement. See [`Self::is_busy`].
+    /// The system's load average over the last minute, read before the measurement. See [`Self::is_busy`].
     pub(crate) load_average: f64,
     pub(crate) glovebox: &'static str,
-    /// Versions of the installed interpreters, by name.
+    /// The versions of the installed interpreters, by name.
     pub(crate) rivals: BTreeMap<String, String>,
 }
 
@@ -45,7 +45,7 @@ impl Machine {
         }
     }
 
-    /// Returns `true` if other load makes the figures unreliable.
+    /// Returns `true` if other load makes the measurements unreliable.
     pub(crate) fn is_busy(&self) -> bool {
         self.load_average > self.threads as f64 / 2.0
     }

@@ -1,5 +1,5 @@
-//! Measures the speed of Glovebox on this machine, in one run with the installed interpreters.
-//! `cargo run -p glovebox-bench -- --help` explains the cases.
+//! Measures the speed of Glovebox and of the installed interpreters in the same run on this machine. `cargo run -p
+//! glovebox-bench -- --help` explains the cases.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 
@@ -53,7 +53,7 @@ fn main() -> anyhow::Result<()> {
         }
         let plain = sandbox(&engine, runtime, Checkpoints::Never)?;
         let saving = sandbox(&engine, runtime, Checkpoints::Always)?;
-        // No other case may have used its memory.
+        // A separate engine, whose memory no other case has used.
         let apart = sandbox(&self::engine(&args)?, runtime, Checkpoints::Never)?;
         let bar = bar(&runtime.name, work.rounds());
         let subject = Subject::new(&program, &args, &engine, runtime, [&plain, &saving, &apart], rival.as_ref())?;
@@ -70,7 +70,7 @@ fn engine(args: &Args) -> anyhow::Result<Engine> {
     Engine::new(config).context("cannot start the engine")
 }
 
-/// Returns the named runtimes, or by default those that are prepared and the default of each language.
+/// Returns the named runtimes. By default, returns the prepared runtimes and the default runtime of each language.
 fn select(engine: &Engine, names: &[String]) -> anyhow::Result<Vec<RuntimeInfo>> {
     let known = engine.runtimes()?;
     if names.is_empty() {
@@ -95,7 +95,8 @@ fn prepare(program: &Path, args: &Args, runtimes: &[RuntimeInfo]) -> anyhow::Res
     Ok(())
 }
 
-/// Creates a sandbox with the default limits. Checkpoints are explicit because they are measured separately.
+/// Creates a sandbox with the default limits. The checkpoint policy is explicit, because checkpoints are measured
+/// separately.
 fn sandbox(engine: &Engine, runtime: &RuntimeInfo, checkpoints: Checkpoints) -> anyhow::Result<Sandbox> {
     let mut policy = Policy::default();
     policy.session.checkpoints = checkpoints;
@@ -110,7 +111,7 @@ fn print<R: serde::Serialize>(is_json: bool, report: &R, rendered: impl FnOnce(&
     Ok(())
 }
 
-/// Returns a progress bar; without a terminal it stays hidden.
+/// Returns a progress bar, which is hidden if there is no terminal.
 fn bar(name: &str, rounds: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("measuring {msg} {bar:40} {pos}/{len} {eta}")
         .unwrap_or_else(|_| ProgressStyle::default_bar());

@@ -1,4 +1,4 @@
-//! Executions that alternate randomly between many sessions.
+//! Measures executions that alternate randomly between many sessions.
 
 use std::fs;
 
@@ -7,19 +7,19 @@ use glovebox::{Sandbox, Session};
 
 use crate::samples::{Samples, timed};
 
-/// Time and memory of many sessions.
+/// The time and memory of many sessions.
 #[derive(Debug, Default)]
 pub(crate) struct ManySessions {
-    /// Executions, each in a random session.
+    /// The times of executions, each in a random session.
     pub(crate) samples: Samples,
     /// Number of sessions.
     pub(crate) count: u64,
-    /// Anonymous memory of all sessions together, after their executions.
+    /// Total anonymous memory of all sessions after their executions, in bytes.
     pub(crate) bytes: u64,
 }
 
 impl ManySessions {
-    /// Opens `count` sessions, executes once in each, and then measures `executions` in random sessions.
+    /// Opens `count` sessions, executes the script once in each, and then measures `executions` in random sessions.
     pub(crate) fn measure(sandbox: &Sandbox, source: &str, count: u64, executions: u64) -> anyhow::Result<Self> {
         let before = anonymous_bytes();
         let mut sessions = Vec::new();

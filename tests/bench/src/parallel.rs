@@ -1,4 +1,4 @@
-//! Fresh executions on several threads.
+//! Measures fresh executions on several threads.
 
 use std::{
     sync::Barrier,
@@ -11,7 +11,7 @@ use glovebox::Sandbox;
 
 use crate::samples::Samples;
 
-/// Executions of several threads, and the time that they took together.
+/// The executions on several threads, and the total time that they took.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Throughput {
     pub(crate) samples: Samples,
@@ -24,7 +24,7 @@ impl Throughput {
         if self.busy.is_zero() { 0.0 } else { self.samples.len() as f64 / self.busy.as_secs_f64() }
     }
 
-    /// Runs the script repeatedly on `threads` threads for `period`, and adds the samples.
+    /// Runs the script repeatedly on `threads` threads for `period`, and collects the samples.
     pub(crate) fn run(
         &mut self,
         sandbox: &Sandbox,

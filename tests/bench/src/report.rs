@@ -1,4 +1,4 @@
-//! The report, as JSON and as tables.
+//! The report, in JSON and as tables.
 
 use std::fmt::Write as _;
 
@@ -13,21 +13,21 @@ use crate::{
     table::{Align, bytes, table},
 };
 
-/// Cases that provide a ready interpreter, compared with starting the installed one.
+/// Cases that produce a ready interpreter, compared with starting the installed one.
 const AGAINST_RIVAL: [&str; 5] = ["fresh", "live", "process", "fork", "resume"];
-/// Cases that add to an execution in a session, compared with that execution.
+/// Cases that add work to an execution in a session, compared with the execution alone.
 const AGAINST_LIVE: [&str; 2] = ["checkpoint", "hibernate"];
 
-/// The results of a run.
+/// The results of one run of the benchmark.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,
     results: Vec<ResultLine>,
     ratios: Vec<Ratio>,
     differences: Vec<Difference>,
-    /// Memory of live sessions.
+    /// The memory of live sessions.
     sessions: Vec<Held>,
-    /// Executions per second of the parallel cases. The JSON contains their ratio instead.
+    /// Executions per second in the parallel cases. The JSON contains their ratio instead.
     #[serde(skip)]
     rates: Vec<(String, f64)>,
 }
@@ -58,7 +58,7 @@ struct Difference {
     difference_us: f64,
 }
 
-/// Anonymous memory per session, after a few executions in each.
+/// The anonymous memory per session, after a few executions in each.
 #[derive(Debug, Serialize)]
 struct Held {
     runtime: String,

@@ -1,4 +1,4 @@
-//! The installed interpreters to compare with.
+//! The installed interpreters that Glovebox is compared with.
 
 use std::{
     path::PathBuf,
@@ -11,21 +11,21 @@ use glovebox::Language;
 
 use crate::work;
 
-/// An installed interpreter, started anew for every script.
+/// An installed interpreter, which starts a new process for every script.
 #[derive(Debug)]
 pub(crate) struct Rival {
     pub(crate) name: &'static str,
-    /// The version and the path.
+    /// The version and path.
     pub(crate) description: String,
     program: PathBuf,
-    /// The arguments before the script.
+    /// The arguments that precede the script.
     options: &'static [&'static str],
 }
 
 impl Rival {
     /// Finds the interpreter of a language, or returns `None` if it is not installed.
     pub(crate) fn find(language: Language) -> Option<Self> {
-        // `PATH` may contain the slow shell script of a version manager. The interpreter itself reports its path.
+        // `PATH` may contain a version manager's slow shell script. The interpreter itself prints its path.
         let (name, ask, options): (_, &[&str], &'static [&'static str]) = match language {
             Language::Python => {
                 ("python3", &["-c", "import sys; print(sys.executable); print(sys.version.split()[0])"], &["-I", "-c"])
@@ -49,7 +49,7 @@ impl Rival {
         time_process(Command::new(&self.program).args(self.options).arg(source))
     }
 
-    /// Runs the script of the case `work`, and returns the time that it prints.
+    /// Runs the script of the case `work`, and returns the time that the script prints.
     pub(crate) fn work(&self, source: &str) -> anyhow::Result<Duration> {
         let mut command = Command::new(&self.program);
         command.args(self.options).arg(source).stdin(Stdio::null()).stderr(Stdio::null());
@@ -59,7 +59,7 @@ impl Rival {
     }
 }
 
-/// Returns the time from starting a process to its exit. Its output is discarded.
+/// Starts a process, discards its output, and returns the time until it exits.
 pub(crate) fn time_process(command: &mut Command) -> anyhow::Result<Duration> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Measured times and their percentiles.
+//! Measured times, and their percentiles.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ impl Samples {
     }
 }
 
-/// Measures `count` consecutive runs, after one that is not counted.
+/// Measures `count` consecutive runs after one warm-up run.
 pub(crate) fn block(
     into: &mut Samples,
     count: usize,
@@ -44,7 +44,7 @@ pub(crate) fn block(
     Ok(())
 }
 
-/// Times an execution, which must print 1.
+/// Times an execution, whose script must print 1.
 pub(crate) fn timed<E: std::error::Error + Send + Sync + 'static>(
     run: impl FnOnce() -> Result<Execution, E>,
 ) -> anyhow::Result<Duration> {

@@ -1,4 +1,4 @@
-//! Session operations other than executing: checkpoints, forks, hibernation.
+//! Measures session operations other than execution: checkpoints, forks and hibernation.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use glovebox::{HibernateOptions, Language, ResumeOptions, Sandbox, Session};
 
 use crate::samples::{Samples, block};
 
-/// Memory that the sessions of the cases `checkpoint_*` hold, in bytes, in addition to the interpreter's own.
+/// Sizes in bytes of the data in the sessions of the cases `checkpoint_*`, in addition to the interpreter's memory.
 const CURVE: [(&str, u32); 5] = [
     ("checkpoint_512k", 512 << 10),
     ("checkpoint_1m", 1 << 20),
@@ -16,10 +16,10 @@ const CURVE: [(&str, u32); 5] = [
     ("checkpoint_64m", 64 << 20),
 ];
 
-/// Memory that the forked session holds, in addition to the interpreter's own.
+/// Size in bytes of the data in the forked session, in addition to the interpreter's memory.
 const FORKED_BYTES: u32 = 1 << 20;
 
-/// Runs per turn.
+/// Number of runs per turn.
 const PER_TURN: usize = 5;
 
 /// The times of all session operations.
@@ -29,11 +29,11 @@ pub(crate) struct SessionSamples {
     pub(crate) fork: Samples,
     pub(crate) hibernate: Samples,
     pub(crate) resume: Samples,
-    /// `checkpoint` by held memory.
+    /// Times of `checkpoint`, by the size of the session's data.
     pub(crate) curve: Vec<(&'static str, Samples)>,
 }
 
-/// Two equal sessions. Only `saving` takes a checkpoint before each execution.
+/// Two sessions with equal contents. Only `saving` takes a checkpoint before each execution.
 #[derive(Debug)]
 struct Pair {
     saving: Session,
@@ -41,12 +41,13 @@ struct Pair {
 }
 
 impl Pair {
-    /// Opens both sessions, each with `bytes` nonzero bytes.
+    /// Opens both sessions, each with `bytes` bytes of nonzero data.
     fn holding(sandbox: &Sandbox, saving: &Sandbox, bytes: u32) -> anyhow::Result<Self> {
         Ok(Self { saving: holding(saving, bytes)?, plain: holding(sandbox, bytes)? })
     }
 
-    /// Measures what a checkpoint adds to an execution: reading the page map and comparing all pages ever written.
+    /// Measures how much longer an execution takes with a checkpoint, which reads the page map and compares all pages
+    /// ever written.
     fn checkpoint(&self, source: &str) -> anyhow::Result<Duration> {
         let plain = made(|| Ok(self.plain.execute(source)?))?;
         Ok(made(|| Ok(self.saving.execute(source)?))?.saturating_sub(plain))
@@ -82,7 +83,7 @@ impl<'a> SessionCases<'a> {
     }
 }
 
-/// Measures checkpoints of increasingly large sessions. One pair is open at a time, to limit the memory.
+/// Measures checkpoints of increasingly large sessions. Only one pair is open at a time, to limit memory.
 pub(crate) fn curve(
     sandbox: &Sandbox,
     saving: &Sandbox,
@@ -101,7 +102,7 @@ pub(crate) fn curve(
     Ok(curve)
 }
 
-/// Times an operation, without dropping its result.
+/// Times an operation, excluding the drop of its result.
 fn made<T>(make: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Duration> {
     let start = Instant::now();
     let made = make()?;
@@ -110,7 +111,7 @@ fn made<T>(make: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Duration>
     Ok(took)
 }
 
-/// Opens a session that holds `bytes` nonzero bytes.
+/// Opens a session with `bytes` bytes of nonzero data.
 fn holding(sandbox: &Sandbox, bytes: u32) -> anyhow::Result<Session> {
     let session = sandbox.session()?;
     let held = session.execute(&match sandbox.language() {

@@ -1,8 +1,8 @@
-//! Aligned tables.
+//! Formats aligned tables.
 
 use std::fmt::Write as _;
 
-/// The alignment of a column.
+/// A column's alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,

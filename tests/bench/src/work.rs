@@ -1,11 +1,11 @@
-//! The case `work`: a script that times its own computation, here and in the installed interpreter.
+//! The case `work`: a script that times its own computation, in Glovebox and in the installed interpreter.
 
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use glovebox::{Language, Outcome, Sandbox};
 
-/// Returns a script that makes 28,657 function calls and prints their duration in milliseconds.
+/// Returns a script that makes 28,657 function calls and prints how many milliseconds they took.
 pub(super) const fn source(language: Language) -> &'static str {
     match language {
         Language::Python => {
@@ -24,7 +24,7 @@ pub(super) const fn source(language: Language) -> &'static str {
     }
 }
 
-/// Runs the script in a fresh interpreter, and returns the time that it prints.
+/// Runs the script in a fresh interpreter, and returns the time that the script prints.
 pub(super) fn run(sandbox: &Sandbox, source: &str) -> anyhow::Result<Duration> {
     let execution = sandbox.execute(source)?;
     ensure!(
@@ -35,7 +35,7 @@ pub(super) fn run(sandbox: &Sandbox, source: &str) -> anyhow::Result<Duration> {
     took(&execution.stdout.text())
 }
 
-/// Parses the time that the script printed.
+/// Parses the time that the script printed, in milliseconds.
 pub(super) fn took(printed: &str) -> anyhow::Result<Duration> {
     let millis: f64 = printed.trim().parse().with_context(|| format!("`{}` is not a time", printed.trim()))?;
     Duration::try_from_secs_f64(millis / 1000.0).context("the time is out of range")

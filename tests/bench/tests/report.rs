@@ -1,4 +1,4 @@
-//! Tests of the JSON report, which programs such as `.ci/threads` read.
+//! Tests the JSON report, which programs such as `.ci/threads` read.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -10,8 +10,8 @@ from proof.process import Process
 
 DOCUMENTED = Path("docs/fleet/haproxy.cfg")
 NODES = 9080
-# Precedes the rest of the configuration, because frontends use only loggers that are already defined. The log shows the
-# serving node of each request, and so the time of a takeover.
+# Precedes the rest of the configuration, because frontends can only use loggers that are already defined. The log shows
+# which node served each request, and so when a takeover happened.
 LOGGING = "global\n  log stdout format raw local0 info\n"
 SERVED = re.compile(r" nodes/(?P<host>[\w-]+) .*\"POST \S*/invoke/(?P<service>[^/]+)/")
 

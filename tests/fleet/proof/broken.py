@@ -19,7 +19,7 @@ from proof.tools import Tools
 SESSIONS = 20
 SECONDS = 6.0
 PAUSE_S = 0.3
-# Time for requests that cannot succeed.
+# Timeout for requests that cannot succeed.
 PATIENCE_S = 8.0
 
 

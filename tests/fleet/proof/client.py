@@ -11,12 +11,12 @@ import aiohttp
 from proof import contract
 from proof.history import Operation
 
-# Timeout of an attempt. The client then tries again elsewhere, while the engine continues the running execution.
+# Timeout of one attempt. The client then retries on another address, while the engine continues the running execution.
 ATTEMPT_S = 8.0
 # Timeout of a client that does not retry.
 IMPATIENT_S = 1.0
 PAUSE_S = 0.2
-# Longer than all faults together.
+# Longer than all faults take together.
 PATIENCE_S = 180.0
 
 

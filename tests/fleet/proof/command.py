@@ -26,7 +26,7 @@ from proof.process import put_first
 from proof.report import Report, text
 from proof.takeover import Takeover, takeover
 
-# Pause between two faults whose takeover is measured.
+# Pause between two faults when takeovers are measured.
 SETTLE_S = 5.0
 LATE_PATIENCE_S = 30.0
 
@@ -45,7 +45,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     options = arguments()
-    # The first process of a namespace ignores signals without a handler. All other processes end with it.
+    # The first process in a namespace ignores signals that it has no handler for. When it exits, all other processes in
+    # the namespace are killed.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     put_first(os.getpid())
     work = Path("target/fleet").resolve()
@@ -79,7 +80,7 @@ async def prove(options: argparse.Namespace, programs: Programs, checker: Path, 
             injector = Injector(fleet, random.Random(seed))
             supervisor = asyncio.create_task(fleet.supervise())
             load.start()
-            # The time in which each session is opened.
+            # Every session is opened in this time.
             await asyncio.sleep(2 * options.pause)
             since = time.monotonic()
             await asyncio.sleep(calm_s)

@@ -10,8 +10,8 @@ EXECUTE = """\
 n = globals().get('n', 0) + 1
 print(n)
 """
-# Calls the tool, which records its effect with the operation. If the tool server is unreachable, the script gets an
-# error and continues.
+# Calls the tool, which records its effect together with the operation. If the tool server is unreachable, the script
+# receives an error and continues.
 RECORD = """\
 n = globals().get('n', 0) + 1
 try:
@@ -37,7 +37,7 @@ def body(operation: Operation, callback: str) -> bytes | None:
             tool = {"name": "record", "description": "Records the count.", "schema": SCHEMA, "callback": callback}
             return json.dumps({"source": RECORD.format(operation=operation.id), "open": {}, "tools": [tool]}).encode()
         case "undo" | "close":
-            # Any generation is accepted.
+            # `null` accepts any generation.
             return b"null"
         case "info":
             return None

@@ -46,7 +46,7 @@ def changed(record: Record, number: int, *, session: str = "s", **fields: object
     return replace(record, sessions=record.sessions | {session: operations})
 
 
-# Each function doctors the example; the check of that name must notice it.
+# Each function falsifies the example in a way that the named check must detect.
 DOCTORED: dict[str, tuple[str, Callable[[Record], Record]]] = {
     "an operation without an answer": (
         "every operation is answered in the end",

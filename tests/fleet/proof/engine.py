@@ -12,7 +12,7 @@ INGRESS = 8080
 ADMIN = 9070
 FABRIC = 5122
 
-# Short keep-alives detect a dead peer in 4 s instead of 60.
+# Short keep-alives detect a dead peer within 4 s instead of 60 s.
 CONFIG = """\
 cluster-name = "proof"
 node-name = "{name}"

@@ -20,7 +20,7 @@ class Injected:
     victim: str
     begun: float
     healed: float | None = None
-    # Number of hits, such as dropped packets or reset connections; `None` for faults that always hit.
+    # Number of hits, such as dropped packets or reset connections; `None` for faults without a counter.
     met: int | None = None
 
 
@@ -28,7 +28,7 @@ class Injected:
 class Fault:
     kind: str
     hold_s: tuple[float, float]
-    # Injects the fault. The returned function heals it, and returns the number of hits.
+    # Injects the fault. Returns a function that heals it and returns the number of hits.
     inject: Callable[[Fleet, Host], Callable[[], int | None]]
 
 
@@ -75,7 +75,7 @@ NODES = [
     Fault("freeze a node", (3, 8), freeze),
     Fault("stop a node", (1, 4), stop),
     Fault("cut a node off from all", (3, 8), cut_from(Fleet.others)),
-    # The node continues to run, and writes results that are no longer wanted.
+    # The node keeps running, and writes results that are no longer wanted.
     Fault("cut a node off from the balancer", (3, 8), cut_from(lambda fleet, _: [fleet.balancer.host])),
     Fault("cut a node off from the store", (2, 5), cut_from(lambda fleet, _: [fleet.objects])),
     Fault("cut a node off from the tools", (2, 5), cut_from(lambda fleet, _: [fleet.tools_host])),
@@ -120,7 +120,7 @@ class Injector:
         fleet = self.fleet
         await asyncio.gather(
             self._track(NODES, fleet.nodes, 2, end),
-            # Waits until the previous server is back, because the cluster needs two of three.
+            # Waits until the previous server is back, because the cluster needs two of its three servers.
             self._track(SERVERS, fleet.servers, 5, end),
             self._track(STORE, [fleet.objects], 4, end),
             self._track(BALANCER, [fleet.balancer.host], 40, end),

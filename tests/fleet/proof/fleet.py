@@ -18,9 +18,9 @@ from proof.throttle import Throttle
 from proof.tools import PORT as TOOLS
 from proof.tools import Tools
 
-# Timeout for the start of each part of the fleet, on a busy machine.
+# Timeout for starting each process of the fleet on a busy machine.
 START_S = 90.0
-# The bucket for sessions.
+# The bucket that sessions are stored in.
 BUCKET = "sessions"
 
 
@@ -34,14 +34,14 @@ class Programs:
 class Fleet:
     def __init__(self, programs: Programs, directory: Path, seed: int) -> None:
         network = Network()
-        # In memory, and removed with this process: the injected failures concern programs and networks, not a busy
-        # disk. Logs are on the disk.
+        # In memory, and removed with this process: the faults affect programs and networks, not a busy disk. Logs are
+        # on the disk.
         self._data = data = directory / "data"
         data.mkdir()
         sh("mount", "-t", "tmpfs", "tmpfs", str(data))
         self.clients = network.here("clients", 1)
         self.tools_host = network.here("tools", 2)
-        # The throttle in front of the store, which nodes take for the store.
+        # The throttle in front of the store. The nodes connect to it as if it were the store.
         self.objects = network.here("objects", 3)
         self.servers = [network.host(f"server{number}", 10 + number) for number in (1, 2, 3)]
         self.nodes = [network.host(f"node{number}", 20 + number) for number in (1, 2, 3)]
@@ -55,7 +55,7 @@ class Fleet:
         self._engine = engine.servers(programs.restate, self.servers, url(store.address, objects.PORT), directory, data)
         self._nodes = [self._node(programs.glovebox, host, directory) for host in self.nodes]
         self.restarted: Counter[str] = Counter()
-        # The bucket of sessions, bypassing the throttle.
+        # The bucket's URL at the store itself, which bypasses the throttle.
         self.bucket = url(store.address, objects.PORT) + f"/{BUCKET}"
         self.callback = url(self.tools_host.address, TOOLS) + "/record"
         self.ingresses = [url(host.address, engine.INGRESS) for host in (balancer, *self.servers)]
@@ -65,7 +65,7 @@ class Fleet:
         command = [str(program), "fleet", "node"]
         command += ["--engine", f"restate://{balancer}:{engine.INGRESS}?admin={engine.ADMIN}", "--store", f"s3://{BUCKET}/fleet"]
         command += ["--listen", f"{host.address}:{NODES}", "--advertise", url(balancer, NODES)]
-        # The secret only signs requests: the tool server accepts any signature.
+        # The secret only signs requests; the tool server accepts any signature.
         secret = directory / "callback-secret"
         secret.write_text("whsec_" + base64.b64encode(bytes(32)).decode())
         command += ["--runtime", "python", "--callback", url(self.tools_host.address, TOOLS) + "/*", "--callback-secret-file", str(secret)]

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
-# `execute` increments the count and prints it. `record` does the same, and records the count at the tool server. `info`
-# reads the count. `undo` undoes one execution, once in succession. `close` ends the session, and the next execution
-# opens it again.
+# `execute` increments the count and prints it. `record` does the same, and also records the count at the tool server.
+# `info` reads the count. `undo` undoes the last execution, but not two in succession. `close` ends the session, which
+# the next execution opens again.
 Kind = Literal["execute", "record", "info", "undo", "close"]
 EXECUTIONS: tuple[Kind, ...] = ("execute", "record")
-# `unknown`: the client gave up, so the operation may have taken effect then, later, or never.
+# `unknown`: the client gave up. The operation may already have taken effect, or may do so later or never.
 Outcome = Literal["ok", "failed", "unknown"]
 
 
@@ -27,7 +27,7 @@ class Operation:
     begun: float
     ended: float | None = None
     outcome: Outcome = "unknown"
-    # The answered count; for `close`, 1 if there was a session. `None` without an answer, or if the operation was
+    # The count in the answer; for `close`, 1 if the session existed. `None` if there was no answer or the operation was
     # refused.
     count: int | None = None
     # True if there was nothing to undo.

@@ -11,9 +11,9 @@ from proof.fleet import Fleet
 from proof.history import Kind, Operation, service
 
 SESSION = "late-000"
-# Delay of the store's answers, so that the node is lost while it removes blobs.
+# Delay of the store's responses, so that the node is lost while it removes blobs.
 SLOW_S = 1.0
-# Time that the late node gets to continue its work.
+# Time that the late node has to continue its work.
 LATE_S = 4.0
 
 
@@ -32,7 +32,7 @@ async def close_comes_late(client: Client, fleet: Fleet) -> list[str]:
     fleet.throttle.slow(SLOW_S)
     closing = asyncio.create_task(ask("close"))
     await asyncio.sleep(SLOW_S / 2)
-    # The node never learns that its client is gone.
+    # The node does not learn that its client has gone.
     victim.cut([fleet.balancer.host])
     fleet.process(victim).freeze()
     met = fleet.throttle.pass_all()
@@ -40,7 +40,7 @@ async def close_comes_late(client: Client, fleet: Fleet) -> list[str]:
     fleet.process(victim).thaw()
     await asyncio.sleep(LATE_S)
     victim.heal()
-    # No node has the session in memory, so the answer comes from the store.
+    # After the restart no node has the session in memory, so the answer comes from the store.
     for host in fleet.nodes:
         fleet.process(host).kill()
         fleet.process(host).start()

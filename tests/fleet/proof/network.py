@@ -10,7 +10,7 @@ import re
 import subprocess
 from dataclasses import dataclass
 
-# A network of TEST-NET-1, which is not routed.
+# The prefix of TEST-NET-1, which is not routed.
 NETWORK = "192.0.2."
 BRIDGE = "fleet"
 DROPPED = re.compile(r"counter packets (\d+)")
@@ -58,7 +58,7 @@ class Network:
 
     def __init__(self) -> None:
         sh("mkdir", "-p", "/run/netns")
-        # Names of network namespaces are files. This mount hides those of the machine.
+        # Names of network namespaces are files. This mount hides the machine's own names.
         sh("mount", "-t", "tmpfs", "tmpfs", "/run/netns")
         sh("ip", "link", "set", "lo", "up")
         sh("ip", "link", "add", BRIDGE, "type", "bridge")

@@ -9,7 +9,7 @@ from proof.network import Host
 from proof.process import Process
 
 PORT = 8333
-# SeaweedFS without identities accepts any key.
+# SeaweedFS accepts any key if no identities are configured.
 KEY = "proof"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from proof.network import Host
 
-# Niceness of the most important processes, from -20 to 19.
+# Niceness of the most important processes; the range is -20 to 19.
 NICE = -10
 
 
@@ -29,7 +29,7 @@ class Process:
 
     def start(self) -> None:
         self._is_stopping = False
-        # `ip netns exec` replaces itself by the program, so this is the program's process.
+        # `ip netns exec` replaces itself with the program, so this process is the program.
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
                 [*self.host.enter(), *self._command],

@@ -8,7 +8,7 @@ from statistics import quantiles
 from proof.faults import Injected
 from proof.history import Operation, service
 
-# Calls that begin within this time after a fault count as hit by it.
+# A call that starts within this time after a fault is attributed to it.
 MET_S = 3.0
 
 

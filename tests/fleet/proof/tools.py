@@ -27,9 +27,9 @@ class Tools:
         self._random = random.Random(seed)
         self.effects: list[Effect] = []
         self._by_key: dict[str, Effect] = {}
-        # Repeated calls by key: the node was lost between effect and journal.
+        # Repeated calls by key: their node was lost after the effect, but before it was in the journal.
         self.repeated: Counter[str] = Counter()
-        # Requests that no tool server should receive.
+        # Requests that a tool server should never receive.
         self.refused: list[str] = []
 
     async def listen(self, address: str) -> None:
@@ -59,6 +59,6 @@ class Tools:
             self._log.write(json.dumps(asdict(effect)) + "\n")
             self._log.flush()
             os.fsync(self._log.fileno())
-        # Makes some calls slow, so that there is always an execution in the middle of a call.
+        # Makes some calls slow, so that at any time an execution is in the middle of a call.
         await asyncio.sleep(self._random.choice((0.0, 0.0, 0.05, 0.4)))
         return web.json_response({"recorded": arguments["count"]})

@@ -1,4 +1,4 @@
-// Runs a component that is a command: `node command.mjs DIRECTORY`, with this process's standard streams.
+// Runs a component that is a WASI command: `node command.mjs DIRECTORY`, with this process's standard streams.
 import { load } from './load.mjs';
 import { useStdio } from './stdio.mjs';
 

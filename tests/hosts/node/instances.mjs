@@ -1,5 +1,5 @@
-// Measures the creation of an instance: `node instances.mjs DIRECTORY`, for a closed provider, prints JSON. The
-// duration includes the first call, in which the component parses its woven data.
+// Measures the creation of an instance of a closed provider: `node instances.mjs DIRECTORY` prints JSON. The duration
+// includes the first call, in which the component parses its woven data.
 import { load } from './load.mjs';
 
 const instantiate = await load(process.argv[2]);

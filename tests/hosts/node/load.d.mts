@@ -1,2 +1,2 @@
-// An instance of a component that `transpile.mjs` made JavaScript modules of.
+// Instantiates a component that `transpile.mjs` converted to JavaScript modules.
 export function load<Root>(directory: string): Promise<(imports?: object) => Promise<Root>>;

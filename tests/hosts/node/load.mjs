@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { WASIShim } from '@bytecodealliance/preview2-shim/instantiation';
 
-// Returns a function that makes independent instances. Modules are compiled once.
+// Returns a function that creates independent instances. The modules are compiled only once.
 export async function load(directory) {
   const { instantiate } = await import(pathToFileURL(resolve(directory, 'component.js')));
   const compiled = new Map();

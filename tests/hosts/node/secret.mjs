@@ -1,7 +1,7 @@
-// Searches the memory of a guest for a secret of the previous guest: `node secret.mjs DIRECTORY`. Hosts cannot see the
-// memories of a provider's guests, so this program exports them before it compiles the module. The search covers all of
-// a memory, including the part above the guest's own end. Prints a line per search: whether the secret was found, and
-// how many bytes were searched.
+// Searches a guest's memory for a secret of the previous guest: `node secret.mjs DIRECTORY`. Hosts cannot see the
+// memories of a provider's guests, so this program exports them before it compiles the module. The search covers the
+// whole memory, including the range above the guest's own end. Prints a line per search: whether the secret was found,
+// and how many bytes were searched.
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
@@ -69,7 +69,7 @@ for (const [language, { plant, small }] of Object.entries(languages).filter(([na
   look('after it is closed');
 }
 
-// Exports all memories of the module except the shim's, which is exported already and contains evicted sessions.
+// Exports all memories of the module except the shim's, which is already exported and contains evicted sessions.
 function withMemoriesExported(bytes) {
   const parts = [bytes.subarray(0, 8)];
   let memoryCount = 0;
@@ -96,7 +96,7 @@ function withMemoriesExported(bytes) {
   return Buffer.concat(parts);
 }
 
-// Returns the memory that an export section exports.
+// Returns the memory that the export section exports.
 function exportedMemory(bytes, count) {
   let at = count.next;
   for (let left = count.value; left > 0; left--) {
@@ -109,7 +109,7 @@ function exportedMemory(bytes, count) {
   throw new Error('no memory is exported');
 }
 
-// Reads an unsigned number in WebAssembly's encoding, seven bits per byte.
+// Reads an unsigned LEB128 number.
 function read(bytes, at) {
   let value = 0;
   for (let shift = 0; ; shift += 7) {

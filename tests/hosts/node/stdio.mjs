@@ -1,11 +1,11 @@
-// Standard input and output as WASI streams with synchronous reads and writes. The streams of jco's library use a
-// thread of their own, which passes large data to this thread's event loop. The loop stops while a component runs. So
-// an answer larger than a pipe would never arrive, and waiting for a line would keep a processor busy.
+// Standard input and output as WASI streams with synchronous reads and writes. The streams in jco's library use a
+// separate thread, which passes large data to this thread's event loop. That loop stops while a component runs. So an
+// answer larger than a pipe would never arrive, and waiting for a line would keep a processor busy.
 import { readSync, writeSync } from 'node:fs';
 import { _setStderr, _setStdin, _setStdout } from '@bytecodealliance/preview2-shim/cli';
 import { streams } from '@bytecodealliance/preview2-shim/io';
 
-// The library has made the pipes non-blocking, so this module polls.
+// The library has made the pipes non-blocking, so this module has to poll.
 const pause = new Int32Array(new SharedArrayBuffer(4));
 function waiting(call) {
   for (;;) {

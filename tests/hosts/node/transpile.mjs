@@ -1,5 +1,5 @@
 // Converts a component to JavaScript modules: `node transpile.mjs COMPONENT DIRECTORY`. The modules can be instantiated
-// any number of times, and import nothing by themselves. The component's type declarations are beside them.
+// any number of times and have no imports. The component's type declarations are next to them.
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { transpileBytes } from '@bytecodealliance/jco-transpile';
@@ -8,14 +8,14 @@ const [component, directory] = process.argv.slice(2);
 const { files } = await transpileBytes(await readFile(component), {
   name: 'component',
   instantiation: 'async',
-  // The interpreters have memories of their own in addition to the shim's.
+  // Each interpreter has its own memory in addition to the shim's.
   multiMemory: true,
-  // An exception unwinds a script that exceeds a limit.
+  // Scripts that exceed a limit are unwound with a WebAssembly exception.
   bindgenEnableWasmExnref: true,
   outDir: directory,
 });
 await rm(directory, { recursive: true, force: true });
-// Writes the entry module last, so that the files that it loads exist before it.
+// Writes the entry module last, so that all files that it loads exist first.
 const isEntry = (name) => name.endsWith('/component.js');
 for (const [name, bytes] of Object.entries(files).sort(([a], [b]) => isEntry(a) - isEntry(b))) {
   await mkdir(dirname(name), { recursive: true });

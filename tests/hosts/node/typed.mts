@@ -1,5 +1,5 @@
-// The provider as jco makes it, by the types that jco generates: `node typed.mts` prints what a test expects, and `tsc` holds it to the
-// declarations. The tools that scripts call are functions here.
+// Uses the provider through the types that jco generates: `node typed.mts` prints the lines that a test expects, and
+// `tsc` checks the program against the declarations. The tools that scripts call are functions in this program.
 import { load } from './load.mjs';
 import type { ImportObject, Root } from '../../programs-node/glovebox/component.js';
 import type { Outcome, Policy, Runtime, SandboxError } from '../../programs-node/glovebox/interfaces/glovebox-sandbox-types.js';
@@ -15,7 +15,7 @@ const tools: Tools = {
 };
 
 const instantiate = await load<Root>(new URL('../../programs-node/glovebox', import.meta.url).pathname);
-// By its name without the version, whatever the declarations say: so the modules look it up.
+// The modules look the import up by its name without a version, unlike the declarations.
 const { sandbox } = await instantiate({ 'glovebox:sandbox/tools': tools });
 
 const policy: Policy = { limits: { fuel: 2_000_000_000n }, clock: { tag: 'fixed', val: 0n }, entropy: { tag: 'seeded', val: 1n } };

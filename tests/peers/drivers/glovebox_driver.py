@@ -15,7 +15,7 @@ def printed(run: Run) -> str:
 
 class Glovebox(Peer):
     def __init__(self, runtime: str) -> None:
-        # No checkpoint before each script, because no other contestant can roll back.
+        # Does not take a checkpoint before each script, because no other contestant can roll back.
         self.box = Sandbox(runtime, checkpoints="never")
 
     def fresh(self, code: str) -> str:

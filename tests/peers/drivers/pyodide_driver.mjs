@@ -1,4 +1,4 @@
-// Pyodide in Node.js, an instance for each session. It runs in the directory whose node_modules has the package.
+// Pyodide in Node.js, with an instance for each session. Runs in the directory whose node_modules contains the package.
 import { createRequire } from "node:module";
 
 import { serve } from "./serve.mjs";

@@ -1,7 +1,7 @@
-// The shared part of the drivers in JavaScript, with the protocol of serve.py.
+// The code shared by the JavaScript drivers, with the protocol of serve.py.
 import { createInterface } from "node:readline";
 
-// As in serve.py.
+// The same values as in serve.py.
 const MAX_CALLS = 200;
 const WARM_UP_BELOW_MS = 10;
 
@@ -37,7 +37,10 @@ async function answer(peer, request) {
   return result;
 }
 
-/** Answers requests until standard input ends. A peer has `open()`, `run(session, code)` with the output, and `close(session)`. */
+/**
+ * Answers requests until standard input ends. A peer has the functions `open()`, `run(session, code)`, which returns
+ * the output, and `close(session)`.
+ */
 export async function serve(peer) {
   for await (const line of createInterface({ input: process.stdin })) {
     let result;

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# Maximum number of calls in a turn, in addition to its time budget.
+# Maximum number of calls in a turn, which also has a time budget.
 MAX_CALLS = 200
-# The first call of a turn warms up the processor's caches, which other contestants have used since. It is not counted
-# if the caches make a visible difference.
+# The first call of a turn refills the processor's caches, which other contestants have used in the meantime. The call
+# is not counted if that makes a visible difference.
 WARM_UP_BELOW_MS = 10.0
 
 
@@ -118,7 +118,7 @@ def answer(peer: Peer, request: dict[str, Any]) -> dict[str, Any]:
 
 def serve(peer: Peer) -> None:
     """Answers requests until standard input ends."""
-    # Output of a contestant must not mix with the answers.
+    # A contestant's output must not be mixed with the answers.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:

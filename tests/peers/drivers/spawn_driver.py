@@ -10,8 +10,8 @@ from typing import Any
 
 from serve import Peer, serve, turn
 
-# The process times the script, because starting the process is measured as `fresh`. As in a session, the script has run
-# before: modules are imported, and code is warm.
+# The process itself times the script, because starting the process is measured as `fresh`. The script has already run
+# once, as in a session: modules are imported, and code is warm.
 TIMED = {
     "python": """import contextlib, io, sys, time
 code = {code}
@@ -45,7 +45,7 @@ class Spawn(Peer):
 
     def work(self, code: str, budget_ms: float) -> dict[str, Any]:
         def once() -> tuple[float, str]:
-            # A text in JSON is a literal in both languages.
+            # A JSON string is a valid literal in both languages.
             ended = self.spawn(TIMED[self.language].format(code=json.dumps(code)))
             return float(ended.stderr), ended.stdout
 

@@ -150,6 +150,6 @@ def measure(options: argparse.Namespace) -> int:
     report = table.Report(entries, missing, MEASURES, machine, plan.rounds)
     form = table.as_json if options.json else table.as_markdown if options.markdown else table.as_text
     print(form(report))
-    # Without other contestants the comparison is incomplete; without Glovebox it is empty.
+    # The comparison is incomplete without other contestants, and empty without Glovebox.
     ours = [each for each in wanted if each.environment == "glovebox" and not each.optional and each.name in missing]
     return 1 if report.failures() or ours else 0

@@ -93,7 +93,7 @@ CONTESTANTS = (
         "Pydantic's own interpreter of a subset of Python, in worker processes",
         "monty",
         python_driver("monty"),
-        # Its parser supports no `yield`.
+        # Its parser does not support `yield`.
         lacks=frozenset({"generators"}),
         versions=("pydantic-monty",),
     ),
@@ -209,6 +209,6 @@ def require(contestant: Contestant, environment: Environment, places: Places, *,
     if not named:
         raise Unavailable(f"not prepared in {cache}, and that takes minutes: name it with --only, and it will be")
     say(f"preparing {contestant.runtime}, which takes minutes")
-    # Keeps the user's own configuration of pip.
+    # Keeps the user's own pip configuration.
     own = {name: env[name] for name in ("GLOVEBOX_CACHE_DIR", "XDG_DATA_HOME")}
     run([str(environment.bin / "glovebox"), "runtimes", "prepare", str(contestant.runtime)], env=os.environ | own)

@@ -16,7 +16,7 @@ from typing import Any
 
 from .measures import Language, Measure
 
-# A driver ends its child processes when its input ends.
+# A driver ends its child processes when its input ends, which may take this long.
 CLOSING_SECONDS = 10
 
 
@@ -35,7 +35,7 @@ class Driver:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=env, cwd=cwd, start_new_session=True
             )
-        # A queue supports a timeout for reads, unlike a pipe.
+        # A queue supports reads with a timeout, unlike a pipe.
         self.lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -88,7 +88,7 @@ class Driver:
     def kill(self) -> None:
         """Kills the process and its children."""
         if self.process.returncode is None:
-            # macOS refuses the signal if all processes of the group have ended.
+            # macOS rejects the signal if all processes in the group have ended.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()

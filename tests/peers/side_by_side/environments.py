@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PINS = Path(__file__).resolve().parent.parent / "pins.toml"
-# The oldest Python that the pinned IPython supports.
+# The oldest Python version that the pinned IPython supports.
 OLDEST = (3, 11)
 INSTALL_SECONDS = 900
 
@@ -121,7 +121,7 @@ def run(command: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] 
 
 def pip(places: Places, directory: Path, *arguments: str) -> None:
     command = [places.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]
-    # The environment has no pip of its own, which would count as part of the installation.
+    # The environment does not contain pip, which would increase the size of the installation.
     environment = os.environ | {"PIP_PYTHON": str(directory)}
     run([*command, *arguments], env=environment)
 

@@ -79,7 +79,7 @@ print(words(30000))""",
 };
 console.log(words(30000));""",
 )
-# The contents of a session to save, and the check after it is resumed.
+# Creates the contents of a session to save, and checks them after the session is resumed.
 HOLDS = Script(
     "x = 41\nnames = ['name ' + str(i) for i in range(1000)]",
     "var x = 41;\nvar names = Array.from({ length: 1000 }, (_, i) => 'name ' + String(i));",

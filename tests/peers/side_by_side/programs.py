@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Name, description, Python, JavaScript, and the answer.
+# Name, description, Python code, JavaScript code and expected answer.
 Program = tuple[str, str, str, str, str]
 
 PROGRAMS: tuple[Program, ...] = (

@@ -101,7 +101,7 @@ class Run:
         """Makes the very first call, if it is measured, and a call that fills the caches for later."""
         home = home_of(entry.contestant, self.places)
         empties = self.plan.first and not entry.contestant.optional and entry.contestant.environment is not None
-        # Progress messages of a contestant go to its log.
+        # A contestant's progress messages go to its log.
         say(f"{entry.contestant.name}: the first call{' after installing' if empties else ''}")
         if empties:
             shutil.rmtree(home, ignore_errors=True)
@@ -165,11 +165,11 @@ class Run:
         try:
             for entry in self.entries:
                 self.prepare(entry)
-            # The process measure comes first, because it starts the driver for the other measures.
+            # The process is measured first, because that starts the driver for the other measures.
             measures = [self.process, *(each for each in self.plan.measures if each is not self.process)]
             for number in range(self.plan.rounds):
                 progress(f"round {number + 1} of {self.plan.rounds}")
-                # Rotates the order, so that no contestant follows the same one in every round.
+                # Rotates the order, so that a contestant follows a different one in each round.
                 first = number % max(len(self.entries), 1)
                 order = self.entries[first:] + self.entries[:first]
                 for measure in measures:

@@ -13,7 +13,7 @@ from .measures import Measure
 from .programs import NAMES, mean_ratio
 from .rounds import Cell, Entry
 
-# Three tables, because one would be wider than a page.
+# Three tables, because a single one would be wider than a page.
 SESSION = ("fresh", "live", "hibernate", "resume", "process")
 TITLES = {"python": "Python", "javascript": "JavaScript"}
 ONCE = "first call"
@@ -84,7 +84,7 @@ def disk_text(entry: Entry) -> str:
     megabytes = f"{entry.installed_bytes / 1e6:.0f}"
     if entry.contestant.environment is None:
         return "0"
-    # A cache of a few kilobytes counts as none.
+    # A cache of a few kilobytes is negligible.
     return megabytes if (entry.cache_bytes or 0) < 1e6 else f"{megabytes} + {(entry.cache_bytes or 0) / 1e6:.0f}"
 
 

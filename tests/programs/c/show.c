@@ -20,10 +20,10 @@ void copy_text(char *to, size_t size, client_string_t text) {
   to[length] = '\0';
 }
 
-// The arguments of `%.*s`: a string's length and pointer.
+// The arguments for `%.*s`: a string's length and pointer.
 #define TEXT(string) (int)(string).len, (const char *)(string).ptr
 
-// The names of cases, in the order of the contract.
+// The names of enum cases, in the contract's order.
 static const char *const languages[] = {"python", "javascript"};
 static const char *const resources[] = {"fuel", "time", "memory"};
 static const char *const traps[] = {
@@ -119,7 +119,7 @@ bool show_file(sandbox_borrow_files_t files, const char *path, sandbox_sandbox_e
   if (!sandbox_method_files_stat(files, &name, &entry, error)) return false;
   printf("file: %s (%" PRIu64 " bytes): ", path, entry.size_bytes);
   sandbox_file_entry_free(&entry);
-  // Reads the file in pieces until none is left, because it may be larger than one call returns.
+  // Reads the file in chunks, because it may be larger than one call returns.
   for (uint64_t offset = 0;;) {
     client_list_u8_t piece;
     if (!sandbox_method_files_read(files, &name, offset, 65536, &piece, error)) return false;

@@ -1,13 +1,13 @@
-// Prints results of the sandbox, and makes strings for it.
+// Prints the sandbox's results, and creates strings for its calls.
 #pragma once
 
 #include "client.h"
 
-// Makes a string of the bindings that points into a C string; `client_string_dup` would copy it.
+// Creates a string for the bindings that points into a C string. `client_string_dup` would copy it instead.
 client_string_t string(const char *text);
 client_list_u8_t bytes(const char *text);
 
-// Copies a string of the bindings into a C string, cut to the size of `to`.
+// Copies a string from the bindings into a C string, truncated to `size` bytes.
 void copy_text(char *to, size_t size, client_string_t text);
 
 void show_runtimes(void);

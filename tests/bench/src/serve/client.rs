@@ -1,4 +1,4 @@
-//! HTTP clients that repeat one request, each over one connection.
+//! HTTP clients, each of which repeats one request over one connection.
 
 use std::{
     net::SocketAddr,
@@ -23,17 +23,17 @@ pub(super) struct Target {
     pub(super) body: Bytes,
 }
 
-/// Results of all clients.
+/// The results of all clients.
 #[derive(Default)]
 pub(super) struct Measured {
     /// Response times of the successful requests.
     pub(super) samples: Samples,
-    /// Number of requests refused with status 429 or 503.
+    /// Number of requests rejected with status 429 or 503.
     pub(super) refused: usize,
     pub(super) time: Duration,
 }
 
-/// Returns the address of a URL `http://HOST[:PORT]`, and the value of its `Host` header.
+/// Returns the address of a URL of the form `http://HOST[:PORT]`, and its value for the `Host` header.
 pub(super) async fn resolve(url: &str) -> anyhow::Result<(SocketAddr, String)> {
     let uri: Uri = url.parse().with_context(|| format!("`{url}` is no URL"))?;
     ensure!(uri.scheme_str() == Some("http"), "`{url}` is not `http://HOST[:PORT]`, which is what can be measured");
@@ -44,7 +44,7 @@ pub(super) async fn resolve(url: &str) -> anyhow::Result<(SocketAddr, String)> {
     Ok((address, authority.as_str().to_owned()))
 }
 
-/// Runs `connections` clients for `time`, after a warm-up that is not counted.
+/// Runs `connections` clients for `time`, after a warm-up that is not measured.
 pub(super) async fn measure(
     target: &Target,
     connections: usize,
@@ -103,10 +103,10 @@ async fn client(target: Target, begin: Instant, end: Instant) -> anyhow::Result<
     Ok(measured)
 }
 
-/// Returns `true` if the response is that of a script that printed 1.
+/// Returns `true` if the response is from a script that printed 1.
 fn has_printed(body: &[u8]) -> bool {
     body.windows(STDOUT.len()).any(|window| window == STDOUT)
 }
 
-/// The part of a response that shows the output `1`.
+/// The substring of a response in which the output is `1`.
 pub(super) const STDOUT: &[u8] = br#""stdout":"1\n""#;

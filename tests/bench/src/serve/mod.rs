@@ -1,4 +1,4 @@
-//! `--serve`: executions over HTTP, compared with an empty handler.
+//! `--serve`: measures executions over HTTP and compares them with an empty handler.
 
 mod client;
 mod server;
@@ -21,10 +21,10 @@ use crate::{args::Args, machine::Machine, print};
 const CONNECTIONS: [usize; 3] = [1, 16, 256];
 /// Duration of each measurement, by default and with `--quick`.
 const TIMES: (Duration, Duration) = (Duration::from_secs(3), Duration::from_millis(400));
-/// Uncounted time before each measurement, in which caches fill and threads start.
+/// Time before each measurement that is not measured, in which caches fill and threads start.
 const WARM_UP: Duration = Duration::from_millis(200);
 
-/// A server to measure, with its name in the report.
+/// A server to measure, and its name in the report.
 struct Case {
     name: &'static str,
     target: Target,
@@ -72,7 +72,7 @@ pub(super) fn run(args: &Args, program: &Path, url: &str) -> anyhow::Result<()> 
     print(args.json, &report, ServeReport::rendered)
 }
 
-/// Returns the body of a request for a script that prints one line.
+/// Returns a request body with a script that prints one line.
 fn body(language: Language) -> Bytes {
     let source = match language {
         Language::Python => "print(1)",

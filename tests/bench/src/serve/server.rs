@@ -1,4 +1,4 @@
-//! Servers to measure: `glovebox serve` as a process, and an empty handler.
+//! The servers to measure: a `glovebox serve` process, and an empty handler.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -19,7 +19,7 @@ use crate::args::Args;
 /// The server's token. Only this machine can reach the server.
 const TOKEN: &str = "measured by glovebox-bench";
 
-/// A process of `glovebox serve`, killed on drop.
+/// A `glovebox serve` process, killed on drop.
 pub(super) struct Child {
     process: Process,
     pub(super) address: SocketAddr,
@@ -32,7 +32,7 @@ impl Child {
     pub(super) fn start(program: &Path, args: &Args) -> anyhow::Result<Self> {
         let store = TempDir::new().context("cannot make a directory for the server")?;
         let mut config = NamedTempFile::new().context("cannot write the server's configuration")?;
-        // More concurrent executions than the benchmark requests. Other settings have their defaults.
+        // Allows more concurrent executions than the benchmark requests. Other settings have their defaults.
         write!(
             config,
             "[[tokens]]\nname = \"bench\"\nsha256 = \"{}\"\nexecutions_at_once = 1_024\n",
@@ -57,7 +57,7 @@ impl Child {
             .by_ref()
             .map_while(Result::ok)
             .find_map(|line| line.split_once("listening on http://").and_then(|(_, address)| address.parse().ok()));
-        // Further messages must not fill the pipe.
+        // Drains the pipe, which further messages would fill up.
         thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         let Some(address) = address else {
             let _ = process.kill();
@@ -67,13 +67,13 @@ impl Child {
         Ok(Self { process, address, token: TOKEN, _store: store, _config: config })
     }
 
-    /// Returns the memory of the server and of each worker in bytes, as far as the system reports it.
+    /// Returns the memory of the server process and of each worker in bytes, as far as the system reports it.
     pub(super) fn resident_bytes(&self) -> Vec<u64> {
         let pid = self.process.id();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         let mut all = vec![pid];
         all.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
-        // Linux lists a child under the thread that started it.
+        // Linux lists each child under the thread that started it.
         if let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) {
             for task in tasks.flatten().filter(|task| task.file_name().to_str() != Some(&pid.to_string())) {
                 let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
@@ -84,7 +84,7 @@ impl Child {
     }
 }
 
-/// Returns the proportional set size of a process in bytes: shared memory counts in part.
+/// Returns the proportional set size of a process in bytes, which includes a share of its shared memory.
 fn proportional_bytes(pid: u32) -> Option<u64> {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
@@ -98,7 +98,7 @@ impl Drop for Child {
     }
 }
 
-/// An HTTP server that executes nothing and returns responses of the size of an execution's.
+/// An HTTP server that executes nothing, and whose responses are as large as an execution's.
 pub(super) struct Bare {
     pub(super) address: SocketAddr,
 }

@@ -1,4 +1,4 @@
-//! The report of `--serve`, as JSON and as a table.
+//! The report of `--serve`, in JSON and as a table.
 
 use std::fmt::Write as _;
 
@@ -11,18 +11,18 @@ use crate::{
     table::{Align, bytes, table},
 };
 
-/// Results of a server.
+/// The results of one server.
 #[derive(Debug, Serialize)]
 pub(super) struct ServeReport {
     machine: Machine,
-    /// Number of workers; 0 for a server without them. `None` is the server's default.
+    /// Number of workers; 0 means none, and `None` the server's default.
     workers: Option<usize>,
-    /// Memory of the server process, then of each worker. Shared memory counts in part.
+    /// Memory of the server process, followed by each worker's, in bytes. Includes a share of the shared memory.
     pub(super) server_bytes: Vec<u64>,
     results: Vec<Line>,
 }
 
-/// A case with a number of connections.
+/// The results of a case with one number of connections.
 #[derive(Debug, Serialize)]
 pub(super) struct Line {
     case: &'static str,

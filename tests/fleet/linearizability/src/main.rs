@@ -1,7 +1,8 @@
-//! Reads histories of sessions as JSON, `{SESSION: [{"begun": S, "ended": S | null, "kind": KIND, "count": N | null}]}`, and writes the sessions
-//! whose history is not linearizable, `{"sessions": N, "operations": N, "refuted": [SESSION]}`.
+//! Reads session histories as JSON, `{SESSION: [{"begun": S, "ended": S | null, "kind": KIND, "count": N | null}]}`.
+//! Writes the sessions whose history is not linearizable, `{"sessions": N, "operations": N, "refuted": [SESSION]}`.
 //!
-//! An operation with an unknown outcome has no end: it may have taken effect at any time after its start, or never.
+//! An operation with an unknown outcome has no end: it may have taken effect at any time after its start, or not at
+//! all.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,33 +17,33 @@ use todc_utils::specifications::Specification;
 enum Kind {
     /// Opens the session if it does not exist, increments the count and returns it.
     Execute,
-    /// As `Execute`, with a tool call.
+    /// Like `Execute`, with a tool call.
     Record,
-    /// Returns the count, or 0 if there is no session.
+    /// Returns the count, or 0 if the session does not exist.
     Info,
-    /// Undoes the last execution and returns the count, or refuses.
+    /// Undoes the last execution and returns the new count. Fails if there is nothing to undo.
     Undo,
-    /// Ends the session and returns 1 if there was one, otherwise 0.
+    /// Ends the session. Returns 1 if the session existed, otherwise 0.
     Close,
 }
 
-/// An operation of a client, with its answer.
+/// A client's operation and its answer.
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct Operation {
     begun: f64,
-    /// `None` if no answer came.
+    /// `None` if the client received no answer.
     ended: Option<f64>,
     kind: Kind,
-    /// `None` with an `ended` value means that the operation was refused.
+    /// `None` if the client received no answer or a refusal.
     count: Option<u64>,
 }
 
-/// The model: a counter that can be undone once in succession.
+/// The model of a session: a counter that supports a single undo after each execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Session {
     is_open: bool,
     count: u64,
-    /// The count before the last execution.
+    /// The count before the last execution, unless it has been undone.
     previous: Option<u64>,
 }
 
@@ -76,8 +77,9 @@ fn is_linearizable(operations: &[Operation]) -> bool {
     if operations.is_empty() {
         return true;
     }
-    // Simultaneous events count as concurrent: calls come first. The response of an operation without an end comes
-    // after all others, when no answer depends on it. This is equivalent to an operation that never happened.
+    // Simultaneous events are treated as concurrent: calls precede responses. An operation without an end responds
+    // after all other events, when its result no longer matters; that is equivalent to an operation that never
+    // happened.
     let mut events = Vec::new();
     for (process, operation) in operations.iter().enumerate() {
         events.push((operation.begun, false, process, Action::Call(*operation)));

@@ -60,7 +60,7 @@ class Client:
 def replay(client: Client, head: dict[str, int], steps: list[tuple[int, bool]]) -> None:
     for number in range(head["sessions"]):
         client.ask("POST", "/v1/sessions", {"language": "python", "id": f"s{number}"})
-    # Listing shows which sessions are in memory without resuming any.
+    # The listing shows which sessions are in memory, without resuming any.
     live: list[bool] = []
     for session, _ in steps:
         sessions = client.ask("GET", "/v1/sessions", None)["sessions"]

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from glovebox_sandbox import Sandbox, Session
 
 PAGE_BYTES = 4096
-# The reservation behind a growable linear memory is far larger than any other inaccessible mapping.
+# The address range reserved for a growable linear memory is far larger than any other inaccessible mapping.
 RESERVED_BYTES = 1 << 30
 EMPTY = bytes(PAGE_BYTES)
 ROUNDS = 15
-# Sizes of a session's data; 0 stands for a session with one variable.
+# Sizes of a session's data; 0 means a session with a single variable.
 SIZES_MIB = (0, 1, 4, 16, 64)
-# Number of concurrent sessions to average over, which makes other memory of the process negligible.
+# Number of concurrent sessions to average over, so that the process's other memory is negligible.
 HELD = {0: 40, 1: 20, 4: 10, 16: 5, 64: 2}
 
 PYTHON = {
-    # Random numbers compress by only a tenth, about the worst case for data of scripts.
+    # Random numbers compress by only a tenth, which is about the worst case for script data.
     "fill": "import random, array\nheld = array.array('d', (random.random() for _ in range({values})))\nnumber = 1",
     "small": "number = 1",
-    # A typical step: functions, a container, some text.
+    # A typical step: function calls, a container and some text.
     "step": "number += 1\nrows = [(i, str(i * number)) for i in range(200)]\nprint(len(rows), sum(len(text) for _, text in rows))",
 }
 JAVASCRIPT = {
@@ -44,7 +44,7 @@ SCRIPTS = {"python-3.12": PYTHON, "python-3.15-data": PYTHON, "javascript": JAVA
 
 def measure(runtime: str) -> None:
     for size_mib in SIZES_MIB:
-        # Each size gets a process of its own, because a later measurement would reuse memory of an earlier one.
+        # Each size is measured in a new process, because it would otherwise reuse memory from an earlier measurement.
         command = [sys.executable, "-c", f"from measuring.sessions import one; one({runtime!r}, {size_mib})"]
         here = str(Path(__file__).resolve().parent.parent)
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
@@ -56,7 +56,7 @@ def one(runtime: str, size_mib: int) -> None:
 
     scripts = SCRIPTS[runtime]
     limits = Limits(memory_bytes=512 << 20, timeout_ms=60_000)
-    # Default checkpoints, as in a service.
+    # Uses the default checkpoints, as a service does.
     box = Sandbox(runtime, limits=limits)
     setup = scripts["fill"].replace("{values}", str(size_mib << 17)) if size_mib else scripts["small"]
     session = opened(box, setup)
@@ -138,7 +138,7 @@ def present() -> Iterator[tuple[int, bytes]]:
             pagemap.seek(start // PAGE_BYTES * 8)
             flags = pagemap.read((end - start) // PAGE_BYTES * 8)
             for number, (flag,) in enumerate(struct.iter_unpack("<Q", flags)):
-                # The page is present and not a page of the image.
+                # The page is present and does not belong to the image.
                 if flag >> 63 & 1 and not flag >> 61 & 1:
                     memory.seek(start + number * PAGE_BYTES)
                     yield start + number * PAGE_BYTES, memory.read(PAGE_BYTES)

@@ -24,7 +24,7 @@ def free_port() -> int:
 
 def measure(weed: Path) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        # SeaweedFS adds 10,000 for its gRPC ports, so all ports must be low enough.
+        # SeaweedFS adds 10,000 to each port number for gRPC, so the ports must be low enough.
         ports = {name: free_port() % 20_000 + 20_000 for name in ("master", "volume", "filer", "s3")}
         options = [f"-{name}.port={port}" for name, port in ports.items()]
         command = [str(weed), "server", "-ip=127.0.0.1", "-filer", "-s3", f"-dir={directory}", "-volume.max=20", *options]

@@ -15,9 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 STYLE = {
-    # A fixed salt for hashed identifiers, instead of a random one.
+    # A fixed salt makes hashed identifiers reproducible.
     "svg.hashsalt": "fleet-model",
-    # Text is not converted to paths: files are smaller and do not depend on installed fonts.
+    # Keeps text as text instead of paths: the files are smaller and do not depend on installed fonts.
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 9.0,

@@ -1,4 +1,4 @@
-// The one function of Deno's old standard library that dspy's runner.js uses.
+// The only function from Deno's old standard library that dspy's runner.js uses.
 export async function* readLines(reader: { read(chunk: Uint8Array): Promise<number | null> }) {
   const decoder = new TextDecoder();
   const chunk = new Uint8Array(65536);

@@ -1,4 +1,4 @@
-//! `compose OUT APPLICATION COMPONENT…`: makes one component in which the imports of each component are connected to
+//! `compose OUT APPLICATION COMPONENT…`: creates a component in which the imports of each component are connected to
 //! the exports of those after it. Each component is instantiated once, for all its importers. Unconnected imports
 //! become imports of the result, and the application's exports become its exports.
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let mut graph = CompositionGraph::new();
     let mut instances: Vec<(PackageId, NodeId)> = Vec::new();
-    // Goes from the last component to the application, so that imports exist before their importers.
+    // Starts with the last component and ends with the application, so that the exporters exist before their importers.
     for (number, file) in components.iter().enumerate().rev() {
         let package = Package::from_file(&format!("component{number}"), None, file, graph.types_mut())?;
         let package = graph.register_package(package)?;
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let export = graph.alias_instance_export(application, &name)?;
         graph.export(export, &name)?;
     }
-    // Writes a new file and renames it, so that an interrupted build leaves no partial component.
+    // Writes a new file and renames it, so that an interrupted build does not leave an incomplete component.
     let out = Path::new(out);
     let beside = out.with_extension("part");
     fs::write(&beside, graph.encode(EncodeOptions::default())?)?;
@@ -39,8 +39,8 @@ fn usage() -> Box<dyn Error> {
     "usage: compose OUT APPLICATION COMPONENT…".into()
 }
 
-/// Connects an instance's imports to exports of the others. If several export an interface, the first on the command
-/// line is used.
+/// Connects an instance's imports to exports of the other instances. If several export an interface, uses the first on
+/// the command line.
 fn connect(
     graph: &mut CompositionGraph,
     package: PackageId,

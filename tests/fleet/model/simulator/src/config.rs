@@ -1,4 +1,4 @@
-//! Configuration of a simulation: users, costs, and the fleet's policies.
+//! The configuration of a simulation: users, costs and the fleet's policies.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,11 +7,11 @@ use crate::gaps::Part;
 /// A kind of user.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Kind {
-    /// Share of the sessions, 0 to 1.
+    /// Share of all sessions, 0 to 1.
     pub share: f64,
-    /// Mixture of the times from the end of an execution to the next one.
+    /// Mixture of the times from the end of one execution to the next.
     pub gaps: Vec<Part>,
-    /// Median of the processor time that a script uses beyond the measured step. Log-normal, cut at `work_max_s`.
+    /// Median of the processor time that a script uses beyond the measured step. Log-normal, capped at `work_max_s`.
     pub work_median_s: f64,
     /// Standard deviation of the logarithm of that time.
     pub work_sigma: f64,
@@ -19,12 +19,12 @@ pub struct Kind {
     pub work_max_s: f64,
 }
 
-/// The costs of sessions of one runtime and size.
+/// The costs of sessions with one runtime and size.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
-    /// Share of the sessions, 0 to 1.
+    /// Share of all sessions, 0 to 1.
     pub share: f64,
-    /// Time of a small step of a session in memory.
+    /// Time of a small step in a session that is in memory.
     pub execute_s: f64,
     /// Time to serialize the session.
     pub hibernate_s: f64,
@@ -32,7 +32,7 @@ pub struct Class {
     pub resume_s: f64,
     /// Size of the serialized session.
     pub blob_bytes: f64,
-    /// Size of the difference from the previous generation.
+    /// Size of the difference to the previous generation.
     pub delta_bytes: f64,
     /// Private memory of an idle session.
     pub warm_bytes: f64,
@@ -45,11 +45,11 @@ pub struct Store {
     pub get_s: [f64; 2],
     /// Time of a write, without the transfer.
     pub put_s: [f64; 2],
-    /// Rate of a single transfer.
+    /// Throughput of a single transfer.
     pub bytes_per_s: f64,
 }
 
-/// Policy that chooses the node of an execution.
+/// How to choose the node for an execution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
@@ -57,37 +57,37 @@ pub enum Placement {
     Random,
     /// The less busy of two random nodes.
     TwoChoices,
-    /// The node given by the session's hash. If that node is gone, another hash chooses the next one.
+    /// The node given by the session's hash. If that node has failed, another hash chooses the next one.
     Hash,
     /// Like `Hash`, but also skips nodes with more than 1.25 times the mean number of executions, rounded up.
     BoundedHash,
-    /// The session's last node, unless that node is gone or already has `at_most` executions per processor. Otherwise
-    /// the less busy of two random nodes.
+    /// The session's last node, unless it has failed or already has `at_most` executions per processor. Otherwise the
+    /// less busy of two random nodes.
     Warm {
         /// Maximum number of executions per processor.
         at_most: u32,
     },
 }
 
-/// Policy that decides when a session's state is written to the object store.
+/// When to write a session's state to the object store.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Persistence {
-    /// The full state, before each answer.
+    /// Write the full state before each answer.
     Every,
-    /// The difference before each answer, and the full state every `full_every` executions.
+    /// Write the difference before each answer, and the full state every `full_every` executions.
     Delta {
         /// Number of executions between two full saves.
         full_every: u16,
     },
-    /// After an idle period or a number of executions. Until then, the engine's journal holds the requests.
+    /// Write after an idle period or a number of executions. Until then, the engine's journal contains the requests.
     Coalesced {
         /// Idle time before a save, in seconds.
         idle_s: f64,
         /// Maximum number of unsaved executions.
         at_most: u16,
-        /// If set, a save writes only differences, and every `full_every`-th save writes the full state. The
-        /// differences of several executions are assumed to add up.
+        /// If set, a save writes only differences, except that every `full_every`-th save writes the full state. The
+        /// difference of several executions is assumed to be the sum of their differences.
         full_every: Option<u16>,
     },
 }
@@ -101,16 +101,17 @@ pub enum Intensity {
     Daily(f64),
 }
 
-/// A failure of all nodes of a zone at once.
+/// A simultaneous failure of all nodes in a zone.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
     /// Time of the failure.
     pub at_s: f64,
-    /// Number of zones. Nodes whose number is a multiple of it are in the failing zone.
+    /// Number of zones. The nodes whose number is a multiple of this are in the failing zone.
     pub zones: u32,
-    /// Time until the router notices the failure.
+    /// Time from the failure until the router notices it.
     pub noticed_s: f64,
-    /// If set, other nodes resume the lost sessions without waiting for requests, at this rate per second and node.
+    /// If set, other nodes resume the lost sessions without waiting for requests. The value is the rate per second and
+    /// node.
     pub resume_all: Option<f64>,
 }
 
@@ -119,7 +120,7 @@ pub struct Failure {
 pub struct Config {
     /// Seed of the random numbers.
     pub seed: u64,
-    /// Number of sessions, constant over the simulation.
+    /// Number of sessions, constant throughout the simulation.
     pub sessions: u32,
     /// Number of nodes.
     pub nodes: u32,
@@ -145,15 +146,15 @@ pub struct Config {
     pub persistence: Persistence,
     /// Activity of users.
     pub intensity: Intensity,
-    /// Warm-up time at the start, which is not counted.
+    /// Warm-up time at the start, excluded from the results.
     pub settle_s: f64,
-    /// Duration of the counted window after the warm-up.
+    /// Duration of the measured window after the warm-up.
     pub window_s: f64,
     /// Duration of one step of the timeline.
     pub step_s: f64,
     /// Injected failure.
     pub failure: Option<Failure>,
-    /// Maximum wait for a processor. Executions that would wait longer are refused.
+    /// Maximum wait for a processor. Executions that would wait longer are rejected. `None` means no maximum.
     pub shed_s: Option<f64>,
 }
 

@@ -1,10 +1,10 @@
-//! The failure of a zone. Its memory is lost, and other nodes resume its sessions from the store.
+//! The failure of a zone: its memory is lost, and other nodes resume its sessions from the store.
 
 use crate::config::Failure;
 use crate::fleet::{Fleet, Phase};
 use crate::node::NONE;
 
-/// A session that is resumed before its next request.
+/// A session that is resumed ahead of its next request.
 pub(crate) struct Ahead {
     session: u32,
     node: u32,
@@ -18,8 +18,8 @@ enum Stage {
 }
 
 impl Fleet {
-    /// Applies the failure, or its detection by the router, if either is due at `now`. Returns `true` if so; the event
-    /// of `who` is then scheduled again.
+    /// Applies the failure, or its detection by the router, if either is due at `now`. Returns `true` if it did; the
+    /// caller's event, owned by `who`, has then been rescheduled.
     pub(crate) fn fail_if_due(&mut self, now: f64, who: u32) -> bool {
         let Some(failure) = self.config.failure else { return false };
         if now >= failure.at_s && self.nodes[0].alive {
@@ -60,7 +60,7 @@ impl Fleet {
                 self.save_if_idle(id, failure.at_s);
                 self.lost.push(id);
             } else {
-                // The execution starts again when the failure is noticed. Its work is not saved.
+                // The execution restarts when the failure is noticed. Its work was not saved.
                 let session = &mut self.sessions[id as usize];
                 session.phase = Phase::Asked;
                 if phase == Phase::Done {
@@ -76,7 +76,7 @@ impl Fleet {
         self.wheel.move_all(&begun);
     }
 
-    /// Schedules the resumption of the lost sessions on other nodes, if the configuration asks for it.
+    /// Schedules the resumption of lost sessions on other nodes, if the configuration requests it.
     fn notice(&mut self, now: f64, failure: Failure) {
         let Some(most_per_s) = failure.resume_all else { return };
         let per_s = most_per_s * self.router.members.len() as f64;
@@ -90,7 +90,7 @@ impl Fleet {
 
     pub(crate) fn resume_ahead(&mut self, now: f64, who: u32) {
         let Ahead { session, node, ref stage } = self.ahead[(who - self.config.sessions) as usize];
-        // A request has resumed the session in the meantime.
+        // A request has already resumed the session.
         if self.sessions[session as usize].warm || self.sessions[session as usize].phase != Phase::Asked {
             return;
         }

@@ -1,4 +1,4 @@
-//! The simulation. Sessions alternate between executing and idling, on nodes that hold some of them in memory.
+//! The simulation. Sessions alternate between executing and idling, on nodes that have some of them in memory.
 
 use crate::config::{Class, Config, Intensity, Persistence, Store};
 use crate::gaps::Gaps;
@@ -9,14 +9,14 @@ use crate::random::Random;
 use crate::report::Report;
 use crate::wheel::Wheel;
 
-/// The next event of a session.
+/// The kind of a session's next event.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Phase {
     /// A client requests an execution.
     Asked,
     /// The saved state has arrived from the store.
     Ready,
-    /// The execution is answered.
+    /// The execution has been answered.
     Done,
 }
 
@@ -25,21 +25,21 @@ pub(crate) struct Session {
     pub(crate) kind: u8,
     pub(crate) class: u8,
     pub(crate) phase: Phase,
-    /// The current execution must resume the session first.
+    /// True if the current execution must resume the session first.
     pub(crate) cold: bool,
-    /// Executions since the last save, and the processor time to repeat them.
+    /// Number of executions since the last save, and the processor time to repeat them.
     pub(crate) unsaved: u16,
     pub(crate) unsaved_s: f32,
     /// The processor time of the current execution.
     pub(crate) work_s: f32,
-    /// The node that holds the session in memory, or held it last.
+    /// The node that has the session in memory, or was the last to have it.
     pub(crate) node: u32,
     pub(crate) warm: bool,
     pub(crate) asked_s: f64,
     pub(crate) used_s: f64,
 }
 
-/// A fleet and its sessions.
+/// The fleet and its sessions.
 pub struct Fleet {
     pub(crate) config: Config,
     pub(crate) random: Random,
@@ -52,7 +52,8 @@ pub struct Fleet {
     pub(crate) report: Report,
     /// Idle sessions that were in the memory of failed nodes.
     pub(crate) lost: Vec<u32>,
-    /// Sessions that are resumed before their next request. Their event numbers follow those of the sessions.
+    /// Sessions that are resumed ahead of their next request. Their event numbers follow those of the ordinary
+    /// sessions.
     pub(crate) ahead: Vec<crate::failure::Ahead>,
     pub(crate) get: Latency,
     pub(crate) put: Latency,
@@ -66,7 +67,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Fits the distribution to p50 and p99. The 99th percentile of the standard normal distribution is 2.326.
+    /// Fits the distribution to p50 and p99. 2.326 is the 99th percentile of the standard normal distribution.
     fn new([p50, p99]: [f64; 2]) -> Self {
         Self { median_s: p50, sigma: libm::log(p99 / p50) / 2.326_347_874_040_841 }
     }
@@ -77,7 +78,7 @@ impl Latency {
 }
 
 impl Fleet {
-    /// Creates a fleet in equilibrium: each session is at a random moment between two executions.
+    /// Creates a fleet in equilibrium: each session starts at a random time between two executions.
     pub fn new(config: Config) -> Self {
         let begin = match config.intensity {
             Intensity::Constant(intensity) => intensity,
@@ -119,7 +120,7 @@ impl Fleet {
                 used_s: -age,
             });
         }
-        // The most recently used sessions start in memory.
+        // The most recently used sessions are in memory at the start.
         let mut recent: Vec<u32> =
             (0..fleet.config.sessions).filter(|id| -fleet.sessions[*id as usize].used_s < fleet.config.ttl_s).collect();
         recent.sort_by(|a, b| fleet.sessions[*a as usize].used_s.total_cmp(&fleet.sessions[*b as usize].used_s));
@@ -164,7 +165,7 @@ impl Fleet {
         let Session { node: last, warm, asked_s, .. } = self.sessions[id as usize];
         let node = self.router.node(id, last, &self.nodes, &mut self.random);
         if !self.nodes[node as usize].alive {
-            // The router has not noticed the failure yet, so the call waits until then.
+            // The router has not noticed the failure yet, so the call waits until it does.
             self.sessions[id as usize].asked_s = if asked_s > 0.0 { asked_s } else { now };
             let noticed = self.noticed_s();
             self.wheel.set(id, noticed);
@@ -173,7 +174,7 @@ impl Fleet {
         if self.config.shed_s.is_some_and(|most| self.nodes[node as usize].wait_s(now) > most) {
             self.report.refused += u64::from(self.counts(now));
             self.report.step(now).refused += 1;
-            // Clients retry refused executions.
+            // Clients retry rejected executions.
             let again = now + 5.0 + 5.0 * self.random.unit();
             self.wheel.set(id, again);
             return;
@@ -209,9 +210,9 @@ impl Fleet {
         self.wheel.set(id, ready);
     }
 
-    /// Reads a session's state from the store. Returns the time at which it has arrived.
+    /// Reads a session's state from the store, and returns when it arrives.
     pub(crate) fn fetch(&mut self, now: f64, id: u32, node: u32) -> f64 {
-        // Reads the last full state and each difference since.
+        // Reads the last full state and each later difference.
         let differences = match self.config.persistence {
             Persistence::Delta { .. } => self.sessions[id as usize].unsaved,
             _ => 0,
@@ -231,7 +232,7 @@ impl Fleet {
         let work = self.random.log_normal(kind.work_median_s, kind.work_sigma).min(kind.work_max_s) + class.execute_s;
         let (mut processor, mut after) = (work, 0.0);
         if self.sessions[id as usize].cold {
-            // Repeats the unsaved executions of a failed node.
+            // Repeats the unsaved executions that were lost with a failed node.
             processor += class.resume_s + f64::from(self.sessions[id as usize].unsaved_s);
         }
         let session = &mut self.sessions[id as usize];
@@ -310,7 +311,7 @@ impl Fleet {
         now >= self.config.settle_s
     }
 
-    /// Evicts expired sessions and then the least recently used ones, until `bytes` more fit.
+    /// Evicts expired sessions, and then the least recently used ones, until `bytes` fit.
     pub(crate) fn make_room(&mut self, node: u32, bytes: f64, now: f64) {
         loop {
             let oldest = self.nodes[node as usize].oldest();
@@ -348,7 +349,7 @@ impl Fleet {
         self.sessions[id as usize].warm = false;
     }
 
-    /// Adds the time since the session's last use to the totals of time in memory.
+    /// Adds the time that the session has been in memory since its last use to the totals.
     pub(crate) fn account(&mut self, id: u32, now: f64) {
         let used = self.sessions[id as usize].used_s;
         let held = now.min(used + self.config.ttl_s) - used.max(self.config.settle_s);

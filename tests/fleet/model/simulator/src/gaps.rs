@@ -1,4 +1,4 @@
-//! Times from the end of a session's execution to its next one.
+//! Times from the end of one execution of a session to the next.
 
 use serde::Deserialize;
 
@@ -8,23 +8,23 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Distribution {
-    /// Pareto distribution of the second kind: a power law with exponent `tail`, cut at `max_s`.
+    /// Pareto distribution of the second kind: a power law with exponent `tail`, truncated at `max_s`.
     Lomax {
         /// Exponent of the survival function. Smaller values have heavier tails.
         tail: f64,
-        /// Median before the cut.
+        /// Median of the distribution before truncation.
         median_s: f64,
         /// Maximum time.
         max_s: f64,
     },
-    /// Log-normal.
+    /// Log-normal distribution.
     LogNormal {
         /// Median.
         median_s: f64,
         /// Standard deviation of the logarithm.
         sigma: f64,
     },
-    /// Exponential, as in a Poisson process.
+    /// Exponential distribution, as in a Poisson process.
     Exponential {
         /// Mean.
         mean_s: f64,
@@ -82,7 +82,7 @@ fn lomax_scale(tail: f64, median_s: f64) -> f64 {
 pub struct Part {
     /// Probability of this component.
     pub share: f64,
-    /// True for pauses of people, which are shorter at busy times of the day.
+    /// True for people's pauses, which are shorter at busy times of the day.
     pub daily: bool,
     /// Distribution of the time.
     pub time: Distribution,
@@ -92,8 +92,8 @@ pub struct Part {
 #[derive(Clone, Debug)]
 pub struct Gaps {
     parts: Vec<Part>,
-    /// Times that grow by a constant factor. `survived_s` is the integral of the survival function up to each of them,
-    /// and `biased_s` the integral of the density weighted by the time.
+    /// A grid of times that grow by a constant factor. For each of them, `survived_s` is the integral of the survival
+    /// function up to it, and `biased_s` the integral of the density weighted by time.
     grid: Vec<f64>,
     survived_s: Vec<f64>,
     biased_s: Vec<f64>,
@@ -104,7 +104,7 @@ const FIRST_S: f64 = 1e-3;
 const LAST_S: f64 = 1e7;
 
 impl Gaps {
-    /// Creates the mixture. Divides times that depend on the time of day by `intensity`.
+    /// Creates the mixture. Times that depend on the time of day are divided by `intensity`.
     pub fn new(parts: &[Part], intensity: f64) -> Self {
         let scaled = |part: &Part| Part {
             time: if part.daily { part.time.scaled(1.0 / intensity) } else { part.time },
@@ -128,32 +128,32 @@ impl Gaps {
         Self { parts, grid, survived_s, biased_s }
     }
 
-    /// Returns the mean.
+    /// Returns the mean time in seconds.
     pub fn mean_s(&self) -> f64 {
         self.survived_s[POINTS - 1]
     }
 
-    /// Returns the probability of a time longer than `x`: the share of executions whose session was idle for longer
-    /// than that.
+    /// Returns the probability that a time exceeds `x`: the share of executions whose session was idle for longer than
+    /// `x`.
     pub fn longer(&self, x: f64) -> f64 {
         1.0 - self.parts.iter().map(|part| part.share * part.time.below(x)).sum::<f64>()
     }
 
-    /// Returns the share of time that is at most `x` after an execution. This is the share of sessions in memory if
-    /// each session stays for `x`.
+    /// Returns the share of time that is within `x` after an execution. It is also the share of sessions in memory if
+    /// each session stays there for `x`.
     pub fn within(&self, x: f64) -> f64 {
         let i = self.grid.partition_point(|each| *each < x).clamp(1, POINTS - 1);
         let share = (x - self.grid[i - 1]) / (self.grid[i] - self.grid[i - 1]);
         (self.survived_s[i - 1] + share.min(1.0) * (self.survived_s[i] - self.survived_s[i - 1])) / self.mean_s()
     }
 
-    /// Samples a time. The second value is `true` if it depends on the time of day.
+    /// Samples a time. The second value is `true` if the time depends on the time of day.
     pub fn sample(&self, random: &mut Random) -> (f64, bool) {
         let part = &self.parts[random.index(self.parts.iter().map(|part| part.share))];
         (part.time.sample(random), part.daily)
     }
 
-    /// Samples a session at a random moment: the time since its last execution, and the time to the next one.
+    /// Samples a session at a random time: the time since its last execution, and the time until the next one.
     pub fn equilibrium(&self, random: &mut Random) -> (f64, f64) {
         let goal = random.unit() * self.biased_s[POINTS - 1];
         let i = self.biased_s.partition_point(|each| *each < goal).clamp(1, POINTS - 1);

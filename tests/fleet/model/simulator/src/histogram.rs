@@ -6,7 +6,7 @@ const PER_OCTAVE_BITS: u32 = 6;
 const FIRST_EXPONENT: u64 = 1023 - 20;
 const OCTAVES: usize = 34;
 
-/// Counts of durations by bucket.
+/// Numbers of durations, by bucket.
 #[derive(Clone)]
 pub struct Histogram {
     counts: Vec<u32>,
@@ -21,9 +21,9 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a duration.
+    /// Adds a duration.
     pub fn add(&mut self, seconds: f64) {
-        // The exponent and the first bits of the fraction are adjacent in the number.
+        // The exponent and the highest bits of the fraction are adjacent in a float.
         let bits = seconds.max(0.0).to_bits() >> (52 - PER_OCTAVE_BITS);
         let index = bits.saturating_sub(FIRST_EXPONENT << PER_OCTAVE_BITS) as usize;
         let last = self.counts.len() - 1;
@@ -32,17 +32,17 @@ impl Histogram {
         self.sum_s += seconds;
     }
 
-    /// Returns the number of durations.
+    /// Returns the number of durations added.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Returns the mean in seconds.
+    /// Returns the mean duration in seconds.
     pub fn mean_s(&self) -> f64 {
         self.sum_s / self.total as f64
     }
 
-    /// Returns a quantile in seconds, rounded up to the end of its bucket; 0 for an empty histogram.
+    /// Returns a quantile in seconds, rounded up to the end of its bucket. Returns 0 for an empty histogram.
     pub fn quantile(&self, share: f64) -> f64 {
         let goal = (share * self.total as f64).ceil() as u64;
         let mut seen = 0;

@@ -1,6 +1,6 @@
-//! The time of day.
+//! Activity by time of day.
 
-/// Returns the activity at a time of day: a wave in steps of an hour, highest at noon.
+/// Returns the activity at a time of day: a wave in hourly steps, highest at noon.
 pub fn hourly(amplitude: f64, now_s: f64) -> f64 {
     let hour = (now_s / 3_600.0).floor() + 0.5;
     1.0 - amplitude * libm::cos(core::f64::consts::TAU * hour / 24.0)

@@ -6,12 +6,12 @@ use serde::Deserialize;
 
 use crate::config::{Class, Config, Intensity, Kind, Persistence, Placement, Store};
 
-/// The content of the file. The keys `from`, which name the source of a number, are ignored.
+/// The contents of the file. The `from` keys, which name the source of a number, are ignored.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Inputs {
     /// Measured: the latency of a call through the durable-execution engine.
     pub call: Call,
-    /// Measured: costs of a session by runtime and size.
+    /// Measured: costs of a session, by runtime and size.
     pub session: Vec<Measured>,
     /// Assumed: shares of the runtimes.
     pub runtimes: Runtimes,
@@ -25,11 +25,11 @@ pub struct Inputs {
     pub store: BTreeMap<String, Store>,
     /// Measured and assumed: the size of a node.
     pub node: NodeSize,
-    /// Assumed: prices of a node's parts and of the store's requests.
+    /// Assumed: prices of a node's processors and memory and of the store's requests.
     pub price: Price,
     /// Assumed: size and settings of the fleet.
     pub fleet: FleetInputs,
-    /// Measured: result of the trace against a server.
+    /// Measured: result of replaying the trace on a server.
     pub served: Served,
 }
 
@@ -40,7 +40,7 @@ pub struct Call {
     pub fleet_ms: f64,
 }
 
-/// Measurements of a session, by runtime and size.
+/// Measurements of a session with one runtime and size.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "documented by the measuring program")]
 pub struct Measured {
@@ -55,14 +55,14 @@ pub struct Measured {
     pub written_packed_bytes: f64,
 }
 
-/// Share of each runtime.
+/// Shares of the runtimes, by name.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "documented in inputs.toml")]
 pub struct Runtimes {
     pub share: BTreeMap<String, f64>,
 }
 
-/// A size with its share of the sessions.
+/// A data size and its share of the sessions.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "documented in inputs.toml")]
 pub struct Size {
@@ -111,7 +111,7 @@ pub struct FleetInputs {
     pub store: String,
 }
 
-/// Result of the trace against a server.
+/// Result of replaying the trace on a server.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "documented by the measuring program")]
 pub struct Served {
@@ -122,12 +122,12 @@ pub struct Served {
 }
 
 impl Inputs {
-    /// Parses the text of `inputs.toml`.
+    /// Parses the contents of `inputs.toml`.
     pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str(text)
     }
 
-    /// Returns a class for each measured runtime and size.
+    /// Returns a class for each combination of measured runtime and size.
     pub fn classes(&self) -> Vec<Class> {
         let mut classes = Vec::new();
         for (runtime, of_runtime) in &self.runtimes.share {
@@ -139,7 +139,7 @@ impl Inputs {
         classes
     }
 
-    /// Returns the base configuration: the fleet at the busiest hour of the day.
+    /// Returns the base configuration: the fleet at its busiest hour.
     pub fn config(&self) -> Config {
         Config {
             seed: 1,

@@ -1,6 +1,6 @@
-//! A simulation of a Glovebox fleet: sessions on many machines, with costs measured on one.
-//! [`fleet::Fleet`] runs a [`config::Config`] and returns a [`report::Report`]. [`figures`] computes the figures of
-//! `docs/fleet-model.md`. All random numbers are seeded, so results are identical on every machine.
+//! Simulates a Glovebox fleet: sessions on many machines, with costs measured on one machine. [`fleet::Fleet`] runs a
+//! [`config::Config`] and returns a [`report::Report`]. [`figures`] computes the results in `docs/fleet-model.md`. All
+//! random numbers are seeded, so results are identical on every machine.
 
 pub mod config;
 mod failure;

@@ -1,4 +1,4 @@
-//! `fleet-model figures`, `fleet-model trace`: see `docs/fleet-model.md`.
+//! The commands `fleet-model figures` and `fleet-model trace`: see `docs/fleet-model.md`.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,29 +1,29 @@
-//! Nodes: processors, the link to the store, and the sessions in memory in the order of their last use.
+//! Nodes: processors, the link to the store, and the sessions in memory, ordered by their last use.
 
-/// Sentinel for no session or no node.
+/// Sentinel value for no session or no node.
 pub const NONE: u32 = u32::MAX;
 
 /// A node.
 #[derive(Clone)]
 pub struct Node {
-    /// False after a failure of the node.
+    /// False after the node has failed.
     pub alive: bool,
     /// Unanswered executions on the node.
     pub executing: u32,
-    /// Memory of the sessions, including executing ones.
+    /// Memory of the node's sessions, including executing ones.
     pub held_bytes: f64,
-    /// Processor time used within the window.
+    /// Processor time used within the measured window.
     pub busy_s: f64,
     /// Time at which each processor becomes free.
     free_s: Vec<f64>,
-    /// Time at which the link has finished all transfers.
+    /// Time at which the link has finished all queued transfers.
     link_free_s: f64,
     oldest: u32,
     newest: u32,
 }
 
 impl Node {
-    /// Creates a node without sessions.
+    /// Creates a node with `cores` processors and no sessions.
     pub fn new(cores: u32) -> Self {
         Self {
             alive: true,
@@ -42,13 +42,13 @@ impl Node {
         self.free_s.len() as u32
     }
 
-    /// Returns the wait for a processor of an execution that arrives now.
+    /// Returns how long an execution that arrives now waits for a processor.
     pub fn wait_s(&self, now_s: f64) -> f64 {
         (self.free_s.iter().copied().fold(f64::INFINITY, f64::min) - now_s).max(0.0)
     }
 
-    /// Assigns work to the processor that becomes free first, and returns the time at which the work is done. Work is
-    /// done in the order of calls, so `now_s` must not decrease.
+    /// Assigns work to the processor that becomes free first, and returns when the work is done. Work is done in the
+    /// order of calls, so `now_s` must not decrease.
     pub fn compute(&mut self, now_s: f64, work_s: f64) -> f64 {
         let mut first = 0;
         for (core, free_s) in self.free_s.iter().enumerate() {
@@ -60,7 +60,7 @@ impl Node {
         self.free_s[first]
     }
 
-    /// Queues a transfer on the link, and returns the time at which it is complete.
+    /// Queues a transfer on the link, and returns when the transfer is complete.
     pub fn fetch(&mut self, now_s: f64, transfer_s: f64) -> f64 {
         self.link_free_s = self.link_free_s.max(now_s) + transfer_s;
         self.link_free_s
@@ -72,14 +72,14 @@ impl Node {
     }
 }
 
-/// Linked lists of the idle sessions in memory, one list per node, in the order of their last use.
+/// Linked lists of the idle sessions in memory, one list per node, ordered by their last use.
 pub struct Order {
     older: Vec<u32>,
     newer: Vec<u32>,
 }
 
 impl Order {
-    /// Creates empty lists for `sessions` sessions.
+    /// Creates an empty order for `sessions` sessions.
     pub fn new(sessions: u32) -> Self {
         Self { older: vec![NONE; sessions as usize], newer: vec![NONE; sessions as usize] }
     }

@@ -4,7 +4,7 @@ use crate::config::Placement;
 use crate::node::{NONE, Node};
 use crate::random::{Random, hash};
 
-/// The router, with its view of the nodes.
+/// The router and its view of the nodes.
 pub struct Router {
     /// Placement policy.
     pub placement: Placement,
@@ -12,7 +12,7 @@ pub struct Router {
     pub executing: u64,
     /// Nodes that the router believes to be alive.
     pub members: Vec<u32>,
-    /// Membership in `members`, by node.
+    /// For each node, `true` if it is in `members`.
     pub believed: Vec<bool>,
 }
 
@@ -22,13 +22,13 @@ impl Router {
         Self { placement, executing: 0, members: (0..nodes).collect(), believed: vec![true; nodes as usize] }
     }
 
-    /// Removes nodes from the members.
+    /// Removes the nodes for which `gone` returns `true`.
     pub fn forget(&mut self, gone: impl Fn(u32) -> bool) {
         self.members.retain(|node| !gone(*node));
         self.believed.iter_mut().enumerate().for_each(|(node, believed)| *believed &= !gone(node as u32));
     }
 
-    /// Returns the node for an execution of `session`, whose last node was `last`.
+    /// Returns the node for an execution in `session`, which last ran on `last`.
     pub fn node(&self, session: u32, last: u32, nodes: &[Node], random: &mut Random) -> u32 {
         match self.placement {
             Placement::Random => self.any(random),
@@ -59,8 +59,8 @@ impl Router {
         if nodes[other as usize].executing < nodes[one as usize].executing { other } else { one }
     }
 
-    /// Returns the first node in the session's hash order that is alive and fits. The loss of a node moves only its
-    /// sessions.
+    /// Returns the first node in the session's hash order that is believed alive and fits. Losing a node only moves
+    /// that node's sessions.
     fn hashed(&self, session: u32, fits: impl Fn(u32) -> bool) -> u32 {
         let all = self.believed.len() as u64;
         let mut first = NONE;

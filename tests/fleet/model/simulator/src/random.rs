@@ -1,4 +1,4 @@
-//! Random numbers that are identical on every machine: a generator with documented output, and `libm` instead of the
+//! Random numbers that are identical on every machine: the generator's output is documented, and `libm` replaces the
 //! system's C library.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -8,7 +8,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 pub struct Random(Xoshiro256PlusPlus);
 
 impl Random {
-    /// Creates the stream of a seed.
+    /// Creates the stream for a seed.
     pub fn new(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }

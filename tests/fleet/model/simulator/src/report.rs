@@ -1,34 +1,34 @@
-//! Results of a simulation.
+//! The results of a simulation.
 
 use crate::config::Config;
 use crate::histogram::Histogram;
 
-/// Counts of one step of the timeline.
+/// The results of one step of the timeline.
 #[derive(Clone)]
 pub struct Step {
     /// Latencies of the executions answered in the step.
     pub latency: Histogram,
-    /// Executions that had to resume their session.
+    /// Number of executions that had to resume their session.
     pub misses: u64,
-    /// Refused executions.
+    /// Number of rejected executions.
     pub refused: u64,
-    /// Sessions resumed before their next request.
+    /// Number of sessions resumed ahead of their next request.
     pub resumed_ahead: u64,
 }
 
-/// Totals over the counted window.
+/// Totals over the measured window.
 pub struct Report {
-    /// Answered executions.
+    /// Number of answered executions.
     pub executions: u64,
-    /// Answered executions whose session was not in the memory of their node.
+    /// Number of answered executions whose session was not in their node's memory.
     pub misses: u64,
-    /// Executions whose session was in the memory of another node.
+    /// Number of executions whose session was in another node's memory.
     pub moved: u64,
-    /// Sessions evicted for lack of memory.
+    /// Number of sessions evicted for lack of memory.
     pub evicted: u64,
-    /// Refused executions.
+    /// Number of rejected executions.
     pub refused: u64,
-    /// Executions that started again because their node failed.
+    /// Number of executions that restarted because their node failed.
     pub retried: u64,
     /// Latencies from request to answer.
     pub latency: Histogram,
@@ -36,11 +36,11 @@ pub struct Report {
     pub cold_latency: Histogram,
     /// Latencies of executions whose session was in memory.
     pub warm_latency: Histogram,
-    /// Writes to the store.
+    /// Number of writes to the store.
     pub puts: u64,
     /// Bytes written to the store.
     pub put_bytes: f64,
-    /// Reads from the store.
+    /// Number of reads from the store.
     pub gets: u64,
     /// Bytes read from the store.
     pub get_bytes: f64,
@@ -50,7 +50,7 @@ pub struct Report {
     pub warm_session_s: f64,
     /// Processor time of each node.
     pub busy_s: Vec<f64>,
-    /// Steps from the start of the simulation, including the warm-up.
+    /// All steps since the start of the simulation, including the warm-up.
     pub timeline: Vec<Step>,
     /// Duration of a step of the timeline.
     step_s: f64,
@@ -91,7 +91,7 @@ impl Report {
         &mut self.timeline[((now_s / self.step_s) as usize).min(last)]
     }
 
-    /// Returns the ratio of the busiest node's processor time to the mean.
+    /// Returns the busiest node's processor time, divided by the mean over all nodes.
     pub fn imbalance(&self) -> f64 {
         let sum: f64 = self.busy_s.iter().sum();
         self.busy_s.iter().copied().fold(0.0, f64::max) * self.busy_s.len() as f64 / sum

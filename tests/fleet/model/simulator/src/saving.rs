@@ -1,10 +1,10 @@
-//! Saves of sessions to the store.
+//! Saves sessions to the store.
 
 use crate::config::Persistence;
 use crate::fleet::{Fleet, Session};
 
 impl Fleet {
-    /// Saves a session on its current node before it moves to another one. Returns the duration.
+    /// Saves a session on its current node before it moves to another node. Returns how long the save takes.
     pub(crate) fn hand_over(&mut self, now: f64, id: u32) -> f64 {
         let bytes = self.saved_bytes(id);
         let class = self.class(id);
@@ -13,14 +13,14 @@ impl Fleet {
         hibernate_s + self.put.sample(&mut self.random) + bytes / self.config.store.bytes_per_s
     }
 
-    /// Returns the number of bytes that a save writes now.
+    /// Returns the number of bytes that a save would write now.
     fn saved_bytes(&self, id: u32) -> f64 {
         let class = self.class(id);
         match self.config.persistence {
             Persistence::Coalesced { full_every: Some(every), .. } => {
                 let differences = f64::from(self.sessions[id as usize].unsaved) * class.delta_bytes;
-                // Spreads the size of the full state over the saves between two full ones, so that no state about the
-                // last full save is needed.
+                // Spreads the size of a full state over all saves between two full saves, so that the session need not
+                // record when its last full save was.
                 (differences + class.blob_bytes / f64::from(every)).min(class.blob_bytes)
             }
             _ => class.blob_bytes,
@@ -38,12 +38,12 @@ impl Fleet {
         if let Persistence::Coalesced { .. } = self.config.persistence
             && at >= self.config.settle_s
         {
-            // A background save has the lowest priority, so it uses processor time but delays no execution.
+            // A background save has the lowest priority: it uses processor time, but does not delay executions.
             self.nodes[session.node as usize].busy_s += hibernate_s;
         }
     }
 
-    /// Saves a coalesced session at the end of its idle period, if that has passed.
+    /// Saves a session with coalesced saves if its idle period has passed.
     pub(crate) fn save_if_idle(&mut self, id: u32, now: f64) {
         if let Persistence::Coalesced { idle_s, .. } = self.config.persistence {
             let Session { unsaved, used_s, warm, .. } = self.sessions[id as usize];

@@ -1,4 +1,5 @@
-//! A short trace for a real server, with the model's prediction for each execution: session in memory or not.
+//! A short trace to replay on a real server, with the model's prediction for each execution: whether the session is in
+//! memory.
 
 use std::fmt::Write;
 
@@ -7,7 +8,7 @@ use crate::node::{NONE, Node, Order};
 use crate::random::Random;
 use crate::wheel::Wheel;
 
-/// Returns a trace in lines of JSON: executions of `sessions` sessions, of which `live` fit into memory. All sessions
+/// Returns a trace as lines of JSON: executions in `sessions` sessions, `live` of which fit into memory. All sessions
 /// are opened in order before the first execution.
 pub fn trace(sessions: u32, live: u32, executions: usize) -> String {
     let part =
@@ -24,7 +25,7 @@ pub fn trace(sessions: u32, live: u32, executions: usize) -> String {
     for _ in 0..executions {
         let Some((now, id)) = wheel.pop() else { break };
         let warm = memory.used(&mut node, &mut order, id);
-        // Writes to a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "[{id}, {warm}]");
         wheel.set(id, now + gaps.sample(&mut random).0);
     }

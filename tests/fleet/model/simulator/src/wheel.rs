@@ -1,19 +1,19 @@
-//! The event queue: at most one event per session, in buckets of a second. The current bucket is a heap.
+//! The event queue: at most one event per session, in buckets of one second. The current bucket is a heap.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 const NONE: u32 = u32::MAX;
 
-/// Events by time. An event is identified by the number of its owner.
+/// Events ordered by time. An event is identified by its owner's number.
 pub struct Wheel {
     end_s: f64,
-    /// Linked lists of the events of each second: `first` by second, `next` by event.
+    /// Linked lists of the events in each second: `first` is indexed by second, `next` by event.
     first: Vec<u32>,
     next: Vec<u32>,
     time_s: Vec<f64>,
-    /// Events of the current second, as the bits of the time and the number. Times are not negative, so their bits sort
-    /// like the times.
+    /// Events in the current second: the bits of the time, and the owner's number. Times are never negative, so their
+    /// bits sort like the times.
     current: BinaryHeap<Reverse<(u64, u32)>>,
     second: usize,
 }
@@ -38,12 +38,12 @@ impl Wheel {
         (self.time_s.len() - 1) as u32
     }
 
-    /// Returns the time of the event of `who`.
+    /// Returns the time of the event owned by `who`.
     pub fn time_s(&self, who: u32) -> f64 {
         self.time_s[who as usize]
     }
 
-    /// Schedules the event of `who`, which must not have a pending event.
+    /// Schedules an event for `who`, which must not have a pending event.
     pub fn set(&mut self, who: u32, time_s: f64) {
         self.time_s[who as usize] = time_s;
         if time_s >= self.end_s {
@@ -65,7 +65,7 @@ impl Wheel {
         }
         let now = self.second;
         let times = std::mem::take(&mut self.time_s);
-        // An event of the current second is pending only if it is in the heap.
+        // An event in the current second is pending only if it is in the heap.
         let mut waiting: Vec<u32> = self.current.drain().map(|Reverse((_, who))| who).collect();
         waiting.extend(moved.iter().map(|(who, _)| *who));
         waiting.extend((0..times.len() as u32).filter(|who| times[*who as usize] >= (now + 1) as f64));
@@ -78,7 +78,7 @@ impl Wheel {
         }
     }
 
-    /// Removes the next event and returns it with its time.
+    /// Removes the next event and returns its time and owner.
     pub fn pop(&mut self) -> Option<(f64, u32)> {
         loop {
             if let Some(Reverse((bits, who))) = self.current.pop() {

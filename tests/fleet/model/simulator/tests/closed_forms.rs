@@ -1,4 +1,4 @@
-//! Compares the simulator with closed forms.
+//! Compares the simulator's results with closed forms.
 
 use fleet_model::config::{Class, Config, Failure, Intensity, Kind, Persistence, Placement, Store};
 use fleet_model::figures::characteristic_s;
@@ -67,8 +67,8 @@ fn node_waiting_time_matches_erlang() {
     near(waited_s / ALL as f64, waits / (2.0 / service_s - rate), 0.02);
 }
 
-/// The Pollaczek-Khinchine formula. Requests of many independent sessions approximate a Poisson process, whatever the
-/// distribution of the gaps.
+/// The Pollaczek-Khinchine formula. Requests from many independent sessions approximate a Poisson process, whatever the
+/// gap distribution.
 #[test]
 fn fleet_waiting_time_matches_pollaczek_khinchine() {
     let simulated = Config { nodes: 1, cores: 1, ttl_s: 1e9, persistence: coalesced(1e9), ..config() };
@@ -88,8 +88,8 @@ fn coalesced(idle_s: f64) -> Persistence {
     Persistence::Coalesced { idle_s, at_most: u16::MAX, full_every: None }
 }
 
-/// Little's law: the number of sessions in memory is the rate of executions times the mean stay. Misses are the
-/// executions of sessions that were idle for longer than the limit.
+/// Little's law: the number of sessions in memory is the rate of executions times the mean time in memory. Misses are
+/// executions in sessions that were idle for longer than the limit.
 #[test]
 fn memory_and_misses_match_littles_law() {
     let simulated = Config { sessions: 60_000, window_s: 2_000.0, ..config() };
@@ -102,7 +102,7 @@ fn memory_and_misses_match_littles_law() {
     }
 }
 
-/// Che's approximation, for Poisson requests and for others.
+/// Che's approximation, for Poisson requests and for other arrivals.
 #[test]
 fn full_memory_misses_match_che() {
     for time in
@@ -140,7 +140,7 @@ fn coalesced_writes_happen_once_per_long_pause() {
 #[test]
 fn failed_zone_loses_no_execution() {
     let failure = Failure { at_s: 600.0, zones: 2, noticed_s: 4.0, resume_all: None };
-    // Long executions, so that the failure interrupts some.
+    // Long executions, so that the failure interrupts some of them.
     let mut long = config();
     long.kinds[0].work_median_s = 0.1;
     let before = Fleet::new(long.clone()).run();
@@ -150,12 +150,12 @@ fn failed_zone_loses_no_execution() {
         assert!(after.retried > 0);
         near(after.executions as f64, before.executions as f64, 0.02);
         misses.push(after.misses);
-        // A failed node computes nothing after 500 of the 1,000 s in the window.
+        // A failed node does no work after 500 of the window's 1,000 s.
         near(after.busy_s[0] / before.busy_s[0], 0.5, 0.1);
         assert!(after.busy_s[1] > 1.3 * before.busy_s[1]);
         assert_eq!(resume_all.is_some(), after.timeline.iter().any(|step| step.resumed_ahead > 0));
     }
-    // Sessions resumed before their next request are no misses then.
+    // Sessions that were resumed ahead of their next request do not cause misses.
     assert!(misses[0] > before.misses + 500 && misses[1] + 500 < misses[0], "{} before, {misses:?}", before.misses);
 }
 
@@ -165,7 +165,7 @@ fn refused_execution_is_retried() {
     busy.kinds[0].work_median_s = 0.05;
     let report = Fleet::new(busy).run();
     assert!(report.refused > 0);
-    // The processor is always busy, and no execution waits much longer than the limit.
+    // The processor is always busy, but no execution waits much longer than the limit.
     assert!(report.busy_s[0] <= 1_001.0 && report.busy_s[0] > 990.0, "{}", report.busy_s[0]);
     assert!(report.warm_latency.quantile(0.5) < 1.0);
 }
@@ -210,7 +210,7 @@ fn wheel_events_are_ordered_and_movable() {
         last = now;
         seen[who as usize] += 1;
         if popped == 300 {
-            // Moves some pending events.
+            // Reschedules some pending events.
             let moved: Vec<(u32, f64)> =
                 (0..1_000).filter(|who| wheel.time_s(*who) > now).take(50).map(|who| (who, now + 1.5)).collect();
             assert_eq!(moved.len(), 50);

@@ -1,4 +1,4 @@
-//! The attacks of a hostile caller and of hostile tools on a provider. Prints a line per attempt with its result. All
+//! Attacks on a provider by a hostile caller and by hostile tools. Prints the result of each attempt on one line. All
 //! attempts run in one instance, which must answer correctly after each of them.
 
 mod tools;
@@ -9,7 +9,7 @@ use glovebox_guest::{
     Blob, Clock, Entropy, IfExists, Limits, Outcome, OutputStream, Policy, Request, Sandbox, Session, SessionOptions,
 };
 
-/// An attempt: its name, and its calls of the sandbox.
+/// An attempt: its name, and the function that makes it.
 type Attempt = (&'static str, fn() -> Result<String, Box<dyn Error>>);
 
 const ATTEMPTS: &[Attempt] = &[
@@ -32,7 +32,7 @@ const ATTEMPTS: &[Attempt] = &[
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The provider requests the tools once.
+    // The provider requests the tools only once.
     tools::set();
     for (name, attempt) in ATTEMPTS {
         let came = attempt().unwrap_or_else(|error| format!("ERROR {error}"));
@@ -53,7 +53,7 @@ fn sandbox(limits: Limits) -> Sandbox {
     Sandbox::javascript().policy(policy)
 }
 
-/// Returns the first words of an error, which name it.
+/// Returns the first words of an error, which identify it.
 fn kind<T>(result: Result<T, glovebox_guest::Error>) -> String {
     match result {
         Ok(_) => "ok".to_owned(),
@@ -75,7 +75,7 @@ fn kinds(all: impl IntoIterator<Item = String>) -> String {
     seen.join(" ")
 }
 
-/// Creates objects until creation fails, at most `most`.
+/// Creates up to `most` objects, until creation fails. Returns the objects and the result.
 fn fill<T>(most: usize, make: impl Fn(usize) -> Result<T, glovebox_guest::Error>) -> (Vec<T>, String) {
     let mut made = Vec::new();
     for number in 0..most {
@@ -128,8 +128,8 @@ fn checkpoints_without_end() -> Result<String, Box<dyn Error>> {
     Ok(format!("retained few: {}, {}", retained < 100, kind(session.undo_to(u64::MAX))))
 }
 
-/// Resumes forged states: each byte at the beginning and some of the others changed, states cut short at many places,
-/// and arbitrary bytes.
+/// Resumes forged states: with changes in each byte at the beginning and in some later bytes, truncated at many points,
+/// and made of arbitrary bytes.
 fn forged_states() -> Result<String, Box<dyn Error>> {
     let sandbox = sandbox(Limits::default());
     let session = sandbox.session()?;
@@ -151,7 +151,7 @@ fn forged_states() -> Result<String, Box<dyn Error>> {
     Ok(format!("forged {forged}, others {others}, itself {}", resume(&bytes)))
 }
 
-/// Returns the script's view of a tool's reply.
+/// Returns a script's view of a tool's reply.
 fn reply(tool: &str) -> Result<String, Box<dyn Error>> {
     let source = format!(
         "try {{ const r = await tools.{tool}({{}}); console.log(typeof r, String(r).length) }} catch (e) {{ console.log(e.name) }}"
@@ -274,7 +274,7 @@ fn odd_policies() -> Result<String, Box<dyn Error>> {
         Limits { fuel: Some(0), ..Limits::default() },
         Limits { tool_calls_at_once: Some(u32::MAX), tool_bytes: Some(most), ..Limits::default() },
     ];
-    // A tool that requests as much as possible: the limits bound the request, or refuse it.
+    // A tool requests as much as possible. The limits must either bound the request or reject it.
     let source = "let all = []; try { for (let i = 0; i < 9; i++) all.push(new ArrayBuffer(1 << 20)) } catch {}";
     Ok(all.map(|limits| kind(sandbox(limits).execute(source))).join(" "))
 }
@@ -293,7 +293,7 @@ fn large_sources() -> Result<String, Box<dyn Error>> {
     Ok(format!("{large} {stdin} {}", kinds(nested)))
 }
 
-/// Starts executions that are never continued, or dropped halfway.
+/// Starts executions that are never continued or are dropped halfway.
 fn left_in_the_middle() -> Result<String, Box<dyn Error>> {
     let sandbox = sandbox(Limits { session_count: Some(3), ..Limits::default() });
     let session: Session = sandbox.session()?;

@@ -1,4 +1,4 @@
-//! Hostile tools, which the component `case-tools` answers.
+//! Hostile tools, implemented by the component `case-tools`.
 
 use bindings::glovebox::cases::table::{self, CaseTool};
 
@@ -22,7 +22,7 @@ fn tool(name: &str, reply: String) -> CaseTool {
     CaseTool { name, description, schema: None, reply: Some(reply), error: None, delay_ms: 0 }
 }
 
-/// Sets the tools in `case-tools`.
+/// Installs the hostile tools in `case-tools`.
 pub fn set() {
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
     table::set(&[

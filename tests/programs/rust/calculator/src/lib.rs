@@ -1,4 +1,4 @@
-//! A minimal application: it has one export, and computes its result in the sandbox.
+//! A minimal application with one export, which computes its result in the sandbox.
 
 use glovebox_guest::{Outcome, Sandbox};
 

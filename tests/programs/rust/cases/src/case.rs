@@ -1,4 +1,4 @@
-//! A case in the format of a line of standard input.
+//! A case in the format of an input line.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use serde::Deserialize;
 
 use crate::{hex::Hex, policy::CasePolicy};
 
-/// A case on a runtime.
+/// A case to run on a runtime.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     /// The name of the runtime.
     pub runtime: String,
-    /// The policy of the executions.
+    /// The policy that the scripts run with.
     pub policy: CasePolicy,
-    /// True if the steps run in order in one session.
+    /// True if all steps run in one session, in order.
     pub in_session: bool,
-    /// True if a step with an interpreter of its own starts with the files that the previous step left.
+    /// True if each step in a new interpreter starts with the files that the previous step left.
     pub carry: bool,
-    /// The initial files of the first step; without `carry`, of all steps.
+    /// The initial files of the first step or, without `carry`, of all steps.
     pub files: BTreeMap<String, Hex>,
-    /// True if all executions are stepped through, even if one call would do.
+    /// True if all executions are stepped through, even if a single call would be enough.
     pub stepped: bool,
-    /// JSON text of the variable `context` in the first session.
+    /// The variable `context` in the first session, as JSON text.
     pub context: Option<String>,
-    /// The tools of the scripts, which this program answers.
+    /// The tools that scripts can call, by name.
     pub tools: BTreeMap<String, CaseTool>,
     /// The steps, in order.
     pub steps: Vec<Step>,
@@ -36,23 +36,23 @@ pub struct Case {
 #[serde(deny_unknown_fields)]
 pub struct CaseTool {
     pub description: String,
-    /// JSON text of the arguments' schema.
+    /// The JSON Schema of the arguments, as JSON text. Default: any object.
     pub schema: Option<String>,
-    /// The JSON text to answer; without it, the tool answers its arguments.
+    /// The JSON text to return. Default: the arguments.
     pub reply: Option<String>,
-    /// The message to fail with.
+    /// The message to fail with. Default: the tool succeeds.
     pub error: Option<String>,
-    /// Milliseconds to wait before the answer.
+    /// Milliseconds to wait before answering.
     pub delay_ms: u64,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
-    /// The name of the step's session within the case.
+    /// The name of the step's session in the case.
     pub session: String,
     pub action: Action,
-    /// The files whose contents are part of the result, if they exist.
+    /// The files whose contents are included in the result, if they exist.
     pub look: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub enum Action {
     Get {
         name: String,
     },
-    /// JSON texts by name.
+    /// The values as JSON text, by variable name.
     Set {
         values: BTreeMap<String, String>,
     },
@@ -101,7 +101,7 @@ pub struct Script {
     pub name: Option<String>,
     pub kind: Option<Kind>,
     pub stdin: Option<String>,
-    /// JSON text of the variable `context`.
+    /// The variable `context`, as JSON text.
     pub context: Option<String>,
 }
 

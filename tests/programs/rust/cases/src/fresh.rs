@@ -1,4 +1,4 @@
-//! Steps that run in interpreters of their own.
+//! Runs steps in new interpreters.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     tools::{ANSWERED_HERE, finish, tools},
 };
 
-/// The initial files of the next step.
+/// The initial files of the next step, by path.
 pub type Carried = BTreeMap<String, Hex>;
 
 pub fn step(sandbox: &Sandbox, case: &Case, step: &Step, files: &mut Carried) -> StepResult {
@@ -26,7 +26,7 @@ pub fn step(sandbox: &Sandbox, case: &Case, step: &Step, files: &mut Carried) ->
 fn run(sandbox: &Sandbox, case: &Case, step: &Step, script: &Script, files: &mut Carried) -> Result<StepResult, Error> {
     let add = |request: Request, (path, Hex(bytes)): (&String, &Hex)| request.file(path, bytes.clone());
     let request = files.iter().fold(script.request(), add);
-    // A single call suffices if no files are needed and there is no tool to answer.
+    // A single call is enough if no files are needed and there are no tools to answer.
     if !must_be_stepped(case) && !case.carry && step.look.is_empty() {
         return Ok(StepResult::ran(&sandbox.execute(request)?, BTreeMap::new()));
     }
@@ -39,7 +39,7 @@ fn run(sandbox: &Sandbox, case: &Case, step: &Step, script: &Script, files: &mut
     Ok(StepResult::ran(&execution, look(&left, &step.look)))
 }
 
-/// Returns `true` if the case requests stepping, or if this program has tools to answer.
+/// Returns `true` if the case requests stepping or this program has to answer tool calls.
 pub fn must_be_stepped(case: &Case) -> bool {
     case.stepped || (ANSWERED_HERE && !case.tools.is_empty())
 }

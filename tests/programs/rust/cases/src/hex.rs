@@ -1,8 +1,8 @@
-//! Bytes in JSON, as hexadecimal digits.
+//! Encodes bytes in JSON as hexadecimal digits.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// Bytes, for which JSON has no type.
+/// Bytes that are hexadecimal digits in JSON.
 #[derive(Clone)]
 pub struct Hex(pub Vec<u8>);
 

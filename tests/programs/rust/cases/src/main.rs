@@ -1,9 +1,9 @@
-//! Runs conformance cases through `glovebox:sandbox`, in any host of components. Each line of standard input is a case
-//! as JSON ([`case`]). Each line of standard output has the results of its steps ([`observed`]). The program uses
-//! no other system interface.
+//! Runs conformance cases through `glovebox:sandbox`, in any component host. Each line on standard input is a case in
+//! JSON ([`case`]). Each line on standard output contains the results of its steps ([`observed`]). The program uses no
+//! other system interfaces.
 //!
-//! The program answers a case's tool calls itself. With the feature `provider-tools`, the provider imports the tools
-//! from the component `case-tools`, and the program and the provider are composed with that component.
+//! The program answers the case's tool calls itself. With the feature `provider-tools`, the provider imports the tools
+//! from the component `case-tools` instead, and all three components are composed.
 
 mod case;
 mod fresh;

@@ -1,4 +1,4 @@
-//! Results in the format of a line of standard output: an execution has the keys of `glovebox run --json`.
+//! Results in the format of an output line. An execution has the keys of `glovebox run --json`.
 
 use std::collections::BTreeMap;
 
@@ -38,19 +38,19 @@ impl StepResult {
     }
 }
 
-/// Reads the named files that exist.
+/// Returns the contents of the named files that exist.
 pub fn look(files: &Files, names: &[String]) -> BTreeMap<String, Hex> {
     names.iter().filter_map(|name| Some((name.clone(), Hex(files.read(name).ok()?)))).collect()
 }
 
-/// Reads all files. Empty directories are left out, and a link is replaced by its target.
+/// Returns the contents of all files. Omits empty directories, and replaces links with their targets.
 pub fn all_of(files: &Files) -> Result<BTreeMap<String, Hex>, Error> {
     let bytes = |entry: FileEntry| Some((entry.path.clone(), Hex(files.read(&entry.path).ok()?)));
     Ok(files.list("**")?.into_iter().filter_map(bytes).collect())
 }
 
-/// Returns a refusal, which the case may expect; other errors are reported in the same way, and fail in the case.
-/// Limits are named as in policy files.
+/// Returns an error as a refusal. The case may expect it; otherwise the case fails. Limits are named as in policy
+/// files.
 pub fn refused(error: &Error) -> StepResult {
     StepResult::Refused(match error {
         Error::SourceTooLarge { bytes, limit } => format!("{bytes} bytes; `limits.source_bytes` is {limit}"),
@@ -169,7 +169,7 @@ fn raised(raised: &Raised) -> Value {
     json!({"type": raised.type_name, "message": raised.message, "traceback": raised.traceback, "line": raised.line})
 }
 
-/// Omits `json` if there is no JSON text: null is a value.
+/// Omits `json` if there is no JSON text, because null is a valid value.
 fn guest_value(value: &GuestValue) -> Value {
     let mut told = json!({"repr": value.repr});
     if let Some(json) = value.json.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok()) {
@@ -195,7 +195,7 @@ fn tool_call(call: &ToolRecord) -> Value {
     })
 }
 
-/// Returns the name of the exception in scripts.
+/// Returns the name of the exception that scripts see.
 fn error_name(kind: ToolError) -> &'static str {
     match kind {
         ToolError::Failed => "ToolError",

@@ -1,5 +1,5 @@
-//! A case's policy, with the keys of policy files. Every field is explicit, because the host's defaults differ from
-//! those of cases. Only clock and entropy may have the provider's default, in cases for any provider.
+//! A case's policy, with the keys of policy files. Every field is explicit, because the host's defaults differ from the
+//! cases'. Only the clock and entropy source can be the provider's default, in cases for any provider.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ enum CaseOnUnwind {
     End,
 }
 
-/// The limits by their names.
+/// Defines the limits from a list of their names.
 macro_rules! limits {
     ($($name:ident: $type:ty),* $(,)?) => {
         #[derive(Deserialize)]

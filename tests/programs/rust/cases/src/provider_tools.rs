@@ -1,4 +1,4 @@
-//! Sets the tools of a case in the component `case-tools`, from which the provider imports its tools.
+//! Sets a case's tools in the component `case-tools`, which the provider imports its tools from.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +22,10 @@ mod bindings {
     });
 }
 
-/// True if this program answers the tools, and so must step through executions that may call them.
+/// True if this program answers tool calls, and so must step through executions that may make them.
 pub const ANSWERED_HERE: bool = false;
 
-/// Replaces the provider's tools by those of the case.
+/// Replaces the provider's tools with those of the case.
 pub fn begin(case: &Case) {
     let told = |(name, tool): (&String, &CaseTool)| table::CaseTool {
         name: name.clone(),
@@ -38,7 +38,7 @@ pub fn begin(case: &Case) {
     table::set(&case.tools.iter().map(told).collect::<Vec<_>>());
 }
 
-/// Returns the caller's tools: none, because the provider has them.
+/// Returns the tools that the caller answers: none, because the provider has them.
 pub fn tools(_: &Case) -> Vec<Tool> {
     Vec::new()
 }

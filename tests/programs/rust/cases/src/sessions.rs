@@ -1,4 +1,4 @@
-//! Steps that share sessions.
+//! Runs steps that share sessions.
 
 use std::{collections::BTreeMap, error::Error};
 
@@ -12,7 +12,7 @@ use crate::{
     tools::{finish, tools},
 };
 
-/// The sessions of a case by their names in its steps.
+/// The sessions of a case, by their names in the steps.
 pub struct Sessions<'a> {
     sandbox: &'a Sandbox,
     case: &'a Case,
@@ -22,7 +22,7 @@ pub struct Sessions<'a> {
 }
 
 impl<'a> Sessions<'a> {
-    /// Opens the first session, which the first step uses.
+    /// Opens the session that the first step uses.
     pub fn open(sandbox: &'a Sandbox, case: &'a Case) -> Result<Self, glovebox_guest::Error> {
         let mut options = options(case);
         options.context.clone_from(&case.context);
@@ -107,7 +107,7 @@ fn options(case: &Case) -> SessionOptions {
     tools(case).into_iter().fold(SessionOptions::default(), SessionOptions::tool)
 }
 
-/// Reads the named files; empty if the session has ended.
+/// Returns the contents of the named files, or nothing if the session has ended.
 fn files(session: &Session, names: &[String]) -> BTreeMap<String, Hex> {
     match session.files() {
         Ok(files) if !names.is_empty() => look(&files, names),

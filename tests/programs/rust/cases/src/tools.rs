@@ -1,4 +1,4 @@
-//! Answers the tools of a case.
+//! Answers a case's tool calls.
 
 use std::{
     collections::BTreeMap,
@@ -10,13 +10,13 @@ use glovebox_guest::{Error, Execution, Started, Step, Tool, ToolAnswer, ToolRequ
 
 use crate::case::{Case, CaseTool};
 
-/// True if this program answers the tools, and so must step through executions that may call them.
+/// True if this program answers tool calls, and so must step through executions that may make them.
 pub const ANSWERED_HERE: bool = true;
 
-/// Does nothing: each execution receives its tools.
+/// Does nothing, because each execution receives its tools.
 pub fn begin(_: &Case) {}
 
-/// Returns the caller's tools.
+/// Returns the tools that the caller answers.
 pub fn tools(case: &Case) -> Vec<Tool> {
     let tool = |(name, tool): (&String, &CaseTool)| {
         let mut told = Tool::new(name, &tool.description);
@@ -26,11 +26,11 @@ pub fn tools(case: &Case) -> Vec<Tool> {
     case.tools.iter().map(tool).collect()
 }
 
-/// Maximum wait between two polls: for calls of a script that does not wait for them, and for calls that a script makes
-/// while an earlier call has no answer yet.
+/// Maximum wait between two steps. A script may make further calls while an earlier call is unanswered, and need not
+/// wait for its calls.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Steps through an execution until it has ended. Answers each call when its tool's delay is over.
+/// Steps through an execution until it has ended. Answers each call when its tool's delay has elapsed.
 pub fn finish(started: &Started, tools: &BTreeMap<String, CaseTool>) -> Result<Execution, Error> {
     let mut called: BTreeMap<u64, Instant> = BTreeMap::new();
     let mut answers = Vec::new();
@@ -48,7 +48,7 @@ pub fn finish(started: &Started, tools: &BTreeMap<String, CaseTool>) -> Result<E
     }
 }
 
-/// Returns the answers that are due, or waits a little if there are none yet.
+/// Returns the answers that are due. Waits for a short time if there are none yet.
 fn due(calls: &[ToolRequest], called: &BTreeMap<u64, Instant>, tools: &BTreeMap<String, CaseTool>) -> Vec<ToolAnswer> {
     let left = |call: &ToolRequest| {
         let delay = Duration::from_millis(tools.get(&call.name).map_or(0, |tool| tool.delay_ms));

@@ -1,5 +1,5 @@
-//! Measures the duration of calls of `glovebox:sandbox` from the calling component's side, and prints the median and
-//! the 90th percentile of each row as JSON, in microseconds.
+//! Measures calls of `glovebox:sandbox` as the calling component sees them. Prints the median and 90th percentile of
+//! each row as JSON, in microseconds.
 
 use std::{
     error::Error,
@@ -9,9 +9,9 @@ use std::{
 use glovebox_guest::{Checkpoints, Clock, Entropy, Language, Limits, Policy, Runtime, Sandbox, Session, SessionPolicy};
 use serde_json::{Map, Value, json};
 
-/// Number of calls before the measurement: hosts compile frequently called code.
+/// Number of calls before the measurement, because hosts may optimise code that is called often.
 const WARM_UP: usize = 30;
-/// Time limit of a row, and its maximum number of calls.
+/// Maximum duration of a row, and maximum number of calls in it.
 const ROW: Duration = Duration::from_secs(10);
 const CALLS: usize = 200;
 const MIB: [u64; 2] = [1, 64];
@@ -60,7 +60,7 @@ fn measure(language: Language, rows: &mut Map<String, Value>) -> Result<(), Box<
     Ok(())
 }
 
-/// Returns the policy of all rows, except for checkpoints, which have a cost of their own.
+/// Returns the policy of a row. Rows only differ in checkpoints, which have their own cost.
 fn policy(checkpoints: Checkpoints) -> Policy {
     let limits = Limits { memory_bytes: Some(512 << 20), ..Limits::default() };
     let session = SessionPolicy { checkpoints: Some(checkpoints), ..SessionPolicy::default() };
@@ -73,7 +73,7 @@ fn policy(checkpoints: Checkpoints) -> Policy {
     }
 }
 
-/// Opens a session that holds `mib` mebibytes of private memory, all of it non-zero.
+/// Opens a session with `mib` mebibytes of private, nonzero memory.
 fn holding(sandbox: &Sandbox, language: Language, mib: u64) -> Result<Session, Box<dyn Error>> {
     let session = sandbox.session()?;
     let source = match language {

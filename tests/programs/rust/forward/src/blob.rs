@@ -5,10 +5,10 @@ use crate::bindings::{
     glovebox::sandbox::{sandbox as inner, types::SandboxError},
 };
 
-/// A blob of the inner provider, which alone holds the bytes.
+/// A blob of the inner provider, which stores the bytes.
 pub struct Forwarded(pub inner::Blob);
 
-/// Returns the client's handle of the blob.
+/// Returns a handle for the client.
 pub fn given(blob: inner::Blob) -> Blob {
     Blob::new(Forwarded(blob))
 }

@@ -8,10 +8,10 @@ use crate::bindings::{
     },
 };
 
-/// Files of the inner provider.
+/// A file snapshot of the inner provider.
 pub struct Forwarded(inner::Files);
 
-/// Returns the client's handle of the files.
+/// Returns a handle for the client.
 pub fn given(files: inner::Files) -> Files {
     Files::new(Forwarded(files))
 }

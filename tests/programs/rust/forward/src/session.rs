@@ -18,7 +18,7 @@ use crate::{
 /// A session of the inner provider, opened under the rule. Its later calls need no rule.
 pub struct Forwarded(inner::Session);
 
-/// Returns the client's handle of the session.
+/// Returns a handle for the client.
 fn given(session: inner::Session) -> Session {
     Session::new(Forwarded(session))
 }

@@ -13,7 +13,7 @@ use crate::{
 /// A started execution of the inner provider. Dropping it drops the inner execution, which cancels it.
 pub struct Forwarded(inner::Started);
 
-/// Returns the client's handle of the execution.
+/// Returns a handle for the client.
 pub fn given(started: inner::Started) -> Started {
     Started::new(Forwarded(started))
 }

@@ -1,4 +1,4 @@
-//! Hourly cost of a session at the assumed prices.
+//! The hourly cost of a session at the assumed prices.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,8 @@ use crate::inputs::Inputs;
 
 const HOURS_A_MONTH: f64 = 730.0;
 
-/// Computes the cost for each persistence policy, on all nodes and on the minimum for the busiest hour without a zone.
+/// Computes the cost for each persistence policy, both with all nodes and with the fewest nodes that can serve the
+/// busiest hour after losing a zone.
 pub(super) fn costs(figures: &Map<String, Value>, inputs: &Inputs) -> Value {
     let price = &inputs.price;
     let node_hour = price.core_hour * f64::from(inputs.node.cores) + price.gb_hour * inputs.node.memory_bytes / 1e9;
@@ -17,12 +18,12 @@ pub(super) fn costs(figures: &Map<String, Value>, inputs: &Inputs) -> Value {
     let mut all = Vec::new();
     for way in figures["persistence"].as_array().into_iter().flatten() {
         let sessions = number(way, "sessions");
-        // The rates are those of the busiest hour. This factor converts them to the mean of a day.
+        // The rates are for the busiest hour. This factor converts them to the day's mean.
         let mean = 1.0 / (1.0 + inputs.day.amplitude);
         let puts = number(way, "puts_per_s") * 3_600.0 * price.put / sessions * mean;
         let gets = number(way, "gets_per_s") * 3_600.0 * price.get / sessions * mean;
         let nodes = number(way, "nodes");
-        // The remaining zones must be busy for at most 70% of the time.
+        // The remaining zones must be busy at most 70% of the time.
         let zones = f64::from(inputs.fleet.zones);
         let by_processor = nodes * number(way, "processors_busy") / 0.7 * zones / (zones - 1.0);
         let by_memory =

@@ -7,11 +7,11 @@ use crate::config::{Config, Intensity};
 
 const HOUR_S: f64 = 3_600.0;
 
-/// Simulates a day and returns figures by hour, from midnight.
+/// Simulates a day and returns results by hour, starting at midnight.
 pub(super) fn day(run: &mut Run, config: Config) -> Value {
     let Intensity::Constant(busiest) = config.intensity else { return Value::Null };
     let intensity = Intensity::Daily(busiest - 1.0);
-    // The warm-up fills the memory, and ends pauses that began the evening before.
+    // The warm-up fills the memory, and ends pauses that started on the previous evening.
     let config = Config { intensity, settle_s: 6.0 * HOUR_S, window_s: 24.0 * HOUR_S, step_s: HOUR_S, ..config };
     let report = run("a day", config.clone());
     let hour = |(number, step): (usize, &crate::report::Step)| {

@@ -9,7 +9,7 @@ use crate::report::{Report, Step};
 
 const FAILS_S: f64 = 300.0;
 
-/// Simulates the failure with and without countermeasures.
+/// Simulates the failure with and without each countermeasure.
 pub(super) fn failures(run: &mut Run, config: Config, inputs: &Inputs) -> Value {
     let fleet = &inputs.fleet;
     let lazily = Failure { at_s: FAILS_S, zones: fleet.zones, noticed_s: fleet.noticed_s, resume_all: None };
@@ -18,7 +18,7 @@ pub(super) fn failures(run: &mut Run, config: Config, inputs: &Inputs) -> Value 
     let every = Persistence::Every;
     let coalesced = Persistence::Coalesced { idle_s: 60.0, at_most: 64, full_every: None };
     let bounded = Persistence::Coalesced { idle_s: 60.0, at_most: 8, full_every: Some(16) };
-    // Sessions leave the node that holds them in memory only under very high load.
+    // A session only leaves the node that has it in memory under very high load.
     let stay = Placement::Warm { at_most: 16 };
     let all = [
         ("resumed when asked for", 100, lazily, None, every, config.placement),
@@ -69,8 +69,8 @@ fn timeline(name: &str, config: &Config, report: &Report) -> Value {
     let p99 = |step: &Step| step.latency.quantile(0.99);
     let before = report.timeline[first..fails].iter().map(p99).fold(0.0, f64::max);
     let last_bad = report.timeline.iter().rposition(|step| p99(step) > 1.5 * before);
-    // The fleet has recovered when p99 stays within 1.5 times the worst p99 before the failure. A bad last step means
-    // that it did not recover.
+    // The fleet has recovered when p99 stays within 1.5 times its worst value before the failure. If the last step
+    // exceeds that, the fleet has not recovered.
     let back_s = match last_bad {
         Some(step) if step + 1 == report.timeline.len() => Value::Null,
         Some(step) => json!(round(((step + 1) as f64 * config.step_s - FAILS_S).max(0.0))),

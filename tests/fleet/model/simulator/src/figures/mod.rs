@@ -1,4 +1,4 @@
-//! The figures in `figures.json`, one module per question.
+//! The results in `figures.json`, with one module per question.
 
 mod costs;
 mod days;
@@ -16,19 +16,19 @@ use crate::fleet::Fleet;
 use crate::inputs::Inputs;
 use crate::report::Report;
 
-/// Size of the simulations.
+/// The size of the simulations.
 #[derive(Clone, Copy)]
 pub struct Scale {
     /// Divisor of the numbers of sessions and nodes in `inputs.toml`.
     pub one_of: u32,
-    /// Further divisor for sweeps over many fleets and for the simulated day.
+    /// Additional divisor for sweeps over many fleets and for the simulated day.
     pub sweeps_one_of: u32,
 }
 
 impl Scale {
-    /// Scale of the figures on the page.
+    /// The scale of the published results.
     pub const FULL: Self = Self { one_of: 1, sweeps_one_of: 10 };
-    /// Scale for checks: the same figures for a fiftieth of the fleet.
+    /// The scale for checks: the same results for a fiftieth of the fleet.
     pub const QUICK: Self = Self { one_of: 50, sweeps_one_of: 2 };
 
     fn whole(self, inputs: &Inputs) -> Config {
@@ -42,7 +42,7 @@ impl Scale {
     }
 }
 
-/// Computes all figures. Calls `say` with the name of each simulation before it starts.
+/// Computes all results. Calls `say` with the name of each simulation before it starts.
 pub fn figures(inputs: &Inputs, scale: Scale, say: &mut dyn FnMut(&str)) -> Value {
     let mut figures = Map::new();
     let mut events = 0;
@@ -83,12 +83,12 @@ fn served(inputs: &Inputs) -> Value {
     })
 }
 
-/// Rounds to five digits, enough for plots and comparisons.
+/// Rounds to five significant digits, enough for plots and comparisons.
 fn round(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
 
-/// Returns the figures common to all simulations.
+/// Returns the results that all simulations have in common.
 fn summary(config: &Config, report: &Report) -> Map<String, Value> {
     let per_s = |count: u64| round(count as f64 / config.window_s);
     let mean_busy = report.busy_s.iter().sum::<f64>() / config.window_s / f64::from(config.nodes * config.cores);
@@ -121,7 +121,7 @@ fn summary(config: &Config, report: &Report) -> Map<String, Value> {
     }
 }
 
-/// Like `summary`, preceded by the value that differs between the compared fleets.
+/// Like `summary`, preceded by the parameter that differs between the compared fleets.
 fn compared(name: &str, value: Value, config: &Config, report: &Report) -> Value {
     let mut map = Map::new();
     map.insert(name.into(), value);

@@ -1,4 +1,4 @@
-//! Effects of the fleet's policies.
+//! The effects of the fleet's policies.
 
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ pub(super) fn stores(run: &mut Run, config: Config, inputs: &Inputs) -> Value {
     inputs.store.iter().map(each).collect()
 }
 
-/// Compares numbers of nodes for the same sessions.
+/// Compares fleets that have different numbers of nodes but the same sessions.
 pub(super) fn nodes(run: &mut Run, config: Config) -> Value {
     let each = |percent: u32| {
         let config = Config { nodes: config.nodes * percent / 100, window_s: 300.0, ..config.clone() };
@@ -74,8 +74,8 @@ pub(super) fn nodes(run: &mut Run, config: Config) -> Value {
     [100, 70, 50, 40, 35, 30].into_iter().map(each).collect()
 }
 
-/// Compares limits of executions per processor above which a session leaves the node that holds it in memory, on few
-/// nodes.
+/// Compares values of `at_most`, the load above which a session leaves the node that has it in memory, for a fleet with
+/// few nodes.
 pub(super) fn affinities(run: &mut Run, config: Config) -> Value {
     let each = |at_most: u32| {
         let placement = Placement::Warm { at_most };

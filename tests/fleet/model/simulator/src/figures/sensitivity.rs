@@ -1,4 +1,4 @@
-//! Sensitivity of the results to the assumptions.
+//! The sensitivity of the results to the assumptions.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{Run, compared, round};
 use crate::config::{Class, Config, Kind};
 use crate::gaps::{Distribution, Part};
 
-/// Simulates the fleet with one assumption changed at a time.
+/// Simulates the fleet repeatedly, each time with one assumption changed.
 pub(super) fn assumptions(run: &mut Run, config: Config) -> Value {
     let base = || Config { window_s: 1_200.0, ..config.clone() };
     let pauses = |change: &dyn Fn(Distribution) -> Distribution| {
@@ -52,7 +52,7 @@ pub(super) fn assumptions(run: &mut Run, config: Config) -> Value {
     let each = |(name, config): (&str, Config)| {
         let report = run(name, config.clone());
         let mut value = compared("assumption", json!(name), &config, &report);
-        // Nodes needed at 70% load, and nodes needed for the memory, without a failure.
+        // The nodes needed at 70% processor load, and those needed for the memory, both without a failure.
         let busy = report.busy_s.iter().sum::<f64>() / config.window_s;
         let per_million = 1e6 / f64::from(config.sessions);
         value["nodes_by_processor"] = json!(round(busy / 0.7 / f64::from(config.cores) * per_million));

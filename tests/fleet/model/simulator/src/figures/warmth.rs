@@ -1,4 +1,4 @@
-//! Effects of memory and of the time that sessions stay in it.
+//! The effects of memory, and of the time that sessions stay in memory.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::inputs::Inputs;
 const TIMES_S: [f64; 9] = [5.0, 15.0, 60.0, 180.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 86_400.0];
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// Compares times that idle sessions stay in memory, with unlimited memory.
+/// Compares how long idle sessions stay in memory, with unlimited memory.
 pub(super) fn times(run: &mut Run, config: Config) -> Value {
     let each = |ttl_s: f64| {
         let config = Config { ttl_s, memory_bytes: 1e15, window_s: 300.0, ..config.clone() };
@@ -29,7 +29,7 @@ fn busier(config: &Config) -> f64 {
     }
 }
 
-/// Returns the share of executions whose session was idle for longer than `ttl_s`. Kinds are weighted by their rates.
+/// Returns the share of executions whose session was idle for longer than `ttl_s`. Each kind is weighted by its rate.
 fn miss_share(kinds: &[Kind], ttl_s: f64, intensity: f64) -> f64 {
     let (mut missed, mut all) = (0.0, 0.0);
     for kind in kinds {
@@ -45,7 +45,7 @@ fn warm_share(kinds: &[Kind], ttl_s: f64, intensity: f64) -> f64 {
     kinds.iter().map(|kind| kind.share * Gaps::new(&kind.gaps, intensity).within(ttl_s)).sum()
 }
 
-/// Compares tails of people's pauses with the same median. Uses only the closed form.
+/// Compares tails of the distribution of people's pauses, with the same median. Uses only the closed form.
 pub(super) fn tails(inputs: &Inputs) -> Value {
     let intensity = 1.0 + inputs.day.amplitude;
     let with = |name: &str, change: &dyn Fn(Distribution) -> Distribution| {
@@ -78,7 +78,7 @@ pub(super) fn tails(inputs: &Inputs) -> Value {
     Value::Array(all)
 }
 
-/// Compares amounts of memory per node without a time limit for idle sessions, and adds Che's approximation.
+/// Compares amounts of memory per node without a time limit for idle sessions. Adds Che's approximation.
 pub(super) fn budgets(run: &mut Run, config: Config) -> Value {
     let each = |gib: f64| {
         let config = Config { memory_bytes: gib * GIB, ttl_s: 1e9, window_s: 300.0, ..config.clone() };
@@ -92,7 +92,7 @@ pub(super) fn budgets(run: &mut Run, config: Config) -> Value {
     [0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0].into_iter().map(each).collect()
 }
 
-/// Returns Che's characteristic time: the time that an unused session stays in full memory.
+/// Returns Che's characteristic time: how long an unused session stays in full memory.
 pub fn characteristic_s(config: &Config, intensity: f64) -> f64 {
     let mean_bytes: f64 = config.classes.iter().map(|class| class.share * class.warm_bytes).sum();
     let fits = config.memory_bytes * f64::from(config.nodes) / mean_bytes / f64::from(config.sessions);
