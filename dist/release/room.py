@@ -100,7 +100,7 @@ def make_room(base: Path) -> Room:
     room = Room(base)
     room.bin.mkdir()
     room.work.mkdir()
-    # A virtual environment's interpreter needs its base, so uses the base interpreter.
+    # A virtual environment's interpreter depends on its base, so the base interpreter is used.
     programs = {"python3": getattr(sys, "_base_executable", sys.executable)}
     programs |= {name: path for name in PROGRAMS if (path := shutil.which(name))}
     # Copied, because the checkout is not visible in the room.

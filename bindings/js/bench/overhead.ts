@@ -1,8 +1,7 @@
 // The overhead of the package's JavaScript layer: `Sandbox.execute` is compared with the engine's `execute`, called in
 // a loop in Rust. Both run alternately in the same process, so other load on the machine affects both.
 //
-// usage: node bench/overhead.ts [--most-us N]      prints JSON with times in microseconds; fails if the overhead
-// exceeds N
+// usage: node bench/overhead.ts [--most-us N]      prints JSON in microseconds; fails if the overhead exceeds N
 import { parseArgs } from 'node:util';
 import { openNative } from '../src/native/backend.ts';
 import { findNative } from '../src/native/find.ts';

@@ -69,7 +69,7 @@ export interface SandboxOptions {
   tools?: Tools;
   /** The files in the workspace when a script starts, by path. */
   files?: Record<string, string | Uint8Array>;
-  /** The environment variables that scripts see. Default: none. */
+  /** Environment variables for scripts, by name. */
   env?: Record<string, string>;
   /** The script arguments, after the script's name. */
   args?: readonly string[];

@@ -1,10 +1,10 @@
-;; A component that times executions: `turn(count)` returns the nanoseconds of each.
+;; A component that times executions: `turn(count)` returns the duration of each one in nanoseconds.
 (module
   (import "wasi:clocks/monotonic-clock@0.2.12" "now" (func $now (result i64)))
   (import "glovebox:sandbox/sandbox@0.2.0" "execute" (func $execute (param i32 i32)))
 
-  ;; Memory: 16 the arguments of `execute`; 1024 its result; 4096 the runtime's name; 8192 the source; 16384 the samples;
-  ;; from 65536 the host's allocations for the result, reset before each execution.
+  ;; Memory: at 16 the arguments of `execute`, at 1024 its result, at 4096 the runtime's name, at 8192 the source, at 16384
+  ;; the samples; from 65536 the host's allocations for the result, reset before each execution.
   (memory (export "memory") 32)
   (global $free (mut i32) (i32.const 65536))
   ;; The runtime: `named`, with its name.

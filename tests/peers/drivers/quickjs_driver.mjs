@@ -1,7 +1,7 @@
-// quickjs-emscripten in Node.js. It runs in the directory whose node_modules has the package.
+// quickjs-emscripten in Node.js. Runs in the directory whose node_modules contains the package.
 // usage: node quickjs_driver.mjs shared|module
-//   shared    a new context for each script, all in the memory of one WebAssembly module: what its documentation begins with
-//   module    an instance of the module for each
+//   shared    a new context for each script, all in the memory of one WebAssembly module, as in its documentation's first example
+//   module    a new instance of the module for each script
 import { createRequire } from "node:module";
 
 import { serve } from "./serve.mjs";

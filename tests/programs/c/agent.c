@@ -1,18 +1,18 @@
-// A small agent: runs a model's scripts in the sandbox, and shows every possible outcome.
+// A small agent that runs a model's scripts in the sandbox and shows every possible outcome.
 //
-// The program is an ordinary WASI program. The bindings in client.h, for the world `client` of `wit/`, make it a
-// component; they call the contract's interfaces `sandbox` and `types`.
+// An ordinary WASI program. The bindings in client.h, for the world `client` of `wit/`, make it a component and call
+// the contract's interfaces `sandbox` and `types`.
 //
 // The bindings represent the contract as follows:
-// * a function that can fail returns `true` and fills its last argument but one, or returns `false` and fills the last,
-//   the error;
-// * an option is `{.is_some, .val}`; a case of a variant is `{.tag, .val}`, with constants for the tags; a string is a
+// * a function that can fail returns `true` and fills its last argument but one with the result, or returns `false` and
+//   fills its last argument with the error;
+// * an option is `{.is_some, .val}`; a variant's case is `{.tag, .val}`, with constants for the tags; a string is a
 //   pointer and a length, without a terminating NUL;
-// * arguments stay owned by the caller. Results are owned by the caller as well: `…_free` frees the memory behind them;
-// * a resource is a handle, owned until `…_drop_own`; its functions take a borrowed handle, made with
+// * the caller owns both arguments and results; `…_free` frees a result's memory;
+// * a resource is a handle, owned until `…_drop_own`; its functions accept a borrowed handle, created with
 //   `sandbox_borrow_…`.
 //
-// Nothing is dropped or freed automatically before the program ends.
+// The program must drop and free everything itself.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@
 static sandbox_runtime_t python = {.tag = TYPES_RUNTIME_PYTHON};
 static sandbox_runtime_t javascript = {.tag = TYPES_RUNTIME_JAVASCRIPT};
 
-// Fields that are not set have their defaults, which in C are zeros. A policy can request less than the host grants,
-// never more.
+// Fields that are not set have their defaults, which are zeros in C. A policy can only request less than the host
+// grants.
 static sandbox_policy_t no_policy;
 static sandbox_session_options_t no_options;
 
@@ -31,14 +31,14 @@ static sandbox_request_t request(const char *source) {
   return (sandbox_request_t){.source = string(source)};
 }
 
-// Prints an error and ends the program; returns on success.
+// Ends the program with an error message if a call failed.
 static void check(bool ok, sandbox_sandbox_error_t *error) {
   if (ok) return;
   show_error(error);
   exit(EXIT_FAILURE);
 }
 
-// Makes a call that must be refused, and prints the reason. An error is a fault of the host or the caller, never of the
+// Checks that a call was refused, and prints the reason. An error is a fault of the host or the caller, never of the
 // script.
 static void refused(bool ok, sandbox_sandbox_error_t *error) {
   if (ok) {
@@ -49,7 +49,7 @@ static void refused(bool ok, sandbox_sandbox_error_t *error) {
   sandbox_sandbox_error_free(error);
 }
 
-// Executes a source in a session, prints the result, and returns whether the script completed.
+// Executes source code in a session and prints the result. Returns `true` if the script completed.
 static bool execute_in(sandbox_borrow_session_t session, const char *source, const char *label) {
   sandbox_request_t script = request(source);
   sandbox_execution_t execution;
@@ -61,14 +61,15 @@ static bool execute_in(sandbox_borrow_session_t session, const char *source, con
   return completed;
 }
 
-// Prints a file of a session or of an execution, and drops the files.
+// Prints a file from a session or an execution, and drops the files.
 static void show_file_of(sandbox_own_files_t files, const char *path) {
   sandbox_sandbox_error_t error;
   check(show_file(sandbox_borrow_files(files), path, &error), &error);
   sandbox_files_drop_own(files);
 }
 
-// Possible answers of a model to "add up the prices". Each answer is tried, and its problem goes back to the model.
+// A model's possible answers to "add up the prices". Each answer is tried, and its problem is reported back to the
+// model.
 static const char *const answers[] = {
     "total = sum(item['price'] for item in context",
     "total = sum(item.price for item in context)",
@@ -145,7 +146,7 @@ static void outcome_of(sandbox_runtime_t *runtime, sandbox_request_t script, san
   sandbox_execution_free(&execution);
 }
 
-// Shows every way in which a script can end, each in an interpreter of its own.
+// Shows every way in which a script can end. Each script runs in a new interpreter.
 static void outcomes(void) {
   outcome_of(&javascript, request("console.log('hello from javascript')"), no_policy);
   outcome_of(&python, request("raise SystemExit(3)"), no_policy);
@@ -172,7 +173,7 @@ static const char notes[] =
     "    print('refused:', error)\n"
     "open('notes.txt', 'w').write(str(kept))\n";
 
-// The tool: keeps at most two facts, and returns their number. `json` holds the text of the answer.
+// The tool: remembers up to two facts, and returns their number. `json` is the buffer for the answer's text.
 static sandbox_tool_answer_t remember(const sandbox_tool_request_t *call, char json[static 32]) {
   static int kept = 0;
   show_tool_request(call);
@@ -188,7 +189,7 @@ static sandbox_tool_answer_t remember(const sandbox_tool_request_t *call, char j
   return answer;
 }
 
-// Answers every call of a step, and returns the next step.
+// Answers all calls of a step, and returns the next step.
 static sandbox_step_t answer_calls(sandbox_borrow_started_t started, const sandbox_list_tool_request_t *calls) {
   sandbox_list_tool_answer_t answers = {calloc(calls->len, sizeof *answers.ptr), calls->len};
   char(*texts)[32] = calloc(calls->len, sizeof *texts);
@@ -203,7 +204,7 @@ static sandbox_step_t answer_calls(sandbox_borrow_started_t started, const sandb
   return next;
 }
 
-// Continues a script until it has ended, and answers its tool calls.
+// Steps through a script until it has ended, and answers its tool calls.
 static sandbox_execution_t finish(sandbox_borrow_started_t started) {
   sandbox_list_tool_request_t none = {NULL, 0};
   sandbox_step_t step = {.tag = SANDBOX_STEP_RUNNING};
@@ -215,7 +216,8 @@ static sandbox_execution_t finish(sandbox_borrow_started_t started) {
   return step.val.done;
 }
 
-// Runs a script that this program answers: it runs until it needs a tool, waits, and continues with the answer.
+// Runs a script whose tool calls this program answers: the script runs until it needs a tool, waits, and continues with
+// the answer.
 static void steps(void) {
   sandbox_tool_t tool = {
       .name = string("remember"),
@@ -238,7 +240,7 @@ static void steps(void) {
   sandbox_started_drop_own(started);
 }
 
-// Calls that are refused before anything is executed. After an error there is no result to free.
+// Makes calls that are refused before anything is executed. After an error there is no result to free.
 static void errors(void) {
   sandbox_execution_t execution;
   sandbox_sandbox_error_t error;
@@ -277,7 +279,7 @@ static void session_errors(sandbox_borrow_session_t session) {
   refused(sandbox_method_files_stat(sandbox_borrow_files(files), &path, &entry, &error), &error);
   sandbox_files_drop_own(files);
 
-  // A session runs one execution at a time: until the started execution has ended, the session refuses other calls.
+  // A session runs one execution at a time. Until the started execution has ended, the session refuses other calls.
   sandbox_request_t sleep = request("import time\ntime.sleep(60)");
   sandbox_own_started_t started;
   check(sandbox_method_session_start(session, &sleep, &started, &error), &error);
@@ -295,7 +297,7 @@ static void session_errors(sandbox_borrow_session_t session) {
   refused(sandbox_method_session_execute(session, &other, &execution, &error), &error);
 }
 
-// An ordinary `main`: the host exits with its result.
+// An ordinary `main`, whose result is the host's exit code.
 int main(void) {
   show_runtimes();
   sandbox_session_options_t prices = {.context = {true, string("[{\"price\": 5}, {\"price\": 7}]")}};

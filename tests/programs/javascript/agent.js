@@ -1,26 +1,26 @@
-// A small agent: runs a model's scripts in the sandbox, and shows every possible outcome.
+// A small agent that runs a model's scripts in the sandbox and shows every possible outcome.
 //
-// The program is a component, made by componentize-js for the world `command` of `wit/`. The imports below are the
+// The program is a component, built by componentize-js for the world `command` of `wit/`. The imports below are the
 // contract's interfaces.
 //
 // The bindings represent the contract as follows:
-// * a record is an object with camelCase names, whose optional fields may be left out; a list of bytes is a Uint8Array;
-// * a case of a variant is `{ tag: 'exited', val: 3 }`, a case of an enum is a string, and a 64-bit number is a BigInt;
-// * a function that can fail throws, with the case of `sandbox-error` as the error's `payload`;
-// * a resource is an object of a class. `using` drops it at the end of the block; otherwise only the garbage collector
-//   does, late or never.
+// * a record is an object with camelCase names, whose optional fields may be omitted; a list of bytes is a Uint8Array;
+// * a variant's case is `{ tag: 'exited', val: 3 }`, an enum's case is a string, and a 64-bit number is a BigInt;
+// * a function that can fail throws an error whose `payload` is the case of `sandbox-error`;
+// * a resource is an object of a class. `using` drops the resource at the end of the block. Otherwise only the garbage
+//   collector drops it, late or never.
 
 import { Blob, Session, execute, info, start, validate } from 'glovebox:sandbox/sandbox@0.2.0';
 
 const python = { tag: 'python' };
 const javascript = { tag: 'javascript' };
 
-/** Returns the default policy with these limits. A policy can request less than the host grants, never more. */
+/** Returns the default policy with these limits. A policy can only request less than the host grants. */
 const policy = (limits) => ({ limits });
 
 const text = (bytes) => new TextDecoder().decode(bytes);
 
-/** Describes the result of a script. No outcome is an error: the sandbox did its work. */
+/** Describes a script's result. No outcome is an error: the sandbox worked as intended. */
 function described({ outcome, value, stdout }) {
   const words = {
     completed: () => 'completed',
@@ -36,7 +36,7 @@ function described({ outcome, value, stdout }) {
   return described;
 }
 
-/** Prints a file in pieces, because it may be larger than one call returns. */
+/** Prints a file in chunks, because it may be larger than one call returns. */
 function showFile(files, path) {
   const pieces = [];
   let size = 0;
@@ -49,7 +49,8 @@ function showFile(files, path) {
   console.log(`file: ${path} (${size} bytes): ${pieces.join('')}`);
 }
 
-// Possible answers of a model to "add up the prices". Each answer is tried, and its problem goes back to the model.
+// A model's possible answers to "add up the prices". Each answer is tried, and its problem is reported back to the
+// model.
 const answers = [
   "total = sum(item['price'] for item in context",
   'total = sum(item.price for item in context)',
@@ -96,7 +97,7 @@ function keep(session) {
   console.log(`resume: ${total(resumed)}`);
 }
 
-/** Shows every way in which a script can end, each in an interpreter of its own. */
+/** Shows every way in which a script can end. Each script runs in a new interpreter. */
 function outcomes() {
   const endings = [
     [javascript, { source: "console.log('hello from javascript')" }, {}],
@@ -128,7 +129,10 @@ except tools.ToolError as error:
 open('notes.txt', 'w').write(str(kept))
 `;
 
-/** Runs a script that this program answers: it runs until it needs a tool, waits, and continues with the answer. */
+/**
+ * Runs a script whose tool calls this program answers: the script runs until it needs a tool, waits, and continues with
+ * the answer.
+ */
 function step() {
   const notebook = [];
   const answer = ({ id, name, arguments: given }) => {
@@ -159,7 +163,7 @@ function refused(call) {
   try {
     call();
   } catch (thrown) {
-    // An error without a payload is this program's own.
+    // An error without a payload is a bug in this program.
     if (thrown.payload === undefined) throw thrown;
     error = thrown.payload;
   }
@@ -169,7 +173,7 @@ function refused(call) {
     'stdin-too-large': ({ bytes, limit }) => `, ${bytes} bytes of at most ${limit}`,
     file: ({ kind }) => `, ${kind}`,
   };
-  // The other cases have a text: `error.val`.
+  // The other cases carry a message: `error.val`.
   const detail = details[error.tag] ?? (() => '');
   console.log(`error: ${error.tag}${detail(error.val)}`);
 }
@@ -187,7 +191,7 @@ function errors(session) {
   using files = session.files();
   refused(() => files.stat('missing.txt'));
 
-  // A session runs one execution at a time: until the started execution has ended, the session refuses other calls.
+  // A session runs one execution at a time. Until the started execution has ended, the session refuses other calls.
   using started = session.start({ source: 'import time\ntime.sleep(60)' });
   refused(() => session.execute({ source: '' }));
   started.cancel();

@@ -75,7 +75,8 @@ def show_file(files, path):
     print(f"file: {path} ({len(contents)} bytes): {contents.decode()}")
 
 
-# Possible answers of a model to "add up the prices". Each answer is tried, and its problem goes back to the model.
+# A model's possible answers to "add up the prices". Each answer is tried, and its problem is reported back to the
+# model.
 ANSWERS = [
     "total = sum(item['price'] for item in context",
     "total = sum(item.price for item in context)",
@@ -214,7 +215,7 @@ def errors(session):
     with session.files() as files:
         refused(files.stat, "missing.txt")
 
-    # A session runs one execution at a time: until the started execution has ended, the session refuses other calls.
+    # A session runs one execution at a time. Until the started execution has ended, the session refuses other calls.
     with session.start(request("import time\ntime.sleep(60)")) as started:
         refused(session.execute, request(""))
         started.cancel()
@@ -244,6 +245,6 @@ class Run(exports.Run):
         try:
             main()
         except Err as error:
-            # An uncaught error of the sandbox would be taken for an error of this function.
+            # An uncaught sandbox error would be mistaken for this function's own error.
             print(error.value, file=sys.stderr)
             raise Err(None) from None

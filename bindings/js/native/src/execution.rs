@@ -150,7 +150,7 @@ impl NativeExecution {
 pub struct NativeInput {
     /// The source text.
     pub source: String,
-    /// The file name shown in tracebacks. Default: the language's own.
+    /// The file name shown in tracebacks. Default: `<sandbox>`.
     pub name: Option<String>,
     /// The kind of JavaScript source: `detect`, `script` or `module`.
     pub kind: Option<String>,

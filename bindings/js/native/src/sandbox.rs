@@ -45,7 +45,7 @@ pub struct NativeDiagnostic {
     pub line: u32,
     /// The column in code points, counted from 1.
     pub column: u32,
-    /// The parser's message, without the position.
+    /// The parser's message.
     pub message: String,
 }
 

@@ -1,7 +1,7 @@
 //! The thread pool that guests run on.
 //!
 //! Node.js's own pool has four threads, which serve file access and name lookups for the whole process. A guest that
-//! waits for a tool must not occupy one of them. This pool starts a thread for each queued job, up to a limit. Guests
+//! waits for a tool must not occupy one of them. This pool has a thread for each concurrent job, up to a limit. Guests
 //! that wait for an answer from JavaScript do not count against the limit: producing the answer may itself need a
 //! thread, for a script in another sandbox.
 //!

@@ -155,7 +155,7 @@ function normal(path: string): string {
   return path.split('/').filter((part) => part !== '' && part !== '.').join('/');
 }
 
-/** The components of a backend that runs a provider. */
+/** The arguments for opening a component backend. */
 export interface Guest {
   provider: Provider;
   language: string;

@@ -1,6 +1,6 @@
-//! A small agent: runs a model's scripts in the sandbox, and shows every possible outcome.
+//! A small agent that runs a model's scripts in the sandbox and shows every possible outcome.
 //!
-//! The program is an ordinary one. Its calls of `glovebox_guest` make it a component that imports `glovebox:sandbox`.
+//! This is an ordinary program. Its calls to `glovebox_guest` make it a component that imports `glovebox:sandbox`.
 
 use std::{io::Read as _, time::Duration};
 
@@ -9,7 +9,7 @@ use glovebox_guest::{
     ToolAnswer, ToolRequest, info,
 };
 
-/// The program's own errors are not only `Error`: reading in pieces uses `std::io`.
+/// The program fails not only with `Error`: reading in chunks returns `std::io::Error`.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Result<()> {
@@ -26,7 +26,7 @@ fn main() -> Result<()> {
     errors(&session)
 }
 
-/// Describes the result of a script. No outcome is an error: the sandbox did its work.
+/// Describes a script's result. No outcome is an error: the sandbox worked as intended.
 fn described(execution: &Execution) -> String {
     let mut text = match &execution.outcome {
         Outcome::Completed => "completed".into(),
@@ -48,7 +48,7 @@ fn described(execution: &Execution) -> String {
     text
 }
 
-/// Prints a file in pieces, because it may be larger than one call returns.
+/// Prints a file in chunks, because it may be larger than one call returns.
 fn show_file(files: &Files, path: &str) -> Result<()> {
     let mut contents = String::new();
     let size = files.open(path)?.read_to_string(&mut contents)?;
@@ -56,7 +56,8 @@ fn show_file(files: &Files, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Possible answers of a model to "add up the prices". Each answer is tried, and its problem goes back to the model.
+/// A model's possible answers to "add up the prices". Each answer is tried, and its problem is reported back to the
+/// model.
 const ANSWERS: [&str; 3] = [
     "total = sum(item['price'] for item in context",
     "total = sum(item.price for item in context)",
@@ -67,7 +68,7 @@ with open('total.txt', 'w') as file:
 total",
 ];
 
-/// Runs the loop of an agent: validates and runs each script until one succeeds.
+/// Runs the agent's loop: validates and runs each script until one succeeds.
 fn work(session: &Session) -> Result<()> {
     for (turn, answer) in (1..).zip(ANSWERS) {
         // Uses the language's own parser, which runs nothing.
@@ -94,7 +95,7 @@ fn keep(session: &Session) -> Result<()> {
     let copy = session.fork()?;
     copy.execute("total += 100")?;
     println!("fork: {} in the copy, {} in the original", total(&copy)?, total(session)?);
-    // Dropping frees the session: the number of sessions is limited.
+    // Dropping releases the session, because the number of sessions is limited.
     drop(copy);
 
     session.execute("total = 0")?;
@@ -108,13 +109,12 @@ fn keep(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// Creates a sandbox with the default policy and these limits. A policy can request less than the host grants, never
-/// more.
+/// Creates a sandbox with the default policy and these limits. A policy can only request less than the host grants.
 fn limited(limits: Limits) -> Sandbox {
     Sandbox::python().policy(Policy::default().limits(limits))
 }
 
-/// Shows every way in which a script can end, each in an interpreter of its own.
+/// Shows every way in which a script can end. Each script runs in a new interpreter.
 fn outcomes() -> Result<()> {
     let endings = [
         (Sandbox::javascript(), Request::new("console.log('hello from javascript')")),
@@ -142,9 +142,10 @@ except tools.ToolError as error:
 open('notes.txt', 'w').write(str(held))
 ";
 
-/// Runs a script that this program answers: it runs until it needs a tool, waits, and continues with the answer.
+/// Runs a script whose tool calls this program answers: the script runs until it needs a tool, waits, and continues
+/// with the answer.
 ///
-/// `started.finish_with(…)` is the whole loop, for a program that is otherwise idle.
+/// `started.finish_with(…)` replaces the loop in a program that has nothing else to do.
 fn step() -> Result<()> {
     let tool = Tool::new("remember", "Keeps a fact, and says how many there are.")
         .schema(r#"{"type": "object", "properties": {"fact": {"type": "string"}}, "required": ["fact"]}"#);
@@ -178,7 +179,7 @@ fn refused<T>(result: std::result::Result<T, Error>) -> Result<()> {
             format!(", {bytes} bytes of at most {limit}")
         }
         Error::File(failure) => format!(", {}", failure.kind),
-        // The other cases have a text, which `Display` shows.
+        // The other cases carry a message, which `Display` shows.
         _ => String::new(),
     };
     println!("error: {}{detail}", error.name());
@@ -195,7 +196,7 @@ fn errors(session: &Session) -> Result<()> {
     refused(session.undo_to(1_000_000))?;
     refused(session.files()?.stat("missing.txt"))?;
 
-    // A session runs one execution at a time: until the started execution has ended, the session refuses other calls.
+    // A session runs one execution at a time. Until the started execution has ended, the session refuses other calls.
     let started = session.start("import time\ntime.sleep(60)")?;
     refused(session.execute(""))?;
     started.cancel();

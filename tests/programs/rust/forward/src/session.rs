@@ -15,7 +15,7 @@ use crate::{
     blob, files, held, started,
 };
 
-/// A session of the inner provider, opened under the rule. Its later calls need no rule.
+/// A session of the inner provider, opened under the rule. Later calls need not apply the rule again.
 pub struct Forwarded(inner::Session);
 
 /// Returns a handle for the client.
