@@ -40,9 +40,7 @@ export interface Network {
 
 /** The options of a sandbox. */
 export interface SandboxOptions {
-  /**
-   * `python`, `javascript`, or the name of a runtime, such as a custom image's (`glovebox image`). Default: `python`.
-   */
+  /** `python`, `javascript`, or the name of a runtime, such as a custom image (`glovebox image`). Default: `python`. */
   language?: string;
   /**
    * `native` is the engine in this process; `component` is a WebAssembly component, which runs on any platform. `wasm`,
@@ -92,7 +90,7 @@ export interface SandboxOptions {
   /** Called with a description of each slow step. Default: no reports. */
   progress?: (text: string) => void;
   /**
-   * Component: run it in a worker. Default: true if the platform has workers and, when there are tools, shared memory.
+   * Component: runs it in a worker. Default: true if the platform has workers and, when there are tools, shared memory.
    */
   worker?: boolean;
   /**

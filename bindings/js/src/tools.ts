@@ -3,7 +3,7 @@ import * as check from './check.ts';
 
 /** The context of a tool call, passed after the arguments. */
 export interface ToolContext {
-  /** Aborts when the answer is no longer needed: the call timed out, or the execution was cancelled. */
+  /** Aborted when the answer is no longer needed: the call timed out, or the execution was cancelled. */
   signal: AbortSignal;
 }
 

@@ -34,7 +34,7 @@ def measure(language: str) -> dict[str, float]:
     source = SCRIPTS[language]
     box = Sandbox(language)
     native = box._backend
-    # The stub does not declare `time`, which only this benchmark uses.
+    # `Backend` does not declare `time`, which only this benchmark uses.
     rust: Callable[[str, int], list[int]] = native.time  # type: ignore[attr-defined]
     python_ns, text_ns, rust_ns = [], [], []
     for turn in range(TURNS + 2):

@@ -1,5 +1,6 @@
-//! Measures the speed of Glovebox and of the installed interpreters in the same run on this machine. `cargo run -p
-//! glovebox-bench -- --help` explains the cases.
+//! Measures the speed of Glovebox and of the installed interpreters on this machine, in the same run.
+//!
+//! `cargo run -p glovebox-bench -- --help` explains the cases.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a report")]
 

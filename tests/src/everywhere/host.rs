@@ -165,7 +165,7 @@ fn cache_config() -> PathBuf {
 /// calls this function in a [`Host::Own`] process, whose task is `run PROGRAM`.
 ///
 /// # Errors
-/// Fails if the program is missing, cannot be compiled, or traps.
+/// Fails if the program is missing, cannot be compiled, or does not succeed.
 pub fn run_here(program: &str) -> Result<(), String> {
     let bytes = program_path(program).and_then(|path| fs::read(path).map_err(|error| error.to_string()))?;
     let applications = Applications::new(engine()).map_err(|error| error.to_string())?;

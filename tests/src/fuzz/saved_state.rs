@@ -124,8 +124,8 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     all
 }
 
-/// Returns a few bytes that claim a huge number of mounts. They only contain the mounts that the error message shows,
-/// so reading further fails at the end of the input.
+/// Returns a few bytes that claim a huge number of mounts. They contain only the eight mounts that the error lists, so
+/// reading a ninth would fail at the end of the input.
 fn endless_mounts() -> Vec<u8> {
     let mut to = Encoder::new();
     to.byte(1);
@@ -140,8 +140,8 @@ fn endless_mounts() -> Vec<u8> {
     saved
 }
 
-/// Returns a few bytes that claim a huge number of created names. The names exceed the quota by one, so reading further
-/// fails at the end of the input.
+/// Returns a few bytes that claim a huge number of created names. They contain only one name more than the quota
+/// allows, so reading another would fail at the end of the input.
 fn endless_journal() -> Vec<u8> {
     /// Each name is charged 256 bytes plus its length.
     const MOST: u64 = QUOTA_BYTES / 260;

@@ -63,8 +63,8 @@ async function load(source: Source): Promise<Parts> {
 }
 
 /**
- * A module that compiles only with support for exceptions: `(module (func (drop (block (result exnref) (try_table
- * (catch_all_ref 0)) unreachable))))`
+ * A module that only compiles if exceptions are supported:
+ * `(module (func (drop (block (result exnref) (try_table (catch_all_ref 0)) unreachable))))`
  */
 const EXCEPTIONS = Uint8Array.of(
   ...[0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 4, 1, 0x60, 0, 0, 3, 2, 1, 0],

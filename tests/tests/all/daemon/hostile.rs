@@ -219,7 +219,7 @@ fn unread_answers_do_not_block_other_clients() {
     assert_eq!(honest.prints("print(1)"), "1\n");
     assert_eq!(honest.ok("readFile", json!({ "path": "large" }))["size_bytes"], 4 << 20);
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    // Once the client reads, each of its requests has been answered or rejected.
+    // When the client reads again, each of its requests has an answer or an error.
     let refused = (0..ANSWERS).filter(|_| stuck.receive().expect("an answer").get("error").is_some()).count();
     assert!((1..ANSWERS).contains(&refused), "{refused}");
     assert_eq!(stuck.prints("print(2)"), "2\n");

@@ -100,7 +100,7 @@ fn trap(puppet: &mut Puppet, function: &str, arguments: &Value) -> String {
     }
 }
 
-/// Returns by how many bytes this process's peak memory grew during `work`.
+/// Returns the growth of this process's peak memory during `work`, in bytes.
 fn grown(work: impl FnOnce()) -> u64 {
     let before = process::resident_bytes();
     work();

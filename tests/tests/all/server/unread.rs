@@ -10,7 +10,7 @@ use super::support::{Server, Setup};
 
 const ROOM: usize = 16 << 20;
 
-/// Returns by how much this process's memory grows at most while `count` answers are not read.
+/// Returns the maximum growth of this process's memory, in bytes, while `count` answers are not read.
 fn grown(server: &Server, ask: impl Fn(usize) -> TcpStream, count: usize) -> u64 {
     server.post("/v1/execute", &json!({"language": "python", "source": "print(1)"})).ok();
     let before = anonymous_bytes();

@@ -53,7 +53,7 @@ fn sandbox(limits: Limits) -> Sandbox {
     Sandbox::javascript().policy(policy)
 }
 
-/// Returns the first words of an error, which identify it.
+/// Returns `ok`, or the first words of the error, which identify it.
 fn kind<T>(result: Result<T, glovebox_guest::Error>) -> String {
     match result {
         Ok(_) => "ok".to_owned(),
