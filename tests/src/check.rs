@@ -52,7 +52,6 @@ fn value(wrong: &mut Vec<String>, expect: &Expect, seen: Option<&Value>) {
     }
 }
 
-/// Checks the displays.
 fn displays(wrong: &mut Vec<String>, expect: &Expect, seen: &Observed) {
     let (mut types, mut texts) = (Vec::new(), String::new());
     for display in &seen.displays {

@@ -7,7 +7,7 @@ export type BackendKind = 'native' | 'component' | 'daemon' | 'unsafe-native';
 
 /** A host directory that scripts can see. */
 export interface Mount {
-  /** The path of the directory. */
+  /** The directory's path on the host. */
   host: string;
   /** Makes the directory read-only for scripts. Default: false. */
   readOnly?: boolean;
@@ -153,6 +153,5 @@ export interface Backend {
   validate(input: Input): Promise<Diagnostic[]>;
   session(id: string | undefined, context: string | undefined): Promise<BackendSession>;
   resume(state: Uint8Array, id: string | undefined): Promise<BackendSession>;
-  /** Releases the backend's resources. */
   close(): Promise<void>;
 }

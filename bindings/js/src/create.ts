@@ -19,7 +19,6 @@ export interface Platform {
   openUnsafe?: (language: string, policy: Policy, host: Host) => Promise<Backend>;
   /** Loads the hashes and locations of the package's own providers. */
   own(): Promise<Own>;
-  /** Reads a file. */
   read(url: string): Promise<Uint8Array>;
   /** Starts a worker; `undefined` if the platform has no workers. */
   startWorker: StartWorker | undefined;
@@ -33,7 +32,7 @@ interface Own {
   FILES: Record<string, Record<string, () => string>>;
 }
 
-/** Creates a sandbox. */
+/** Creates a sandbox on the backend that the options select. */
 export async function createWith(platform: Platform, options: SandboxOptions): Promise<Sandbox> {
   const { language, backend, policy, tools, progress, component } = checked(options);
   const host: Host = {

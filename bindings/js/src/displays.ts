@@ -8,7 +8,6 @@ export function isText(type: string): boolean {
   return type.startsWith('text/') || type.endsWith('+json') || type.endsWith('+xml') || TEXTS.includes(type);
 }
 
-/** Encodes bytes as base64. */
 function toBase64(bytes: Uint8Array): string {
   let text = '';
   // Chunked, because the number of arguments of a call is limited.

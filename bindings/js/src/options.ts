@@ -24,7 +24,7 @@ export interface Network {
   allowPrivate?: readonly string[];
   /** Secrets, by the names of the environment variables through which scripts see the placeholders. */
   secrets?: Record<string, Secret>;
-  /** The allowed methods. */
+  /** The HTTP methods that requests may use. */
   methods?: readonly string[];
   /** Maximum number of requests per execution. */
   requestCount?: number | bigint;
@@ -63,7 +63,7 @@ export interface SandboxOptions {
   commit?: 'always' | 'on-success' | 'never';
   /** Further host directories, by their paths in the sandbox. */
   mounts?: Record<string, string | Mount>;
-  /** Functions that scripts can call. */
+  /** Functions that scripts can call. Default: none. */
   tools?: Tools;
   /** The files in the workspace when a script starts, by path. */
   files?: Record<string, string | Uint8Array>;

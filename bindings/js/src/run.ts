@@ -102,9 +102,9 @@ type Plain<T> = T extends bigint ? number : T extends object ? { [Key in keyof T
 
 /** An execution's fuel use and advice on its failure, for people and for models that write scripts. */
 export interface Guidance {
-  /** The fuel use. */
+  /** How much fuel the execution used, and how close to the limit. */
   fuel: Plain<FuelAnalysis>;
-  /** Advice on the failure. */
+  /** Advice on the failure; empty if there is none. */
   advice: (Omit<Plain<Advice>, 'correction'> & { correction?: Plain<Correction> })[];
 }
 

@@ -11,7 +11,7 @@ import { Session } from './session.ts';
 export class Sandbox implements AsyncDisposable {
   #backend: Backend | undefined;
   readonly #cancels = new Set<Cancel>();
-  /** The backend of the sandbox. */
+  /** The kind of backend that runs the scripts. */
   readonly backend: BackendKind;
 
   /** See {@link createSandbox}. */
@@ -35,7 +35,7 @@ export class Sandbox implements AsyncDisposable {
     return this.#open.runtimeName;
   }
 
-  /** The interpreter's version. */
+  /** The interpreter's version; `undefined` if it is not known. */
   get version(): string | undefined {
     return this.#open.version;
   }

@@ -7,7 +7,7 @@ import { type FileEntry, Run, fileEntries, valueOf } from './run.ts';
 
 /** A saved state of a session. */
 export interface Checkpoint {
-  /** The id within the session. */
+  /** The checkpoint's id, unique within the session. */
   id: number;
   /** True if the session took the checkpoint automatically before an execution. */
   automatic: boolean;
@@ -27,7 +27,7 @@ export interface SessionInfo {
   runtimeName: string;
   /** The number of executions up to the current state. */
   executions: number;
-  /** Linear memory, in bytes. */
+  /** The size of the linear memory, in bytes. */
   memoryBytes: number;
   /** Linear memory private to the session, in bytes, as of its last checkpoint. */
   privateBytes: number;

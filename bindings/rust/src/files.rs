@@ -154,7 +154,6 @@ impl<F: FnMut(u64, u64) -> Result<Vec<u8>, Error>> Pieces<F> {
         Self { fetch, piece: io::Cursor::default(), offset: 0 }
     }
 
-    /// Reads all bytes.
     pub(crate) fn into_vec(mut self) -> Result<Vec<u8>, Error> {
         let mut all = Vec::new();
         loop {

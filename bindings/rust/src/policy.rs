@@ -122,7 +122,7 @@ impl Default for Policy {
 
 impl Policy {
     setters! {
-        /// The limits of a script.
+        /// Limits on a script's resources. Omitted limits have the provider's defaults.
         limits: Limits,
         /// The clock that scripts see. Default: the provider's clock.
         clock: Clock,

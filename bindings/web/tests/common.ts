@@ -327,7 +327,6 @@ raise type(bad, (Exception,), {})(bad)`;
   });
 }
 
-/** Closes every session. */
 async function closeAll(page: Page): Promise<void> {
   for (;;) {
     const row = page.locator('[data-kind=session] > .row .label').last();

@@ -15,7 +15,6 @@ export const TOKEN = 'a-token-of-the-tests-of-the-page';
 export const PATIENCE_MS = 60_000;
 const SCREENSHOTS = join(ROOT, 'target/page-screenshots');
 
-/** Starts the browser. */
 export function launch(): Promise<Browser> {
   // Chromium cannot use its own sandbox when it runs as root; it loads only our pages.
   const args = ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'];

@@ -16,7 +16,6 @@ use crate::{
     work,
 };
 
-/// The extent of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
     /// Number of turns of each case, except the parallel cases.

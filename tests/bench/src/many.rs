@@ -12,7 +12,6 @@ use crate::samples::{Samples, timed};
 pub(crate) struct ManySessions {
     /// The times of executions, each in a random session.
     pub(crate) samples: Samples,
-    /// Number of sessions.
     pub(crate) count: u64,
     /// Total anonymous memory of all sessions after their executions, in bytes.
     pub(crate) bytes: u64,

@@ -139,7 +139,6 @@ impl Report {
         }
     }
 
-    /// Formats the report as tables.
     pub(crate) fn rendered(&self) -> String {
         let Machine { cpu, threads, memory_bytes, os, load_average, glovebox, rivals } = &self.machine;
         let mut text = format!("glovebox {glovebox} on {cpu}, {threads} threads, {}, {os}\n", bytes(*memory_bytes));

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-/// A column's alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,

@@ -32,7 +32,6 @@ use std::process::ExitCode;
 use glovebox_tests::{Case, build_components, cases_dir, everywhere::run_here, load_all_cases, process};
 use libtest_mimic::{Arguments, Trial};
 
-/// A suite of trials.
 struct Suite {
     name: &'static str,
     needs_components: bool,

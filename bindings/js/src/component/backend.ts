@@ -227,7 +227,6 @@ export class ComponentBackend {
     return { ...this.#terms, policy };
   }
 
-  /** Runs a script. */
   async execute(input: Input): Promise<Facts> {
     const files = this.#policy.files.map(([path, bytes]) => ({ path, bytes }));
     const request = { ...requestOf(input), ...(files.length > 0 && { files }) };
@@ -241,7 +240,6 @@ export class ComponentBackend {
     return diagnostics.map(({ line, column, message }) => ({ line: Number(line), column: Number(column), message }));
   }
 
-  /** Opens a session. */
   async session(id: string | undefined, context: string | undefined): Promise<GuestSession> {
     noId(id);
     const given = context === undefined ? {} : { context: JSON.parse(context) as unknown };
@@ -270,7 +268,6 @@ export class GuestSession {
     return this.#session.id;
   }
 
-  /** Runs a script. */
   async execute(input: Input): Promise<Facts> {
     const facts = factsOf(await told(this.#session.execute(requestOf(input)), true));
     this.ended = (await this.#session.info().catch(() => undefined))?.ended;

@@ -10,7 +10,6 @@ export function dispose(handle: object): void {
   (handle as Partial<Disposable>)[Symbol.dispose]?.();
 }
 
-/** Reads a whole file. */
 export function readFile(files: Files, path: string): Uint8Array {
   return pieces((offset) => files.read(path, offset, PIECE_BYTES));
 }
@@ -20,12 +19,10 @@ export function listFiles(files: Files, pattern: string): FileEntry[] {
   return files.list(pattern);
 }
 
-/** Reads a whole blob. */
 export function readBlob(blob: Blob): Uint8Array {
   return pieces((offset) => blob.read(offset, PIECE_BYTES));
 }
 
-/** Creates a blob from bytes. */
 export function blobOf(instance: Instance, bytes: Uint8Array): Blob {
   const blob = new instance.Blob();
   const step = Number(PIECE_BYTES);

@@ -12,7 +12,6 @@ export interface Parts {
 
 /** The locations of a provider's files, and the expected hashes. */
 export interface Source {
-  /** The name of the provider. */
   name: string;
   /** The locations, in the order in which they are tried. */
   places: readonly Place[];
@@ -20,7 +19,6 @@ export interface Source {
   integrity: Readonly<Record<string, string>> | undefined;
   /** True if the module belongs to this package and is imported from its location. */
   isOwn: boolean;
-  /** Reads a file. */
   read: (url: string) => Promise<Uint8Array>;
 }
 

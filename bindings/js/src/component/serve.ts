@@ -21,7 +21,6 @@ let backend: Promise<ComponentBackend> | undefined;
 let cancelWord: Int32Array = new Int32Array(1);
 let isShared = false;
 
-/** Starts listening on a port. */
 export function listen(to: Port): void {
   port = to;
   port.onmessage = ({ data }) => hear(data);

@@ -48,7 +48,7 @@ export function answersOf(policy: Policy, host: Host): Answers {
   };
 }
 
-/** Opens a sandbox. */
+/** Opens a sandbox over a connection. `name` is a language or the name of a runtime. */
 export async function openRemote(connection: Connection, name: string, policy: Policy): Promise<Backend> {
   const bytes = (contents: Uint8Array): object => ({ base64: Buffer.from(contents).toString('base64') });
   const limits = Object.entries(policy.limits).map(([key, value]) => [snakeName(key), Number(value)]);

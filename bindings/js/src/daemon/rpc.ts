@@ -91,7 +91,6 @@ export class Connection {
     }
   }
 
-  /** Closes the connection. */
   close(why: Error): void {
     this.#end(why);
     this.#streams.close();

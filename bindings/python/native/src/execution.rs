@@ -24,7 +24,6 @@ pub(crate) type Entry = (String, &'static str, u64, u64);
 /// A display: `true` for a result, and the media type and bytes of each form.
 type Shown<'py> = (bool, Vec<(String, Bound<'py, PyBytes>)>);
 
-/// Converts a file entry.
 pub(crate) fn entry(entry: FileEntry) -> Entry {
     let kind = match entry.kind {
         FileKind::File => "file",
@@ -106,7 +105,7 @@ impl PyExecution {
         Ok(files.into_iter().map(entry).collect())
     }
 
-    /// Reads a workspace file.
+    /// Reads a workspace file. `path` is relative to `/app`.
     fn read_file<'py>(&self, py: Python<'py>, path: &str) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| self.execution.files().read(path)).map_err(IntoException::exception)?;
         Ok(PyBytes::new(py, &bytes))

@@ -102,7 +102,6 @@ impl Drop for Running {
     }
 }
 
-/// A client of the daemon.
 pub(super) struct Client {
     pub(super) stream: UnixStream,
     reader: BufReader<UnixStream>,

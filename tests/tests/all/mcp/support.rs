@@ -105,7 +105,6 @@ impl Mcp {
         self.client.as_ref().unwrap()
     }
 
-    /// Calls a tool.
     pub(super) fn call(&self, name: &'static str, arguments: Value) -> CallToolResult {
         let params = CallToolRequestParams::new(name).with_arguments(arguments.as_object().unwrap().clone());
         self.runtime.block_on(self.client().call_tool(params)).unwrap()

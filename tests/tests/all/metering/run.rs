@@ -31,7 +31,6 @@ pub(crate) struct Seen {
     pub(crate) calls: Vec<(i32, u64)>,
 }
 
-/// The fuel counter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Meter {
     /// Wasmtime: the oracle.

@@ -34,7 +34,6 @@ fn session_supports_every_operation() {
         assert_eq!(server.ask("DELETE", "/v1/sessions/s/files/d", &[], b"").problem(), (422, "file".into()));
         assert_eq!(server.ask("DELETE", "/v1/sessions/s/files/d?recursive=true", &[], b"").status, 204);
         assert_eq!(paths(""), Vec::<String>::new());
-        // Checkpoints.
         let checkpoint = server.ask("POST", "/v1/sessions/s/checkpoint", &[], b"").ok()["checkpoint"].clone();
         execute(&server, "s", "x = 'changed'");
         let fork = server.post("/v1/sessions/s/fork", &json!({"id": "t"}));

@@ -157,7 +157,6 @@ impl Drop for Server {
     }
 }
 
-/// A response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,

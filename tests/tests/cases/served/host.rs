@@ -95,7 +95,6 @@ impl Drop for Host {
     }
 }
 
-/// A response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,

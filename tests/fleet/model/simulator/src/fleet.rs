@@ -20,7 +20,6 @@ pub(crate) enum Phase {
     Done,
 }
 
-/// A session.
 pub(crate) struct Session {
     pub(crate) kind: u8,
     pub(crate) class: u8,

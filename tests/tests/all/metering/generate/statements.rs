@@ -9,7 +9,6 @@ impl Generator {
         }
     }
 
-    /// Generates a statement.
     pub(super) fn statement(&mut self) {
         if !self.room() {
             return;
