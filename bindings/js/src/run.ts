@@ -102,9 +102,9 @@ type Plain<T> = T extends bigint ? number : T extends object ? { [Key in keyof T
 
 /** An execution's fuel use and advice on its failure, for people and for models that write scripts. */
 export interface Guidance {
-  /** How much fuel the execution used, and how close to the limit. */
+  /** The fuel that the execution used, in relation to its limit. */
   fuel: Plain<FuelAnalysis>;
-  /** Advice on the failure; empty if there is none. */
+  /** Advice on the failure; empty if the problem is not a known one. */
   advice: (Omit<Plain<Advice>, 'correction'> & { correction?: Plain<Correction> })[];
 }
 
