@@ -70,7 +70,7 @@ for (const provider of await providers()) {
  */
 function withoutLoader(text) {
   const bare = text.replace(/^( *)const isNode = [^]*?^\1async function fetchCompile [^]*?^\1}\n/m, '').replace(/^ *if \(!getCoreModule\) getCoreModule = .*\n/m, '');
-  if (/fetchCompile|import\(|import\.meta/.test(bare)) throw new Error('jco wrote something else than was expected; see `withoutLoader`');
+  if (/fetchCompile|import\(|import\.meta/.test(bare)) throw new Error('unexpected output of jco; see `withoutLoader`');
   return bare;
 }
 
@@ -108,5 +108,5 @@ execFileSync(process.execPath, [tsc, '-p', root], { stdio: 'inherit' });
 const loading = join(root, 'dist/component/load.js');
 const wrapped = await readFile(loading, 'utf8');
 const bare = wrapped.replace(/^var __rewriteRelativeImportExtension = [^]*?^};\n/m, '').replace(/__rewriteRelativeImportExtension\((.*?module)\)/, '$1');
-if (!/import\(\/\* webpackIgnore/.test(bare)) throw new Error('dist/component/load.js is not as it was expected; see above');
+if (!/import\(\/\* webpackIgnore/.test(bare)) throw new Error('unexpected contents of dist/component/load.js; see above');
 await writeFile(loading, bare);

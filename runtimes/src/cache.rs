@@ -154,7 +154,7 @@ impl CacheDir {
                 return Err(CacheError::Cancelled { path: locks.path_of(&name) });
             }
             if !told {
-                progress.message("waiting for another process that is fetching or preparing the same");
+                progress.message("waiting for another process to fetch or prepare the same file");
                 told = true;
             }
             std::thread::sleep(LOCK_POLL);
@@ -193,13 +193,13 @@ fn lock_name(name: &str) -> String {
 #[non_exhaustive]
 pub enum CacheError {
     /// The path is a symbolic link. Following it would mean trusting its creator.
-    #[error("`{}` is a symbolic link; remove it, or name its target", escaped(path))]
+    #[error("`{}` is a symbolic link; remove it, or use its target", escaped(path))]
     Symlink {
         /// Path of the link.
         path: PathBuf,
     },
     /// The directory or file belongs to another user.
-    #[error("`{}` belongs to user {owner}, not to you ({user}), so its contents are not trusted; type `chown {user} {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
+    #[error("`{}` belongs to user {owner}, not to you ({user}), so its contents are not trusted; run `chown {user} {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
     Owner {
         /// Path of the directory or file.
         path: PathBuf,
@@ -209,7 +209,7 @@ pub enum CacheError {
         user: u32,
     },
     /// Other users can write to the directory or file.
-    #[error("`{}` is writable by other users (mode {mode:04o}), so its contents are not trusted; check them and type `chmod go-w {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
+    #[error("`{}` is writable by other users (mode {mode:04o}), so its contents are not trusted; check them and run `chmod go-w {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
     Writable {
         /// Path of the directory or file.
         path: PathBuf,
@@ -229,7 +229,7 @@ pub enum CacheError {
         path: PathBuf,
     },
     /// The user has no home directory.
-    #[error("no cache directory was found, because the user has no home directory; name one")]
+    #[error("cannot determine the cache directory: the user has no home directory; set a cache directory")]
     NoHome,
     /// The operation was cancelled while it waited for a lock.
     #[error("cancelled while waiting for another process that holds `{}`", escaped(path))]

@@ -21,7 +21,7 @@ pub enum RuntimeError {
     },
     /// A file that the user passed does not exist.
     #[error(
-        "there is no runtime file `{}`; check `--runtime-path`, or leave it out and run `glovebox runtimes fetch` to get the pinned ones",
+        "there is no runtime file `{}`; check `--runtime-path`, or remove it and run `glovebox runtimes fetch` to get the pinned runtimes",
         escaped(path)
     )]
     NoSuchFile {
@@ -94,7 +94,7 @@ pub enum RuntimeError {
 #[non_exhaustive]
 pub enum PackageError {
     /// pip could not download the packages.
-    #[error("cannot fetch the Python packages:{}\n{advice}, or place {} by hand in `{}`, or go without them: `--no-packages` (`EngineConfig::packages`)",
+    #[error("cannot fetch the Python packages:{}\n{advice}, or place {} by hand in `{}`, or disable packages with `--no-packages` (`EngineConfig::packages`)",
         failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), files.join(", "), escaped(directory))]
     Unavailable {
         /// Each attempt and its error.
@@ -157,7 +157,7 @@ impl fmt::Display for FetchFailure {
 
 /// All sources of a binary failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot fetch runtime `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256}), or use another one with `--runtime-path`", listed(failures), escaped(path), name = escaped(.name))]
+#[error("cannot fetch runtime `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256}), or use another file with `--runtime-path`", listed(failures), escaped(path), name = escaped(.name))]
 pub struct Unavailable {
     /// Name of the runtime.
     pub name: String,

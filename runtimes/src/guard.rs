@@ -141,7 +141,7 @@ impl fmt::Display for Relation {
         f.write_str(match self {
             Self::Is => "is",
             Self::Contains => "contains",
-            Self::LiesIn => "lies in",
+            Self::LiesIn => "is inside",
         })
     }
 }

@@ -54,7 +54,7 @@ impl Manifest {
                 return Err(invalid(&format!("image[{at}].runtime"), problem));
             };
             if image.setup.trim().is_empty() {
-                return Err(invalid(&format!("image[{at}].setup"), "code is needed"));
+                return Err(invalid(&format!("image[{at}].setup"), "code is required"));
             }
             let entry = RuntimeEntry {
                 name: image.name,
@@ -121,7 +121,7 @@ impl Manifest {
 
     fn check(&self) -> Result<(), ManifestError> {
         if self.runtimes.is_empty() {
-            return Err(invalid("runtime", "at least one runtime is needed"));
+            return Err(invalid("runtime", "at least one runtime is required"));
         }
         let mut names = BTreeSet::new();
         let mut defaults = BTreeSet::new();
@@ -137,7 +137,7 @@ impl Manifest {
                 }
             }
             if entry.default && !defaults.insert(entry.language) {
-                return Err(invalid(&key("default"), format!("`{}` has a default runtime already", entry.language)));
+                return Err(invalid(&key("default"), format!("`{}` already has a default runtime", entry.language)));
             }
             if entry.image.is_none() && !digests.insert(entry.sha256) {
                 return Err(invalid(&key("sha256"), "another runtime has the same checksum; use an alias"));
@@ -197,7 +197,7 @@ impl Manifest {
             return Err(invalid(&key("recipe"), format!("there is no `[recipe.{}]`", entry.recipe)));
         }
         if entry.sources.is_empty() {
-            return Err(invalid(&key("sources"), "at least one source is needed"));
+            return Err(invalid(&key("sources"), "at least one source is required"));
         }
         for (at, source) in entry.sources.iter().enumerate() {
             let Source::Pypi { package, version, file } = source;
@@ -224,7 +224,7 @@ fn check_directory(key: &str, directory: &str) -> Result<(), ManifestError> {
 
 pub(crate) fn check_text(key: &str, text: &str) -> Result<(), ManifestError> {
     if text.trim().is_empty() || text.chars().any(char::is_control) {
-        return Err(invalid(key, "a line of text is needed"));
+        return Err(invalid(key, "a single line of text is required"));
     }
     Ok(())
 }
@@ -257,7 +257,7 @@ fn check_tool(tool: &ToolEntry, key: &dyn Fn(&str) -> String) -> Result<(), Mani
     }
     check_size(&key("size_bytes"), tool.size_bytes)?;
     if tool.sources.is_empty() {
-        return Err(invalid(&key("sources"), "at least one source is needed"));
+        return Err(invalid(&key("sources"), "at least one source is required"));
     }
     for (at, source) in tool.sources.iter().enumerate() {
         let key = |field: &str| key(&format!("sources[{at}].{field}"));
@@ -297,7 +297,7 @@ fn check_recipe(name: &str, recipe: &Recipe) -> Result<(), ManifestError> {
 #[non_exhaustive]
 pub enum ManifestError {
     /// The text is not TOML, has an unknown or missing key, or has a value of the wrong type.
-    #[error("the manifest cannot be read: {0}")]
+    #[error("cannot read the manifest: {0}")]
     Syntax(#[from] toml::de::Error),
     /// A key has an invalid value.
     #[error("`{key}` in the manifest: {problem}", key = escaped(.key))]
@@ -308,7 +308,7 @@ pub enum ManifestError {
         problem: String,
     },
     /// No runtime has this name.
-    #[error("there is no runtime `{name}`; known ones are {known}", name = escaped(.name))]
+    #[error("there is no runtime `{name}`; use one of {known}", name = escaped(.name))]
     UnknownRuntime {
         /// Requested name.
         name: String,

@@ -76,7 +76,7 @@ impl PackageList {
             check_text(&key("licence"), &package.licence)?;
             let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
             if !package.file.ends_with(".whl") || package.file.starts_with('.') || !package.file.chars().all(plain) {
-                let problem = format!("`{}` is not a wheel's file name", package.file);
+                let problem = format!("`{}` is not a wheel file name", package.file);
                 return Err(ManifestError::Invalid { key: key("file"), problem });
             }
         }

@@ -49,7 +49,7 @@ impl Goldens {
         let mut wrong = Vec::new();
         for (name, seen) in &self.seen {
             match self.held.get(name) {
-                None => wrong.push(format!("{name}: {seen} has no golden; run with BLESS=1")),
+                None => wrong.push(format!("{name} has no golden (measured {seen}); run with BLESS=1")),
                 #[allow(clippy::cast_precision_loss, reason = "a ratio in a test's report")]
                 Some(held) => {
                     let off = (*seen as f64 - *held as f64) / *held as f64;

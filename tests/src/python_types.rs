@@ -8,10 +8,10 @@ use wit_parser::{Docs, Handle, Resolve, Type, TypeDef, TypeDefKind, TypeId};
 
 const HEAD: &str = r#""""The types of the contract, `glovebox:sandbox`.
 
-Records are dataclasses, and so are the cases of a variant, whose `tag` says which it is. Enums are strings.
+Records and the cases of variants are dataclasses; a case's `tag` is its name. Enums are strings.
 """
 
-# Made of wit/: change that, and run `BLESS=1 cargo test --workspace --test all reference::`.
+# Generated from wit/. Change those files, then run `BLESS=1 cargo test --workspace --test all reference::`.
 
 from __future__ import annotations
 

@@ -114,9 +114,11 @@ impl<'a> Page<'a> {
         let version = package.name.version.as_ref().map_or_else(String::new, |version| format!("@{version}"));
         self.paragraph(format!("# `{}:{}{version}`", package.name.namespace, package.name.name));
         self.paragraph(
-            "<!-- Made of wit/: change that, and run `BLESS=1 cargo test --workspace --test all reference::`. -->",
+            "<!-- Generated from wit/. Change those files, then run `BLESS=1 cargo test --workspace --test all reference::`. -->",
         );
-        self.paragraph("The contract between a sandbox and its embedder, from [`wit/`](../wit).");
+        self.paragraph(
+            "Look up the functions and types of the contract between a sandbox and its embedder, [`wit/`](../wit).",
+        );
         // Functions come first, because readers look for them first.
         let interfaces =
             ["sandbox", "tools", "types"].map(|name| (name, &resolve.interfaces[package.interfaces[name]]));

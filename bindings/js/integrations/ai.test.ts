@@ -52,7 +52,7 @@ test('JavaScript runs, with tools and files, and a long result is shortened', as
   const options = { language: 'javascript', tools: { price: ({ item }: { item: string }) => item.length }, maxCharacters: 100 };
   const [priced, long] = await results(['await tools.price({ item: "tea" })', '"x".repeat(1000)'], options);
   assert.equal(priced, '3');
-  assert.match(String(long), /^.{50}\n\[\d+ characters left out\]\n.{50}$/);
+  assert.match(String(long), /^.{50}\n\[\d+ characters omitted\]\n.{50}$/);
 });
 
 test('invalid input does not reach the sandbox', async () => {

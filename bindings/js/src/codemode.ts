@@ -66,7 +66,7 @@ export class GloveboxExecutor implements AsyncDisposable {
       },
       execute: async ({ run, provider, name, args }: { run: string; provider: string; name: string; args: unknown[] }) => {
         const answer = this.#runs.get(run);
-        if (!answer) throw new Error('the execution is over');
+        if (!answer) throw new Error('the execution has ended');
         return answer(provider, name, args);
       },
     };

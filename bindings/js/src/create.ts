@@ -93,7 +93,7 @@ async function openPlatform(platform: Platform, language: string, policy: Policy
   const canWait = policy.tools.length === 0 || typeof SharedArrayBuffer !== 'undefined';
   if (options.worker && !(start && canWait)) {
     const headers = 'the headers Cross-Origin-Opener-Policy and Cross-Origin-Embedder-Policy';
-    const why = start ? `no shared memory, which tools in a worker need. A page needs ${headers}` : 'no workers';
+    const why = start ? `no shared memory for tools in a worker; a page needs ${headers}` : 'no workers';
     throw errorOf('UnsupportedError', `worker: there is ${why}; remove it`);
   }
   if (start && canWait && options.worker !== false) {

@@ -297,7 +297,7 @@ function urlsOf(name: string, urls: unknown): string[] {
   if (urls === undefined) return [];
   const each = (at: string, url: unknown): string => {
     const text = url instanceof URL ? url.href : check.of(at, 'string', url);
-    if (!URL.canParse(text)) throw new TypeError(`${at} must be a whole URL, not ${JSON.stringify(text)}`);
+    if (!URL.canParse(text)) throw new TypeError(`${at} must be an absolute URL, not ${JSON.stringify(text)}`);
     return text.endsWith('/') ? text : `${text}/`;
   };
   return Array.isArray(urls) ? check.list(name, urls, each) : [each(name, urls)];

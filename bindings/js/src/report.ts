@@ -17,7 +17,7 @@ export const DEFAULT_LIMITS = { timeoutMs: 60_000, toolTimeoutMs: 60_000, toolCa
 export function shorten(text: string, maxCharacters: number): string {
   if (text.length <= maxCharacters) return text;
   const half = Math.floor(maxCharacters / 2);
-  return `${text.slice(0, half)}\n[${text.length - 2 * half} characters left out]\n${text.slice(-half)}`;
+  return `${text.slice(0, half)}\n[${text.length - 2 * half} characters omitted]\n${text.slice(-half)}`;
 }
 
 /**

@@ -21,7 +21,7 @@ export class Sandbox implements AsyncDisposable {
   }
 
   get #open(): Backend {
-    if (!this.#backend) throw new SessionError('the sandbox was closed; make another one');
+    if (!this.#backend) throw new SessionError('the sandbox was closed; create a new one');
     return this.#backend;
   }
 

@@ -86,7 +86,7 @@ export function answerNow(tool: NamedTool, parameters: string): Answer {
     const value = tool.call(JSON.parse(parameters), { signal: new AbortController().signal });
     if (value instanceof Promise) {
       value.catch(() => undefined);
-      return [false, `the tool \`${tool.name}\` answered with a promise, which direct mode cannot wait for; leave out worker: false`];
+      return [false, `the tool \`${tool.name}\` returned a promise, and direct mode cannot wait for it; remove worker: false`];
     }
     return result(tool, value);
   } catch (error) {

@@ -38,7 +38,7 @@ test('each provider error has its class', async () => {
     return true;
   });
   await assert.rejects(sandbox.execute('1', { policy: { limits: { fuel: 0n } } }), /invalid-policy: .*fuel/);
-  await assert.rejects(sandbox.execute({ source: 'x'.repeat(8) }, { policy: { limits: { sourceBytes: 7n } } }), /8 bytes, of at most 7/);
+  await assert.rejects(sandbox.execute({ source: 'x'.repeat(8) }, { policy: { limits: { sourceBytes: 7n } } }), /8 bytes; the maximum is 7/);
 });
 
 test('a request has files and a context', async () => {

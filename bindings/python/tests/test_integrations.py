@@ -39,8 +39,8 @@ class Missing(unittest.TestCase):
 class Reports(unittest.TestCase):
     def test_long_text_loses_its_middle(self) -> None:
         self.assertEqual(shorten("abc", 3), "abc")
-        self.assertEqual(shorten("abcdefgh", 4), "ab\n[4 characters left out]\ngh")
-        self.assertEqual(shorten("abcdefgh", 5), "ab\n[4 characters left out]\ngh")
+        self.assertEqual(shorten("abcdefgh", 4), "ab\n[4 characters omitted]\ngh")
+        self.assertEqual(shorten("abcdefgh", 5), "ab\n[4 characters omitted]\ngh")
 
 
 if __name__ == "__main__":

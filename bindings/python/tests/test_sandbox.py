@@ -375,7 +375,7 @@ class Suite(Where, Case):
             def meddle(_text: str) -> None:
                 (workspace / "out.csv").write_text("somebody else's")
 
-            with self.assertRaisesRegex(CommitError, "nothing there was changed: .*out.csv") as refused:
+            with self.assertRaisesRegex(CommitError, "the directory is unchanged: .*out.csv") as refused:
                 box.execute("\n".join(map(self.script, ("write", "answer", "pause"))), on_stdout=meddle)
             self.assertEqual((refused.exception.run.stdout, refused.exception.run.ok), ("42\n", True))
             self.assertEqual((workspace / "out.csv").read_text(), "somebody else's")

@@ -105,7 +105,7 @@ class Schemas(unittest.TestCase):
         def unknown(value: NoSuchType) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
         refused: list[tuple[Any, str]] = [
-            (custom, r"custom\(value\) is a Custom, which JSON cannot represent; .* Tool\(…, schema=…\)"),
+            (custom, r"custom\(value\) is a Custom, and JSON cannot represent it; .* Tool\(…, schema=…\)"),
             (colour, r"colour\(value\) is a Colour"),
             (nameless, r"nameless takes `\*values: .*` without a name"),
             (unknown, r"cannot derive a schema for the arguments of unknown: .*NoSuchType"),

@@ -78,7 +78,7 @@ impl WovenLibrary {
     /// Reads from the data segment. `LibraryMount` never reads beyond a file's end, so the range is within the segment.
     fn read(&self, start: u32, offset: u64, into: &mut [u8]) -> Result<usize, SourceError> {
         let at = u32::try_from(offset).ok().and_then(|offset| start.checked_add(offset));
-        let at = at.ok_or_else(|| SourceError::new("the library is not so long"))?;
+        let at = at.ok_or_else(|| SourceError::new("the offset exceeds the library's length"))?;
         self.bytes.read(self.guest, at, into);
         Ok(into.len())
     }

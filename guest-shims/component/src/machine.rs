@@ -111,7 +111,7 @@ impl Machine for GuestMachine {
 
     fn grow(&mut self, pages: u32) -> Result<u32, MachineError> {
         let old = self.state.grow(&self.memory, pages);
-        old.ok_or_else(|| MachineError::Missing(format!("memory of {pages} pages more")))
+        old.ok_or_else(|| MachineError::Missing(format!("memory to grow by {pages} pages")))
     }
 
     fn set_global(&mut self, name: &str, value: u32) -> Result<(), MachineError> {
@@ -179,7 +179,7 @@ pub(crate) fn instantiate(
     let mut state = HostState::new(wasi, limit, ctx);
     if !state.host.limiter.grow(0, runtime.memory_bytes(), None) {
         return Err(SandboxError::Unavailable(format!(
-            "`limits.memory-bytes` has no room for `{}` and what its guest begins with",
+            "`limits.memory-bytes` is too small for `{}` and the initial state of its guest",
             runtime.name
         )));
     }

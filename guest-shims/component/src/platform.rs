@@ -91,7 +91,7 @@ impl InlineRunner {
         let QueuedCall { name, tool, arguments, text, .. } = call;
         tool.check(&arguments)?;
         let Some(host) = &self.host else {
-            return Err(CallFailure::new(ToolErrorKind::Failed, "the tool could not be run"));
+            return Err(CallFailure::new(ToolErrorKind::Failed, "the tool cannot be called"));
         };
         let failure = |failure: types::CallFailure| CallFailure::from(ToolError::from(failure));
         let result = host.call(&name, &text).map_err(failure)?;
@@ -203,12 +203,12 @@ pub(crate) fn host_toolbox(_world: &World) -> Result<Toolbox, String> {
 #[cfg(any(feature = "tools", test))]
 pub(crate) fn checked(tools: &[types::Tool]) -> Result<Toolbox, String> {
     if tools.len() > MAX_TOOLS {
-        return Err(format!("there are {}; the maximum is {MAX_TOOLS}", tools.len()));
+        return Err(format!("the host has {} tools; the maximum is {MAX_TOOLS}", tools.len()));
     }
     let schemas = tools.iter().filter_map(|tool| tool.arguments_schema.as_ref());
     let bytes = schemas.fold(0u64, |sum, text| sum.saturating_add(weight(text.as_bytes())));
     if bytes > MAX_SCHEMAS_WEIGHT {
-        return Err(format!("their schemas would take {bytes} bytes; the maximum is {MAX_SCHEMAS_WEIGHT}"));
+        return Err(format!("the tools' schemas would take {bytes} bytes; the maximum is {MAX_SCHEMAS_WEIGHT}"));
     }
     let told = |error: ToolDefinitionError| error.to_string();
     let mut toolbox = Toolbox::default();

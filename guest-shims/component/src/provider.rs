@@ -84,7 +84,7 @@ impl Provider {
             types::Runtime::Javascript => of(Language::JavaScript).ok_or_else(|| none("javascript")),
             types::Runtime::Named(name) => {
                 self.runtimes.iter().find(|runtime| runtime.is_called(name)).ok_or_else(|| {
-                    SandboxError::UnknownRuntime("no runtime has this name; `info` lists those that there are".into())
+                    SandboxError::UnknownRuntime("unknown runtime name; `info` lists the available names".into())
                 })
             }
         }
@@ -100,7 +100,7 @@ impl Provider {
     /// Returns the host's tools, listed and checked on first use.
     fn toolbox(&self) -> Result<Rc<Toolbox>, SandboxError> {
         let toolbox = self.toolbox.get_or_init(|| host_toolbox(&self.world).map(Rc::new));
-        let wrong = |reason: &String| SandboxError::Unavailable(format!("the host's tools cannot be used: {reason}"));
+        let wrong = |reason: &String| SandboxError::Unavailable(format!("the host's tools are unavailable: {reason}"));
         toolbox.as_ref().map(Rc::clone).map_err(wrong)
     }
 

@@ -68,7 +68,7 @@ impl Started {
     pub fn go_on(&mut self, answers: &[ToolAnswer]) -> Result<Step, SandboxError> {
         self.check(answers)?;
         if matches!(self.stage, Stage::Waiting(_)) {
-            let lost = || SandboxError::Unavailable("the execution could not be carried out".into());
+            let lost = || SandboxError::Unavailable("the execution could not be started".into());
             let Stage::Waiting(begin) = std::mem::replace(&mut self.stage, Stage::Failed(lost())) else {
                 return Err(lost());
             };
@@ -93,7 +93,7 @@ impl Started {
         };
         for ToolAnswer { id, answer } in answers {
             if *id >= calls {
-                return Err(SandboxError::InvalidArgument(format!("`answers`: no call has the id {id}")));
+                return Err(SandboxError::InvalidArgument(format!("`answers`: no call with id {id} exists")));
             }
             if let Ok(text) = answer
                 && serde_json::from_str::<serde::de::IgnoredAny>(text).is_err()
@@ -119,7 +119,7 @@ impl Started {
     pub fn files(&self) -> Result<Files, SandboxError> {
         match &self.stage {
             _ if self.is_in_session => {
-                let text = "an execution in a session leaves its files there: `session.files` gives them";
+                let text = "the files of an execution in a session belong to the session; use `session.files`";
                 Err(SandboxError::Unsupported(text.into()))
             }
             Stage::Done(executed) => Ok(Files::new(executed.files.clone())),
@@ -142,7 +142,8 @@ pub(crate) fn no_tools(tools: &[types::Tool]) -> Result<(), SandboxError> {
     if tools.is_empty() {
         return Ok(());
     }
-    let text = "`tools`: this provider cannot suspend a guest (`features.stepping`), so that no caller can answer one";
+    let text =
+        "`tools`: this provider cannot suspend a guest until the caller answers (`features.stepping` is missing)";
     Err(SandboxError::Unsupported(text.into()))
 }
 

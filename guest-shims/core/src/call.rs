@@ -343,7 +343,7 @@ mod tests {
         let stopped = |stop| Err(MachineError::Stopped(stop).into());
         assert_eq!(
             said(stopped(Stop::OutOfFuel)),
-            ("out of fuel: all 1000 units are used".into(), GuestState::Unwound)
+            ("out of fuel: all 1000 units were used".into(), GuestState::Unwound)
         );
         assert_eq!(said(stopped(Stop::Exit(1))), ("exited with 1".into(), GuestState::Left));
         assert_eq!(
@@ -358,7 +358,7 @@ mod tests {
         let said = spent(&limits).diagnose(Err(MachineError::Stopped(Stop::OutOfFuel).into())).unwrap();
         let [diagnostic] = &said[..] else { panic!("{said:?}") };
         assert_eq!((diagnostic.line, diagnostic.column), (1, 1));
-        assert_eq!(diagnostic.message, "the parser was stopped: out of fuel: all 1000 units are used");
+        assert_eq!(diagnostic.message, "the parser was stopped: out of fuel: all 1000 units were used");
         assert!(spent(&limits).diagnose(Err(DriverError::Report("?".into()))).is_err());
     }
 }

@@ -119,11 +119,11 @@ impl Outcome {
                 format!("raised {}: {}", clipped(&raised.type_name), clipped(&raised.message))
             }
             Self::Exhausted { resource: Resource::Fuel, limit, .. } => {
-                format!("out of fuel: all {limit} units are used")
+                format!("out of fuel: all {limit} units were used")
             }
             Self::Exhausted { resource: Resource::Time, limit, .. } => format!("out of time: more than {limit} ms"),
             Self::Exhausted { resource: Resource::Memory, limit, used } => {
-                format!("out of memory: it needed {used} bytes, and the limit is {limit}")
+                format!("out of memory: {used} bytes needed, the limit is {limit}")
             }
             Self::Cancelled => "cancelled".into(),
             Self::Trapped { trap } => format!("the interpreter trapped: {trap:?}"),
@@ -277,7 +277,7 @@ fn line(outcome: &Outcome) -> Option<String> {
     Some(match resource {
         Resource::Fuel => format!("OutOfFuel: the script used all of its fuel, {limit} units\n"),
         Resource::Time => format!("TimedOut: the script took longer than {limit} ms\n"),
-        Resource::Memory => format!("OutOfMemory: the script wanted more memory than its {limit} bytes\n"),
+        Resource::Memory => format!("OutOfMemory: the script exceeded its memory limit, {limit} bytes\n"),
     })
 }
 

@@ -94,7 +94,7 @@ pub enum PolicyError {
         index: usize,
     },
     /// Arguments and environment variables together are too large.
-    #[error("`args` and `env` take {bytes} bytes together; the maximum is {most}")]
+    #[error("`args` and `env` are {bytes} bytes in total; the maximum is {most}")]
     TooLarge {
         /// Their total size in bytes.
         bytes: usize,

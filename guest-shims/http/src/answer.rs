@@ -92,7 +92,7 @@ pub(crate) fn finish(started: &Started) -> Result<Execution, Problem> {
             Step::Done(execution) => return Ok(execution),
             Step::Running => {}
             Step::NeedsTools(_) => {
-                return Err(Problem::internal("the script waits for tools, and the request has none"));
+                return Err(Problem::internal("the script waits for tool calls, but the request has no tools"));
             }
         }
     }

@@ -81,7 +81,7 @@ fn read(request: &IncomingRequest, most: usize) -> Result<Vec<u8>, Problem> {
 /// Sends a response, unless the client has disconnected.
 fn send(answer: Answer, out: ResponseOutparam) {
     let Some((response, body)) = prepared(&answer) else {
-        let error = ErrorCode::InternalError(Some("the answer cannot be written".into()));
+        let error = ErrorCode::InternalError(Some("the response cannot be written".into()));
         return ResponseOutparam::set(out, Err(error));
     };
     ResponseOutparam::set(out, Ok(response));

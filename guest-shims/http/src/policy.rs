@@ -116,7 +116,7 @@ pub(crate) fn changed(policy: &ContractPolicy, changes: &Map<String, Value>) -> 
     let form = |error: serde_json::Error| Problem::policy(format!("`policy`: {error}"));
     let mut value = serde_json::to_value(policy).map_err(form)?;
     change_policy(&mut value, changes, &TABLES).map_err(|error| match error {
-        ChangeError::NoTable(name) => Problem::policy(format!("`policy`: `{name}` is an object")),
+        ChangeError::NoTable(name) => Problem::policy(format!("`policy`: `{name}` must be an object")),
         ChangeError::Unknown(name) => {
             let name: String = name.chars().take(100).collect();
             Problem::policy(format!("`policy.{}` cannot be set here", glovebox_vfs::escaped(&name)))
@@ -134,7 +134,7 @@ pub(crate) fn narrowed(granted: &ContractPolicy, asked: &Map<String, Value>) -> 
     match parts(granted).first_beyond(&parts(&policy)) {
         None => Ok(policy),
         Some(Beyond { key, asked, granted }) => {
-            Err(Problem::policy(format!("`policy.{key}` is {asked}; {granted} is granted at most")))
+            Err(Problem::policy(format!("`policy.{key}` is {asked}; the maximum is {granted}")))
         }
     }
 }
@@ -203,7 +203,7 @@ impl Settings {
             None => Ok(default),
             Some(text) => match text.parse() {
                 Ok(bytes @ 1..=MAX_BYTES) => Ok(bytes),
-                _ => Err(wrong(name, &format!("give a number of bytes from 1 to {MAX_BYTES}"))),
+                _ => Err(wrong(name, &format!("use a number of bytes from 1 to {MAX_BYTES}"))),
             },
         };
         Ok(Self {
@@ -271,15 +271,15 @@ pub(crate) mod tests {
         for (policy, said) in [
             (
                 json!({ "limits": { "fuel": 1_000_000_001_u64 } }),
-                "`policy.limits.fuel` is 1000000001; 1000000000 is granted",
+                "`policy.limits.fuel` is 1000000001; the maximum is 1000000000",
             ),
             (json!({ "limits": { "memory_bytes": 134_217_729 } }), "`policy.limits.memory_bytes`"),
             (json!({ "limits": { "fule": 1 } }), "fule"),
             (json!({ "limits": { "fuel": -1 } }), "integer `-1`"),
             (json!({ "limits": { "fuel": 1.5 } }), "invalid type"),
-            (json!({ "limits": 7 }), "`limits` is an object"),
-            (json!({ "limits": [9_000_000_000_000_000_000_u64] }), "`limits` is an object"),
-            (json!({ "session": null }), "`session` is an object"),
+            (json!({ "limits": 7 }), "`limits` must be an object"),
+            (json!({ "limits": [9_000_000_000_000_000_000_u64] }), "`limits` must be an object"),
+            (json!({ "session": null }), "`session` must be an object"),
             (json!({ "session": { "checkpoints_retained": 0 } }), "checkpoints_retained"),
             (json!({ "clock": "host" }), "`policy.clock` is `host`"),
             (json!({ "clock": { "host": null } }), "`policy.clock` is `host`"),

@@ -61,7 +61,7 @@ fn carried_out(
 
 /// Returns the problem for a body that is too large.
 pub(crate) fn body_too_large(most: usize) -> Problem {
-    Problem::too_large(format!("the request's body exceeds the maximum of {most} bytes; send a smaller one"))
+    Problem::too_large(format!("the request's body exceeds the maximum of {most} bytes; send a smaller body"))
 }
 
 fn no_method() -> Problem {
@@ -92,7 +92,9 @@ pub(crate) fn check_origin(request: &Request) -> Result<(), Problem> {
     let host = request.authority.as_deref().or_else(|| request.header("host")).unwrap_or_default();
     match origin.split_once("://") {
         Some((_, authority)) if !host.is_empty() && authority.eq_ignore_ascii_case(host) => Ok(()),
-        _ => Err(Problem::new(403, "origin", "pages of this `Origin` are not allowed; send requests from a server")),
+        _ => {
+            Err(Problem::new(403, "origin", "requests with this `Origin` are not allowed; send requests from a server"))
+        }
     }
 }
 
@@ -109,7 +111,7 @@ pub(crate) fn check_token(token: Option<&Token>, request: &Request) -> Result<()
             Err(Problem::new(401, "unauthorized", "unknown token; check the `authorization` or `x-api-key` header"))
         }
         None => {
-            let detail = "send the token of this server, as `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`";
+            let detail = "missing token; send it as `Authorization: Bearer TOKEN` or `X-API-Key: TOKEN`";
             Err(Problem::new(401, "unauthorized", detail))
         }
     }

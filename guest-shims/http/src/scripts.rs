@@ -138,7 +138,7 @@ fn sealed(settings: &Settings, key: &SessionKey, session: &Session) -> Result<Ve
     let (bytes, most) = (blob.size(), settings.state_bytes);
     if usize::try_from(bytes).map_or(true, |bytes| bytes > most) {
         let detail = format!(
-            "the session's state has {bytes} bytes; the maximum is {most}. Continue with the previous state, and keep less in variables and files"
+            "the session's state is {bytes} bytes; the maximum is {most}; continue with the previous state, and keep less data in variables and files"
         );
         return Err(Problem::new(500, "unsaved", detail));
     }

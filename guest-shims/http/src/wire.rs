@@ -114,7 +114,9 @@ impl ExecuteBody {
     /// Converts the body of an execution in a new interpreter.
     pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
         if self.state.is_some() {
-            return Err(Problem::invalid("`state` is a session's; send it to `/v1/sessions/execute`, or remove it"));
+            return Err(Problem::invalid(
+                "`state` is only for sessions; send it to `/v1/sessions/execute`, or remove it",
+            ));
         }
         let patterns = self.patterns()?;
         let policy = self.policy.take().map(|policy| policy_of(&policy)).transpose()?.unwrap_or_default();
@@ -143,8 +145,9 @@ impl ExecuteBody {
         }
         let patterns = self.patterns()?;
         let state = self.state.take();
-        let state = state
-            .ok_or_else(|| Problem::invalid("the request's body has no `state`; send the one from the last answer"))?;
+        let state = state.ok_or_else(|| {
+            Problem::invalid("the request's body has no `state`; send the state from the last response")
+        })?;
         let too_large = || Problem::too_large(format!("`state` exceeds the maximum of {max_state_bytes} bytes"));
         // Every four characters encode three bytes, except up to two at the end. A larger state is rejected before it
         // is decoded.
@@ -160,7 +163,7 @@ impl ExecuteBody {
 
     fn request(self) -> Result<Request, Problem> {
         if self.tools.is_some() {
-            let detail = "`tools` of a request are not served here: an execution that waits for answers would not be found again; compose the provider with a component that has them";
+            let detail = "`tools` are not supported: this server keeps no suspended executions; compose the provider with a component for the tools";
             return Err(Problem::unsupported(detail));
         }
         Ok(Request {
@@ -197,7 +200,7 @@ impl OpenBody {
     /// Converts the body of a request to open a session.
     pub(crate) fn open(self) -> Result<Open, Problem> {
         if self.id.is_some() {
-            return Err(Problem::invalid("`id` is not supported: a session is its state and has no name. Remove it"));
+            return Err(Problem::invalid("`id` is not supported: `state` identifies a session; remove `id`"));
         }
         let context = self.context.map(context_of).transpose()?;
         Ok(Open { runtime: runtime(self.language, self.runtime), context })

@@ -149,9 +149,9 @@ impl Report {
     pub(crate) fn of_setup(self) -> Result<(), DriverError> {
         match self {
             Self::Completed(_) => Ok(()),
-            Self::Exited(code) => {
-                Err(DriverError::Setup(format!("it exited with code {code}, and must run to its end")))
-            }
+            Self::Exited(code) => Err(DriverError::Setup(format!(
+                "it exited with code {code}; setup code must run to completion without calling `exit`"
+            ))),
             Self::Raised(raised) | Self::Interrupted(raised) => Err(DriverError::Setup(raised.traceback)),
         }
     }

@@ -96,7 +96,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// Returns [`Damaged`] if bytes remain.
     pub fn finish(self) -> Result<(), Damaged> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Damaged("there are bytes after its end")) }
+        if self.rest.is_empty() { Ok(()) } else { Err(Damaged("it has trailing bytes")) }
     }
 
     /// Returns the remaining bytes, for another decoder.
@@ -141,7 +141,7 @@ impl<'a> Decoder<'a> {
             value |= bits << shift;
             if byte & 0x80 == 0 {
                 let padded = byte == 0 && shift > 0;
-                return if padded { Err(Damaged("a number is padded")) } else { Ok(value) };
+                return if padded { Err(Damaged("a number is not in its shortest form")) } else { Ok(value) };
             }
         }
         Err(Damaged("a number has more than 64 bits"))
@@ -170,7 +170,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// Returns [`Damaged`] if the text is truncated or not UTF-8.
     pub fn text(&mut self) -> Result<&'a str, Damaged> {
-        std::str::from_utf8(self.run()?).map_err(|_| Damaged("a text is not UTF-8"))
+        std::str::from_utf8(self.run()?).map_err(|_| Damaged("a string is not UTF-8"))
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
         encoder.raw(b"abc");
         let bytes = encoder.finish();
         assert_eq!(Decoder::new(&bytes).run(), Err(Damaged("it ends too early")));
-        assert_eq!(Decoder::new(&[2, 0xC3, 0x28]).text(), Err(Damaged("a text is not UTF-8")));
-        assert_eq!(Decoder::new(&[0]).finish(), Err(Damaged("there are bytes after its end")));
+        assert_eq!(Decoder::new(&[2, 0xC3, 0x28]).text(), Err(Damaged("a string is not UTF-8")));
+        assert_eq!(Decoder::new(&[0]).finish(), Err(Damaged("it has trailing bytes")));
     }
 }

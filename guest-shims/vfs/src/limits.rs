@@ -235,13 +235,13 @@ pub enum VfsError {
     NotEmpty,
     /// `notcapable`: the path is absolute, or `..` or a symlink leaves the directory beneath which the path is
     /// resolved.
-    #[error("path leads out of its directory; use a relative path that stays inside")]
+    #[error("path leaves its directory; use a relative path inside it")]
     NotCapable,
     /// `nametoolong`: a name, a path or the nesting of directories exceeds its limit.
     #[error("name, path or nesting exceeds its limit; shorten it")]
     NameTooLong,
     /// `loop`: the path contains more symlinks than `symlink_hops`, or a symlink that must not be followed.
-    #[error("too many symbolic links, or one where following is not allowed")]
+    #[error("too many symbolic links, or a link that must not be followed")]
     TooManySymlinks,
     /// `mlink`: the file has the maximum number of hard links.
     #[error("too many hard links to one file; copy it instead")]

@@ -101,10 +101,10 @@ pub enum WasiError {
     #[error("cannot mount at `{name}`; use an absolute path without `.`, `..` or doubled slashes", name = escaped(.0))]
     MountPath(String),
     /// The mount path is that of a device ([`NULL_DEVICE`](crate::NULL_DEVICE), [`TOOLS_DEVICE`](crate::TOOLS_DEVICE)).
-    #[error("`{name}` is the path of a device; mount somewhere else", name = escaped(.0))]
+    #[error("`{name}` is the path of a device; use another mount path", name = escaped(.0))]
     MountAtDevice(String),
     /// Two mounts have the same path.
-    #[error("`{name}` is mounted twice; give each mount a path of its own", name = escaped(.0))]
+    #[error("`{name}` is mounted twice; use a different path for each mount", name = escaped(.0))]
     MountTwice(String),
     /// The mount's root does not belong to this file system.
     #[error("the file system has no root for `{name}`; add the root to the same file system first", name = escaped(.0))]

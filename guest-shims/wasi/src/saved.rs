@@ -50,7 +50,7 @@ pub enum RestoreError {
     #[error(transparent)]
     Damaged(#[from] Damaged),
     /// The bytes were saved with another version of the layout.
-    #[error("the state was saved in version {0} of the layout; restore it with the release that saved it")]
+    #[error("the state was saved with layout version {0}; restore it with the release that saved it")]
     Version(u8),
     /// The mount paths, or their order, differ from the saved ones.
     #[error(
@@ -70,7 +70,7 @@ pub enum RestoreError {
     )]
     OtherMountKind(String),
     /// The preopened directories of the image differ from the saved ones.
-    #[error("the state was saved by a guest with other preopened directories; restore it with the same image")]
+    #[error("the state was saved by a guest with different preopened directories; restore it with the same image")]
     OtherPreopens,
     /// The saved descriptors, of which there are this many, exceed the limit on open files.
     #[error("{0} descriptors are open; raise the limit on open files")]

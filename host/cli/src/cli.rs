@@ -66,7 +66,7 @@ impl Cli {
         if !looks_like_a_file(&name) {
             let is_mistyped = error.get(ContextKind::SuggestedSubcommand).is_some();
             let neither = || {
-                let message = format!("there is no subcommand `{}` and no file of that name", glovebox::escaped(&name));
+                let message = format!("`{}` is neither a subcommand nor a file", glovebox::escaped(&name));
                 Self::command().error(ErrorKind::InvalidSubcommand, message)
             };
             return Err(if is_mistyped { error } else { neither() });
@@ -83,7 +83,7 @@ impl Cli {
         let mut cli = attempts.find(fits).unwrap_or(Err(error))?;
         if let Command::Run(run) = &mut cli.command {
             run.take_arguments().map_err(|arg| {
-                let message = format!("the argument `{}` is not UTF-8", glovebox::escaped(&arg));
+                let message = format!("argument `{}` is not valid UTF-8", glovebox::escaped(&arg));
                 Self::command().error(ErrorKind::InvalidUtf8, message)
             })?;
         }
@@ -171,8 +171,8 @@ mod tests {
         for (words, said) in [
             ("validat x.py", "a similar subcommand exists: 'validate'"),
             ("sesion list", "a similar subcommand exists: 'session'"),
-            ("zzz", "there is no subcommand `zzz` and no file of that name"),
-            ("src", "there is no subcommand `src` and no file of that name"),
+            ("zzz", "`zzz` is neither a subcommand nor a file"),
+            ("src", "`src` is neither a subcommand nor a file"),
         ] {
             let error = read(words).unwrap_err();
             assert!(error.to_string().contains(said) && error.exit_code() == 2, "{error}");

@@ -52,7 +52,7 @@ impl DisplayFiles {
         let mut there = fs::read_dir(directory).with_context(|| format!("cannot read `{}`", escaped(directory)))?;
         if there.next().is_some() {
             let message = format!("--displays: the directory `{}` is not empty", escaped(directory));
-            return Err(Hinted::new(message, "name a new or empty directory").into());
+            return Err(Hinted::new(message, "choose a new or empty directory").into());
         }
         Ok(Self { directory: directory.to_owned(), count: Cell::new(0) })
     }

@@ -145,7 +145,7 @@ fn check_runtime_path(path: &Path) -> Result<(), Hinted> {
         Ok(_) => Ok(()),
         Err(error) => Err(Hinted::new(
             format!("cannot read runtime binary `{}`", escaped(path)),
-            "give --runtime-path a WebAssembly file, or leave it out to use a runtime of `glovebox runtimes list`",
+            "set --runtime-path to a WebAssembly file, or remove it to use a runtime from `glovebox runtimes list`",
         )
         .because(error)),
     }

@@ -65,7 +65,7 @@ fn put_or_explain(path: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
 }
 
 fn explained(path: &Path, error: io::Error) -> anyhow::Error {
-    Hinted::new(format!("cannot write `{}`", escaped(path)), "name a file in a directory you can write to")
+    Hinted::new(format!("cannot write `{}`", escaped(path)), "choose a file in a writable directory")
         .because(error)
         .into()
 }

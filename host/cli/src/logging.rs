@@ -46,7 +46,7 @@ where
         _ => "trace",
     };
     let targets = Targets::from_str(filter)
-        .with_context(|| format!("`{filter}` is not a log filter; use for example `info` or `glovebox=debug`"))?;
+        .with_context(|| format!("`{filter}` is not a valid log filter; use for example `info` or `glovebox=debug`"))?;
     // Fails only if the process already has a subscriber, so users do not see this error.
     let started = match global.log_format {
         LogFormat::Text => {

@@ -143,10 +143,10 @@ pub(crate) fn explain(execution: &Execution) {
         _ => {}
     }
     match execution.rolled_back_to {
-        Some(Rollback { executions_lost: 0, .. }) => note("the session is as it was before this"),
+        Some(Rollback { executions_lost: 0, .. }) => note("the session was rolled back to its state before this run"),
         Some(Rollback { executions_lost, .. }) => {
             note(&format!(
-                "the session is as it was before this and {}",
+                "the session was rolled back to its state before this run and {}",
                 counted(executions_lost, "earlier execution")
             ));
         }

@@ -47,8 +47,8 @@ impl Program {
         let program = self.words.first().map(String::as_str).unwrap_or_default();
         if !is_executable(program) {
             return Err(Hinted::new(
-                format!("there is no program `{program}` for the tool `{name}`"),
-                "name an executable by its path, or one in your PATH",
+                format!("program `{program}` of tool `{name}` does not exist"),
+                "use the path of an executable, or the name of one in your PATH",
             ));
         }
         let it = self.clone();
@@ -59,6 +59,8 @@ impl Program {
 
     fn answer(&self, call: &ToolCall, arguments: String, max_bytes: usize) -> Result<String, ToolError> {
         let failed = |reason: String| ToolError::new(format!("`{}` {reason}", call.name));
+        let not_awaited =
+            |error: io::Error| ToolError::new(format!("cannot wait for the program of tool `{}`: {error}", call.name));
         let mut running = self.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
         // Each stream has its own thread, so that the streams do not block each other.
         running.write(arguments);
@@ -69,14 +71,14 @@ impl Program {
                 let message = format!("`{}` answered with more than {max_bytes} bytes", call.name);
                 return Err(ToolError::of(ToolErrorKind::Limit, message));
             }
-            if running.has_ended().map_err(|error| failed(format!("cannot be waited for: {error}")))? {
+            if running.has_ended().map_err(not_awaited)? {
                 break;
             }
             if call.cancel.wait_timeout(POLL) || Instant::now() >= call.deadline {
                 return Err(failed("was stopped: the call was cancelled".into()));
             }
         }
-        let status = running.end().map_err(|error| failed(format!("cannot be waited for: {error}")))?;
+        let status = running.end().map_err(not_awaited)?;
         let patience = Instant::now() + STREAM_PATIENCE;
         let (stdout, stderr) = (stdout.collect(patience), stderr.collect(patience));
         if !status.success() {

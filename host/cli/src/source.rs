@@ -128,7 +128,7 @@ impl Source {
         let language = args.language.map(LanguageArg::language).or(self.extension);
         if language.is_none() && self.is_file && runtime.runtime.is_none() {
             return Err(Hinted::new(
-                format!("cannot tell the language of `{}` by its extension", escaped(&self.label)),
+                format!("cannot determine the language of `{}` from its extension", escaped(&self.label)),
                 "use `--language` with `python`, `javascript` or `typescript`",
             )
             .into());
@@ -201,12 +201,12 @@ impl PipedStdin {
         let mut bytes = Vec::new();
         let most = usize::try_from(self.max_bytes).unwrap_or(usize::MAX);
         if let Err(error) = io::stdin().lock().take(self.max_bytes.saturating_add(1)).read_to_end(&mut bytes) {
-            note(&format!("standard input cannot be read any further: {error}"));
+            note(&format!("cannot read more of standard input: {error}"));
         }
         if bytes.len() > most {
             bytes.truncate(most);
             note(&format!(
-                "standard input truncated: the script gets the first {most} bytes; raise it with --stdin-bytes N"
+                "standard input truncated: the script receives the first {most} bytes; raise it with --stdin-bytes N"
             ));
         }
         bytes

@@ -30,7 +30,7 @@ const CUSTOM_RUNTIME: &str = "custom";
 pub(crate) const SESSIONS: &str = "sessions";
 /// Hint for a directory that others can write to.
 pub(crate) const NOT_OURS_REMEDY: &str =
-    "remove others' write access (`chmod -R go-w DIR`), or name another with --store";
+    "remove others' write access (`chmod -R go-w DIR`), or choose another with --store";
 
 /// Hint for an object store that cannot be used.
 pub(crate) const REMOTE_REMEDY: &str = "check the URL, the network, and the credentials in the environment (for `s3://`: \
@@ -270,8 +270,8 @@ pub(crate) fn runtime_of(record: &SessionRecord, args: &RuntimeArgs) -> anyhow::
     }
     if record.runtime == CUSTOM_RUNTIME {
         return Err(Hinted::new(
-            format!("session `{}` runs in a binary without a name", record.id),
-            "name its file with --runtime-path FILE",
+            format!("session `{}` uses a runtime binary without a name", record.id),
+            "pass the file with --runtime-path FILE",
         )
         .into());
     }
@@ -286,7 +286,7 @@ pub(crate) fn key(args: &StoreArgs) -> anyhow::Result<Option<SessionKey>> {
 /// Reads a key. A line break at the end of a text file is not part of the key.
 pub(crate) fn read_key(path: &Path) -> anyhow::Result<SessionKey> {
     let wrong = |reason: String| {
-        Hinted::new(reason, "`openssl rand -hex 32 > FILE` creates one; keep it private (`chmod 600 FILE`)")
+        Hinted::new(reason, "create one with `openssl rand -hex 32 > FILE`, and keep it private (`chmod 600 FILE`)")
     };
     let what = format!("key file `{}`", escaped(path));
     let mut bytes = Vec::new();
@@ -306,8 +306,8 @@ pub(crate) fn state_dir() -> anyhow::Result<PathBuf> {
     match base {
         Some(base) => Ok(base.join("glovebox")),
         None => Err(Hinted::new(
-            "neither XDG_STATE_HOME nor HOME names a directory for state",
-            "set one of them to an absolute path, or name a directory with --store",
+            "neither XDG_STATE_HOME nor HOME is set to a directory",
+            "set one of them to an absolute path, or choose a directory with --store",
         )
         .into()),
     }
@@ -319,7 +319,7 @@ pub(crate) fn create_state_dir() -> anyhow::Result<PathBuf> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error: io::Error| {
         Hinted::new(
             format!("cannot create the state directory `{}`", escaped(&dir)),
-            "set XDG_STATE_HOME to a directory you can write to",
+            "set XDG_STATE_HOME to a writable directory",
         )
         .because(error)
     })?;

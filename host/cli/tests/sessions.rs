@@ -231,7 +231,7 @@ fn missing_state_directory_error_names_the_option() {
         }
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(125));
-        assert!(text(&output.stderr).contains("name a directory with --store"), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("choose a directory with --store"), "{}", text(&output.stderr));
     }
     let elsewhere = home.0.path().join("elsewhere");
     let said = home.glovebox(&["session", "list", "--store", elsewhere.to_str().unwrap()]).env_remove("HOME").output();
@@ -318,7 +318,7 @@ fn terminal_lines_are_edited_and_kept_in_history() {
             ("no 40 1\r\n", ""),
             (">>> ", "'fo' 'rk', f()\r"),
             ("('fork', 2)", ":fo\tb\r"),
-            ("`:switch b` goes there", ":sw\tb\r"),
+            ("use `:switch b` to switch to it", ":sw\tb\r"),
             ("b>>> ", "\x04"),
         ],
     );

@@ -122,9 +122,7 @@ impl Compiler {
                     "the compiler, limited to {memory_bytes} bytes of memory, ended early ({status}): {said}"
                 )))
             }
-            None => {
-                Err(CompileError::Compiler(format!("compiling it takes longer than {} ms", self.limits.timeout_ms)))
-            }
+            None => Err(CompileError::Compiler(format!("compilation takes longer than {} ms", self.limits.timeout_ms))),
         }
     }
 

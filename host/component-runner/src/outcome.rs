@@ -81,13 +81,13 @@ impl AppOutcome {
             Self::Failed => "returned an error".into(),
             Self::Exited { code } => format!("exited with {code}"),
             Self::Exhausted { resource: Resource::Fuel, limit, .. } => {
-                format!("the application is out of fuel: all {limit} units are used")
+                format!("the application is out of fuel: all {limit} units were used")
             }
             Self::Exhausted { resource: Resource::Time, limit, .. } => {
                 format!("the application is out of time: more than {limit} ms")
             }
             Self::Exhausted { limit, used, .. } => {
-                format!("the application is out of memory: it needed {used} bytes, and the limit is {limit}")
+                format!("the application is out of memory: {used} bytes needed, the limit is {limit}")
             }
             Self::Cancelled => "cancelled".into(),
             Self::Trapped { words } => format!("the application trapped: {words}"),

@@ -84,7 +84,7 @@ impl ToolsComponent {
             Some(Val::List(tools)) => {
                 return Err(wrong(format!("it lists {} tools; the maximum is {MAX_TOOLS}", tools.len())));
             }
-            _ => return Err(wrong("its `list-tools` has another type".into())),
+            _ => return Err(wrong("its `list-tools` has an unexpected type".into())),
         };
         let schemas = tools.iter().filter_map(schema);
         let weight = schemas.fold(0u64, |sum, text| sum.saturating_add(json_weight(text.as_bytes())));
@@ -175,7 +175,7 @@ impl Provider {
             }
             Err(error) => {
                 tracing::warn!(tool = call.name, component = self.name, "{error}");
-                return Err("the tool could not be run".into());
+                return Err("the tool cannot be called".into());
             }
         };
         match returned {
@@ -184,7 +184,7 @@ impl Provider {
                 _ => Err("the tool's answer is not text".into()),
             },
             Some(Val::Result(Err(Some(failure)))) => Err(failed(*failure)),
-            _ => Err("the tool's answer has another type".into()),
+            _ => Err("the tool's answer has an unexpected type".into()),
         }
     }
 }
@@ -196,14 +196,14 @@ fn ended_early(outcome: &AppOutcome) -> ToolError {
         AppOutcome::Exhausted { resource: Resource::Time, .. } => (ToolErrorKind::Timeout, "the tool ran out of time"),
         AppOutcome::Exhausted { .. } => (ToolErrorKind::Limit, "the tool ran out of memory"),
         AppOutcome::Cancelled => (ToolErrorKind::Failed, "the call was cancelled"),
-        _ => (ToolErrorKind::Failed, "the tool broke"),
+        _ => (ToolErrorKind::Failed, "the tool trapped"),
     };
     ToolError::of(kind, message)
 }
 
 /// Converts a WIT `call-failure` record to an error for the script.
 fn failed(failure: Val) -> ToolError {
-    let Val::Record(fields) = failure else { return "the tool's failure has another type".into() };
+    let Val::Record(fields) = failure else { return "the tool's failure has an unexpected type".into() };
     let (mut kind, mut message) = (ToolErrorKind::Failed, String::new());
     for (field, value) in fields {
         match (field.as_str(), value) {

@@ -57,7 +57,7 @@ pub enum RuntimeError {
         reason: String,
     },
     /// The interpreter did not boot.
-    #[error("`{name}` did not boot: {reason}; with `prepared(false)` (`--no-prepare`) it runs as a plain command", name = escaped(.name), reason = escaped_text(.reason))]
+    #[error("`{name}` did not boot: {reason}; use `prepared(false)` (`--no-prepare`) to run it as a plain command", name = escaped(.name), reason = escaped_text(.reason))]
     Boot {
         /// Name of the runtime.
         name: String,
@@ -118,14 +118,14 @@ pub enum BuildError {
     },
     /// `auto_persist_globals` is set, but the runtime is not prepared.
     #[error(
-        "`auto_persist_globals` needs a prepared runtime, but `{name}` is not prepared; remove it or name another runtime", name = escaped(.name)
+        "`auto_persist_globals` needs a prepared runtime, but `{name}` is not prepared; remove it or use another runtime", name = escaped(.name)
     )]
     NotPersisting {
         /// Name of the runtime.
         name: String,
     },
     /// The memory limit is too low for the interpreter itself.
-    #[error("`limits.memory_bytes` is {limit_bytes}; `{name}` alone takes {needed_bytes}", name = escaped(.name))]
+    #[error("`limits.memory_bytes` is {limit_bytes}, but `{name}` alone needs {needed_bytes}", name = escaped(.name))]
     Memory {
         /// Name of the runtime.
         name: String,
@@ -135,7 +135,7 @@ pub enum BuildError {
         needed_bytes: u64,
     },
     /// The runtime runs a different language than the requested one.
-    #[error("runtime `{name}` runs {has}, not {wanted}; leave the language out or name another runtime", name = escaped(.name))]
+    #[error("runtime `{name}` runs {has}, not {wanted}; remove the language or use another runtime", name = escaped(.name))]
     Language {
         /// Name of the runtime.
         name: String,
@@ -187,7 +187,7 @@ pub enum ExecuteError {
     #[error(transparent)]
     Mount(#[from] MountError),
     /// The guest ran, but its files could not be written back to a host directory. The directory is unchanged.
-    #[error("the files could not be written back to `{}`; nothing there was changed", escaped(host))]
+    #[error("cannot write the files back to `{}`; the directory is unchanged", escaped(host))]
     Commit {
         /// Path of the host directory.
         host: PathBuf,
@@ -217,13 +217,13 @@ pub enum ExecuteError {
     #[error("the shared workspace is busy; nothing was done")]
     WorkspaceBusy,
     /// The policies of the shared workspace and of the session have different host directories.
-    #[error("the shared workspace has another `{key}` than the session; use the same policy for both")]
+    #[error("the shared workspace and the session have different `{key}`; use the same policy for both")]
     OtherWorkspace {
         /// Policy key that differs.
         key: &'static str,
     },
     /// A fork cannot use a shared workspace, because the fork has its own copy of the original session's files.
-    #[error("a fork cannot use a shared workspace: it has a copy of its session's files")]
+    #[error("a fork cannot use a shared workspace, because it has its own copy of the session's files")]
     ForkWorkspace,
     /// The session id is invalid.
     #[error("`{id}` is not a valid session id; use 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`", id = escaped(.id))]
@@ -258,7 +258,7 @@ pub enum ExecuteError {
         most: u64,
     },
     /// A new session or checkpoint would exceed a limit on sessions.
-    #[error("{used} of {most} `{key}` would be in use; close a session first or raise the limit")]
+    #[error("`{key}` would be exceeded: {used} needed, the limit is {most}; close a session first or raise the limit")]
     TooManySessions {
         /// Exceeded limit: `limits.session_count` or `limits.session_total_bytes`.
         key: &'static str,
@@ -279,13 +279,13 @@ pub enum ExecuteError {
     #[error(transparent)]
     Tool(#[from] ToolDefinitionError),
     /// The runtime is not prepared. Sessions and validation require a prepared interpreter.
-    #[error("`{name}` is not prepared and can only execute; use a runtime from `glovebox runtimes list`", name = escaped(.name))]
+    #[error("`{name}` is not prepared: sessions and validation are unavailable; use a runtime from `glovebox runtimes list`", name = escaped(.name))]
     NotPrepared {
         /// Name of the runtime.
         name: String,
     },
     /// The image and its driver do not match.
-    #[error("the prepared image does not answer: {0}; remove it with `glovebox runtimes remove`")]
+    #[error("the prepared image does not respond: {0}; remove it with `glovebox runtimes remove`")]
     Driver(String),
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
     if text.len() > MAX_URL_BYTES {
         return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", text.len()));
     }
-    let url = Url::parse(text).map_err(|error| format!("the URL cannot be read: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("the URL is invalid: {error}"))?;
     check(url)
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn check(mut url: Url) -> Result<Url, String> {
         return Err(format!("the URL's scheme is `{}`; use `https` or `http`", clipped(url.scheme())));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("the URL contains a user or a password; put them into the header `Authorization`".to_owned());
+        return Err("the URL contains a user name or password; use the `Authorization` header instead".to_owned());
     }
     if url.as_str().len() > MAX_URL_BYTES {
         return Err(format!("the URL is {} bytes; the limit is {MAX_URL_BYTES}", url.as_str().len()));

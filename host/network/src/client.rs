@@ -99,7 +99,7 @@ impl Client {
                 // share no connection state.
                 .pool_max_idle_per_host(0)
                 .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION")));
-            client.build().map_err(|error| format!("the network cannot be set up: {}", reason(&error)))
+            client.build().map_err(|error| format!("cannot set up the network: {}", reason(&error)))
         };
         let made = self.http.get_or_init(make);
         made.as_ref().map_err(|message| Fault::new(Code::Broken, message.clone()))
@@ -133,7 +133,7 @@ impl Client {
         if !self.policy.methods.contains(&name) {
             let shown: String = name.chars().take(32).collect();
             let message = format!(
-                "the method `{shown}` is not allowed; `network.methods` has {}",
+                "the method `{shown}` is not allowed; `network.methods` allows {}",
                 self.policy.methods.join(", ")
             );
             return Err(Fault::new(Code::Refused, message));
@@ -148,7 +148,7 @@ impl Client {
         if !self.patterns.allow(url) {
             let list = self.patterns.describe();
             return refuse(format!(
-                "requests to `{}` are not allowed at this path; `network.allow` has {list}",
+                "requests to `{}` are not allowed at this path; `network.allow` contains {list}",
                 origin(url)
             ));
         }
@@ -160,7 +160,7 @@ impl Client {
         if self.rules.allow(address) {
             return Ok(());
         }
-        refuse(format!("`{address}` is not a public address, and `network.allow_private` does not have it"))
+        refuse(format!("`{address}` is not a public address, and `network.allow_private` does not include it"))
     }
 
     async fn send(&self, hop: &Hop, reflections: &mut Reflections) -> Result<Response, Fault> {
@@ -170,8 +170,7 @@ impl Client {
             let filled = self.secrets.fill(&hop.url, value, reflections);
             let filled = filled.map_err(|message| Fault::new(Code::Refused, message))?;
             let value = HeaderValue::from_str(&filled);
-            let mut value =
-                value.map_err(|_| Fault::new(Code::Invalid, format!("the header `{name}` cannot be sent")))?;
+            let mut value = value.map_err(|_| Fault::new(Code::Invalid, format!("cannot send the header `{name}`")))?;
             value.set_sensitive(true);
             request.headers_mut().append(name.clone(), value);
         }
@@ -192,13 +191,13 @@ impl Client {
         let fault = |message| Fault::new(Code::Redirects, message);
         if redirects >= self.policy.redirects {
             return Err(fault(format!(
-                "there are more than {} redirects (`network.redirects`)",
+                "the request has more than {} redirects (`network.redirects`)",
                 self.policy.redirects
             )));
         }
         let text = location.to_str().map_err(|_| fault("a redirect has an invalid URL".to_owned()))?;
         let url = from.join(text).map_err(|error| fault(format!("a redirect has an invalid URL: {error}")))?;
-        let url = address::check(url).map_err(|message| fault(format!("a redirect cannot be followed: {message}")))?;
+        let url = address::check(url).map_err(|message| fault(format!("cannot follow a redirect: {message}")))?;
         let becomes_get = match status {
             StatusCode::SEE_OTHER => method != Method::HEAD,
             StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => method == Method::POST,
@@ -226,7 +225,10 @@ impl Client {
         let max_bytes = self.policy.response_bytes;
         let limit = |message| Fault::new(Code::Limit, message);
         let no_room = || {
-            limit("the host has no room for the response: `limits.memory_bytes` counts it until it is read".to_owned())
+            limit(
+                "the response does not fit into the remaining `limits.memory_bytes`; read earlier responses first"
+                    .to_owned(),
+            )
         };
         let status = response.status();
         let headers = message::response(response.headers()).map_err(limit)?;
@@ -234,9 +236,7 @@ impl Client {
         let mut held: Vec<HeldMemory> = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| broken(&hop.url, &error))? {
             if (body.len() + chunk.len()) as u64 > max_bytes {
-                return Err(limit(format!(
-                    "the response's body is more than {max_bytes} bytes (`network.response_bytes`)"
-                )));
+                return Err(limit(format!("the response's body exceeds {max_bytes} bytes (`network.response_bytes`)")));
             }
             let room = account.hold(chunk.len() as u64 * COPIES_OF_A_BODY);
             held.push(room.ok_or_else(no_room)?);
@@ -250,7 +250,7 @@ impl Client {
         let max = usize::try_from(max_bytes).unwrap_or(usize::MAX);
         let body = reflections.hide(body, max).ok_or_else(|| {
             limit(format!(
-                "the response's body is more than {max_bytes} bytes (`network.response_bytes`) with placeholders in the place of secrets"
+                "the response's body exceeds {max_bytes} bytes (`network.response_bytes`) with placeholders in place of secrets"
             ))
         })?;
         let grown = body.len().saturating_sub(read) as u64;
@@ -286,7 +286,7 @@ fn unreachable(url: &Url, error: &reqwest::Error) -> Fault {
 }
 
 fn broken(url: &Url, error: &reqwest::Error) -> Fault {
-    Fault::new(Code::Broken, format!("`{}` did not answer as it should: {}", origin(url), reason(error)))
+    Fault::new(Code::Broken, format!("`{}` sent an invalid response: {}", origin(url), reason(error)))
 }
 
 /// Returns the error text of the innermost cause. The outer errors repeat the URL.
@@ -295,7 +295,7 @@ fn reason(error: &reqwest::Error) -> String {
     while let Some(cause) = innermost.source() {
         innermost = cause;
     }
-    let text = if error.source().is_none() { "the request cannot be made".to_owned() } else { innermost.to_string() };
+    let text = if error.source().is_none() { "cannot create the request".to_owned() } else { innermost.to_string() };
     text.chars().take(MAX_REASON_CHARS).collect()
 }
 
@@ -316,7 +316,7 @@ pub fn tls_config() -> Result<rustls::ClientConfig, String> {
         let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         config
             .map(|config| config.with_root_certificates(roots).with_no_client_auth())
-            .map_err(|error| format!("TLS cannot be set up: {error}"))
+            .map_err(|error| format!("cannot set up TLS: {error}"))
     };
     CONFIG.get_or_init(make).clone()
 }

@@ -58,7 +58,7 @@ fn get() -> String {
 impl RequestMessage {
     pub(crate) fn read(text: &str) -> Result<Self, Fault> {
         serde_json::from_str(text)
-            .map_err(|error| Fault::new(Code::Invalid, format!("the request cannot be read: {error}")))
+            .map_err(|error| Fault::new(Code::Invalid, format!("cannot parse the request: {error}")))
     }
 
     /// Decodes the body. Fails if it exceeds `max_bytes` or is set twice.
@@ -252,7 +252,8 @@ pub(crate) fn response(headers: &HeaderMap) -> Result<Vec<(String, String)>, Str
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if headers.len() > MAX_RESPONSE_HEADERS || bytes > MAX_RESPONSE_HEADER_BYTES {
         let most = format!("{MAX_RESPONSE_HEADERS} headers and {MAX_RESPONSE_HEADER_BYTES} bytes");
-        return Err(format!("the response has {} headers of {bytes} bytes; the limit is {most}", headers.len()));
+        let count = headers.len();
+        return Err(format!("the response has {count} headers with {bytes} bytes in total; the limit is {most}"));
     }
     let is_shown = |name: &HeaderName| {
         !matches!(name.as_str(), "connection" | "keep-alive" | "transfer-encoding" | "te" | "trailer" | "upgrade")
@@ -308,16 +309,16 @@ fn sorted(arguments: &str) -> String {
 }
 
 fn answer(answers: &Mutex<Answers>, arguments: &str) -> Result<String, ToolError> {
-    let missing = |why: &str| ToolError::from(Fault::new(Code::Broken, format!("this is a replay, and {why}")));
+    let missing = |why: &str| ToolError::from(Fault::new(Code::Broken, format!("cannot replay the request: {why}")));
     let mut answers = answers.lock().unwrap_or_else(PoisonError::into_inner);
     let next = answers.get_mut(&sorted(arguments)).and_then(VecDeque::pop_front);
-    match next.ok_or_else(|| missing("no such request was recorded"))? {
+    match next.ok_or_else(|| missing("it was not recorded"))? {
         ToolOutcome::Returned(Some(result)) => Ok(result),
         ToolOutcome::Failed { kind, message: Some(message) } => Err(ToolError::of(kind, message)),
         ToolOutcome::Returned(None) | ToolOutcome::Failed { message: None, .. } => {
-            Err(missing("the record has no contents (`limits.tool_record_bytes`)"))
+            Err(missing("the record does not contain its response (`limits.tool_record_bytes`)"))
         }
-        ToolOutcome::Unfinished => Err(missing("the execution had ended before there was an answer")),
+        ToolOutcome::Unfinished => Err(missing("the execution ended before the response")),
     }
 }
 
@@ -367,7 +368,7 @@ fn runtime() -> Result<&'static Runtime, Fault> {
             .thread_name("glovebox network")
             .enable_all()
             .build();
-        runtime.map_err(|error| format!("the host has no thread for the network: {error}"))
+        runtime.map_err(|error| format!("cannot start the network thread: {error}"))
     };
     RUNTIME.get_or_init(make).as_ref().map_err(|message| Fault::new(Code::Broken, message.clone()))
 }
@@ -389,7 +390,7 @@ pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<Str
             biased;
             () = stop.notified() => Err(Fault::new(Code::Timeout, "the request was cancelled".to_owned())),
             answered = timeout_at(deadline.into(), client.fetch(asked, &call.account)) => answered.unwrap_or_else(|_| {
-                let message = format!("there was no whole response within {} ms", timeout.as_millis());
+                let message = format!("the response was incomplete after {} ms", timeout.as_millis());
                 Err(Fault::new(Code::Timeout, message))
             }),
         }

@@ -74,7 +74,7 @@ fn key(entropy: Entropy) -> Result<[u8; 32], PolicyError> {
         return Ok(*key);
     }
     let mut key = [0; 32];
-    getrandom::fill(&mut key).map_err(|_| wrong("secrets", "the system has no random numbers for placeholders"))?;
+    getrandom::fill(&mut key).map_err(|_| wrong("secrets", "cannot get random numbers for placeholders"))?;
     Ok(*KEY.get_or_init(|| key))
 }
 

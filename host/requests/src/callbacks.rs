@@ -218,9 +218,10 @@ impl CallbackClients {
         let CallbackRequest { key: id, tool, arguments, call, session, deadline, cancel } = asked;
         let failed = |reason: &str| ToolError::new(format!("the callback of `{tool}` {reason}"));
         let too_late = || ToolError::of(ToolErrorKind::Timeout, format!("the callback of `{tool}` took too long"));
-        let arguments = RawValue::from_string(arguments.to_owned()).map_err(|_| failed("got no JSON"))?;
+        let arguments = RawValue::from_string(arguments.to_owned())
+            .map_err(|_| failed("cannot be called: the arguments are not JSON"))?;
         let question = Question { tool, arguments: &arguments, call, session };
-        let body = serde_json::to_vec(&question).map_err(|_| failed("got no JSON"))?;
+        let body = serde_json::to_vec(&question).map_err(|_| failed("cannot be called: the arguments are not JSON"))?;
         let timestamp_s = Timestamp::now().unix_ms() / 1_000;
         let client = if target.is_named { &self.named } else { &self.public };
         let request = client
@@ -232,10 +233,10 @@ impl CallbackClients {
             .header("webhook-signature", self.signer.sign(id, timestamp_s, &body))
             .body(body);
         let answer = async {
-            let mut response = request.send().await.map_err(|_| failed("could not be reached"))?;
+            let mut response = request.send().await.map_err(|_| failed("is unreachable"))?;
             let status = response.status();
             let mut bytes = Vec::new();
-            while let Some(piece) = response.chunk().await.map_err(|_| failed("broke off"))? {
+            while let Some(piece) = response.chunk().await.map_err(|_| failed("ended early"))? {
                 if bytes.len() + piece.len() > MAX_ANSWER_BYTES {
                     return Err(failed(&format!("answered with more than {MAX_ANSWER_BYTES} bytes")));
                 }

@@ -279,7 +279,7 @@ pub enum ConfigError {
         why: &'static str,
     },
     /// `workers.count` exceeds its maximum.
-    #[error("`workers.count` is {count}; at most {MAX_WORKERS} are supported, and one per processor is enough")]
+    #[error("`workers.count` is {count}; the maximum is {MAX_WORKERS}; one per processor is enough")]
     Workers {
         /// The configured number of workers.
         count: usize,
@@ -503,7 +503,7 @@ mod tests {
             ("fleet = \"restate://engine\"\nkey_file = \"/x\"", "`key_file` is not supported with `fleet`"),
             ("fleet = \"restate://engine\"\n[e2b]\nenabled = true", "`e2b` is not supported with `fleet`"),
             ("[admission]\nrunning = 0", "`admission.running` is 0"),
-            ("[workers]\ncount = 257", "`workers.count` is 257; at most 256"),
+            ("[workers]\ncount = 257", "`workers.count` is 257; the maximum is 256"),
             ("[http]\nbody_bytes = 0", "`http.body_bytes` is 0"),
             (&token("a/b", HASH), "token `a/b`: the name must be"),
             (&token("a", "12"), "token `a`: `sha256` must be 64"),

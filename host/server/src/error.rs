@@ -115,7 +115,7 @@ pub enum ServiceError {
     },
     /// The script ran, but the memory budget for answers has no room for its answer.
     #[error(
-        "the request was carried out, but the server's memory for answers is full; read answers faster, or request less"
+        "the request was executed, but the server's memory for answers is full; read answers faster, or request less"
     )]
     NoRoom,
     /// The service is shutting down.
@@ -126,8 +126,8 @@ pub enum ServiceError {
     NoWorker,
     /// The worker died during the request. Its sessions keep the state of their last answer.
     #[error(
-        "the worker process ended before it answered, and is being restarted; the script may have run; \
-         a session is in its last saved state, which includes everything up to its last answer"
+        "the worker process ended before it answered and is being restarted; the script may have run; a session keeps \
+         the state of its last answer"
     )]
     WorkerDied,
     /// A worker could not be started.

@@ -56,7 +56,7 @@ pub(crate) fn narrowed(granted: &Policy, asked: &Map<String, Value>) -> Result<P
     let mut policy = serde_json::to_value(granted).map_err(form)?;
     change_policy(&mut policy, asked, &TABLES).map_err(|error| match error {
         ChangeError::Unknown(name) => GrantError::NotOpen(name),
-        ChangeError::NoTable(name) => GrantError::Form(format!("`{name}` is an object")),
+        ChangeError::NoTable(name) => GrantError::Form(format!("`{name}` must be an object")),
     })?;
     let policy: Policy = serde_json::from_value(policy).map_err(form)?;
     policy.check()?;
@@ -153,7 +153,7 @@ mod tests {
                 "`policy.network.secrets` is `KEY`",
             ),
             (json!({ "redirects": 6 }), "`network.redirects`"),
-            (json!([]), "`network` is an object"),
+            (json!([]), "`network` must be an object"),
             (json!({ "proxy": "http://x" }), "proxy"),
         ] {
             let error = asked(network.clone()).unwrap_err();
@@ -178,12 +178,12 @@ mod tests {
             (json!({ "limits": { "fule": 1 } }), "fule"),
             (json!({ "limits": { "fuel": -1 } }), "integer `-1`"),
             (json!({ "limits": { "fuel": "much" } }), "invalid type"),
-            (json!({ "limits": 7 }), "`limits` is an object"),
+            (json!({ "limits": 7 }), "`limits` must be an object"),
             (json!({ "clock": "host" }), "`policy.clock` is `host`, beyond this token's grant of `fixed`"),
             (json!({ "clock": { "host": null } }), "`policy.clock` is `host`"),
-            (json!({ "limits": [] }), "`limits` is an object"),
-            (json!({ "limits": [9_000_000_000_000_000_000_u64, 1, 31_536_000_000_u64] }), "`limits` is an object"),
-            (json!({ "session": [] }), "`session` is an object"),
+            (json!({ "limits": [] }), "`limits` must be an object"),
+            (json!({ "limits": [9_000_000_000_000_000_000_u64, 1, 31_536_000_000_u64] }), "`limits` must be an object"),
+            (json!({ "session": [] }), "`session` must be an object"),
             (json!({ "metering": "none" }), "`policy.metering`"),
             (json!({ "workspace": "/etc" }), "`policy.workspace` cannot be set"),
             (json!({ "mounts": [{ "host": "/", "guest": "/x" }] }), "`policy.mounts` cannot be set"),

@@ -133,7 +133,7 @@ impl ImageDefinition {
         let invalid = |problem: String| Err(OwnImageError::Invalid { name: self.name.clone(), problem });
         check_name("name", &self.name).map_err(|_| OwnImageError::Name(self.name.clone()))?;
         if self.format != FORMAT {
-            return invalid(format!("it has format {}, and this version reads {FORMAT}", self.format));
+            return invalid(format!("it has format {}, but this version reads {FORMAT}", self.format));
         }
         let memory_range = MIN_MEMORY_BYTES..=MAX_IMAGE_MEMORY_BYTES;
         if !memory_range.contains(&self.memory_bytes) {
@@ -141,7 +141,7 @@ impl ImageDefinition {
             return invalid(format!("{} bytes of memory are not between {least} and {most}", self.memory_bytes));
         }
         if self.timeout_ms == 0 || self.timeout_ms > MAX_IMAGE_TIMEOUT_MS {
-            return invalid(format!("a setup may take from 1 to {MAX_IMAGE_TIMEOUT_MS} ms"));
+            return invalid(format!("the time limit of a setup must be 1 to {MAX_IMAGE_TIMEOUT_MS} ms"));
         }
         if self.steps.len() > MAX_IMAGE_STEPS {
             return invalid(format!("it has more than {MAX_IMAGE_STEPS} setups"));
@@ -178,7 +178,7 @@ impl ImageDefinition {
                 return invalid(format!("`{}` is not a path below `/app`", escaped(path)));
             }
             if path.split('/').next() == Some(PACKAGES) {
-                return invalid(format!("`{path}` is inside the packages directory; give a wheel, or another path"));
+                return invalid(format!("`{path}` is inside the packages directory; use a wheel, or another path"));
             }
             if !paths.insert(path.as_str()) {
                 return invalid(format!("it has the file `{path}` twice"));

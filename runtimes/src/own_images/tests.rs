@@ -181,8 +181,8 @@ fn invalid_image_archives_are_rejected() {
         ),
         ("more than it has", changed("/files/0/size_bytes", 2.into()), one, "does not match its definition"),
         ("a name to escape", changed("/name", "../a".into()), one, "is not a valid image name"),
-        ("endless time", changed("/timeout_ms", u64::MAX.into()), one, "from 1 to 3600000 ms"),
-        ("no time", changed("/timeout_ms", 0.into()), one, "from 1 to 3600000 ms"),
+        ("endless time", changed("/timeout_ms", u64::MAX.into()), one, "must be 1 to 3600000 ms"),
+        ("no time", changed("/timeout_ms", 0.into()), one, "must be 1 to 3600000 ms"),
         ("all memory", changed("/memory_bytes", (1u64 << 40).into()), one, "are not between 134217728 and 4294967296"),
         ("a forged line", changed("/files/0/path", "a\nerror: b".into()), one, r"`a\nerror: b` is not a path"),
         ("no input", json.to_string(), &[], "`inputs/0` is missing or in the wrong place"),
@@ -287,7 +287,7 @@ fn image_wheels_are_checked_and_included() {
     assert_eq!(found.iter().filter(|(path, _)| path.ends_with(".py")).count(), 2);
     let taken = [("one".to_owned(), "somebody".to_owned())];
     for (wheels, taken, says) in [
-        (vec![("x.txt".to_owned(), Vec::new())], &[][..], "is not a wheel's file name"),
+        (vec![("x.txt".to_owned(), Vec::new())], &[][..], "is not a wheel file name"),
         (vec![wheel("one", "one.py"), wheel("two", "one.py")], &[], "`one` also has a module"),
         (vec![wheel("one", "json.py")], &[], "the standard library"),
         (vec![wheel("one", "one.py")], &taken, "somebody also has a module"),

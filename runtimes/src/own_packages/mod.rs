@@ -349,11 +349,11 @@ fn is_name(part: &str) -> bool {
 #[non_exhaustive]
 pub enum OwnPackageError {
     /// The file name is not the name of a wheel.
-    #[error("`{name}` is not a wheel's file name; it must be like `NAME-VERSION-py3-none-any.whl`", name = escaped(.0))]
+    #[error("`{name}` is not a wheel file name; use the form `NAME-VERSION-py3-none-any.whl`", name = escaped(.0))]
     FileName(String),
     /// The wheel is for a specific platform.
     #[error(
-        "`{name}` is compiled for one platform (`{other}`); the sandbox runs only pure Python: look for a version of it that ends in `-none-any.whl`", name = escaped(.0), other = escaped(.1)
+        "`{name}` is compiled for one platform (`{other}`); the sandbox runs only pure Python: use a version that ends in `-none-any.whl`", name = escaped(.0), other = escaped(.1)
     )]
     Platform(String, String),
     /// The wheel is invalid.
@@ -383,9 +383,7 @@ pub enum OwnPackageError {
         owner: String,
     },
     /// There are already [`MAX_OWN_PACKAGES`] packages.
-    #[error(
-        "you already have {MAX_OWN_PACKAGES} packages of your own; remove one with `glovebox packages remove NAME`"
-    )]
+    #[error("you have already added {MAX_OWN_PACKAGES} packages; remove one with `glovebox packages remove NAME`")]
     TooMany,
     /// The unpacked packages would exceed [`MAX_OWN_PACKAGES_BYTES`].
     #[error(
@@ -397,7 +395,7 @@ pub enum OwnPackageError {
     /// The packages would exceed [`MAX_OWN_PACKAGES_FILES`].
     #[error(
         "with `{name}`, your packages would exceed {MAX_OWN_PACKAGES_FILES} files; remove some with \
-         `glovebox packages remove NAME` (`glovebox packages list --json` shows their numbers of files)",
+         `glovebox packages remove NAME` (`glovebox packages list --json` shows their file counts)",
         name = escaped(.0)
     )]
     TooManyFiles(String),

@@ -34,10 +34,10 @@ pub(super) fn add(
     }
     let counts = sections.counts()?;
     if counts.imported_memories > 0 || sections.memories()?.first().is_none_or(|memory| memory.memory64) {
-        return Err(RewriteError::Unsupported("it has no 32-bit memory of its own for a callback to read".to_owned()));
+        return Err(RewriteError::Unsupported("it defines no 32-bit memory for callbacks".to_owned()));
     }
     if counts.imported_tables > 0 {
-        return Err(RewriteError::Unsupported("it imports the table that a callback would go into".to_owned()));
+        return Err(RewriteError::Unsupported("it imports the table for callbacks".to_owned()));
     }
     let (tables, first_slot) = longer_table(sections, count)?;
     let last = counts.functions.checked_add(count).zip(counts.globals.checked_add(count));

@@ -56,7 +56,11 @@ pub(super) fn wrap(module: &[u8], functions: &BTreeMap<u32, Wrapper>) -> Result<
                 framed_call(old, parameters.len(), stack_pointer)
             }
             Wrapper::EmptyPath if *parameters == PATH_FINDER => path_finder_call(old),
-            Wrapper::EmptyPath => return Err(unsupported(format!("its function {index} does not find paths"))),
+            Wrapper::EmptyPath => {
+                return Err(unsupported(format!(
+                    "its function {index} does not have the signature of `__wasilibc_find_relpath_alloc`"
+                )));
+            }
         });
         moved.push((type_index, body));
     }
@@ -252,7 +256,11 @@ mod tests {
         assert_eq!(after[2], ["I32Const { value: 3 }", "End"]);
         assert_eq!(after[0][5], "Call { function_index: 2 }");
         assert!(after[0].iter().any(|instruction| instruction.starts_with("I32Store8")), "{:?}", after[0]);
-        assert!(wrapped(FunctionId::Name("other".to_owned())).unwrap_err().contains("does not find paths"));
+        assert!(
+            wrapped(FunctionId::Name("other".to_owned()))
+                .unwrap_err()
+                .contains("does not have the signature of `__wasilibc_find_relpath_alloc`")
+        );
         assert!(wrapped(FunctionId::Name("absent".to_owned())).unwrap_err().contains("`absent`"));
         assert!(wrapped(FunctionId::Index(2)).unwrap_err().contains("is imported"));
     }

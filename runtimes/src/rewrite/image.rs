@@ -167,7 +167,7 @@ fn encode_globals(
         };
         let wrong = |problem: String| RewriteError::Global { index, problem };
         if !global.ty.mutable || global.ty.shared {
-            return Err(wrong("it cannot be changed".to_owned()));
+            return Err(wrong("it is immutable".to_owned()));
         }
         let (val_type, init) = match (global.ty.content_type, *value) {
             (ValType::I32, GlobalValue::I32(bits)) => {

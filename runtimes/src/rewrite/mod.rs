@@ -59,7 +59,7 @@ pub enum RewriteError {
         name: String,
     },
     /// The module already exports another item under this name.
-    #[error("this module exports something else as `{name}`; its binary does not match its recipe", name = escaped(.0))]
+    #[error("this module exports another item as `{name}`; its binary does not match its recipe", name = escaped(.0))]
     ExportTaken(String),
     /// The saved memory does not match the module.
     #[error("the memory image does not match the module: {name}", name = escaped_text(.0))]

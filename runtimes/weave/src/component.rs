@@ -181,7 +181,7 @@ impl Imports {
                     }
                     // A section that imports the sandbox is not copied, so it must not contain other imports.
                     if !sandbox.is_empty() && outer.len() > before {
-                        return Err(refused("the adapter imports something beside or after the sandbox"));
+                        return Err(refused("the adapter has unexpected imports besides the sandbox"));
                     }
                 }
                 _ => {}
@@ -219,7 +219,7 @@ fn whole_of(
     let mut aliases = ComponentAliasSection::new();
     for name in &imports.sandbox {
         if !provided.contains(name) {
-            return Err(refused(format!("the provider does not export `{name}`, which the adapter imports")));
+            return Err(refused(format!("the adapter imports `{name}`, but the provider does not export it")));
         }
         aliases.alias(exported(source, name));
     }
@@ -297,9 +297,13 @@ mod tests {
         for (provider, adapter, said) in [
             (importing.as_str(), whole.as_str(), "the provider imports `wasi:x/y@0.1.0`"),
             (PROVIDER, PROVIDER, "does not export `wasi:http/incoming-handler`"),
-            (PROVIDER, &adapter(&[SANDBOX, ENVIRONMENT].concat()), "beside or after the sandbox"),
+            (PROVIDER, &adapter(&[SANDBOX, ENVIRONMENT].concat()), "unexpected imports besides the sandbox"),
             (PROVIDER, &adapter(&other), "type mismatch"),
-            (PROVIDER, &adapter(&unknown), "does not export `glovebox:sandbox/sandbox@0.9.0`"),
+            (
+                PROVIDER,
+                &adapter(&unknown),
+                "the adapter imports `glovebox:sandbox/sandbox@0.9.0`, but the provider does not export it",
+            ),
         ] {
             let error = composed(provider, adapter).unwrap_err();
             assert!(error.contains(said), "{said}: {error}");

@@ -44,7 +44,8 @@ pub(crate) fn wanted<'a>(
         for (number, import) in (0u32..).zip(&guest.module.imports).filter(|(_, import)| !is_host_call(import)) {
             let name = import.name;
             let Some(of) = guest.module.function_type(number) else { continue };
-            let other = || WeaveError::unsupported(guest.guest.name, format!("it imports `{name}` with another type"));
+            let other =
+                || WeaveError::unsupported(guest.guest.name, format!("it imports `{name}` with an unexpected type"));
             if let Some(known) = wanted.get(name) {
                 if known.of != of {
                     return Err(other());
@@ -76,7 +77,10 @@ pub(crate) fn host_call<'a>(guests: &'a [Read<'_>]) -> Result<Option<&'a FuncTyp
             let fits = of.is_some() && wanted.is_none_or(|known| Some(known) == of);
             wanted = of.filter(|_| fits);
             if wanted.is_none() {
-                return Err(WeaveError::unsupported(guest.guest.name, "it imports `host` `call` with another type"));
+                return Err(WeaveError::unsupported(
+                    guest.guest.name,
+                    "it imports `host` `call` with an unexpected type",
+                ));
             }
         }
     }

@@ -153,7 +153,7 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
             _ => false,
         };
         if !is_same {
-            return Err(WeaveError::Shim(format!("it imports `{MACHINE}` `{}` with another type", import.name)));
+            return Err(WeaveError::Shim(format!("it imports `{MACHINE}` `{}` with an unexpected type", import.name)));
         }
     }
     own.finish(&mut assembly).ok_or_else(|| WeaveError::Shim("a function was left without a body".to_owned()))?;
@@ -199,7 +199,7 @@ fn stack(guests: &[Read<'_>], stack_bytes: u32) -> Result<i64, WeaveError> {
     let left = stack_bytes.checked_sub(once).map(i64::from).filter(|left| *left > 0);
     left.ok_or_else(|| {
         WeaveError::Guests(format!(
-            "calls that cannot recur need {once} bytes of stack, and the limit is {stack_bytes}; raise it"
+            "non-recursive calls need {once} bytes of stack; the limit is {stack_bytes}; raise the limit"
         ))
     })
 }

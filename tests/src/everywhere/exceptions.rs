@@ -46,10 +46,10 @@ const STACK_EXCEPTION: Exception = Exception {
     ],
     hosts: &Host::ALL,
     differs: Differs::Outcome,
-    reason: "The provider counts its native stack, which must fit into 512 KiB, the least that a host gives \
-                 (Wasmtime). Its budget ends before the interpreter's own limit. The script ends as `trapped` \
-                 with `stack-overflow`. In the engine, which has 4 MiB, the script can catch the error. The \
-                 instance and the session's last checkpoint survive.",
+    reason: "The provider limits its native stack to a budget that fits into 512 KiB, the smallest stack of any host \
+             (Wasmtime). The script exhausts this budget before it reaches the interpreter's own limit, and ends as \
+             `trapped` with `stack-overflow`. In the engine, which has 4 MiB, the script can catch the error. The \
+             instance and the session's last checkpoint survive.",
 };
 
 /// All exceptions, in the order of the generated page.
@@ -59,15 +59,15 @@ pub const EXCEPTIONS: &[Exception] = &[
         cases: &["validate-deep-nesting"],
         hosts: &Host::ALL,
         differs: Differs::Figures,
-        reason: "As above: the budget of native stack stops the parser, and the diagnostic says so instead of \
-                 naming the interpreter's error.",
+        reason: "As above: the parser exhausts the native stack budget, and the diagnostic reports that instead of \
+                 the interpreter's error.",
     },
     Exception {
         cases: &["tools-several-at-once", "javascript/javascript-tools-at-once", "python/tools-python-at-once"],
         hosts: &Host::ALL,
         differs: Differs::Outcome,
-        reason: "A call of a tool returns when the tool has answered. Tools therefore run one after the other, \
-                 and a script that calls several at once waits for the sum of their times.",
+        reason: "A tool call blocks until the tool has answered. Tools therefore run one after the other, and a \
+                 script with several concurrent calls waits for the sum of their durations.",
     },
     Exception {
         cases: &[
@@ -79,14 +79,15 @@ pub const EXCEPTIONS: &[Exception] = &[
         ],
         hosts: &Host::ALL,
         differs: Differs::Outcome,
-        reason: "As above: no call can end before its tool has answered. A call that took too long gets its \
-                 time-out afterwards, and so does its script.",
+        reason: "As above: a call cannot end before its tool has answered. The timeout of a slow call, and that of \
+                 its script, take effect only afterwards.",
     },
     Exception {
         cases: &["python/tools-python-fixed-clock"],
         hosts: &Host::ALL,
         differs: Differs::Figures,
-        reason: "As above: the reply arrives at once, so the script does not poll for it and uses less fuel.",
+        reason: "As above: the reply is available immediately, so the script does not poll for it and uses less \
+                 fuel.",
     },
     Exception {
         cases: &[
@@ -111,20 +112,21 @@ pub const EXCEPTIONS: &[Exception] = &[
         ],
         hosts: &Host::ALL,
         differs: Differs::Outcome,
-        reason: "The provider cannot remove types. It runs every script as JavaScript, in which types are a \
+        reason: "The provider cannot strip TypeScript types. It runs every script as JavaScript, where types are a \
                  `SyntaxError`.",
     },
     Exception {
         cases: &["javascript/import-computed-builtin"],
         hosts: &Host::ALL,
         differs: Differs::Outcome,
-        reason: "The provider loads the modules of Node that the script names. A computed name is known too late.",
+        reason: "The provider loads only Node modules whose names appear in the script. A computed name is not known \
+                 in advance.",
     },
     Exception {
         cases: &["javascript/typescript-name-decides"],
         hosts: &Host::ALL,
         differs: Differs::Figures,
-        reason: "As above: a script without types runs, and does not pay for the search for types.",
+        reason: "As above: a script without types runs, and uses no fuel for the search for types.",
     },
 ];
 
@@ -272,8 +274,8 @@ pub const HOSTILE_EXCEPTIONS: &[HostileException] = &[HostileException {
     ],
     hosts: &Host::ALL,
     outcome: "trapped stack-overflow",
-    reason: "The budget of native stack, which fits what every host gives, ends before the interpreter's own limit, so that the \
-             script cannot catch the error. The instance answers the next call.",
+    reason: "The script exhausts the native stack budget, which fits every host, before it reaches the interpreter's \
+             own limit, and cannot catch the error. The instance answers the next call.",
 }];
 
 /// Returns the exception for a hostile script in a host, if its outcome differs from its row.

@@ -82,7 +82,7 @@ fn quoted(names: &[&str]) -> String {
 
 fn titles(hosts: &[Host]) -> String {
     match hosts {
-        all if all == Host::ALL => "everywhere".into(),
+        all if all == Host::ALL => "all".into(),
         some => some.iter().map(|host| host.title()).collect::<Vec<_>>().join(", "),
     }
 }
@@ -97,10 +97,10 @@ fn title(language: Language) -> &'static str {
 const INTRODUCTION: &str = "\
 # Case results of the provider in other hosts
 
-Read this page to find out where the portable provider, `glovebox.wasm`, differs from the engine.
+Read this page to find out how the portable provider, `glovebox.wasm`, differs from the engine.
 
-Each component host below runs the cases of [`tests/cases`](../tests/cases/README.md) with its default stack. Under a fixed clock and seeded
-entropy, each step must also give the engine's result: outcome, output, files, values, memory, and exactly the same fuel.
+Each component host below runs the cases of [`tests/cases`](../tests/cases/README.md) with its default stack. With a fixed clock and seeded
+entropy, each step must also produce the engine's result: outcome, output, files, values, memory, and exactly the same fuel.
 
 Every push runs all cases in `wasmtime`, and those with `smoke = true` in the other hosts. `.ci/full` runs the whole matrix:
 ";
@@ -110,31 +110,31 @@ const GENERATED: &str = "
 `BLESS=1 cargo test --workspace --test cases everywhere/page` generates this page from the exceptions in `tests/src/everywhere/exceptions.rs`. A
 test fails if a case differs without an exception, or has an exception and does not differ.
 
-| host | language | cases | same result | another figure | another outcome |
+| host | language | cases | same result | different figures | different outcome |
 |---|---|---|---|---|---|
 ";
 
 const DIFFERENCES: &str = "
 ## Differences
 
-| cases | where | in | reason |
+| cases | hosts | difference | reason |
 |---|---|---|---|
 ";
 
 const HOSTILE: &str = "
 ## Hostile scripts
 
-The same hosts run the scripts of [`tests/hostile`](../tests/hostile). Each script ends as its row says, and the same instance answers the next
-call, with these exceptions.
+The same hosts run the scripts of [`tests/hostile`](../tests/hostile). Each script ends with the outcome in its row, and the same instance answers
+the next call, with these exceptions.
 
-| scripts | where | end | reason |
+| scripts | hosts | outcome | reason |
 |---|---|---|---|
 ";
 
 const PACKAGES: &str = "
-## Cases of packages
+## Cases that need packages
 
-The provider contains neither the packages at `/app/site-packages` nor the modules of Node for a file that a script imports under a computed
+The provider contains neither the packages at `/app/site-packages` nor the Node modules for a file that is imported under a computed
 name. Only the engine runs these cases:
 ";
 

@@ -198,11 +198,11 @@ fn execute(language: Language, source: &str) -> Execution {
 fn page() -> String {
     let mut page = String::from(
         "# Guidance\n\n\
-         An execution that fails carries `guidance`: what happened, what can be done, and the corrected line where one is certain.\n\
-         `glovebox run` prints it under the error. `--json` has it as `guidance`, Rust as `Execution::guidance`, and the contract in\n\
-         `execution`. It is drawn from the outcome and the source, never from what the script printed.\n\n\
-         This page is made by a test that runs these scripts. Under each stands its outcome, then the kind of advice, what happened, and\n\
-         what can be done.\n",
+         A failed execution has `guidance`: the problem, the steps to solve it and, if it is certain, the corrected line.\n\
+         `glovebox run` prints the guidance below the error. `--json` contains it as `guidance`, and so do `Execution::guidance` in Rust\n\
+         and `execution` in the contract. It is derived from the outcome and the source, never from the script's output.\n\n\
+         A test runs these scripts and generates this page. Each script is followed by its outcome, then the kind of advice, the problem\n\
+         and the steps.\n",
     );
     let mut last = "";
     for (title, language, scripts) in FAILURES {
@@ -215,7 +215,7 @@ fn page() -> String {
             write!(page, "\n````{language}\n{source}\n````\n\nOutcome: {}\n", short(&execution.outcome)).unwrap();
             let advice = &execution.guidance.advice;
             if advice.is_empty() {
-                page.push_str("\nnothing is said.\n");
+                page.push_str("\nNo advice.\n");
             }
             for advice in advice {
                 let kind = serde_json::to_string(&advice.kind).unwrap();
@@ -239,7 +239,7 @@ fn guidance_page_matches_the_texts() {
     }
     let held = fs::read_to_string(&path).unwrap_or_default();
     assert!(held == made, "{PAGE} is out of date; run with BLESS=1");
-    assert!(!held.contains("nothing is said"), "an entry has no advice");
+    assert!(!held.contains("No advice."), "an entry has no advice");
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn image_of_an_image_contains_both_setups() {
     let error = more("test-other").build(&images.0).unwrap_err().to_string();
     assert!(error.contains("there is no runtime `test-base`") && error.contains("`test-more`"), "{error}");
     let other = ImageBuilder::new("test-other", "test-more").file("a", "another").build(&images.0);
-    assert!(other.unwrap_err().to_string().contains("`test-more` has another file `a`"));
+    assert!(other.unwrap_err().to_string().contains("`test-more` has a different file at `a`"));
 }
 
 /// Returns the error message of a failed build.
@@ -207,13 +207,13 @@ fn failed_setup_keeps_the_previous_image() {
         (javascript("await new Promise(() => 0)").timeout(short), "never ends"),
         (
             javascript("const all = []; for (;;) all.push(new Uint8Array(1 << 20))").memory_bytes(128 << 20),
-            "it may use 134217728 bytes of memory",
+            "its memory limit is 134217728 bytes",
         ),
         (javascript("globalThis.f = std.open('f', 'w')"), "it left 1 files open"),
         (javascript("").memory_bytes((128 << 20) - 1), "134217727 bytes of memory are not between"),
         (javascript("").memory_bytes((4 << 30) + 1), "4294967297 bytes of memory are not between"),
-        (javascript("").timeout(Duration::ZERO), "may take from 1 to 3600000 ms"),
-        (javascript("").timeout(Duration::from_millis(3_600_001)), "may take from 1 to 3600000 ms"),
+        (javascript("").timeout(Duration::ZERO), "must be 1 to 3600000 ms"),
+        (javascript("").timeout(Duration::from_millis(3_600_001)), "must be 1 to 3600000 ms"),
         (javascript("").file("../x", ""), "`../x` is not a path below `/app`"),
         (javascript("").wheel("x-1-py3-none-any.whl", "PK"), "wheels are for Python"),
         (named("javascript", ""), "image `test-held` already exists"),
@@ -238,7 +238,7 @@ fn python_setup_is_limited() {
     let python = |code: &str| ImageBuilder::new("test-limits", PORTABLE_PYTHON).setup(code);
     for (builder, says) in [
         (python("1 / 0"), "ZeroDivisionError"),
-        (python("x = bytearray(1 << 28)").memory_bytes(200 << 20), "it may use 209715200 bytes of memory"),
+        (python("x = bytearray(1 << 28)").memory_bytes(200 << 20), "its memory limit is 209715200 bytes"),
         (python("while True: pass").timeout(Duration::from_millis(300)), "it did not end within 300 ms"),
         (python("f = open('left', 'w')"), "it left 1 files open"),
     ] {

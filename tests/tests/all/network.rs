@@ -376,7 +376,7 @@ fn recording_answers_only_identical_requests() {
     assert_eq!(server.heard().len(), 3, "a replay must not send requests");
     let again = server.run(&replaying, source);
     assert!(
-        again.stderr.text().contains("no such request was recorded"),
+        again.stderr.text().contains("cannot replay the request: it was not recorded"),
         "each recorded request answers once: {}",
         again.stderr.text()
     );

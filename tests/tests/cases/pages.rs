@@ -138,7 +138,7 @@ fn the_provider_in_between_keeps_its_rule() -> Result<(), Failed> {
         assert!(value.starts_with("ok({outcome: completed"), "{value}");
     }
     let refused = asking(60_001)?;
-    assert!(refused.starts_with("err(invalid-policy(") && refused.contains("at most 60000 is granted"), "{refused}");
+    assert!(refused.starts_with("err(invalid-policy(") && refused.contains("the maximum is 60000"), "{refused}");
     Ok(())
 }
 

@@ -24,7 +24,7 @@ impl EngineFailure {
     }
 
     pub(crate) fn panicked() -> Self {
-        let message = "the engine panicked; this is a bug of Glovebox".to_owned();
+        let message = "the engine panicked; this is a bug in Glovebox".to_owned();
         Self { class: "UnavailableError", message, execution: None }
     }
 }

@@ -240,7 +240,7 @@ class WorkerBackend implements Backend {
 
   async close(): Promise<void> {
     const link = await this.#link?.catch(() => undefined);
-    link?.end(errorOf('SessionLostError', 'the sandbox was closed, and its worker with it'));
+    link?.end(errorOf('SessionLostError', 'the sandbox was closed together with its worker'));
   }
 }
 

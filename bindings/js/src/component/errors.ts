@@ -17,7 +17,7 @@ export class SandboxError extends Error {
 
 function described({ val }: Failure): string {
   if (typeof val === 'string') return val;
-  return 'limit' in val ? `${val.bytes} bytes, of at most ${val.limit}` : `${val.path}: ${val.message}`;
+  return 'limit' in val ? `${val.bytes} bytes; the maximum is ${val.limit}` : `${val.path}: ${val.message}`;
 }
 
 /**

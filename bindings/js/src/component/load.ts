@@ -57,7 +57,7 @@ async function load(source: Source): Promise<Parts> {
       failures.push(`${place.name}: ${error instanceof Error ? error.message : error}`);
     }
   }
-  throw errorOf('UnavailableError', `the component \`${source.name}\` cannot be loaded from ${failures.join('; nor from ')}`);
+  throw errorOf('UnavailableError', `the component \`${source.name}\` cannot be loaded from ${failures.join('; or from ')}`);
 }
 
 /**
@@ -112,7 +112,7 @@ export async function providerOfParts({ module, compiled }: Parts): Promise<Prov
 export function compiledProvider(module: ProviderModule, compiled: (name: string) => WebAssembly.Module | undefined): Provider {
   return providerOf(module, async (path) => {
     const found = compiled(path.split('/').at(-1) ?? path);
-    if (!found) throw new Error(`the component asks for \`${path}\`, which was not loaded`);
+    if (!found) throw new Error(`the component requested \`${path}\`, but it was not loaded`);
     return found;
   });
 }

@@ -80,7 +80,7 @@ export class Sandbox {
         const step = started.continue([], undefined);
         // The request has no tools that the caller answers and no waiting time, so the step cannot be `needs-tools` or
         // `running`.
-        if (step.tag !== 'done') throw new Error(`the provider was to end the script, and says ${step.tag}`);
+        if (step.tag !== 'done') throw new Error(`expected the provider to end the script, got ${step.tag}`);
         const files = started.files();
         try {
           const entries = listFiles(files, '**');

@@ -45,7 +45,7 @@ export function toolsImport(tools: readonly Tool[]): Imports {
         } catch (error) {
           throw failure('failed', error instanceof Error ? error.message : String(error));
         }
-        if (result instanceof Promise) throw failure('failed', `the tool \`${name}\` answered with a promise`);
+        if (result instanceof Promise) throw failure('failed', `the tool \`${name}\` returned a promise`);
         return JSON.stringify(result ?? null);
       },
     },

@@ -204,7 +204,7 @@ class RemoteBackend implements Backend {
   }
 
   async close(): Promise<void> {
-    this.#connection.close(errorOf('SessionLostError', 'the sandbox was closed, and its sessions with it'));
+    this.#connection.close(errorOf('SessionLostError', 'the sandbox was closed together with its sessions'));
   }
 }
 

@@ -11,7 +11,7 @@ import { Connection } from './rpc.ts';
 
 /** Timeout for the connection to the daemon, in milliseconds. A slower daemon is treated as absent. */
 const CONNECT_MS = 500;
-const HINT = '`glovebox daemon` starts one, and GLOVEBOX_DAEMON_SOCKET says where it listens';
+const HINT = 'start one with `glovebox daemon`, and set GLOVEBOX_DAEMON_SOCKET to its socket';
 
 /** Returns the path of the daemon's socket. */
 export function place(platform: string = process.platform): string {
@@ -29,7 +29,7 @@ export async function openDaemon(language: string, policy: Policy, host: Host): 
     if (process.geteuid && (await stat(path)).uid !== process.geteuid()) throw new Error('it belongs to another user');
     const socket = await new Promise<ReturnType<typeof connectSocket>>((resolve, reject) => {
       const made = connectSocket(path);
-      const late = setTimeout(() => made.destroy(new Error('it does not answer')), CONNECT_MS);
+      const late = setTimeout(() => made.destroy(new Error('it does not respond')), CONNECT_MS);
       made.once('error', reject);
       made.once('connect', () => {
         clearTimeout(late);
@@ -50,6 +50,6 @@ export async function openDaemon(language: string, policy: Policy, host: Host): 
     return await openRemote(connection, language, policy);
   } catch (error) {
     if (['PolicyError', 'UnsupportedError', 'SessionError'].includes((error as Error).name)) throw error;
-    throw errorOf('UnavailableError', `no daemon answers at \`${path}\` (${(error as Error).message}); ${HINT}`, error);
+    throw errorOf('UnavailableError', `no daemon responds at \`${path}\` (${(error as Error).message}); ${HINT}`, error);
   }
 }

@@ -63,7 +63,7 @@ export class Connection {
     this.#streams = streams;
     this.#answers = answers;
     const { input, output } = streams;
-    const over = (): void => this.#end(errorOf('UnavailableError', 'the process that runs the scripts has ended; make another sandbox'));
+    const over = (): void => this.#end(errorOf('UnavailableError', 'the script process has ended; create a new sandbox'));
     input.on('data', (bytes: Buffer) => this.#heard(this.#decoder.write(bytes)));
     input.on('close', over).on('end', over).on('error', over);
     output.on('error', over);
@@ -79,7 +79,7 @@ export class Connection {
       return await new Promise((resolve, reject) => {
         this.#pending.set(id, { resolve, reject, onOutput });
         this.#streams.hold(true);
-        if (timeoutMs !== undefined) timer = setTimeout(() => reject(errorOf('UnavailableError', 'it does not answer')), timeoutMs);
+        if (timeoutMs !== undefined) timer = setTimeout(() => reject(errorOf('UnavailableError', 'it does not respond')), timeoutMs);
         this.#send({ id, method, params });
         cancel?.onCancel(() => this.#send({ method: 'cancel', params: { id } }));
       });
@@ -122,7 +122,7 @@ export class Connection {
       try {
         this.#take(JSON.parse(whole));
       } catch {
-        this.close(errorOf('UnavailableError', 'the process that runs the scripts sent an invalid message'));
+        this.close(errorOf('UnavailableError', 'the script process sent an invalid message'));
       }
     }
     if (rest) this.#pieces.push(rest);

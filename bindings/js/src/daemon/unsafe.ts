@@ -26,7 +26,7 @@ export async function openUnsafe(language: string, policy: Policy, host: Host): 
   refuseRemote(policy);
   if (language !== 'python') throw errorOf('UnsupportedError', `unsafeNative: \`${language}\` is not supported; only Python runs without a sandbox`);
   if (policy.files.length > 0) {
-    throw errorOf('UnsupportedError', 'files: not supported without a sandbox; scripts run in a directory of the host. Remove it');
+    throw errorOf('UnsupportedError', 'files: not supported without a sandbox, because scripts run in a host directory; remove it');
   }
   const path = await python();
   const { REPL } = await import('./repl.ts');

@@ -135,5 +135,5 @@ pub(crate) fn not_committed<'py>(py: Python<'py>, said: &str, execution: impl In
 /// Creates the exception for a sandbox or session from another process.
 pub(crate) fn forked() -> PyErr {
     Class::Unavailable
-        .exception("this sandbox was made before the process forked, and its threads are not here; make a new one")
+        .exception("this sandbox was created before the process forked, and its threads do not exist in the child; create a new sandbox")
 }

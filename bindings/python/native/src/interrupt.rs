@@ -199,6 +199,6 @@ pub(crate) fn attended<T: Send>(
         }
         let result = py.detach(|| worker.join());
         raised?;
-        result.map_err(|_| PyRuntimeError::new_err("the engine panicked; this is a bug of Glovebox"))
+        result.map_err(|_| PyRuntimeError::new_err("the engine panicked; this is a bug in Glovebox"))
     })
 }

@@ -96,7 +96,7 @@ def _errors() -> Iterator[None]:
     except RefusedError as error:
         raise _error(error.tag, str(error), error.failure) from error
     except wasmtime.WasmtimeError as error:
-        raise UnavailableError(f"the provider cannot be loaded: {error}") from error
+        raise UnavailableError(f"cannot load the provider: {error}") from error
 
 
 def _error(tag: str, message: str, failure: types.SandboxError) -> GloveboxError:

@@ -51,8 +51,8 @@ def connect(answer: Any) -> Connection:
     """Connects to the daemon of the current user. Fails if no daemon answers."""
     path = place()
     if not hasattr(socket, "AF_UNIX"):
-        raise UnsupportedError("daemon: Python has no sockets with paths here; leave backend out")
-    hint = "`glovebox daemon` starts one, and GLOVEBOX_DAEMON_SOCKET says where it listens"
+        raise UnsupportedError("daemon: Python has no Unix sockets on this platform; remove backend")
+    hint = "start one with `glovebox daemon`, and set GLOVEBOX_DAEMON_SOCKET to its socket"
     try:
         # A socket created by another user is not trusted.
         if path.stat().st_uid != os.geteuid():
@@ -88,10 +88,10 @@ def connect(answer: Any) -> Connection:
         pong = connection.call("ping", {}, timeout_s=CONNECT_S)
     except (RpcError, UnavailableError) as error:
         connection.close()
-        raise UnavailableError(f"the daemon at `{path}` does not answer: {error}") from error
+        raise UnavailableError(f"the daemon at `{path}` does not respond: {error}") from error
     if not isinstance(pong, dict) or pong.get("protocol") != 1:
         connection.close()
-        raise UnavailableError(f"the server at `{path}` is not a daemon of this version; stop it and start another")
+        raise UnavailableError(f"the server at `{path}` is not a daemon of this version; stop it and start a new one")
     return connection
 
 

@@ -97,7 +97,7 @@ class NamedSessions:
     def _fork(self, name: str) -> str:
         _check_name(name)
         if name in self._sessions:
-            raise MagicError(f"there is a session `{name}` already: %switch {name}")
+            raise MagicError(f"session `{name}` already exists; switch to it with %switch {name}")
         self._sessions[name] = self.current.fork()
         return f"`{name}` is a fork of `{self._current}`: %switch {name}"
 
@@ -137,7 +137,7 @@ class NamedSessions:
     def _load(self, file: str) -> str:
         path = self._file(file)
         if not path.is_file():
-            raise MagicError(f"there is no saved session {path.name}")
+            raise MagicError(f"there is no saved session `{path.name}`; save one with %save")
         session = self.box.resume(path.read_bytes())
         name = path.name.removesuffix(_SUFFIX)
         replaced = self._sessions.get(name)
@@ -157,7 +157,7 @@ class NamedSessions:
 
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        raise MagicError(f"`{name}` is not a name: up to 64 letters, digits, `_`, `-` and `.`, and no `.` or `-` in front")
+        raise MagicError(f"`{name}` is not a valid name; use up to 64 letters, digits, `_`, `-` and `.`, not starting with `.` or `-`")
 
 
 def _cells(session: Session) -> str:

@@ -20,8 +20,8 @@ def explain(run: Run) -> str:
         parts.append(f"glovebox: {outcome}")
     rollback = run.rolled_back_to
     if rollback is not None:
-        lost = f", and {rollback.executions_lost} before it" if rollback.executions_lost else ""
-        parts.append(f"glovebox: the session was rolled back: what this execution{lost} did is undone")
+        lost = f" and {rollback.executions_lost} before it" if rollback.executions_lost else ""
+        parts.append(f"glovebox: the session was rolled back: the changes of this execution{lost} were undone")
     return "\n".join([*parts, *_advice(run)])
 
 

@@ -146,7 +146,7 @@ class Connection:
         """Sends a request to the peer, and waits for the answer. Cancels the request if the token is cancelled, or if
         the listener raises."""
         if self._process != os.getpid():
-            raise UnavailableError("this process was forked after it had connected; make another sandbox in it")
+            raise UnavailableError("this process was forked after connecting; create a new sandbox in it")
         link, id = self._link, next(self._ids)
         events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         with link.lock:
@@ -187,7 +187,7 @@ class Connection:
             except queue.Empty:
                 waited += _LOOK_S
                 if timeout_s is not None and waited > timeout_s:
-                    raise UnavailableError("it does not answer") from None
+                    raise UnavailableError("it does not respond") from None
                 if token is not None and token.is_cancelled and not is_cancelled:
                     is_cancelled = True
                     self._link.send({"method": "cancel", "params": {"id": id}})
@@ -204,4 +204,4 @@ class Connection:
 
 
 def _gone() -> UnavailableError:
-    return UnavailableError("the process that runs the scripts has ended; make another sandbox")
+    return UnavailableError("the script process has ended; create a new sandbox")

@@ -53,7 +53,7 @@ def open_backend(name: str, policy: Policy, wait: tools.Await) -> _daemon_backen
     if name != "python":
         raise UnsupportedError(f"unsafe_native: `{name}` is not supported; only Python runs without a sandbox")
     if policy.files:
-        raise UnsupportedError("files: not supported without a sandbox; scripts run in a directory of the host. Remove it")
+        raise UnsupportedError("files: not supported without a sandbox, because scripts run in a host directory; remove it")
     directory = tempfile.TemporaryDirectory(prefix="glovebox-native-")
     process = subprocess.Popen(
         # Passed as text: for a file, Python would import from the file's directory first, and that directory has its

@@ -118,7 +118,7 @@ def initialize(params):
     if params.get("language", "python") != "python" or params.get("runtime"):
         raise Refused(-32602, "only Python is supported without a sandbox", "unsupported")
     if params.get("files") or params.get("state"):
-        raise Refused(-32602, "`files` are not supported without a sandbox; scripts run in a directory of the host", "unsupported")
+        raise Refused(-32602, "`files` are not supported without a sandbox, because scripts run in a host directory", "unsupported")
     names = [tool["name"] for tool in params.get("tools") or []]
     queries = params.get("queries", ["llm_query", "rlm_query"])
     limits = (params.get("policy") or {}).get("limits") or {}
@@ -157,7 +157,7 @@ def initialize(params):
 def session_of(params):
     id = params.get("session") or next(reversed(list(sessions)), None)
     if id not in sessions:
-        raise Refused(-32002, "there is no session; `initialize` opens one", "not-initialized")
+        raise Refused(-32002, "no session is open; open one with `initialize`", "not-initialized")
     return sessions[id]
 
 
@@ -307,13 +307,13 @@ def answer(message):
         if method != "execute" and method not in METHODS:
             raise Refused(-32601, f"`{method}` is not supported without a sandbox", "unsupported")
         if id is not None and id in cancelled:
-            raise Refused(-32800, "it was cancelled before it began", "cancelled")
+            raise Refused(-32800, "it was cancelled before it started", "cancelled")
         result = execute(id, params) if method == "execute" else METHODS[method](params)
         reply = {"id": id, "result": result}
     except Refused as refused:
         reply = {"id": id, "error": {"code": refused.code, "message": str(refused), "data": {"code": refused.name}}}
     except (KeyError, TypeError, ValueError) as error:
-        reply = {"id": id, "error": {"code": -32602, "message": f"the parameters are wrong: {error}", "data": {"code": "invalid-argument"}}}
+        reply = {"id": id, "error": {"code": -32602, "message": f"invalid parameters: {error}", "data": {"code": "invalid-argument"}}}
     cancelled.discard(id)
     if id is not None:
         send(reply)

@@ -38,7 +38,7 @@ class _Threads:
 
     def _submit(self, call: Callable[[], T]) -> asyncio.Future[T]:
         if self._executor is None:
-            raise RuntimeError("the sandbox was closed; make another one")
+            raise RuntimeError("the sandbox was closed; create a new one")
         context = contextvars.copy_context()
         return asyncio.get_running_loop().run_in_executor(self._executor, functools.partial(context.run, call))
 
@@ -204,7 +204,7 @@ class AsyncSession:
     def id(self) -> str:
         """The session's id, once it is open."""
         if self._session is None:
-            raise RuntimeError("the session has not been entered yet")
+            raise RuntimeError("the session has not been entered; use `async with`")
         return self._session.id
 
     async def info(self) -> SessionInfo:

@@ -47,7 +47,7 @@ _milliseconds.__name__ = "number"
 
 def _identifier(text: str) -> str:
     if not text.isidentifier():
-        raise argparse.ArgumentTypeError(f"`{text}` is not a variable's name")
+        raise argparse.ArgumentTypeError(f"`{text}` is not a valid variable name")
     return text
 
 

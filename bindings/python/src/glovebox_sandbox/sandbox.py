@@ -179,7 +179,7 @@ class Sandbox:
     @property
     def _backend(self) -> Backend:
         if self._opened is None:
-            raise SessionError("the sandbox was closed; make another one")
+            raise SessionError("the sandbox was closed; create a new one")
         return self._opened
 
     @property

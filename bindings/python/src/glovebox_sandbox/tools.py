@@ -145,7 +145,7 @@ def form(name: str, hint: Any) -> dict[str, Any]:
     if isinstance(hint, type) and issubclass(hint, enum.Enum) and issubclass(hint, (str, int)):
         return {"enum": [each.value for each in hint]}
     shown = getattr(hint, "__name__", hint)
-    raise TypeError(f"{name} is a {shown}, which JSON cannot represent; change the annotation, or pass Tool(…, schema=…)")
+    raise TypeError(f"{name} is a {shown}, and JSON cannot represent it; change the annotation, or pass Tool(…, schema=…)")
 
 
 def _is_json(value: Any) -> bool:

@@ -1,9 +1,9 @@
 """The types of the contract, `glovebox:sandbox`.
 
-Records are dataclasses, and so are the cases of a variant, whose `tag` says which it is. Enums are strings.
+Records and the cases of variants are dataclasses; a case's `tag` is its name. Enums are strings.
 """
 
-# Made of wit/: change that, and run `BLESS=1 cargo test --workspace --test all reference::`.
+# Generated from wit/. Change those files, then run `BLESS=1 cargo test --workspace --test all reference::`.
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import ClassVar, Literal, Union
 
 
 Language = Literal["python", "javascript"]
-"""A language that scripts are written in."""
+"""A scripting language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +31,18 @@ class RuntimeJavascript:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeNamed:
-    """The runtime of this name, one of those that `info` lists."""
+    """The runtime with this name. `info` lists the available names."""
 
     value: str
     tag: ClassVar[Literal["named"]] = "named"
 
 
 Runtime = Union[RuntimePython, RuntimeJavascript, RuntimeNamed]
-"""The interpreter for a script."""
+"""The interpreter that runs a script."""
 
 
 SourceKind = Literal["detect", "script", "module"]
-"""How JavaScript source is parsed. Python source is always a script."""
+"""The parse mode of JavaScript source. Python source is always a script."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,37 +50,37 @@ class Limits:
     """Upper bounds on the resources of an execution. Every limit is finite and enforced where the resource is spent.
     An omitted limit has its default. A limit that is out of range, or larger than the provider grants, is
     `invalid-policy`: the text names the limit, the value, and the range. A provider never silently lowers a limit.
-    If the remaining fuel quota of the caller is less than `fuel`, `exhausted.limit` reports the amount that was
+    If the caller's remaining fuel quota is less than `fuel`, `exhausted.limit` reports the amount that was
     available.
     """
 
     fuel: int | None = None
     """Fuel: about one unit per WebAssembly instruction, plus the cost of host calls. The guest is unwound when the
-    fuel is used up. Booting the interpreter is free. At least 1. Default 400,000,000,000: enough for a script
+    fuel is exhausted. Booting the interpreter is free. At least 1. Default 400,000,000,000: enough for a script
     to reach the default `timeout-ms` first. On a provider without a clock, fuel alone ends a loop, after about
     a minute.
     """
 
     fuel_reserve: int | None = None
-    """The part of `fuel` that is reserved for the soft limit: when only this much fuel remains, the script gets an
-    exception that it can handle. Capped at a tenth of `fuel`; 0 disables the soft limit. There is no soft limit
-    under a fixed clock with seeded entropy. Default 100,000,000.
+    """The part of `fuel` that is reserved for the soft limit: when only this much fuel remains, the script
+    receives an exception that it can catch. Capped at a tenth of `fuel`; 0 disables the soft limit. There is no
+    soft limit under a fixed clock with seeded entropy. Default 100,000,000.
     """
 
     timeout_ms: int | None = None
-    """Wall-clock milliseconds, including waits and excluding compilation. The guest is unwound when they have
-    passed. At least 1. Default 10,000. Ignored by providers without `features.wall-clock`.
+    """Wall-clock milliseconds, including waits and excluding compilation. The guest is unwound when this time has
+    elapsed. At least 1. Default 10,000. Ignored by providers without `features.wall-clock`.
     """
 
     timeout_reserve_ms: int | None = None
-    """The part of `timeout-ms` that is reserved for the soft limit, in milliseconds. A cancelled script gets the
+    """The part of `timeout-ms` that is reserved for the soft limit, in milliseconds. A cancelled script has the
     same time to clean up. Capped at a tenth of `timeout-ms`; 0 disables the soft limit. Default 100.
     """
 
     memory_bytes: int | None = None
     """Bytes of linear memory, files, captured output and displays together. The interpreter's image counts as
-    2,097,152 bytes, whatever its size: an execution holds at most this limit plus the image. The guest sees a
-    failed allocation, or `ENOSPC`. At least 1,048,576, more than the counted size of the image, and at most
+    2,097,152 bytes, regardless of its size: an execution occupies at most this limit plus the image. The guest
+    sees a failed allocation, or `ENOSPC`. At least 1,048,576, more than the image counts as, and at most
     4,294,967,296. Default 134,217,728.
     """
 
@@ -91,8 +91,8 @@ class Limits:
     """Bytes of standard error to retain. Further output is counted and dropped. Default 1,000,000."""
 
     display_bytes: int | None = None
-    """Bytes of displays to retain, including all their forms. A display that does not fit is dropped as a whole
-    and counted, as are all displays after it. At most 1,000 displays are retained. Default 8,388,608.
+    """Bytes of displays to retain, including all their forms. A display that does not fit is dropped entirely and
+    counted, as are all later displays. At most 1,000 displays are retained. Default 8,388,608.
     """
 
     source_bytes: int | None = None
@@ -117,17 +117,17 @@ class Limits:
     """
 
     tool_calls: int | None = None
-    """Number of tool calls in one execution, to tools of the caller and of the provider. Further calls fail in the
+    """Number of tool calls in one execution, to tools of the caller and the provider. Further calls fail in the
     guest. Default 100.
     """
 
     tool_calls_at_once: int | None = None
-    """Number of tool calls that are running, or whose result the guest has not read yet. Further calls wait. At
-    least 1. Default 16.
+    """Number of tool calls that are running or have a result that the guest has not read yet. Further calls wait.
+    At least 1. Default 16.
     """
 
     tool_timeout_ms: int | None = None
-    """Milliseconds that one tool call may take. A call that takes longer fails in the guest. At least 1. Default
+    """Maximum duration of one tool call, in milliseconds. A longer call fails in the guest. At least 1. Default
     10,000. Ignored by providers without `features.wall-clock`.
     """
 
@@ -137,22 +137,22 @@ class Limits:
     """
 
     tool_record_bytes: int | None = None
-    """Bytes of arguments and results to keep in the record of tool calls. Default 1,048,576."""
+    """Bytes of arguments and results to retain in the record of tool calls. Default 1,048,576."""
 
     persisted_bytes: int | None = None
-    """Bytes of the file that `policy.auto-persist-globals` writes. If the globals need more, the largest are left
-    out until the rest fits, and a line on standard error names each omitted global. At least 13. Default
-    1,048,576.
+    """Bytes of the file that `policy.auto-persist-globals` writes. If the globals need more, the largest are
+    omitted until the remaining ones fit, and a line on standard error names each omitted global. At least 13.
+    Default 1,048,576.
     """
 
     session_count: int | None = None
-    """Number of sessions that the provider keeps at once, over all callers. A further session is
+    """Number of sessions that the provider keeps at once, across all callers. A further session is
     `sandbox-error.too-many-sessions`. Default 1,000.
     """
 
     session_total_bytes: int | None = None
-    """Bytes that all sessions may hold together. Checked when a session is opened and when a checkpoint is
-    requested. Default 4,294,967,296.
+    """Total bytes that all sessions hold. Checked when a session is opened and when a checkpoint is requested.
+    Default 4,294,967,296.
     """
 
 
@@ -165,8 +165,8 @@ class ClockHost:
 
 @dataclass(frozen=True, slots=True)
 class ClockFixed:
-    """A clock that stands still at this time, in nanoseconds since 1970-01-01T00:00:00Z. A sleep advances it at
-    once.
+    """A clock that is fixed at this time, in nanoseconds since 1970-01-01T00:00:00Z. A sleep advances it
+    immediately.
     """
 
     value: int
@@ -198,8 +198,8 @@ Entropy = Union[EntropyHost, EntropySeeded]
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsAuto:
-    """Before every execution while the session's private memory is at most `checkpoint-auto-bytes`; less often the
-    larger it is.
+    """Before every execution while the session's private memory is at most `checkpoint-auto-bytes`; less often as
+    it grows beyond that.
     """
 
     tag: ClassVar[Literal["auto"]] = "auto"
@@ -214,7 +214,7 @@ class CheckpointsAlways:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsEvery:
-    """Once per this number of executions. At least 1."""
+    """Once in this number of executions. At least 1."""
 
     value: int
     tag: ClassVar[Literal["every"]] = "every"
@@ -232,12 +232,12 @@ Checkpoints = Union[CheckpointsAuto, CheckpointsAlways, CheckpointsEvery, Checkp
 
 
 OnUnwind = Literal["roll-back", "end"]
-"""The fate of a session whose guest was unwound: stopped at a limit, cancelled, trapped, or damaged."""
+"""The action taken when a session's guest is unwound: stopped at a limit, cancelled, trapped, or damaged."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionPolicy:
-    """The retention and loss of a session's state."""
+    """When a session's state is saved and when it is discarded."""
 
     checkpoints: Checkpoints | None = None
     """The schedule of automatic checkpoints. Default: `auto`."""
@@ -249,7 +249,7 @@ class SessionPolicy:
     """Number of requested checkpoints that are retained. A new one replaces the oldest. At least 1. Default 8."""
 
     on_unwind: OnUnwind | None = None
-    """The fate of a session whose guest was unwound. Default: `roll-back`."""
+    """The action taken when the session's guest is unwound. Default: `roll-back`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -257,19 +257,19 @@ class Policy:
     """The permissions and limits of an execution. An empty policy is valid and safe."""
 
     limits: Limits | None = None
-    """Upper bounds on its resources."""
+    """Upper bounds on the execution's resources."""
 
     clock: Clock | None = None
-    """The time that the guest sees. Under `fixed` and `seeded`, equal input uses exactly equal fuel. Default:
-    `host`, or `fixed(0)` if the provider has no clock.
+    """The time that the guest sees. Under `fixed` and `seeded`, equal inputs consume exactly the same amount of
+    fuel. Default: `host`, or `fixed(0)` if the provider has no clock.
     """
 
     entropy: Entropy | None = None
     """The randomness that the guest sees. Default: `host`, or `seeded(0)` if the provider has no entropy source."""
 
     args: list[str] | None = None
-    """Arguments after the script's name, without NUL. At most 131,072 bytes together with `env`; each argument
-    counts one more byte than its length, each variable two more. Default: none.
+    """Arguments after the script's name, without NUL. At most 131,072 bytes together with `env`; each argument is
+    charged its length plus one byte, each variable its length plus two. Default: none.
     """
 
     env: list[tuple[str, str]] | None = None
@@ -292,12 +292,12 @@ class Policy:
     """
 
     session: SessionPolicy | None = None
-    """The retention and loss of a session's state."""
+    """When a session's state is saved and when it is discarded."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputFile:
-    """A file to put into a workspace."""
+    """A file to place in a workspace."""
 
     path: str
     """The path relative to `/app`. Missing directories are created."""
@@ -317,7 +317,7 @@ class Request:
     """The file name in tracebacks: at most 4,096 bytes without NUL. Default: `<sandbox>`."""
 
     kind: SourceKind | None = None
-    """How JavaScript source is parsed. Default: `detect`."""
+    """The parse mode of JavaScript source. Default: `detect`."""
 
     stdin: bytes | None = None
     """The script's standard input. Default: empty."""
@@ -328,14 +328,14 @@ class Request:
     """
 
     files: list[InputFile] | None = None
-    """The files in the workspace when the script starts. Of two files with the same path, the last one counts. Not
-    allowed in a session (`invalid-argument`): use `session.write-file`. Default: none.
+    """The files in the workspace when the script starts. Of two files with the same path, the last one is used.
+    Not allowed in a session (`invalid-argument`): use `session.write-file`. Default: none.
     """
 
     deadline_ms: int | None = None
     """Milliseconds after which the execution is cancelled, unless `limits.timeout-ms` ends it first. The script
-    gets an exception and `limits.timeout-reserve-ms` to clean up; then it is unwound. In both cases the outcome
-    is `cancelled`. Ignored by providers without `features.wall-clock`. Default: never.
+    receives an exception and has `limits.timeout-reserve-ms` to clean up; then it is unwound. In both cases the
+    outcome is `cancelled`. Ignored by providers without `features.wall-clock`. Default: never.
     """
 
 
@@ -344,8 +344,8 @@ class Tool:
     """A tool that scripts can call by name, with JSON arguments and a JSON result."""
 
     name: str
-    """The name that scripts use: 1 to 64 ASCII letters, digits and underscores, starting with a letter. Keywords
-    of Python and JavaScript are refused, as are the names of the `tools` object itself (such as `ToolError`,
+    """The name that scripts use: 1 to 64 ASCII letters, digits and underscores, starting with a letter. Python and
+    JavaScript keywords are refused, as are names that the `tools` object itself uses (such as `ToolError`,
     `then` and `constructor`).
     """
 
@@ -355,10 +355,10 @@ class Tool:
     arguments_schema: str | None = None
     """A JSON Schema, as text, of the object whose properties are the arguments. Arguments are validated against
     the schema before the tool is called. The schema must not refer to anything outside itself. The descriptions
-    and schemas of all tools of an execution take at most 1,048,576 bytes together. For a caller's tools a
-    provider may refuse schemas that are expensive to validate or compile. These are references (`$ref`),
-    keywords such as `unevaluatedProperties`, more than 2,000 values in one schema, more than 8 regular
-    expressions in all, or a large regular expression. Default: any object.
+    and schemas of all tools of an execution are limited to 1,048,576 bytes in total. For a caller's tools, a
+    provider may refuse schemas that are expensive to validate or compile: schemas with references (`$ref`),
+    with keywords such as `unevaluatedProperties`, with more than 2,000 values, with a large regular expression,
+    or with more than 8 regular expressions across all tools. Default: any object.
     """
 
 
@@ -376,11 +376,11 @@ class Raised:
     """The traceback or stack as the interpreter prints it."""
 
     line: int | None = None
-    """The script's line that raised the exception, counted from 1, if known."""
+    """The line of the script that raised the exception, counted from 1, if known."""
 
 
 ResourceKind = Literal["fuel", "time", "memory"]
-"""A resource with a limit that unwinds the guest."""
+"""A resource whose limit unwinds the guest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -448,7 +448,7 @@ class OutcomeTrapped:
 
 
 Outcome = Union[OutcomeCompleted, OutcomeExited, OutcomeRaised, OutcomeExhausted, OutcomeCancelled, OutcomeTrapped]
-"""The ending of a guest."""
+"""The reason why a guest ended."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -456,18 +456,18 @@ class Output:
     """The output of a guest on one of its standard streams."""
 
     bytes: bytes
-    """The retained bytes, at most the first 4,194,304 of them. `started.read-output` gives all retained bytes."""
+    """The retained bytes, at most the first 4,194,304 of them. `started.read-output` returns all retained bytes."""
 
     retained_bytes: int
     """The number of bytes that were retained: at most the stream's limit."""
 
     total_bytes: int
-    """The number of bytes that were written. The difference from `retained-bytes` was dropped."""
+    """The number of bytes that were written. Bytes beyond `retained-bytes` were dropped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metadata:
-    """The runtime that carried out an execution."""
+    """The runtime that ran an execution."""
 
     runtime: Language
     """The runtime's language."""
@@ -482,7 +482,9 @@ class Metadata:
     """True if a prepared image ran; false if the binary was booted for this execution."""
 
     image_sha256: str | None = None
-    """The identity of the prepared image, the SHA-256 of its module in hexadecimal. Equal images behave alike."""
+    """The identity of the prepared image, the SHA-256 of its module in hexadecimal. Images with the same identity
+    behave identically.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -490,7 +492,7 @@ class GuestValue:
     """A value in a guest."""
 
     repr: str
-    """The language's own representation of the value, cut at 65,536 characters."""
+    """The language's own representation of the value, truncated to 65,536 characters."""
 
     json: str | None = None
     """The value as JSON text, if it can be represented in at most 1,048,576 bytes. The text is well-formed; its
@@ -500,7 +502,7 @@ class GuestValue:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Form:
-    """A form of a `display`."""
+    """A representation of a `display` in one media type."""
 
     media_type: str
     """The media type in lower case, without parameters: `image/png`, `text/html`. At most 127 bytes."""
@@ -511,9 +513,9 @@ class Form:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Display:
-    """An object that a script displayed: a picture, a table, a document, or the value of its last expression. Its
-    forms serve different readers, and each reader takes the form that it can render best (a MIME bundle in
-    Jupyter's terms). The content is under the guest's control and may be hostile to its renderer.
+    """An object that a script displayed: a picture, a table, a document, or the value of its last expression. Each
+    form represents the whole object in another media type, and a reader renders the form that it supports best (a
+    MIME bundle in Jupyter's terms). The content is under the guest's control and may be hostile to its renderer.
     """
 
     forms: list[Form]
@@ -526,7 +528,7 @@ class Display:
 
 
 ToolError = Literal["failed", "limit", "timeout", "unknown", "invalid-arguments"]
-"""The kind of a tool call's failure."""
+"""The kind of failure of a tool call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -534,10 +536,12 @@ class CallFailure:
     """The reason for a tool call without a result."""
 
     kind: ToolError
-    """The kind of failure, which selects the exception class that the script gets."""
+    """The kind of failure, which determines the class of the exception in the script."""
 
     message: str
-    """The message for the script, cut at 4,096 bytes. It must not contain secrets, because the script reads it."""
+    """The message for the script, truncated to 4,096 bytes. It must not contain secrets, because the script reads
+    it.
+    """
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -575,27 +579,27 @@ class ToolOutcomeUnfinished:
 
 
 ToolOutcome = Union[ToolOutcomeReturned, ToolOutcomeFailed, ToolOutcomeUnfinished]
-"""The ending of a tool call."""
+"""The result of a tool call."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolRecord:
-    """A call of a tool."""
+    """A tool call."""
 
     name: str
-    """The name that the script called, cut at 64 characters. A tool of this name need not exist."""
+    """The name that the script called, truncated to 64 characters. A tool with this name need not exist."""
 
     arguments: str | None = None
     """The arguments as JSON text; `none` if the record is full."""
 
     outcome: ToolOutcome
-    """The ending of the call."""
+    """The result of the call."""
 
     started_ns: int
-    """The time of the call, in nanoseconds from the start of the execution; 0 without `features.wall-clock`."""
+    """The time of the call, in nanoseconds since the start of the execution; 0 without `features.wall-clock`."""
 
     duration_ns: int
-    """The duration in nanoseconds, including the wait in the queue; 0 without `features.wall-clock`."""
+    """The duration in nanoseconds, including the time in the queue; 0 without `features.wall-clock`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -624,10 +628,10 @@ class FuelAnalysis:
     """The limit: `limits.fuel`."""
 
     utilization_percent: int
-    """The used part of the limit, in whole percent."""
+    """The percentage of the limit that was used, rounded down."""
 
     status: FuelStatus
-    """The used part of the limit as a status."""
+    """The category of `utilization-percent`."""
 
     suggested_limit: int | None = None
     """A value for `limits.fuel` that leaves room: twice the limit if fuel ran out, one and a half times the limit
@@ -647,7 +651,7 @@ class Correction:
     """A corrected line of the script."""
 
     line: int
-    """The number of the line, counted from 1."""
+    """The line number, counted from 1."""
 
     text: str
     """The corrected line."""
@@ -664,7 +668,7 @@ class Advice:
     """The problem, in one sentence."""
 
     steps: list[str]
-    """The solution, one step each."""
+    """The steps of the solution."""
 
     correction: Correction | None = None
     """The corrected line, if the correction is certain."""
@@ -672,8 +676,8 @@ class Advice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guidance:
-    """The fuel use of an execution, and advice on its failure, for people and for models that write scripts. Derived
-    from the outcome, the limits and the source. The texts change between versions.
+    """The fuel use of an execution and advice on its failure, for people and for models that write scripts. Both are
+    derived from the outcome, the limits and the source. The texts change between versions.
     """
 
     fuel: FuelAnalysis
@@ -688,11 +692,11 @@ class Execution:
     """The outcome, output and resource use of one execution."""
 
     outcome: Outcome
-    """The ending of the guest."""
+    """The reason why the guest ended."""
 
     interrupted: Raised | None = None
-    """The exception by which the script ended after the soft limit or a cancellation interrupted it. The outcome
-    is then that limit or `cancelled`.
+    """The exception that ended the script after the soft limit or a cancellation interrupted it. The outcome is
+    then the limit or `cancelled`.
     """
 
     value: GuestValue | None = None
@@ -715,8 +719,8 @@ class Execution:
     """The number of displays that were dropped because of `limits.display-bytes` or the maximum of 1,000."""
 
     fuel_consumed: int
-    """Fuel used. An execution that ran out of fuel used all of it.  A lower bound for an execution that was
-    stopped by time or by a cancellation.
+    """Fuel used: all of it if the fuel ran out, and a lower bound if a timeout or a cancellation stopped the
+    execution.
     """
 
     memory_used_bytes: int
@@ -735,26 +739,26 @@ class Execution:
     """Files that the script deleted, relative to `/app`, sorted."""
 
     tool_calls: list[ToolRecord]
-    """The tool calls in the order in which they were made, without those that `limits.tool-calls` refused."""
+    """The tool calls in the order in which they were made, excluding calls beyond `limits.tool-calls`."""
 
     session_id: str | None = None
     """The session's id, for an execution in a session."""
 
     rolled_back_to: Rollback | None = None
-    """The state that the session was rolled back to, if the guest was unwound. What the script did to variables
-    and files is undone.
+    """The state that the session was rolled back to, if the guest was unwound. The script's changes to variables
+    and files are undone.
     """
 
     guidance: Guidance
     """The fuel use of the execution, and advice on its failure."""
 
     metadata: Metadata
-    """The runtime that carried out the execution."""
+    """The runtime that ran the execution."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Diagnostic:
-    """A message of the language's own parser about a source."""
+    """A message from the language's own parser about a source."""
 
     line: int
     """The line, counted from 1."""
@@ -772,7 +776,7 @@ FileKind = Literal["file", "directory", "symlink"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileEntry:
-    """A file, directory or symbolic link of a workspace."""
+    """A file, directory or symbolic link in a workspace."""
 
     path: str
     """The normalized path relative to `/app`. Empty for the workspace itself."""
@@ -788,7 +792,7 @@ class FileEntry:
 
 
 IfExists = Literal["fail", "replace"]
-"""The behaviour if the target of an operation exists."""
+"""The behaviour if the target of an operation already exists."""
 
 
 FileError = Literal["invalid-path", "not-found", "exists", "wrong-kind", "no-space", "refused"]
@@ -803,7 +807,7 @@ class FileFailure:
     """The category of the failure."""
 
     path: str
-    """The path or pattern of the operation, cut at 4,096 bytes."""
+    """The path or pattern of the operation, truncated to 4,096 bytes."""
 
     message: str
     """The reason as text."""
@@ -822,7 +826,7 @@ class CheckpointInfo:
     """
 
     executions: int
-    """The number of executions up to this state."""
+    """The number of executions before the checkpoint."""
 
     private_bytes: int
     """Private memory in bytes: the difference from a new session."""
@@ -830,7 +834,7 @@ class CheckpointInfo:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionInfo:
-    """A session after its last execution."""
+    """The state of a session after its last execution."""
 
     id: str
     """The id. The provider chooses it, and it is not a secret."""
@@ -842,7 +846,7 @@ class SessionInfo:
     """The name of the runtime."""
 
     executions: int
-    """The number of executions up to its current state. A rollback and `session.undo` decrease it."""
+    """The number of executions that led to the current state. A rollback and `session.undo` decrease it."""
 
     memory_bytes: int
     """Linear memory, in bytes."""
@@ -851,21 +855,21 @@ class SessionInfo:
     """The part of the linear memory that is private to the session, in bytes, as of its last checkpoint."""
 
     held_bytes: int
-    """The bytes that the session counts towards `limits.session-total-bytes`."""
+    """The bytes of this session that are charged to `limits.session-total-bytes`."""
 
     checkpoints: int
     """The number of checkpoints."""
 
     checkpoints_skipped: int
     """The number of automatic checkpoints that were skipped because `limits.session-total-bytes` left no room. A
-    rollback then goes to an earlier checkpoint.
+    rollback then restores an earlier checkpoint.
     """
 
     rollbacks: int
     """The number of rollbacks."""
 
     ended: str | None = None
-    """The reason for the end of the session, if it has ended."""
+    """The reason why the session ended, if it has ended."""
 
 
 Features = frozenset[Literal["wall-clock", "entropy", "tools", "stepping"]]
@@ -905,7 +909,7 @@ class ProviderInfo:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TooLarge:
-    """A size that is over its limit."""
+    """A size that exceeds its limit."""
 
     bytes: int
     """The size, in bytes."""
@@ -966,8 +970,8 @@ class SandboxErrorTooManySessions:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorQuotaExceeded:
-    """The caller's quota as a whole would be exceeded. The text names the quota. If the quota bounds held
-    resources, dropping some of them helps.
+    """The caller's overall quota would be exceeded. The text names the quota. If the quota bounds held resources,
+    dropping some of them helps.
     """
 
     value: str
@@ -1002,8 +1006,8 @@ class SandboxErrorNoCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorVariable:
-    """A variable could not be read or set. The text is the guest's message, or names what stopped the guest. If
-    the guest was unwound, the session was rolled back: `session-info.rollbacks` counts it.
+    """A variable could not be read or set. The text is the guest's message, or the reason why the guest was
+    stopped. If the guest was unwound, the session was rolled back: `session-info.rollbacks` counts it.
     """
 
     value: str
@@ -1038,7 +1042,7 @@ class SandboxErrorUnsupported:
 
 @dataclass(frozen=True, slots=True)
 class SandboxErrorUnavailable:
-    """No instance could be created. Trying again later may help."""
+    """No instance could be created. Retrying later may help."""
 
     value: str
     tag: ClassVar[Literal["unavailable"]] = "unavailable"
@@ -1053,18 +1057,18 @@ not called `error` because some bindings reserve that word.
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolRequest:
-    """A call of one of the caller's tools. The script waits for its result."""
+    """A call to one of the caller's tools that has no answer yet."""
 
     id: int
-    """The call's index in `execution.tool-calls`, counted from 0. Calls of the provider's tools count too, so the
-    ids may have gaps.
+    """The call's index in `execution.tool-calls`, counted from 0. Calls to the provider's tools are counted too,
+    so ids can have gaps.
     """
 
     name: str
     """The tool's name."""
 
     arguments: str
-    """The arguments: the text of a JSON object that is valid under the tool's schema."""
+    """The arguments, as the text of a JSON object that is valid under the tool's schema."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -1075,7 +1079,9 @@ class ToolAnswer:
     """The id of the request."""
 
     answer: str | CallFailure
-    """The result as JSON text, or a failure. A result over `limits.tool-bytes` fails in the guest."""
+    """The result as JSON text, or a failure. If the result exceeds `limits.tool-bytes`, the call fails in the
+    guest.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -1088,8 +1094,8 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StepNeedsTools:
-    """The calls without an answer, in ascending order of their ids. Either the script waits for at least one of
-    them, or the time given to `continue` has passed.
+    """The unanswered calls, in ascending order of id. Either the script waits for at least one of them, or
+    `continue` has waited for `wait-ms`.
     """
 
     value: list[ToolRequest]
@@ -1098,7 +1104,7 @@ class StepNeedsTools:
 
 @dataclass(frozen=True, slots=True)
 class StepRunning:
-    """The time given to `continue` has passed and the script is running. No call is outstanding."""
+    """`continue` has waited for `wait-ms`, and the script is still running. No call is outstanding."""
 
     tag: ClassVar[Literal["running"]] = "running"
 
@@ -1119,8 +1125,8 @@ class SessionOptions:
     """JSON text of the global variable `context`, at most `limits.stdin-bytes`. Default: no such variable."""
 
     tools: list[Tool] | None = None
-    """The caller's tools, as for `start`. They serve executions that `session.start` begins. In other executions a
-    call to one of these tools fails (`tool-error.failed`). Default: none.
+    """The caller's tools, as for `start`. They are available to executions begun by `session.start`; in other
+    executions, a call to one of them fails (`tool-error.failed`). Default: none.
     """
 
 __all__ = [

@@ -105,7 +105,7 @@ class Agents(unittest.IsolatedAsyncioTestCase):
         execute = code_execute_fn(max_characters=100, limits=LIMITS)
         text = (await execute("print('a' * 500 + 'b' * 500)"))["stdout"]
         self.assertLess(len(text), 200)
-        self.assertRegex(text, r"^a+\n\[901 characters left out\]\nb+\n$")
+        self.assertRegex(text, r"^a+\n\[901 characters omitted\]\nb+\n$")
 
     def test_invalid_arguments_are_rejected(self) -> None:
         with self.assertRaisesRegex(TypeError, "functions must be functions and FunctionTools, not int"):

@@ -100,7 +100,7 @@ class Magic(unittest.TestCase):
             ("--fresh --session a", "not allowed with"),
             ("--timeout-ms soon", "invalid number value: 'soon'"),
             ("--timeout-ms 0", "must be between 1 and 3600000, not 0"),
-            ("--out 1x", "`1x` is not a variable's name"),
+            ("--out 1x", "`1x` is not a valid variable name"),
             ("--session 'a", "No closing quotation"),
         ]:
             out, err = self.cell(line, "print('ran')")

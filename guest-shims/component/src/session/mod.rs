@@ -142,7 +142,7 @@ impl Session {
         let is_started = self.started.try_borrow().is_ok_and(|started| started.strong_count() > 0);
         let state = self.state.try_borrow_mut().ok().filter(|_| !is_started);
         state.ok_or_else(|| {
-            let text = "an execution that was started in it has not ended: let `continue` come to `done`, or drop it";
+            let text = "an execution started in the session has not ended; call `continue` until it returns `done`, or drop the execution";
             SandboxError::SessionBusy(text.into())
         })
     }

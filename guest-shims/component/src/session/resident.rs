@@ -93,7 +93,7 @@ impl ResidentMemory {
                 return Err(no_memory(u64::from(pages) << 16));
             }
             if !resident.pages.write_with(|at, page| memory.write(at, page).is_ok()) {
-                return Err(SandboxError::Unavailable("the session has pages beyond its memory's end".into()));
+                return Err(SandboxError::Unavailable("the session has pages beyond the end of its memory".into()));
             }
             runtime.reset_globals(memory.guests());
             resident.evicted = None;
@@ -154,7 +154,7 @@ impl Resident for SessionMemory {
 
 pub(super) fn no_memory(bytes: u64) -> SandboxError {
     SandboxError::Unavailable(format!(
-        "the session needs {bytes} bytes of memory, more than `limits.memory-bytes` leaves; raise it"
+        "the session needs {bytes} bytes of memory, but `limits.memory-bytes` leaves less; raise the limit"
     ))
 }
 

@@ -47,7 +47,7 @@ fn invalid_variables_and_arguments_are_rejected() {
         ..no_policy()
     };
     let SandboxError::InvalidPolicy(text) = refusal(env(&[("A", "1"), ("B", "2"), ("A", "1")])) else { panic!() };
-    assert_eq!(text, "`env`: `A` is given twice");
+    assert_eq!(text, "`env`: `A` is a duplicate");
     for wrong in [("", "v"), ("a=b", "v"), ("a", "\0")] {
         assert!(matches!(refusal(env(&[wrong])), SandboxError::InvalidPolicy(_)), "{wrong:?}");
     }
@@ -76,7 +76,7 @@ fn mismatched_image_is_reported() {
     let SandboxError::InvalidPolicy(text) = Sandbox::new(&world, large, policy, Rc::default()).unwrap_err() else {
         panic!()
     };
-    assert_eq!(text, "`limits.memory-bytes` is 1048576; `fake-0` alone takes 1114112");
+    assert_eq!(text, "`limits.memory-bytes` is 1048576, but `fake-0` alone needs 1114112");
 }
 
 #[test]

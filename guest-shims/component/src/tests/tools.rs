@@ -135,7 +135,7 @@ fn catalogue_lists_the_tools() {
         assert!(lines[0].contains(&format!("\"name\":\"{name}\"")), "{}", lines[0]);
     }
     assert_eq!(lines[1], "none");
-    assert!(lines[2].contains("not understood"), "{}", lines[2]);
+    assert!(lines[2].contains("invalid message"), "{}", lines[2]);
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn invalid_tools_are_reported() {
         (vec![tool("a", Some("{"))], "is not JSON"),
         (vec![tool("a", Some("[]"))], "invalid schema"),
         (vec![tool("a", Some(&format!("[{}0]", "{},".repeat(50_000))))], "would take"),
-        (vec![Tool { description: "x".repeat(1 << 20), ..tool("a", None) }], "together"),
+        (vec![Tool { description: "x".repeat(1 << 20), ..tool("a", None) }], "in total"),
     ] {
         let reason = checked(&tools).unwrap_err();
         assert!(reason.contains(said), "{reason}");

@@ -96,13 +96,13 @@ pub fn refused_file(path: &str, reason: &dyn Display) -> InvalidArgument {
 /// Returns the message for a pattern that matches more than [`MAX_LISTED_FILES`].
 #[must_use]
 pub fn too_many_files(count: usize) -> String {
-    format!("{count} files match, and a list has at most {MAX_LISTED_FILES}; use a narrower pattern")
+    format!("{count} files match; the maximum for a list is {MAX_LISTED_FILES}; use a narrower pattern")
 }
 
 /// Returns the message for a new session or checkpoint that would exceed the limit `name`.
 #[must_use]
 pub fn too_many_sessions(name: &str, used: u64, max: u64) -> String {
-    format!("`{}`: {used} of {max} would be in use; close a session first", key(name))
+    format!("`{}` would be exceeded: {used} needed, the limit is {max}; close a session first", key(name))
 }
 
 /// Returns the message for an invalid policy.
@@ -127,7 +127,7 @@ pub fn invalid_policy(error: &PolicyError) -> String {
 pub fn not_resumable<S: std::error::Error + 'static>(error: &ResumeError<S>) -> String {
     match error {
         ResumeError::TooLarge { what, key: name, bytes, most } => {
-            format!("it takes {bytes} bytes of {what}, and `limits.{}` is {most}", key(name))
+            format!("it needs {bytes} bytes of {what}, but `limits.{}` is {most}", key(name))
         }
         error => error.to_string(),
     }

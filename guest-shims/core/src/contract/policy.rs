@@ -75,7 +75,7 @@ impl PolicyRefusal {
     /// Returns the refusal of a value above the granted maximum.
     #[must_use]
     pub fn beyond(name: &str, requested: &dyn Display, granted: &dyn Display) -> Self {
-        Self::Invalid(format!("`{}`: {requested} is requested, and at most {granted} is granted", key(name)))
+        Self::Invalid(format!("`{}`: {requested} is requested, but the maximum is {granted}", key(name)))
     }
 }
 
@@ -95,7 +95,7 @@ impl ContractPolicy {
         for (name, value) in env {
             if variables.contains_key(&name) {
                 let name: String = quoted(&name).chars().take(100).collect();
-                return Err(PolicyRefusal::Invalid(format!("`env`: `{name}` is given twice")));
+                return Err(PolicyRefusal::Invalid(format!("`env`: `{name}` is a duplicate")));
             }
             variables.insert(name, value);
         }

@@ -51,7 +51,7 @@ fn kind_of_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FileKind, 
         "file" => Ok(FileKind::File),
         "directory" => Ok(FileKind::Directory),
         "symlink" => Ok(FileKind::Symlink),
-        _ => Err(D::Error::custom(format!("`{}` is not the type of a file", escaped(&name)))),
+        _ => Err(D::Error::custom(format!("`{}` is not a file type", escaped(&name)))),
     }
 }
 
@@ -176,7 +176,7 @@ impl FileError {
         match self {
             Self::Path { reason, .. } => format!("the path {reason}"),
             Self::Pattern { reason, .. } => format!("invalid pattern: {reason}"),
-            Self::Exists { .. } => "the name exists".into(),
+            Self::Exists { .. } => "the name already exists".into(),
             Self::Refused { action, source, .. } => format!("could not {action} it: {source}"),
         }
     }

@@ -28,11 +28,11 @@ pub fn below(path: &str) -> Result<String, FileError> {
 #[must_use]
 pub fn fault(path: &str) -> Option<&'static str> {
     if path.starts_with('/') {
-        Some("is absolute; give it relative to the workspace, `a/b` for `/app/a/b`")
+        Some("is absolute; use a path relative to the workspace, such as `a/b` for `/app/a/b`")
     } else if path.split('/').any(|name| name == "..") {
-        Some("contains `..`; give it relative to the workspace and without it")
+        Some("contains `..`; use a path relative to the workspace, without `..`")
     } else if path.contains('\0') {
-        Some("contains a zero byte; no name may")
+        Some("contains a NUL byte; remove it")
     } else {
         None
     }

@@ -161,7 +161,7 @@ fn vendored(name: &str) -> Advice {
         return Advice::new(AdviceKind::Module, missing, &[instead]);
     }
     let there = names::VENDORED.map(|name| format!("`{name}`")).join(", ");
-    let there = format!("There are {there}. Write any other code that you need in the script.");
+    let there = format!("The vendored packages are {there}. Write any other code that you need in the script.");
     let mut advice = Advice::new(AdviceKind::Module, missing, &[&there]);
     if let Some(near) = nearest(name, names::VENDORED) {
         advice.steps.insert(0, format!("Did you mean `requireVendor('{near}')`?"));

@@ -300,7 +300,7 @@ fn distant_package_names_are_not_suggested() {
     };
     assert!(says("csv-smple")[0].contains("requireVendor('csv-simple')"));
     for far in ["nope", "x", "", "../x"] {
-        assert!(says(far)[0].starts_with("There are `csv-simple`, "), "{far}");
+        assert!(says(far)[0].starts_with("The vendored packages are `csv-simple`, "), "{far}");
     }
     assert!(says("path")[0].contains("require('path')"));
     assert!(says("lodash")[0].contains("sandbox-utils"));
@@ -497,10 +497,10 @@ fn blocked_request_advice_names_who_can_allow_it() {
     let advice = python("urlopen(x)", "URLError", off).unwrap();
     assert_eq!((advice.kind, advice.steps.len()), (AdviceKind::Network, 3));
     assert!(advice.steps[2].contains("--allow-net"));
-    let outside = "fetch failed: requests to `https://evil.example` are not allowed at this path; `network.allow` has `https://a.example`";
+    let outside = "fetch failed: requests to `https://evil.example` are not allowed at this path; `network.allow` contains `https://a.example`";
     let advice = of(Language::JavaScript, "x", &raised("TypeError", outside, Some(1))).pop().unwrap();
     assert_eq!(advice.summary, "The sandbox's policy does not allow this request to `https://evil.example`.");
-    let inside = "`10.0.0.1` is not a public address, and `network.allow_private` does not have it";
+    let inside = "`10.0.0.1` is not a public address, and `network.allow_private` does not include it";
     assert!(python("x", "NetworkRefused", inside).unwrap().steps[0].contains("--allow-private-net"));
     assert_eq!(python("x", "NetworkError", "requests to `nowhere"), None);
 }

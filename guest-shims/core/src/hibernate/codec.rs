@@ -115,11 +115,11 @@ struct Body<'a>(Box<dyn Unpacked<'a> + 'a>);
 
 impl<'a> Body<'a> {
     fn new(codec: &dyn Codec, packed: &'a [u8]) -> Result<Self, ResumeError> {
-        codec.unpack(packed).map(Self).map_err(|_| damaged("its body cannot be unpacked"))
+        codec.unpack(packed).map(Self).map_err(|_| damaged("its body cannot be decompressed"))
     }
 
     fn fill(&mut self, into: &mut [u8]) -> Result<(), ResumeError> {
-        self.0.read_exact(into).map_err(|_| damaged("its body cannot be unpacked, or ends too early"))
+        self.0.read_exact(into).map_err(|_| damaged("its body cannot be decompressed, or ends too early"))
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], ResumeError> {
@@ -179,7 +179,7 @@ impl<'a> Body<'a> {
     }
 
     fn wasi(&mut self, length: u64) -> Result<Vec<u8>, ResumeError> {
-        let failed = |_| damaged("its body cannot be unpacked");
+        let failed = |_| damaged("its body cannot be decompressed");
         let mut wasi = Vec::new();
         self.0.by_ref().take(length).read_to_end(&mut wasi).map_err(failed)?;
         if wasi.len() as u64 == length { Ok(wasi) } else { Err(damaged("its body ends too early")) }
@@ -188,8 +188,8 @@ impl<'a> Body<'a> {
     /// Checks that no bytes follow, inside the body or after it.
     fn end(mut self) -> Result<(), ResumeError> {
         let mut more = [0];
-        let unpacked = self.0.read(&mut more).map_err(|_| damaged("its body cannot be unpacked"))?;
-        if unpacked == 0 && self.0.rest().is_empty() { Ok(()) } else { Err(damaged("there are bytes after its end")) }
+        let unpacked = self.0.read(&mut more).map_err(|_| damaged("its body cannot be decompressed"))?;
+        if unpacked == 0 && self.0.rest().is_empty() { Ok(()) } else { Err(damaged("it has trailing bytes")) }
     }
 }
 

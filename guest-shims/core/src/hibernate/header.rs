@@ -81,7 +81,7 @@ impl HibernatedInfo {
             text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
         };
         if !is_digest(&self.image_sha256) {
-            return wrong("its image's identity is not a SHA-256");
+            return wrong("its image identity is not a SHA-256 digest");
         }
         // The labels appear in messages and therefore on terminals.
         if !is_label(&self.runtime) || !self.version.as_deref().is_none_or(is_label) {

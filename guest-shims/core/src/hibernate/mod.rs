@@ -179,7 +179,7 @@ pub enum ResumeError<S = Infallible> {
     NotASession,
     /// The bytes have another version of the format.
     #[error(
-        "the hibernated session has format version {found}, and this program reads version {known}; resume it with the Glovebox that wrote it"
+        "the hibernated session has format version {found}, but this program reads version {known}; resume it with the Glovebox version that wrote it"
     )]
     Version {
         /// The version of the bytes.
@@ -188,14 +188,14 @@ pub enum ResumeError<S = Infallible> {
         known: u16,
     },
     /// The bytes are damaged, or look like a session but never were one.
-    #[error("the hibernated session is damaged: {reason}; use another copy of it", reason = escaped_text(.reason))]
+    #[error("the hibernated session is damaged: {reason}; use another copy", reason = escaped_text(.reason))]
     Damaged {
         /// A description of the damage.
         reason: String,
     },
     /// The sandbox has a key, and the bytes were sealed without one.
     #[error(
-        "the hibernated session is not authenticated, and this program has a session key; seal it with the key where it was made, or resume it without a key if you trust its origin"
+        "the hibernated session is not sealed, but this program has a session key; seal the session with the key when hibernating, or resume it without a key if you trust its origin"
     )]
     Unauthenticated,
     /// The bytes were sealed with a key, and the sandbox has none.
@@ -208,7 +208,7 @@ pub enum ResumeError<S = Infallible> {
     NotAuthentic,
     /// The session belongs to another image.
     #[error(
-        "the hibernated session belongs to the image {found} of `{found_runtime}`, and this sandbox runs {expected} of `{runtime}`; resume it with the same version of Glovebox and that runtime", found = escaped_text(.found), found_runtime = escaped(.found_runtime), runtime = escaped(.runtime)
+        "the hibernated session belongs to the image {found} of `{found_runtime}`, but this sandbox runs {expected} of `{runtime}`; resume it with the same Glovebox version and runtime", found = escaped_text(.found), found_runtime = escaped(.found_runtime), runtime = escaped(.runtime)
     )]
     Image {
         /// The image named in the bytes.
@@ -221,7 +221,9 @@ pub enum ResumeError<S = Infallible> {
         runtime: String,
     },
     /// The bytes claim a size that the sandbox's policy does not allow.
-    #[error("the hibernated session takes {bytes} bytes of {what}; `limits.{key}` allows {most}; raise it to resume")]
+    #[error(
+        "the hibernated session needs {bytes} bytes of {what}, but `limits.{key}` is {most}; raise the limit to resume"
+    )]
     TooLarge {
         /// The resource, as named in the message.
         what: &'static str,
@@ -234,7 +236,7 @@ pub enum ResumeError<S = Infallible> {
     },
     /// The policy does not allow the saved files or descriptors.
     #[error(
-        "the hibernated session's files do not fit this sandbox: {reason}; resume it with the policy it was made with", reason = escaped_text(.reason)
+        "the hibernated session's files do not fit this sandbox: {reason}; resume it with its original policy", reason = escaped_text(.reason)
     )]
     Files {
         /// The file system's reason.

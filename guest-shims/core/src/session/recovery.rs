@@ -18,7 +18,7 @@ impl<B: SessionBackend> SessionState<B> {
             let why = why.clone();
             self.roll_back(None, why)?;
         }
-        match mem::replace(&mut self.phase, Phase::Unwound("its last execution did not come back".into())) {
+        match mem::replace(&mut self.phase, Phase::Unwound("its last execution did not return".into())) {
             Phase::Active(guest) => Ok(guest),
             Phase::Unwound(reason) | Phase::Ended(reason) => {
                 let error = self.backend.failed(SessionFailure::Ended(&reason));
@@ -83,7 +83,7 @@ impl<B: SessionBackend> SessionState<B> {
             }
             Err(error) if B::is_temporary(&error) => Err(error),
             Err(error) => {
-                self.end(format!("{why}; it could not go back: {}", B::reason(&error)));
+                self.end(format!("{why}, and the rollback failed: {}", B::reason(&error)));
                 Ok(None)
             }
         }

@@ -371,7 +371,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         if self.taken.is_some() {
             return text;
         }
-        not_understood("the host has no room for the list of tools: `limits.memory_bytes` counts it")
+        not_understood("the list of tools does not fit into the remaining `limits.memory_bytes`")
     }
 
     /// Takes the answers of running calls, and abandons calls after their timeout.

@@ -113,7 +113,7 @@ impl Definition<'_> {
         let Self { name, description, schema, .. } = *self;
         let wrong = |reason: String| ToolDefinitionError::Schema { name: name.to_owned(), reason };
         if !schema.is_object() || schema.get("type").is_some_and(|of| of != "object") {
-            return Err(wrong("it must be an object, and describe one: `\"type\": \"object\"`".into()));
+            return Err(wrong("it must be a JSON object with `\"type\": \"object\"`".into()));
         }
         let costs = Costs::of(schema).map_err(wrong)?;
         let pattern_bytes = if self.is_foreign { MAX_FOREIGN_PATTERN_BYTES } else { MAX_PATTERN_BYTES };

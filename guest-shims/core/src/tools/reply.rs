@@ -50,7 +50,7 @@ pub(super) fn answered(id: u64, answer: Answer) -> String {
 /// Returns the reply to an invalid message, as JSON text.
 #[must_use]
 pub(super) fn not_understood(reason: &str) -> String {
-    let message = format!("the message was not understood: {reason}");
+    let message = format!("invalid message: {reason}");
     json!({ "id": null, "error": { "type": "ToolError", "message": message } }).to_string()
 }
 
@@ -86,7 +86,7 @@ pub fn hold_answer(account: &Arc<ToolMemory>, answer: Answer) -> (Answer, HeldMe
         return (answer, held);
     }
     let answer = answer.and_then(|_| {
-        let what = "the host has no room for the result: `limits.memory_bytes` counts it until it is read";
+        let what = "the result does not fit into the remaining `limits.memory_bytes`; read earlier results first";
         Err(CallFailure::new(ToolErrorKind::Limit, what))
     });
     let held = account.hold_anyway(length(&answer));
@@ -231,7 +231,7 @@ pub enum ToolDefinitionError {
     )]
     Name(String),
     /// Two tools have the same name.
-    #[error("tool `{name}` is registered twice; give one of them another name", name = escaped(.0))]
+    #[error("tool `{name}` is registered twice; rename one of them", name = escaped(.0))]
     Duplicate(String),
     /// The schema is invalid or unsupported.
     #[error("tool `{name}` has an invalid schema: {reason}", name = escaped(.name))]
@@ -243,11 +243,11 @@ pub enum ToolDefinitionError {
     },
     /// The tool has no handler.
     #[error(
-        "tool `{name}` has no handler; give it one with `Tool::handler`, or leave it to the caller with `Tool::stepped`", name = escaped(.0)
+        "tool `{name}` has no handler; set one with `Tool::handler`, or let the caller answer with `Tool::stepped`", name = escaped(.0)
     )]
     NoHandler(String),
     /// The descriptions and schemas are too long in total.
-    #[error("the tools' descriptions and schemas take {bytes} bytes together; the maximum is {most}")]
+    #[error("the tools' descriptions and schemas are {bytes} bytes in total; the maximum is {most}")]
     TooLarge {
         /// Their total size in bytes.
         bytes: usize,

@@ -103,10 +103,10 @@ fn below(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
 /// references.
 fn check_depth(value: &Value, left: usize, is_root: bool) -> Result<(), String> {
     let Some(left) = left.checked_sub(usize::from(value.is_object() || value.is_array())) else {
-        return Err(format!("it nests more than {MAX_DEPTH} levels deep"));
+        return Err(format!("it is nested more than {MAX_DEPTH} levels deep"));
     };
     if !is_root && value.get("$id").is_some_and(Value::is_string) {
-        return Err("only the whole schema can have an `$id`".into());
+        return Err("`$id` is allowed only at the top level".into());
     }
     below(value).try_for_each(|value| check_depth(value, left, false))
 }
@@ -142,7 +142,7 @@ impl<'a> Graph<'a> {
         let Value::Object(keywords) = schema else { return Ok(node) };
         for (keyword, value) in keywords {
             match keyword.as_str() {
-                refused if REFUSED.contains(&refused) => return Err(format!("`{refused}` cannot be used")),
+                refused if REFUSED.contains(&refused) => return Err(format!("`{refused}` is not supported")),
                 "$ref" => {
                     let target = self.referred(value)?;
                     node.here.push(self.add(target)?);
@@ -190,7 +190,8 @@ impl<'a> Graph<'a> {
 
     /// Returns the target of a reference.
     fn referred(&self, reference: &Value) -> Result<&'a Value, String> {
-        let wrong = || format!("`$ref` {reference}: it must be `#` or `#/…`, and lead to a part of the schema");
+        let wrong =
+            || format!("`$ref` {reference}: it must be `#` or `#/…`, and refer to a part of the schema that exists");
         let pointer = reference.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(wrong)?;
         // A percent-encoded pointer would have to be decoded exactly as in the validator.
         if pointer.contains('%') {
@@ -224,7 +225,7 @@ fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
         }
         depths = next;
     }
-    Err(format!("more than {MAX_IN_PLACE} schemas apply to one value through one another, or one refers to itself"))
+    Err(format!("more than {MAX_IN_PLACE} nested schemas apply to one value, or a schema refers to itself"))
 }
 
 /// Returns the maximum cost of the first schema for one value, indexed by the value's depth in the arguments.

@@ -15,7 +15,7 @@ use super::{Answer, CallFailure, ToolErrorKind, ToolRecord, message::Records};
 use crate::Limits;
 
 /// Error message for arguments that do not fit into memory.
-pub(super) const NO_ROOM: &str = "the host has no room for the arguments: `limits.memory_bytes` counts them";
+pub(super) const NO_ROOM: &str = "the arguments do not fit into the remaining `limits.memory_bytes`";
 
 /// The count and the record of one execution's tool calls. Times are relative to the start of the execution.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Tally {
     pub(super) fn begin(&mut self, name: &str, arguments: &str, now: Duration) -> Result<StartedCall, CallFailure> {
         if self.counted >= self.max_calls {
             self.refused += 1;
-            let message = format!("an execution may call tools {} times (`limits.tool_calls`)", self.max_calls);
+            let message = format!("an execution can make {} tool calls (`limits.tool_calls`)", self.max_calls);
             return Err(CallFailure::new(ToolErrorKind::Limit, message));
         }
         self.counted += 1;
@@ -98,18 +98,18 @@ impl Tally {
     ) -> Result<T, CallFailure> {
         let tool = tool.ok_or_else(|| {
             let shown: String = name.chars().take(64).collect();
-            CallFailure::new(ToolErrorKind::Unknown, format!("no tool is called `{shown}`"))
+            CallFailure::new(ToolErrorKind::Unknown, format!("unknown tool `{shown}`"))
         })?;
         let Size { bytes, max_bytes } = size;
         if bytes > max_bytes.unwrap_or(self.max_bytes) {
             let message = match max_bytes {
-                Some(most) => format!("the arguments are {bytes} bytes; `{name}` takes {most}"),
+                Some(most) => format!("the arguments are {bytes} bytes; the maximum for `{name}` is {most}"),
                 None => format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {}", self.max_bytes),
             };
             return Err(CallFailure::new(ToolErrorKind::Limit, message));
         }
         if !arguments.is_object() {
-            let message = "the arguments must be an object, by name";
+            let message = "the arguments must be a JSON object";
             return Err(CallFailure::new(ToolErrorKind::InvalidArguments, message));
         }
         Ok(tool)

@@ -202,7 +202,7 @@ pub(super) const OUT_OF_MEMORY: (&str, &str) = ("InternalError", "out of memory"
 const STOPPED: &str = "Interrupted";
 
 /// The message for a thrown value that cannot be described.
-const UNDESCRIBED: &str = "a value that cannot be described was thrown";
+const UNDESCRIBED: &str = "the thrown value cannot be described";
 
 #[cfg(test)]
 mod tests {

@@ -85,13 +85,14 @@ impl Persisting {
         let found = globals.machine().file_at(G::FILE, max_bytes)?;
         let wrong = match text_of(&found, max_bytes) {
             Ok(text) if globals.restore(text, max_bytes)? => return Ok(Self { max_bytes, is_restored: true }),
-            Ok(_) => "is more than can be taken in".to_owned(),
+            Ok(_) => "is too large to load".to_owned(),
             Err(wrong) => {
                 globals.restore(None, max_bytes)?;
                 wrong
             }
         };
-        globals.print_error(&format!("glovebox: `{}` {wrong}: there are no globals of earlier executions", G::FILE))?;
+        globals
+            .print_error(&format!("glovebox: `{}` {wrong}: no globals of earlier executions were loaded", G::FILE))?;
         Ok(Self { max_bytes, is_restored: false })
     }
 
@@ -121,20 +122,20 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
         let (name, global) = match globals.next(max_bytes)? {
             NextGlobal::Global(name, global) => (name, global),
             NextGlobal::End => break,
-            NextGlobal::Unreadable => return report_not_stored(globals, "the interpreter cannot tell them"),
+            NextGlobal::Unreadable => return report_not_stored(globals, "the interpreter cannot list them"),
         };
         let left_out = match global {
             GlobalJson::Text(text) => state.add(name, text),
             GlobalJson::TooLong => vec![name],
             GlobalJson::Refused(why) => {
-                globals.print_error(&format!("glovebox: global `{}` is not stored: {}", Shown(&name), Shown(&why)))?;
+                globals.print_error(&format!("glovebox: global `{}` was not saved: {}", Shown(&name), Shown(&why)))?;
                 Vec::new()
             }
             GlobalJson::NotState => Vec::new(),
         };
         for name in left_out {
             globals.print_error(&format!(
-                "glovebox: global `{}` is not stored: it does not fit into the {max_bytes} bytes of `limits.persisted_bytes`",
+                "glovebox: global `{}` was not saved: it does not fit into the {max_bytes} bytes of `limits.persisted_bytes`",
                 Shown(&name)
             ))?;
         }
@@ -154,14 +155,14 @@ fn store<G: Globals>(globals: &mut G, persisting: Persisting) -> Result<(), Driv
     }
     match globals.machine().replace_file(G::FILE, text.as_bytes())? {
         Ok(()) => Ok(()),
-        Err(Errno::NoSpc) => report_not_stored(globals, "the workspace has no room for them"),
+        Err(Errno::NoSpc) => report_not_stored(globals, "the workspace is full"),
         Err(_) => report_not_stored(globals, &format!("`{}` cannot be written", G::FILE)),
     }
 }
 
 /// Prints the reason why the globals were not stored.
 fn report_not_stored<G: Globals>(globals: &mut G, why: &str) -> Result<(), DriverError> {
-    globals.print_error(&format!("glovebox: globals are not stored: {why}"))
+    globals.print_error(&format!("glovebox: globals were not saved: {why}"))
 }
 
 /// Returns the JSON object in a file, `None` if there is no file, or a description of the problem.
@@ -170,7 +171,7 @@ fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>
         Ok(FileAt::Nothing) => return Ok(None),
         Ok(FileAt::File(bytes)) => bytes,
         Ok(FileAt::TooLong) => {
-            return Err(format!("has more than {max_bytes} bytes, which is `limits.persisted_bytes`"));
+            return Err(format!("exceeds the {max_bytes} bytes of `limits.persisted_bytes`"));
         }
         Ok(FileAt::Directory) => return Err("is a directory".into()),
         Ok(FileAt::Link) => return Err("is a link".into()),

@@ -31,7 +31,7 @@ fn saved_globals_must_be_a_json_object() {
     for (found, wrong) in [
         (Ok(FileAt::Directory), "is a directory"),
         (Ok(FileAt::Link), "is a link"),
-        (Ok(FileAt::TooLong), "has more than 100 bytes, which is `limits.persisted_bytes`"),
+        (Ok(FileAt::TooLong), "exceeds the 100 bytes of `limits.persisted_bytes`"),
         (Err(Errno::Io), "cannot be read"),
     ] {
         assert_eq!(text_of(&found, 100), Err(wrong.to_owned()));

@@ -161,7 +161,7 @@ pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, Dri
     for function in FUNCTIONS {
         let address = anchors.get(function)?;
         if interpreter.vectorcall_slot(address)? != slot {
-            return Err(DriverError::Boot(format!("`{function}` is called otherwise than `run`")));
+            return Err(DriverError::Boot(format!("`{function}` and `run` have different vectorcall slots")));
         }
         interpreter.immortalise(address, immortal)?;
     }

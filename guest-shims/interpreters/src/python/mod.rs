@@ -327,7 +327,7 @@ fn compiled(written: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
     let parts = fields(written)?;
     let pairs = parts.chunks(2).map(|pair| match pair {
         [path, bytes] => Ok((String::from_utf8_lossy(path).into_owned(), bytes.to_vec())),
-        _ => Err(DriverError::Boot("a path of a compiled package stands alone".to_owned())),
+        _ => Err(DriverError::Boot("a compiled package's path has no contents".to_owned())),
     });
     pairs.collect()
 }

@@ -39,7 +39,7 @@ pub(super) fn decode_variable(reply: &[u8]) -> Result<Result<Option<GuestValue>,
     match decode_report(reply)? {
         Report::Completed(value) => Ok(Ok(value)),
         Report::Raised(raised) | Report::Interrupted(raised) => Ok(Err(raised)),
-        Report::Exited(_) => Err(unusable("a report of another kind than a variable's")),
+        Report::Exited(_) => Err(unusable("a report that is not for a variable")),
     }
 }
 
@@ -96,9 +96,9 @@ fn field(rest: &mut &[u8]) -> Result<String, DriverError> {
 }
 
 fn bytes<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], DriverError> {
-    let (length, after) = rest.split_first_chunk().ok_or_else(|| unusable("a report that is cut off"))?;
+    let (length, after) = rest.split_first_chunk().ok_or_else(|| unusable("a truncated report"))?;
     let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
-    let (field, after) = after.split_at_checked(length).ok_or_else(|| unusable("a report that is cut off"))?;
+    let (field, after) = after.split_at_checked(length).ok_or_else(|| unusable("a truncated report"))?;
     *rest = after;
     Ok(field)
 }

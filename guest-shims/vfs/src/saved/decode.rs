@@ -317,7 +317,7 @@ fn ascending(last: u64, by: u64, next: u64) -> Result<u64, Damaged> {
 
 fn place_after(place: u32, by: u64) -> Result<u32, Damaged> {
     let by = u32::try_from(by).ok();
-    by.and_then(|by| place.checked_add(by)).ok_or(Damaged("a directory's place overflows"))
+    by.and_then(|by| place.checked_add(by)).ok_or(Damaged("a directory's position overflows"))
 }
 
 fn file_size(size_bytes: u64) -> Result<u64, Damaged> {

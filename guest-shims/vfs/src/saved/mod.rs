@@ -57,10 +57,10 @@ pub enum RestoreError {
     #[error(transparent)]
     Damaged(#[from] Damaged),
     /// The bytes were saved with another version of the layout.
-    #[error("the file system was saved in version {0} of the layout; restore it with the release that saved it")]
+    #[error("the file system was saved with layout version {0}; restore it with the release that saved it")]
     Version(u8),
     /// The roots differ from the saved ones.
-    #[error("the file system was saved with other mounts; restore it with the same ones in the same order")]
+    #[error("the file system was saved with different mounts; restore it with the same mounts in the same order")]
     OtherRoots,
     /// A read-only mount has uncommitted changes.
     #[error("a mount has uncommitted changes and is now read-only; mount it read-write, or discard the changes")]

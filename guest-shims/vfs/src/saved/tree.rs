@@ -204,7 +204,7 @@ impl Tree<'_> {
         let mut left = vec![(root.dir, 0_usize)];
         while let Some((dir, depth)) = left.pop() {
             if !met.insert(dir) {
-                return Err(Damaged("a directory was in two places at once").into());
+                return Err(Damaged("a directory was in two parents at once").into());
             }
             check_depth(&self.vfs.limits, depth, FileKind::Directory)?;
             let below = depth.saturating_add(1);

@@ -245,11 +245,11 @@ fn journal_must_describe_a_tree() {
     let order = journal(&[(1, &[("b", FILE_WAS, 9), ("a", FILE_WAS, 8)])]);
     order.must_be_damaged(&[], "the names of a journal are not in order");
     let circle = journal(&[(1, &[("a", DIRECTORY_WAS, 9)]), (9, &[("b", DIRECTORY_WAS, 9)])]);
-    circle.must_be_damaged(&[], "a directory was in two places at once");
+    circle.must_be_damaged(&[], "a directory was in two parents at once");
     let root = journal(&[(1, &[("a", DIRECTORY_WAS, 1)])]);
-    root.must_be_damaged(&[], "a directory was in two places at once");
+    root.must_be_damaged(&[], "a directory was in two parents at once");
     let both = journal(&[(1, &[("a", DIRECTORY_WAS, 9), ("b", DIRECTORY_WAS, 9)])]);
-    both.must_be_damaged(&[], "a directory was in two places at once");
+    both.must_be_damaged(&[], "a directory was in two parents at once");
     let nowhere = journal(&[(9, &[("b", FILE_WAS, 8)])]);
     nowhere.must_be_damaged(&[], "a journal records a directory that had no parent");
     let link_with_names = journal(&[(1, &[("a", 3, 9)]), (9, &[("b", 3, 9)])]);
@@ -304,6 +304,6 @@ fn truncated_and_trailing_bytes_are_rejected() {
     }
     let longer = [&saved[..], &[0]].concat();
     let error = refused(&mut vfs, &longer, &[]);
-    assert_eq!(error.to_string(), "the saved state is damaged: there are bytes after its end");
+    assert_eq!(error.to_string(), "the saved state is damaged: it has trailing bytes");
     vfs.restore(&saved, &[]).unwrap();
 }

@@ -186,7 +186,7 @@ fn variable(flag: &str) -> anyhow::Result<(String, String)> {
     let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
     if name.is_empty() {
         return Err(Hinted::new(
-            format!("`{}` does not name a variable", escaped(flag)),
+            format!("`{}` is not a valid variable name", escaped(flag)),
             "write it as `NAME` or `NAME=VALUE`",
         )
         .into());
@@ -196,7 +196,7 @@ fn variable(flag: &str) -> anyhow::Result<(String, String)> {
         None => std::env::var(name).map_err(|error| {
             Hinted::new(
                 format!("cannot pass the variable `{}`", escaped(name)),
-                format!("give it a value: `{}=VALUE`", escaped(name)),
+                format!("set a value: `{}=VALUE`", escaped(name)),
             )
             .because(error)
         })?,

@@ -181,10 +181,7 @@ impl StoreArgs {
     /// Rejects flags that need a stored session, if no session is named.
     pub(crate) fn check(&self, session: Option<&SessionId>) -> Result<(), Hinted> {
         if self.no_wait && session.is_none() {
-            return Err(Hinted::new(
-                "--no-wait needs a stored session, and none is named",
-                "name one with --session ID",
-            ));
+            return Err(Hinted::new("--no-wait requires a stored session", "add --session ID"));
         }
         Ok(())
     }

@@ -325,7 +325,7 @@ fn read(path: &Path) -> anyhow::Result<Policy> {
     let text = read_bounded(path).map_err(|error| {
         Hinted::new(
             format!("cannot read policy file `{}`", escaped(path)),
-            "`glovebox policy show > policy.toml` writes one to start from",
+            "create one with `glovebox policy show > policy.toml`",
         )
         .because(error)
     })?;

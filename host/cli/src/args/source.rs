@@ -97,7 +97,7 @@ impl ContextArgs {
             Ok(value) => return Ok(Some(value)),
             Err(error) => error,
         };
-        let hint = "give JSON, such as `--context '{\"a\": 1}'`, or the path of a JSON file";
+        let hint = "use JSON, such as `--context '{\"a\": 1}'`, or the path of a JSON file";
         if !Path::new(text).is_file() {
             let shown: String = text.chars().take(100).collect();
             return Err(Hinted::new(format!("`{shown}` is neither JSON nor a file"), hint).because(not_json).into());
@@ -153,7 +153,7 @@ impl fmt::Display for WrongTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoCommand => "write it as `NAME=COMMAND`, such as `add=python3 add.py`",
-            Self::Words => "the command is empty, or has an unterminated quotation",
+            Self::Words => "the command is empty or has an unterminated quote",
         })
     }
 }

@@ -88,10 +88,10 @@ fn ask(socket: &Path, method: &str) -> anyhow::Result<Option<Value>> {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
         Err(error) => {
             let text = format!("cannot connect to `{}`", escaped(socket));
-            return Err(Hinted::new(text, "name the socket of your own daemon with --socket").because(error).into());
+            return Err(Hinted::new(text, "choose your daemon's socket with --socket").because(error).into());
         }
     };
-    let answer = exchange(stream, method).with_context(|| format!("`{}` does not answer", escaped(socket)))?;
+    let answer = exchange(stream, method).with_context(|| format!("`{}` does not respond", escaped(socket)))?;
     if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
         let message = error.get("message").and_then(Value::as_str).unwrap_or("it gave no reason");
         anyhow::bail!("the daemon refused: {}", glovebox::escaped_text(message));
@@ -164,7 +164,8 @@ impl SocketArgs {
 /// Returns the default path of the socket, where clients look for a daemon.
 fn default_socket() -> anyhow::Result<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let home = home.ok_or_else(|| Hinted::new("HOME names no directory", "name the socket with --socket"))?;
+    let home = home
+        .ok_or_else(|| Hinted::new("HOME is not set to a directory", "set HOME, or choose the socket with --socket"))?;
     Ok(home.join(".rlm").join("daemon.sock"))
 }
 
@@ -274,7 +275,7 @@ async fn serve_until_stopped(
             }
             None => {
                 if stdin().is_terminal() {
-                    note("waiting for a client's messages on standard input, one a line");
+                    note("waiting for a client's messages on standard input, one per line");
                 }
                 serve_stdio(&daemon).await;
             }

@@ -105,7 +105,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
             Status::Wrong,
             "cache directory",
             format!("{error:#}"),
-            "remove others' write access (`chmod -R go-w DIR`), or name another with --cache-dir",
+            "remove others' write access (`chmod -R go-w DIR`), or choose another with --cache-dir",
         )),
     }
     let any_wrong = findings.iter().any(|finding| finding.status == Status::Wrong);
@@ -190,7 +190,7 @@ fn overcommit() -> Finding {
             Status::Warning,
             name,
             "the kernel counts reserved memory as used; many guests at once may fail to start",
-            "set `vm.overcommit_memory` to 0 if they do",
+            "if guests fail to start, set `vm.overcommit_memory` to 0",
         ),
         _ => Finding::ok(name, "reserved memory is free"),
     }
@@ -217,7 +217,7 @@ fn sessions(store: Option<&Path>) -> Finding {
                 Status::Warning,
                 name,
                 format!("damaged in `{}`: {}", escaped(&at), damaged.join(", ")),
-                "restore their files from a copy, or `glovebox session delete` them",
+                "restore their files from a copy, or delete them with `glovebox session delete`",
             )
         }
         Err(error) => {
@@ -280,7 +280,7 @@ fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, .. }: &Too
         return Finding::bad(
             Status::Warning,
             check,
-            "not fetched yet, and npm, which the first TypeScript script needs to fetch it, was not found",
+            "not fetched yet; the first TypeScript script needs npm to fetch it, but npm was not found",
             "install npm, or copy the cache directory from a machine that has it; JavaScript needs neither",
         );
     }
@@ -305,7 +305,7 @@ fn components(engine: &Engine) -> Finding {
             Status::Wrong,
             check,
             format!("{:#}", anyhow::Error::from(error)),
-            "remove the file that it names; the component is compiled again when it is run",
+            "remove the named file; the component is compiled again at its next run",
         ),
     }
 }

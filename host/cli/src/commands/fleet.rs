@@ -165,7 +165,7 @@ fn run_up(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
         let engine = LocalEngine::start(&program, &dir.join("engine"), ports).await.map_err(|error| {
             Hinted::new(
                 "cannot start an engine",
-                "name other ports with --ingress-port and --admin-port, or another directory with --dir",
+                "choose other ports with --ingress-port and --admin-port, or another directory with --dir",
             )
             .because(error)
         })?;
@@ -288,7 +288,7 @@ impl NodeOptions {
     /// Returns a node's configuration from the flags, with session states in `store`.
     fn config(&self, host: &Host, fleet: &FleetUrl, store: &str) -> anyhow::Result<NodeConfig> {
         let blobs = BlobStore::open(store).map_err(|error| {
-            Hinted::new("cannot use the store of session states", "name a store with --store").because(error)
+            Hinted::new("cannot use the store of session states", "choose a store with --store").because(error)
         })?;
         let mut config = NodeConfig::new(fleet.clone(), host.engine.clone(), blobs);
         config.policy = self.policy.resolve()?;
@@ -349,7 +349,7 @@ async fn serve(node: Node, advertise: Option<&str>, shares: Shares, begun: impl 
     let advertise = advertise.map_or_else(|| format!("http://{address}"), str::to_owned);
     note(&format!("the node listens on {address}"));
     for image in node.images() {
-        note(&format!("it has the image {}", image.get(..16).unwrap_or(image)));
+        note(&format!("its image is {}", image.get(..16).unwrap_or(image)));
     }
     let end = async {
         cancelled(&cancel).await;

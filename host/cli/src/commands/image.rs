@@ -190,7 +190,7 @@ fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
 
 fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
     if args.setup.is_none() && args.preload.is_empty() && args.wheels.is_empty() {
-        let hint = "give it a script (--setup), modules to import (--preload) or packages (--wheel)";
+        let hint = "add a script (--setup), modules to import (--preload) or packages (--wheel)";
         return Err(Hinted::new("the image would equal its base", hint).into());
     }
     let mut builder = ImageBuilder::new(&args.name, &args.from).replace(args.replace);

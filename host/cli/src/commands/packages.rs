@@ -177,7 +177,7 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
             })
             .collect();
         if !missing.is_empty() {
-            note(&format!("{} also requires {}, which is missing", package.name, missing.join(", ")));
+            note(&format!("{} also requires {} (missing)", package.name, missing.join(", ")));
         }
     }
     if args.json {
@@ -198,8 +198,8 @@ fn wheel(own: &OwnPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
     let file = path.file_name().and_then(|name| name.to_str()).filter(|name| name.ends_with(".whl"));
     let Some(file) = file else {
         return Err(Hinted::new(
-            format!("`{wanted}` is neither a wheel nor a package with its version"),
-            "name a file that ends in `.whl`, or write `NAME==VERSION`",
+            format!("`{wanted}` is neither a wheel nor a package with a version"),
+            "use a file that ends in `.whl`, or `NAME==VERSION`",
         )
         .into());
     };
@@ -212,7 +212,7 @@ fn remove(args: &RemoveArgs) -> anyhow::Result<i32> {
     for name in &args.names {
         if !dir.is_dir() || !open(&dir)?.remove(name)? {
             let hint = "`glovebox packages list` names them; bundled ones cannot be removed (`--no-packages` runs without them)";
-            return Err(Hinted::new(format!("there is no package `{name}` of your own"), hint).into());
+            return Err(Hinted::new(format!("you have not added a package `{name}`"), hint).into());
         }
     }
     Ok(0)

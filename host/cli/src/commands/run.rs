@@ -211,8 +211,8 @@ impl Job<'_> {
                 && has != wanted
             {
                 return Err(Hinted::new(
-                    format!("session `{id}` runs {has}, and `{}` is {wanted}", escaped(&script.source.label)),
-                    "run it in a session of its own: --session with another ID",
+                    format!("session `{id}` runs {has}, but `{}` is {wanted}", escaped(&script.source.label)),
+                    "use another session: --session OTHER_ID",
                 )
                 .into());
             }
@@ -312,7 +312,7 @@ fn warn_if_not_persisted(args: &RunArgs, policy: &Policy) {
     }
     if policy.workspace.is_none() {
         note(
-            "--auto-persist-globals stores globals in the workspace, which is lost after this run; name one with --workspace DIR",
+            "--auto-persist-globals stores globals in the workspace, which is lost after this run; keep it with --workspace DIR",
         );
     } else if policy.commit == Commit::Never {
         note(

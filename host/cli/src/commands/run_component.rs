@@ -106,7 +106,7 @@ struct Report<'a> {
 pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Result<i32> {
     let policy = args.granted.resolve()?;
     let mut config = args.app.config()?;
-    let component = args.command.first().map(Path::new).context("no component is named")?;
+    let component = args.command.first().map(Path::new).context("no component given")?;
     config.args = args.command.iter().map(argument).collect::<anyhow::Result<_>>()?;
     config.cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
@@ -143,7 +143,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
 /// Returns an argument as text, which WASI requires.
 fn argument(argument: &OsString) -> anyhow::Result<String> {
     argument.clone().into_string().map_err(|argument| {
-        Hinted::new(format!("the argument {argument:?} is not UTF-8"), "an application's arguments are text").into()
+        Hinted::new(format!("argument {argument:?} is not valid UTF-8"), "pass only UTF-8 arguments to an application")
+            .into()
     })
 }
 
@@ -189,7 +190,7 @@ fn text(path: &Path, limits: &CompileArgs) -> anyhow::Result<Option<Vec<u8>>> {
     file.take(TEXT_BYTES + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read `{}`", escaped(path)))?;
     if bytes.len() as u64 > TEXT_BYTES {
         let message = format!("`{}` is larger than {TEXT_BYTES} bytes", escaped(path));
-        return Err(Hinted::new(message, "give it as a binary, such as `wasm-tools parse` makes").into());
+        return Err(Hinted::new(message, "convert it to a binary, for example with `wasm-tools parse`").into());
     }
     let binary = limits.parser().compile(&bytes).map_err(|error| match error {
         CompileError::Compile(words) => anyhow::Error::msg(words),
@@ -227,10 +228,10 @@ fn report(ended: &Ended) -> Report<'_> {
 fn load_hint(error: LoadError) -> anyhow::Error {
     let hint = match &error {
         LoadError::Read { .. } => "check the path; flags of `glovebox run-component` come before it".to_owned(),
-        LoadError::NotWasm { .. } => "name a component; its text has the extension .wat".to_owned(),
-        LoadError::CoreModule { .. } => "make it one: `wasm-tools component new`, with `--adapt` if it imports \
-                                         `wasi_snapshot_preview1`; or compile for a target that gives components, such \
-                                         as wasm32-wasip2"
+        LoadError::NotWasm { .. } => "use a component; its text format needs the extension .wat".to_owned(),
+        LoadError::CoreModule { .. } => "convert it with `wasm-tools component new`, with `--adapt` if it imports \
+                                         `wasi_snapshot_preview1`, or compile for a component target such as \
+                                         wasm32-wasip2"
             .to_owned(),
         LoadError::MissingImport { import, .. } => import_hint(import),
         LoadError::Compile { source: CompileError::Compiler(_), .. } => {
@@ -244,15 +245,15 @@ fn load_hint(error: LoadError) -> anyhow::Error {
 /// Returns a hint for a missing import.
 fn import_hint(import: &str) -> String {
     if import.starts_with("glovebox:sandbox/") {
-        return "this glovebox provides `glovebox:sandbox@0.2` to applications, and no sandbox to tools; compile it for that version"
+        return "this glovebox provides `glovebox:sandbox@0.2` to applications, and no sandbox to tools; compile the application for that version"
             .into();
     }
     if import.starts_with("wasi:") {
-        return "supported WASI interfaces are cli, clocks, filesystem, io, random and sockets, in versions 0.2; compile it for those, or \
-                compose it with a component that provides the rest"
+        return "supported WASI interfaces are cli, clocks, filesystem, io, random and sockets, in versions 0.2; \
+                compile it for those, or compose it with a component that provides the missing ones"
             .into();
     }
-    "compose it with a component that exports that: `wac plug --plug provider.wasm app.wasm`".into()
+    "compose it with a component that exports this interface: `wac plug --plug provider.wasm app.wasm`".into()
 }
 
 fn run_hint(error: RunError) -> anyhow::Error {

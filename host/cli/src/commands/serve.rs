@@ -227,7 +227,8 @@ fn blocking_threads(config: &ServerConfig) -> usize {
 
 async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token: &Token) -> anyhow::Result<i32> {
     let bound = Bound::new(config.listen).await.map_err(|error| {
-        Hinted::new(format!("cannot listen on {}", config.listen), "name another address with --listen").because(error)
+        Hinted::new(format!("cannot listen on {}", config.listen), "choose another address with --listen")
+            .because(error)
     })?;
     let idle = tenants
         .all()
@@ -237,7 +238,7 @@ async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token
     let all: Vec<Tenant> = tenants.all().cloned().collect();
     note(&format!("listening on http://{}", bound.address));
     if let Token::Made(text) = token {
-        note(&format!("the token, made for this run: {text}"));
+        note(&format!("the token for this run: {text}"));
     }
     if config.page.enabled {
         note(&format!("the page: {}", page_url(bound.address, token)));
@@ -300,8 +301,8 @@ fn token(args: &ServeArgs, config: &ServerConfig) -> anyhow::Result<Token> {
     if args.no_token {
         if !config.listen.ip().is_loopback() {
             return Err(Hinted::new(
-                format!("{} is reachable from other machines, and no token is required", config.listen),
-                "leave --no-token out, or listen on 127.0.0.1",
+                format!("{} is reachable from other machines, but no token is set", config.listen),
+                "remove --no-token, or listen on 127.0.0.1",
             )
             .into());
         }
@@ -342,9 +343,8 @@ fn read_config(path: &Path) -> anyhow::Result<ServerConfig> {
     File::open(path).and_then(|file| file.take(MAX_CONFIG_BYTES).read_to_string(&mut text)).map_err(|error| {
         Hinted::new(format!("cannot read the {what}"), "check the path given to --config").because(error)
     })?;
-    ServerConfig::from_toml(&text).map_err(|error| {
-        Hinted::new(format!("the {what} cannot be used"), "docs/server.md describes it").because(error).into()
-    })
+    ServerConfig::from_toml(&text)
+        .map_err(|error| Hinted::new(format!("invalid {what}"), "see docs/server.md").because(error).into())
 }
 
 /// Returns the location of all tenants' sessions.
@@ -365,7 +365,7 @@ fn root(config: &ServerConfig) -> anyhow::Result<Root> {
 /// Prints a note if a fleet does not answer. This is not an error: the fleet may start later than this server.
 pub(super) async fn probe(fleet: &FleetClient) {
     if let Err(error) = fleet.count(None).await {
-        note(&format!("the fleet does not answer yet: {}", glovebox::with_causes(&error)));
+        note(&format!("the fleet does not respond yet: {}", glovebox::with_causes(&error)));
     }
 }
 
@@ -382,7 +382,7 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root)
     if is_given && config.tokens.iter().any(|table| table.name.eq_ignore_ascii_case(ONLY)) {
         return Err(Hinted::new(
             format!("a token of the configuration has the name `{ONLY}`, reserved for the token from a flag or the environment"),
-            "give it another name, or leave GLOVEBOX_TOKEN, --token-file and --no-token out",
+            "rename it, or remove GLOVEBOX_TOKEN, --token-file and --no-token",
         )
         .into());
     }
@@ -417,7 +417,7 @@ fn callbacks(
 pub(super) fn read_secret(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     File::open(path).and_then(|file| file.take(MAX_SECRET_BYTES).read_to_string(&mut text)).map_err(|error| {
-        Hinted::new(format!("cannot read the secret of callbacks `{}`", escaped(path)), "`tools.secret_file` names it")
+        Hinted::new(format!("cannot read the callback secret `{}`", escaped(path)), "check `tools.secret_file`")
             .because(error)
     })?;
     Ok(text.trim_end().to_owned())
@@ -427,7 +427,7 @@ fn make_private(dir: &Path) -> anyhow::Result<()> {
     let mut builder = fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.recursive(true).create(dir).map_err(|error| {
-        Hinted::new(format!("cannot create the directory `{}`", escaped(dir)), "name another with --store")
+        Hinted::new(format!("cannot create the directory `{}`", escaped(dir)), "choose another with --store")
             .because(error)
             .into()
     })
@@ -438,7 +438,7 @@ fn new_token(name: &str) -> anyhow::Result<i32> {
     let entry = format!("[[tokens]]\nname = \"{name}\"\nsha256 = \"{}\"\n", TokenHash::of(&token));
     // Checks the name by the rules for configuration files.
     ServerConfig::from_toml(&entry)?;
-    note(&format!("the token, which is shown only now: {token}"));
+    note(&format!("the token, shown only once: {token}"));
     out(&entry)?;
     Ok(0)
 }

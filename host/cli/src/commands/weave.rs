@@ -159,7 +159,7 @@ fn read_shim(args: &WeaveArgs) -> anyhow::Result<Vec<u8>> {
 fn read(what: &str, path: &Path, flag: &str) -> anyhow::Result<Vec<u8>> {
     fs::read(path).map_err(|error| {
         let message = format!("cannot read {what} `{}`", escaped(path));
-        Hinted::new(message, format!("build it with `guest-shims/component/build`, or name its path with {flag}"))
+        Hinted::new(message, format!("build it with `guest-shims/component/build`, or pass its path with {flag}"))
             .because(error)
             .into()
     })
@@ -178,7 +178,7 @@ fn select(known: &[RuntimeInfo], names: &[String]) -> anyhow::Result<Vec<String>
             return Err(Hinted::new(format!("there is no runtime `{name}`"), hint).into());
         };
         if selected.contains(&runtime.name) {
-            return Err(Hinted::new(format!("`{name}` is named twice"), "name each runtime once").into());
+            return Err(Hinted::new(format!("`{name}` is listed twice"), "list each runtime once").into());
         }
         selected.push(runtime.name.clone());
     }

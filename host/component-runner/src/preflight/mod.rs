@@ -58,7 +58,7 @@ const MAX_TABLE_ELEMENTS: u64 = 4_000_000;
 pub(crate) enum Refusal {
     #[error("it contains more than {} modules and components", MAX_PARTS)]
     Parts,
-    #[error("a section may nest more than {} types", MAX_TYPES)]
+    #[error("a section can nest more than {} types", MAX_TYPES)]
     Types,
     #[error("it instantiates more than {MAX_INSTANCES} modules and components")]
     Instances,

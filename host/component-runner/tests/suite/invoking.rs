@@ -264,7 +264,7 @@ ask('echo', n=2)
     assert!(lines[1].starts_with("echo InvalidArguments "), "{}", lines[1]);
     let expected = [
         "fail ToolTimeout no such city",
-        "crash ToolError the tool broke",
+        "crash ToolError the tool trapped",
         "junk ToolError the result is not JSON: expected value at line 1 column 1",
         "want ToolLimit the tool ran out of memory",
         "count 1",

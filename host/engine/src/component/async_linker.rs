@@ -229,7 +229,7 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
         if let Some(lent) = lent {
             ctx.take_back(lent);
         }
-        return Err(wasmtime::Error::new(error).context("no thread for a call into the sandbox"));
+        return Err(wasmtime::Error::new(error).context("cannot start a thread for a call into the sandbox"));
     }
     let (lent, result) = ThreadCall { shared, cancel, is_over: false }.await;
     store.data_mut().sandbox().take_back(lent);

@@ -276,12 +276,12 @@ impl From<BuildError> for SandboxError {
         match error {
             BuildError::Policy(error) => error.into(),
             BuildError::Memory { name, limit_bytes, needed_bytes } => Self::InvalidPolicy(format!(
-                "`limits.memory-bytes` is {limit_bytes}; `{name}` alone takes {needed_bytes}"
+                "`limits.memory-bytes` is {limit_bytes}, but `{name}` alone needs {needed_bytes}"
             )),
             BuildError::Tool(error) => Self::InvalidArgument(error.to_string()),
             BuildError::File { path, reason } => refused_file(&path, &reason).into(),
             BuildError::Runtime(RuntimeError::Manifest(_)) => {
-                Self::UnknownRuntime("no runtime has this name; `info` lists those that there are".into())
+                Self::UnknownRuntime("unknown runtime name; `info` lists the available names".into())
             }
             error @ (BuildError::Runtime(_)
             | BuildError::Engine(_)

@@ -134,7 +134,7 @@ impl SandboxCtx {
     pub(super) fn here(&mut self) -> wasmtime::Result<&mut Self> {
         match self.place {
             Lending::Lent => {
-                Err(wasmtime::Error::msg("a call into the sandbox was given up, and its store's sandbox with it"))
+                Err(wasmtime::Error::msg("a call into the sandbox was abandoned, together with its store's sandbox"))
             }
             Lending::Here | Lending::Borrowed => Ok(self),
         }

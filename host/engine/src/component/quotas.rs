@@ -101,7 +101,7 @@ pub(super) struct Bill {
 pub(super) struct OverQuota(pub(super) String);
 
 fn exceeded(quota: &str, most: u64) -> OverQuota {
-    OverQuota(format!("`{quota}`: at most {most} is granted"))
+    OverQuota(format!("`{quota}`: the maximum is {most}"))
 }
 
 impl Meter {

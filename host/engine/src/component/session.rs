@@ -369,7 +369,7 @@ impl SessionResource {
             if state.is_stepped {
                 let id = self.session.id();
                 let text = format!(
-                    "a started execution in session `{id}` has not ended; continue it until `done`, or drop it"
+                    "an execution started in session `{id}` has not ended; call `continue` until it returns `done`, or drop the execution"
                 );
                 return Err(NotIdle(text));
             }

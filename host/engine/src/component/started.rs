@@ -140,7 +140,7 @@ impl HostStarted for SandboxCtx {
     fn files(&mut self, started: Resource<Stepped>) -> Result<Resource<Snapshot>, SandboxFailure> {
         let stepped = self.get(&started)?;
         if stepped.is_in_session {
-            let text = "an execution in a session leaves its files there: `session.files` gives them";
+            let text = "the files of an execution in a session belong to the session; use `session.files`";
             return Err(SandboxError::Unsupported(text.into()).into());
         }
         if !stepped.is_done {
@@ -151,7 +151,7 @@ impl HostStarted for SandboxCtx {
             RetainedFiles::Held { files, .. } => files.clone(),
             RetainedFiles::TooLarge(error) => return Err(error.clone().into()),
             RetainedFiles::None => {
-                let text = "the execution could not be carried out, and left no files";
+                let text = "the execution could not be started and has no files";
                 return Err(SandboxError::Unavailable(text.into()).into());
             }
         };
@@ -339,7 +339,7 @@ fn wrong(what: impl Into<String>) -> SandboxError {
 /// bytes.
 pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), SandboxError> {
     if tools.len() > MAX_TOOLS {
-        return Err(wrong(format!("there are {} of them, and the limit is {MAX_TOOLS}", tools.len())));
+        return Err(wrong(format!("there are {} tools; the maximum is {MAX_TOOLS}", tools.len())));
     }
     let text =
         |tool: &Tool| tool.name.len() + tool.description.len() + tool.arguments_schema.as_ref().map_or(0, String::len);
@@ -347,11 +347,11 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
     let schemas = tools.iter().filter_map(|tool| tool.arguments_schema.as_ref());
     let value_bytes: u64 = schemas.map(|schema| weight(schema.as_bytes())).sum();
     if text_bytes > MAX_TEXT_BYTES {
-        let what = "their names, descriptions and schemas take";
-        return Err(wrong(format!("{what} {text_bytes} bytes, and the limit is {MAX_TEXT_BYTES}")));
+        let what = "the names, descriptions and schemas are";
+        return Err(wrong(format!("{what} {text_bytes} bytes in total; the maximum is {MAX_TEXT_BYTES}")));
     }
     if value_bytes > MAX_VALUE_BYTES {
-        return Err(wrong("their schemas have too many values"));
+        return Err(wrong("the schemas contain too many values"));
     }
     let mut patterns = Patterns::default();
     let mut checked = Vec::with_capacity(tools.len());
@@ -362,7 +362,7 @@ pub(super) fn checked(tools: &[Tool]) -> Result<(Vec<crate::Tool>, u64), Sandbox
             let schema: Value = serde_json::from_str(text).map_err(|error| of(format!("it is not JSON: {error}")))?;
             let count = values(&schema);
             if count > MAX_VALUES {
-                return Err(of(format!("it has {count} values, and the limit is {MAX_VALUES}")));
+                return Err(of(format!("it has {count} values; the maximum is {MAX_VALUES}")));
             }
             patterns.see(&schema).map_err(of)?;
             made = made.schema(schema);
@@ -390,7 +390,7 @@ impl Patterns {
         for (keyword, value) in keywords {
             match keyword.as_str() {
                 refused if REFUSED.contains(&refused) => {
-                    return Err(format!("`{refused}` is not supported in a component's schema; write it out"));
+                    return Err(format!("`{refused}` is not supported in a component's schema; remove or inline it"));
                 }
                 "additionalItems"
                 | "additionalProperties"

@@ -209,13 +209,13 @@ impl<'a, R: Read> Reader<'a, R> {
 /// Reads the data of an extension header.
 fn data<R: Read>(entry: &mut Entry<'_, R>, name: &[u8]) -> Result<Vec<u8>, FilesError> {
     if entry.size() > MAX_EXTENSION_BYTES {
-        return Err(refused(name, "its extended header is over 64 KiB long"));
+        return Err(refused(name, "its extended header is larger than 64 KiB"));
     }
     let mut data = Vec::new();
     let size = entry.size();
     entry.read_to_end(&mut data).map_err(FilesError::io("read the archive"))?;
     if (data.len() as u64) < size {
-        return Err(refused(name, "the archive is cut off"));
+        return Err(refused(name, "the archive is truncated"));
     }
     Ok(data)
 }
@@ -265,7 +265,7 @@ impl Extension {
             return Err(refused(&path, "its two headers disagree on its size"));
         }
         if kind != ArchivedKind::File && size_bytes != 0 {
-            return Err(refused(&path, "only a file may have contents"));
+            return Err(refused(&path, "only files can have contents"));
         }
         let header_target = || entry.header().link_name_bytes().map(|name| name.into_owned());
         let target = self.target.or_else(header_target).unwrap_or_default();
@@ -329,7 +329,7 @@ pub(in crate::files) fn import(
             }
             ArchivedKind::HardLink => {
                 let first = std::str::from_utf8(&told.target).ok().and_then(|target| path::inside(target).ok());
-                let first = first.ok_or_else(|| refused(told.path.as_bytes(), "its hard link leads out"))?;
+                let first = first.ok_or_else(|| refused(told.path.as_bytes(), "its hard link leaves the archive"))?;
                 placer.hard_link(&path, &first)?;
             }
         }

@@ -49,13 +49,13 @@ pub enum FilesError {
     #[error(transparent)]
     Workspace(#[from] FileError),
     /// The host path is a symbolic link. Links are not followed.
-    #[error("`{}` is a symbolic link; name its target", escaped(path))]
+    #[error("`{}` is a symbolic link; use its target", escaped(path))]
     HostLink {
         /// The path from the caller.
         path: PathBuf,
     },
     /// The host path is neither a file nor a directory, or its name is not UTF-8.
-    #[error("`{}` is neither a file nor a directory with a UTF-8 name; name another path", escaped(path))]
+    #[error("`{}` is neither a file nor a directory with a UTF-8 name; use another path", escaped(path))]
     HostPath {
         /// The path from the caller.
         path: PathBuf,
@@ -73,7 +73,7 @@ pub enum FilesError {
     #[error(transparent)]
     Host(#[from] MountError),
     /// The archive is damaged or contains unsupported entries: devices, sparse files, or names outside the workspace.
-    #[error("the archive is refused at `{entry}`: {reason}", entry = escaped(.entry))]
+    #[error("the archive was refused at `{entry}`: {reason}", entry = escaped(.entry))]
     Archive {
         /// Name of the entry, truncated.
         entry: String,

@@ -220,7 +220,7 @@ impl Machine for GuestMachine {
 
     fn grow(&mut self, pages: u32) -> Result<u32, MachineError> {
         let old = self.memory.grow(&mut self.store, u64::from(pages));
-        let missing = || MachineError::Missing(format!("memory of {pages} pages more"));
+        let missing = || MachineError::Missing(format!("memory to grow by {pages} pages"));
         u32::try_from(old.map_err(|_| missing())?).map_err(|_| missing())
     }
 

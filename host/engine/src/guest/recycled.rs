@@ -104,18 +104,18 @@ fn compare(machine: &mut GuestMachine, new: &mut GuestMachine, globals: &[(Strin
         let pages = |machine: &GuestMachine| machine.memory().len() / PAGE_BYTES;
         let mut both = machine.memory().chunks(PAGE_BYTES).zip(new.memory().chunks(PAGE_BYTES));
         let first = both.position(|(one, other)| one != other);
-        return Err(format!("{} pages and not {}, or page {first:?}", pages(machine), pages(new)));
+        return Err(format!("{} pages instead of {}, or page {first:?}", pages(machine), pages(new)));
     }
     for (name, _) in globals {
         let bits = |machine: &mut GuestMachine| machine.global_value(name).as_ref().and_then(bits);
         let (found, expected) = (bits(machine), bits(new));
         if found != expected || found.is_none() {
-            return Err(format!("global `{name}` is {found:?}, and not {expected:?}"));
+            return Err(format!("global `{name}` is {found:?} instead of {expected:?}"));
         }
     }
     let (found, expected) = (machine.table_types(), new.table_types());
     if found != expected {
-        return Err(format!("a table of {} functions, and not {}", found.len(), expected.len()));
+        return Err(format!("a table of {} functions instead of {}", found.len(), expected.len()));
     }
     Ok(())
 }

@@ -150,7 +150,13 @@ impl ImageBuilder {
         for (path, bytes) in self.inputs.files {
             match inputs.files.iter().find(|(other, _)| *other == path) {
                 Some((_, same)) if *same == bytes => {}
-                Some(_) => return Err(invalid(format!("`{}` has another file `{path}`; rename it", self.from)).into()),
+                Some(_) => {
+                    return Err(invalid(format!(
+                        "`{}` has a different file at `{path}`; rename one of the files",
+                        self.from
+                    ))
+                    .into());
+                }
                 None => inputs.files.push((path, bytes)),
             }
         }

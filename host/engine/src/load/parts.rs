@@ -240,7 +240,7 @@ fn load(mut caller: Caller<'_, GuestStoreData>, number: i32, fuel: i32) -> wasmt
 fn instantiate(caller: &mut Caller<'_, GuestStoreData>, parts: &Parts, number: usize) -> wasmtime::Result<()> {
     let begun = caller.data().host.ctx.elapsed();
     let part = parts.part(number).inspect_err(|error| {
-        tracing::error!(error = error as &dyn std::error::Error, "the code that a script needs cannot be loaded");
+        tracing::error!(error = error as &dyn std::error::Error, "cannot load code for a script");
     })?;
     let took = caller.data().host.ctx.elapsed().saturating_sub(begun);
     caller.data_mut().host.ctx.extend(took);

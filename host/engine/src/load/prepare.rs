@@ -115,7 +115,7 @@ impl<'a> Setup<'a> {
 fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) -> String {
     if machine.store.data().host.limiter.refused_bytes().is_some() {
         reason.truncate(reason.trim_end().len());
-        reason.push_str(&format!("\nit may use {memory_bytes} bytes of memory; raise the limit (`--memory-bytes`)"));
+        reason.push_str(&format!("\nits memory limit is {memory_bytes} bytes; raise the limit (`--memory-bytes`)"));
     }
     reason
 }
@@ -448,7 +448,7 @@ impl EngineInner {
         };
         // The artefact is already open, so a failure here does not affect the caller.
         if let Err(error) = self.runtimes.evict(kinds, &eviction) {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the cache cannot make room");
+            tracing::warn!(error = &error as &dyn std::error::Error, "cannot free space in the cache");
         }
     }
 }

@@ -27,7 +27,7 @@ impl std::fmt::Display for Collision {
             Self::Changed => "has changed on the host since the guest saw it",
             Self::Appeared => "has been created on the host since the guest looked",
             Self::Vanished => "has been removed on the host since the guest saw it",
-            Self::NotEmpty => "still holds entries that the guest did not remove",
+            Self::NotEmpty => "still contains entries that the guest did not remove",
         })
     }
 }
@@ -40,13 +40,13 @@ impl std::fmt::Display for Collision {
 #[non_exhaustive]
 pub enum MountError {
     /// The directory does not exist.
-    #[error("directory `{path}` does not exist; create it or name another", path = escaped(.path))]
+    #[error("directory `{path}` does not exist; create it or use another directory", path = escaped(.path))]
     Missing {
         /// The directory, as the caller passed it.
         path: PathBuf,
     },
     /// The path is not a directory.
-    #[error("`{path}` is not a directory; name the directory that holds it", path = escaped(.path))]
+    #[error("`{path}` is not a directory; use its parent directory", path = escaped(.path))]
     NotADirectory {
         /// The path, as the caller passed it.
         path: PathBuf,
@@ -54,7 +54,7 @@ pub enum MountError {
     /// The directory is, contains or is inside one of Glovebox's own directories, such as the cache, whose prepared
     /// images run as native code.
     #[error(
-        "`{path}` {relation} {guarded}, `{ours}`: scripts must not reach it; name another directory, or {way_out}",
+        "`{path}` {relation} {guarded}, `{ours}`: scripts must not reach it; use another directory, or {way_out}",
         path = escaped(.path), ours = escaped(.ours), way_out = .guarded.way_out()
     )]
     Guarded {
@@ -68,7 +68,7 @@ pub enum MountError {
         ours: PathBuf,
     },
     /// The operating system denies access.
-    #[error("no permission to {action} in `{path}`; change its mode or owner, or name another directory", path = escaped(.path))]
+    #[error("no permission to {action} in `{path}`; change its mode or owner, or use another directory", path = escaped(.path))]
     Denied {
         /// The denied action: `read` or `write`.
         action: &'static str,
@@ -79,7 +79,7 @@ pub enum MountError {
         source: io::Error,
     },
     /// The directory was mounted read-only.
-    #[error("`{path}` is mounted read-only; mount it for writing to commit to it", path = escaped(.path))]
+    #[error("`{path}` is mounted read-only; mount it read-write to commit changes", path = escaped(.path))]
     ReadOnly {
         /// The directory, as the caller passed it.
         path: PathBuf,
@@ -101,13 +101,13 @@ pub enum MountError {
         collision: Collision,
     },
     /// The path contains a name that is reserved for the private directories of commits.
-    #[error("`{path}` uses a reserved name; choose one that does not begin with `{prefix}`", prefix = super::RESERVED_PREFIX, path = escaped(.path))]
+    #[error("`{path}` uses a reserved name; choose a name without the prefix `{prefix}`", prefix = super::RESERVED_PREFIX, path = escaped(.path))]
     ReservedName {
         /// The path, relative to the directory.
         path: String,
     },
     /// The path is not a relative path below the directory.
-    #[error("`{path}` is not a path below the directory; use names without `..`, `/` at either end or zero bytes", path = escaped(.path))]
+    #[error("`{path}` is not a path below the directory; use names without `..`, `/` at either end or NUL bytes", path = escaped(.path))]
     InvalidPath {
         /// The invalid path.
         path: String,
@@ -123,7 +123,7 @@ pub enum MountError {
         target: String,
     },
     /// A different file system is mounted inside the directory, so a commit cannot be atomic.
-    #[error("`{path}` is on another file system than the mounted directory; mount it separately", path = escaped(.path))]
+    #[error("`{path}` and the mounted directory are on different file systems; mount `{path}` separately", path = escaped(.path))]
     OtherFileSystem {
         /// The path, relative to the directory.
         path: String,
@@ -203,7 +203,7 @@ pub enum MountError {
         source: glovebox_vfs::VfsError,
     },
     /// The plan contains a step that this version does not support. The commit wrote nothing.
-    #[error("cannot carry out `{step}`; nothing was written, update the engine", step = escaped(.step))]
+    #[error("cannot execute `{step}`; nothing was written, update the engine", step = escaped(.step))]
     UnknownStep {
         /// Debug output of the step.
         step: String,

@@ -141,9 +141,9 @@ impl Journal {
         let header = std::str::from_utf8(header).map_err(|_| "has no header")?;
         // Compare the whole header: each body has only one valid header.
         if header != format!("{MAGIC} {} {}", body.len(), sha256_hex(body)) {
-            return Err("is damaged or of another version");
+            return Err("is damaged or has another version");
         }
-        let journal: Self = serde_json::from_slice(body).map_err(|_| "does not hold a list of changes")?;
+        let journal: Self = serde_json::from_slice(body).map_err(|_| "does not contain a list of changes")?;
         if journal.steps.iter().all(JournalStep::is_sound) {
             Ok(journal)
         } else {
@@ -174,12 +174,12 @@ impl Journal {
         let mut bytes = Vec::new();
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(failed())?;
         if u64::try_from(bytes.len()).is_ok_and(|length| length > MAX_BYTES) {
-            return Ok(JournalRead::Bad("is larger than any that is written"));
+            return Ok(JournalRead::Bad("exceeds the maximum size"));
         }
         let (_, inode) = staging.device_and_inode().map_err(failed())?;
         Ok(match Self::decode(&bytes) {
             Ok(journal) if journal.root == root && journal.staging == inode => JournalRead::Complete(journal),
-            Ok(_) => JournalRead::Bad("was written for another directory, of which this may be a copy"),
+            Ok(_) => JournalRead::Bad("was written for another directory; this directory may be a copy"),
             Err(reason) => JournalRead::Bad(reason),
         })
     }
@@ -245,7 +245,7 @@ impl Site<'_> {
             JournalStep::Create { path, new, tree } => {
                 if self.find_created(index, path, new, tree.as_deref())? {
                     let (parent, name) = self.parent(path)?;
-                    parent.move_to_free(name, staging, &new_slot(index)).map_err(MountError::io("take back", path))?;
+                    parent.move_to_free(name, staging, &new_slot(index)).map_err(MountError::io("revert", path))?;
                     self.walker.forget();
                 }
                 Ok(())

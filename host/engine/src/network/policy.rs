@@ -87,14 +87,14 @@ impl SecretPolicy {
     fn check(&self, name: &str) -> Result<(), PolicyError> {
         let refuse = |reason: &str| Err(wrong(format!("secrets.{name}"), reason));
         if name.is_empty() || name.contains(['=', '\0']) {
-            return refuse("the name must be that of an environment variable, without `=` and NUL");
+            return refuse("the name must be valid for an environment variable, without `=` and NUL");
         }
         if self.env.is_empty() || self.env.contains(['=', '\0']) {
             return refuse("`env` must name the host's environment variable with the secret");
         }
         match self.destination() {
             Some(_) => Ok(()),
-            None => refuse("`host` must be one host as in a URL, such as `api.example.com`"),
+            None => refuse("`host` must be a single host as in a URL, such as `api.example.com`"),
         }
     }
 
@@ -200,7 +200,7 @@ impl NetworkPolicy {
     pub(crate) fn check_environment(&self, env: &BTreeMap<String, String>) -> Result<(), PolicyError> {
         let is_taken = |name: &&String| env.get(*name).is_some_and(|value| !value.starts_with(Self::PLACEHOLDER_START));
         self.secrets.keys().find(is_taken).map_or(Ok(()), |name| {
-            Err(wrong(format!("secrets.{name}"), "`env` has a variable of this name; give one of them another name"))
+            Err(wrong(format!("secrets.{name}"), "`env` has a variable with the same name; rename one of them"))
         })
     }
 

@@ -128,7 +128,7 @@ fn network_policy_file_round_trips_and_is_checked() {
     assert_eq!(Policy::from_toml(&policy.to_toml()).unwrap(), policy);
     assert!(!Policy::default().network.is_on());
     let error = Policy::from_toml(&format!("{text}[env]\nKEY = \"a\"\n")).unwrap_err().to_string();
-    assert!(error.contains("`network.secrets.KEY`: `env` has a variable of this name"), "{error}");
+    assert!(error.contains("`network.secrets.KEY`: `env` has a variable with the same name"), "{error}");
     for wrong in ["[network]\nallowed = []", "[network]\nallow = [\"x\"]", "[network.secrets]\nA = { value = \"x\" }"] {
         assert!(Policy::from_toml(wrong).is_err(), "{wrong}");
     }

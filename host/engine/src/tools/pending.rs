@@ -266,7 +266,7 @@ impl Abandoned {
 }
 
 fn refused(what: &str) -> CallFailure {
-    CallFailure::new(ToolErrorKind::Limit, format!("{what} were abandoned and still run; try again later"))
+    CallFailure::new(ToolErrorKind::Limit, format!("{what} are abandoned but still running; try again later"))
 }
 
 #[cfg(test)]
@@ -291,7 +291,7 @@ mod tests {
             assert_eq!(abandoned.admit(&own, 1, 0), Ok(Admission::Now), "{calls}");
             abandoned.add(&own, 1);
         }
-        assert!(refusal(abandoned.admit(&own, 1, 0)).contains("16 of this session's calls were abandoned"));
+        assert!(refusal(abandoned.admit(&own, 1, 0)).contains("16 of this session's calls are abandoned"));
         assert!(refusal(abandoned.admit(&own, 1, 9)).contains("16 of"), "waiting does not help it");
         for other in [origin("b"), None] {
             assert_eq!(abandoned.admit(&other, 1, 0), Ok(Admission::Now), "others are not shut out");

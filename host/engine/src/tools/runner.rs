@@ -103,7 +103,7 @@ impl ToolRunner for ThreadRunner {
         if let Some(max_calls) = tool.max_calls {
             self.counted += 1;
             if self.counted > max_calls {
-                let message = format!("an execution may make at most {max_calls} requests (`network.request_count`)");
+                let message = format!("an execution can make at most {max_calls} requests (`network.request_count`)");
                 return Err(CallFailure::new(ToolErrorKind::Limit, message));
             }
         }
@@ -217,7 +217,9 @@ impl DirectCall<'_> {
         {
             self.cancel.wait(watch.instant(due), true, || calls.has_answer());
         }
-        let room = || failed(ToolErrorKind::Limit, "the host has no room for the arguments".to_owned());
+        let room = || {
+            failed(ToolErrorKind::Limit, "the arguments do not fit into the remaining `limits.memory_bytes`".to_owned())
+        };
         calls.end().pop().map_or_else(room, |record| record.outcome)
     }
 }
@@ -321,7 +323,8 @@ pub(super) fn start(
     job: Job,
 ) -> Result<Arc<CallStatus>, CallFailure> {
     let busy = |message: &str| CallFailure::new(ToolErrorKind::Limit, message);
-    let place = threads.enter().ok_or_else(|| busy("the host runs the maximum number of tools; try again later"))?;
+    let place =
+        threads.enter().ok_or_else(|| busy("the host is running the maximum number of tools; try again later"))?;
     let status = CallStatus::new(&job.entry, &job.abandoned, job.call.session_id.clone(), job.held.bytes());
     let (completions, ticket) = (Arc::clone(completions), Arc::clone(&status));
     thread::Builder::new()
@@ -384,7 +387,7 @@ fn work(
         }
         (Answerer::Caller, Some(pending)) => return Work::Checked(pending, text),
         (Answerer::Caller, None) => {
-            let message = format!("`{}` is only answered in started executions", call.name);
+            let message = format!("`{}` is available only in started executions", call.name);
             Err(CallFailure::new(ToolErrorKind::Failed, message))
         }
     })

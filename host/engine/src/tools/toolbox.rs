@@ -149,7 +149,7 @@ impl Entry {
         if self.abandoned.load(Ordering::SeqCst) < MAX_ABANDONED {
             return Ok(());
         }
-        let message = format!("{MAX_ABANDONED} calls of `{name}` were abandoned and still run; try again later");
+        let message = format!("{MAX_ABANDONED} calls of `{name}` are abandoned but still running; try again later");
         Err(CallFailure::new(ToolErrorKind::Limit, message))
     }
 

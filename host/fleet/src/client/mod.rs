@@ -201,7 +201,7 @@ pub enum FleetError {
     #[error("{0}")]
     Invalid(String),
     /// The request failed permanently: a retry would fail too.
-    #[error("the fleet could not carry out the request: {0}")]
+    #[error("the fleet could not execute the request: {0}")]
     Failed(String),
     /// No node is registered with the engine.
     #[error("no node of the fleet is registered; start one with `glovebox fleet node`")]

@@ -183,7 +183,7 @@ impl Attempt {
         let answer = answer.and_then(|answer| match answer.len() as u64 > limits.tool_bytes {
             true => Err(ToolError::of(
                 ToolErrorKind::Limit,
-                format!("the answer of `{}` exceeds the limit of {} bytes", call.name, limits.tool_bytes),
+                format!("the answer from `{}` exceeds the limit of {} bytes", call.name, limits.tool_bytes),
             )),
             false => Ok(answer),
         });
@@ -209,7 +209,7 @@ impl Attempt {
         let execution = serde_json::to_string(execution).map_err(|error| StepError::failed(&error))?;
         if execution.len() > MAX_ANSWER_BYTES {
             return Err(StepError::invalid(format!(
-                "the answer takes {} bytes, more than the maximum of {MAX_ANSWER_BYTES}; the execution was undone; write less",
+                "the answer is {} bytes; the maximum is {MAX_ANSWER_BYTES}; the execution was rolled back; produce less output",
                 execution.len()
             )));
         }
@@ -248,9 +248,7 @@ fn refused(error: &ExecuteError) -> StepError {
 }
 
 fn not_repeated() -> StepError {
-    StepError::failed(&std::io::Error::other(
-        "the execution was restarted and did something else than before; nothing was stored",
-    ))
+    StepError::failed(&std::io::Error::other("the restarted execution diverged from its first run; nothing was stored"))
 }
 
 /// A boxed future.

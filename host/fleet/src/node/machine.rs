@@ -274,7 +274,7 @@ impl Machine {
         let bytes = session.hibernate(&options).map_err(|error| StepError::failed(&error))?;
         let most = BlobStore::MAX_BYTES;
         if bytes.len() as u64 > most {
-            let message = format!("the session takes more than {most} bytes in the store; remove data from it first");
+            let message = format!("the session exceeds {most} bytes in the store; remove data from the session first");
             return Err(StepError::Never(status::FAILED, message));
         }
         Ok(bytes)

@@ -108,8 +108,8 @@ impl NodeConfig {
             _ if !policy.mounts.is_empty() => has("mounts"),
             _ if policy.network.is_on() => has("the network"),
             _ if policy.metering != glovebox::Metering::Fuel => has("no metering"),
-            _ if policy.clock != Policy::default().clock => has("a clock of its own"),
-            _ if policy.entropy != Policy::default().entropy => has("an entropy of its own"),
+            _ if policy.clock != Policy::default().clock => has("its own clock"),
+            _ if policy.entropy != Policy::default().entropy => has("its own entropy source"),
             _ => Ok(()),
         }
     }

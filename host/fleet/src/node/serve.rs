@@ -320,7 +320,7 @@ pub enum NodeError {
     #[error(transparent)]
     Runtime(#[from] BuildError),
     /// The identity key is malformed.
-    #[error("the identity key is invalid; write the engine's public key as the engine shows it, `publickeyv1_…`")]
+    #[error("invalid identity key; use the engine's public key in the form `publickeyv1_…`")]
     IdentityKey,
     /// The node cannot listen on its address.
     #[error("cannot listen on {address}")]

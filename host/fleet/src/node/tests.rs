@@ -199,7 +199,7 @@ async fn takeover_does_not_repeat_recorded_tool_calls() {
     for script in ["console.log(1)", "await tools.other({})"] {
         let tools = Arc::new(ExecuteRequest { source: script.into(), ..(*service.request("")).clone() });
         let error = run(&one, &state, tools, recorded.clone()).await.unwrap_err();
-        assert!(error.to_string().contains("something else than before"), "{script}: {error}");
+        assert!(error.to_string().contains("diverged from its first run"), "{script}: {error}");
     }
 }
 

@@ -31,7 +31,7 @@ struct Calls {
     is_closed: bool,
 }
 
-const GONE: &str = "the client is gone";
+const GONE: &str = "the client has disconnected";
 
 impl Peer {
     /// Must be called within a Tokio runtime.
@@ -119,7 +119,7 @@ impl Router {
 
     fn ask(&self, method: &str, fields: &str, call: &ToolCall) -> Result<String, ToolError> {
         let peer = self.peer.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        let peer = peer.ok_or_else(|| ToolError::new("the client is gone"))?;
+        let peer = peer.ok_or_else(|| ToolError::new("the client has disconnected"))?;
         let session = call.session_id.as_ref().or(self.session.get());
         peer.ask(method, &format!("{{\"session\":{},{fields}}}", json!(session)), call)
     }

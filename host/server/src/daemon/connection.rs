@@ -217,8 +217,7 @@ impl Connection {
         // Free the answer, which may be large, before the text waits for room.
         drop(answer);
         let mut message = self.outbox.outgoing(text).await.unwrap_or_else(|_| {
-            let message =
-                "the request was carried out, but the daemon's memory for answers is full; read answers faster";
+            let message = "the request was executed, but the daemon's memory for answers is full; read answers faster";
             let error = RpcError::named(REFUSED, "unavailable", message);
             Outgoing { text: message::response(&id, &Err(error)), held: HeldBytes::default(), places: Vec::new() }
         });

@@ -106,7 +106,7 @@ impl InterpreterPool {
     fn hold(&self, bytes: usize) -> Result<Arc<HeldBytes>, RpcError> {
         let held = self.initial.try_room(None, bytes).map(Arc::new);
         held.map_err(|_| {
-            let message = "the daemon's memory for files and contexts of sessions is full; destroy a session first";
+            let message = "the daemon's memory for session files and contexts is full; destroy a session first";
             RpcError::named(REFUSED, "quota-exceeded", message)
         })
     }

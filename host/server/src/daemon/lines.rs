@@ -33,7 +33,7 @@ pub(super) struct Line {
 /// An error that ends the connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LineError {
-    #[error("the message is longer than {0} bytes; split it into several")]
+    #[error("the message is longer than {0} bytes; split it")]
     TooLong(usize),
     #[error("the message was incomplete after {0} s; end each message with a line feed")]
     TooSlow(u64),

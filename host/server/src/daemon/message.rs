@@ -188,7 +188,7 @@ impl RpcError {
     }
 
     pub(super) fn cancelled() -> Self {
-        Self::named(CANCELLED, "cancelled", "it was cancelled before it began")
+        Self::named(CANCELLED, "cancelled", "it was cancelled before it started")
     }
 }
 

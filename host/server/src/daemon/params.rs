@@ -38,9 +38,8 @@ fn read_text<T: DeserializeOwned>(text: &str) -> Result<T, RpcError> {
     if !text.starts_with('{') {
         return Err(RpcError::params("`params` must be an object; pass parameters by name"));
     }
-    serde_json::from_str(text).map_err(|error| {
-        RpcError::params(format!("the parameters are wrong: {}", glovebox::escaped_text(&quoted(error))))
-    })
+    serde_json::from_str(text)
+        .map_err(|error| RpcError::params(format!("invalid parameters: {}", glovebox::escaped_text(&quoted(error)))))
 }
 
 /// The `session` parameter. All other parameters are ignored.
@@ -130,8 +129,7 @@ impl Initialize {
         if bytes <= MAX_VALUE_BYTES {
             return Ok(());
         }
-        let message =
-            format!("the schemas of `tools` have {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are allowed");
+        let message = format!("the schemas of `tools` are {bytes} bytes of JSON; the maximum is {MAX_VALUE_BYTES}");
         Err(RpcError::params(message))
     }
 
@@ -150,7 +148,7 @@ impl ToolParams {
 fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, RpcError> {
     let bytes = raw.get().len();
     if bytes > MAX_VALUE_BYTES {
-        let message = format!("`{name}` has {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are allowed");
+        let message = format!("`{name}` is {bytes} bytes of JSON; the maximum is {MAX_VALUE_BYTES}");
         return Err(RpcError::params(message));
     }
     serde_json::from_str(raw.get()).map_err(|error| RpcError::params(format!("`{name}`: {}", quoted(error))))

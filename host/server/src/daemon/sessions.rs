@@ -241,5 +241,5 @@ impl SessionState {
 
 /// Creates the error for a request that requires an open session.
 fn not_initialized() -> RpcError {
-    RpcError::named(NOT_INITIALIZED, "not-initialized", "there is no session; `initialize` opens one")
+    RpcError::named(NOT_INITIALIZED, "not-initialized", "no session is open; open one with `initialize`")
 }

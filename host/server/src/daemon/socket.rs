@@ -28,7 +28,7 @@ pub enum SocketError {
     #[error("`{}` is not a socket; move it away, or choose another path with `--socket`", escaped(.0))]
     NotASocket(PathBuf),
     /// Other users could replace the socket, because the directory has another owner or a permissive mode.
-    #[error("the directory `{}` {reason}; use `--socket` to choose a path in a directory of your own", escaped(.path))]
+    #[error("the directory `{}` {reason}; use `--socket` to choose a path in your own directory", escaped(.path))]
     Directory {
         /// Path of the directory.
         path: PathBuf,

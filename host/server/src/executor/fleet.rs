@@ -392,13 +392,13 @@ impl NotInFleet {
     /// Returns the suggested alternative.
     fn instead(self) -> &'static str {
         match self {
-            Self::Files => "read and write them in scripts of the session; pass input in `stdin` and `context`",
-            Self::Variables => "print them in a script of the session, or set them from `context`",
+            Self::Files => "read and write them from scripts in the session; pass input in `stdin` and `context`",
+            Self::Variables => "print them from a script in the session, or set them from `context`",
             Self::Checkpoints => "`undo` without a `checkpoint` restores the state before the last execution",
             Self::Fork => "open another session and execute the same scripts in it",
-            Self::Export | Self::Import => "use a server with a store of its own (`--store`)",
-            Self::Hibernate => "not needed, because each state is stored before it is answered",
-            Self::Stepping => "set a `callback` for each tool of a session, or execute outside of a session",
+            Self::Export | Self::Import => "use a server with its own store (`--store`)",
+            Self::Hibernate => "not needed: each state is stored before the answer is sent",
+            Self::Stepping => "set a `callback` for each tool of a session, or execute outside a session",
         }
     }
 }

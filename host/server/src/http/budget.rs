@@ -129,7 +129,7 @@ impl BodyBudget {
     }
 
     fn too_large(&self) -> Problem {
-        let detail = format!("the request body is larger than {} bytes; send less", self.max_bytes);
+        let detail = format!("the request body is larger than {} bytes; send a smaller body", self.max_bytes);
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
     }
 }
@@ -152,7 +152,7 @@ fn too_many_requests() -> Problem {
 }
 
 fn too_many_answers() -> Problem {
-    unavailable("the request was carried out, but the server's memory for answers is full; read answers faster")
+    unavailable("the request was executed, but the server's memory for answers is full; read answers faster")
 }
 
 /// A response body that is charged to the budget until it is written. It is sent in chunks, because the connection

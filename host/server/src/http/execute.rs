@@ -121,7 +121,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
         Begun::First(slot) => Some(slot),
     };
     if is_stepped {
-        let detail = "`Idempotency-Key` is not supported with tools that you answer; leave it out";
+        let detail = "`Idempotency-Key` is not supported with tools without a `callback`; remove it";
         return match slot {
             Some(_) => Err(Problem::invalid(detail)),
             None => step(shared, tenant, Asking::Start { work, patterns }, form, held).await,
@@ -165,7 +165,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
             whole(&shared, &name, made, etag).await
         }
         (Form::Events | Form::Lines, Some(_)) => Err(Problem::invalid(
-            "`Idempotency-Key` is not supported with streamed responses; leave it out, or accept `application/json`",
+            "`Idempotency-Key` is not supported with streamed responses; remove it, or accept `application/json`",
         )),
         (Form::Events | Form::Lines, None) => {
             Ok(Pieces::answer(form, &shared.bodies, tenant.name().to_owned(), move |pieces| async move {

@@ -105,7 +105,7 @@ fn check_precondition(request: &Request) -> Result<(), Problem> {
     if below.is_some_and(|below| below.contains('/') || (!below.is_empty() && method == Method::DELETE)) {
         return Ok(());
     }
-    Err(Problem::invalid("`If-Match` is supported only for changes of a session; leave it out here"))
+    Err(Problem::invalid("`If-Match` is supported only for changes to a session; remove it here"))
 }
 
 #[cfg(test)]

@@ -287,7 +287,7 @@ pub(super) async fn read_with_room(
         Ok((bytes, room)) => Ok(Made { bytes: bytes.into(), room }),
         Err(bytes) => {
             let detail = format!(
-                "the file has {bytes} bytes; a response has at most {MAX_RETURNED_BYTES}; have a script split it"
+                "the file is {bytes} bytes; the maximum for a response is {MAX_RETURNED_BYTES}; split the file in a script"
             );
             Err(FileProblem::TooLarge(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)))
         }

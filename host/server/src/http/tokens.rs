@@ -95,8 +95,8 @@ impl Tenants {
         let token = bearer.or_else(|| text(HeaderName::from_static("x-api-key")));
         self.find(token).ok_or_else(|| {
             let detail = match token {
-                Some(_) => "this token is not known here",
-                None => "a token is needed: send `Authorization: Bearer TOKEN`",
+                Some(_) => "unknown token; check the `authorization` or `x-api-key` header",
+                None => "missing token; send it as `Authorization: Bearer TOKEN`",
             };
             Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
         })

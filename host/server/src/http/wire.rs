@@ -118,7 +118,7 @@ impl ExecuteBody {
         let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
         if bytes > MAX_PATTERN_BYTES || stars > MAX_STARS {
             return Err(Problem::invalid(format!(
-                "the patterns of `return_files` take {bytes} bytes, with {stars} `*` in one; at most {MAX_PATTERN_BYTES} and {MAX_STARS} are taken"
+                "the patterns of `return_files` take {bytes} bytes, with {stars} `*` in one; the maxima are {MAX_PATTERN_BYTES} and {MAX_STARS}"
             )));
         }
         // Reject invalid patterns before any code runs.
@@ -149,10 +149,7 @@ impl ExecuteBody {
     pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
         let files = self.files.take().unwrap_or_default();
         if files.len() > MAX_FILES {
-            return Err(Problem::invalid(format!(
-                "`files` has {} entries; at most {MAX_FILES} are allowed",
-                files.len()
-            )));
+            return Err(Problem::invalid(format!("`files` has {} entries; the maximum is {MAX_FILES}", files.len())));
         }
         let files = files.into_iter().map(|(path, bytes)| (path, bytes.0)).collect();
         let (language, runtime) = (self.language, self.runtime.take());
@@ -171,7 +168,7 @@ impl ExecuteBody {
         ];
         match given.into_iter().find(|(_, given)| *given) {
             Some((name, _)) => Err(Problem::invalid(format!(
-                "`{name}` cannot be given in a session, which has its own; leave it out, or execute outside of a session"
+                "`{name}` is not supported in a session; remove it, or execute outside a session"
             ))),
             None => self.script(),
         }
@@ -187,9 +184,7 @@ pub(crate) fn json_text(raw: Box<RawValue>) -> Result<JsonText, Problem> {
 fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, Problem> {
     let bytes = raw.get().len();
     if bytes > MAX_VALUE_BYTES {
-        return Err(Problem::invalid(format!(
-            "`{name}` has {bytes} bytes of JSON; at most {MAX_VALUE_BYTES} are allowed"
-        )));
+        return Err(Problem::invalid(format!("`{name}` is {bytes} bytes of JSON; the maximum is {MAX_VALUE_BYTES}")));
     }
     serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`{name}`: {}", quoted(error))))
 }

@@ -167,8 +167,8 @@ impl Answering<'_> {
         let short = shortened(&text, |left_out| {
             link = self.keep(name, "text/plain", text.as_bytes());
             match link {
-                Some(_) => format!("{left_out} characters left out; the full text is the resource {uri}"),
-                None => format!("{left_out} characters left out"),
+                Some(_) => format!("{left_out} characters omitted; the full text is the resource {uri}"),
+                None => format!("{left_out} characters omitted"),
             }
         });
         match short {
@@ -232,7 +232,7 @@ fn hints(execution: &Execution) -> Vec<Hint> {
 fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     let mut lines = Vec::new();
     if let Some(reason) = &answer.reason {
-        lines.push(format!("The script did not succeed: {reason}."));
+        lines.push(format!("The script failed: {reason}."));
     }
     if let Some(Rollback { executions_lost, .. }) = execution.rolled_back_to {
         lines.push(match executions_lost {
@@ -289,8 +289,8 @@ impl ToolAnswer {
     }
 
     pub(super) fn with(content: Vec<ContentBlock>, answer: &impl Serialize) -> Result<Self, ServiceError> {
-        let structured =
-            serde_json::to_value(answer).map_err(|error| ServiceError::Invalid(format!("no JSON: {error}")))?;
+        let structured = serde_json::to_value(answer)
+            .map_err(|error| ServiceError::Invalid(format!("cannot encode the answer as JSON: {error}")))?;
         Ok(Self { content, structured })
     }
 }

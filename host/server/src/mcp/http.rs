@@ -175,7 +175,7 @@ fn check_id(body: &[u8]) -> Result<(), Problem> {
     let id = serde_json::from_slice::<Message<'_>>(body).ok().and_then(|message| message.id);
     match id.map(|id| id.get().len()) {
         Some(bytes) if bytes > MAX_ID_BYTES => {
-            Err(Problem::invalid(format!("the request's `id` has {bytes} bytes; use one of at most {MAX_ID_BYTES}")))
+            Err(Problem::invalid(format!("the request's `id` is {bytes} bytes; the maximum is {MAX_ID_BYTES}")))
         }
         _ => Ok(()),
     }

@@ -57,7 +57,8 @@ pub(super) struct OutputId(String);
 impl OutputId {
     pub(super) fn random() -> Result<Self, ServiceError> {
         let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(|error| ServiceError::Invalid(format!("no random numbers: {error}")))?;
+        getrandom::fill(&mut random)
+            .map_err(|error| ServiceError::Invalid(format!("cannot get random numbers: {error}")))?;
         Ok(Self(format!("{:032x}", u128::from_le_bytes(random))))
     }
 

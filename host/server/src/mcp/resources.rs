@@ -86,9 +86,8 @@ pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Resul
             let read = tenant.read_file(&session, path.clone(), MAX_READ_BYTES, |_| Ok(())).await;
             let read = read.map_err(|error| missing(&format!("cannot be read: {}", error.public())))?;
             let (bytes, ()) = read.map_err(|size| {
-                let text = format!(
-                    "the file has {size} bytes, more than the maximum of {MAX_READ_BYTES} for a resource; use files_read"
-                );
+                let text =
+                    format!("the file is {size} bytes; the maximum for a resource is {MAX_READ_BYTES}; use files_read");
                 ErrorData::invalid_params(text, None)
             })?;
             let media_type = media_type(&path, &bytes);

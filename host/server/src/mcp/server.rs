@@ -50,7 +50,7 @@ impl fmt::Debug for McpServer {
 }
 
 /// Error message if the memory budget has no room for an answer.
-const NO_ROOM: &str = "the request was carried out, but the server's memory for answers is full; read answers faster";
+const NO_ROOM: &str = "the request was executed, but the server's memory for answers is full; read answers faster";
 
 /// Converts an error to a tool result.
 fn refused(error: &ServiceError) -> CallToolResult {

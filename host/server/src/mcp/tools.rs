@@ -83,8 +83,8 @@ impl Name {
                 name_languages(&mut input, tenant);
                 self.describe::<sessions::OneAnswer>(
                     "Open a session",
-                    "Opens a session: an interpreter that keeps its variables, imports and files between calls of run_code, with a \
-                     working directory of its own. It is saved after every call and outlives this server. Close it when it is no \
+                    "Opens a session: an interpreter that keeps its variables, imports and files between calls of run_code, with \
+                     its own working directory. It is saved after every call and outlives this server. Close it when it is no \
                      longer needed."
                         .into(),
                     input,

@@ -34,7 +34,7 @@ pub(super) fn restrict_files(reach: &Reach) -> Result<Measure, RulesetError> {
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => Measure::On,
         RulesetStatus::PartiallyEnforced => Measure::Partly(
-            "landlock of this kernel is older than that of Linux 6.12 and may not restrict TCP or signals".into(),
+            "this kernel's landlock is older than Linux 6.12 and may not restrict TCP or signals".into(),
         ),
         RulesetStatus::NotEnforced => Measure::Off("landlock is unavailable or disabled in this kernel".into()),
     })

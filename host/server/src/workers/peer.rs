@@ -62,7 +62,7 @@ impl Message {
     /// Parses a reply. A malformed reply is treated like the death of the worker.
     pub(super) fn result<T: DeserializeOwned>(self) -> Result<(T, Vec<u8>), ServiceError> {
         let result = serde_json::from_slice::<Result<T, RelayedError>>(&self.json).map_err(|error| {
-            tracing::error!(target: "glovebox", %error, "a process has sent a malformed reply");
+            tracing::error!(target: "glovebox", %error, "a process sent a malformed reply");
             ServiceError::WorkerDied
         })?;
         Ok((result?, self.bytes))
@@ -347,7 +347,8 @@ impl Peer {
             match kind {
                 CALL => {
                     if header.json > MAX_CALL_JSON_BYTES {
-                        let error = format!("a call has {} bytes of JSON; at most {MAX_CALL_JSON_BYTES}", header.json);
+                        let error =
+                            format!("a call has {} bytes of JSON; the maximum is {MAX_CALL_JSON_BYTES}", header.json);
                         return Err(io::Error::other(error));
                     }
                     let room = calls.room(&header).await?;
@@ -364,7 +365,7 @@ impl Peer {
                         (call.then)(Ok(message));
                     }
                 }
-                kind => return Err(io::Error::other(format!("{kind} is not a kind of frame"))),
+                kind => return Err(io::Error::other(format!("unknown frame kind {kind}"))),
             }
         }
     }
@@ -468,7 +469,7 @@ async fn read_message(read: &mut (impl AsyncRead + Unpin), header: &Header) -> i
 
 async fn read_part(read: &mut (impl AsyncRead + Unpin), length: u32) -> io::Result<Vec<u8>> {
     if length > MAX_PART_BYTES {
-        return Err(io::Error::other(format!("a frame has a part of {length} bytes; at most {MAX_PART_BYTES}")));
+        return Err(io::Error::other(format!("a frame has a part of {length} bytes; the maximum is {MAX_PART_BYTES}")));
     }
     let mut part = Vec::new();
     if read.take(length.into()).read_to_end(&mut part).await? < usize::try_from(length).unwrap_or(usize::MAX) {

@@ -221,8 +221,9 @@ impl ServerSide {
             }),
             Err(_) => Err(io::ErrorKind::QuotaExceeded.into()),
         };
-        let limit =
-            |_| ToolError::of(ToolErrorKind::Limit, "the server runs the maximum number of tools; try again later");
+        let limit = |_| {
+            ToolError::of(ToolErrorKind::Limit, "the server is running the maximum number of tools; try again later")
+        };
         let answered = match begun.map_err(limit) {
             // A panic in the tool drops the sender without a result.
             Ok(_) => receiver.await.unwrap_or_else(|_| Err(ToolError::new("the tool panicked"))),
@@ -299,7 +300,7 @@ impl Locks {
     fn find(&self, tenant: &str, lock: u64) -> Result<Arc<SessionLock>, StoreError> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let found = held.get(&lock).filter(|(of, _)| of == tenant).map(|(_, lock)| Arc::clone(lock));
-        found.ok_or_else(|| StoreError::Other("a worker named a lock that it does not hold".into()))
+        found.ok_or_else(|| StoreError::Other("a worker named a lock without holding it".into()))
     }
 }
 

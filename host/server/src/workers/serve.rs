@@ -409,7 +409,7 @@ impl WorkerSide {
 
     fn files_of(&self, execution: u64) -> Result<Files, ServiceError> {
         let files = self.left().get(&execution).cloned();
-        files.ok_or_else(|| ServiceError::Invalid("the files of the execution are gone".to_owned()))
+        files.ok_or_else(|| ServiceError::Invalid("the execution's files no longer exist".to_owned()))
     }
 
     fn start(&self, run: RunCall, bytes: &[u8]) -> Result<(), ServiceError> {
@@ -499,7 +499,7 @@ impl ParentStore {
 }
 
 fn unexpected() -> StoreError {
-    StoreError::Other("the server has sent an unexpected answer".into())
+    StoreError::Other("the server sent an unexpected answer".into())
 }
 
 #[async_trait]

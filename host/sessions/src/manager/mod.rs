@@ -56,7 +56,7 @@ pub enum SessionsError {
     /// The changes that this process made since its last save are not in the store, and its executions since then are
     /// discarded. The live session was dropped without running its exit handlers. Effects outside the session, through
     /// tools and in host directories, remain.
-    #[error("another process took over session `{id}`; its changes here were discarded; run it again")]
+    #[error("another process took over session `{id}`; the changes made here were discarded; run the script again")]
     Fenced {
         /// The session's id.
         id: SessionId,

@@ -250,11 +250,11 @@ fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRec
         Some(VERSION) => Some(words.next().ok_or(NOT_ONE)?),
         Some(VERSION_BY_DIGEST) => None,
         Some(other) if other.len() < 10 && other.bytes().all(|byte| byte.is_ascii_digit()) => {
-            return Err(format!("its record has version {other}, and this program supports version {VERSION}"));
+            return Err(format!("its record has version {other}, but this program supports version {VERSION}"));
         }
         _ => return Err(NOT_ONE.into()),
     };
-    let json = line().ok_or("its record is cut off")?;
+    let json = line().ok_or("its record is truncated")?;
     let expected = match named {
         Some(version) => digest(&[version, json]),
         None => digest(&[json]),

@@ -162,7 +162,7 @@ fn check_write(
         return Err(StoreError::NotLocked { id: record.id.clone(), locked: lock.id.clone() });
     }
     if record.bytes != state.len() as u64 {
-        return Err(damaged("its record says another length than its state has"));
+        return Err(damaged("its length differs from its record"));
     }
     check_length(&lock.id, record.bytes, most)
 }
@@ -190,7 +190,7 @@ pub enum StoreError {
     },
     /// A session's state exceeds the store's limit.
     #[error(
-        "the stored session `{id}` takes {bytes} bytes, and the limit is {most}; delete it, or remove files in it first"
+        "the stored session `{id}` is {bytes} bytes; the limit is {most}; delete the session, or remove files from it first"
     )]
     TooLarge {
         /// The session's id.
@@ -202,7 +202,7 @@ pub enum StoreError {
     },
     /// The write would exceed the limit on all sessions of the store together. Nothing was written.
     #[error(
-        "session `{id}` would add {bytes} bytes to the store, and the limit on all sessions together is {most}; delete sessions, or remove files in them"
+        "session `{id}` would add {bytes} bytes to the store; the limit for all sessions together is {most}; delete sessions, or remove files from them"
     )]
     Full {
         /// The session's id.
@@ -254,7 +254,7 @@ pub enum StoreError {
     },
     /// An object store does not provide a guarantee that sessions require.
     #[cfg(feature = "object-store")]
-    #[error("the store `{url}` cannot hold sessions: {reason}; use another", url = escaped(.url), reason = escaped_text(.reason))]
+    #[error("the store `{url}` cannot hold sessions: {reason}; use another store", url = escaped(.url), reason = escaped_text(.reason))]
     Unfit {
         /// The store's URL.
         url: String,
@@ -263,7 +263,7 @@ pub enum StoreError {
     },
     /// A blob exceeds the size limit.
     #[cfg(feature = "object-store")]
-    #[error("blob `{name}` takes {bytes} bytes, and the limit is {most}", name = escaped(.name))]
+    #[error("blob `{name}` is {bytes} bytes; the limit is {most}", name = escaped(.name))]
     BlobTooLarge {
         /// The blob's name.
         name: String,

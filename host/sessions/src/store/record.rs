@@ -243,7 +243,7 @@ impl From<SessionId> for String {
 pub(crate) fn random_id() -> String {
     let mut random = [0; 16];
     if let Err(error) = getrandom::fill(&mut random) {
-        tracing::error!(target: "glovebox", %error, "the operating system has no random numbers");
+        tracing::error!(target: "glovebox", %error, "cannot get random numbers from the operating system");
         std::process::abort();
     }
     format!("{:032x}", u128::from_le_bytes(random))

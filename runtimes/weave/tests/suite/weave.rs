@@ -122,7 +122,7 @@ fn unsupported_guest_is_rejected_with_its_feature() {
         (
             "(module (import \"wasi_snapshot_preview1\" \"fd_close\" (func (param i64) (result i32))) (memory 1))"
                 .to_owned(),
-            "`fd_close` with another type",
+            "`fd_close` with an unexpected type",
         ),
         ("(module (func))".to_owned(), "exactly one memory"),
         (with("(func $s) (start $s)"), "start function"),
@@ -157,7 +157,7 @@ fn unsuitable_shim_error_names_the_missing_export() {
         (
             "\"unwound\" (func $unwound (result i32))",
             "\"unwound\" (func $unwound (result i64))",
-            "`unwound` with another type",
+            "`unwound` with an unexpected type",
         ),
         ("\"glovebox:machine\" \"unwound\"", "\"glovebox:machine\" \"rewind\"", "`rewind`, an unknown function"),
         ("glovebox:machine/refuel", "refuel", "glovebox:machine/refuel"),

@@ -35,18 +35,18 @@ def percent(share: float) -> str:
 def fleet(data: dict[str, Any]) -> str:
     base, held = data["base"], data["held"]
     rows = [
-        ("executions a second", number(base["executions_per_s"])),
-        ("of them the session had to be resumed for", percent(base["miss_share"])),
-        ("ms until the answer, p50 and p99", f"{number(base['p50_ms'])} and {number(base['p99_ms'])}"),
-        ("… where the session was in memory", f"{number(base['warm_p50_ms'])} and {number(base['warm_p99_ms'])}"),
-        ("… where it had to be resumed", f"{number(base['cold_p50_ms'])} and {number(base['cold_p99_ms'])}"),
+        ("executions per second", number(base["executions_per_s"])),
+        ("… that resume their session", percent(base["miss_share"])),
+        ("latency in ms, p50 and p99", f"{number(base['p50_ms'])} and {number(base['p99_ms'])}"),
+        ("… with the session in memory", f"{number(base['warm_p50_ms'])} and {number(base['warm_p99_ms'])}"),
+        ("… with the session resumed", f"{number(base['cold_p50_ms'])} and {number(base['cold_p99_ms'])}"),
         ("sessions in memory", number(base["warm_sessions"])),
-        ("memory that they hold on each node", f"{base['warm_bytes'] / base['nodes'] / 2**30:.1f} GiB"),
-        ("processor time in use", percent(base["processors_busy"])),
-        ("written to the store", f"{number(base['puts_per_s'])} requests/s, {base['put_bytes_per_s'] / 1e9:.1f} GB/s"),
-        ("read from it", f"{number(base['gets_per_s'])} requests/s, {base['get_bytes_per_s'] / 1e9:.1f} GB/s"),
-        ("MB of a session in memory, and stored, mean", f"{held['mean_warm_bytes'] / 1e6:.1f} and {held['mean_blob_bytes'] / 1e6:.1f}"),
-        ("ms to hibernate and to resume one, mean", f"{number(held['mean_hibernate_ms'])} and {number(held['mean_resume_ms'])}"),
+        ("session memory per node", f"{base['warm_bytes'] / base['nodes'] / 2**30:.1f} GiB"),
+        ("processor utilization", percent(base["processors_busy"])),
+        ("store writes", f"{number(base['puts_per_s'])} requests/s, {base['put_bytes_per_s'] / 1e9:.1f} GB/s"),
+        ("store reads", f"{number(base['gets_per_s'])} requests/s, {base['get_bytes_per_s'] / 1e9:.1f} GB/s"),
+        ("mean session size in MB, in memory and stored", f"{held['mean_warm_bytes'] / 1e6:.1f} and {held['mean_blob_bytes'] / 1e6:.1f}"),
+        ("mean ms to hibernate and to resume a session", f"{number(held['mean_hibernate_ms'])} and {number(held['mean_resume_ms'])}"),
     ]
     return table(["", ""], rows)
 
@@ -59,7 +59,7 @@ def held(data: dict[str, Any]) -> str:
         found = [next(each for each in sizes if each["runtime"] == runtime and each["own_mib"] == own_mib) for runtime in runtimes]
         name = "a variable" if own_mib == 0 else f"{own_mib} MiB"
         rows.append([name, *(f"{number(each['warm'])}; {number(each['stored_bytes'] / 1e6)} MB" for each in found)])
-    return table(["the session's data", *(f"`{runtime}`" for runtime in runtimes)], rows)
+    return table(["session data", *(f"`{runtime}`" for runtime in runtimes)], rows)
 
 
 def placement(data: dict[str, Any]) -> str:
@@ -67,7 +67,7 @@ def placement(data: dict[str, Any]) -> str:
         [each["placement"], percent(each["miss_share"]), number(each["p50_ms"]), number(each["p99_ms"]), f"{each['imbalance']:.2f}"]
         for each in data["placement"]
     ]
-    return table(["placement", "executions that resume", "p50, ms", "p99, ms", "busiest node, by the mean"], rows)
+    return table(["placement", "executions that resume", "p50, ms", "p99, ms", "busiest node / mean"], rows)
 
 
 def affinity(data: dict[str, Any]) -> str:
@@ -79,7 +79,7 @@ def affinity(data: dict[str, Any]) -> str:
         ]
         for each in data["affinity"]
     ]
-    return table(["executions for each processor", "that resume", "processor time in use", "p50, ms", "p99, ms"], rows)
+    return table(["executions per processor", "resumed", "processor utilization", "p50, ms", "p99, ms"], rows)
 
 
 def persistence(data: dict[str, Any]) -> str:
@@ -95,14 +95,14 @@ def persistence(data: dict[str, Any]) -> str:
         ]
         for each in data["persistence"]
     ]
-    head = ["a session is saved", "writes/s", "GB/s", "p50, ms", "p99, ms", "processor time in use"]
-    return table([*head, "requests of the busiest hour, $ for a million sessions"], rows)
+    head = ["save policy", "writes/s", "GB/s", "p50, ms", "p99, ms", "processor utilization"]
+    return table([*head, "request cost in the busiest hour, $ per million sessions"], rows)
 
 
 def stores(data: dict[str, Any]) -> str:
     keys = ("p50_ms", "p99_ms", "cold_p50_ms")
     rows = [[each["store"], *(number(each[key]) for key in keys)] for each in data["stores"]]
-    return table(["store", "p50, ms", "p99, ms", "p50 where it had to be resumed, ms"], rows)
+    return table(["store", "p50, ms", "p99, ms", "p50 with the session resumed, ms"], rows)
 
 
 def failure(data: dict[str, Any]) -> str:
@@ -112,7 +112,7 @@ def failure(data: dict[str, Any]) -> str:
         values = (each["p99_before_ms"], each["p99_worst_ms"])
         return [number(each["nodes"]), name, *map(number, values), back, number(each["most_resumed_per_s"]), percent(each["refused_share"])]
 
-    head = ["nodes before", "what is done", "p99 before, ms", "worst, ms", "back after", "resumed/s at most", "refused"]
+    head = ["nodes before the failure", "strategy", "p99 before, ms", "worst p99, ms", "recovered after", "peak resumes/s", "refused"]
     return table(head, [row(each) for each in data["failure"]])
 
 
@@ -122,7 +122,7 @@ def cost(data: dict[str, Any]) -> str:
         [each["persistence"], number(each["nodes"]), *(number(each[part] * 1e6) for part in parts)]
         for each in data["cost"]["per_session_hour"]
     ]
-    return table(["a session is saved", "nodes", "machines", "writes", "reads", "storage", "in all"], rows)
+    return table(["save policy", "nodes", "machines", "writes", "reads", "storage", "total"], rows)
 
 
 def needed(data: dict[str, Any]) -> str:
@@ -131,7 +131,7 @@ def needed(data: dict[str, Any]) -> str:
         for each in data["cost"]["per_session_hour"]
         if each["which"] == "needed"
     ]
-    return table(["a session is saved", "nodes for its processor time", "nodes for its memory"], rows)
+    return table(["save policy", "nodes for processor time", "nodes for memory"], rows)
 
 
 def sensitivity(data: dict[str, Any]) -> str:
@@ -148,7 +148,7 @@ def sensitivity(data: dict[str, Any]) -> str:
         ]
         for each in data["sensitivity"]
     ]
-    head = ["", "executions/s", "that resume", "p50, ms", "p99, ms", "GB/s written", "nodes for processor time", "for memory"]
+    head = ["assumption", "executions/s", "resumed", "p50, ms", "p99, ms", "GB/s written", "nodes for processor time", "nodes for memory"]
     return table(head, rows)
 
 

@@ -103,7 +103,7 @@ fn initial_session_data_is_limited() {
     let tools = |bytes: usize| json!({ "open": false, "tools": [{ "name": "a", "schema": schema(bytes) }, { "name": "b", "schema": schema(bytes) }] });
     client.ok("initialize", tools(130_000));
     let (code, _, message) = client.refused("initialize", tools(140_000));
-    assert!(code == -32_602 && message.contains("at most 262144"), "{message}");
+    assert!(code == -32_602 && message.contains("the maximum is 262144"), "{message}");
 }
 
 #[test]

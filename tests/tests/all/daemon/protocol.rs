@@ -123,6 +123,6 @@ fn half_closed_client_still_gets_responses() {
     let request = json!({ "jsonrpc": "2.0", "id": 2, "method": "execute", "params": { "code": code } }).to_string();
     client.stream.write_all(request.as_bytes()).unwrap();
     client.stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(client.end(2)["result"]["stdout"], "late\nthe client is gone\n");
+    assert_eq!(client.end(2)["result"]["stdout"], "late\nthe client has disconnected\n");
     assert!(client.receive().is_none(), "the connection closes after the answer");
 }

@@ -31,7 +31,7 @@ fn excess_over_any_granted_limit_names_the_maximum() {
         ok(&execute(&mut puppet, &json!({ "limits": { name: most } })));
         for asked in [most + 1, widest] {
             let answer = execute(&mut puppet, &json!({ "limits": { name: asked } }));
-            let text = format!("`limits.{name}`: {asked} is requested, and at most {most} is granted");
+            let text = format!("`limits.{name}`: {asked} is requested, but the maximum is {most}");
             assert_eq!(error(&answer), ("invalid-policy", text.as_str()));
         }
         // Zero is valid for some limits and invalid for others. It never means unlimited.
@@ -52,7 +52,7 @@ fn session_limits_are_capped_by_the_grant() {
         };
         ok(&open(&mut puppet, most));
         let answer = open(&mut puppet, most + 1);
-        let text = format!("`session.{name}`: {} is requested, and at most {most} is granted", most + 1);
+        let text = format!("`session.{name}`: {} is requested, but the maximum is {most}", most + 1);
         assert_eq!(error(&answer), ("invalid-policy", text.as_str()));
     }
     let every = json!({ "session": { "checkpoints": { "every": 0 } } });

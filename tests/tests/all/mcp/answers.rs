@@ -33,8 +33,8 @@ fn answer_reports_the_outcome_and_script_errors() {
     assert!(answer.get("session").is_none() && answer.get("value").is_none() && answer.get("reason").is_none());
 
     for (code, outcome, exit_code, said) in [
-        ("1 / 0", "raised", 1, "did not succeed: raised ZeroDivisionError: division by zero."),
-        ("import sys; sys.exit(3)", "exited", 3, "did not succeed: exited with 3."),
+        ("1 / 0", "raised", 1, "failed: raised ZeroDivisionError: division by zero."),
+        ("import sys; sys.exit(3)", "exited", 3, "failed: exited with 3."),
         ("import httpx", "raised", 1, "advice: "),
     ] {
         let result = mcp.python(code);
@@ -60,7 +60,7 @@ fn long_output_is_shortened_and_linked() {
     assert_eq!(
         shown,
         format!(
-            "{}\n[… 1000 characters left out; the full text is the resource {uri} …]\n{}é",
+            "{}\n[… 1000 characters omitted; the full text is the resource {uri} …]\n{}é",
             "a".repeat(4_000),
             "z".repeat(3_999)
         )

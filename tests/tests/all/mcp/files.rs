@@ -86,9 +86,7 @@ fn image_file_is_shown_and_large_file_named() {
     for (path, fits) in [("at", true), ("over", false)] {
         let resource = mcp.read(&format!("glovebox://session/{session}/files/{path}"));
         assert_eq!(resource.is_ok(), fits, "{path}");
-        assert!(
-            fits || resource.unwrap_err().contains("more than the maximum of 8388608 for a resource; use files_read")
-        );
+        assert!(fits || resource.unwrap_err().contains("the maximum for a resource is 8388608; use files_read"));
     }
 }
 

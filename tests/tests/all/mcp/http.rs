@@ -203,7 +203,7 @@ fn a_request_id_is_limited_in_length() {
         let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list", "params": {} }).to_string();
         // The protocol library rejects the request for another reason, and repeats its id.
         let (_, text) = answer(server.send(&headers, body.as_bytes()));
-        assert_eq!((text.contains("`id` has 1001 bytes"), text.contains(&id)), (is_refused, !is_refused), "{text}");
+        assert_eq!((text.contains("`id` is 1001 bytes"), text.contains(&id)), (is_refused, !is_refused), "{text}");
     }
 }
 

@@ -85,7 +85,7 @@ fn crashed_upstream_server_is_restarted_a_few_times() {
     for line in &lines[..6] {
         assert_eq!(*line, "MCP server `s` has ended; it wrote: why\\u{1b}[2J", "{printed}");
     }
-    assert!(lines[6].contains("was restarted 5 times within 10 minutes"), "{printed}");
+    assert!(lines[6].contains("was already restarted 5 times within 10 minutes"), "{printed}");
     assert_eq!(result.is_error, Some(true));
     runtime.block_on(upstreams.close());
 }
@@ -133,7 +133,7 @@ fn upstream_result_over_the_limit_is_rejected() {
     let printed = text(&result);
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(&lines[..2], ["997", "998"], "{printed}");
-    assert_eq!(lines[2], "ToolLimit the result has 1001 bytes as JSON, more than the maximum of 1000");
+    assert_eq!(lines[2], "ToolLimit the result is 1001 bytes of JSON; the maximum is 1000");
     assert!(lines[3].starts_with("ToolError MCP server `s` has ended: a message was too long"), "{printed}");
     assert_eq!(lines[4], "1", "the server is restarted");
     runtime.block_on(upstreams.close());
@@ -151,7 +151,7 @@ fn clashing_and_unusable_tool_names_are_rejected() {
     let clash = refused(&[(&dashed, "s"), (&plain, "s.a")]);
     assert_eq!(
         clash,
-        "tool `b` of MCP server `s.a` cannot be `tools.s_a_b`: `a-b` of `s` has that name; rename a server, or list only one of the tools"
+        "tool `b` of MCP server `s.a` cannot be `tools.s_a_b`: `a-b` of `s` has the same name; rename a server, or list only one of the tools"
     );
     for (name, server) in [("x".repeat(63), "s"), ("x".into(), "1"), ("x".into(), "-"), ("\u{202e}\n".repeat(50), "s")]
     {
@@ -230,9 +230,9 @@ fn command_that_is_not_a_server_is_named() {
     };
     for (config, said) in [
         (config("/no/such/program", &[]), "MCP server `x` cannot be started: "),
-        (config("sh", &["-c", "echo nonsense; echo why >&2"]), "does not answer as an MCP server: "),
-        (config("sh", &["-c", "yes"]), "does not answer as an MCP server: "),
-        (config("sh", &["-c", "head -c 9000000 /dev/zero; echo"]), "does not answer as an MCP server: "),
+        (config("sh", &["-c", "echo nonsense; echo why >&2"]), "did not respond as an MCP server: "),
+        (config("sh", &["-c", "yes"]), "did not respond as an MCP server: "),
+        (config("sh", &["-c", "head -c 9000000 /dev/zero; echo"]), "did not respond as an MCP server: "),
     ] {
         // A server that sends no valid message is abandoned when it exits or times out.
         let config = if config.args.iter().any(|arg| arg == "yes") { limited(config) } else { config };

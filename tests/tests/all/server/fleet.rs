@@ -126,7 +126,7 @@ fn operations_unsupported_by_a_fleet_are_rejected() {
         ("PUT", "/files/a", "x", "files of sessions"),
         ("DELETE", "/files/a", "", "files of sessions"),
         ("POST", "/execute", &source, "files of sessions"),
-        ("GET", "/variables/x", "", "print them in a script of the session"),
+        ("GET", "/variables/x", "", "print them from a script in the session"),
         ("PUT", "/variables/x", "1", "variables of sessions"),
         ("POST", "/checkpoint", "", "checkpoints"),
         ("GET", "/checkpoints", "", "checkpoints"),

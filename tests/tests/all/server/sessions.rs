@@ -167,7 +167,7 @@ fn session_requests_reject_fields_of_the_session() {
     {
         let answer = server.post("/v1/sessions/s/execute", &json!({"source": "1", name: value}));
         assert_eq!(answer.problem().0, 400);
-        assert!(answer.text().contains(&format!("`{name}` cannot be given in a session")), "{}", answer.text());
+        assert!(answer.text().contains(&format!("`{name}` is not supported in a session")), "{}", answer.text());
     }
     assert_eq!(server.post("/v1/sessions", &json!({"id": "s"})).problem(), (409, "exists".into()));
     assert_eq!(server.post("/v1/sessions", &json!({"id": "../s"})).problem(), (400, "invalid-argument".into()));
@@ -215,7 +215,7 @@ fn executions_in_a_lost_session_are_not_counted() {
     let stored = other.get("/v1/sessions/s").header("etag").unwrap().to_owned();
     let late = ask(&server, "late");
     assert_eq!(late.problem(), (409, "session-fenced".into()));
-    assert!(late.text().contains("run it again"), "{}", late.text());
+    assert!(late.text().contains("run the script again"), "{}", late.text());
     assert_eq!(server.get("/v1/sessions/s").header("etag"), Some(&*stored));
     let audited = server.audited();
     assert!(audited.iter().any(|line| line["outcome"] == "session-fenced"), "{audited:?}");

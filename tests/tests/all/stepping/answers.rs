@@ -195,7 +195,7 @@ fn caller_tool_fails_in_a_plain_execution() {
             assert_eq!(short(&execution.outcome), "raised ToolError");
             let ToolOutcome::Failed { kind, message } = &execution.tool_calls[0].outcome else { panic!() };
             assert_eq!(*kind, ToolErrorKind::Failed);
-            assert!(message.as_ref().unwrap().contains("`ask` is only answered in started executions"));
+            assert!(message.as_ref().unwrap().contains("`ask` is available only in started executions"));
         }
     }
 }

@@ -48,7 +48,7 @@ fn executions_in_a_taken_over_session_are_discarded(place: &dyn Place) {
     let error = session.execute("n = 100").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "another process took over session `a`; its changes here were discarded; run it again"
+        "another process took over session `a`; the changes made here were discarded; run the script again"
     );
     assert!(is_fenced::<()>(Err(error)));
     assert_eq!(stored(&here), before, "the other process's session is unchanged");

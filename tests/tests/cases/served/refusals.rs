@@ -18,13 +18,13 @@ pub(super) fn name_the_problem(host: &Host) {
     }
     for (path, body, expected) in [
         ("/v1/execute", json!({}), (400, "invalid-argument", "no `source`")),
-        ("/v1/execute", json!({ "source": "1", "state": "AAAA" }), (400, "invalid-argument", "`state` is a session's")),
-        ("/v1/execute", json!({ "source": "1", "tools": [] }), (422, "unsupported", "`tools`")),
         (
             "/v1/execute",
-            json!({ "source": "1", "runtime": "ruby" }),
-            (404, "unknown-runtime", "no runtime has this name"),
+            json!({ "source": "1", "state": "AAAA" }),
+            (400, "invalid-argument", "`state` is only for sessions"),
         ),
+        ("/v1/execute", json!({ "source": "1", "tools": [] }), (422, "unsupported", "`tools`")),
+        ("/v1/execute", json!({ "source": "1", "runtime": "ruby" }), (404, "unknown-runtime", "unknown runtime name")),
         ("/v1/execute", json!({ "source": "1", "language": "ruby" }), (400, "invalid-argument", "ruby")),
         ("/v1/execute", json!({ "source": "1", "stdin": { "base64": "?" } }), (400, "invalid-argument", "")),
         ("/v1/execute", json!({ "source": "1", "stdin": { "text": "?" } }), (400, "invalid-argument", "base64")),
@@ -40,8 +40,8 @@ pub(super) fn name_the_problem(host: &Host) {
         ("/v1/execute", policy(json!({ "fule": 1 })), (400, "invalid-policy", "fule")),
         ("/v1/validate", policy(json!({ "memory_bytes": 1_u64 << 40 })), (400, "invalid-policy", "memory_bytes")),
         ("/v1/execute", json!({ "source": "x".repeat((1 << 20) + 1) }), (413, "too-large", "1048577")),
-        ("/v1/sessions", json!({ "id": "one" }), (400, "invalid-argument", "has no name")),
-        ("/v1/sessions", json!({ "runtime": "ruby" }), (404, "unknown-runtime", "no runtime has this name")),
+        ("/v1/sessions", json!({ "id": "one" }), (400, "invalid-argument", "`state` identifies a session")),
+        ("/v1/sessions", json!({ "runtime": "ruby" }), (404, "unknown-runtime", "unknown runtime name")),
         ("/v1/sessions/execute", json!({ "source": "1" }), (400, "invalid-argument", "no `state`")),
         ("/v1/sessions/execute", json!({ "source": "1", "state": "?" }), (400, "invalid-argument", "`state`")),
         (

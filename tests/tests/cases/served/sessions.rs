@@ -121,7 +121,7 @@ pub(super) fn refuse_what_was_not_sealed_here(host: &Host, language: Language) -
     let options = glovebox::HibernateOptions::default;
     let others = session.hibernate(&options().key(SessionKey::new(OTHER_KEY)?))?;
     assert!(refused(&others, "another key").contains("not authentic"));
-    assert!(refused(&session.hibernate(&options())?, "no key").contains("not authenticated"));
+    assert!(refused(&session.hibernate(&options())?, "no key").contains("not sealed"));
     let named = session.hibernate(&options().key(SessionKey::new(KEY)?).bound_to("one"))?;
     assert!(refused(&named, "a stored session of a server").contains("not authentic"));
     Ok(())

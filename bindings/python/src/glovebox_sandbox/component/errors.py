@@ -39,6 +39,6 @@ def _described(value: str | TooLarge | FileFailure) -> str:
         case str():
             return value
         case TooLarge():
-            return f"{value.bytes} bytes, of at most {value.limit}"
+            return f"{value.bytes} bytes; the maximum is {value.limit}"
         case FileFailure():
             return f"{value.path}: {value.message}"

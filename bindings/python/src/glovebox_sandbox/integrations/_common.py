@@ -176,7 +176,7 @@ class Interpreter:
 
     def _new(self) -> Session:
         if self._is_closed:
-            raise SessionError("the interpreter was closed; make another one")
+            raise SessionError("the interpreter was closed; create a new one")
         if not self._is_open:
             self._sandbox.open(await_here)
             self._is_open = True
@@ -194,7 +194,7 @@ class Interpreter:
             return bound
         for name in wanted:
             if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-                raise ValueError(f"{name!r} cannot be the name of a function in Python")
+                raise ValueError(f"{name!r} is not a valid Python function name")
         code = f"__import__('_host').bind(globals(), {sorted(wanted)!r}, {sorted(self._ends)!r})"
         session.execute(code, name="bind.py").raise_for_outcome()
         return wanted
@@ -296,7 +296,7 @@ def shorten(text: str, max_characters: int = MAX_CHARACTERS) -> str:
     if len(text) <= max_characters:
         return text
     half = max_characters // 2
-    return f"{text[:half]}\n[{len(text) - 2 * half} characters left out]\n{text[len(text) - half :]}"
+    return f"{text[:half]}\n[{len(text) - 2 * half} characters omitted]\n{text[len(text) - half :]}"
 
 
 def failure(run: Run) -> str:

@@ -81,7 +81,7 @@ class GloveboxInterpreter:
             raise CodeInterpreterError(f"code must be str, not {type(code).__name__}")
         given = self._variables(variables or {})
         if not self._running.acquire(blocking=False):
-            raise CodeInterpreterError("the interpreter is running a script already, perhaps the one that called this tool")
+            raise CodeInterpreterError("the interpreter is already running a script, possibly the caller of this tool")
         try:
             self._submitted.clear()
             return self._result(self._interpreter.run(code, given))
@@ -97,20 +97,20 @@ class GloveboxInterpreter:
 
     def _check_alive(self) -> None:
         if self._is_shut_down:
-            raise CodeInterpreterError("the interpreter was shut down; make another one")
+            raise CodeInterpreterError("the interpreter was shut down; create a new one")
         if _SUBMIT in self._tools:
-            raise CodeInterpreterError(f"a tool cannot be named {_SUBMIT}")
+            raise CodeInterpreterError(f"a tool must not be named {_SUBMIT}")
 
     def _variables(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         for name in variables:
             if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
-                raise CodeInterpreterError(f"a variable cannot be named {name!r}")
+                raise CodeInterpreterError(f"a variable must not be named {name!r}")
             if name == _SUBMIT or name in self._tools:
-                raise CodeInterpreterError(f"a variable cannot be named {name}, as a tool is")
+                raise CodeInterpreterError(f"a variable must not have the name of the tool {name}")
         try:
             return {name: to_jsonable_python(value) for name, value in variables.items()}
         except ValueError as error:
-            raise CodeInterpreterError(f"a variable has no form in JSON: {error}") from error
+            raise CodeInterpreterError(f"a variable cannot be represented in JSON: {error}") from error
 
     def _submit(self, *args: Any, **kwargs: Any) -> None:
         if self.output_fields is None:
@@ -120,7 +120,7 @@ class GloveboxInterpreter:
             return
         names = [field["name"] for field in self.output_fields]
         if len(args) > len(names):
-            raise TypeError(f"SUBMIT takes {len(names)} values, {', '.join(names)}, and was given {len(args)}")
+            raise TypeError(f"SUBMIT takes {len(names)} values, {', '.join(names)}, but was given {len(args)}")
         values = dict(zip(names, args, strict=False))
         if twice := sorted(values.keys() & kwargs.keys()):
             raise TypeError(f"SUBMIT was given {', '.join(twice)} twice")

@@ -35,7 +35,7 @@ def code_execute_fn(
     for function in functions:
         if isinstance(function, FunctionTool):
             if function.requires_context:
-                raise TypeError(f"{function.metadata.name} requires a context, which a script does not have")
+                raise TypeError(f"{function.metadata.name} requires a context, but scripts have none")
             function = function.real_fn
         elif not callable(function):
             raise _check.wrong("functions", "functions and FunctionTools", function)

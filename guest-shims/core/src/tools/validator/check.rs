@@ -92,7 +92,7 @@ impl Check<'_> {
 
     fn matches(&self, pattern: &Pattern, text: &str) -> bool {
         let Some(left) = self.steps.get().checked_sub(pattern.steps(text)) else {
-            self.stop("its texts are too long for the schema's regular expressions");
+            self.stop("its strings are too long for the schema's regular expressions");
             return false;
         };
         self.steps.set(left);
@@ -104,13 +104,13 @@ impl Check<'_> {
             if is_wrong { Err(ValidationError::here(message())) } else { Ok(()) }
         };
         match rule {
-            Rule::Never => Err(ValidationError::here("nothing is allowed here")),
+            Rule::Never => Err(ValidationError::here("no value is allowed here")),
             Rule::Type(names) => {
                 let fits = names.iter().any(|name| is_of_type(value, name));
                 wrong(!fits, &|| format!("value is not of type {}", listed(names)))
             }
             Rule::OneOfThese(these) => {
-                wrong(!these.iter().any(|each| same(each, value)), &|| "value is none of those allowed".into())
+                wrong(!these.iter().any(|each| same(each, value)), &|| "value is not one of the allowed values".into())
             }
             Rule::Least { bound, excluded, shown } => {
                 let is_less = value.as_f64().is_some_and(|number| number < *bound || *excluded && number <= *bound);
@@ -153,7 +153,7 @@ impl Check<'_> {
                 let count =
                     |items: &Vec<Value>| items.iter().filter(|item| self.fits(*schema, item, left)).count() as u64;
                 let fits = value.as_array().is_none_or(|items| (*least..=*most).contains(&count(items)));
-                wrong(!fits, &|| "value has too few or too many elements of the kind that it must contain".into())
+                wrong(!fits, &|| "value has too few or too many elements that match `contains`".into())
             }
             Rule::All(schemas) => schemas.iter().try_for_each(|schema| self.validate(*schema, value, left)),
             Rule::Any(schemas) => {
@@ -162,9 +162,11 @@ impl Check<'_> {
             }
             Rule::ExactlyOne(schemas) => {
                 let count = schemas.iter().filter(|schema| self.fits(**schema, value, left)).count();
-                wrong(count != 1, &|| format!("value is valid under {count} of the given schemas, not one"))
+                wrong(count != 1, &|| format!("value is valid under {count} of the given schemas instead of one"))
             }
-            Rule::Not(schema) => wrong(self.fits(*schema, value, left), &|| "value is what it must not be".into()),
+            Rule::Not(schema) => {
+                wrong(self.fits(*schema, value, left), &|| "value matches a schema that `not` forbids".into())
+            }
             Rule::If { condition, then, otherwise } => {
                 let next = if self.fits(*condition, value, left) { then } else { otherwise };
                 next.map_or(Ok(()), |schema| self.validate(schema, value, left))

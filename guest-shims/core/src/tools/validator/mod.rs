@@ -40,7 +40,7 @@ impl Validator {
     pub(super) fn of(schema: &Value, max_pattern_bytes: usize, max_levels: usize) -> Result<Self, String> {
         let is_draft = |name: &str| DRAFTS.iter().any(|drafts| name.starts_with(drafts));
         if schema.get("$schema").is_some_and(|name| !name.as_str().is_some_and(is_draft)) {
-            return Err("`$schema` names no draft of JSON Schema".into());
+            return Err("`$schema` is not a known draft of JSON Schema".into());
         }
         Ok(Self { schemas: read(schema, max_pattern_bytes)?, max_levels })
     }
@@ -136,9 +136,9 @@ impl Sized {
 
     fn unit(self) -> &'static str {
         match self {
-            Self::Text => "characters, which are too few or too many",
-            Self::Array => "elements, which are too few or too many",
-            Self::Object => "properties, which are too few or too many",
+            Self::Text => "characters, too few or too many",
+            Self::Array => "elements, too few or too many",
+            Self::Object => "properties, too few or too many",
         }
     }
 }
@@ -175,7 +175,7 @@ impl Pattern {
                 // The library does not report the compiled size, so larger limits are tried. An invalid expression also
                 // fails at the largest limit.
                 Err(_) if bytes < max_bytes => bytes *= 2,
-                Err(error) => return Err(format!("a regular expression cannot be used: {error}")),
+                Err(error) => return Err(format!("a regular expression is not supported: {error}")),
             }
         }
     }
@@ -286,7 +286,7 @@ impl<'a> Reader<'a> {
     }
 
     fn all(&mut self, schemas: &'a Value) -> Result<Vec<usize>, String> {
-        let schemas = schemas.as_array().ok_or("a list of schemas is something else")?;
+        let schemas = schemas.as_array().ok_or("a list of schemas is not an array")?;
         Ok(schemas.iter().map(|schema| self.add(schema)).collect())
     }
 
@@ -301,7 +301,7 @@ impl<'a> Reader<'a> {
         for (keyword, said) in keywords {
             let wrong = || format!("`{keyword}` cannot be {}", kind(said));
             if REFUSED.contains(&keyword.as_str()) {
-                return Err(format!("`{keyword}` cannot be used"));
+                return Err(format!("`{keyword}` is not supported"));
             }
             rules.extend(match keyword.as_str() {
                 "type" => Some(Rule::Type(type_names(said).ok_or_else(wrong)?)),

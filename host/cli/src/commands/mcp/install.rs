@@ -113,7 +113,7 @@ fn start(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<Start> {
     let program = fs::canonicalize(&program).unwrap_or(program);
     let text = |path: &Path| {
         let text = path.to_str().map(str::to_owned);
-        text.with_context(|| format!("`{}` is not UTF-8; move it to a path that is", escaped(path)))
+        text.with_context(|| format!("`{}` is not UTF-8; move it to a UTF-8 path", escaped(path)))
     };
     let mut words = vec!["mcp".to_owned()];
     // The client does not inherit the variables of this shell.
@@ -277,7 +277,7 @@ fn directory(variable: &str) -> Option<PathBuf> {
 
 fn home() -> Result<PathBuf, Hinted> {
     directory("HOME")
-        .ok_or_else(|| Hinted::new("HOME does not name a directory", "set it, or name the file with --file FILE"))
+        .ok_or_else(|| Hinted::new("HOME is not set to a directory", "set HOME, or choose the file with --file FILE"))
 }
 
 /// Returns the directory for the settings of graphical programs.
@@ -339,7 +339,7 @@ pub(super) fn add_to_json(text: &str, container: &str, name: &str, entry: &Value
 fn check_unique(object: &CstObject, name: &str) -> Result<(), EditError> {
     let has_name = |property: &jsonc_parser::cst::CstObjectProp| property.decoded_name().as_deref() == Some(name);
     if object.properties().iter().filter(|property| has_name(property)).count() > 1 {
-        return Err(EditError::Form(format!("it has `{name}` twice")));
+        return Err(EditError::Form(format!("it contains `{name}` twice")));
     }
     Ok(())
 }
@@ -429,8 +429,8 @@ mod tests {
         for (text, expected) in [
             ("[]", "it is not an object"),
             ("{\"mcpServers\": []}", "its `mcpServers` is not an object"),
-            ("{\"mcpServers\": {}, \"mcpServers\": {}}", "it has `mcpServers` twice"),
-            ("{\"mcpServers\": {\"glovebox\": 1, \"glovebox\": 2}}", "it has `glovebox` twice"),
+            ("{\"mcpServers\": {}, \"mcpServers\": {}}", "it contains `mcpServers` twice"),
+            ("{\"mcpServers\": {\"glovebox\": 1, \"glovebox\": 2}}", "it contains `glovebox` twice"),
         ] {
             assert_eq!(edited_json(text), Err(EditError::Form(expected.into())), "{text}");
         }

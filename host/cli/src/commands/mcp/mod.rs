@@ -198,7 +198,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
         config.tools.extend(upstreams.iter().flat_map(Upstreams::tools));
         let mut listing = Listing::default();
         for name in args.programs.names() {
-            let about = "A program of the host. It takes any arguments, by name.";
+            let about = "A program on the host. It takes any named arguments.";
             listing.add(name, about, &serde_json::Value::Null, None);
         }
         upstreams.iter().for_each(|upstreams| listing.extend(upstreams.listing()));
@@ -308,7 +308,7 @@ async fn over_http(
     let bound = Bound::new(address).await.map_err(|error| {
         Hinted::new(
             format!("cannot listen on {address}"),
-            "name another address with --listen; port 0 picks a free port",
+            "choose another address with --listen; port 0 picks a free port",
         )
         .because(error)
     })?;
@@ -349,8 +349,8 @@ async fn save(tenant: &Tenant) {
 fn token(args: &ServerArgs, address: SocketAddr) -> anyhow::Result<Option<String>> {
     let given = given_token(args.token_file.as_deref())?;
     if given.is_none() && !address.ip().is_loopback() {
-        let text = format!("{address} is reachable from other machines, and no token is required");
-        return Err(Hinted::new(text, "give one with --token-file or GLOVEBOX_TOKEN, or listen on 127.0.0.1").into());
+        let text = format!("{address} is reachable from other machines, but no token is set");
+        return Err(Hinted::new(text, "set one with --token-file or GLOVEBOX_TOKEN, or listen on 127.0.0.1").into());
     }
     Ok(given)
 }

@@ -110,7 +110,7 @@ impl Console {
         // TypeScript has no version here: its types are only stripped.
         let version = self.sandbox.version().filter(|_| self.dialect() != Dialect::TypeScript);
         let version = version.map_or_else(String::new, |version| format!(" {version}"));
-        format!("{title}{version} in glovebox {glovebox}; `:help` helps, Ctrl-D leaves\n")
+        format!("{title}{version} in glovebox {glovebox}; `:help` lists the commands, Ctrl-D quits\n")
     }
 
     /// Returns the prompt, with the session's name if there are several.
@@ -125,7 +125,7 @@ impl Console {
     }
 
     fn active(&self) -> anyhow::Result<&ReplSession> {
-        self.sessions.get(&self.current).context("the current session is gone")
+        self.sessions.get(&self.current).context("the current session no longer exists")
     }
 
     fn session(&self) -> anyhow::Result<Session> {
@@ -133,7 +133,7 @@ impl Console {
     }
 
     fn active_mut(&mut self) -> anyhow::Result<&mut ReplSession> {
-        self.sessions.get_mut(&self.current).context("the current session is gone")
+        self.sessions.get_mut(&self.current).context("the current session no longer exists")
     }
 
     /// Sets `_` to the value of the last input of the current session, like interpreters at a terminal.
@@ -151,7 +151,7 @@ impl Console {
         }
         if last_value::declares_last_value(dialect, text) {
             active.binds_last_value = false;
-            note("`_` is your variable from now on, no longer the last value");
+            note("`_` is now your variable and no longer the last value");
             return Ok(None);
         }
         Ok(last_value::wrapped(&self.parser, text))
@@ -261,13 +261,13 @@ impl Console {
     fn fork(&mut self, name: String) -> anyhow::Result<()> {
         if self.sessions.contains_key(&name) {
             return Err(Hinted::new(
-                format!("a session `{}` already exists", escaped(&name)),
+                format!("session `{}` already exists", escaped(&name)),
                 "choose another name; `:switch` lists them",
             )
             .into());
         }
         let fork = self.active()?.fork(&name)?;
-        note(&format!("`{name}` is a copy of `{}`; `:switch {name}` goes there", self.current));
+        note(&format!("`{name}` is a copy of `{}`; use `:switch {name}` to switch to it", self.current));
         self.sessions.insert(name, fork);
         Ok(())
     }

@@ -37,34 +37,34 @@ const ENTRIES: [Entry; 10] = [
     Entry {
         name: "fork",
         arguments: "NAME",
-        summary: "make a second session that is a copy of this one",
-        details: "Both have all variables, functions, imports and files, and from then on neither sees what the\n\
-                  other does. You stay in this one; `:switch NAME` goes to the other.",
+        summary: "copy this session to a new one",
+        details: "Both have the same variables, functions, imports and files; later changes in one are invisible in\n\
+                  the other. You stay in this session; `:switch NAME` switches to the new one.",
     },
     Entry {
         name: "switch",
         arguments: "[NAME]",
-        summary: "go to another session, or list them",
-        details: "The one you leave is unchanged.",
+        summary: "switch to another session, or list them",
+        details: "The session you leave is unchanged.",
     },
     Entry {
         name: "undo",
         arguments: "[N]",
         summary: "undo the last input, or the last N",
-        details: "Variables and files are again what they were before it. What was printed stays printed, and what was\n\
-                  written to host directories stays written.",
+        details: "Variables and files return to their earlier state. Printed output and changes in host directories\n\
+                  are not undone.",
     },
     Entry {
         name: "save",
         arguments: "FILE",
         summary: "write the session to a host file",
-        details: "`:load FILE` restores it, here or on another machine with the same interpreter. Anything in its\n\
-                  variables is in the file.",
+        details: "`:load FILE` restores it, here or on another machine with the same interpreter. The file\n\
+                  contains all of its variables.",
     },
     Entry {
         name: "load",
         arguments: "FILE",
-        summary: "replace this session by one from a host file",
+        summary: "replace this session with one from a host file",
         details: "The content of this session is lost unless you `:save` or `:fork` it first.",
     },
     Entry {
@@ -85,7 +85,7 @@ const ENTRIES: [Entry; 10] = [
         summary: "start again with a new, empty session",
         details: "Its variables and files are lost. Other sessions stay.",
     },
-    Entry { name: "quit", arguments: "", summary: "leave, as Ctrl-D does", details: "" },
+    Entry { name: "quit", arguments: "", summary: "quit, as Ctrl-D does", details: "" },
 ];
 
 /// Returns `true` if the line is a command.
@@ -113,10 +113,10 @@ fn find(name: &str) -> Result<&'static Entry, Hinted> {
     match (fitting.next(), fitting.next()) {
         (Some(entry), None) => Ok(entry),
         (Some(first), Some(second)) if first.name != name => {
-            Err(Hinted::new(format!("`:{name}` could be `:{}` or `:{}`", first.name, second.name), hint))
+            Err(Hinted::new(format!("`:{name}` is ambiguous; use `:{}` or `:{}`", first.name, second.name), hint))
         }
         (Some(entry), Some(_)) => Ok(entry),
-        (None, _) => Err(Hinted::new(format!("there is no command `:{name}`"), hint)),
+        (None, _) => Err(Hinted::new(format!("unknown command `:{name}`"), hint)),
     }
 }
 
@@ -178,7 +178,7 @@ pub(super) fn help(name: Option<&str>) -> Result<String, Hinted> {
             text.push_str(
                 "Anything else is code; `_` is the last value. Tab completes, Ctrl-R searches the history,\n",
             );
-            text.push_str("Ctrl-C stops what runs, or clears the line, and Ctrl-D leaves.\n");
+            text.push_str("Ctrl-C stops the running input or clears the line, and Ctrl-D quits.\n");
         }
     }
     Ok(text)
@@ -224,9 +224,9 @@ mod tests {
     #[test]
     fn unknown_directive_is_named() {
         for (line, message) in [
-            (":", "there is no command `:`"),
-            (":frok b", "there is no command `:frok`"),
-            (":s x", "`:s` could be `:switch` or `:save`"),
+            (":", "unknown command `:`"),
+            (":frok b", "unknown command `:frok`"),
+            (":s x", "`:s` is ambiguous; use `:switch` or `:save`"),
             (":fork", "`:fork` needs an argument"),
             (":quit now", "`:quit` takes no argument"),
             (":undo 0", "`0` is not a number of inputs"),

@@ -75,7 +75,7 @@ impl Lines {
         if let Some(path) = &history {
             // The file does not exist at the first start. The REPL also works without a history.
             if let Err(error) = editor.load_history(path) {
-                tracing::debug!(%error, "no history");
+                tracing::debug!(%error, "cannot load the history");
             }
         }
         Ok(Self::Terminal { editor: Box::new(editor), history })
@@ -124,7 +124,7 @@ fn remember(editor: &mut Editor<Editing, FileHistory>, history: Option<&PathBuf>
     if let (Ok(true), Some(path)) = (added, history)
         && let Err(error) = editor.append_history(path)
     {
-        tracing::debug!(%error, "the history cannot be written");
+        tracing::debug!(%error, "cannot write the history");
     }
 }
 
@@ -140,7 +140,7 @@ fn piped(from: &mut dyn BufRead, parser: &Parser, max_bytes: u64) -> anyhow::Res
             .map_err(|error| Hinted::new("cannot read standard input", "it must be UTF-8 text").because(error))?;
         if u64::try_from(read).is_ok_and(|read| read > left) {
             return Err(Hinted::new(
-                format!("one piece of input is longer than {max_bytes} bytes"),
+                format!("the input is longer than {max_bytes} bytes"),
                 "raise the limit with --source-bytes N",
             )
             .into());

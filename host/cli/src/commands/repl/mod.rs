@@ -153,7 +153,7 @@ fn stored_sandbox(
     if let Some(wanted) = wanted {
         return Err(Hinted::new(
             format!("session `{}` runs {}, not {wanted}", record.id, record.language),
-            "leave --language out, or open another session",
+            "remove --language, or open another session",
         )
         .into());
     }

@@ -131,7 +131,9 @@ impl ReplSession {
             Source::Temporary(_) => {
                 "the session has ended; `:reset` starts a new one, `:load FILE` restores a saved one"
             }
-            Source::Stored(_) => "the session has ended; the next input continues from the state saved before this",
+            Source::Stored(_) => {
+                "the session has ended; the next input continues from the state saved before this input"
+            }
         }
     }
 
@@ -156,7 +158,7 @@ pub(super) fn remember(session: &Session) -> anyhow::Result<()> {
         Checkpoints::Every(_) | Checkpoints::Never => false,
     };
     if is_due && session.ended().is_none() {
-        session.checkpoint().context("cannot save the session before it runs this")?;
+        session.checkpoint().context("cannot save the session before running the input")?;
     }
     Ok(())
 }
@@ -181,7 +183,7 @@ pub(super) fn undo(session: &Session, count: u64, executions_at_start: u64) -> a
     };
     session.undo_to(checkpoint.id).context("cannot roll the session back")?;
     let undone = executions - checkpoint.executions;
-    Ok(format!("took back {}", counted(undone, "input")))
+    Ok(format!("undid {}", counted(undone, "input")))
 }
 
 const ERROR: Style = AnsiColor::Red.on_default();

@@ -227,9 +227,7 @@ fn select(host: &Host, args: &NameArgs, unnamed: Unnamed) -> anyhow::Result<Vec<
             Unnamed::Defaults => known.into_iter().filter(RuntimeOrTool::is_default).collect(),
             Unnamed::DefaultsAndTools => known.into_iter().filter(is_needed).collect(),
             Unnamed::None => {
-                return Err(
-                    Hinted::new("no runtime is named", "name some of `glovebox runtimes list`, or use --all").into()
-                );
+                return Err(Hinted::new("no runtime given", "use names from `glovebox runtimes list`, or --all").into());
             }
         });
     }
@@ -379,7 +377,7 @@ fn add(host: &Host, args: &AddArgs) -> anyhow::Result<i32> {
     let found = args.names.iter().map(|name| find(&known, name)).collect::<anyhow::Result<Vec<_>>>()?;
     for known in &found {
         let RuntimeOrTool::Runtime(runtime) = known else {
-            let hint = "it is used wherever a script needs it; name an interpreter";
+            let hint = "tools are used automatically; choose an interpreter";
             return Err(Hinted::new(format!("`{}` is not an interpreter", known.name()), hint).into());
         };
         let name = &runtime.name;

@@ -176,7 +176,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
         Action::Put { host, path, replace } if host.as_os_str() == STDIN => {
             let path = path
                 .as_deref()
-                .ok_or_else(|| Hinted::new("standard input has no file name", "name the file: `put - PATH`"))?;
+                .ok_or_else(|| Hinted::new("standard input has no file name", "add the file's path: `put - PATH`"))?;
             let most = session.sandbox().policy().limits.workspace_bytes;
             let bytes = bounded("standard input", io::stdin().lock(), most, "--workspace-bytes")?;
             files.write(path, bytes, if_exists(*replace))?;
@@ -201,7 +201,7 @@ fn act(args: &FilesArgs, session: &Session) -> anyhow::Result<()> {
             if out.is_terminal() {
                 return Err(Hinted::new(
                     "an archive cannot be written to a terminal",
-                    "name a file, or send `-` through a pipe",
+                    "use a file, or send `-` through a pipe",
                 )
                 .into());
             }
@@ -257,7 +257,7 @@ fn if_exists(replace: bool) -> IfExists {
 fn name_of(host: &Path) -> anyhow::Result<String> {
     let name = host.file_name().and_then(|name| name.to_str());
     let unnamed = || {
-        Hinted::new(format!("`{}` has no name that is valid in a session", escaped(host)), "give one: `put HOST PATH`")
+        Hinted::new(format!("the name of `{}` is not valid in a session", escaped(host)), "add a path: `put HOST PATH`")
     };
     Ok(name.map(str::to_owned).ok_or_else(unnamed)?)
 }
@@ -284,7 +284,7 @@ fn report(args: &FilesArgs, report: &CopyReport) -> anyhow::Result<()> {
     }
     let mut text = format!("{}, {}", counted(report.file_count, "file"), bytes(report.bytes));
     if report.skipped_count > 0 {
-        text += &format!("; {} left out: not files, or links that lead out", grouped(report.skipped_count));
+        text += &format!("; {} skipped: not files, or links out of the workspace", grouped(report.skipped_count));
     }
     Ok(out(&format!("{text}\n"))?)
 }

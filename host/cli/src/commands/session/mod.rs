@@ -256,7 +256,7 @@ fn print(report: &PruneReport) -> anyhow::Result<()> {
     for skipped in &report.skipped {
         let reason = match skipped.reason {
             SkipReason::InUse => "another process has it open",
-            _ => "it has been used meanwhile",
+            _ => "it was used in the meantime",
         };
         note(&format!("`{}` was not deleted: {reason}", skipped.id));
     }

@@ -145,18 +145,16 @@ pub(super) fn export(session_dir: &SessionDir, args: &ExportArgs) -> anyhow::Res
             Ok(()) => Ok(0),
             Err(NotCreated::Failed(error)) => Err(error),
             Err(NotCreated::Exists) => {
-                let message = format!("a file `{}` already exists", escaped(&args.file));
-                Err(Hinted::new(message, "name another, or replace it with --force").into())
+                let message = format!("file `{}` already exists", escaped(&args.file));
+                Err(Hinted::new(message, "choose another file, or overwrite this one with --force").into())
             }
         };
     }
     let mut out = io::stdout().lock();
     if out.is_terminal() {
-        return Err(Hinted::new(
-            "a session cannot be written to a terminal",
-            "name a file, or send `-` through a pipe",
-        )
-        .into());
+        return Err(
+            Hinted::new("a session cannot be written to a terminal", "use a file, or send `-` through a pipe").into()
+        );
     }
     out.write_all(&bytes)?;
     out.flush()?;
@@ -182,8 +180,8 @@ pub(super) fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Res
     let if_exists = if args.replace { IfExists::Replace } else { IfExists::Fail };
     session_dir.sessions().import(id.clone(), &bytes, if_exists).map_err(|error| match error {
         SessionsError::Exists { .. } => anyhow::Error::from(Hinted::new(
-            format!("a session `{id}` already exists"),
-            "give another name with --as ID, or replace it with --replace",
+            format!("session `{id}` already exists"),
+            "choose another name with --as ID, or replace the session with --replace",
         )),
         error => anyhow::Error::from(error).context(format!("cannot import {what}")),
     })?;

@@ -53,7 +53,7 @@ fn granted_limits_are_maximums_of_requests() {
         let over = limited(|limits| edit(limits, &granted, 1));
         let text = bad_policy(ctx.run(Runtime::Javascript, request("1"), over));
         let key = format!("`limits.{}`", name.replace('_', "-"));
-        assert!(text.contains(&key) && text.contains("granted"), "{name}: {text}");
+        assert!(text.contains(&key) && text.contains("the maximum is"), "{name}: {text}");
     }
 }
 
@@ -89,12 +89,12 @@ fn invalid_policy_values_name_the_valid_ones() {
     let zero = refused(limited(|limits| limits.timeout_ms = Some(0)));
     assert!(zero.contains("`limits.timeout-ms` is 0") && zero.contains("between 1 and"), "{zero}");
     let small = refused(limited(|limits| limits.memory_bytes = Some(1 << 20)));
-    assert!(small.contains("`limits.memory-bytes` is 1048576") && small.contains("alone takes"), "{small}");
+    assert!(small.contains("`limits.memory-bytes` is 1048576") && small.contains("alone needs"), "{small}");
     let env = |entries: &[(&str, &str)]| {
         let entries = entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         Policy { env: Some(entries.collect()), ..no_policy() }
     };
-    assert_eq!(refused(env(&[("A", "1"), ("A", "2")])), "`env`: `A` is given twice");
+    assert_eq!(refused(env(&[("A", "1"), ("A", "2")])), "`env`: `A` is a duplicate");
     assert!(refused(env(&[("A=B", "1")])).starts_with("`env`: `A=B`: "));
     assert!(refused(env(&[(&"x".repeat(200_000), "1")])).len() < 5_000, "what was given is not repeated at any length");
     let args = |arg: &str| Policy { args: Some(vec![arg.into()]), ..no_policy() };
@@ -108,7 +108,7 @@ fn invalid_policy_values_name_the_valid_ones() {
         "`session.checkpoints-retained` must be at least 1"
     });
     let over = refused(with_session(|session| session.checkpoints_retained = Some(9)));
-    assert_eq!(over, "`session.checkpoints-retained`: 9 is requested, and at most 8 is granted");
+    assert_eq!(over, "`session.checkpoints-retained`: 9 is requested, but the maximum is 8");
     let over = refused(with_session(|session| session.checkpoint_auto_bytes = Some((4 << 20) + 1)));
     assert!(over.starts_with("`session.checkpoint-auto-bytes`: 4194305 is requested"), "{over}");
 }
@@ -227,7 +227,7 @@ fn a_dropped_context_frees_its_sessions() {
     let mut other = host.ctx();
     let third = HostSession::open(&mut other, Runtime::Javascript, no_policy(), no_options());
     let SandboxError::TooManySessions(text) = error_of(third) else { panic!("there are two") };
-    assert_eq!(text, "`limits.session-count`: 3 of 2 would be in use; close a session first");
+    assert_eq!(text, "`limits.session-count` would be exceeded: 3 needed, the limit is 2; close a session first");
     drop(ctx);
     open(&mut other);
     open(&mut other);

@@ -69,7 +69,7 @@ fn names_that_lead_out_are_refused() {
         "absolute",
     );
     refused_with(&file(b"a\xff", b""), "not UTF-8");
-    refused_with(&[pax(&[("path", "a\0b")]), file(b"harmless", b"")].concat(), "zero byte");
+    refused_with(&[pax(&[("path", "a\0b")]), file(b"harmless", b"")].concat(), "NUL byte");
     refused_with(&file(b"", b"1"), "no name");
     refused_with(&file(b"./", b"1"), "no name");
 }
@@ -115,8 +115,8 @@ fn hard_links_refer_only_to_archive_entries() {
     for target in [&b"held"[..], b"gone", b"l"] {
         assert_eq!(refusal::<()>(Err(refused(&raw(EntryType::Link, b"l", target, b"")))), VfsError::NotFound);
     }
-    refused_with(&raw(EntryType::Link, b"l", b"../../etc/passwd", b""), "leads out");
-    refused_with(&raw(EntryType::Link, b"l", b"/etc/passwd", b""), "leads out");
+    refused_with(&raw(EntryType::Link, b"l", b"../../etc/passwd", b""), "leaves the archive");
+    refused_with(&raw(EntryType::Link, b"l", b"/etc/passwd", b""), "leaves the archive");
     let onto_dir = [raw(EntryType::Directory, b"d/", b"", b""), raw(EntryType::Link, b"l", b"d", b"")].concat();
     assert_eq!(refusal::<()>(Err(refused(&onto_dir))), VfsError::NotFound);
     // A file can have at most 1,024 names.
@@ -180,7 +180,7 @@ fn headers_are_bounded_in_size() {
     const MOST: usize = 64 << 10;
     for kind in [EntryType::GNULongName, EntryType::GNULongLink] {
         let archive = |len: usize| [raw(kind, b"long", b"", &vec![0; len]), file(b"x", b"1")].concat();
-        refused_with(&archive(MOST + 1), "over 64 KiB");
+        refused_with(&archive(MOST + 1), "larger than 64 KiB");
         // A header at the limit is read. A name that contains only zero bytes is empty.
         if kind == EntryType::GNULongName {
             refused_with(&archive(MOST), "no name");
@@ -188,7 +188,7 @@ fn headers_are_bounded_in_size() {
             Space::new().import(&archive(MOST), IfExists::Fail).unwrap();
         }
     }
-    refused_with(&[pax(&[("comment", &"c".repeat(MOST))]), file(b"x", b"1")].concat(), "over 64 KiB");
+    refused_with(&[pax(&[("comment", &"c".repeat(MOST))]), file(b"x", b"1")].concat(), "larger than 64 KiB");
     let comment = "c".repeat(MOST - "65536 comment=\n".len());
     Space::new().import(&[pax(&[("comment", &comment)]), file(b"x", b"1")].concat(), IfExists::Fail).unwrap();
 }
@@ -253,8 +253,8 @@ fn malformed_archives_are_refused() {
     refused_with(&[pax(&[("size", "5")]), file(b"x", b"1")].concat(), "disagree");
     refused_with(&[pax(&[("size", "x")]), file(b"x", b"1")].concat(), "malformed");
     refused_with(&pax(&[("path", "orphan")]), "no entry");
-    refused_with(&raw(EntryType::Directory, b"d", b"", b"data"), "only a file");
-    refused_with(&raw(EntryType::Symlink, b"l", b"x", b"data"), "only a file");
+    refused_with(&raw(EntryType::Directory, b"d", b"", b"data"), "only files");
+    refused_with(&raw(EntryType::Symlink, b"l", b"x", b"data"), "only files");
 }
 
 #[test]

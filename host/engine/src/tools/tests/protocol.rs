@@ -60,7 +60,7 @@ fn failures_have_a_kind_and_a_message() {
     let is = |kind: &str, message: &str| (kind.to_owned(), message.to_owned());
     assert_eq!(error("fail", json!({})), is("ToolError", "no such city"));
     assert_eq!(error("broken", json!({})), is("ToolError", "`broken` panicked"));
-    assert_eq!(error("missing", json!({})), is("UnknownTool", "no tool is called `missing`"));
+    assert_eq!(error("missing", json!({})), is("UnknownTool", "unknown tool `missing`"));
     let (kind, message) = error("echo", json!({"a": "secret"}));
     assert_eq!(kind, "InvalidArguments");
     assert!(message.contains("/a") && message.contains("integer") && !message.contains("secret"), "{message}");

@@ -75,7 +75,7 @@ pub(super) async fn create(
     let language = new.language.as_deref().map_or(Ok(Language::Python), language)?;
     let directory = new.cwd.as_deref().map(relative).transpose()?.filter(|path| !path.is_empty());
     if directory.is_some() && language != Language::Python {
-        return Err(E2bError::unsupported("`cwd` of JavaScript"));
+        return Err(E2bError::unsupported("`cwd` for JavaScript"));
     }
     let mut id = SessionId::random().to_string();
     id.truncate(16);

@@ -139,7 +139,7 @@ async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Resu
     match files.len() {
         0 => Err(E2bError::invalid("the form has no file")),
         count if count > 1 && path.is_some() => {
-            Err(E2bError::invalid("`path` is not supported with several files in the form; leave it out"))
+            Err(E2bError::invalid("`path` is not supported with several files in the form; remove it"))
         }
         _ => Ok(files),
     }
@@ -263,7 +263,7 @@ pub(super) fn relative(path: &str) -> Result<String, E2bError> {
         None if path.starts_with('/') => {
             let path = glovebox::escaped(path);
             return Err(E2bError::invalid(format!(
-                "`{path}` is outside of the workspace; use a path below `{WORKSPACE}` or `{HOME}`"
+                "`{path}` is outside the workspace; use a path below `{WORKSPACE}` or `{HOME}`"
             )));
         }
         None => path,

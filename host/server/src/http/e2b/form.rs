@@ -74,7 +74,7 @@ pub(super) fn check_entries(name: &str, entries: &BTreeMap<String, String>) -> R
     let bytes: usize = entries.iter().map(|(name, value)| name.len() + value.len()).sum();
     if entries.len() > MAX_ENTRIES || bytes > MAX_ENTRY_BYTES {
         return Err(E2bError::invalid(format!(
-            "`{name}` has {} entries and {bytes} bytes; at most {MAX_ENTRIES} entries and {MAX_ENTRY_BYTES} bytes are allowed",
+            "`{name}` has {} entries and {bytes} bytes; the maxima are {MAX_ENTRIES} entries and {MAX_ENTRY_BYTES} bytes",
             entries.len()
         )));
     }
@@ -92,7 +92,7 @@ pub(super) struct Timeout {
 pub(super) fn time(seconds: Option<u64>) -> Result<Duration, E2bError> {
     match seconds.unwrap_or(DEFAULT_TIME_S) {
         seconds if seconds <= MAX_TIME_S => Ok(Duration::from_secs(seconds)),
-        seconds => Err(E2bError::invalid(format!("`timeout` is {seconds} s; at most {MAX_TIME_S} s are allowed"))),
+        seconds => Err(E2bError::invalid(format!("`timeout` is {seconds} s; the maximum is {MAX_TIME_S} s"))),
     }
 }
 
@@ -206,7 +206,7 @@ impl E2bError {
 
     /// Creates the error for a sandbox that is not running, with the same status as E2B's proxy.
     pub(super) fn not_running(id: &str) -> Self {
-        let detail = format!("the sandbox `{}` was not found: it does not run", glovebox::escaped(id));
+        let detail = format!("the sandbox `{}` was not found: it is not running", glovebox::escaped(id));
         Self::new(StatusCode::BAD_GATEWAY, "not-running", detail)
     }
 

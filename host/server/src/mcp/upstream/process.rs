@@ -110,7 +110,7 @@ impl Process {
             Ok(Ok(service)) => service,
             Ok(Err(error)) => {
                 let error = glovebox::escaped_text(&error.to_string()).to_string();
-                return Err(format!("does not answer as an MCP server: {error}{}", stderr.quoted().await));
+                return Err(format!("did not respond as an MCP server: {error}{}", stderr.quoted().await));
             }
             Err(_) => return Err(format!("did not answer within {} s{}", START.as_secs(), stderr.quoted().await)),
         };
@@ -191,12 +191,10 @@ pub(super) async fn call(
     match answer {
         Ok(ServerResult::CallToolResult(result)) => Ok(result),
         Ok(ServerResult::InputRequiredResult(_)) => {
-            Err(CallError::Unexpected("asks for input, which is not supported"))
+            Err(CallError::Unexpected("asks for input, but input is not supported"))
         }
-        Ok(ServerResult::CreateTaskResult(_)) => {
-            Err(CallError::Unexpected("answered with a task, which was not requested"))
-        }
-        Ok(_) => Err(CallError::Unexpected("sent an answer that is not the result of a tool")),
+        Ok(ServerResult::CreateTaskResult(_)) => Err(CallError::Unexpected("answered with an unrequested task")),
+        Ok(_) => Err(CallError::Unexpected("sent an answer other than a tool result")),
         Err(McpError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
         Err(_) => Err(CallError::Ended),
     }

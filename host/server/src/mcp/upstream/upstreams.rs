@@ -97,7 +97,7 @@ impl Upstreams {
         }
         let all = check_tools(&made.tools).map_err(|error| {
             UpstreamError::Config(format!(
-                "cannot offer the tools of all MCP servers together: {error}; list fewer in their `tools`"
+                "cannot offer the tools of all MCP servers together: {error}; list fewer tools in their `tools`"
             ))
         });
         match failed.or(all.err()) {
@@ -153,7 +153,7 @@ impl Upstreams {
         if let Some((other_server, other_tool)) = names.get(&name) {
             let (other_tool, other_server) = (glovebox::escaped(other_tool), glovebox::escaped(other_server));
             let reason = format!(
-                "`{other_tool}` of `{other_server}` has that name; rename a server, or list only one of the tools"
+                "`{other_tool}` of `{other_server}` has the same name; rename a server, or list only one of the tools"
             );
             return Err(wrong(reason));
         }
@@ -287,7 +287,7 @@ impl Server {
         state.restarts.retain(|at| at.elapsed() < RESTARTS_WITHIN);
         if state.restarts.len() >= MAX_RESTARTS {
             let minutes = RESTARTS_WITHIN.as_secs() / 60;
-            return Err(format!("has ended, and was restarted {MAX_RESTARTS} times within {minutes} minutes already"));
+            return Err(format!("has ended and was already restarted {MAX_RESTARTS} times within {minutes} minutes"));
         }
         state.restarts.push(Instant::now());
         tracing::info!(target: "glovebox", server = %glovebox::escaped(&self.config.name), "starting an MCP server again");
@@ -312,7 +312,7 @@ pub(super) fn json(result: CallToolResult, max_bytes: usize) -> Result<String, T
     let value = result.structured_content.unwrap_or_else(|| Value::String(texts(&result.content)));
     let json = value.to_string();
     if json.len() > max_bytes {
-        let text = format!("the result has {} bytes as JSON, more than the maximum of {max_bytes}", json.len());
+        let text = format!("the result is {} bytes of JSON; the maximum is {max_bytes}", json.len());
         return Err(ToolError::of(ToolErrorKind::Limit, text));
     }
     Ok(json)

@@ -290,17 +290,17 @@ pub(super) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError>
     let is_deleted = bucket.get(&name, most).await?.is_none();
     let is_unlisted = bucket.list(&dir, None, usize::MAX).await?.is_empty();
     if created_twice {
-        return Err(unfit("it creates a name that is taken, so that of two writers both would win"));
+        return Err(unfit("it overwrites existing names, so two writers could both succeed"));
     }
     if read.as_deref() != Some(b"first") {
-        return Err(unfit("what was written is not what is read"));
+        return Err(unfit("it returns different bytes than were written"));
     }
-    let [found] = &*listed else { return Err(unfit("it does not list what was written")) };
+    let [found] = &*listed else { return Err(unfit("it does not list a written object")) };
     if found.name != name || found.bytes != 5 {
-        return Err(unfit("it lists something else than what was written"));
+        return Err(unfit("it lists an object with a wrong name or size"));
     }
     if !is_deleted || !is_unlisted {
-        return Err(unfit("it has what was deleted"));
+        return Err(unfit("it still contains a deleted object"));
     }
     Ok(StoreClock { seen_ms: found.modified_ms, seen_at })
 }

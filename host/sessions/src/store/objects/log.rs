@@ -198,7 +198,7 @@ impl Log<'_> {
                     match entry.descends_from(write.version, *last - number) {
                         Some(true) => return Ok(Outcome::Committed),
                         Some(false) => {}
-                        None => return Err(self.unknown("too much was written since")),
+                        None => return Err(self.unknown("too many later versions exist")),
                     }
                 }
                 // The store refused, but shows no entry: an aborted request of this process may still arrive.
@@ -206,7 +206,7 @@ impl Log<'_> {
                 // If this write's entry is the only one, its base was removed and expired. If another entry has the
                 // name, its writer was first.
                 Some(_) => {}
-                None if created == Created::Here => return Err(self.unknown("it does not list what it has")),
+                None if created == Created::Here => return Err(self.unknown("its listing is incomplete")),
                 None => {}
             }
             self.discard(number, created, write).await;
@@ -292,7 +292,7 @@ impl Log<'_> {
     }
 
     fn unknown(self, reason: &str) -> StoreError {
-        let action = format!("say whether session `{}` was written", self.id);
+        let action = format!("confirm that session `{}` was written", self.id);
         failed(self.bucket, action, reason)
     }
 }

@@ -76,7 +76,7 @@ fn held(mut policy: Policy) -> Result<Policy, SandboxError> {
     };
     match limits.timeout_ms {
         Some(asked) if asked > TIMEOUT_MS => Err(SandboxError::InvalidPolicy(format!(
-            "`limits.timeout-ms`: {asked} is requested, and at most {TIMEOUT_MS} is granted"
+            "`limits.timeout-ms`: {asked} is requested, but the maximum is {TIMEOUT_MS}"
         ))),
         Some(_) => Ok(policy),
         None => {
