@@ -21,15 +21,15 @@ use crate::rewrite::MutableGlobal;
 pub struct KeyParts {
     /// Readable label, such as `python-3.12.0`. File names begin with it.
     pub label: String,
-    /// Digest of the runtime's binary.
+    /// The digest of the runtime's binary.
     pub runtime: Digest,
-    /// Digest of the recipe and of the driver's boot code and arguments.
+    /// The digest of the recipe and of the driver's boot code and arguments.
     pub recipe: Digest,
     /// Wasmtime's version.
     pub wasmtime: String,
-    /// Engine settings that affect the code, in any stable format.
+    /// The engine settings that affect the code, in any stable format.
     pub settings: String,
-    /// Target triple and processor features of the compiled code.
+    /// The target triple and processor features of the compiled code.
     pub target: String,
 }
 
@@ -82,19 +82,19 @@ impl fmt::Display for ArtefactKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageRecord {
-    /// Digest of the compiled module, which identifies the image.
+    /// The digest of the compiled module, which identifies the image.
     pub sha256: Digest,
     /// `true` if the image is a booted interpreter, `false` if it is the compiled plain module.
     pub prepared: bool,
-    /// Size of the linear memory in bytes.
+    /// The size of the linear memory in bytes.
     pub memory_bytes: u64,
     /// Addresses that the driver needs, by name.
     #[serde(default)]
     pub anchors: BTreeMap<String, u32>,
-    /// Mutable globals. Their values are part of every saved instance.
+    /// The mutable globals, whose values are part of every saved instance.
     #[serde(default)]
     pub globals: Vec<MutableGlobal>,
-    /// Value bits of each mutable global in the image, by export name.
+    /// The value bits of each mutable global in the image, by export name.
     #[serde(default)]
     pub values: BTreeMap<String, u64>,
     /// `true` if the code changes only its memory and globals, so that restoring them resets the instance.
@@ -124,26 +124,26 @@ impl ImageRecord {
 /// An image to be stored.
 #[derive(Clone, Debug)]
 pub struct NewArtefact {
-    /// Compiled code.
+    /// The compiled code.
     pub aot: Vec<u8>,
-    /// Record stored beside the code.
+    /// The record stored beside the code.
     pub record: ImageRecord,
 }
 
 /// An image in the cache.
 #[derive(Debug)]
 pub struct Artefact {
-    /// Compiled code, open for reading from its beginning.
+    /// The compiled code, open for reading from its beginning.
     ///
     /// The file was opened without following links, and owner, mode and length were checked on this handle. Load the
     /// code from the handle, not from the path. An image is not [evicted](crate::Runtimes::evict) while its file is
     /// open or mapped.
     pub aot: File,
-    /// Path of the code.
+    /// The path of the code.
     pub aot_path: PathBuf,
-    /// Length of the code in bytes.
+    /// The length of the code in bytes.
     pub aot_bytes: u64,
-    /// Record stored beside the code.
+    /// The record stored beside the code.
     pub record: ImageRecord,
     pub(crate) aot_sha256: Digest,
 }
@@ -153,11 +153,11 @@ pub struct Artefact {
 pub struct Listed {
     /// Inputs that determine the image.
     pub parts: KeyParts,
-    /// Path of the code.
+    /// The path of the code.
     pub aot_path: PathBuf,
-    /// Length of the code in bytes.
+    /// The length of the code in bytes.
     pub aot_bytes: u64,
-    /// Record stored beside the code.
+    /// The record stored beside the code.
     pub record: ImageRecord,
 }
 
@@ -165,7 +165,7 @@ pub struct Listed {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
-/// The text is not a SHA-256 digest.
+/// The error for text that is not a SHA-256 digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is not a sha256: 64 hexadecimal digits are expected", name = escaped(.0))]
 pub struct DigestError(String);

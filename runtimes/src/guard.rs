@@ -24,14 +24,14 @@ use rustix::fs::{Mode, OFlags};
 
 /// Maximum number of ancestors, above the nesting that any file system's paths allow.
 const MAX_DEPTH: usize = 4096;
-/// Number of times that a directory can equal its own parent before it is taken for the root. A bind mount of a
+/// The number of times that a directory can equal its own parent before it is taken for the root. A bind mount of a
 /// directory on one of its own subdirectories equals its parent once.
 const MAX_EQUAL: usize = 8;
 
 static GUARDED: RwLock<Vec<Weak<Entry>>> = RwLock::new(Vec::new());
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
-/// Purpose of a guarded directory.
+/// The purpose of a guarded directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Guarded {
@@ -77,16 +77,16 @@ impl fmt::Display for Guarded {
     }
 }
 
-/// Identity of a directory, independent of its name.
+/// The identity of a directory, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DirectoryId {
-    /// Device number of the file system.
+    /// The device number of the file system.
     pub device: u64,
     /// Inode number.
     pub inode: u64,
 }
 
-/// Identities of a directory and its ancestors, innermost first.
+/// The identities of a directory and its ancestors, innermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lineage(Vec<DirectoryId>);
 
@@ -125,10 +125,10 @@ impl Lineage {
     }
 }
 
-/// Relation of a directory to a guarded one.
+/// The relation of a directory to a guarded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// Both are the same directory.
+    /// The two directories are the same.
     Is,
     /// The directory contains the guarded one.
     Contains,
@@ -149,11 +149,11 @@ impl fmt::Display for Relation {
 /// An overlap between a directory and a guarded one. A guest must not receive the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overlap {
-    /// Relation to the guarded directory.
+    /// The relation to the guarded directory.
     pub relation: Relation,
-    /// Purpose of the guarded directory.
+    /// The purpose of the guarded directory.
     pub guarded: Guarded,
-    /// Path of the guarded directory.
+    /// The path of the guarded directory.
     pub path: PathBuf,
 }
 
@@ -168,7 +168,7 @@ struct Entry {
 #[derive(Debug)]
 struct Opened {
     lineage: Lineage,
-    /// Identity of the directory, and of directories inside it that this process opened.
+    /// The identity of the directory, and of directories inside it that this process opened.
     ids: Mutex<Vec<DirectoryId>>,
 }
 
@@ -268,7 +268,7 @@ pub fn is_guarded(id: DirectoryId) -> bool {
     })
 }
 
-/// Returns the directory at a path or its nearest existing ancestor, and `true` if it is the directory itself.
+/// Opens the directory at a path, or its nearest existing ancestor. Returns `true` if `path` itself was opened.
 fn nearest(path: &Path) -> Option<(OwnedFd, bool)> {
     let path = std::path::absolute(path).ok()?;
     path.ancestors().enumerate().find_map(|(up, path)| Some((open(path).ok()?, up == 0)))

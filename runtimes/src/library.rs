@@ -22,7 +22,7 @@ pub struct PackedSources(ZipArchive<Cursor<&'static [u8]>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedSource {
     index: usize,
-    /// Length of the file in bytes.
+    /// The length of the file in bytes.
     pub size_bytes: u64,
 }
 

@@ -302,17 +302,17 @@ pub enum ManifestError {
     /// A key has an invalid value.
     #[error("`{key}` in the manifest: {problem}", key = escaped(.key))]
     Invalid {
-        /// Path of the key in the document.
+        /// The path of the key in the document.
         key: String,
-        /// Description of the problem, and of valid values.
+        /// The description of the problem, and of valid values.
         problem: String,
     },
     /// No runtime has this name.
     #[error("there is no runtime `{name}`; use one of {known}", name = escaped(.name))]
     UnknownRuntime {
-        /// Requested name.
+        /// The requested name.
         name: String,
-        /// Known names, quoted and separated by commas.
+        /// The known names, quoted and separated by commas.
         known: String,
     },
     /// The language is unknown.

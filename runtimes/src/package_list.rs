@@ -29,21 +29,21 @@ const EMBEDDED: [&str; 2] = ["requests", "sandbox_utils"];
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackageEntry {
-    /// Name of the package, as its project spells it.
+    /// The name of the package, as its project spells it.
     pub name: String,
-    /// Version of the package.
+    /// The version of the package.
     pub version: String,
-    /// File name of the wheel in the package index.
+    /// The file name of the wheel in the package index.
     pub file: String,
-    /// Pinned digest of the wheel.
+    /// The pinned digest of the wheel.
     pub sha256: Digest,
-    /// Exact length of the wheel in bytes.
+    /// The exact length of the wheel in bytes.
     pub size_bytes: u64,
     /// Licence, as an SPDX expression.
     pub licence: String,
-    /// Names that scripts import.
+    /// The names that scripts import.
     pub imports: Vec<String>,
-    /// Platform for which the wheel contains compiled files. These files are left out.
+    /// The platform for which the wheel contains compiled files. These files are left out.
     #[serde(default)]
     pub platform: Option<String>,
 }
@@ -120,7 +120,7 @@ impl Runtimes {
 
     /// Downloads missing wheels. Does not use the network if all wheels are present.
     ///
-    /// If several processes call this at once, one downloads them and the others wait.
+    /// If several processes call this concurrently, one downloads them and the others wait.
     pub fn fetch_packages(&self, progress: &dyn Progress) -> Result<Fetched, PackageError> {
         let wheels = self.wheels()?;
         if self.missing(&wheels)?.is_empty() {

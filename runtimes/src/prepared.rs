@@ -22,16 +22,17 @@ use crate::{
     Progress, Quiet,
 };
 
-/// Version of the record format. A record of another version is ignored, and its image is prepared again.
+/// The version of the record format. A record with a different version is ignored, and its image is prepared again.
 const FORMAT: u32 = 2;
 
-/// Suffix of a record's file name. The preceding text is the key, which is also the name of the lock.
+/// The suffix of a record's file name. The preceding text is the key, which is also the name of the lock.
 pub(crate) const RECORD_SUFFIX: &str = ".json";
 
 /// Maximum length of a record in bytes. Typical records have a few hundred bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 
-/// Number and interval of attempts to lock a file that an eviction has locked. Evictions hold a lock for milliseconds.
+/// The number and interval of attempts to lock a file that an eviction has locked. Evictions hold a lock for
+/// milliseconds.
 const CLAIM_ATTEMPTS: u32 = 500;
 const CLAIM_POLL: Duration = Duration::from_millis(2);
 
@@ -48,7 +49,7 @@ pub enum PreparedError {
         escaped(path)
     )]
     Corrupt {
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
         /// Recorded length or digest.
         expected: String,
@@ -94,8 +95,8 @@ impl<'a> PreparedStore<'a> {
         Self { cache, kind }
     }
 
-    /// Opens the image with this key, after checking its owner, mode and length. Returns `None` if this user has stored
-    /// no such image. The time of the image's last use is not updated.
+    /// Opens the image with this key, after checking its owner, mode and length. Returns `None` if the current user has
+    /// not stored such an image. The time of the image's last use is not updated.
     ///
     /// The code is hashed only if the file has changed since it was last hashed.
     ///
@@ -365,7 +366,7 @@ impl StoreDir<'_> {
         Ok(names)
     }
 
-    /// Reads a record. Ignores damaged records and those of other versions.
+    /// Reads a record. Ignores records that are damaged or have a different format version.
     fn read_record(&self, name: &str) -> Result<Option<Stored>, CacheError> {
         Ok(self.recorded(name)?.map(|recorded| recorded.stored))
     }
@@ -440,7 +441,8 @@ fn claim(code: &File) -> bool {
     false
 }
 
-/// Checks a file name from a record before the file is opened or removed, although only this user can write records.
+/// Checks a file name from a record before the file is opened or removed, although only the current user can write
+/// records.
 pub(crate) fn is_code_name(name: &str) -> bool {
     name.ends_with(".cwasm")
         && !name.starts_with('.')

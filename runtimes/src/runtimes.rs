@@ -1,5 +1,5 @@
-//! The pinned binaries in the cache: downloading, verifying and reading. Also the record of runtimes that the user has
-//! added.
+//! The pinned binaries in the cache: downloading, verifying and reading. This module also records the runtimes that the
+//! user has added.
 
 use std::{
     fs::File,
@@ -12,7 +12,7 @@ use crate::{
     RuntimeEntry, RuntimeError, entries::Pinned, manifest::MAX_BINARY_BYTES, trusted::TrustedDir,
 };
 
-/// Result of a download.
+/// The result of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
     /// All files were already present. The network was not used.
@@ -24,15 +24,15 @@ pub enum Fetched {
 /// An interpreter's binary and its metadata.
 #[derive(Clone, Debug)]
 pub struct Binary {
-    /// Contents of the file.
+    /// The contents of the file.
     pub bytes: Vec<u8>,
-    /// Digest of `bytes`, computed independently of the manifest.
+    /// The digest of `bytes`, computed independently of the manifest.
     pub sha256: Digest,
-    /// Path of the file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Manifest entry with this digest, if there is one.
+    /// The manifest entry with this digest, if there is one.
     pub entry: Option<RuntimeEntry>,
-    /// Recipe for preparing the binary. Without one, the binary runs as a plain command.
+    /// The recipe for preparing the binary. Without one, the binary runs as a plain command.
     pub recipe: Option<Recipe>,
 }
 
@@ -46,7 +46,8 @@ pub struct Runtimes {
 }
 
 impl Runtimes {
-    /// Uses the manifest's runtimes, stored in `cache`, without packages. Does not read or download any files yet.
+    /// Creates the collection of the manifest's runtimes, stored in `cache`, without packages. Does not read or
+    /// download any files yet.
     pub fn new(manifest: Manifest, cache: CacheDir) -> Self {
         Self { manifest, cache, fetcher: Fetcher::default(), packages: PackageList::default() }
     }
@@ -273,7 +274,7 @@ pub(crate) fn read_at_most(file: &mut File, limit_bytes: u64) -> io::Result<Vec<
     Ok(bytes)
 }
 
-/// Cache directory that contains an empty file, named after the runtime, for each added runtime.
+/// The cache directory that contains an empty file, named after the runtime, for each added runtime.
 const DIRECTORY: &str = "added";
 
 impl Runtimes {

@@ -40,13 +40,13 @@ use crate::guard::Guarded;
 use crate::trusted::TrustedDir;
 use crate::{CacheError, Digest};
 
-/// Version of the seal format. A seal of another version is ignored.
+/// The version of the seal format. A seal with a different version is ignored.
 const FORMAT: u32 = 1;
 /// Maximum length of a seal in bytes. A seal has a few hundred bytes and a path.
 const MAX_SEAL_BYTES: u64 = 1 << 16;
-/// File created with the directory. Its change time is the time when sealing began.
+/// A file that is created with the directory. Its change time is the time when sealing began.
 const SINCE: &str = "since";
-/// Number of seals from which on a write first removes the seals of files that no longer exist.
+/// The number of seals from which on a write first removes the seals of files that no longer exist.
 const MANY: usize = 512;
 
 /// File attributes that the kernel reports.
@@ -77,13 +77,13 @@ impl From<&Metadata> for FileState {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Seal {
     format: u32,
-    /// Path of the sealed file.
+    /// The path of the sealed file.
     path: PathBuf,
-    /// Digest of the file.
+    /// The digest of the file.
     pub(crate) code: Digest,
-    /// Digest of the file's record.
+    /// The digest of the file's record.
     pub(crate) record: Digest,
-    /// Attributes of the file when it was last hashed.
+    /// The attributes of the file when it was last hashed.
     pub(crate) file: FileState,
 }
 
@@ -128,7 +128,7 @@ impl Seals {
         file.changed < self.since
     }
 
-    /// Reads a file's seal. Ignores damaged seals and those of other versions.
+    /// Reads a file's seal. Ignores seals that are damaged or have a different format version.
     pub(crate) fn read(&self, path: &Path) -> Result<Option<Seal>, CacheError> {
         self.read_named(&name_of(path)).map(|seal| seal.filter(|seal| seal.path == path))
     }

@@ -153,15 +153,15 @@ const WAIT: std::time::Duration = std::time::Duration::from_millis(200);
 /// A pinned program in an npm package.
 #[derive(Clone, Copy, Debug)]
 pub struct HostProgram {
-    /// Name of the program.
+    /// The name of the program.
     pub name: &'static str,
-    /// Name of the package, with its scope.
+    /// The name of the package, with its scope.
     pub package: &'static str,
-    /// Exact version of the package.
+    /// The exact version of the package.
     pub version: &'static str,
-    /// Path of the file in the package.
+    /// The path of the file in the package.
     pub file: &'static str,
-    /// Exact length of the file in bytes.
+    /// The exact length of the file in bytes.
     pub size_bytes: u64,
     /// Pinned SHA-256 digest of the file, in hexadecimal.
     pub sha256: &'static str,

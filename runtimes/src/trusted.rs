@@ -1,4 +1,4 @@
-//! Directories that only their user can write to, and atomic creation of files in them.
+//! Directories that only the current user can write to, and atomic creation of files in them.
 //!
 //! Loading compiled code from the cache runs it, and stored sessions belong to their user. A directory is therefore
 //! opened once, without following a link, and its owner and mode are checked on the handle. All accesses use that
@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::CacheError;
 use crate::guard::{Guard, Guarded};
 
-/// Prefix of temporary files. No other name begins with it.
+/// The prefix of temporary files. No other name begins with it.
 pub const TEMP_PREFIX: &str = ".tmp-";
 
 /// Minimum age of temporary files that are removed. A recent file may be unlocked because its writer has created it but
@@ -223,13 +223,13 @@ pub struct TempFile<'a> {
 }
 
 impl TempFile<'_> {
-    /// Removes all write permissions, including this user's.
+    /// Removes all write permissions, including the owner's.
     pub fn read_only(&self) -> Result<(), CacheError> {
         let path = self.dir.path_of(self.name.as_deref().unwrap_or_default());
         rustix::fs::fchmod(&self.file, Mode::RUSR).map_err(|e| CacheError::io("change the mode of", &path, e.into()))
     }
 
-    /// Makes the file executable for this user and removes all write permissions.
+    /// Makes the file executable for its owner and removes all write permissions.
     pub fn executable(&self) -> Result<(), CacheError> {
         let path = self.dir.path_of(self.name.as_deref().unwrap_or_default());
         let mode = Mode::RUSR | Mode::XUSR;
@@ -337,7 +337,7 @@ fn metadata(path: &Path, handle: std::os::fd::BorrowedFd<'_>) -> Result<std::fs:
     File::from(handle.try_clone_to_owned().map_err(failed)?).metadata().map_err(failed)
 }
 
-/// Checks the trust rules: this user owns the file or directory, and no other user can write to it.
+/// Checks the trust rules: the current user owns the file or directory, and no other user can write to it.
 fn check_trust(path: &Path, metadata: &std::fs::Metadata) -> Result<(), CacheError> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.uid() != user {

@@ -1,4 +1,4 @@
-//! Reading of untrusted wheels, and extraction of one file from a downloaded wheel.
+//! Reads untrusted wheels, and extracts one file from a downloaded wheel.
 
 use std::{
     collections::BTreeSet,
@@ -21,10 +21,10 @@ pub const MAX_WHEEL_BYTES: u64 = 32 << 20;
 /// Maximum length of a path in bytes, as in the guest's file system below a mount.
 const MAX_PATH_BYTES: usize = 1_024;
 
-/// Signature of a central directory entry.
+/// The signature of a central directory entry.
 const ENTRY_SIGNATURE: &[u8] = b"PK\x01\x02";
 
-/// Signature of the record at an archive's end, and the offset of its number of entries.
+/// The signature of the record at an archive's end, and the offset of its number of entries.
 const END_SIGNATURE: &[u8] = b"PK\x05\x06";
 const END_COUNT_AT: usize = 10;
 
@@ -38,7 +38,7 @@ pub fn read_wheel(file: File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Treatment of compiled code in a wheel.
+/// How compiled code in a wheel is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compiled {
     /// Rejects the wheel.
@@ -91,11 +91,11 @@ pub(crate) struct Wheel<'a> {
 
 /// A file that the wheel installs.
 struct Member {
-    /// Path below `site-packages`.
+    /// The path below `site-packages`.
     path: String,
-    /// Index in the archive.
+    /// The index in the archive.
     at: usize,
-    /// Length in bytes, as the archive claims.
+    /// The length in bytes, as the archive claims.
     claimed_bytes: u64,
 }
 
@@ -240,7 +240,7 @@ fn is_compiled(name: &str) -> bool {
     COMPILED.iter().any(|end| name.ends_with(end)) || name.contains(".so.")
 }
 
-/// Number of bytes copied between two checks for cancellation.
+/// The number of bytes copied between two checks for cancellation.
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]

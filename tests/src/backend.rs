@@ -11,11 +11,11 @@ use crate::Case;
 pub struct MetadataSeen {
     /// The language of the runtime: `python` or `javascript`.
     pub runtime: String,
-    /// True if the execution used a prepared image.
+    /// `true` if the execution used a prepared image.
     pub prepared: bool,
-    /// Number of bytes written to standard output, including truncated ones.
+    /// The number of bytes written to standard output, including truncated ones.
     pub stdout_total_bytes: u64,
-    /// Number of bytes written to standard error, including truncated ones.
+    /// The number of bytes written to standard error, including truncated ones.
     pub stderr_total_bytes: u64,
 }
 
@@ -24,9 +24,9 @@ pub struct MetadataSeen {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Observed {
-    /// True if the script succeeded.
+    /// `true` if the script succeeded.
     pub success: bool,
-    /// The outcome: an object with the key `kind`.
+    /// The outcome: an object with a `kind` key.
     pub outcome: serde_json::Map<String, serde_json::Value>,
     /// The process exit code for the outcome.
     pub exit_code: i32,
@@ -38,13 +38,13 @@ pub struct Observed {
     pub stdout: String,
     /// The retained standard error.
     pub stderr: String,
-    /// True if standard output was truncated.
+    /// `true` if standard output was truncated.
     pub stdout_truncated: bool,
-    /// True if standard error was truncated.
+    /// `true` if standard error was truncated.
     pub stderr_truncated: bool,
     /// The displays, in order.
     pub displays: Vec<serde_json::Value>,
-    /// Number of dropped displays.
+    /// The number of dropped displays.
     pub displays_dropped: u64,
     /// Fuel used.
     pub fuel_consumed: u64,
@@ -62,7 +62,7 @@ pub struct Observed {
     pub tool_calls: Vec<serde_json::Value>,
     /// The host directory behind `/app`.
     pub workspace_path: Option<String>,
-    /// The session's id.
+    /// The session's ID.
     pub session_id: Option<String>,
     /// The checkpoint that the session was rolled back to after the script was unwound.
     pub rolled_back_to: Option<serde_json::Value>,

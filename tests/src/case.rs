@@ -26,19 +26,20 @@ pub struct Case {
     pub name: String,
     /// The language of the scripts.
     pub language: Language,
-    /// Runs all steps in one session. Otherwise each step runs in a fresh interpreter.
+    /// `true` if all steps run in one session. Otherwise each step runs in a fresh interpreter.
     pub in_session: bool,
-    /// Passes the files that a step left to the next step. Not supported with `in_session`.
+    /// `true` if each step receives the files that the previous step left. Not supported with `in_session`.
     pub carry: bool,
     /// The value of `context` when the first session opens.
     pub context: Option<Value>,
     /// The tools that the scripts may call, by name.
     pub tools: BTreeMap<String, CaseTool>,
-    /// Compares the fuel use with a golden file.
+    /// `true` if the fuel use is compared with a golden file.
     pub golden: bool,
-    /// True if CI runs the case on every backend at every push.
+    /// `true` if CI runs the case on every backend at every push.
     pub smoke: bool,
-    /// Requires the bundled packages, or Node modules under computed names. Providers contain neither.
+    /// `true` if the case requires the bundled packages, or Node modules under computed names. Providers contain
+    /// neither.
     pub packages: bool,
     /// The required runtime, if any. `python-3.15` includes variants such as `python-3.15-data`.
     pub runtime: Option<String>,
@@ -311,8 +312,8 @@ fn step_source<'a>(
     }
 }
 
-/// Returns the expectations for one language, and those for runtimes that have their own table, by runtime name. Keys
-/// in the language's table override the general ones; keys in `expect.python-3.15` override both.
+/// Returns the expectations for one language, and the expectations for runtimes that have their own table, by runtime
+/// name. Keys in the language's table override the general ones; keys in `expect.python-3.15` override both.
 fn for_language(
     general: &toml::Table,
     language: Language,

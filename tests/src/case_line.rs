@@ -12,10 +12,10 @@ use crate::{Action, Case, CaseTool, DiagnosticSeen, Observed, Operation, Request
 /// The options of an input line, in addition to the case itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LineOptions {
-    /// Steps through every execution, not only through those that require it.
+    /// `true` to step through every execution, not only through those that require it.
     pub stepped: bool,
-    /// Lets the provider choose the clock and entropy source if the case requests the host's, because not every
-    /// provider has them.
+    /// `true` if the provider can choose the clock and entropy source when the case requests the host's, because not
+    /// every provider has them.
     pub any_clock_and_entropy: bool,
 }
 

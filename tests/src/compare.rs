@@ -24,7 +24,7 @@ pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
     match result.clone() {
         StepResult::Executed { mut observed, files } => {
             observed.duration_ms = 0.0;
-            // The host chooses the session ids.
+            // The host chooses the session IDs.
             observed.session_id = None;
             if !observed.tool_calls.is_empty() {
                 // The host's memory for tool calls is charged while they run, so the peak depends on their timing.

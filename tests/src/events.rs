@@ -19,7 +19,7 @@ pub struct Event {
     pub target: String,
     /// The level: `ERROR`, `WARN`, `INFO`, …
     pub level: String,
-    /// The fields. The message is the field `message`.
+    /// The fields. The `message` field contains the message.
     pub fields: BTreeMap<String, String>,
 }
 

@@ -35,7 +35,7 @@ pub struct TextMatch {
     pub total_bytes: Option<u64>,
     /// For an output stream: true if it was truncated. Default: false.
     pub truncated: bool,
-    /// Accepts any text; the other conditions still apply.
+    /// `true` if any text is accepted. The other conditions still apply.
     pub any: bool,
 }
 
@@ -195,15 +195,15 @@ pub struct Expect {
     pub value: Option<TextMatch>,
     /// The value as JSON text. Values are compared, so the formatting does not matter.
     pub value_json: Option<String>,
-    /// True if there is a value. Not checked by default.
+    /// `true` if there is a value. Not checked by default.
     pub has_value: Option<bool>,
-    /// True if JSON can represent the value.
+    /// `true` if JSON can represent the value.
     pub is_json: Option<bool>,
     /// The class of the exception that ended the script after its interruption; empty for none. Not checked by default.
     pub interrupted: Option<TextMatch>,
     /// The traceback of the `interrupted` exception.
     pub interrupted_traceback: Option<TextMatch>,
-    /// True if the session was rolled back to its last checkpoint. Default: false.
+    /// `true` if the session was rolled back to its last checkpoint. Default: false.
     pub rolled_back: bool,
     /// The subjects of the advice, in order. Not checked by default.
     pub advice: Option<Vec<String>>,

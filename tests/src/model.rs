@@ -51,7 +51,7 @@ pub struct State {
     pub counted: i64,
     /// The existing files of [`FILES`], with their text.
     pub files: BTreeMap<String, String>,
-    /// True until the open log file is unlinked.
+    /// `true` until the open log file is unlinked.
     pub log_linked: bool,
     /// The text in the log file.
     pub log: String,

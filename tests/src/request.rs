@@ -27,6 +27,6 @@ pub struct Request {
     pub kind: Option<String>,
     /// JSON text of the variable `context`, in a step with a fresh interpreter.
     pub context: Option<String>,
-    /// The session id that the execution must have.
+    /// The session ID that the execution must have.
     pub session_id: Option<String>,
 }

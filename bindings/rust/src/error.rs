@@ -43,7 +43,7 @@ pub enum Error {
     SessionEnded(String),
     /// An execution in the session, or the execution whose files were requested, has not ended yet.
     SessionBusy(String),
-    /// The session has no checkpoint with this id, or no checkpoint to undo to.
+    /// The session has no checkpoint with this ID, or no checkpoint to undo to.
     NoCheckpoint(String),
     /// The guest's code failed to read or set a variable. If the guest was unwound, the session was rolled back.
     Variable(String),

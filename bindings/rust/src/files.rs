@@ -39,8 +39,8 @@ impl Files {
         Pieces::new(|offset, len| self.read_at(path, offset, len)).into_vec()
     }
 
-    /// Reads a file's bytes from `offset` on: at most `len` bytes, and at most 16,777,216. Empty at the end of the
-    /// file.
+    /// Reads at most `len` bytes of a file, starting at `offset`. Returns at most 16,777,216 bytes, and none at the end
+    /// of the file.
     ///
     /// # Errors
     /// [`Error::File`] if the file does not exist.

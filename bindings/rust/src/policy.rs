@@ -56,50 +56,51 @@ impl Default for Limits {
 
 impl Limits {
     setters! {
-        /// Fuel, about one unit per WebAssembly operator; at least 1. Default 400,000,000,000, more than `timeout_ms`
-        /// lets a script use.
+        /// Sets the maximum fuel, about one unit per WebAssembly operator; at least 1. Default 400,000,000,000, more
+        /// than `timeout_ms` lets a script use.
         fuel: u64,
-        /// Fuel reserved for the soft limit, at most a tenth of `fuel`. Default 100,000,000.
+        /// Sets the fuel reserved for the soft limit, at most a tenth of `fuel`. Default 100,000,000.
         fuel_reserve: u64,
-        /// Wall-clock milliseconds, including waits; at least 1. Default 10,000.
+        /// Sets the maximum wall-clock time in milliseconds, including waits; at least 1. Default 10,000.
         timeout_ms: u64,
-        /// Milliseconds reserved for the soft limit, at most a tenth of `timeout_ms`. Default 100.
+        /// Sets the time reserved for the soft limit, in milliseconds, at most a tenth of `timeout_ms`. Default 100.
         timeout_reserve_ms: u64,
-        /// Bytes of linear memory, files and captured output together. Default 134,217,728.
+        /// Sets the maximum size of linear memory, files and captured output together, in bytes. Default 134,217,728.
         memory_bytes: u64,
-        /// Bytes of standard output to retain. Default 2,000,000.
+        /// Sets the maximum amount of standard output to retain, in bytes. Default 2,000,000.
         stdout_bytes: u64,
-        /// Bytes of standard error to retain. Default 1,000,000.
+        /// Sets the maximum amount of standard error to retain, in bytes. Default 1,000,000.
         stderr_bytes: u64,
-        /// Bytes of displays to retain, including all their forms. Default 8,388,608.
+        /// Sets the maximum total size of displays to retain, in bytes, including all their forms. Default 8,388,608.
         display_bytes: u64,
-        /// Bytes of source text; a larger source is [`Error::SourceTooLarge`](crate::Error::SourceTooLarge). Default
-        /// 1,048,576.
+        /// Sets the maximum size of the source text, in bytes; a larger source is
+        /// [`Error::SourceTooLarge`](crate::Error::SourceTooLarge). Default 1,048,576.
         source_bytes: u64,
-        /// Bytes of standard input; larger input is [`Error::StdinTooLarge`](crate::Error::StdinTooLarge). Default
-        /// 16,777,216.
+        /// Sets the maximum size of the standard input, in bytes; larger input is
+        /// [`Error::StdinTooLarge`](crate::Error::StdinTooLarge). Default 16,777,216.
         stdin_bytes: u64,
-        /// Bytes of files, including names and directory entries. Default 67,108,864.
+        /// Sets the maximum total size of files, in bytes, including names and directory entries. Default 67,108,864.
         workspace_bytes: u64,
-        /// Number of files, directories and links. Default 10,000.
+        /// Sets the maximum number of files, directories and links. Default 10,000.
         workspace_inodes: u64,
-        /// Number of open descriptors. Default 256.
+        /// Sets the maximum number of open descriptors. Default 256.
         open_files: u32,
-        /// Number of tool calls in one execution. Default 100.
+        /// Sets the maximum number of tool calls in one execution. Default 100.
         tool_calls: u64,
-        /// Number of concurrent tool calls. Default 16.
+        /// Sets the maximum number of concurrent tool calls. Default 16.
         tool_calls_at_once: u32,
-        /// Timeout of a tool call in milliseconds. Default 10,000.
+        /// Sets the timeout of a tool call, in milliseconds. Default 10,000.
         tool_timeout_ms: u64,
-        /// Bytes of a tool call's arguments, and of its result. Default 1,048,576.
+        /// Sets the maximum size of a tool call's arguments, and of its result, in bytes. Default 1,048,576.
         tool_bytes: u64,
-        /// Bytes of arguments and results to keep in the record of tool calls. Default 1,048,576.
+        /// Sets the maximum total size of arguments and results in the record of tool calls, in bytes. Default
+        /// 1,048,576.
         tool_record_bytes: u64,
-        /// Bytes of the file that [`Policy::auto_persist_globals`] writes. Default 1,048,576.
+        /// Sets the maximum size of the file that [`Policy::auto_persist_globals`] writes, in bytes. Default 1,048,576.
         persisted_bytes: u64,
-        /// Number of concurrent sessions. Default 1,000.
+        /// Sets the maximum number of concurrent sessions. Default 1,000.
         session_count: u32,
-        /// Total bytes charged for all sessions. Default 4,294,967,296.
+        /// Sets the maximum total size charged for all sessions, in bytes. Default 4,294,967,296.
         session_total_bytes: u64,
     }
 }
@@ -122,18 +123,18 @@ impl Default for Policy {
 
 impl Policy {
     setters! {
-        /// Limits on a script's resources. Omitted limits have the provider's defaults.
+        /// Sets the limits on a script's resources. Omitted limits have the provider's defaults.
         limits: Limits,
-        /// The clock that scripts see. Default: the provider's clock.
+        /// Sets the clock that scripts see. Default: the provider's clock.
         clock: Clock,
-        /// The source of the random numbers that scripts see. Default: the provider's random number generator.
+        /// Sets the source of the random numbers that scripts see. Default: the provider's random number generator.
         entropy: Entropy,
         /// Makes `/app/site-packages` available to Python scripts. Default: true.
         inject_setup: bool,
         /// Loads the globals of an execution outside a session from the workspace, and saves them there afterwards.
         /// Default: false.
         auto_persist_globals: bool,
-        /// Which checkpoints a session keeps, and what happens when its guest is unwound.
+        /// Sets which checkpoints a session retains, and what happens when its guest is unwound.
         session: SessionPolicy,
     }
 
@@ -168,14 +169,14 @@ impl Default for SessionPolicy {
 
 impl SessionPolicy {
     setters! {
-        /// When to take automatic checkpoints. Default: [`Checkpoints::Auto`].
+        /// Sets when automatic checkpoints are taken. Default: [`Checkpoints::Auto`].
         checkpoints: Checkpoints,
-        /// Maximum private memory in bytes with which `Auto` takes a checkpoint before every execution. Default
-        /// 4,194,304.
+        /// Sets the maximum private memory in bytes with which `Auto` takes a checkpoint before every execution.
+        /// Default 4,194,304.
         checkpoint_auto_bytes: u64,
-        /// Number of requested checkpoints to retain; at least 1. Default 8.
+        /// Sets the maximum number of requested checkpoints to retain; at least 1. Default 8.
         checkpoints_retained: u32,
-        /// The action after a session's guest was unwound. Default: [`OnUnwind::RollBack`].
+        /// Sets the action after a session's guest was unwound. Default: [`OnUnwind::RollBack`].
         on_unwind: OnUnwind,
     }
 }

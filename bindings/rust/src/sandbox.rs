@@ -155,7 +155,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Returns the session's id, which the provider chooses. The id is not a secret.
+    /// Returns the session's ID, which the provider chooses. The ID is not a secret.
     #[must_use]
     pub fn id(&self) -> String {
         self.raw.id()
@@ -258,7 +258,7 @@ impl Session {
         Ok(Self { raw: self.raw.fork()? })
     }
 
-    /// Takes a checkpoint for [`undo_to`](Self::undo_to), and returns its id. The policy limits the number of retained
+    /// Takes a checkpoint for [`undo_to`](Self::undo_to), and returns its ID. The policy limits the number of retained
     /// checkpoints.
     ///
     /// # Errors
@@ -275,7 +275,7 @@ impl Session {
         Ok(self.raw.checkpoints()?)
     }
 
-    /// Restores the latest checkpoint that differs from the current state, and returns its id.
+    /// Restores the latest checkpoint that differs from the current state, and returns its ID.
     ///
     /// # Errors
     /// [`Error::NoCheckpoint`], [`Error::SessionEnded`], [`Error::SessionBusy`].

@@ -37,7 +37,7 @@ impl Started {
     /// execution has ended, every further step returns the same [`Step::Done`].
     ///
     /// # Errors
-    /// [`Error::SessionEnded`]; [`Error::InvalidArgument`] if an answer has an unknown id or is not JSON, and then none
+    /// [`Error::SessionEnded`]; [`Error::InvalidArgument`] if an answer has an unknown ID or is not JSON, and then none
     /// of the answers is used.
     pub fn step(&self, answers: &[ToolAnswer]) -> Result<Step, Error> {
         Ok(self.raw.continue_(answers, None)?)

@@ -16,7 +16,7 @@ use crate::{
     platform::slice,
 };
 
-/// The return value that makes the guest's code unwind the guest.
+/// Returned by a host function to make the guest's instrumented code start unwinding its stack.
 pub const UNWIND: i32 = -1;
 
 struct Entered {
@@ -156,8 +156,8 @@ impl HostState {
         (self.host.limiter.grow(memory.bytes(), desired_bytes, Some(max_bytes)) && memory.grow(pages)).then_some(old)
     }
 
-    /// Runs `work` with the WASI state, and with a host for the guest's memory. Its charges are taken from the guest's
-    /// fuel.
+    /// Runs `work` with the WASI state and a host that accesses the guest's memory. Fuel that `work` charges to the
+    /// host is deducted from the guest's fuel.
     pub fn with_wasi<R>(
         &mut self,
         memory: &mut GuestMemory,

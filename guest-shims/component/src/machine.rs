@@ -39,8 +39,8 @@ impl GuestMachine {
         &self.memory
     }
 
-    /// Turns the guest into a session's guest. Its pages that equal pages of `pages` are shared. `is_known` means that
-    /// `pages` are exactly the guest's pages.
+    /// Turns the guest into a session's guest. Guest pages that equal pages in `pages` are shared with them. `is_known`
+    /// means that `pages` are exactly the guest's pages.
     pub(crate) fn make_resident(&mut self, pages: Pages, is_known: bool) {
         self.resident = Some(ResidentMemory::new(&self.memory, &self.runtime, pages, is_known));
     }

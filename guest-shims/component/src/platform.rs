@@ -186,7 +186,7 @@ pub type Toolbox = Toolset<Rc<Checked>>;
 /// Returns the host's tools, with their schemas compiled.
 ///
 /// # Errors
-/// A tool is invalid. The text names the problem.
+/// Fails if a tool is invalid. The text describes the problem.
 #[cfg(any(feature = "tools", test))]
 pub(crate) fn host_toolbox(world: &World) -> Result<Toolbox, String> {
     world.tools.as_ref().map_or_else(|| Ok(Toolbox::default()), |tools| checked(&tools.list()))

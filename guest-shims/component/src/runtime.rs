@@ -20,7 +20,7 @@ pub struct Runtime {
     pub number: u32,
     /// The runtime's name.
     pub name: String,
-    /// Alternative names.
+    /// The alternative names.
     pub aliases: Vec<String>,
     /// The language of the runtime's scripts.
     pub language: Language,
@@ -55,7 +55,7 @@ impl Runtime {
     /// Creates a runtime from the weaver's description.
     ///
     /// # Errors
-    /// The description is invalid. The text names the problem.
+    /// Fails if the description is invalid. The text describes the problem.
     pub fn new(number: u32, guest: GuestDescription, libraries: &Arc<dyn LibraryBytes>) -> Result<Self, String> {
         let unknown = |what: &str, name: &str| {
             format!("the weaver's description of `{}` has an unknown {what} `{name}`", guest.name)
@@ -163,7 +163,7 @@ pub struct Description {
 pub struct GuestDescription {
     /// The runtime's name.
     pub name: String,
-    /// Alternative names.
+    /// The alternative names.
     pub aliases: Vec<String>,
     /// The language: `python` or `javascript`.
     pub language: String,

@@ -51,7 +51,7 @@ pub struct Task {
     kind: SourceKind,
     /// The script's standard input.
     pub stdin: Vec<u8>,
-    /// The value of the variable `context`, as JSON text.
+    /// The value of the `context` variable, as JSON text.
     context: Option<String>,
     /// The workspace's initial files.
     files: Vec<InputFile>,
@@ -71,7 +71,7 @@ impl Sandbox {
     /// Creates a sandbox for a runtime and a policy.
     ///
     /// # Errors
-    /// The runtime's image does not fit into the memory limit.
+    /// Fails if the runtime's image does not fit into the memory limit.
     pub fn new(
         world: &World,
         runtime: Rc<Runtime>,
@@ -312,7 +312,7 @@ impl From<ResumeError> for SandboxError {
 }
 
 impl From<DriverError> for SandboxError {
-    /// Converts the error of a driver that does not match its image, because the component was woven incorrectly.
+    /// Converts the error from a driver that does not match its image, because the component was woven incorrectly.
     fn from(error: DriverError) -> Self {
         Self::Unavailable(format!("the guest could not be run: {error}"))
     }

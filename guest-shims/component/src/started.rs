@@ -154,7 +154,7 @@ pub struct Executed {
     pub ran: CallResult,
     /// The retained output.
     pub output: Output,
-    /// Records of the tool calls.
+    /// The records of the tool calls.
     pub tool_calls: Vec<ToolRecord>,
     /// The created, modified and deleted files.
     pub changes: Changes,
@@ -164,7 +164,7 @@ pub struct Executed {
     pub files: Snapshot,
     /// The runtime that ran the script.
     pub runtime: Rc<Runtime>,
-    /// The session's id, if the execution was in a session.
+    /// The session's ID, if the execution was in a session.
     pub session_id: Option<String>,
     /// The rollback of the session after this execution, if one was necessary.
     pub rolled_back_to: Option<Rollback>,
@@ -254,7 +254,7 @@ impl Files {
     }
 }
 
-/// Returns a function for `map_err` that converts the error of an operation on `path`.
+/// Returns a function for `map_err` that converts an error from an operation on `path`.
 pub(crate) fn refused(path: &str) -> impl FnOnce(FileError) -> SandboxError + use<'_> {
     move |error| SandboxError::from_file(error.kind().into(), path, error.message())
 }

@@ -141,7 +141,7 @@ pub enum Called {
     I64(u64),
     /// The guest was unwound.
     Unwound(Unwound),
-    /// The guest was not entered: the function does not exist or has another type.
+    /// The guest was not entered: the function does not exist or has a different type.
     Missing,
 }
 

@@ -1,4 +1,4 @@
-//! Pictures, tables and documents that a script displays, apart from its output.
+//! Pictures, tables and documents that a script displays in addition to its output.
 
 use std::fmt;
 
@@ -14,8 +14,8 @@ const MAX_MEDIA_TYPE_BYTES: usize = 127;
 /// A displayed object in one or more forms. A client shows the form that it supports best. Jupyter calls this a MIME
 /// bundle.
 ///
-/// The content is untrusted. An HTML form may contain scripts, and data labelled `image/png` may have another format.
-/// Sanitize or isolate it before rendering.
+/// The content is untrusted. An HTML form may contain scripts, and data labelled `image/png` may have a different
+/// format. Sanitize or isolate it before rendering.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Display {

@@ -62,7 +62,7 @@ pub trait Platform: Sized {
     fn spend(&self, _fuel: u64) {}
 }
 
-/// The elapsed time and the cancellation of an execution.
+/// An execution's elapsed time, and whether it has been cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The elapsed time; zero without a clock.

@@ -11,7 +11,7 @@ use crate::{Clock, Entropy, Limits};
 /// express the same setting in several ways.
 ///
 /// # Errors
-/// An unknown name, or a table whose change is not an object.
+/// Fails for an unknown name, or if the change of a table is not an object.
 pub fn change_policy(policy: &mut Value, changes: &Map<String, Value>, tables: &[&str]) -> Result<(), ChangeError> {
     for (name, change) in changes {
         let is_table = tables.contains(&name.as_str());
@@ -28,9 +28,9 @@ pub fn change_policy(policy: &mut Value, changes: &Map<String, Value>, tables: &
 /// A change that cannot be applied to a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeError {
-    /// The policy has no setting of this name.
+    /// The policy has no setting with this name.
     Unknown(String),
-    /// The setting of this name requires an object.
+    /// The setting with this name requires an object.
     NoTable(String),
 }
 

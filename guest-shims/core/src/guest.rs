@@ -54,9 +54,9 @@ pub trait GuestMachine: Machine {
 pub struct Written {
     /// The retained output.
     pub output: Output,
-    /// Records of the tool calls.
+    /// The records of the tool calls.
     pub tool_calls: Vec<ToolRecord>,
-    /// Duration of the execution.
+    /// The duration of the execution.
     pub duration: Duration,
 }
 
@@ -331,10 +331,10 @@ pub fn boot_wasi(
 /// An instance's environment outside its memory.
 #[derive(Debug)]
 pub struct GuestWorld<'a> {
-    /// Arguments of a plain command. Empty for an image: its libc retains the arguments of its boot, and the driver
+    /// The arguments of a plain command. Empty for an image: its libc retains the arguments of its boot, and the driver
     /// passes a script's arguments to the interpreter.
     pub args: Vec<String>,
-    /// Environment variables of a plain command. Empty for an image, for the same reason.
+    /// The environment variables of a plain command. Empty for an image, for the same reason.
     pub env: Vec<(String, String)>,
     /// The file system.
     pub vfs: Vfs,

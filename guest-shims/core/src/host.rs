@@ -13,7 +13,7 @@ use crate::{
 /// that move megabytes reach it.
 const FUEL_BETWEEN_LOOKS: u64 = 1 << 20;
 
-/// The host's state for a guest, apart from its instance.
+/// The host's state for a guest, without the guest's instance.
 #[derive(Debug)]
 pub struct GuestHost<P: Platform> {
     /// The WASI state: descriptors, files, streams, clocks and random numbers.

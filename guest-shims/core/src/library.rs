@@ -22,7 +22,7 @@ pub trait LibraryFiles: Send + Sync {
     /// Returns the files by path, such as `a/b.js`, sorted.
     ///
     /// # Errors
-    /// The files are unavailable. The guest sees the error `io`.
+    /// Fails if the files are unavailable. The guest then receives the error `io`.
     fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError>;
 }
 
@@ -126,14 +126,14 @@ pub trait StandardFiles: Send + Sync + 'static {
     /// Reads bytes of the archive. The requested range is within the archive. Returns the number of bytes read.
     ///
     /// # Errors
-    /// The archive is unavailable. The guest sees the error `io`.
+    /// Fails if the archive is unavailable. The guest then receives the error `io`.
     fn read_archive(&self, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
 
     /// Returns the files of one of the directories next to the archive, by path relative to the library's directory.
     /// Called only when a guest accesses this directory.
     ///
     /// # Errors
-    /// The files are unavailable. The guest sees the error `io`.
+    /// Fails if the files are unavailable. The guest then receives the error `io`.
     fn beside(&self, directory: &str) -> Result<&BTreeMap<String, Self::File>, SourceError>;
 
     /// Returns the length of a file next to the archive, in bytes.
@@ -143,7 +143,7 @@ pub trait StandardFiles: Send + Sync + 'static {
     /// read.
     ///
     /// # Errors
-    /// The file is unavailable. The guest sees the error `io`.
+    /// Fails if the file is unavailable. The guest then receives the error `io`.
     fn read_beside(&self, file: &Self::File, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
 }
 
@@ -347,7 +347,7 @@ mod tests {
 
     type Files = BTreeMap<String, Vec<u8>>;
 
-    /// An archive, and for each directory next to it the files or the error of reading them.
+    /// An archive and, for each directory next to it, the files or the error from reading them.
     struct MemoryLibrary {
         archive: Vec<u8>,
         beside: BTreeMap<String, Result<Files, SourceError>>,

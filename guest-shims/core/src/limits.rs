@@ -21,8 +21,8 @@ const TOOL_ENVELOPE_BYTES: u64 = 4096;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Fuel: about one unit per WebAssembly operator, plus the cost of host work. Default: 400 billion. Booting the
-    /// interpreter is not charged. A guest that runs out of fuel is unwound:
+    /// Maximum fuel: about one unit per WebAssembly operator, plus the cost of host work. Default: 400 billion. Booting
+    /// the interpreter is not charged. A guest that runs out of fuel is unwound:
     /// [`Outcome::Exhausted`](crate::Outcome::Exhausted).
     ///
     /// On a machine of 2026, interpreters use 6 to 18 billion units per second, and at most 29 billion in long
@@ -38,15 +38,15 @@ pub struct Limits {
     /// A fixed clock together with seeded entropy also disables the exception. The host checks at intervals of real
     /// time, so the exception would not always arrive at the same operator.
     pub fuel_reserve: u64,
-    /// Wall-clock milliseconds, including waits but not compilation or queueing. Default: 10,000. The guest is unwound
-    /// at the next loop head or call, or while it waits.
+    /// Maximum wall-clock time in milliseconds, including waits but not compilation or queueing. Default: 10,000. The
+    /// guest is unwound at the next loop head or call, or while it waits.
     pub timeout_ms: u64,
-    /// Milliseconds of `timeout_ms` reserved for the soft limit, like `fuel_reserve`. A cancelled script also has this
-    /// long to end by itself. Default: 100, and at most a tenth of `timeout_ms`. 0 disables the exception, and
-    /// cancellation then unwinds the guest immediately.
+    /// Time reserved for the soft limit, in milliseconds and as part of `timeout_ms`, like `fuel_reserve`. A cancelled
+    /// script also has this long to end by itself. Default: 100, and at most a tenth of `timeout_ms`. 0 disables the
+    /// exception, and cancellation then unwinds the guest immediately.
     pub timeout_reserve_ms: u64,
-    /// Bytes of memory. Default: 128 MiB. The limit covers linear memory beyond the interpreter's image, files, the
-    /// mount cache, captured output, displays and tool calls. The guest sees a failed allocation (`MemoryError`,
+    /// Maximum memory in bytes. Default: 128 MiB. The limit covers linear memory beyond the interpreter's image, files,
+    /// the mount cache, captured output, displays and tool calls. The guest sees a failed allocation (`MemoryError`,
     /// `InternalError: out of memory`), or `ENOSPC` if files grow.
     ///
     /// The image itself is charged as 2 MiB, which is more than a small script writes to in it. The image is the same
@@ -55,51 +55,53 @@ pub struct Limits {
     /// image (60 MiB for Python, 5 MiB for JavaScript). An execution therefore uses at most this limit plus the size of
     /// its image.
     pub memory_bytes: u64,
-    /// Retained bytes of standard output. Default: 2,000,000. Further output is counted and dropped; the guest's write
-    /// succeeds.
+    /// Maximum amount of standard output to retain, in bytes. Default: 2,000,000. Further output is counted and
+    /// dropped; the guest's write succeeds.
     pub stdout_bytes: u64,
-    /// Retained bytes of standard error. Default: 1,000,000. Further output is counted and dropped; the guest's write
-    /// succeeds.
+    /// Maximum amount of standard error to retain, in bytes. Default: 1,000,000. Further output is counted and dropped;
+    /// the guest's write succeeds.
     pub stderr_bytes: u64,
-    /// Retained bytes of displays, such as pictures passed to `display`, with all their forms. Default: 8 MiB. A
-    /// display that does not fit is dropped as a whole and counted, and so are all later ones; the script continues. At
-    /// most 1,000 displays are retained.
+    /// Maximum total size of retained displays, such as pictures passed to `display`, in bytes and with all their
+    /// forms. Default: 8 MiB. A display that does not fit is dropped as a whole and counted, and so are all later ones;
+    /// the script continues. At most 1,000 displays are retained.
     pub display_bytes: u64,
-    /// Bytes of source text. Default: 1 MiB. A larger source is rejected before anything runs.
+    /// Maximum size of the source text, in bytes. Default: 1 MiB. A larger source is rejected before anything runs.
     pub source_bytes: u64,
-    /// Bytes of standard input. Default: 16 MiB. A larger input is rejected before anything runs.
+    /// Maximum size of the standard input, in bytes. Default: 16 MiB. A larger input is rejected before anything runs.
     pub stdin_bytes: u64,
-    /// Bytes of files in the workspace and other writable mounts, in whole chunks, with names and directory entries.
-    /// Default: 64 MiB. The guest sees `ENOSPC`. The limit also applies to a commit to a host directory, which counts
-    /// each hard link and each renamed host file; a larger commit fails as a whole.
+    /// Maximum total size of files in the workspace and other writable mounts, in bytes. Files are charged in whole
+    /// chunks, with their names and directory entries. Default: 64 MiB. The guest sees `ENOSPC`. The limit also applies
+    /// to a commit to a host directory, which counts each hard link and each renamed host file; a larger commit fails
+    /// as a whole.
     pub workspace_bytes: u64,
-    /// Number of files, directories and links, including deleted files that are still open. Default: 10,000. The guest
-    /// sees `ENOSPC`.
+    /// Maximum number of files, directories and links, including deleted files that are still open. Default: 10,000.
+    /// The guest sees `ENOSPC`.
     pub workspace_inodes: u64,
-    /// Number of open descriptors apart from the three standard streams. Default: 256. The guest sees `EMFILE`.
+    /// Maximum number of open descriptors, in addition to the three standard streams. Default: 256. The guest sees
+    /// `EMFILE`.
     pub open_files: u32,
-    /// Number of calls to the host's tools in one execution. Default: 100. Further calls fail with `ToolLimit`.
+    /// Maximum number of calls to the host's tools in one execution. Default: 100. Further calls fail with `ToolLimit`.
     pub tool_calls: u64,
-    /// Number of tool calls that are running, or whose result the guest has not read yet. Default: 16. Further calls
-    /// are queued.
+    /// Maximum number of tool calls that are running, or whose result the guest has not read yet. Default: 16. Further
+    /// calls are queued.
     pub tool_calls_at_once: u32,
-    /// Milliseconds that a tool call may take from its start. Default: 10,000. The guest receives `ToolTimeout`, and
-    /// the tool is asked to stop.
+    /// Maximum duration of a tool call, in milliseconds. Default: 10,000. The guest receives `ToolTimeout`, and the
+    /// tool is asked to stop.
     pub tool_timeout_ms: u64,
-    /// Bytes of a tool call's arguments, and of its result, each as JSON text. Default: 1 MiB. A larger text fails with
-    /// `ToolLimit`.
+    /// Maximum size of a tool call's arguments, and of its result, each as JSON text and in bytes. Default: 1 MiB. A
+    /// larger text fails with `ToolLimit`.
     pub tool_bytes: u64,
-    /// Total bytes of arguments, results and messages in the record of an execution's tool calls. Default: 1 MiB.
-    /// Beyond the limit, only names and times are recorded.
+    /// Maximum total size of arguments, results and messages in the record of an execution's tool calls, in bytes.
+    /// Default: 1 MiB. Beyond the limit, only names and times are recorded.
     pub tool_record_bytes: u64,
-    /// Bytes of the file that stores an execution's globals, if the policy persists them. Default: 1 MiB. If the
-    /// globals exceed the limit, the largest are omitted until the others fit, and a line on standard error names each
-    /// omitted global.
+    /// Maximum size of the file that stores an execution's globals, in bytes, if the policy persists them. Default: 1
+    /// MiB. If the globals exceed the limit, the largest are omitted until the others fit, and a line on standard error
+    /// names each omitted global.
     pub persisted_bytes: u64,
-    /// Number of sessions in the engine. Default: 1,000. Opening another session fails.
+    /// Maximum number of sessions in the engine. Default: 1,000. Opening another session fails.
     pub session_count: u32,
-    /// Total bytes of all sessions in the engine. Default: 4 GiB. The total covers memory beyond the image, private
-    /// pages within the image, files, other host state, and checkpoints.
+    /// Maximum total size of all sessions in the engine, in bytes. Default: 4 GiB. The total covers memory beyond the
+    /// image, private pages within the image, files, other host state, and checkpoints.
     ///
     /// The limit holds at all times. A guest that would exceed it sees failed allocations, as at `memory_bytes`, or a
     /// full disk. A checkpoint that is due and does not fit is skipped, so a later rollback returns to an earlier one.
@@ -292,7 +294,7 @@ pub enum RequestError {
 /// Checks a request's source, name and standard input against the limits.
 ///
 /// # Errors
-/// The source or the standard input is too large, or the name is invalid.
+/// Fails if the source or the standard input is too large, or if the name is invalid.
 pub fn check_request(limits: &Limits, source: &str, name: &str, stdin: &[u8]) -> Result<(), RequestError> {
     let (source, stdin) = (source.len() as u64, stdin.len() as u64);
     if source > limits.source_bytes {

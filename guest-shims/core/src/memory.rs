@@ -51,10 +51,10 @@ pub struct MemoryLimiter {
     limit: MemoryLimit,
     /// The bytes of the limit that linear memory cannot use.
     reserve_bytes: u64,
-    /// Bytes that the host uses apart from tool calls. Updated after every WASI call.
+    /// The number of bytes that the host uses, excluding tool calls. Updated after every WASI call.
     host_bytes: u64,
     linear_bytes: u64,
-    /// Bytes that the host uses for the current execution's tool calls.
+    /// The number of bytes that the host uses for the current execution's tool calls.
     tools: Arc<ToolMemory>,
     /// The peak of the total.
     peak_bytes: u64,
@@ -124,7 +124,7 @@ impl MemoryLimiter {
         self.refused_bytes
     }
 
-    /// Sets the number of bytes that the host uses apart from tool calls.
+    /// Sets the number of bytes that the host uses, excluding tool calls.
     pub fn set_host_bytes(&mut self, bytes: u64) {
         self.host_bytes = bytes;
         if let Some(reservation) = &mut self.reservation

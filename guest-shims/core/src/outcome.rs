@@ -30,7 +30,7 @@ pub enum TrapKind {
     Unreachable,
     /// The guest accessed an address outside linear memory or a table.
     OutOfBounds,
-    /// The guest called a null function, or a function of another type, indirectly.
+    /// The guest made an indirect call to a null function, or to a function of an unexpected type.
     BadCall,
     /// An integer division by zero, an integer overflow, or an invalid conversion to an integer.
     Arithmetic,

@@ -104,7 +104,7 @@ pub enum PolicyError {
     /// The network settings are invalid.
     #[error("`network.{key}`: {reason}", key = escaped(.key), reason = escaped_text(.reason))]
     Network {
-        /// The key within the table `network`.
+        /// The key within the `network` table.
         key: String,
         /// The problem, as text.
         reason: String,
@@ -128,7 +128,7 @@ pub struct PolicyParts<'a> {
     pub session: &'a SessionPolicy,
     /// Arguments after the script's name.
     pub args: &'a [String],
-    /// Environment variables.
+    /// The environment variables.
     pub env: &'a BTreeMap<String, String>,
 }
 

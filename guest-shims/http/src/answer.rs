@@ -46,7 +46,7 @@ pub(crate) struct ExecutionAnswer {
     tool_calls: Vec<ToolRecord>,
     /// Always null: the workspace has no host path.
     workspace_path: Option<String>,
-    /// Always null: a session has no id, only its state.
+    /// Always null: a session has no ID, only its state.
     session_id: Option<String>,
     rolled_back_to: Option<Rollback>,
     guidance: Guidance,
@@ -59,7 +59,7 @@ pub(crate) struct ExecutionAnswer {
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct ReturnedFiles {
     files: BTreeMap<String, String>,
-    /// Number of files omitted because the response already contains 32 MiB of files.
+    /// The number of files omitted because the response already contains 32 MiB of files.
     files_left_out: usize,
 }
 

@@ -16,7 +16,7 @@ use crate::{
     router,
 };
 
-/// Number of bytes in one read of a body.
+/// The number of bytes in one read of a body.
 const READ_BYTES: u64 = 64 << 10;
 
 /// The component's implementation.
@@ -59,7 +59,7 @@ fn head(request: &IncomingRequest) -> Request {
     Request { method, path, authority: request.authority(), headers }
 }
 
-/// Reads the body of a request, which must not exceed `most` bytes. Holds no more than `most` bytes in memory.
+/// Reads a request's body. Fails if the body exceeds `most` bytes, and holds no more than that in memory.
 fn read(request: &IncomingRequest, most: usize) -> Result<Vec<u8>, Problem> {
     let broken = |()| Problem::invalid("the request's body cannot be read");
     let body = request.consume().map_err(broken)?;

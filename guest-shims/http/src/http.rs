@@ -5,7 +5,7 @@ use glovebox_guest::Error;
 use glovebox_vfs::Untrusted;
 use serde::Serialize;
 
-/// Reads a request's body, which must not exceed this number of bytes.
+/// Reads a request's body. Fails if the body exceeds the given number of bytes.
 pub(crate) type ReadBody<'a> = dyn FnMut(usize) -> Result<Vec<u8>, Problem> + 'a;
 
 /// A request, without its body.
@@ -17,7 +17,7 @@ pub(crate) struct Request {
     pub(crate) path: String,
     /// Authority (server name and port) that the request is addressed to.
     pub(crate) authority: Option<String>,
-    /// Header names in lower case, and their values.
+    /// The header names in lower case, and their values.
     pub(crate) headers: Vec<(String, Vec<u8>)>,
 }
 
@@ -69,17 +69,17 @@ impl From<Problem> for Answer {
     }
 }
 
-/// The error of a request that was not carried out. A failing script is never such an error.
+/// The error for a request that was not carried out. A script that fails is reported as an outcome instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Problem {
-    /// Kind of problem for programs: the contract's name of the error, if it has one.
+    /// Machine-readable kind of the problem: the name of the error in the contract, if there is one.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
     /// The HTTP status.
     pub(crate) status: u16,
-    /// Kind of problem for people.
+    /// The kind of problem for people.
     pub(crate) title: &'static str,
-    /// Description of the problem and its solution.
+    /// The description of the problem and its solution.
     pub(crate) detail: String,
 }
 
@@ -108,7 +108,7 @@ impl Problem {
         Self::new(413, "too-large", detail)
     }
 
-    /// Creates the problem for an internal error of the server.
+    /// Creates the problem for an internal server error.
     pub(crate) fn internal(detail: impl Into<Untrusted>) -> Self {
         Self::new(500, "internal", detail)
     }

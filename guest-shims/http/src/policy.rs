@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::{http::Problem, router::Token};
 
-/// Names of tables in a policy. Tables are merged entry by entry.
+/// The names of tables in a policy. Tables are merged entry by entry.
 const TABLES: [&str; 2] = ["limits", "session"];
 
 /// Overrides the limits that a policy of the contract sets.
@@ -156,12 +156,12 @@ pub(crate) const BODY_BYTES: &str = "GLOVEBOX_BODY_BYTES";
 /// Maximum size of a session state in bytes.
 pub(crate) const STATE_BYTES: &str = "GLOVEBOX_STATE_BYTES";
 
-/// Default maximum of a request body, equal to that of `glovebox serve`.
+/// The default maximum of a request body, equal to that of `glovebox serve`.
 const DEFAULT_BODY_BYTES: usize = 48 << 20;
-/// Default maximum of a session state. A request body has room for three quarters of its size, due to base64.
+/// The default maximum of a session state. A request body has room for three quarters of its size, due to base64.
 const DEFAULT_STATE_BYTES: usize = 32 << 20;
 
-/// Upper bound of both maxima: by default, hosts pass lists of at most 128 MiB between components.
+/// The upper bound of both maxima: by default, hosts pass lists of at most 128 MiB between components.
 const MAX_BYTES: usize = 128 << 20;
 
 #[derive(Clone, Debug)]

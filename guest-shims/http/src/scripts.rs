@@ -67,9 +67,9 @@ struct OpenedSession {
     language: Language,
     runtime: String,
     version: Option<String>,
-    /// Number of completed executions.
+    /// The number of completed executions.
     executions: u64,
-    /// Size of the sealed state in bytes.
+    /// The size of the sealed state in bytes.
     bytes: usize,
 }
 

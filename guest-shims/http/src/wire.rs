@@ -13,7 +13,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::http::Problem;
 
-/// Maximum bytes of a policy in a request. Its JSON values occupy many times the memory of the text.
+/// Maximum size of a request's policy, in bytes. Its JSON values occupy many times the memory of the text.
 const MAX_POLICY_BYTES: usize = 256 << 10;
 
 /// Maximum number of files in a request.
@@ -25,7 +25,7 @@ const MAX_PATTERNS: usize = 16;
 const MAX_PATTERN_BYTES: usize = 1_024;
 const MAX_STARS: usize = 8;
 
-/// Parsing mode of JavaScript source.
+/// The parsing mode of JavaScript source.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
@@ -266,7 +266,7 @@ impl<'de> Visitor<'de> for BytesVisitor {
     }
 }
 
-/// Deserialises a list, and rejects excessive entries before reading further ones.
+/// Deserialises a list of at most `MAX_PATTERNS` entries. Fails at the first excess entry without reading the rest.
 fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
     struct Few;
 
@@ -292,8 +292,8 @@ fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Str
     deserializer.deserialize_seq(Few).map(Some)
 }
 
-/// Deserialises an object, and rejects excessive entries before reading further ones. If two entries have the same
-/// name, the last one is used.
+/// Deserialises an object of at most `MAX_FILES` entries. Fails at the first excess entry without reading the rest. If
+/// two entries have the same name, the last one is used.
 fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
     struct Few;
 

@@ -35,7 +35,7 @@ pub enum MachineError {
     /// The guest was unwound and must never be entered again.
     #[error("the guest was unwound")]
     Stopped(Stop),
-    /// The export, table slot or global does not exist, or has another type.
+    /// The export, table slot or global does not exist, or has a different type.
     #[error("the guest has no usable `{name}`; its binary does not match its recipe", name = escaped(.0))]
     Missing(String),
     /// The address is outside the guest's linear memory.

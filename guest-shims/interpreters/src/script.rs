@@ -35,7 +35,7 @@ pub struct Script<'a> {
     pub kind: SourceKind,
     /// Arguments after the script's name (`sys.argv[1:]`, `scriptArgs.slice(1)`).
     pub args: &'a [String],
-    /// Environment variables for this execution, added to the image's own.
+    /// The environment variables for this execution, added to the image's own.
     pub env: &'a BTreeMap<String, String>,
     /// `true` if the caller provided standard input. Otherwise it is empty, and the driver need not reset the guest's
     /// reader.
@@ -43,9 +43,9 @@ pub struct Script<'a> {
     /// `true` if the instance is dropped after the execution, so exit handlers (`atexit`, `threading._shutdown`) run
     /// now.
     pub last: bool,
-    /// Requests a report of a trailing expression's value, which is computed in any case.
+    /// `true` to report the value of a trailing expression. The value is always computed.
     pub wants_value: bool,
-    /// Makes the packages at `/app/site-packages` importable in Python. An instance that has run a script without them
+    /// `true` if Python can import the packages at `/app/site-packages`. An instance that has run a script without them
     /// cannot use them later.
     pub inject_setup: bool,
     /// Maximum size, in bytes, of the globals that are restored from the workspace before the script and stored after
@@ -258,7 +258,7 @@ pub trait Driver: Send + Sync {
     fn close(&self, machine: &mut dyn Machine, anchors: &Anchors) -> Result<(), DriverError>;
 }
 
-/// Preparation of an interpreter. A separate trait, so that programs that only run images can omit the code.
+/// Prepares an interpreter. A separate trait, so that programs that only run images can omit the code.
 pub trait Boot: Driver {
     /// Returns the arguments for booting the unprepared binary.
     fn boot_args(&self) -> Vec<String>;

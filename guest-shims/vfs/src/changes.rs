@@ -222,7 +222,7 @@ pub(crate) type ChangedNames = BTreeMap<Name, Option<PreviousTarget>>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     pub(crate) dirs: BTreeMap<InodeId, ChangedNames>,
-    /// Directories that no longer have their old name. The id of a removed directory is never removed from this set.
+    /// Directories that no longer have their old name. The ID of a removed directory is never removed from this set.
     moved: BTreeSet<InodeId>,
     /// Files that were written and still exist.
     pub(crate) written: BTreeSet<InodeId>,

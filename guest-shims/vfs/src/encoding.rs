@@ -1,15 +1,15 @@
-//! Encoding of plain values, for saved file systems and for the state that other crates save.
+//! Encodes plain values, for saved file systems and for the state that other crates save.
 //!
 //! The encoding is canonical: each value has exactly one encoding. The decoder accepts untrusted bytes: it allocates
 //! memory only for bytes that exist.
 
 use thiserror::Error;
 
-/// An error for saved bytes that are truncated, modified or of another format.
+/// An error for saved bytes that are truncated, modified, or in a different format.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("the saved state is damaged: {0}")]
 pub struct Damaged(
-    /// Description of the damage, for a log.
+    /// The description of the damage, for a log.
     pub &'static str,
 );
 

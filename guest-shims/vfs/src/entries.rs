@@ -15,9 +15,9 @@ use crate::{
 /// The position of a directory in the tree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Position {
-    /// Number of ancestor directories; 0 for a root.
+    /// The number of ancestor directories; 0 for a root.
     pub(crate) depth: usize,
-    /// Length of the path from the root in bytes, including a slash after each name.
+    /// The length of the path from the root in bytes, including a slash after each name.
     pub(crate) path_bytes: usize,
 }
 
@@ -246,7 +246,7 @@ impl Entries {
         self.by_name.is_empty()
     }
 
-    /// Iterates over the entries in ascending order of names.
+    /// Iterates over the entries, sorted by name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, &Entry)> {
         self.by_name.iter()
     }

@@ -1,4 +1,4 @@
-//! Escaping of untrusted names and texts in messages.
+//! Escapes untrusted names and texts in messages.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};

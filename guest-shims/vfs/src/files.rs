@@ -43,7 +43,7 @@ impl Vfs {
     ///
     /// # Errors
     /// Returns [`VfsError::IsADirectory`] for a directory, [`VfsError::Invalid`] for a symlink, [`VfsError::BadInode`]
-    /// for a stale id, and [`VfsError::Io`] if the source fails before any byte was read.
+    /// for a stale ID, and [`VfsError::Io`] if the source fails before any byte was read.
     pub fn read_at(&mut self, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError> {
         let (size, content) = self.file(inode)?;
         let left = to_usize(size.saturating_sub(offset));
@@ -69,7 +69,7 @@ impl Vfs {
     /// empty write changes nothing.
     ///
     /// # Errors
-    /// Returns [`VfsError::NoSpace`], [`VfsError::FileTooBig`], [`VfsError::ReadOnly`], or an error of
+    /// Returns [`VfsError::NoSpace`], [`VfsError::FileTooBig`], [`VfsError::ReadOnly`], or any error from
     /// [`read_at`](Self::read_at).
     pub fn write_at(&mut self, inode: InodeId, offset: u64, data: &[u8]) -> Result<usize, VfsError> {
         let (size, _) = self.file(inode)?;
@@ -89,7 +89,7 @@ impl Vfs {
     /// Writes at the end of a file. Returns the new end.
     ///
     /// # Errors
-    /// Returns the errors of [`write_at`](Self::write_at).
+    /// Returns any error from [`write_at`](Self::write_at).
     pub fn append(&mut self, inode: InodeId, data: &[u8]) -> Result<u64, VfsError> {
         let (size, _) = self.file(inode)?;
         self.write_at(inode, size, data)?;
@@ -99,7 +99,7 @@ impl Vfs {
     /// Truncates a file, or extends it with zeros. A hole occupies no memory but is charged like data.
     ///
     /// # Errors
-    /// Returns the errors of [`write_at`](Self::write_at).
+    /// Returns any error from [`write_at`](Self::write_at).
     pub fn set_len(&mut self, inode: InodeId, len: u64) -> Result<(), VfsError> {
         let (size, _) = self.file(inode)?;
         self.check_writable(inode)?;
@@ -113,7 +113,7 @@ impl Vfs {
     /// Ensures that a range exists: extends the file with zeros if it ends earlier.
     ///
     /// # Errors
-    /// Returns [`VfsError::Invalid`] for an empty range, or an error of [`write_at`](Self::write_at).
+    /// Returns [`VfsError::Invalid`] for an empty range, or any error from [`write_at`](Self::write_at).
     pub fn allocate(&mut self, inode: InodeId, offset: u64, len: u64) -> Result<(), VfsError> {
         if len == 0 {
             return Err(VfsError::Invalid);

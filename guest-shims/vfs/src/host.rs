@@ -20,8 +20,8 @@ impl Vfs {
     /// Reads a whole file, following symlinks inside the root.
     ///
     /// # Errors
-    /// Returns [`VfsError::FileTooBig`] if the file is longer than `max_bytes`, or an error of [`lookup`](Self::lookup)
-    /// or [`read_at`](Self::read_at).
+    /// Returns [`VfsError::FileTooBig`] if the file is longer than `max_bytes`, or any error from
+    /// [`lookup`](Self::lookup) or [`read_at`](Self::read_at).
     pub fn read_file(&mut self, root: RootId, path: &str, max_bytes: u64) -> Result<Vec<u8>, FileError> {
         self.read_whole(root, path, max_bytes).map_err(|reason| FileError::new(path, reason))
     }
@@ -51,7 +51,7 @@ impl Vfs {
     /// fit, the old content is preserved.
     ///
     /// # Errors
-    /// Returns [`VfsError::NoSpace`], [`VfsError::ReadOnly`], or an error of [`open`](Self::open).
+    /// Returns [`VfsError::NoSpace`], [`VfsError::ReadOnly`], or any error from [`open`](Self::open).
     pub fn write_file(&mut self, root: RootId, path: &str, data: &[u8]) -> Result<(), FileError> {
         self.write_whole(root, path, data).map_err(|reason| FileError::new(path, reason))
     }
@@ -108,7 +108,7 @@ impl Vfs {
     /// Returns the entries of a directory by name, without `.` and `..`.
     ///
     /// # Errors
-    /// Returns [`VfsError::NotADirectory`], or an error of [`lookup`](Self::lookup) or [`read_dir`](Self::read_dir).
+    /// Returns [`VfsError::NotADirectory`], or any error from [`lookup`](Self::lookup) or [`read_dir`](Self::read_dir).
     pub fn list(&mut self, root: RootId, path: &str) -> Result<Vec<DirEntry>, FileError> {
         self.list_whole(root, path).map_err(|reason| FileError::new(path, reason))
     }
@@ -132,7 +132,7 @@ impl Vfs {
     /// Removes a file or symlink, or a directory with everything below it.
     ///
     /// # Errors
-    /// Returns [`VfsError::Invalid`] for the root itself, [`VfsError::ReadOnly`], or an error of
+    /// Returns [`VfsError::Invalid`] for the root itself, [`VfsError::ReadOnly`], or any error from
     /// [`lookup`](Self::lookup).
     pub fn remove(&mut self, root: RootId, path: &str) -> Result<(), FileError> {
         self.remove_whole(root, path).map_err(|reason| FileError::new(path, reason))
@@ -171,7 +171,7 @@ impl Vfs {
     /// Returns whether a path has a target, following symlinks inside the root.
     ///
     /// # Errors
-    /// Returns the errors of [`lookup`](Self::lookup), except those for a path that does not exist.
+    /// Returns any error from [`lookup`](Self::lookup), except those for a path that does not exist.
     pub fn exists(&mut self, root: RootId, path: &str) -> Result<bool, FileError> {
         match self.inode_at(root, path) {
             Ok(_) => Ok(true),
@@ -183,7 +183,7 @@ impl Vfs {
     /// Returns the stat of a path's target, following symlinks inside the root.
     ///
     /// # Errors
-    /// Returns the errors of [`lookup`](Self::lookup).
+    /// Returns any error from [`lookup`](Self::lookup).
     pub fn file_stat(&mut self, root: RootId, path: &str) -> Result<Stat, FileError> {
         self.inode_at(root, path).and_then(|inode| self.stat(inode)).map_err(|reason| FileError::new(path, reason))
     }

@@ -1,4 +1,4 @@
-//! Files, directories and symlinks: their ids, their attributes, and the table of inodes, whose pages forks share.
+//! Files, directories and symlinks: their IDs, their attributes, and the table of inodes, whose pages forks share.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::{
     vfs::Vfs,
 };
 
-/// Attributes of an inode. Times are nanoseconds since 1970 on the embedder's clock.
+/// The attributes of an inode. Times are nanoseconds since 1970 on the embedder's clock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stat {
     /// The inode that these attributes describe.
@@ -18,17 +18,17 @@ pub struct Stat {
     pub root: RootId,
     /// The type of the inode.
     pub kind: FileKind,
-    /// Number of names: 0 for an inode that was removed but is open. Always 1 for a directory that has a name, which by
-    /// convention means that its subdirectories are not counted.
+    /// The number of names: 0 for an inode that was removed but is open. Always 1 for a directory that has a name,
+    /// which by convention means that its subdirectories are not counted.
     pub links: u64,
-    /// Length in bytes of a file or of a symlink's target; 0 for a directory.
+    /// The length in bytes of a file or of a symlink's target; 0 for a directory.
     pub size_bytes: u64,
-    /// Time of the last access: the creation, or the last [`set_times`](crate::Vfs::set_times). Reading does not change
-    /// it.
+    /// The time of the last access: the creation, or the last [`set_times`](crate::Vfs::set_times). Reading does not
+    /// change it.
     pub accessed_ns: u64,
-    /// Time of the last change of the content.
+    /// The time of the last change of the content.
     pub modified_ns: u64,
-    /// Time of the last change of the content or attributes.
+    /// The time of the last change of the content or attributes.
     pub changed_ns: u64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Link {
 /// An inode's path in the source of a mount, which may differ from its path in the guest.
 #[derive(Clone, Debug)]
 pub(crate) struct SourcePath {
-    /// Path of the directory, shared by all of its entries.
+    /// The path of the directory, shared by all of its entries.
     pub(crate) dir: Arc<str>,
     pub(crate) name: Name,
 }
@@ -147,10 +147,10 @@ impl Inode {
 /// A name in a directory. Clones share the text.
 pub(crate) type Name = Arc<str>;
 
-/// The id of a file, directory or symlink in a [`Vfs`](crate::Vfs) and its forks.
+/// The ID of a file, directory or symlink in a [`Vfs`](crate::Vfs) and its forks.
 ///
 /// Numbers are assigned in ascending order and never reused. The same operations therefore produce the same numbers
-/// everywhere, and a stale id is detected.
+/// everywhere, and a stale ID is detected.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct InodeId(pub(crate) u64);
 
@@ -162,7 +162,7 @@ impl InodeId {
     }
 }
 
-/// The id of a tree in a [`Vfs`](crate::Vfs), in creation order.
+/// The ID of a tree in a [`Vfs`](crate::Vfs), in creation order.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RootId(pub(crate) u32);
 
@@ -189,7 +189,7 @@ impl Vfs {
     /// Returns the attributes of an inode.
     ///
     /// # Errors
-    /// Returns [`VfsError::BadInode`] for a stale id.
+    /// Returns [`VfsError::BadInode`] for a stale ID.
     pub fn stat(&self, inode: InodeId) -> Result<Stat, VfsError> {
         let found = self.inode(inode)?;
         let links = if found.kind() == FileKind::Directory {
@@ -218,7 +218,7 @@ impl Vfs {
     /// modified if only its times are set.
     ///
     /// # Errors
-    /// Returns [`VfsError::ReadOnly`] for a read-only root, and [`VfsError::BadInode`] for a stale id.
+    /// Returns [`VfsError::ReadOnly`] for a read-only root, and [`VfsError::BadInode`] for a stale ID.
     pub fn set_times(
         &mut self,
         inode: InodeId,
@@ -261,7 +261,7 @@ impl Vfs {
     }
 }
 
-/// Number of inodes per page: small enough for a cheap copy after a fork, and large enough that the map of pages is
+/// The number of inodes per page: small enough for a cheap copy after a fork, and large enough that the map of pages is
 /// small.
 const PAGE_LEN: u64 = 32;
 

@@ -11,16 +11,16 @@ use crate::{
     vfs::Vfs,
 };
 
-/// Charge per inode, for the inode itself, its share of a table page (which this one inode may hold alive) and its
+/// The charge per inode, for the inode itself, its share of a table page (which this one inode may hold alive) and its
 /// share of the surrounding maps. Rounded up, so that the quota bounds real memory.
 pub(crate) const INODE_BYTES: u64 = 512;
 
-/// Charge per directory entry in addition to its name, for two ordered maps, the link from the inode to the entry, and
-/// a record in each of the two change journals.
+/// The charge per directory entry in addition to its name, for two ordered maps, the link from the inode to the entry,
+/// and a record in each of the two change journals.
 pub(crate) const ENTRY_BYTES: u64 = 256;
 
-/// Charge per journal record of an existing name that was removed or replaced, in addition to the name. Each name can
-/// have a record in both journals. The two charges together are less than those of a file's inode and entry, so
+/// The charge per journal record of an existing name that was removed or replaced, in addition to the name. Each name
+/// can have a record in both journals. The two charges together are less than those of a file's inode and entry, so
 /// removing a file always frees quota.
 pub(crate) const TOMBSTONE_BYTES: u64 = 160;
 
@@ -33,24 +33,25 @@ pub(crate) const MAX_FILE_BYTES: u64 = i64::MAX.unsigned_abs();
 /// The quotas of one [`Vfs`](crate::Vfs). All are finite.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct VfsLimits {
-    /// Maximum bytes of files (their logical length in whole 4 KiB chunks, including holes), names and symlink targets,
-    /// plus a fixed charge per inode, entry and recorded deletion, in all roots. Mounted files are not charged until
-    /// they are written. Default: 64 MiB. Beyond the limit, the guest receives `nospc`.
+    /// Maximum total size of all roots, in bytes: files (their logical length in whole 4 KiB chunks, including holes),
+    /// names and symlink targets, plus a fixed charge per inode, entry and recorded deletion. Mounted files are not
+    /// charged until they are written. Default: 64 MiB. Beyond the limit, the guest receives `nospc`.
     pub bytes: u64,
     /// Maximum number of files, directories and symlinks. Includes each additional hard link and inodes that were
     /// removed but are still open, and excludes mounted inodes. Default: 10,000. Beyond the limit, the guest receives
     /// `nospc`.
     pub inodes: u64,
-    /// Maximum bytes of mounted files cached for later reads. Default: 8 MiB. With 0, every read accesses the source.
+    /// Maximum total size of mounted files cached for later reads, in bytes. Default: 8 MiB. With 0, every read
+    /// accesses the source.
     pub mount_cache_bytes: u64,
     /// Maximum number of loaded entries of mounted directories, over all mounts. Default: 100,000. The guest receives
     /// `nomem` when it lists a directory that does not fit. Names in such a directory can still be looked up one by
     /// one, up to the same number.
     pub mount_entries: u64,
-    /// Maximum bytes of a path, of a symlink's target, and of the complete path from the root to a created entry.
-    /// Default: 4,096. Beyond the limit, the guest receives `nametoolong`.
+    /// Maximum length, in bytes, of a path, of a symlink's target, and of the complete path from the root to a created
+    /// entry. Default: 4,096. Beyond the limit, the guest receives `nametoolong`.
     pub path_bytes: usize,
-    /// Maximum bytes of a name. Default: 255. Beyond the limit, the guest receives `nametoolong`.
+    /// Maximum length of a name, in bytes. Default: 255. Beyond the limit, the guest receives `nametoolong`.
     pub name_bytes: usize,
     /// Maximum nesting of directories below the root. Default: 256. Beyond the limit, the guest receives `nametoolong`.
     pub depth: usize,
@@ -212,7 +213,8 @@ impl Vfs {
     }
 }
 
-/// Reason for refusing an operation of a [`Vfs`](crate::Vfs). An operation that returns an error has changed nothing.
+/// The reason for refusing an operation of a [`Vfs`](crate::Vfs). An operation that returns an error has changed
+/// nothing.
 ///
 /// Each variant states the WASI preview 1 errno that the guest receives.
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
@@ -274,12 +276,12 @@ pub enum VfsError {
     /// `io`: the mount's source failed, or its file changed during the read.
     #[error("the mounted directory could not be read, or it changed during the read")]
     Io,
-    /// `badf`: no inode has this id, because the inode was removed and released.
+    /// `badf`: no inode has this ID, because the inode was removed and released.
     #[error("stale inode or unknown root")]
     BadInode,
 }
 
-/// The failure of an embedder's operation on a path.
+/// An error from an embedder's operation on a path.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("`{path}`: {reason}", path = escaped(.path))]
 #[non_exhaustive]

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::inode::{FileKind, InodeId};
 
-/// Size of one read from a source in bytes, which is also the size of a cached chunk. It is large enough that
+/// The size of one read from a source in bytes, which is also the size of a cached chunk. It is large enough that
 /// sequential reads in small steps rarely call the source, and small enough that random reads waste little.
 pub(crate) const SOURCE_CHUNK_BYTES: u64 = 64 << 10;
 
@@ -21,27 +21,27 @@ pub trait MountSource: Send + Sync {
     /// symlinks, and names that are not UTF-8.
     ///
     /// # Errors
-    /// On an error, the guest receives `io`.
+    /// If this fails, the guest receives `io`.
     fn list(&self, dir: &str, limit: usize) -> Result<Vec<SourceEntry>, SourceError>;
 
     /// Returns the stat of a path, or `None` if [`list`](Self::list) would show no entry at the path. A symlink at the
     /// end is not followed.
     ///
     /// # Errors
-    /// On an error, the guest receives `io`.
+    /// If this fails, the guest receives `io`.
     fn stat(&self, path: &str) -> Result<Option<SourceStat>, SourceError>;
 
     /// Reads bytes of a file. Returns the number of bytes read, which is 0 if the file ends at or before the offset.
     ///
     /// # Errors
-    /// On an error, the guest receives `io`.
+    /// If this fails, the guest receives `io`.
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
 
     /// Returns the target of a symlink. The file system resolves the target inside the root by the rules for guests'
     /// symlinks, so it cannot leave the root.
     ///
     /// # Errors
-    /// On an error, the link is omitted from the listing.
+    /// If this fails, the link is omitted from the listing.
     fn read_link(&self, path: &str) -> Result<String, SourceError>;
 }
 
@@ -59,23 +59,23 @@ pub struct SourceEntry {
 pub struct SourceStat {
     /// The type of the entry.
     pub kind: FileKind,
-    /// Length of a file in bytes.
+    /// The length of a file in bytes.
     pub size_bytes: u64,
-    /// Time of the last change of the content, in nanoseconds since 1970.
+    /// The time of the last change of the content, in nanoseconds since 1970.
     pub modified_ns: u64,
-    /// Time of the last change of the content or attributes, in nanoseconds since 1970. 0 if the source does not record
-    /// it, or if programs can set it back.
+    /// The time of the last change of the content or attributes, in nanoseconds since 1970. 0 if the source does not
+    /// record it, or if programs can set it back.
     pub changed_ns: u64,
-    /// Identity of the file in the source.
+    /// The identity of the file in the source.
     pub identity: FileIdentity,
 }
 
 /// Distinguishes a file from another one with the same name.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct FileIdentity {
-    /// Device number.
+    /// The device number.
     pub device: u64,
-    /// Inode number on the device.
+    /// The inode number on the device.
     pub inode: u64,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for SourceError {
 
 impl std::error::Error for SourceError {}
 
-/// Charge in bytes per cached chunk in addition to its contents, for the two maps.
+/// The charge in bytes per cached chunk in addition to its contents, for the two maps.
 const ENTRY_OVERHEAD_BYTES: u64 = 192;
 
 /// An inode and the number of a chunk in it.

@@ -13,17 +13,17 @@ use crate::{
 /// Options of [`Vfs::open`]. The default opens an existing file for reading and follows symlinks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct OpenOptions {
-    /// Treatment of a symlink at the end of the path.
+    /// How a symlink at the end of the path is treated.
     pub follow: Follow,
-    /// Create an empty file if the name does not exist (`O_CREAT`).
+    /// `true` to create an empty file if the name does not exist (`O_CREAT`).
     pub create: bool,
-    /// With `create`: fail if the name exists, even if it is a symlink (`O_EXCL`).
+    /// With `create`, `true` to fail if the name exists, even if it is a symlink (`O_EXCL`).
     pub exclusive: bool,
-    /// Truncate the file (`O_TRUNC`).
+    /// `true` to truncate the file (`O_TRUNC`).
     pub truncate: bool,
-    /// Fail if the target is not a directory (`O_DIRECTORY`).
+    /// `true` to fail if the target is not a directory (`O_DIRECTORY`).
     pub directory: bool,
-    /// Open for writing.
+    /// `true` to open the file for writing.
     pub write: bool,
 }
 
@@ -42,7 +42,7 @@ impl Vfs {
     /// Opens a file or directory.
     ///
     /// # Errors
-    /// Returns an error of [`lookup`](Self::lookup); [`VfsError::AlreadyExists`] with `exclusive`;
+    /// Returns any error from [`lookup`](Self::lookup); [`VfsError::AlreadyExists`] with `exclusive`;
     /// [`VfsError::TooManySymlinks`] for a symlink that must not be followed; [`VfsError::NotADirectory`] with
     /// `directory`; [`VfsError::IsADirectory`] for a directory with `write`, `create` or `truncate`;
     /// [`VfsError::ReadOnly`]; [`VfsError::NoSpace`]; or [`VfsError::Invalid`] for `create` with `directory`.
@@ -88,7 +88,7 @@ impl Vfs {
     /// Creates a directory. The path may end with a slash.
     ///
     /// # Errors
-    /// Returns an error of [`lookup`](Self::lookup), [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
+    /// Returns any error from [`lookup`](Self::lookup), [`VfsError::AlreadyExists`], [`VfsError::ReadOnly`],
     /// [`VfsError::NoSpace`], or [`VfsError::NameTooLong`] if the directory would be nested too deeply.
     pub fn create_dir(&mut self, at: InodeId, path: &[u8]) -> Result<InodeId, VfsError> {
         let place = self.resolve(at, path, PathEnd::Name)?;
@@ -101,7 +101,7 @@ impl Vfs {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// Returns an error of [`lookup`](Self::lookup), [`VfsError::NotEmpty`], [`VfsError::NotADirectory`],
+    /// Returns any error from [`lookup`](Self::lookup), [`VfsError::NotEmpty`], [`VfsError::NotADirectory`],
     /// [`VfsError::ReadOnly`], or [`VfsError::Invalid`] for a path that ends with `.`.
     pub fn remove_dir(&mut self, at: InodeId, path: &[u8]) -> Result<(), VfsError> {
         let place = self.resolve(at, path, PathEnd::Name)?;
@@ -120,7 +120,7 @@ impl Vfs {
     /// Removes the name of a file or symlink. The file is freed when it has neither names nor handles.
     ///
     /// # Errors
-    /// Returns an error of [`lookup`](Self::lookup), [`VfsError::IsADirectory`], or [`VfsError::ReadOnly`].
+    /// Returns any error from [`lookup`](Self::lookup), [`VfsError::IsADirectory`], or [`VfsError::ReadOnly`].
     pub fn unlink(&mut self, at: InodeId, path: &[u8]) -> Result<(), VfsError> {
         let place = self.resolve(at, path, PathEnd::Name)?;
         let name = place.name.as_ref().ok_or(VfsError::IsADirectory)?;
@@ -138,7 +138,7 @@ impl Vfs {
     /// Gives a file or symlink another name in the same root. Each additional name is charged as an inode.
     ///
     /// # Errors
-    /// Returns an error of [`lookup`](Self::lookup), [`VfsError::NotPermitted`] for a directory,
+    /// Returns any error from [`lookup`](Self::lookup), [`VfsError::NotPermitted`] for a directory,
     /// [`VfsError::CrossRoot`], [`VfsError::AlreadyExists`], [`VfsError::TooManyLinks`] after 1,024 names,
     /// [`VfsError::ReadOnly`], or [`VfsError::NoSpace`].
     pub fn link(
@@ -178,8 +178,8 @@ impl Vfs {
     /// Creates a symlink. The target is stored unchanged and resolved when the link is followed.
     ///
     /// # Errors
-    /// Returns an error of [`lookup`](Self::lookup); [`VfsError::NotCapable`] for an absolute target, which could only
-    /// refer to another namespace, such as the host's after a commit; [`VfsError::AlreadyExists`];
+    /// Returns any error from [`lookup`](Self::lookup); [`VfsError::NotCapable`] for an absolute target, which could
+    /// only refer to another namespace, such as the host's after a commit; [`VfsError::AlreadyExists`];
     /// [`VfsError::ReadOnly`]; or [`VfsError::NoSpace`].
     pub fn symlink(&mut self, target: &[u8], at: InodeId, path: &[u8]) -> Result<(), VfsError> {
         let target = self.check_path(target)?;
@@ -203,7 +203,7 @@ impl Vfs {
     /// Returns the target of a symlink, unchanged.
     ///
     /// # Errors
-    /// Returns an error of [`lookup`](Self::lookup), or [`VfsError::Invalid`] if the path is not a symlink.
+    /// Returns any error from [`lookup`](Self::lookup), or [`VfsError::Invalid`] if the path is not a symlink.
     pub fn read_link(&mut self, at: InodeId, path: &[u8]) -> Result<Arc<str>, VfsError> {
         let found = self.lookup(at, path, Follow::No)?;
         match &self.inode(found)?.body {
@@ -220,14 +220,14 @@ impl Vfs {
 }
 
 impl Vfs {
-    /// Renames an entry. It can replace a file or symlink with a file or symlink, and an empty directory with a
+    /// Renames an entry. A file or symlink can replace a file or symlink, and a directory can replace an empty
     /// directory. If both names refer to the same file, both remain.
     ///
-    /// Renaming a mounted directory lists everything below it, because those files then have names that the source does
-    /// not know.
+    /// Renaming a mounted directory lists everything below it, because the source does not know the new names of those
+    /// files.
     ///
     /// # Errors
-    /// Returns an error of [`lookup`](Self::lookup); [`VfsError::CrossRoot`]; [`VfsError::Invalid`] for moving a
+    /// Returns any error from [`lookup`](Self::lookup); [`VfsError::CrossRoot`]; [`VfsError::Invalid`] for moving a
     /// directory into itself, or a path that ends with `.` or `..`; [`VfsError::IsADirectory`],
     /// [`VfsError::NotADirectory`] or [`VfsError::NotEmpty`] for a target that must not be replaced;
     /// [`VfsError::ReadOnly`]; [`VfsError::NoSpace`]; [`VfsError::NameTooLong`] if an entry would be nested too deeply;
@@ -320,8 +320,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns the additional charge of a rename to the workspace: that of the new name, less those of the removed
-    /// names. A rename succeeds at a full quota unless the name becomes longer.
+    /// Returns the additional charge to the workspace for a rename: the charge for the new name, less the charges for
+    /// the removed names. A rename succeeds at a full quota unless the name becomes longer.
     fn rename_charge(
         &self,
         old: &ResolvedPath,

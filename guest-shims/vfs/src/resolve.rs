@@ -1,4 +1,4 @@
-//! Resolution of a guest's path to an inode, which never leaves the directory that it starts from.
+//! Resolves a guest's path to an inode. Resolution never leaves the directory that it starts from.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::{
     vfs::Vfs,
 };
 
-/// Treatment of a symlink at the end of a path. A symlink before a slash is always followed.
+/// How a symlink at the end of a path is treated. A symlink before a slash is always followed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Follow {
     /// The path refers to the symlink's target.
@@ -18,7 +18,7 @@ pub enum Follow {
     No,
 }
 
-/// Interpretation of the end of a path.
+/// How the end of a path is interpreted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum PathEnd {
     /// The target, after following symlinks.
@@ -123,7 +123,7 @@ impl Vfs {
         if self.inode(at)?.kind() != FileKind::Directory {
             return Err(VfsError::NotADirectory);
         }
-        // The directories that were entered, beginning with the first. `..` returns to the previous one, which is
+        // The directories on the way to the current one, starting with `at`. `..` returns to the previous one, which is
         // correct after following symlinks and cannot go above the start.
         let mut dirs = vec![at];
         let mut frames = vec![Frame { text: Cow::Borrowed(path), at: 0 }];

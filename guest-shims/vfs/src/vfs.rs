@@ -9,7 +9,7 @@ use crate::{
     mount::{MountCache, MountSource, SourceError},
 };
 
-/// Permission of guests and the embedder to change a root.
+/// The permission of guests and the embedder to change a root.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Access {
     /// All changes are allowed, within the quotas.
@@ -44,7 +44,8 @@ impl fmt::Debug for Root {
 pub(crate) struct VfsState {
     pub(crate) table: Table,
     pub(crate) roots: Vec<Root>,
-    /// Number of open handles per inode. It is not stored in the inode, because opening a file must not copy the inode.
+    /// The number of open handles per inode. It is not stored in the inode, because opening a file must not copy the
+    /// inode.
     pub(crate) open: BTreeMap<InodeId, u64>,
     pub(crate) usage: Usage,
 }
@@ -163,7 +164,7 @@ impl Vfs {
     /// Returns the root that contains an inode.
     ///
     /// # Errors
-    /// Returns [`VfsError::BadInode`] for a stale id.
+    /// Returns [`VfsError::BadInode`] for a stale ID.
     pub fn root_of(&self, inode: InodeId) -> Result<RootId, VfsError> {
         Ok(self.inode(inode)?.root)
     }
@@ -189,7 +190,7 @@ impl Vfs {
     /// name is removed.
     ///
     /// # Errors
-    /// Returns [`VfsError::BadInode`] for a stale id.
+    /// Returns [`VfsError::BadInode`] for a stale ID.
     pub fn retain(&mut self, inode: InodeId) -> Result<(), VfsError> {
         self.inode(inode)?;
         let count = Arc::make_mut(&mut self.state).open.entry(inode).or_default();

@@ -28,9 +28,9 @@ pub(crate) enum Purpose {
 pub(crate) enum GuestPath {
     /// A path beneath a directory in the file system.
     Real(RealPath),
-    /// A directory above the mounts, which cannot be changed.
+    /// A directory above the mounts. The guest cannot create, rename or remove entries in it.
     Virtual { path: String },
-    /// A device, which cannot be changed.
+    /// A device. The guest cannot remove, rename or replace it.
     Device(Device),
     /// An alternative name of an open descriptor.
     Descriptor(u32),

@@ -159,7 +159,7 @@ impl Entropy {
 #[derive(Clone, Debug)]
 pub(crate) enum Generator {
     Host,
-    // Boxed, because the generator contains a block of output, a third of a kilobyte.
+    // Boxed, because the generator contains a block of output that takes a third of a kilobyte.
     Seeded(Box<ChaCha20Rng>),
 }
 

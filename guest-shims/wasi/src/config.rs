@@ -12,15 +12,16 @@ use crate::{
 /// Limits on the host memory that a guest can occupy. All are finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WasiLimits {
-    /// Maximum bytes of standard output retained per execution (default 2,000,000). The guest can write more: excess
-    /// bytes are counted, charged and dropped.
+    /// Maximum amount of standard output retained per execution, in bytes (default 2,000,000). The guest can write
+    /// more: excess bytes are counted, charged and dropped.
     pub stdout_bytes: u64,
-    /// Maximum bytes of standard error retained per execution (default 1,000,000).
+    /// Maximum amount of standard error retained per execution, in bytes (default 1,000,000).
     pub stderr_bytes: u64,
-    /// Maximum bytes of one message to the tools device (default 1 MiB). A longer message fails with `EMSGSIZE`.
+    /// Maximum size of one message to the tools device, in bytes (default 1 MiB). A longer message fails with
+    /// `EMSGSIZE`.
     pub tool_bytes: u64,
-    /// Maximum bytes of displays retained per execution (default 8 MiB). A display that does not fit is counted and
-    /// dropped, and so are all later ones; the guest's write succeeds.
+    /// Maximum total size of displays retained per execution, in bytes (default 8 MiB). A display that does not fit is
+    /// counted and dropped, and so are all later ones; the guest's write succeeds.
     pub display_bytes: u64,
     /// Maximum number of open descriptors, including standard streams and preopens (default 256). Opening another one
     /// fails with `EMFILE`.
@@ -51,7 +52,7 @@ pub struct WasiConfig {
     pub vfs: Vfs,
     /// Mounts that are preopened in this order, from descriptor 3 on.
     pub mounts: Vec<Mount>,
-    /// Adds a preopen `/`: a read-only directory that contains only the mounts.
+    /// `true` to add a preopen `/`: a read-only directory that contains only the mounts.
     ///
     /// A C library requests its preopens only once, so a guest that was snapshotted afterwards does not see mounts that
     /// were added later. However, the library looks up every path that no other preopen covers in `/`, where mounts are
@@ -62,7 +63,7 @@ pub struct WasiConfig {
     pub limits: WasiLimits,
     /// The arguments, beginning with the program's name.
     pub args: Vec<String>,
-    /// Environment variables.
+    /// The environment variables.
     pub env: Vec<(String, String)>,
     /// Standard input, followed by end of file.
     pub stdin: Vec<u8>,

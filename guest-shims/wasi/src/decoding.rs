@@ -27,7 +27,7 @@ const CONTINUED: u8 = 2;
 /// Encodings by number. They are listed explicitly, so that a component contains no tables of other encodings.
 static ENCODINGS: [&Encoding; 7] = [BIG5, EUC_JP, EUC_KR, GB18030, GBK, ISO_2022_JP, SHIFT_JIS];
 
-/// Size in bytes of the buffer for one step of a decoder.
+/// The size in bytes of the buffer for one step of a decoder.
 const STEP_BYTES: usize = 1 << 10;
 
 /// Decodes a request and returns the reply.

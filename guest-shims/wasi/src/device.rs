@@ -15,7 +15,7 @@ pub const SPACE_DEVICE: &str = "/dev/glovebox/space";
 
 /// The directory whose entries are the open descriptors, by number.
 const DESCRIPTORS: &str = "/dev/fd";
-/// Alternative names of the standard streams, as in Linux.
+/// The alternative names of the standard streams, as in Linux.
 const STREAMS: [&str; 3] = ["/dev/stdin", "/dev/stdout", "/dev/stderr"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ pub(crate) struct Derivation<'a> {
     salt: &'a [u8],
     /// The number of blocks, N · r · p.
     pub(crate) blocks: u64,
-    /// Memory usage of the derivation in bytes.
+    /// The memory usage of the derivation in bytes.
     pub(crate) memory_bytes: u64,
 }
 

@@ -13,7 +13,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// Reason for unwinding a guest. An unwound guest is never entered again.
+/// The reason for unwinding a guest. An unwound guest is never entered again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stop {
@@ -62,7 +62,8 @@ pub trait Host {
     /// Fills `into` with unpredictable bytes. Only called with [`Entropy::Host`](crate::Entropy::Host).
     fn fill_random(&mut self, into: &mut [u8]);
 
-    /// Receives output when it is accepted, for streaming. Output beyond the limits is not passed on.
+    /// Called with each block of accepted output, so that the host can stream it. Output beyond the limits is not
+    /// passed on.
     fn output(&mut self, stream: Stream, bytes: &[u8]);
 
     /// Returns standard input that was not provided in advance. Called when the guest reads and no bytes remain.
@@ -129,7 +130,7 @@ pub enum SecurityEvent {
         /// The first such path, truncated to 256 bytes.
         first_path: String,
     },
-    /// Writes, or new files and directories, that exceeded the workspace quota or the memory limit.
+    /// The guest's writes, or its new files and directories, exceeded the workspace quota or the memory limit.
     QuotaExceeded {
         /// The number of attempts.
         count: u64,
@@ -143,7 +144,7 @@ pub enum SecurityEvent {
     OutputTruncated {
         /// The output stream.
         stream: Stream,
-        /// Total number of bytes that the guest wrote.
+        /// The total number of bytes that the guest wrote.
         total_bytes: u64,
     },
 }

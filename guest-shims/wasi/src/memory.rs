@@ -208,7 +208,7 @@ pub(crate) fn fdstat(file_type: u8, flags: u16, rights_base: u64, rights_inherit
         .bytes
 }
 
-/// Size of the structure `dirent` in bytes, without the name.
+/// The size of the structure `dirent` in bytes, without the name.
 pub(crate) const DIRENT_BYTES: usize = 24;
 
 /// Encodes the structure `dirent`, without the name that follows it.

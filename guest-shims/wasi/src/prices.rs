@@ -5,55 +5,56 @@
 //! guest. They depend only on the guest's requests and on the state that the guest created, never on the host's state:
 //! the same script costs the same fuel everywhere.
 
-/// Price of any call: entering the host, finding the descriptor, decoding one or two structures. Measured at 60 to 100
-/// ns in Wasmtime, including the time to take the WASI state out and put it back.
+/// The price of any call: entering the host, finding the descriptor, decoding one or two structures. Measured at 60 to
+/// 100 ns in Wasmtime, including the time to take the WASI state out and put it back.
 pub const CALL: u64 = 500;
 
-/// Price of a byte moved between guest and host, equal to what Wasmtime charges a guest for copying a byte itself
+/// The price of a byte moved between guest and host, equal to what Wasmtime charges a guest for copying a byte itself
 /// (`memory.copy`). These bytes are copied twice, through a bounded buffer, at about 10 bytes per nanosecond each time.
 pub const BYTE: u64 = 1;
 
-/// Price of an `iovec` array entry, a subscription, an argument or an environment variable.
+/// The price of an `iovec` array entry, a subscription, an argument or an environment variable.
 pub const ELEMENT: u64 = 20;
 
-/// Price of a unit of file system work: a path component looked up, an entry listed, a 4 KiB block touched, a node
+/// The price of a unit of file system work: a path component looked up, an entry listed, a 4 KiB block touched, a node
 /// visited. Charged as soon as the file system reports the number of units. The length of a path and the limit on
 /// followed links bound that number for one call.
 pub const FILE_SYSTEM_WORK: u64 = 200;
 
-/// Price of a directory entry delivered by `fd_readdir`.
+/// The price of a directory entry delivered by `fd_readdir`.
 pub const DIRECTORY_ENTRY: u64 = 100;
 
-/// Price of a byte from the seeded generator (ChaCha20, at about one byte per nanosecond without vector instructions).
+/// The price of a byte from the seeded generator (ChaCha20, at about one byte per nanosecond without vector
+/// instructions).
 pub const RANDOM_BYTE: u64 = 5;
 
-/// Price of a sleep: setting and cancelling a timer, and waking up. The deadline bounds the waiting time, which costs
-/// no fuel, so that a sleep with a fixed clock costs the same as in real time.
+/// The price of a sleep: setting and cancelling a timer, and waking up. The deadline bounds the waiting time, which
+/// costs no fuel, so that a sleep with a fixed clock costs the same as in real time.
 pub const SLEEP: u64 = 5_000;
 
-/// Price of a message to the tools device, or of a reply from it: decoding or encoding, finding the tool, and two
+/// The price of a message to the tools device, or of a reply from it: decoding or encoding, finding the tool, and two
 /// wake-ups between the tool's thread and the guest's. The tool's own work costs the guest no fuel; the number and
 /// duration of calls are limited.
 pub const TOOL_MESSAGE: u64 = 20_000;
 
-/// Price of a byte in a message to the tools device or in a reply. It is moved and converted as JSON in four
+/// The price of a byte in a message to the tools device or in a reply. It is moved and converted as JSON in four
 /// nanoseconds.
 pub const TOOL_BYTE: u64 = 20;
 
-/// Price of a display: an allocation, and the embedder's processing of its contents.
+/// The price of a display: an allocation, and the embedder's processing of its contents.
 pub const DISPLAY: u64 = 20_000;
 
-/// Price of a 128-byte block that scrypt mixes: four Salsa20/8 permutations of a hundred nanoseconds each. A derivation
-/// has N · r · p blocks.
+/// The price of a 128-byte block that scrypt mixes: four Salsa20/8 permutations of a hundred nanoseconds each. A
+/// derivation has N · r · p blocks.
 pub const SCRYPT_BLOCK: u64 = 2_000;
 
-/// Price of a byte of a password, a salt or a key.
+/// The price of a byte of a password, a salt or a key.
 pub const SCRYPT_BYTE: u64 = 20;
 
-/// Price of a byte that the text device decodes.
+/// The price of a byte that the text device decodes.
 pub const DECODED_BYTE: u64 = 20;
 
-/// Price of creating, removing, renaming or linking a directory entry: allocation and change tracking.
+/// The price of creating, removing, renaming or linking a directory entry: allocation and change tracking.
 pub const DIRECTORY_CHANGE: u64 = 1_000;
 
 /// Returns the price of moving `count` bytes.

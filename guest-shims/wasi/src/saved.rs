@@ -63,7 +63,7 @@ pub enum RestoreError {
         /// The paths of the current mounts.
         present: String,
     },
-    /// The root at a mounted path is of another kind than the saved one.
+    /// The root at a mounted path is of a different kind than the saved one.
     #[error(
         "{0} was a host directory when the state was saved and is in memory now, or vice versa; use the same workspace and \
          mounts"
@@ -72,7 +72,7 @@ pub enum RestoreError {
     /// The preopened directories of the image differ from the saved ones.
     #[error("the state was saved by a guest with different preopened directories; restore it with the same image")]
     OtherPreopens,
-    /// The saved descriptors, of which there are this many, exceed the limit on open files.
+    /// The number of saved descriptors, which this variant contains, exceeds the limit on open files.
     #[error("{0} descriptors are open; raise the limit on open files")]
     OpenFiles(u64),
     /// The unread standard input exceeds the memory limit.

@@ -4,12 +4,12 @@ use std::{borrow::Cow, sync::Arc};
 
 use crate::memory::size;
 
-/// Output of one execution to one stream.
+/// The output of one execution to one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Captured {
     /// The retained bytes: the first ones, up to the limit.
     pub bytes: Vec<u8>,
-    /// Total number of bytes that the guest wrote.
+    /// The total number of bytes that the guest wrote.
     pub total_bytes: u64,
     /// `true` if some bytes were dropped.
     pub truncated: bool,
@@ -164,7 +164,7 @@ pub(crate) struct Stdin {
     // Shared, because a fork of the instance reads the same bytes.
     bytes: Arc<[u8]>,
     position: usize,
-    /// Number of bytes that were read before `bytes`.
+    /// The number of bytes that were read before `bytes`.
     read_before: u64,
 }
 
@@ -255,11 +255,11 @@ pub const MAX_DISPLAYS: usize = 1_000;
 pub struct Shown {
     /// The retained displays, in order.
     pub messages: Vec<Vec<u8>>,
-    /// Number of dropped displays. A display that does not fit is dropped completely.
+    /// The number of dropped displays. A display that does not fit is dropped completely.
     pub dropped: u64,
 }
 
-/// State of [`DISPLAYS_DEVICE`].
+/// The state of [`DISPLAYS_DEVICE`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DisplaysDevice {
     shown: Shown,

@@ -4,7 +4,6 @@ use glovebox_vfs::{FileKind, InodeId};
 
 use crate::{Errno, device::Device, memory::size};
 
-/// The target of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FdTarget {
     Stdin,
@@ -52,7 +51,6 @@ impl FdTarget {
     }
 }
 
-/// An open descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptor {
     pub(crate) target: FdTarget,
@@ -243,7 +241,7 @@ pub(crate) const POLL_FD_READWRITE: u64 = 1 << 27;
 /// All rights except the two for sockets.
 pub(crate) const ALL: u64 = (1 << 28) - 1;
 
-/// Rights of a file, which include none for paths.
+/// The rights of a file. They do not include path operations.
 pub(crate) const FILE: u64 = FD_DATASYNC
     | FD_READ
     | FD_SEEK
@@ -258,7 +256,7 @@ pub(crate) const FILE: u64 = FD_DATASYNC
     | FD_FILESTAT_SET_TIMES
     | POLL_FD_READWRITE;
 
-/// Base rights of a directory. A directory has no bytes and no position, and `path_open` refuses to open it for
+/// The base rights of a directory. A directory has no bytes and no position, and `path_open` refuses to open it for
 /// writing. Descriptors opened beneath it can have the rights [`ALL`].
 pub(crate) const DIRECTORY_BASE: u64 = ALL
     & !(FD_READ | FD_SEEK | FD_TELL | FD_WRITE | FD_ADVISE | FD_ALLOCATE | FD_FILESTAT_SET_SIZE | POLL_FD_READWRITE);
@@ -279,16 +277,16 @@ pub(crate) const APPEND: u16 = 1;
 /// All `fdflags`: append, dsync, nonblock, rsync, sync. All except append are stored but have no effect.
 pub(crate) const FDFLAGS: u16 = 0b1_1111;
 
-/// Values of `oflags`.
+/// The values of `oflags`.
 pub(crate) const CREAT: u32 = 1;
 pub(crate) const DIRECTORY: u32 = 2;
 pub(crate) const EXCL: u32 = 4;
 pub(crate) const TRUNC: u32 = 8;
 
-/// Value of `lookupflags`.
+/// The value of `lookupflags`.
 pub(crate) const SYMLINK_FOLLOW: u32 = 1;
 
-/// Values of `fstflags`.
+/// The values of `fstflags`.
 pub(crate) const ATIM: u32 = 1;
 pub(crate) const ATIM_NOW: u32 = 2;
 pub(crate) const MTIM: u32 = 4;

@@ -1,4 +1,4 @@
-//! Definition and parsing of the command line.
+//! Defines and parses the command line.
 
 use std::{ffi::OsString, path::Path};
 

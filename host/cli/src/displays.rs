@@ -33,7 +33,7 @@ const ENDINGS: [(&str, &str); 13] = [
     ("text/plain", "txt"),
 ];
 
-/// Signature of PNG files (PNG, 5.2).
+/// The signature of PNG files (PNG, 5.2).
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 
 /// A directory for displays: `1.png` and `1.txt` are two forms of the first display.
@@ -143,7 +143,7 @@ enum Pictures {
     Iterm,
 }
 
-/// Length of base64 text in one kitty sequence.
+/// The length of base64 text in one kitty sequence.
 const KITTY_CHUNK: usize = 4096;
 
 impl Pictures {

@@ -153,7 +153,7 @@ fn check_runtime_path(path: &Path) -> Result<(), Hinted> {
 
 /// Minimum duration of a step for which a line is printed.
 const WORTH_A_LINE: Duration = Duration::from_secs(1);
-/// Interval between frames of the spinner.
+/// The interval between frames of the spinner.
 const TICK: Duration = Duration::from_millis(120);
 
 /// Shows the progress of steps on standard error, and cancels them on Ctrl-C. Costs nothing until the first step.

@@ -10,8 +10,8 @@ use std::{
 
 use crate::terminal::Hinted;
 
-/// Writes a file that only this user can read, replacing an existing file. A reader finds either the old or the new
-/// file, also during the write and after a crash.
+/// Writes a file that only the current user can read, replacing an existing file. A reader finds either the old or the
+/// new file, also during the write and after a crash.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o600)
 }

@@ -19,7 +19,7 @@ use signal_hook::{
 
 use crate::{program, terminal::note};
 
-/// Exit code of an interrupted process, as in shells.
+/// The exit code of an interrupted process, as in shells.
 pub(crate) const EXIT_CODE: i32 = 130;
 
 /// `true` after Ctrl-C. An interrupt concerns the whole process, so this is global.
@@ -29,11 +29,11 @@ static GUEST: AtomicBool = AtomicBool::new(false);
 /// The operation that one press stops without ending the process.
 static STOPPABLE: Mutex<Option<Stoppable>> = Mutex::new(None);
 
-/// Time for a download to clean up. Compilation does not check for cancellation and needs no cleanup: the cache stays
-/// valid if a process ends at any point.
+/// The time for a download to clean up. Compilation does not check for cancellation and needs no cleanup: the cache
+/// stays valid if a process ends at any point.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Time for an operation to stop before another press ends the process. The engine needs a tenth of this time.
+/// The time for an operation to stop before another press ends the process. The engine needs a tenth of this time.
 const STOPPING: Duration = Duration::from_secs(2);
 
 /// An operation that one press stops.

@@ -21,7 +21,7 @@ mod terminal;
 
 use std::{ffi::OsString, path::PathBuf, sync::OnceLock};
 
-/// Path of the executable that runs this command, for child processes.
+/// The path of the executable that runs this command, for child processes.
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
 /// Runs a command line and returns the exit code. The first argument is the program's name. `program` is an executable

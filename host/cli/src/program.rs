@@ -19,13 +19,14 @@ use rustix::process::{Pid, RawPid, Signal, WaitId, WaitIdOptions, kill_process_g
 
 use crate::terminal::{Hinted, printable};
 
-/// Number of bytes at the end of standard error that an error message quotes.
+/// The number of bytes at the end of standard error that an error message quotes.
 const STDERR_BYTES_MAX: usize = 2_000;
 
-/// Polling interval of a running program.
+/// The polling interval of a running program.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Time for the streams of an ended program to close: children that left its process group may still have them open.
+/// The time for the streams of an ended program to close: children that left its process group may still have them
+/// open.
 const STREAM_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A program and its arguments.
@@ -178,7 +179,7 @@ impl Drop for Running {
     }
 }
 
-/// Output of a program, read on a thread.
+/// The output of a program, read on a thread.
 struct Stream {
     bytes: Arc<Mutex<Vec<u8>>>,
     reader: Option<JoinHandle<()>>,

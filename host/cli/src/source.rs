@@ -15,21 +15,21 @@ use crate::{
     terminal::{Hinted, note},
 };
 
-/// File name for standard input.
+/// The file name for standard input.
 pub(crate) const STDIN: &str = "-";
 
 /// A script that was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// Path as typed. Messages escape it.
+    /// The path as typed. Messages escape it.
     pub(crate) label: String,
-    /// File name for tracebacks. The guest does not need to know the host's directories.
+    /// The file name for tracebacks. The guest does not need to know the host's directories.
     name: Option<String>,
     text: String,
     kind: SourceKind,
-    /// Language that the file's extension determines.
+    /// The language that the file's extension determines.
     extension: Option<Language>,
-    /// The source is a file, which should have a known extension.
+    /// `true` if the source is a file. Its name should then have a known extension.
     is_file: bool,
 }
 
@@ -117,7 +117,6 @@ impl Source {
         })
     }
 
-    /// Returns the code.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }

@@ -23,16 +23,16 @@ use crate::{
     terminal::{Hinted, note},
 };
 
-/// Runtime name in a session's record if the session runs on a binary without a name.
+/// The runtime name in a session's record if the session runs on a binary without a name.
 const CUSTOM_RUNTIME: &str = "custom";
 
-/// Name of the sessions' directory in the state directory.
+/// The name of the session directory within the state directory.
 pub(crate) const SESSIONS: &str = "sessions";
-/// Hint for a directory that others can write to.
+/// A hint for a directory that others can write to.
 pub(crate) const NOT_OURS_REMEDY: &str =
     "remove others' write access (`chmod -R go-w DIR`), or choose another with --store";
 
-/// Hint for an object store that cannot be used.
+/// A hint for an object store that cannot be used.
 pub(crate) const REMOTE_REMEDY: &str = "check the URL, the network, and the credentials in the environment (for `s3://`: \
      AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL)";
 
@@ -212,7 +212,6 @@ impl ActiveSession {
         Ok(Self { sessions, stored, key: key.cloned() })
     }
 
-    /// Returns the active session.
     pub(crate) fn session(&self) -> Result<Session, SessionsError> {
         Ok(self.stored.activate()?.clone())
     }

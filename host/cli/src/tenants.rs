@@ -10,12 +10,12 @@ use glovebox_sessions::SessionId;
 
 use crate::stored::open_store;
 
-/// Tenant name for the only token of a server without a configuration.
+/// The tenant name for the only token of a server without a configuration.
 pub(crate) const ONLY: &str = "default";
-/// Interval between checks for idle sessions.
+/// The interval between checks for idle sessions.
 pub(crate) const IDLE_LOOK: Duration = Duration::from_secs(5);
 
-/// Location of all tenants' sessions.
+/// The location of all tenants' sessions.
 pub(crate) enum Root {
     /// A directory or URL. Each tenant has a subdirectory or a prefix.
     Store(PathBuf),

@@ -146,7 +146,7 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// Formats a message of this program, which can have several lines. Names in it are already escaped. Other text from a
 /// guest or a file must not imitate the program's lines, so every line after the first is indented. Text longer than
-/// about two screens is cut.
+/// about two screens is truncated.
 fn lines(text: &str) -> String {
     indented(text, "    ")
 }
@@ -212,7 +212,7 @@ pub(crate) fn bytes(count: u64) -> String {
     indicatif::BinaryBytes(count).to_string()
 }
 
-/// Alignment of a table's column.
+/// The alignment of a table's column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use support::{interrupt, prepare, text, up, wait};
 
-/// Result of `terminal.py`.
+/// The result of `terminal.py`.
 #[derive(serde::Deserialize)]
 struct AtTerminal {
     output: String,
@@ -26,7 +26,7 @@ struct AtTerminal {
     untyped: Vec<(String, String)>,
 }
 
-/// State directory for one test.
+/// The state directory for one test.
 struct Home(TempDir);
 
 impl Home {
@@ -59,7 +59,7 @@ impl Home {
         text(&output.stdout)
     }
 
-    /// Returns the error of a command that must fail.
+    /// Returns the error from a command that must fail.
     fn refused(&self, args: &[&str]) -> String {
         let output = self.output(args);
         assert_eq!(output.status.code(), Some(125), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));

@@ -19,13 +19,13 @@ use crate::{
 /// Maximum component size in bytes. Compilation needs many times as much memory.
 const COMPONENT_BYTES: u64 = 512 << 20;
 
-/// Prefix of the interface that every command exports. Any patch version matches.
+/// The prefix of the interface that every command exports. Any patch version matches.
 const RUN: &str = "wasi:cli/run@0.2.";
 
 /// Prefixes of the supported WASI 0.2 interfaces. Imports of other `wasi:` interfaces are reported as missing.
 const WASI: [&str; 6] = ["wasi:cli/", "wasi:clocks/", "wasi:filesystem/", "wasi:io/", "wasi:random/", "wasi:sockets/"];
 
-/// Prefix of the sandbox interfaces, which applications can import as well.
+/// The prefix of the sandbox interfaces, which applications can import as well.
 const SANDBOX: &str = "glovebox:sandbox/";
 
 /// Loads applications. Create one loader per program and engine; clones are cheap.

@@ -19,7 +19,7 @@ use wasmtime::{Config, Engine};
 
 use crate::LoadError;
 
-/// Stack size for compilation, which recurses deeply.
+/// The stack size for compilation, which recurses deeply.
 const STACK_BYTES: usize = 32 << 20;
 
 /// Maximum size of a compiled component in bytes. The sandbox's own component needs less than a tenth of it.
@@ -28,10 +28,10 @@ const COMPILED_BYTES: u64 = 1 << 30;
 /// Maximum length in bytes of the error message read from the child process.
 const WORDS_BYTES: u64 = 1_000;
 
-/// Exit code of a child process that rejected its input.
+/// The exit code of a child process that rejected its input.
 const REFUSED: i32 = 3;
 
-/// Interval at which the parent checks whether the child process has ended.
+/// The interval at which the parent checks whether the child process has ended.
 const POLL: Duration = Duration::from_millis(2);
 
 /// A program that compiles components within limits, one component per process.
@@ -230,8 +230,8 @@ fn end_with_parent() -> io::Result<()> {
 /// Maximum WebAssembly stack in bytes: twice Wasmtime's default, for interpreters that are compiled to components.
 const WASM_STACK_BYTES: usize = 1 << 20;
 
-/// Stack size of an application's fiber in bytes. The space beyond `WASM_STACK_BYTES` is for host functions, some of
-/// which convert whole policies. The sandbox runs guests on separate stacks.
+/// The stack size of an application's fiber in bytes. The space beyond `WASM_STACK_BYTES` is for host functions, some
+/// of which convert whole policies. The sandbox runs guests on separate stacks.
 const FIBER_STACK_BYTES: usize = 4 << 20;
 
 /// Creates the engine for applications, with fuel, epochs, and the exceptions that composed providers unwind with.

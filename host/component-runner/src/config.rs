@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use glovebox::{CancelToken, component::LIFT_BYTES};
 use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe};
 
-/// Configuration of one run of an application. The default grants nothing.
+/// The configuration of one run of an application. The default grants nothing.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AppConfig {
@@ -13,11 +13,11 @@ pub struct AppConfig {
     pub limits: AppLimits,
     /// Arguments, including the program's name if the application expects it. Default: none.
     pub args: Vec<String>,
-    /// Environment variables. Default: none. The host's variables are never inherited.
+    /// The environment variables. Default: none. The host's variables are never inherited.
     pub env: Vec<(String, String)>,
-    /// Host directories that the application may open. Default: none.
+    /// The host directories that the application may open. Default: none.
     pub directories: Vec<Directory>,
-    /// Grants TCP, UDP and name lookup. Default: `false`.
+    /// `true` to grant TCP, UDP and name lookup. Default: `false`.
     ///
     /// The application can then connect to any address that this machine can reach, including local services and
     /// private networks, and listen on the machine's ports.
@@ -28,7 +28,7 @@ pub struct AppConfig {
     pub stdout: Output,
     /// Standard error. Default: discarded.
     pub stderr: Output,
-    /// Token that stops the run from another thread, including the component's waits and its scripts.
+    /// The token that stops the run from another thread, including the component's waits and its scripts.
     pub cancel: CancelToken,
 }
 
@@ -99,30 +99,32 @@ impl Input {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AppLimits {
-    /// Fuel, about one unit per WebAssembly operator. Host functions consume no fuel; the wall-clock limit bounds them.
-    /// The component traps when the fuel is exhausted. Default: 10^11, a few minutes of computation.
+    /// Maximum fuel, about one unit per WebAssembly operator. Host functions consume no fuel; the wall-clock limit
+    /// bounds them. The component traps when the fuel is exhausted. Default: 10^11, a few minutes of computation.
     pub fuel: u64,
-    /// Total bytes of all linear memories, all tables (eight bytes per element), and the host's instance data: globals,
-    /// segments and function references, at least a few kilobytes.
+    /// Maximum total size in bytes of all linear memories, all tables (eight bytes per element), and the host's
+    /// instance data: globals, segments and function references, at least a few kilobytes.
     ///
     /// `memory.grow` beyond the limit returns -1, as WebAssembly specifies; most programs then trap. A component whose
     /// instances alone exceed the limit does not start. Default: 512 MiB.
     pub memory_bytes: u64,
-    /// Wall-clock milliseconds from the start, including waits and scripts. Default: 600,000 (ten minutes).
+    /// Maximum wall-clock time from the start, in milliseconds, including waits and scripts. Default: 600,000 (ten
+    /// minutes).
     pub timeout_ms: u64,
-    /// Total elements of all tables. `table.grow` beyond this limit or `memory_bytes` fails. Default: 1,000,000.
+    /// Maximum total number of elements in all tables. `table.grow` beyond this limit or `memory_bytes` fails. Default:
+    /// 1,000,000.
     pub table_elements: u64,
-    /// Core module instances in the component. Default: 1,000. The maximum number of memories is a tenth of this limit,
-    /// because each memory reserves 4 GiB of address space.
+    /// Maximum number of core module instances in the component. Default: 1,000. The maximum number of memories is a
+    /// tenth of this limit, because each memory reserves 4 GiB of address space.
     pub instances: usize,
-    /// Open resource handles over all component instances. Exceeding the limit traps. Default: 50,000. The sandbox has
-    /// a smaller quota for its own resources.
+    /// Maximum number of open resource handles over all component instances. Exceeding the limit traps. Default:
+    /// 50,000. The sandbox has a smaller quota for its own resources.
     pub handles: usize,
-    /// Open WASI resources: files, directories, streams, sockets and timers. Exceeding the limit traps. Default: 512,
-    /// so that an application cannot use up this process's file descriptors.
+    /// Maximum number of open WASI resources: files, directories, streams, sockets and timers. Exceeding the limit
+    /// traps. Default: 512, so that an application cannot use up this process's file descriptors.
     pub wasi_handles: usize,
-    /// Bytes that one call can pass to the host, or one export can return, measured in the host. Exceeding the limit
-    /// traps. Default: 32 MiB.
+    /// Maximum number of bytes that one call can pass to the host, or one export can return, measured in the host.
+    /// Exceeding the limit traps. Default: 32 MiB.
     pub lift_bytes: usize,
 }
 
@@ -169,15 +171,15 @@ impl AppLimits {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
-    /// Path on the host. The application cannot leave the directory through `..` or links.
+    /// The path on the host. The application cannot leave the directory through `..` or links.
     pub host: PathBuf,
-    /// Path that the application sees.
+    /// The path that the application sees.
     pub guest: String,
-    /// The application cannot change the directory or its contents.
+    /// `true` if the application cannot change the directory or its contents.
     pub is_read_only: bool,
 }
 
-/// The text is not a valid directory grant. [`Directory`] documents the syntax.
+/// The error for text that is not a valid directory grant. [`Directory`] documents the syntax.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write it as `HOST`, `HOST::GUEST`, `HOST:ro` or `HOST::GUEST:ro`")]
 pub struct DirectoryError;

@@ -1,4 +1,4 @@
-//! Outcomes of runs, and errors of the host and its caller. Only this module classifies Wasmtime errors.
+//! Outcomes of runs, and errors from the host and its caller. Only this module classifies Wasmtime errors.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -12,29 +12,30 @@ use crate::{AppLimits, Export, watch::Why};
 /// Maximum length of a trap message in bytes.
 const WORDS_BYTES: usize = 500;
 
-/// Outcome and resource usage of one run of an application.
+/// The outcome and resource usage of one application run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Ended {
-    /// Outcome of the run.
+    /// The outcome of the run.
     pub outcome: AppOutcome,
-    /// Result of an invoked export, as WAVE. `None` for commands, functions without a result, and calls that did not
-    /// return.
+    /// The result of an invoked export, as WAVE. `None` for commands, functions without a result, and calls that did
+    /// not return.
     pub value: Option<String>,
     /// Units of fuel that the component's own code consumed, up to Wasmtime's last check.
     pub fuel_consumed: u64,
-    /// Bytes of linear memories, tables and instances when the run ended, counted as in [`AppLimits::memory_bytes`].
+    /// The total size of linear memories, tables and instances, in bytes, when the run ended, counted as in
+    /// [`AppLimits::memory_bytes`].
     pub memory_bytes: u64,
     /// Wall-clock time, including instantiation.
     pub duration: Duration,
     /// The sandbox's usage of its quotas when the run ended.
     pub sandbox: Usage,
-    /// The thread was left behind because a write to this process's own output did not return. Fuel, memory and sandbox
-    /// usage are unknown and reported as 0. Other writers to that output may block as well.
+    /// `true` if the thread was left behind because a write to this process's own output did not return. Fuel, memory
+    /// and sandbox usage are then unknown and reported as 0. Other writers to that output may block as well.
     pub is_left_behind: bool,
 }
 
-/// Outcome of an application run.
+/// The outcome of an application run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -45,7 +46,7 @@ pub enum AppOutcome {
     Failed,
     /// The application exited.
     Exited {
-        /// Exit code.
+        /// The exit code.
         code: i32,
     },
     /// The application exceeded a limit.
@@ -121,7 +122,7 @@ pub(crate) fn stopped(why: Why, limits: &AppLimits, duration: Duration) -> AppOu
     }
 }
 
-/// Converts the error of a call to an outcome. `refused_bytes` is the total that exceeded the memory limit, if any.
+/// Converts an error from a call to an outcome. `refused_bytes` is the total that exceeded the memory limit, if any.
 pub(crate) fn classify(error: &wasmtime::Error, limits: &AppLimits, refused_bytes: Option<u64>) -> AppOutcome {
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         return AppOutcome::Exited { code: exit.0 };
@@ -148,7 +149,7 @@ fn plain(trap: Trap) -> String {
     words.strip_prefix("wasm trap: ").unwrap_or(&words).to_owned()
 }
 
-/// Returns the error of a host function or instantiation, with its causes, on one line of limited length.
+/// Returns the error from a host function or instantiation, with its causes, on one line of limited length.
 fn words(error: &wasmtime::Error) -> String {
     let mut words = format!("{error:#}");
     if words.len() > WORDS_BYTES {
@@ -168,7 +169,7 @@ pub enum LoadError {
     /// The file cannot be read.
     #[error("cannot read `{}`", escaped(path))]
     Read {
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -176,7 +177,7 @@ pub enum LoadError {
     /// The component is larger than 512 MiB.
     #[error("`{name}` is larger than {most} bytes", name = escaped(.name))]
     TooLarge {
-        /// Name of the component.
+        /// The name of the component.
         name: String,
         /// Maximum size in bytes.
         most: u64,
@@ -184,13 +185,13 @@ pub enum LoadError {
     /// The bytes are not WebAssembly.
     #[error("`{name}` is not a WebAssembly binary (bad magic number)", name = escaped(.name))]
     NotWasm {
-        /// Name of the component.
+        /// The name of the component.
         name: String,
     },
     /// The bytes are a core module.
     #[error("`{name}` is a core module, not a component", name = escaped(.name))]
     CoreModule {
-        /// Name of the module.
+        /// The name of the module.
         name: String,
     },
     /// Compiling the component would cost far more than its size suggests.
@@ -199,7 +200,7 @@ pub enum LoadError {
     /// canonical ABI functions and 250,000 items in total, and 4,000,000 initial table elements.
     #[error("`{name}` is rejected before compilation: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Excess {
-        /// Name of the component.
+        /// The name of the component.
         name: String,
         /// The exceeded limit.
         reason: String,
@@ -208,23 +209,23 @@ pub enum LoadError {
     /// unusable.
     #[error("`{name}` cannot be loaded", name = escaped(.name))]
     Compile {
-        /// Name of the component.
+        /// The name of the component.
         name: String,
-        /// Cause of the failure.
+        /// The cause of the failure.
         source: CompileError,
     },
     /// The component has an import that the host does not provide.
     #[error("cannot provide the import `{import}` of `{name}`", name = escaped(.name), import = escaped(.import))]
     MissingImport {
-        /// Name of the component.
+        /// The name of the component.
         name: String,
-        /// Name of the import.
+        /// The name of the import.
         import: String,
     },
     /// The type of an import differs from the type that the host provides.
     #[error("`{name}` cannot be linked: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Link {
-        /// Name of the component.
+        /// The name of the component.
         name: String,
         /// Wasmtime's message.
         reason: String,
@@ -232,15 +233,15 @@ pub enum LoadError {
     /// A component loaded for its tools does not export the tools interface.
     #[error("`{name}` does not export `glovebox:sandbox/tools@0.2.0`, so it has no tools", name = escaped(.name))]
     NoTools {
-        /// Name of the component.
+        /// The name of the component.
         name: String,
     },
     /// The component's tool list is invalid, or the call that lists the tools failed.
     #[error("cannot list the tools of `{name}`: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     ToolList {
-        /// Name of the component.
+        /// The name of the component.
         name: String,
-        /// Outcome of the call, or the error in the tool list.
+        /// The outcome of the call, or the error in the tool list.
         reason: String,
     },
 }
@@ -252,17 +253,17 @@ pub enum RunError {
     /// The component is not a command.
     #[error("`{name}` does not export `wasi:cli/run`, so it cannot be run as a command", name = escaped(.name))]
     NotACommand {
-        /// Name of the component.
+        /// The name of the component.
         name: String,
-        /// Exported functions of the component.
+        /// The exported functions of the component.
         exports: Vec<Export>,
     },
     /// A granted directory cannot be opened.
     #[error("cannot open the directory `{}`: {reason}", escaped(host))]
     Directory {
-        /// Path of the directory.
+        /// The path of the directory.
         host: PathBuf,
-        /// Cause of the failure.
+        /// The cause of the failure.
         reason: String,
     },
     /// A granted directory is missing, or overlaps with one of Glovebox's own directories, such as the cache.
@@ -280,31 +281,31 @@ pub enum InvokeError {
     /// The text is not a function call.
     #[error("`{call}` is not a call; write it as `name(argument, …)`", call = escaped(.call))]
     NoCall {
-        /// Text of the call.
+        /// The text of the call.
         call: String,
     },
     /// No function has this name.
     #[error("`{name}` exports no function `{function}`", name = escaped(.name), function = escaped(.function))]
     NoSuchFunction {
-        /// Name of the component.
+        /// The name of the component.
         name: String,
-        /// Requested function.
+        /// The requested function.
         function: String,
-        /// Exported functions of the component.
+        /// The exported functions of the component.
         exports: Vec<Export>,
     },
     /// Several functions have this name.
     #[error("`{function}` is ambiguous; use one of {}", list(candidates), function = escaped(.function))]
     Ambiguous {
-        /// Requested function.
+        /// The requested function.
         function: String,
-        /// Full names of the matching functions.
+        /// The full names of the matching functions.
         candidates: Vec<String>,
     },
     /// The function uses resources, which have no textual form.
     #[error("cannot invoke `{function}`: its parameters or result contain a resource", function = escaped(.function))]
     Resource {
-        /// Name of the function.
+        /// The name of the function.
         function: String,
     },
     /// The arguments do not match the function's parameters.
@@ -312,7 +313,7 @@ pub enum InvokeError {
     Arguments {
         /// Name, parameters and result of the function.
         signature: String,
-        /// Arguments of the call.
+        /// The arguments of the call.
         arguments: String,
         /// Syntax error, or mismatch between the arguments and the parameters.
         reason: String,

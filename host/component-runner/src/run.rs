@@ -1,4 +1,4 @@
-//! Runs one call of an export, in a new instance and on a new thread. Lists the exported functions of a component, and
+//! Runs one call to an export, in a new instance and on a new thread. Lists the exported functions of a component, and
 //! parses calls in WAVE.
 
 use std::{
@@ -37,7 +37,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Maximum number of threads for blocking file operations. An application waits for one or two operations at a time.
 const BLOCKING_THREADS: usize = 4;
 
-/// Epoch ticks until the next deadline. The epoch advances only to stop a run.
+/// The number of epoch ticks until the next deadline. The epoch advances only to stop a run.
 const NEXT_EPOCH: u64 = 1;
 
 /// An export and the arguments of its call.
@@ -51,35 +51,35 @@ pub(crate) struct Call {
 /// A call with the instance, state and limits to run it with.
 pub(crate) struct Job<S: Send + 'static> {
     pub(crate) instance: InstancePre<StoreState<S>>,
-    /// Host memory of the instance in bytes, without linear memories and table elements.
+    /// The host memory of the instance in bytes, without linear memories and table elements.
     pub(crate) instance_bytes: u64,
     pub(crate) state: StoreState<S>,
     pub(crate) call: Call,
     pub(crate) limits: AppLimits,
-    /// Deadline of the call, if it is earlier than `limits.timeout_ms`.
+    /// The deadline of the call, if it is earlier than `limits.timeout_ms`.
     pub(crate) deadline: Option<Instant>,
     /// The caller's token, which stops the run.
     pub(crate) cancel: CancelToken,
-    /// Token that cancels the application's scripts, and the time that the scripts then have to end.
+    /// The token that cancels the application's scripts, and the time that the scripts then have to end.
     pub(crate) scripts: Option<(CancelToken, Duration)>,
 }
 
-/// Result and resource usage of a call.
+/// The result and resource usage of a call.
 #[derive(Debug)]
 pub(crate) struct Done<S> {
-    /// Values that the call returned, or the outcome that ended the call.
+    /// The values that the call returned, or the outcome that ended the call.
     pub(crate) result: Result<Vec<Val>, AppOutcome>,
     pub(crate) fuel_consumed: u64,
     pub(crate) memory_bytes: u64,
     pub(crate) duration: Duration,
-    /// Sandbox data of the store. `None` if the thread was left behind.
+    /// The sandbox data of the store. `None` if the thread was left behind.
     pub(crate) sandbox: Option<S>,
 }
 
 /// Report that the run's thread sends when it ends.
 struct Report<S> {
     result: Result<Vec<Val>, wasmtime::Error>,
-    /// Reason for a stop before the call returned.
+    /// The reason for a stop before the call returned.
     stop: Option<Why>,
     fuel_left: u64,
     memory_bytes: u64,
@@ -230,11 +230,12 @@ const SIGNATURE_BYTES: usize = 400;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Export {
-    /// Full name: `add`, or `ns:pkg/iface@0.1.0.add` for a function in an interface.
+    /// The full name: `add`, or `ns:pkg/iface@0.1.0.add` for a function in an interface.
     pub name: String,
-    /// Name with parameters and result, in WIT syntax. Signatures longer than 400 bytes are truncated.
+    /// The name with parameters and result, in WIT syntax. Signatures longer than 400 bytes are truncated.
     pub signature: String,
-    /// The function can be called in WAVE: its parameters and result have at most 1,000 types and contain no resources.
+    /// `true` if the function can be called in WAVE: its parameters and result have at most 1,000 types and contain no
+    /// resources.
     pub is_invocable: bool,
     pub(crate) function: String,
     pub(crate) interface: Option<String>,

@@ -66,7 +66,7 @@ fn wasi(config: &AppConfig) -> Result<WasiCtx, RunError> {
     Ok(wasi.build())
 }
 
-/// Size in bytes of the largest table element in Wasmtime, a function reference.
+/// The size in bytes of the largest table element in Wasmtime, a function reference.
 const ELEMENT_BYTES: u64 = 8;
 
 /// Counts the memory of one store. A store frees nothing before it is dropped, so the sums only grow.

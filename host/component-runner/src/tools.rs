@@ -12,7 +12,7 @@ use crate::{
     store::StoreState,
 };
 
-/// Prefix of the interface that a tools component exports. Any patch version matches.
+/// The prefix of the interface that a tools component exports. Any patch version matches.
 const INTERFACE: &str = "glovebox:sandbox/tools@0.2.";
 
 /// Maximum number of tools in a component, as documented in `wit/tools.wit`.

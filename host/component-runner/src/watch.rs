@@ -11,18 +11,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Interval between epoch advances while a run is being stopped. One advance is not enough if the application has just
-/// checked the epoch.
+/// The interval between epoch advances while a run is being stopped. One advance is not enough if the application has
+/// just checked the epoch.
 const NUDGE: Duration = Duration::from_millis(2);
 
-/// Reason for stopping a run.
+/// The reason for stopping a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     Cancelled,
     Time,
 }
 
-/// State shared by the run's thread and the monitoring thread.
+/// The state shared by the run's thread and the monitoring thread.
 #[derive(Debug)]
 pub(crate) struct Watch<R> {
     state: Mutex<WatchState<R>>,
@@ -32,14 +32,14 @@ pub(crate) struct Watch<R> {
 #[derive(Debug)]
 struct WatchState<R> {
     stop: Option<Why>,
-    /// Waker of the task while the task waits in a WASI call.
+    /// The waker of the task while the task waits in a WASI call.
     waker: Option<Waker>,
     report: Option<R>,
-    /// The thread has ended, with or without a report.
+    /// `true` once the thread has ended, with or without a report.
     is_over: bool,
 }
 
-/// Result of monitoring a run.
+/// The result of monitoring a run.
 #[derive(Debug)]
 pub(crate) enum Watched<R> {
     /// The run ended with this report.
@@ -50,7 +50,7 @@ pub(crate) enum Watched<R> {
     Stuck(Why),
 }
 
-/// Handle for the run's thread. Dropping it marks the run as over, even after a panic.
+/// The handle for the run's thread. Dropping it marks the run as over, even after a panic.
 #[derive(Debug)]
 pub(crate) struct Running<R>(Arc<Watch<R>>);
 

@@ -10,23 +10,24 @@ use crate::{
     guest::recycled::{self, MAX_TABLE_ELEMENTS},
 };
 
-/// Configuration of an [`Engine`](crate::Engine). Start from `default()` and change individual fields.
+/// The configuration of an [`Engine`](crate::Engine). Start from `default()` and change individual fields.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct EngineConfig {
-    /// Directory of binaries and prepared images. Default: `glovebox` in the user's cache directory (`$XDG_CACHE_HOME`,
-    /// else `~/.cache`).
+    /// The directory of binaries and prepared images. Default: `glovebox` in the user's cache directory
+    /// (`$XDG_CACHE_HOME`, else `~/.cache`).
     pub cache_dir: Option<PathBuf>,
-    /// Directory of the seals, which record that compiled files in the cache are unchanged. Users who can write to the
-    /// cache must not be able to write here. Default: `glovebox/seals` in the user's data directory (`$XDG_DATA_HOME`,
-    /// else `~/.local/share`). Without a data directory, only the owner, mode and length of compiled files are checked.
+    /// The directory of the seals, which record that compiled files in the cache are unchanged. Users who can write to
+    /// the cache must not be able to write here. Default: `glovebox/seals` in the user's data directory
+    /// (`$XDG_DATA_HOME`, else `~/.local/share`). Without a data directory, only the owner, mode and length of compiled
+    /// files are checked.
     pub seals_dir: Option<PathBuf>,
     /// Directories that no guest of this process can reach while the engine exists. A mount must not be, contain or lie
     /// inside such a directory. They do not have to exist yet. The cache, the seals, packages and open session stores
     /// are always protected like this. Default: none.
     pub private_dirs: Vec<PathBuf>,
-    /// Instance pool. Default: [`PoolConfig::default`]. With `None`, instances are allocated on demand. A program that
-    /// runs only one script is faster without a pool, because reserving the pool's address space takes time.
+    /// The instance pool. Default: [`PoolConfig::default`]. With `None`, instances are allocated on demand. A program
+    /// that runs only one script is faster without a pool, because reserving the pool's address space takes time.
     pub pool: Option<PoolConfig>,
     /// Maximum number of concurrent tool calls in all executions together. Each call runs on its own thread. Default:
     /// 1,024. Further calls fail with `ToolLimit`.
@@ -36,18 +37,18 @@ pub struct EngineConfig {
     pub cache: CacheLimits,
     /// Libraries for scripts in the images, including the Python packages at `/app/site-packages`. Default: bundled.
     pub packages: Packages,
-    /// Directory of custom packages ([`OwnPackages`](crate::OwnPackages)), which scripts can import in addition to the
-    /// bundled ones. They are imported from source. Ignored with [`Packages::None`]. Default: none.
+    /// The directory of custom packages ([`OwnPackages`](crate::OwnPackages)), which scripts can import in addition to
+    /// the bundled ones. They are imported from source. Ignored with [`Packages::None`]. Default: none.
     pub own_packages: Option<PathBuf>,
-    /// Directory of custom images ([`ImageBuilder`](crate::ImageBuilder)). An image's name can be used as a runtime
+    /// The directory of custom images ([`ImageBuilder`](crate::ImageBuilder)). An image's name can be used as a runtime
     /// name. Default: none.
     pub own_images: Option<PathBuf>,
-    /// Zip file of pinned files, written by [`Engine::write_bundle`](crate::Engine::write_bundle). Files are looked up
-    /// here before they are requested over the network, and are verified like fetched files. Default: none.
+    /// A zip file of pinned files, written by [`Engine::write_bundle`](crate::Engine::write_bundle). Files are looked
+    /// up here before they are requested over the network, and are verified like fetched files. Default: none.
     pub bundle: Option<PathBuf>,
-    /// Runtimes for scripts whose caller names none, by name or alias, including custom images. They take precedence
-    /// over runtimes that were added to the cache and over the manifest's defaults. For each language, the first entry
-    /// applies. Default: none.
+    /// Names or aliases of the runtimes for scripts whose caller does not name one. Custom images are allowed. These
+    /// runtimes take precedence over runtimes that were added to the cache and over the manifest's defaults. For each
+    /// language, the first entry applies. Default: none.
     pub default_runtimes: Vec<String>,
     /// Performs the requests of scripts whose policy allows addresses, such as `glovebox_network::Http`. Default: none,
     /// so a sandbox with such a policy cannot be built.
@@ -108,7 +109,7 @@ pub enum Packages {
     None,
 }
 
-/// Limits of the instance pool.
+/// The limits of the instance pool.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolConfig {

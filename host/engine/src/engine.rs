@@ -46,10 +46,10 @@ use crate::{
 pub struct Engine(pub(crate) Arc<EngineInner>);
 
 pub(crate) struct EngineInner {
-    /// Reference to this engine, for code that has only `&EngineInner`.
+    /// A reference to this engine, for code that has only `&EngineInner`.
     pub(crate) me: Weak<EngineInner>,
     pub(crate) wasmtime: wasmtime::Engine,
-    /// Metering mode of the code that `wasmtime` compiles.
+    /// The metering mode of the code that `wasmtime` compiles.
     pub(crate) metering: Metering,
     pub(crate) linker: Linker<GuestStoreData>,
     pub(crate) stacks: Stacks,
@@ -62,26 +62,26 @@ pub(crate) struct EngineInner {
     pub(crate) progress: Arc<dyn Progress + Send + Sync>,
     pub(crate) sessions: SessionLedger,
     pub(crate) tool_threads: Arc<ToolThreads>,
-    /// Limits of the instance pool. `None`: instances are allocated on demand.
+    /// The limits of the instance pool. `None`: instances are allocated on demand.
     pub(crate) pool: Option<PoolConfig>,
     pub(crate) cache: CacheLimits,
     /// Loaded for the first TypeScript script.
     pub(crate) stripper: OnceLock<Stripper>,
-    /// Value of [`EngineConfig::default_runtimes`].
+    /// The value of [`EngineConfig::default_runtimes`].
     pub(crate) default_runtimes: Vec<String>,
-    /// Value of [`EngineConfig::network`].
+    /// The value of [`EngineConfig::network`].
     pub(crate) network: Option<Arc<dyn Network>>,
     /// The default runtimes for Python and for JavaScript, set at first use.
     pub(crate) preferred: (OnceLock<String>, OnceLock<String>),
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
-    /// Engine with the same configuration that compiles unmetered code. Created for the first policy that turns
+    /// The engine with the same configuration that compiles unmetered code. Created for the first policy that turns
     /// metering off.
     unmetered: OnceLock<Engine>,
     /// Guards that keep guests out of [`EngineConfig::private_dirs`] while the engine exists.
     guards: Arc<[Guard]>,
 }
 
-/// Key of a loaded runtime: the digest of the cache key of its prepared artefact.
+/// The key of a loaded runtime: the digest of the cache key of its prepared artefact.
 type Loaded = String;
 
 impl fmt::Debug for Engine {

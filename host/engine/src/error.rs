@@ -1,4 +1,4 @@
-//! Errors of Glovebox and of its callers. A guest's failure is an [`Outcome`](crate::Outcome), never an error.
+//! Errors that Glovebox or its callers cause. A guest's failure is an [`Outcome`](crate::Outcome), never an error.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::{error::Error, io, path::PathBuf};
@@ -9,7 +9,7 @@ use glovebox_runtimes::{CacheError, ManifestError, OwnImageError, rewrite::Rewri
 
 use crate::{CheckpointId, Execution, PolicyError, ToolDefinitionError, mount::MountError};
 
-/// An engine cannot be created.
+/// The reason why an engine cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -24,7 +24,7 @@ pub enum EngineError {
     Manifest(#[from] ManifestError),
 }
 
-/// A runtime is unavailable.
+/// The reason why a runtime is unavailable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
@@ -43,15 +43,15 @@ pub enum RuntimeError {
     /// The binary is not a WebAssembly module that can be prepared.
     #[error("`{name}` cannot be prepared", name = escaped(.name))]
     Rewrite {
-        /// Name of the runtime.
+        /// The name of the runtime.
         name: String,
-        /// Error of the rewriter.
+        /// The error from the rewriter.
         source: RewriteError,
     },
     /// The binary does not compile or cannot be linked.
     #[error("`{name}` cannot be loaded: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Load {
-        /// Name of the runtime.
+        /// The name of the runtime.
         name: String,
         /// Wasmtime's message.
         reason: String,
@@ -59,9 +59,9 @@ pub enum RuntimeError {
     /// The interpreter did not boot.
     #[error("`{name}` did not boot: {reason}; use `prepared(false)` (`--no-prepare`) to run it as a plain command", name = escaped(.name), reason = escaped_text(.reason))]
     Boot {
-        /// Name of the runtime.
+        /// The name of the runtime.
         name: String,
-        /// Description of the failure.
+        /// The description of the failure.
         reason: String,
     },
     /// A custom image is unavailable.
@@ -73,7 +73,7 @@ pub enum RuntimeError {
     /// The setup code of an image failed. Nothing was stored.
     #[error("the setup of `{name}` failed:\n{reason}", name = escaped(.name), reason = lines(.reason))]
     Setup {
-        /// Name of the image.
+        /// The name of the image.
         name: String,
         /// The interpreter's message, or the exceeded limit.
         reason: String,
@@ -89,7 +89,7 @@ fn lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// A sandbox cannot be built.
+/// The reason why a sandbox cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -111,9 +111,9 @@ pub enum BuildError {
     /// A workspace file exceeds the workspace's limits, or the workspace is a host directory.
     #[error("workspace file `{path}`: {reason}", path = escaped(.path), reason = escaped_text(.reason))]
     File {
-        /// Path of the file in the workspace.
+        /// The path of the file in the workspace.
         path: String,
-        /// Description of the problem.
+        /// The description of the problem.
         reason: String,
     },
     /// `auto_persist_globals` is set, but the runtime is not prepared.
@@ -121,39 +121,39 @@ pub enum BuildError {
         "`auto_persist_globals` needs a prepared runtime, but `{name}` is not prepared; remove it or use another runtime", name = escaped(.name)
     )]
     NotPersisting {
-        /// Name of the runtime.
+        /// The name of the runtime.
         name: String,
     },
     /// The memory limit is too low for the interpreter itself.
     #[error("`limits.memory_bytes` is {limit_bytes}, but `{name}` alone needs {needed_bytes}", name = escaped(.name))]
     Memory {
-        /// Name of the runtime.
+        /// The name of the runtime.
         name: String,
         /// The limit in bytes.
         limit_bytes: u64,
-        /// Size of the runtime's image in bytes.
+        /// The size of the runtime's image in bytes.
         needed_bytes: u64,
     },
     /// The runtime runs a different language than the requested one.
     #[error("runtime `{name}` runs {has}, not {wanted}; remove the language or use another runtime", name = escaped(.name))]
     Language {
-        /// Name of the runtime.
+        /// The name of the runtime.
         name: String,
-        /// Language of the runtime.
+        /// The language of the runtime.
         has: crate::Language,
-        /// Requested language.
+        /// The requested language.
         wanted: crate::Language,
     },
 }
 
-/// An execution could not be carried out.
+/// The reason why an execution could not be carried out.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExecuteError {
     /// The source exceeds `limits.source_bytes`.
     #[error("the source is {bytes} bytes; `limits.source_bytes` is {most}")]
     SourceTooLarge {
-        /// Size of the source in bytes.
+        /// The size of the source in bytes.
         bytes: u64,
         /// The limit in bytes.
         most: u64,
@@ -161,7 +161,7 @@ pub enum ExecuteError {
     /// The standard input exceeds `limits.stdin_bytes`.
     #[error("standard input is {bytes} bytes; `limits.stdin_bytes` is {most}")]
     StdinTooLarge {
-        /// Size of the standard input in bytes.
+        /// The size of the standard input in bytes.
         bytes: u64,
         /// The limit in bytes.
         most: u64,
@@ -180,7 +180,7 @@ pub enum ExecuteError {
     System {
         /// The missing resource, such as `stack`.
         what: &'static str,
-        /// Error of the operating system.
+        /// The error from the operating system.
         source: io::Error,
     },
     /// A host directory cannot be used.
@@ -189,27 +189,27 @@ pub enum ExecuteError {
     /// The guest ran, but its files could not be written back to a host directory. The directory is unchanged.
     #[error("cannot write the files back to `{}`; the directory is unchanged", escaped(host))]
     Commit {
-        /// Path of the host directory.
+        /// The path of the host directory.
         host: PathBuf,
-        /// Result of the guest's execution.
+        /// The result of the guest's execution.
         execution: Box<Execution>,
-        /// Error of the host directory.
+        /// The error from the host directory.
         source: MountError,
     },
     /// The session has ended: it was closed, its guest exited, or its guest was unwound. An unwound session ends if it
     /// has no checkpoint to roll back to, or under [`OnUnwind::End`](crate::OnUnwind::End).
     #[error("session `{id}` has ended: {reason}; open another one", id = escaped(.id), reason = escaped_text(.reason))]
     SessionEnded {
-        /// Id of the session.
+        /// The ID of the session.
         id: String,
-        /// Reason why the session ended.
+        /// The reason why the session ended.
         reason: String,
     },
     /// The session is executing another request. This request does not wait for it, or waited for the maximum duration
     /// of an execution.
     #[error("session `{id}` is busy; nothing was run", id = escaped(.id))]
     SessionBusy {
-        /// Id of the session.
+        /// The ID of the session.
         id: String,
     },
     /// The shared workspace is in use by another session's execution. This request does not wait for it, or waited for
@@ -225,16 +225,16 @@ pub enum ExecuteError {
     /// A fork cannot use a shared workspace, because the fork has its own copy of the original session's files.
     #[error("a fork cannot use a shared workspace, because it has its own copy of the session's files")]
     ForkWorkspace,
-    /// The session id is invalid.
+    /// The session ID is invalid.
     #[error("`{id}` is not a valid session id; use 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`", id = escaped(.id))]
     SessionId {
-        /// Start of the requested id.
+        /// Start of the requested ID.
         id: String,
     },
     /// The session does not have the requested checkpoint.
     #[error("session `{id}` has no checkpoint{}", wanted.map_or_else(|| " to undo to; take one before the change".to_owned(), |id| format!(" with the id `{}`; use the id of a retained checkpoint", id.0)), id = escaped(.id))]
     NoCheckpoint {
-        /// Id of the session.
+        /// The ID of the session.
         id: String,
         /// The requested checkpoint, or `None` for the last one.
         wanted: Option<CheckpointId>,
@@ -242,7 +242,7 @@ pub enum ExecuteError {
     /// A variable could not be read or set.
     #[error("variable `{name}`: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Variable {
-        /// Name of the variable.
+        /// The name of the variable.
         name: String,
         /// The guest's message, or the exceeded limit.
         reason: String,
@@ -250,9 +250,9 @@ pub enum ExecuteError {
     /// A value for a variable exceeds `limits.stdin_bytes`.
     #[error("the value for `{name}` is {bytes} bytes of JSON; `limits.stdin_bytes` is {most}", name = escaped(.name))]
     ValueTooLarge {
-        /// Name of the variable.
+        /// The name of the variable.
         name: String,
-        /// Size of its JSON text in bytes.
+        /// The size of its JSON text in bytes.
         bytes: u64,
         /// The limit in bytes.
         most: u64,
@@ -264,15 +264,15 @@ pub enum ExecuteError {
         key: &'static str,
         /// Usage, including the new session or checkpoint.
         used: u64,
-        /// Value of the limit.
+        /// The value of the limit.
         most: u64,
     },
     /// The script is TypeScript, and the tool that removes its types is unavailable.
     #[error("cannot run `{name}`: the TypeScript stripper is unavailable: {source}", name = escaped(.name))]
     TypeScript {
-        /// Name of the script.
+        /// The name of the script.
         name: String,
-        /// Error of the tool.
+        /// The error from the tool.
         source: Box<RuntimeError>,
     },
     /// A tool of the request is invalid.
@@ -281,7 +281,7 @@ pub enum ExecuteError {
     /// The runtime is not prepared. Sessions and validation require a prepared interpreter.
     #[error("`{name}` is not prepared: sessions and validation are unavailable; use a runtime from `glovebox runtimes list`", name = escaped(.name))]
     NotPrepared {
-        /// Name of the runtime.
+        /// The name of the runtime.
         name: String,
     },
     /// The image and its driver do not match.

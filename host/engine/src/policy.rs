@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Limits, NetworkPolicy, SessionPolicy};
 
-/// Condition for committing a guest's changes to host directories.
+/// The condition for committing a guest's changes to host directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Commit {
@@ -25,11 +25,11 @@ pub enum Commit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mount {
-    /// Path of the directory on the host.
+    /// The path of the directory on the host.
     pub host: PathBuf,
-    /// Absolute path in the guest, such as `/data`.
+    /// The absolute path in the guest, such as `/data`.
     pub guest: String,
-    /// Makes the mount read-only for the guest. Default: `false`.
+    /// `true` if the mount is read-only for the guest. Default: `false`.
     #[serde(default)]
     pub read_only: bool,
 }
@@ -92,10 +92,10 @@ pub struct Policy {
     /// The host directory behind `/app`. Default: none, and the workspace is in memory and starts empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workspace: Option<PathBuf>,
-    /// Condition for committing changes to host directories. Default: always.
+    /// The condition for committing changes to host directories. Default: always.
     pub commit: Commit,
-    /// Loads the globals that the previous execution stored in the workspace, and stores those of this execution. Each
-    /// language has its own file, `/app/.globals_py.json` or `/app/.globals_js.json`. Default: `false`.
+    /// `true` to load the globals that the previous execution stored in the workspace, and to store the globals of this
+    /// execution. Each language has its own file, `/app/.globals_py.json` or `/app/.globals_js.json`. Default: `false`.
     ///
     /// Stores JSON-serializable values whose names have no leading `_`, and the whole object `_state`, which always
     /// exists. A script that raises or exits still stores its globals. A script that is stopped leaves the file
@@ -103,23 +103,23 @@ pub struct Policy {
     pub auto_persist_globals: bool,
     /// The guest's clock. Default: the host's clock.
     pub clock: Clock,
-    /// Source of the guest's random numbers. Default: the host's generator.
+    /// The source of the guest's random numbers. Default: the host's generator.
     pub entropy: Entropy,
     /// Fuel metering. Default: on. Unmetered code runs faster. It is compiled separately, for the first sandbox that
     /// uses it. Without metering, `limits.fuel` has no effect, and only `limits.timeout_ms` stops an endless loop.
     pub metering: Metering,
     /// Arguments of the script, after its name.
     pub args: Vec<String>,
-    /// Adds `/app/site-packages` to `sys.path`, so that Python scripts find packages there. Default: `true`. A session
-    /// keeps the setting that it was created with.
+    /// `true` to add `/app/site-packages` to `sys.path`, so that Python scripts find packages there. Default: `true`. A
+    /// session keeps the setting that it was created with.
     pub inject_setup: bool,
     /// Limits on each execution.
     pub limits: Limits,
     /// Checkpoints and rollback of sessions.
     pub session: SessionPolicy,
-    /// Network access of scripts. Default: none.
+    /// Network access for scripts. Default: none.
     pub network: NetworkPolicy,
-    /// Environment variables of the guest. The host's own variables are never passed on.
+    /// The environment variables of the guest. The host's own variables are never passed on.
     pub env: BTreeMap<String, String>,
     /// Additional host directories to mount.
     pub mounts: Vec<Mount>,

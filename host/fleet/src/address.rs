@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use url::Url;
 
-/// Name prefix of the session services. Two hex digits follow.
+/// The name prefix of the session services. Two hex digits follow.
 pub(crate) const SERVICE_PREFIX: &str = "glovebox-sessions-";
 
-/// Name prefix of the image services. The first 32 digits of the image's identity follow.
+/// The name prefix of the image services. The first 32 digits of the image's identity follow.
 pub(crate) const IMAGE_PREFIX: &str = "glovebox-image-";
 
-/// Separator between scope and id. Ids cannot contain this character, but blob names can.
+/// The separator between scope and ID. IDs cannot contain this character, but blob names can.
 const SEPARATOR: char = '!';
 
-/// A session's name in a fleet: an id, and optionally the scope (such as a tenant) in which the id is unique. Its text
+/// A session's name in a fleet: an ID, and optionally the scope (such as a tenant) in which the ID is unique. Its text
 /// form is `SCOPE!ID`, or `ID` without a scope. Both parts follow the rules of [`SessionId`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -26,19 +26,19 @@ pub struct FleetName {
     id: SessionId,
 }
 
-/// The text is not a valid session name.
+/// The error for text that is not a valid session name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a session's name in a fleet must be `ID` or `SCOPE!ID`")]
 pub struct FleetNameError(#[from] SessionIdError);
 
 impl FleetName {
-    /// Creates a name from an optional scope and an id.
+    /// Creates a name from an optional scope and an ID.
     #[must_use]
     pub fn new(scope: Option<SessionId>, id: SessionId) -> Self {
         Self { scope, id }
     }
 
-    /// Returns the id within the scope.
+    /// Returns the ID within the scope.
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.id

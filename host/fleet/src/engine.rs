@@ -24,10 +24,10 @@ const BEGIN: Duration = Duration::from_secs(60);
 const END: Duration = Duration::from_secs(20);
 /// Polling interval during startup and shutdown.
 const POLL: Duration = Duration::from_millis(50);
-/// Number of bytes from the end of the log to show if startup fails.
+/// The number of bytes from the end of the log to show if startup fails.
 const LOG_TAIL_BYTES: usize = 2_000;
 
-/// The local engine could not start.
+/// The reason why the local engine could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
@@ -52,7 +52,7 @@ pub enum EngineError {
     Begin {
         /// The exit status, or the elapsed time.
         reason: String,
-        /// Path of the log.
+        /// The path of the log.
         log: PathBuf,
         /// The end of the log.
         tail: String,
@@ -167,9 +167,9 @@ fn free_ports((ingress, admin): (u16, u16)) -> io::Result<(u16, u16, u16)> {
     Ok((ingress?, admin?, node?))
 }
 
-/// Number of partitions. Each partition needs memory, and one machine has few processors.
+/// The number of partitions. Each partition needs memory, and one machine has few processors.
 const PARTITIONS: u32 = 4;
-/// Memory limit for the engine's tables in bytes. The engine's default suits a dedicated machine.
+/// The memory limit for the engine's tables in bytes. The engine's default suits a dedicated machine.
 const ROCKSDB_BYTES: u64 = 256 << 20;
 
 /// Formats the configuration as TOML. The engine listens on loopback only, and its telemetry is off.

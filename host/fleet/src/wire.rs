@@ -15,7 +15,7 @@ pub struct ExecuteRequest {
     /// The file name that tracebacks show. Default: `<sandbox>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The way to parse JavaScript: as a script or as a module. Default: detected from the source.
+    /// Selects whether JavaScript is parsed as a script or as a module. Default: detected from the source.
     pub kind: SourceKind,
     /// Standard input, in base64. Default: empty.
     #[serde(rename = "stdin_base64", with = "base64_text", skip_serializing_if = "Vec::is_empty")]
@@ -23,7 +23,7 @@ pub struct ExecuteRequest {
     /// JSON value of the global variable `context`. Default: unset, or unchanged in an existing session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Box<RawValue>>,
-    /// Milliseconds after which the execution is cancelled. Default: none. The nodes' limits always apply.
+    /// The time after which the execution is cancelled, in milliseconds. Default: none. The nodes' limits always apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
     /// Tools that the script can call, each answered by a service. At most [`MAX_TOOLS`](Self::MAX_TOOLS).
@@ -35,7 +35,7 @@ pub struct ExecuteRequest {
     /// The expected state of the session. Default: any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<Expected>,
-    /// An id for [`FleetClient::cancel`](crate::FleetClient::cancel), to cancel only this execution. Default: none.
+    /// An ID for [`FleetClient::cancel`](crate::FleetClient::cancel), to cancel only this execution. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
@@ -61,7 +61,7 @@ impl ExecuteRequest {
 pub struct ToolOffer {
     /// The tool's name. Scripts call `tools.NAME`.
     pub name: String,
-    /// Description that `help(tools.NAME)` shows.
+    /// The description that `help(tools.NAME)` shows.
     #[serde(default)]
     pub description: String,
     /// JSON Schema of the arguments. Default: any object.
@@ -93,7 +93,7 @@ pub struct Executed {
     pub created_at: Timestamp,
     /// The session's generation after the execution.
     pub generation: u64,
-    /// True if the session was rolled back because the script was stopped midway.
+    /// `true` if the session was rolled back because the script was stopped midway.
     pub is_rolled_back: bool,
     /// The execution, as `glovebox run --json` prints it.
     pub execution: Box<RawValue>,
@@ -112,17 +112,17 @@ pub struct FleetSession {
     pub version: Option<String>,
     /// The identity of the session's image. Only nodes with this image run the session's executions.
     pub image_sha256: String,
-    /// Generation of the session's state. It increases with every change, so no two states share a generation.
+    /// The generation of the session's state. It increases with every change, so no two states share a generation.
     pub generation: u64,
-    /// Number of executions so far.
+    /// The number of executions so far.
     pub executions: u64,
-    /// Size of the stored state in bytes.
+    /// The size of the stored state in bytes.
     pub bytes: u64,
     /// Time when the session was opened. The clock of its scripts is fixed at this time.
     pub created_at: Timestamp,
-    /// Time of the last change.
+    /// The time of the last change.
     pub updated_at: Timestamp,
-    /// True if an execution is running.
+    /// `true` if an execution is running.
     #[serde(default)]
     pub is_running: bool,
 }

@@ -52,7 +52,7 @@ fn clipped(text: &str) -> String {
     text.chars().take(255).collect()
 }
 
-/// Future returned by [`Resolver::resolve`].
+/// The future returned by [`Resolver::resolve`].
 pub(crate) type Resolved = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 /// Resolves host names. [`Filtered`] checks the results.
@@ -87,7 +87,7 @@ impl fmt::Debug for Filtered {
     }
 }
 
-/// Error for a host name that resolves to no allowed address.
+/// The error for a host name that resolves to no allowed address.
 #[derive(Debug, thiserror::Error)]
 #[error("`{name}` has no public address, and `network.allow_private` includes none of its addresses", name = escaped(.name))]
 pub(crate) struct NotPublic {

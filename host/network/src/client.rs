@@ -21,10 +21,11 @@ use crate::{
     secrets::{Reflections, Secrets},
 };
 
-/// Timeout for establishing a connection. The request's own timeout also applies.
+/// The timeout for establishing a connection. The request's own timeout also applies.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Number of copies of a body that the host holds simultaneously: the bytes, the text, and the message to the script.
+/// The number of copies of a body that the host holds simultaneously: the bytes, the text, and the message to the
+/// script.
 const COPIES_OF_A_BODY: u64 = 3;
 
 /// Maximum length of an HTTP library's error text in a message to the script, in characters.

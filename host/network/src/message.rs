@@ -88,9 +88,9 @@ pub(crate) struct ResponseMessage {
     pub(crate) status: u16,
     pub(crate) reason: String,
     pub(crate) headers: Vec<(String, String)>,
-    /// Number of redirects that the host followed.
+    /// The number of redirects that the host followed.
     pub(crate) redirects: u32,
-    /// Length of the decompressed body in bytes.
+    /// The length of the decompressed body in bytes.
     pub(crate) bytes: usize,
     /// The body as text if it is valid UTF-8; otherwise `base64` contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -325,7 +325,7 @@ fn answer(answers: &Mutex<Answers>, arguments: &str) -> Result<String, ToolError
 /// Maximum number of threads for name lookups. A lookup that hangs occupies one thread.
 const MAX_LOOKUPS: usize = 32;
 
-/// Interval between a request's timeout and its call's deadline, so that the script still receives the error.
+/// The interval between a request's timeout and its call's deadline, so that the script still receives the error.
 const MARGIN: Duration = Duration::from_millis(20);
 
 /// Sends requests over HTTP and HTTPS to the servers that the policy allows.

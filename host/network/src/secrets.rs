@@ -14,7 +14,7 @@ use sha2::Sha256;
 use url::{Host, Url};
 use zeroize::Zeroizing;
 
-/// Prefix of all placeholders.
+/// The prefix of all placeholders.
 const PLACEHOLDER_START: &str = NetworkPolicy::PLACEHOLDER_START;
 /// Lengths in bytes. Shorter secrets could occur in unrelated responses; longer ones do not belong in headers.
 const MIN_SECRET_BYTES: usize = 8;

@@ -30,10 +30,10 @@ use crate::cancelled;
 const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// Maximum length of an error message that a script receives, in characters.
 const MAX_ERROR_CHARS: usize = 1_000;
-/// Timeout for connecting to the service.
+/// The timeout for connecting to the service.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// Configuration of callbacks. Start from `default()`, which allows no address, and change fields.
+/// The configuration of callbacks. Start from `default()`, which allows no address, and change fields.
 #[derive(Clone, Debug, Default)]
 pub struct CallbacksConfig {
     /// URL patterns of the addresses that may be called. Default: none.
@@ -71,8 +71,8 @@ pub struct CallbackTarget(Allowed);
 /// A tool call that a service answers.
 #[derive(Clone, Copy, Debug)]
 pub struct CallbackRequest<'a> {
-    /// Unique key of the call, sent as `idempotency-key` and `webhook-id`. A service that receives a key twice received
-    /// the same call twice.
+    /// The unique key of the call, sent as `idempotency-key` and `webhook-id`. A service that receives a key twice
+    /// received the same call twice.
     pub key: &'a str,
     /// The tool's name.
     pub tool: &'a str,
@@ -82,13 +82,13 @@ pub struct CallbackRequest<'a> {
     pub call: u64,
     /// ID of the script's session. `None` outside a session.
     pub session: Option<&'a str>,
-    /// Time at which the call fails with a timeout.
+    /// The time at which the call fails with a timeout.
     pub deadline: Instant,
     /// Cancels the call.
     pub cancel: &'a CancelToken,
 }
 
-/// A tool that a service answers.
+/// A tool whose calls are answered by a service.
 #[derive(Clone, Debug)]
 pub struct Callback {
     /// The name under which scripts call the tool.
@@ -101,7 +101,7 @@ pub struct Callback {
     pub url: String,
 }
 
-/// Client for callbacks. Clones share the HTTP clients and the secret.
+/// A client for callbacks. Clones share the HTTP clients and the secret.
 #[derive(Clone, Debug)]
 pub struct Callbacks(Arc<CallbackClients>);
 
@@ -267,7 +267,7 @@ const MAX_URL_BYTES: usize = 2_048;
 #[derive(Clone, PartialEq, Eq)]
 struct Allowed {
     url: Url,
-    /// True if a pattern names the host literally. Such a host may have any address, even a private one.
+    /// `true` if a pattern names the host literally. Such a host may have any address, even a private one.
     is_named: bool,
 }
 
@@ -305,7 +305,7 @@ impl Resolve for PublicOnly {
     }
 }
 
-/// Length of the decoded secret in bytes.
+/// The length of the decoded secret in bytes.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
 /// Signs calls with the configured secret.

@@ -13,14 +13,14 @@ use sha2::{Digest, Sha256};
 
 use crate::{Door, ServiceError};
 
-/// Configuration of the audit log.
+/// The configuration of the audit log.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct AuditTable {
     /// The file to append to. It is created if it does not exist.
     pub file: PathBuf,
-    /// Record the source of each script. Default `false`: only its SHA-256.
+    /// `true` to record the source of each script. Default: `false`, which records only the SHA-256.
     #[serde(default)]
     pub source: bool,
 }
@@ -30,7 +30,7 @@ const MAX_OF_CHARS: usize = 256;
 /// The recorded outcome of an operation that succeeded.
 const DONE: &str = "done";
 
-/// The audit log cannot be opened for appending.
+/// The reason why the audit log cannot be opened for appending.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the audit log `{}` for appending; choose another file", glovebox::escaped(.path))]
 pub struct AuditError {

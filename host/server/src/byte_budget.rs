@@ -8,9 +8,9 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Size of a step in bytes. The semaphores below count steps.
+/// The size of a step in bytes. The semaphores below count steps.
 pub(crate) const STEP_BYTES: usize = 1 << 10;
-/// Upper bound of `late_steps`, in bytes. Otherwise `late_steps` is a quarter of the budget.
+/// The upper bound of `late_steps`, in bytes. Otherwise `late_steps` is a quarter of the budget.
 const MAX_LATE_BYTES: usize = 16 << 20;
 
 /// A memory limit in bytes. Half of the limit is divided into equal shares, one per tenant; all tenants share the other

@@ -12,7 +12,7 @@ use crate::{
     http::{HttpConfig, TokenHash},
 };
 
-/// Upper bound of `workers.count`.
+/// The upper bound of `workers.count`.
 const MAX_WORKERS: usize = 256;
 
 /// The contents of the server's TOML configuration file. Every key has a default.
@@ -59,7 +59,8 @@ pub struct ServerConfig {
     /// The fleet that stores and runs the sessions: `restate://HOST[:INGRESS][?admin=PORT]`. Default: none; the server
     /// stores and runs them.
     pub fleet: Option<String>,
-    /// Milliseconds that running executions have to finish at shutdown before they are cancelled. Default 30,000.
+    /// Maximum time in milliseconds for running executions to finish at shutdown, before they are cancelled. Default
+    /// 30,000.
     pub drain_ms: u64,
     /// The policy granted to tokens that do not set `policy`.
     pub policy: Policy,
@@ -97,20 +98,21 @@ pub struct ToolsTable {
     pub secret_file: Option<PathBuf>,
     /// Maximum number of suspended executions across all tokens. Default 64.
     pub suspended: Option<usize>,
-    /// Milliseconds that a suspended execution waits for its next answer before it is cancelled. Default 60,000.
+    /// Maximum time in milliseconds that a suspended execution waits for its next answer, before it is cancelled.
+    /// Default 60,000.
     pub suspended_ms: Option<u64>,
 }
 
-/// Settings of the routes for E2B clients.
+/// The settings of the routes for E2B clients.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct E2bTable {
-    /// Serve the routes that E2B clients call. Default `false`.
+    /// `true` to serve the routes that E2B clients call. Default `false`.
     pub enabled: bool,
 }
 
-/// Settings for the export of traces.
+/// The settings for the export of traces.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -124,9 +126,9 @@ pub struct TelemetryTable {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WorkersTable {
-    /// Run executions in the server process instead of workers. Default `false`.
+    /// `true` to run executions in the server process instead of in workers. Default `false`.
     pub in_process: bool,
-    /// Number of worker processes, at most 256. Default 0: one per processor.
+    /// The number of worker processes, at most 256. Default 0: one per processor.
     pub count: usize,
     /// Maximum private memory of each worker in bytes (`RLIMIT_DATA`). Untouched mappings count, too. Default: 64 GiB,
     /// plus `limits.memory_bytes` and 256 MiB for each session that can be live.
@@ -135,12 +137,13 @@ pub struct WorkersTable {
     pub open_files: Option<u64>,
 }
 
-/// Default limits of a worker without live sessions: private memory in bytes, and open files.
+/// The default limits of a worker without live sessions: private memory in bytes, and open files.
 const WORKER_BYTES: u64 = 64 << 30;
 const WORKER_FILES: u64 = 4_096;
-/// Bytes that a live session maps for its image and its stack. The image of Python with its packages maps 122 MiB.
+/// The number of bytes that a live session maps for its image and its stack. The image of Python with its packages maps
+/// 122 MiB.
 const SESSION_BYTES: u64 = 256 << 20;
-/// Number of files that a live session keeps open: its lock, its image and its workspace.
+/// The number of files that a live session keeps open: its lock, its image and its workspace.
 const SESSION_FILES: u64 = 4;
 
 impl WorkersTable {
@@ -166,7 +169,7 @@ pub struct AdmissionTable {
     pub waiting: Option<usize>,
     /// Maximum number of simultaneous requests to a fleet.
     pub in_fleet: Option<usize>,
-    /// Maximum time that an execution waits to run, in milliseconds. Then it is refused.
+    /// Maximum time that an execution waits to run, in milliseconds, before it is refused.
     pub wait_ms: Option<u64>,
 }
 
@@ -179,20 +182,20 @@ pub struct HttpTable {
     pub connections: Option<usize>,
     /// Maximum size of a request body in bytes.
     pub body_bytes: Option<usize>,
-    /// Memory budget for all requests and responses, in bytes.
+    /// The memory budget for all requests and responses, in bytes.
     pub bodies_bytes: Option<usize>,
-    /// Host names under which clients reach the server.
+    /// Host names that clients use to reach the server.
     pub hosts: Vec<String>,
     /// Origins of web pages that may send requests to the server.
     pub origins: Vec<String>,
 }
 
-/// Settings of the web page at `/`.
+/// The settings of the web page at `/`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PageTable {
-    /// Serve the page. Default `true`.
+    /// `true` to serve the page. Default `true`.
     pub enabled: bool,
 }
 
@@ -226,8 +229,7 @@ pub struct TokenTable {
     pub callbacks: Option<Vec<String>>,
     /// Maximum number of suspended executions. Default 16.
     pub suspended: Option<usize>,
-    /// Serve the metrics of all tokens at `/metrics` to this token, instead of only the token's metrics. Default
-    /// `false`.
+    /// `true` if this token can read the metrics of all tokens at `/metrics`, not only its own. Default `false`.
     #[serde(default)]
     pub metrics: bool,
 }
@@ -242,7 +244,7 @@ pub enum ConfigError {
     /// An invalid policy.
     #[error("{of}: {source}")]
     Policy {
-        /// The location of the policy: the key `policy`, or the token with the policy.
+        /// The location of the policy: the `policy` key, or the token with the policy.
         of: String,
         /// The error in the policy.
         source: PolicyError,

@@ -1,4 +1,4 @@
-//! Errors of the service.
+//! Errors from the service.
 
 use std::time::Duration;
 
@@ -51,9 +51,9 @@ pub enum ServiceError {
     /// Too many executions are waiting ([`Admission::waiting`](crate::Admission::waiting)).
     #[error("the queue is full: {waiting} executions are waiting; try again in {} s", retry_after.as_secs())]
     QueueFull {
-        /// Number of waiting executions.
+        /// The number of waiting executions.
         waiting: usize,
-        /// Time to wait before a retry.
+        /// The time to wait before a retry.
         retry_after: Duration,
     },
     /// The execution waited longer than [`Admission::wait`](crate::Admission::wait) and was not started.
@@ -67,7 +67,7 @@ pub enum ServiceError {
     Rate {
         /// The limit, in executions per minute.
         per_minute: u32,
-        /// Time to wait before a retry.
+        /// The time to wait before a retry.
         retry_after: Duration,
     },
     /// The tenant has reached one of its quotas.

@@ -21,7 +21,7 @@ struct SharedQueue {
 #[derive(Default)]
 struct QueueState {
     taken: usize,
-    /// Number of permits, keyed by tenant name. Tenants without a permit have no entry.
+    /// The number of permits, keyed by tenant name. Tenants without a permit have no entry.
     by_tenant: HashMap<String, usize>,
     /// Waiters in order of arrival.
     waiting: VecDeque<Waiter>,

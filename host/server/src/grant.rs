@@ -23,7 +23,7 @@ const OPEN: [&str; 10] = [
 /// Policy keys that are tables. A request changes their entries individually.
 const TABLES: [&str; 3] = ["limits", "session", "network"];
 
-/// The policy changes in a request were rejected.
+/// The reason why the policy changes in a request were rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantError {

@@ -12,11 +12,11 @@ use utoipa::ToSchema;
 const MAX_DEPTH: usize = 100;
 /// Maximum cost of the values in one JSON text.
 const MAX_COST: usize = 256 << 10;
-/// Cost of a list and of an object, which allocate even if empty. Each element costs 1.
+/// The cost of a list and of an object, which allocate even if empty. Each element costs 1.
 const LIST_COST: usize = 4;
 const OBJECT_COST: usize = 8;
-/// Upper bound of the memory that one unit of cost occupies during parsing, in bytes. A value occupies 32 bytes. The
-/// buffer from which `serde` deserializes untagged unions occupies 32 more, and both vectors have spare capacity.
+/// The upper bound of the memory that one unit of cost occupies during parsing, in bytes. A value occupies 32 bytes.
+/// The buffer from which `serde` deserializes untagged unions occupies 32 more, and both vectors have spare capacity.
 const UNIT_BYTES: usize = 160;
 
 /// The cost of the JSON text read so far. The text may be invalid and may arrive in chunks.

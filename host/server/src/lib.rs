@@ -52,5 +52,5 @@ pub use workers::{
     confine, orders, serve as serve_as_worker,
 };
 
-/// Target of the tracing spans for requests, queueing, executions and store access.
+/// The target of the tracing spans for requests, queueing, executions and store access.
 pub(crate) const SPANS: &str = "glovebox::trace";

@@ -35,7 +35,7 @@ pub struct Admission {
     /// Maximum number of simultaneous requests to a fleet, for executions and for other session operations. Default
     /// 1,024, because these requests use no processor time on this machine.
     pub in_fleet: usize,
-    /// Maximum time that an execution waits to run. Default 10 s. Then it is refused ([`ServiceError::NoTurn`]).
+    /// Maximum time that an execution waits to run before it is refused ([`ServiceError::NoTurn`]). Default 10 s.
     pub wait: Duration,
 }
 
@@ -63,7 +63,7 @@ impl Default for Suspension {
     }
 }
 
-/// Configuration of a service. Start from `default()` and change fields.
+/// The configuration of a service. Start from `default()` and change fields.
 #[derive(Debug, Default)]
 pub struct ServiceConfig {
     /// The runtimes to serve, by name or alias. The first runtime of a language becomes the language's default.
@@ -73,11 +73,11 @@ pub struct ServiceConfig {
     pub admission: Admission,
     /// Limits on suspended executions.
     pub suspension: Suspension,
-    /// Prepare each runtime on first use instead of in [`Service::new`]. Default `false`.
+    /// `true` to prepare each runtime on first use instead of in [`Service::new`]. Default `false`.
     pub prepare_later: bool,
     /// The audit log. Default: none.
     pub audit: Option<Audit>,
-    /// Run all executions in worker processes, which [`Service::start_workers`] starts. Default `false`.
+    /// `true` to run all executions in worker processes, which [`Service::start_workers`] starts. Default `false`.
     pub workers: bool,
 }
 

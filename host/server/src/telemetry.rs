@@ -34,15 +34,15 @@ use crate::SPANS;
 const MAX_WAITING: usize = 4_096;
 /// Maximum number of spans in one export.
 const MAX_AT_ONCE: usize = 512;
-/// Timeout of an export.
+/// The timeout of an export.
 const SEND_TIME: Duration = Duration::from_secs(5);
-/// Timeout of the last export at shutdown.
+/// The timeout of the last export at shutdown.
 const END_TIME: Duration = Duration::from_secs(3);
 /// Maximum length of a collector's answer, in bytes.
 const MAX_ANSWER_BYTES: usize = 64 << 10;
 const PATH: &str = "/v1/traces";
 
-/// Tracing could not be set up.
+/// The reason why tracing could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TelemetryError {

@@ -8,7 +8,7 @@ use std::{
 use glovebox::Untrusted;
 use serde::Serializer;
 
-/// Number of characters quoted from the start and the end of a long text. The end often names a position.
+/// The number of characters quoted from the start and the end of a long text. The end often names a position.
 const HEAD_CHARS: usize = 160;
 const TAIL_CHARS: usize = 40;
 /// Maximum length of a message in characters.
@@ -38,7 +38,7 @@ fn cut(text: impl Display, max_head: usize) -> String {
 
 struct Cut {
     head: String,
-    /// Number of characters that still fit into `head`.
+    /// The number of characters that still fit into `head`.
     left: usize,
     tail: VecDeque<char>,
     is_cut: bool,

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::OwnImageError;
 use crate::{Digest, MAX_OWN_PACKAGES, MAX_OWN_PACKAGES_BYTES, SetupStep, manifest::check_name};
 
-/// Version of the definition format.
+/// The version of the definition format.
 const FORMAT: u32 = 1;
 
-/// Maximum total size of the code of an image's setups, in bytes.
+/// Maximum total size of an image's setup code, in bytes.
 pub const MAX_IMAGE_CODE_BYTES: usize = 1 << 20;
 /// Maximum number of consecutive setups. An image based on an image of another image has three.
 pub const MAX_IMAGE_STEPS: usize = 16;
@@ -23,28 +23,28 @@ pub const MAX_IMAGE_FILES: usize = 1_024;
 pub const MAX_IMAGE_FILE_BYTES: u64 = 256 << 20;
 /// Smallest permitted memory limit in bytes: enough to boot an interpreter and run a setup.
 const MIN_MEMORY_BYTES: u64 = 128 << 20;
-/// Largest permitted memory limit for an image's setups, in bytes: the most that a guest can address.
+/// The largest permitted memory limit for an image's setups, in bytes: the most that a guest can address.
 pub const MAX_IMAGE_MEMORY_BYTES: u64 = 4 << 30;
-/// Largest permitted timeout of one setup: an hour, in milliseconds.
+/// The largest permitted timeout of one setup: an hour, in milliseconds.
 pub const MAX_IMAGE_TIMEOUT_MS: u64 = 3_600_000;
 
 /// Maximum length of a file's path in bytes, as in the guest's file system below `/app`.
 const MAX_PATH_BYTES: usize = 1_024;
-/// Directory in `/app` where packages are mounted.
+/// The directory in `/app` where packages are mounted.
 const PACKAGES: &str = "site-packages";
 /// Maximum length of a module's name in bytes.
 const MAX_MODULE_BYTES: usize = 200;
 
-/// Definition of a custom image, without the contents of its files.
+/// The definition of a custom image, without the contents of its files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageDefinition {
     pub(super) format: u32,
-    /// Name of the image.
+    /// The name of the image.
     pub name: String,
-    /// Name of the base runtime in the manifest.
+    /// The name of the base runtime in the manifest.
     pub runtime: String,
-    /// Digest of the base runtime's binary.
+    /// The digest of the base runtime's binary.
     pub runtime_sha256: Digest,
     /// Setups that run in the booted interpreter, in this order.
     pub steps: Vec<SetupStep>,
@@ -52,9 +52,9 @@ pub struct ImageDefinition {
     pub wheels: Vec<InputFile>,
     /// Files that the setups can read in `/app`.
     pub files: Vec<InputFile>,
-    /// Memory limit for the setups, in bytes.
+    /// The memory limit for the setups, in bytes.
     pub memory_bytes: u64,
-    /// Timeout of each setup, in milliseconds.
+    /// The timeout of each setup, in milliseconds.
     pub timeout_ms: u64,
 }
 
@@ -62,9 +62,9 @@ pub struct ImageDefinition {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InputFile {
-    /// File name of a wheel, or path below `/app`.
+    /// The file name of a wheel, or a path below `/app`.
     pub path: String,
-    /// Length in bytes.
+    /// The length in bytes.
     pub size_bytes: u64,
     /// SHA-256 digest.
     pub sha256: Digest,
@@ -79,9 +79,9 @@ impl InputFile {
 /// Paths and contents of the files that an image is built from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageInputs {
-    /// Contents of [`ImageDefinition::wheels`].
+    /// The contents of [`ImageDefinition::wheels`].
     pub wheels: Vec<(String, Vec<u8>)>,
-    /// Contents of [`ImageDefinition::files`].
+    /// The contents of [`ImageDefinition::files`].
     pub files: Vec<(String, Vec<u8>)>,
 }
 
@@ -125,7 +125,7 @@ impl ImageDefinition {
         whole([self.runtime_sha256, whole(setups), files(&self.wheels), files(&self.files)])
     }
 
-    /// Checks a definition, which can come from an untrusted file.
+    /// Checks this definition, which can come from an untrusted file.
     ///
     /// # Errors
     /// Returns [`OwnImageError::Name`] or [`OwnImageError::Invalid`], with a description of the problem.

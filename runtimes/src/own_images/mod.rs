@@ -43,7 +43,7 @@ pub struct OwnImage {
     inputs: Inputs,
 }
 
-/// Location of the image's inputs.
+/// The location of the image's inputs.
 #[derive(Debug)]
 enum Inputs {
     Held(ImageInputs),
@@ -253,9 +253,9 @@ fn damaged(path: &Path, error: &io::Error) -> OwnImageError {
     OwnImageError::Damaged { path: path.to_owned(), problem: error.to_string() }
 }
 
-/// Name of the archive's first entry, the definition.
+/// The name of the archive's first entry, the definition.
 const DEFINITION: &str = "image.json";
-/// Maximum size of the definition: enough for the setups' code with escapes, and the longest list of files.
+/// Maximum size of the definition, in bytes: enough for the setups' code with escapes, and the longest list of files.
 const MAX_DEFINITION_BYTES: u64 = 16 << 20;
 
 fn write_archive(definition: &ImageDefinition, inputs: &ImageInputs, out: impl Write) -> io::Result<()> {
@@ -364,19 +364,19 @@ pub enum OwnImageError {
     /// The definition is invalid.
     #[error("image `{name}`: {problem}", name = escaped(.name), problem = escaped_text(.problem))]
     Invalid {
-        /// Name of the image.
+        /// The name of the image.
         name: String,
-        /// Description of the problem.
+        /// The description of the problem.
         problem: String,
     },
-    /// The image was made for another version of its interpreter.
+    /// The image was built for a different version of its interpreter.
     #[error(
         "image `{name}` was built for another version of `{runtime}`; build it again", name = escaped(.name), runtime = escaped(.runtime)
     )]
     Outdated {
-        /// Name of the image.
+        /// The name of the image.
         name: String,
-        /// Name of the base runtime.
+        /// The name of the base runtime.
         runtime: String,
     },
     /// A wheel is invalid or conflicts with another package.
@@ -385,17 +385,17 @@ pub enum OwnImageError {
     /// The file is not an exported image, or is damaged.
     #[error("`{path}` is not an image, or damaged: {problem}", path = escaped(.path), problem = escaped_text(.problem))]
     Damaged {
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
-        /// Description of the problem.
+        /// The description of the problem.
         problem: String,
     },
     /// A file cannot be read or written.
     #[error("cannot {action} `{path}`", path = escaped(.path))]
     File {
-        /// Name of the operation.
+        /// The name of the operation.
         action: &'static str,
-        /// Path of the file.
+        /// The path of the file.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,

@@ -17,7 +17,7 @@ pub struct OwnPackages {
     dir: TrustedDir,
 }
 
-/// Running totals of the packages' bytes and files.
+/// The running totals of the packages' bytes and files.
 #[derive(Debug, Default)]
 struct Total {
     bytes: u64,
@@ -60,7 +60,7 @@ impl OwnPackages {
         unpack_wheels(names.filter_map(|file| read(file).transpose()))
     }
 
-    /// Adds a wheel, replacing another version of the same package. `taken` lists the modules of other packages, each
+    /// Adds a wheel, replacing any other version of the same package. `taken` lists the modules of other packages, each
     /// with its owner.
     pub fn add(&self, file: &str, bytes: &[u8], taken: &[(String, String)]) -> Result<OwnPackage, OwnPackageError> {
         let added = described_truly(file, bytes)?;
@@ -222,7 +222,7 @@ const MODULES: &str = "\
     unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg winsound wsgiref xdrlib xml xmlrpc zipapp \
     zipfile zipimport zlib zoneinfo";
 
-/// Returns `true` if the standard library has a module of this name, or if the name begins with an underscore like
+/// Returns `true` if the standard library has a module with this name, or if the name begins with an underscore like
 /// those of its private modules.
 fn is_standard(module: &str) -> bool {
     MODULES.split(' ').any(|name| name == module) || module.starts_with('_')
@@ -237,23 +237,23 @@ const MAX_NAME_BYTES: usize = 100;
 /// A package that the user installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnPackage {
-    /// Name of the package.
+    /// The name of the package.
     pub name: String,
-    /// Version of the package.
+    /// The version of the package.
     pub version: String,
-    /// File name of the wheel.
+    /// The file name of the wheel.
     pub file: String,
-    /// Digest of the wheel.
+    /// The digest of the wheel.
     pub sha256: Digest,
-    /// Licence in the metadata. Empty if the metadata contains none.
+    /// The licence in the metadata. Empty if the metadata contains none.
     pub licence: String,
-    /// Names of the top-level modules, as scripts import them.
+    /// The names of the top-level modules, as scripts import them.
     pub imports: Vec<String>,
-    /// Requirements in the metadata, except those of extras.
+    /// The requirements in the metadata, except those of extras.
     pub requires: Vec<String>,
-    /// Number of files that the wheel installs.
+    /// The number of files that the wheel installs.
     pub file_count: usize,
-    /// Unpacked size in bytes, as the wheel claims. Unpacking enforces it.
+    /// The unpacked size in bytes, as the wheel claims. Unpacking enforces it.
     pub unpacked_bytes: u64,
 }
 
@@ -359,27 +359,27 @@ pub enum OwnPackageError {
     /// The wheel is invalid.
     #[error("`{file}` cannot be used: {source}", file = escaped(.file))]
     Wheel {
-        /// Name of the file.
+        /// The name of the file.
         file: String,
-        /// Defect of the wheel.
+        /// The defect in the wheel.
         source: WheelFault,
     },
     /// The wheel's metadata is missing or belongs to another package.
     #[error("`{file}` cannot be used: {problem}", file = escaped(.file), problem = escaped_text(.problem))]
     Metadata {
-        /// Name of the file.
+        /// The name of the file.
         file: String,
-        /// Description of the problem.
+        /// The description of the problem.
         problem: String,
     },
     /// A module of the package has the name of an existing module.
     #[error("cannot add `{name}`: {owner} also has a module `{module}`", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
     Clash {
-        /// Name of the package.
+        /// The name of the package.
         name: String,
-        /// Name of the module.
+        /// The name of the module.
         module: String,
-        /// Owner of the existing module.
+        /// The owner of the existing module.
         owner: String,
     },
     /// There are already [`MAX_OWN_PACKAGES`] packages.

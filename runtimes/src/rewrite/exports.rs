@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{ExportList, FunctionId};
 
-/// Name of the C stack pointer's global in recipes.
+/// The name of the C stack pointer's global in recipes.
 const STACK_POINTER: &str = "__stack_pointer";
 
-/// Value type of a global that can be saved.
+/// The value type of a global that can be saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GlobalKind {
@@ -34,11 +34,11 @@ pub enum GlobalKind {
 /// A mutable global, whose value is saved with an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MutableGlobal {
-    /// Index of the global.
+    /// The index of the global.
     pub index: u32,
-    /// Export name.
+    /// The export name.
     pub export: String,
-    /// Type of the value.
+    /// The type of the value.
     pub kind: GlobalKind,
 }
 

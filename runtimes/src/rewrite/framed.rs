@@ -1,6 +1,6 @@
 //! Wraps functions: in a frame on the C stack, or to correct the C library.
 //!
-//! Interpreters measure call depth by the used part of the C stack. They do not detect the calls of a function whose
+//! Interpreters measure call depth by the used part of the C stack. They do not detect calls to a function whose
 //! variables are all locals. With deeply nested data, such calls exhaust the native stack and trap, instead of raising
 //! an exception.
 
@@ -12,10 +12,10 @@ use wasmparser::{BinaryReader, CodeSectionReader, CompositeInnerType, Payload, V
 use super::RewriteError;
 use super::sections::{Changed, Sections, bound};
 
-/// Size of a frame in bytes. The C stack is aligned to 16 bytes.
+/// The size of a frame in bytes. The C stack is aligned to 16 bytes.
 const FRAME_BYTES: i32 = 64;
 
-/// Parameter types of wasi-libc's `__wasilibc_find_relpath_alloc`.
+/// The parameter types of wasi-libc's `__wasilibc_find_relpath_alloc`.
 const PATH_FINDER: [ValType; 5] = [ValType::I32; 5];
 
 /// Code that is added around a function.

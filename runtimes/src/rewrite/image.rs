@@ -13,17 +13,17 @@ use super::{
     sections::{Changed, Sections, entries, longer},
 };
 
-/// Size of a WebAssembly page in bytes.
+/// The size of a WebAssembly page in bytes.
 const PAGE_BYTES: usize = 65_536;
 
-/// Size in bytes of the blocks whose zeros are omitted: the granularity of the host's copy-on-write mapping.
+/// The size in bytes of the blocks whose zeros are omitted: the granularity of the host's copy-on-write mapping.
 const BLOCK_BYTES: usize = 4096;
 
-/// Longest run of zeros, in bytes, that is written instead of omitted. A data segment costs an engine more than a few
-/// zeros, and a module can have at most 100,000 segments.
+/// The longest run of zeros, in bytes, that is written instead of omitted. A data segment costs an engine more than a
+/// few zeros, and a module can have at most 100,000 segments.
 const GAP_BYTES: usize = 16 * BLOCK_BYTES;
 
-/// Value of a mutable global, as bits.
+/// The value of a mutable global, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlobalValue {
     /// An `i32`.
@@ -47,12 +47,12 @@ impl GlobalValue {
     }
 }
 
-/// State of a booted instance.
+/// The state of a booted instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a> {
-    /// Contents of the linear memory.
+    /// The contents of the linear memory.
     pub memory: &'a [u8],
-    /// Values of mutable globals, by index. Other globals have their initial values.
+    /// The values of mutable globals, by index. Other globals have their initial values.
     pub globals: &'a [(u32, GlobalValue)],
 }
 
@@ -247,7 +247,7 @@ fn runs(image: &[u8]) -> Vec<(usize, usize)> {
 /// Module name and field name of the memory import.
 pub const MEMORY_IMPORT: (&str, &str) = ("glovebox", "memory");
 
-/// Export name of the memory in a memory module.
+/// The export name of the memory in a memory module.
 pub const MEMORY_EXPORT: &str = "memory";
 
 /// Returns the module's code without its data. The code imports its memory as [`MEMORY_IMPORT`] and exports the memory

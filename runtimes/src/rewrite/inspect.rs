@@ -1,4 +1,4 @@
-//! Inspection of a module without compiling it.
+//! Inspects a module without compiling it.
 
 use wasm_encoder::SectionId;
 use wasmparser::{ExternalKind, Operator, Payload, TypeRef, ValType};
@@ -8,7 +8,7 @@ use super::{
     sections::{Sections, bound},
 };
 
-/// Kind of an imported or exported item.
+/// The kind of an imported or exported item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ItemKind {
@@ -27,29 +27,29 @@ pub enum ItemKind {
 /// An import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// Name of the module that provides the import, such as `wasi_snapshot_preview1`.
+    /// The name of the module that provides the import, such as `wasi_snapshot_preview1`.
     pub module: String,
-    /// Name in that module.
+    /// The name in that module.
     pub name: String,
-    /// Kind of the imported item.
+    /// The kind of the imported item.
     pub kind: ItemKind,
 }
 
 /// An export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// Name of the export.
+    /// The name of the export.
     pub name: String,
-    /// Kind of the exported item.
+    /// The kind of the exported item.
     pub kind: ItemKind,
-    /// Index among the items of its kind.
+    /// The item's index among the items of its kind.
     pub index: u32,
 }
 
 /// A global, imported or defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalInfo {
-    /// Index of the global.
+    /// The index of the global.
     pub index: u32,
     /// `true` if code can change the value.
     pub mutable: bool,
@@ -60,7 +60,7 @@ pub struct GlobalInfo {
 /// A memory that the module defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
-    /// Initial size in pages of 64 KiB.
+    /// The initial size in pages of 64 KiB.
     pub minimum_pages: u64,
     /// Maximum size in pages of 64 KiB.
     pub maximum_pages: Option<u64>,
@@ -70,7 +70,7 @@ pub struct MemoryInfo {
     pub is_64: bool,
 }
 
-/// Entry point of a WASI module.
+/// The entry point of a WASI module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModuleKind {
@@ -82,10 +82,10 @@ pub enum ModuleKind {
     Library,
 }
 
-/// Properties of a module.
+/// The properties of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleInfo {
-    /// Entry point of the module.
+    /// The kind of module, which determines its entry point.
     pub kind: ModuleKind,
     /// Imports, in order.
     pub imports: Vec<Import>,

@@ -53,9 +53,9 @@ pub enum RewriteError {
     NoItem {
         /// `global` or `table`.
         kind: &'static str,
-        /// Index of the item.
+        /// The index of the item.
         index: u32,
-        /// Export name.
+        /// The export name.
         name: String,
     },
     /// The module already exports another item under this name.
@@ -67,9 +67,9 @@ pub enum RewriteError {
     /// A saved global does not match the module.
     #[error("the saved value of global {index} does not match the module: {problem}")]
     Global {
-        /// Index of the global.
+        /// The index of the global.
         index: u32,
-        /// Description of the problem.
+        /// The description of the problem.
         problem: String,
     },
 }

@@ -28,28 +28,28 @@ use super::{
 };
 use crate::CodePart;
 
-/// Module name of all imports of a part, except the memory.
+/// The module name of all imports of a part, except the memory.
 pub const BASE_IMPORT: &str = "base";
 
-/// Export name of the immutable global that contains the table slot of the function that loads a part:
-/// `(part: i32, fuel: i32) -> ()`. The function also loads all parts before that part. `fuel` is the fuel that the stub
-/// uses in addition to the call that it replaces.
+/// The export name of the immutable global that contains the table slot of the function that loads a part: `(part: i32,
+/// fuel: i32) -> ()`. The function also loads all parts before that part. `fuel` is the fuel that the stub uses in
+/// addition to the call that it replaces.
 pub const LOADER_EXPORT: &str = "__glovebox_loader";
 
-/// Export name of table 0.
+/// The export name of table 0.
 const TABLE_EXPORT: &str = "__glovebox_table";
 
-/// Prefix of the names under which the base and the parts export functions to later parts. The function's index in the
-/// undivided code follows the prefix.
+/// The prefix of the names under which the base and the parts export functions to later parts. The function's index in
+/// the undivided code follows the prefix.
 const FUNCTION_PREFIX: &str = "__glovebox_function_";
 
-/// Prefix of the names under which the base exports tags. The tag's index follows the prefix.
+/// The prefix of the names under which the base exports tags. The tag's index follows the prefix.
 const TAG_PREFIX: &str = "__glovebox_tag_";
 
 /// Maximum fuel that a stub uses: it passes up to 1,000 parameters twice.
 pub const MAX_STUB_FUEL: u32 = 2 * 1000 + STUB_FUEL;
 
-/// Fuel of a stub without parameters: the entries of two functions, five constants, the call of the loader, and one of
+/// Fuel of a stub without parameters: the entries of two functions, five constants, the call to the loader, and one of
 /// the two calls that replace the original one. Each parameter costs two more.
 const STUB_FUEL: u32 = 10;
 
@@ -68,7 +68,7 @@ pub fn part_of(code: &[u8], parts: &[CodePart], number: usize) -> Result<Vec<u8>
     if number == BASE { code.base(&owners) } else { code.part(&owners, number) }
 }
 
-/// Number of the part that each function belongs to, by function index.
+/// The number of the part that each function belongs to, by function index.
 type Owners = Vec<usize>;
 
 const BASE: usize = 0;
@@ -76,18 +76,18 @@ const BASE: usize = 0;
 /// A parsed module of code, with the information for splitting it.
 struct Code<'a> {
     sections: Sections<'a>,
-    /// Type of each function. Imported functions are first.
+    /// The type of each function. Imported functions are first.
     types: Vec<u32>,
-    /// Number of imported functions.
+    /// The number of imported functions.
     imported: usize,
-    /// Type of the imported memory, and type indices of the tags.
+    /// The type of the imported memory, and the type indices of the tags.
     memory: wasmparser::MemoryType,
     tags: Vec<u32>,
     /// Bodies of the defined functions, without their length prefixes.
     bodies: Vec<&'a [u8]>,
-    /// Indices of the functions that each function calls directly.
+    /// The indices of the functions that each function calls directly.
     calls: Vec<Vec<u32>>,
-    /// Index of the function in each slot of table 0.
+    /// The index of the function in each slot of table 0.
     slots: BTreeMap<u32, u32>,
 }
 
@@ -128,8 +128,8 @@ impl<'a> Code<'a> {
         Ok(Self { sections, types, imported, memory, tags, bodies, calls, slots })
     }
 
-    /// Assigns each function to the first part that needs it. A function that no part lists and no function calls
-    /// belongs to the last part.
+    /// Assigns each function to the first part that needs it. The last part receives the functions that no part lists
+    /// or reaches through calls.
     fn owners(&self, parts: &[CodePart]) -> Result<Owners, RewriteError> {
         let mut owners: Vec<Option<usize>> = vec![None; self.types.len()];
         let exports = self.sections.exports()?.into_iter();
@@ -343,10 +343,10 @@ fn elements(slots: &BTreeMap<u32, u32>, indices: &BTreeMap<u32, u32>) -> Element
 /// Functions that the stubs call: one for each combination of type and part.
 #[derive(Default)]
 struct Forwarders {
-    /// Index of the first forwarder.
+    /// The index of the first forwarder.
     first: u32,
     indices: BTreeMap<(u32, usize), u32>,
-    /// Type and body of each forwarder.
+    /// The type and body of each forwarder.
     functions: Vec<(u32, Function)>,
 }
 

@@ -32,10 +32,10 @@ use super::{
     splice::{Splice, apply},
 };
 
-/// Export name of the global with the address of the namer's value.
+/// The export name of the global with the address of the namer's value.
 pub(super) const NAMER: &str = "__callee_namer";
 
-/// Names of the functions to change: the parser of calls, and the functions that perform calls.
+/// The names of the functions to change: the parser of calls, and the functions that perform calls.
 const PARSER: &str = "js_parse_postfix_expr";
 const CALL: &str = "JS_CallInternal";
 const CONSTRUCT: &str = "JS_CallConstructorInternal";
@@ -129,7 +129,7 @@ const CALLED: &[&str] = &[
     "JS_ToCStringLen2",
 ];
 
-/// Offsets of the position in the parser's frame. If the line is 0, the call has no position yet.
+/// The offsets of the position in the parser's frame. If the line is 0, the call has no position yet.
 const CALL_LINE: u64 = 112;
 const CALL_COLUMN: u64 = 116;
 
@@ -165,20 +165,20 @@ const ARGUMENT_COUNT: u64 = 32;
 const VARIABLE_COUNT: u64 = 34;
 const OUTER_COUNT: u64 = 42;
 
-/// Sizes of `JSVarDef` and `JSClosureVar`.
+/// The sizes of `JSVarDef` and `JSClosureVar`.
 const VARIABLE_BYTES: i32 = 20;
 const OUTER_BYTES: i32 = 8;
 
-/// Tags of a `JSValue`, in its upper half.
+/// The tags of a `JSValue`, in its upper half.
 const OBJECT: i32 = -1;
 const EXCEPTION: i64 = 6;
 const UNDEFINED: i64 = 3 << 32;
 
-/// Addresses of the strings "not a function" and "%s".
+/// The addresses of the strings "not a function" and "%s".
 const NOT_A_FUNCTION: i32 = 9368;
 const TEXT_FORMAT: i32 = 6111;
 
-/// Index of the C stack pointer's global, and the offsets and total size of the namer's arguments.
+/// The index of the C stack pointer's global, and the offsets and total size of the namer's arguments.
 const STACK_POINTER: u32 = 0;
 const ARGUMENTS: [u64; 5] = [0, 8, 16, 24, 32];
 const ARGUMENT_BYTES: i32 = 48;
@@ -274,7 +274,7 @@ fn long(offset: u64) -> MemArg {
 /// Indices that the code of the added functions uses.
 struct Context<'a> {
     functions: &'a BTreeMap<String, u32>,
-    /// Index of the namer's global.
+    /// The index of the namer's global.
     namer: u32,
 }
 

@@ -304,7 +304,7 @@ fn too_long(id: u8) -> RewriteError {
     RewriteError::Unsupported(format!("its section {id} has no room for another entry"))
 }
 
-/// Prefix of export names for globals that the recipe does not name. The global's index follows the prefix.
+/// The prefix of export names for globals that the recipe does not name. The global's index follows the prefix.
 const GLOBAL_PREFIX: &str = "__glovebox_global_";
 
 /// Exports of a module, in order.
@@ -312,7 +312,7 @@ const GLOBAL_PREFIX: &str = "__glovebox_global_";
 pub(super) struct Exports {
     list: Vec<(String, ExportKind, u32)>,
     by_name: BTreeMap<String, (ExportKind, u32)>,
-    /// Export name of each exported global, by index.
+    /// The export name of each exported global, by index.
     globals: BTreeMap<u32, String>,
 }
 

@@ -21,7 +21,7 @@ struct Code {
     tables: Vec<TableType>,
     slots: BTreeMap<u32, u32>,
     bodies: Vec<Vec<String>>,
-    /// Initial values of the module's own globals.
+    /// The initial values of the module's own globals.
     globals: Vec<i32>,
 }
 

@@ -107,7 +107,7 @@ fn eviction_is_limited_to_the_requested_kind() {
     );
 }
 
-/// Helper process of other tests, not a test by itself: uses an image until it is killed.
+/// A helper process of other tests, not a test by itself: uses an image until it is killed.
 #[test]
 fn child_uses_an_image() {
     let Some(dir) = std::env::var_os(CHILD) else { return };
@@ -344,8 +344,8 @@ fn waiting_for_a_lock_can_be_cancelled() {
     let other = cache.lock("other", &Impatient).unwrap();
     assert_eq!(world.files("locks"), ["other.lock", "x_.._y.lock"]);
     drop((held, other));
-    // This call waits until the lock is free: a child that another test starts shares the lock's descriptor between its
-    // fork and its exec.
+    // This call may have to wait for the lock. A child process that another test starts shares the lock's descriptor
+    // between its fork and its exec.
     cache.lock("x/../y", &Quiet).unwrap();
     assert_eq!(world.files("locks"), [""; 0], "locks leave no files");
 }

@@ -259,7 +259,7 @@ fn only_known_custom_binaries_get_a_recipe() {
     assert!(error.contains("has more than 268435456 bytes"), "{error}");
 }
 
-/// Helper process of the next test, not a test by itself: fetches the runtime.
+/// A helper process of the next test, not a test by itself: fetches the runtime.
 #[test]
 fn child_fetches() {
     let Some(dir) = std::env::var_os(CHILD) else {

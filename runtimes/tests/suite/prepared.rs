@@ -339,7 +339,7 @@ fn images_are_listed_measured_and_removed_by_binary() {
     assert_eq!((store.size_bytes().unwrap(), world.files("prepared").len()), (0, 0));
 }
 
-/// Size of the code in bytes, long enough for a kill to interrupt a write.
+/// The size of the code in bytes, long enough for a kill to interrupt a write.
 const CODE_BYTES: usize = 300_000;
 
 /// Helper process, not a test by itself: fetches, stores, replaces, evicts and removes until it is killed.

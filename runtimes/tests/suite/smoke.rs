@@ -13,7 +13,7 @@ use glovebox_runtimes::{
 };
 use wasmparser::Validator;
 
-/// Generator xorshift64*: small, seeded, and random enough to break parsers.
+/// An xorshift64* generator: small, seeded, and random enough to break parsers.
 pub(crate) struct Random(u64);
 
 impl Random {

@@ -150,5 +150,5 @@ pub(crate) fn child(test: &str, world: &Path) -> Command {
     command
 }
 
-/// Environment variable of such a child process: the directory of the parent's test.
+/// The environment variable that tells such a child process the directory of the parent's test.
 pub(crate) const CHILD: &str = "GLOVEBOX_TEST_CHILD";

@@ -1,4 +1,4 @@
-//! Rewriting of guest function bodies.
+//! Rewrites the bodies of guest functions.
 //!
 //! All operators are preserved, with their order and nesting. A review only has to follow the code inserted between
 //! them:
@@ -34,47 +34,47 @@ pub(crate) struct Work {
     pub(crate) fuel: Option<Fuel>,
     pub(crate) depth: Option<Depth>,
     pub(crate) memory: Option<VirtualMemory>,
-    /// Index of the function that unwinds the guest instead of `unreachable`.
+    /// The index of the function that is called in place of `unreachable`, and unwinds the guest.
     pub(crate) unreachable: Option<u32>,
-    /// Tag of the unwinding exception. `None` if the host unwinds guests with traps.
+    /// The tag of the unwinding exception. `None` if the host unwinds guests with traps.
     pub(crate) tag: Option<u32>,
 }
 
 /// Indices for fuel metering.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fuel {
-    /// Index of the counter global: remaining fuel minus one, so that it is negative when fuel is exhausted.
+    /// The index of the counter global: remaining fuel minus one, so that it is negative when fuel is exhausted.
     pub(crate) global: u32,
-    /// Index of the function `[i64] -> [i64]` to call with the fuel counter when it or the depth counter is negative.
-    /// The function returns the refilled counter, or unwinds.
+    /// The index of the function `[i64] -> [i64]` to call with the fuel counter when it or the depth counter is
+    /// negative. The function returns the refilled counter, or unwinds.
     pub(crate) halt: u32,
 }
 
 /// Indices for metering call depth.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depth {
-    /// Index of the `i64` global with the remaining native stack in bytes. Its values need only a few bits.
+    /// The index of the `i64` global with the remaining native stack in bytes. Its values need only a few bits.
     pub(crate) global: u32,
-    /// Index of the function that unwinds the guest when calls are too deep.
+    /// The index of the function that unwinds the guest when calls are too deep.
     pub(crate) overflow: u32,
 }
 
-/// Indices for the memory size that the guest observes.
+/// The indices for the memory size that the guest observes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VirtualMemory {
-    /// Index of the global with the size in pages of 64 KiB.
+    /// The index of the global with the size in pages of 64 KiB.
     pub(crate) size: u32,
-    /// Index of a function `[i32] -> [i32]` with the semantics of `memory.grow`.
+    /// The index of a function `[i32] -> [i32]` with the semantics of `memory.grow`.
     pub(crate) grow: u32,
 }
 
-/// Properties of a function that its body does not contain.
+/// The properties of a function that its body does not contain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) parameters: u32,
-    /// Block type with the function's results.
+    /// The block type with the function's results.
     pub(crate) results: BlockType,
-    /// Native stack that a call uses, in bytes. `None` if calls of this function are not metered.
+    /// The native stack that a call uses, in bytes. `None` if calls to this function are not metered.
     pub(crate) stack_bytes: Option<i32>,
 }
 
@@ -129,18 +129,19 @@ struct Writer<'w> {
     code: Function,
     work: &'w Work,
     frame: Frame,
-    /// The function's code is inside a block, so that branches to the function's end reach the code after the block.
+    /// `true` if the function's code is inside a block, so that branches to the function's end reach the code after the
+    /// block.
     is_wrapped: bool,
-    /// A second block around the first one receives the unwinding exception, which is then rethrown.
+    /// `true` if a second block around the first one receives the unwinding exception and rethrows it.
     rethrows: bool,
-    /// The function contains a clause that catches exceptions.
+    /// `true` if the function contains a clause that catches exceptions.
     catches: bool,
-    /// Number of open blocks.
+    /// The number of open blocks.
     nesting: u32,
-    /// The counter's current value is in the global, not in the local.
+    /// `true` if the counter's current value is in the global, not in the local.
     is_saved: bool,
-    /// Indices of generated locals: the fuel counter, the stack that remained before this call, and a length. Unused
-    /// locals are not declared.
+    /// The indices of generated locals: the fuel counter, the stack that remained before this call, and a length.
+    /// Unused locals are not declared.
     fuel: u32,
     depth: u32,
     length: u32,

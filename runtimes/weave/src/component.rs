@@ -1,4 +1,4 @@
-//! Encoding of woven modules as components, and composition of a provider with the HTTP adapter.
+//! Encodes woven modules as components, and composes a provider with the HTTP adapter.
 
 use std::fmt::Display;
 
@@ -18,15 +18,15 @@ pub struct Woven {
     pub component: Vec<u8>,
     /// The core module inside the component.
     pub core: Vec<u8>,
-    /// Size of the core module's code in bytes.
+    /// The size of the core module's code in bytes.
     pub code_bytes: usize,
-    /// Size of the core module's data in bytes, most of which are images.
+    /// The size of the core module's data in bytes, most of which are images.
     pub data_bytes: usize,
-    /// Names of the component's imports.
+    /// The names of the component's imports.
     pub imports: Vec<String>,
-    /// Names of the component's exports.
+    /// The names of the component's exports.
     pub exports: Vec<String>,
-    /// Description of the guests, as the shim receives it.
+    /// The description of the guests, as the shim receives it.
     pub description: Description,
 }
 
@@ -113,10 +113,10 @@ fn failed(error: impl Display) -> WeaveError {
     WeaveError::Component(format!("{error:#}"))
 }
 
-/// Prefix of the interfaces that the provider exports to the adapter.
+/// The prefix of the interfaces that the provider exports to the adapter.
 const SANDBOX: &str = "glovebox:sandbox/";
 
-/// Name of the composed component's export, without its version.
+/// The name of the composed component's export, without its version.
 const HANDLER: &str = "wasi:http/incoming-handler@";
 
 /// Composes a provider without imports with the HTTP adapter. The result exports `wasi:http/incoming-handler` and has
@@ -153,9 +153,9 @@ pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
     Ok(whole)
 }
 
-/// Names of the instances that the adapter imports, in index order.
+/// The names of the instances that the adapter imports, in index order.
 struct Imports {
-    /// Imports that the composed component also has.
+    /// Imports that the adapter shares with the composed component.
     outer: Vec<String>,
     /// Imports that the provider satisfies.
     sandbox: Vec<String>,
@@ -245,7 +245,7 @@ fn refused(reason: impl Display) -> WeaveError {
 mod tests {
     use super::*;
 
-    /// A provider that exports the interface `types` with a record, and `sandbox` with a function.
+    /// A provider that exports the `types` interface with a record, and `sandbox` with a function.
     const PROVIDER: &str = r#"(component
         (type $answer (record (field "number" u32)))
         (component $types (type $answer (record (field "number" u32))) (export "answer" (type $answer)))

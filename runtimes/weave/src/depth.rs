@@ -1,7 +1,7 @@
 //! Limit on the depth of a guest's calls.
 //!
 //! Overflowing the native stack causes a trap in some hosts, and terminates the process in others. No host reports the
-//! stack usage of a call. Each call of a possibly recursive function therefore subtracts an estimate of its stack usage
+//! stack usage of a call. Each call to a possibly recursive function therefore subtracts an estimate of its stack usage
 //! from a budget, and adds it back when it returns. The estimate is the same in every host. A call that exceeds the
 //! budget unwinds the guest. A function that cannot recur is on the stack at most once, so its usage is subtracted from
 //! the budget in advance.
@@ -17,16 +17,16 @@ use crate::{
     plan::slots,
 };
 
-/// Overhead of a frame in bytes: the return address, frame pointer, saved registers, and the compiler's own data.
+/// The overhead of a frame in bytes: the return address, frame pointer, saved registers, and the compiler's own data.
 const FRAME_BYTES: u32 = 112;
 
 const SLOT_BYTES: u32 = 8;
 
-/// Stack usage of a module's functions.
+/// The stack usage of a module's functions.
 pub(crate) struct Depths {
     /// Bytes per call of each of the module's own functions. `None` if the function cannot recur.
     pub(crate) counted: Vec<Option<i32>>,
-    /// Largest total of the functions that cannot recur on one call path, in bytes.
+    /// The largest total of the functions that cannot recur on one call path, in bytes.
     pub(crate) once_bytes: u32,
 }
 

@@ -17,20 +17,20 @@ use crate::{
     plan::{Plan, Reason, Shift},
 };
 
-/// Prefix of the shim's exports that implement WASI preview 1.
+/// The prefix of the shim's exports that implement WASI preview 1.
 pub(crate) const WASI_PREFIX: &str = "glovebox:wasi/";
 
 /// Other exports of the shim that the guests' code calls.
 pub(crate) const REFUEL: &str = "glovebox:machine/refuel";
 pub(crate) const GROW: &str = "glovebox:machine/grow";
 
-/// Prefix of [`REFUEL`] and [`GROW`].
+/// The prefix of [`REFUEL`] and [`GROW`].
 pub(crate) const MACHINE_PREFIX: &str = "glovebox:machine/";
 
 /// A WASI function that a guest imports.
 pub(crate) struct Wanted<'a> {
     pub(crate) of: &'a FuncType,
-    /// Index of the shim's function.
+    /// The index of the shim's function.
     pub(crate) shim: u32,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn exported(shim: &Module<'_>, name: &str) -> Result<u32, WeaveError>
     found.map(|export| export.index).ok_or_else(|| WeaveError::Shim(format!("it exports no function `{name}`")))
 }
 
-/// Generates a call of the shim that unwinds if the result is not an errno. A call of a function without a result, such
+/// Generates a call to the shim that unwinds if the result is not an errno. A call to a function without a result, such
 /// as `proc_exit`, always unwinds.
 pub(crate) fn wasi(of: &FuncType, shim: u32, unwind: u32) -> Function {
     let parameters = crate::guest::count(of.params());

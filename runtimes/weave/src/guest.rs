@@ -24,32 +24,32 @@ const WASI: &str = "wasi_snapshot_preview1";
 /// answers that there is no host, as the engine does.
 const HOST_CALL: (&str, &str) = ("host", "call");
 
-/// Export name of the table whose functions the driver calls by slot.
+/// The export name of the table whose functions the driver calls by slot.
 const TABLE: &str = "__table";
 
 /// A prepared interpreter.
 #[derive(Clone, Debug)]
 pub struct Guest<'a> {
-    /// Name of the runtime.
+    /// The name of the runtime.
     pub name: &'a str,
-    /// Alternative names of the runtime.
+    /// The alternative names of the runtime.
     pub aliases: &'a [String],
     /// `python` or `javascript`.
     pub language: &'a str,
-    /// Name of the driver, as in recipes.
+    /// The name of the driver, as in recipes.
     pub driver: &'a str,
     /// The interpreter's version.
     pub version: &'a str,
     /// The prepared module, as [`with_image`](glovebox_runtimes::rewrite::with_image) returns it.
     pub module: &'a [u8],
-    /// Digest of the prepared module, which identifies the image.
+    /// The digest of the prepared module, which identifies the image.
     pub image_sha256: Digest,
     /// Addresses in the image that the driver needs, by name.
     pub anchors: &'a BTreeMap<String, u32>,
     /// All mutable globals. Weaving fails if the list is incomplete: the value of a missing global would leak into the
     /// next session.
     pub globals: &'a [MutableGlobal],
-    /// Names of the exported functions that the driver calls.
+    /// The names of the exported functions that the driver calls.
     pub exports: &'a [String],
     /// The standard library, if it is a separate file.
     pub library: Option<GuestLibrary<'a>>,
@@ -60,12 +60,12 @@ pub(crate) struct Read<'a> {
     pub(crate) guest: &'a Guest<'a>,
     pub(crate) module: Module<'a>,
     pub(crate) depths: Depths,
-    /// Size of the image in pages of 64 KiB.
+    /// The size of the image in pages of 64 KiB.
     pub(crate) memory_pages: u32,
     pub(crate) image: Image,
-    /// Indices of the functions that the driver calls by name.
+    /// The indices of the functions that the driver calls by name.
     pub(crate) exports: Vec<u32>,
-    /// Mutable globals and the bits of their values in the image.
+    /// The mutable globals and the bits of their values in the image.
     pub(crate) globals: Vec<(MutableGlobal, u64)>,
     /// The table for calls by slot, if the guest has one: its index, and the functions in its slots.
     pub(crate) table: Option<(u32, Slots)>,
@@ -180,11 +180,11 @@ const FEATURES: WasmFeatures = WasmFeatures::WASM2
 
 /// The items of a valid module, in the order of their index spaces.
 pub(crate) struct Module<'a> {
-    /// Name of the module in error messages.
+    /// The name of the module in error messages.
     pub(crate) name: &'a str,
     pub(crate) types: Vec<FuncType>,
     pub(crate) imports: Vec<Import<'a>>,
-    /// Type indices of all functions. Imported functions are first.
+    /// The type indices of all functions. Imported functions are first.
     pub(crate) functions: Vec<u32>,
     pub(crate) imported_functions: u32,
     pub(crate) tables: Vec<Table<'a>>,
@@ -344,11 +344,11 @@ pub struct Description {
 pub struct GuestDescription {
     /// The runtime's name.
     pub name: String,
-    /// Alternative names of the runtime.
+    /// The alternative names of the runtime.
     pub aliases: Vec<String>,
     /// `python` or `javascript`.
     pub language: String,
-    /// Name of the driver, as in recipes.
+    /// The name of the driver, as in recipes.
     pub driver: String,
     /// The interpreter's version.
     pub version: String,
@@ -358,12 +358,12 @@ pub struct GuestDescription {
     pub memory_pages: u32,
     /// Addresses in the image that the driver needs, by name.
     pub anchors: BTreeMap<String, u32>,
-    /// Names of the functions that the driver calls. A call contains the function's index in this list.
+    /// The names of the functions that the driver calls. A call contains the function's index in this list.
     pub exports: Vec<String>,
     /// Mutable globals. A global's number is its index in this list.
     pub globals: Vec<GlobalDescription>,
-    /// Layout of the image as alternating lengths: of zeros, then of bytes from the image's data segment. All memory
-    /// after the last length is zero.
+    /// The layout of the image as alternating lengths: of zeros, then of bytes from the image's data segment. All
+    /// memory after the last length is zero.
     pub image: Vec<u32>,
     /// The standard library, if it is a separate file.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -373,11 +373,11 @@ pub struct GuestDescription {
 /// A mutable global.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GlobalDescription {
-    /// Name of the global's export in the prepared module.
+    /// The name of the global's export in the prepared module.
     pub export: String,
-    /// Type of the global's value.
+    /// The type of the global's value.
     pub kind: GlobalKind,
-    /// Bits of the global's value in the image.
+    /// The bits of the global's value in the image.
     pub value: u64,
 }
 
@@ -429,13 +429,13 @@ impl GuestDescription {
 /// A runtime's library: an archive that the guest sees as a file.
 #[derive(Clone, Copy, Debug)]
 pub struct GuestLibrary<'a> {
-    /// Path of the archive in the guest's file system.
+    /// The path of the archive in the guest's file system.
     pub guest_path: &'a str,
-    /// Contents of the archive.
+    /// The contents of the archive.
     pub archive: &'a [u8],
     /// Files next to the archive, by path relative to the archive's directory.
     pub files: &'a BTreeMap<String, Vec<u8>>,
-    /// Common directory of `files`, relative to the archive's directory. Empty if there are no files.
+    /// The common directory of `files`, relative to the archive's directory. Empty if there are no files.
     pub files_directory: &'a str,
 }
 
@@ -443,13 +443,13 @@ pub struct GuestLibrary<'a> {
 /// their paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LibraryDescription {
-    /// Path of the archive in the guest's file system.
+    /// The path of the archive in the guest's file system.
     pub guest_path: String,
-    /// Length of the archive in bytes.
+    /// The length of the archive in bytes.
     pub archive_bytes: u32,
-    /// Common directory of the files, relative to the archive's directory.
+    /// The common directory of the files, relative to the archive's directory.
     pub files_directory: String,
-    /// Lengths of the files in bytes, by path.
+    /// The lengths of the files in bytes, by path.
     pub files: BTreeMap<String, u32>,
 }
 

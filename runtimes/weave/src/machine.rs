@@ -207,9 +207,9 @@ pub(crate) fn access(memory: u32, offset: u64) -> MemArg {
     MemArg { offset, align: 0, memory_index: memory }
 }
 
-/// Number of bytes that one iteration of each loop compares. A loop ends before an iteration that would read beyond the
-/// range, and the next loop compares the remaining bytes. Compared ranges are often shorter than two iterations of the
-/// first loop.
+/// The number of bytes that one iteration of each loop compares. A loop ends before an iteration that would read beyond
+/// the range, and the next loop compares the remaining bytes. Compared ranges are often shorter than two iterations of
+/// the first loop.
 const STRIDES: [i32; 2] = [64, 8];
 
 /// Writes code that compares the guest's `memory` at `at` with the memory and address in `with`, or with zeros. The
@@ -259,8 +259,8 @@ fn step(code: &mut InstructionSink<'_>, at: u32, with: Option<(u32, u32)>, len: 
     code.local_get(len).i32_const(bytes).i32_sub().local_set(len);
 }
 
-/// Parameters of `call_export` and `call_table`: the guest, the callee, the address of the arguments (an `i64` each),
-/// the number of arguments, and the address of the result (an `i64`).
+/// The parameters of `call_export` and `call_table`: the guest, the callee, the address of the arguments (an `i64`
+/// each), the number of arguments, and the address of the result (an `i64`).
 const CALLEE: u32 = 1;
 const ARGUMENTS: u32 = 2;
 const COUNT: u32 = 3;

@@ -1,4 +1,4 @@
-//! Metering of a single module, and the fuel costs of operators.
+//! Meters a single module, and defines the fuel costs of operators.
 //!
 //! The costs are those of Wasmtime 48: `fuel_*` in its `func_environ.rs`, `default_operator_cost` in `tunables.rs`.
 
@@ -13,18 +13,18 @@ use crate::{
     plan::Shift,
 };
 
-/// Export name of the counter: a mutable `i64` global that contains the remaining fuel minus one. It is negative when
-/// fuel is exhausted.
+/// The export name of the counter: a mutable `i64` global that contains the remaining fuel minus one. It is negative
+/// when fuel is exhausted.
 pub const FUEL_EXPORT: &str = "__glovebox_fuel";
 
-/// Export name of [`REFUEL_IMPORT`].
+/// The export name of [`REFUEL_IMPORT`].
 pub const REFUEL_EXPORT: &str = "__glovebox_refuel";
 
-/// Module and field name of the function that is called when the counter is negative: `(counter: i64) -> i64`. It
+/// The module and field name of the function that is called when the counter is negative: `(counter: i64) -> i64`. It
 /// returns the refilled counter, or traps.
 pub const REFUEL_IMPORT: (&str, &str) = ("glovebox", "refuel");
 
-/// Origin of a metered module's counter.
+/// The origin of a metered module's counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter<'a> {
     /// The module defines the counter, which is initially exhausted, and imports [`REFUEL_IMPORT`]. It exports both.
@@ -104,10 +104,10 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
     Ok(assembly.finish())
 }
 
-/// Cost of entering a function. It is charged before the check at the function's beginning.
+/// The cost of entering a function. It is charged before the check at the function's beginning.
 pub(crate) const ENTRY: i64 = 1;
 
-/// Largest constant length of a bulk operation that is not checked beforehand: `SMALL_BULK_OP_COST` in Wasmtime's
+/// The largest constant length of a bulk operation that needs no prior check: `SMALL_BULK_OP_COST` in Wasmtime's
 /// `func_environ.rs`.
 pub(crate) const SMALL_BULK: i64 = 128;
 

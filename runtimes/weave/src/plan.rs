@@ -16,18 +16,18 @@ use crate::{
 
 /// Indices that generated functions use.
 pub(crate) struct Plan<'a> {
-    /// Tag of the unwinding exception.
+    /// The tag of the unwinding exception.
     pub(crate) tag: u32,
-    /// Index of the shim's memory. The guests' memories precede it: engines access a module's first memory fastest, and
-    /// instructions that access it are one byte shorter.
+    /// The index of the shim's memory. The guests' memories precede it: engines access a module's first memory fastest,
+    /// and instructions that access it are one byte shorter.
     pub(crate) shim_memory: u32,
-    /// Index of the fuel counter, an `i64` global: remaining fuel minus one.
+    /// The index of the fuel counter, an `i64` global: remaining fuel minus one.
     pub(crate) fuel: u32,
-    /// Index of the `i32` global with the reason of the last unwind.
+    /// The index of the `i32` global with the reason of the last unwind.
     pub(crate) reason: u32,
-    /// Index of the `i64` global with the remaining native stack in bytes.
+    /// The index of the `i64` global with the remaining native stack in bytes.
     pub(crate) depth: u32,
-    /// Index and length of the data segment that contains the description.
+    /// The index and length of the data segment that contains the description.
     pub(crate) description: (u32, u32),
     pub(crate) guests: Vec<Placed<'a>>,
 }
@@ -43,11 +43,11 @@ impl Plan<'_> {
 pub(crate) struct Placed<'a> {
     pub(crate) read: Read<'a>,
     pub(crate) shift: Shift,
-    /// Index of the global with the guest's virtual memory size in pages.
+    /// The index of the global with the guest's virtual memory size in pages.
     pub(crate) virtual_size: u32,
-    /// Index of the data segment with the guest's image.
+    /// The index of the data segment with the guest's image.
     pub(crate) image: u32,
-    /// Index of the data segment with the guest's library, if the guest has one.
+    /// The index of the data segment with the guest's library, if the guest has one.
     pub(crate) library: Option<u32>,
 }
 
@@ -58,7 +58,7 @@ impl Placed<'_> {
     }
 }
 
-/// Reason why a call was unwound.
+/// The reason why a call was unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The shim requested the unwind and knows the reason.
@@ -124,9 +124,9 @@ impl GeneratedFunctions {
 /// mapped individually.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shift {
-    /// New index of each imported function.
+    /// The new index of each imported function.
     pub(crate) imported_functions: Vec<u32>,
-    /// New index of the module's first own function.
+    /// The new index of the module's first own function.
     pub(crate) own_functions: u32,
     pub(crate) types: u32,
     pub(crate) tables: u32,
@@ -193,7 +193,7 @@ impl Reencode for Shift {
 // An image consists of a data segment, and of the addresses to which the shim copies ranges of the segment when it
 // resets the guest.
 
-/// Length of the shortest run of zeros that is omitted, in bytes. Each additional run costs about eight bytes of
+/// The length of the shortest run of zeros that is omitted, in bytes. Each additional run costs about eight bytes of
 /// description, and two short copies at each reset.
 const GAP_BYTES: u32 = 32;
 
@@ -248,7 +248,7 @@ impl Image {
     }
 }
 
-/// Function indices in a table, by slot.
+/// The function indices in a table, by slot.
 pub(crate) type Slots = Vec<Option<u32>>;
 
 /// Returns the functions in a table, as initialised by the element segments.

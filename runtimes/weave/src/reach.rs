@@ -1,4 +1,5 @@
-//! Reachability of operators by Wasmtime's rules, and landings. Unreachable operators consume no fuel.
+//! Determines which operators are reachable by Wasmtime's rules, and finds landings. Unreachable operators consume no
+//! fuel.
 //!
 //! Landings are the labels that `catch` clauses branch to. Exceptions are thrown by calls, so at a landing the
 //! function's cached counters are out of date. The global of the fuel counter is up to date. The global of the depth
@@ -11,7 +12,7 @@ use wasmparser::Operator;
 
 use crate::guest::index;
 
-/// Kind of block that a label belongs to.
+/// The kind of block that a label belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A block, or the function itself.
@@ -27,9 +28,9 @@ pub(crate) enum Kind {
 struct Frame {
     kind: Kind,
     entered_live: bool,
-    /// The code before `else` reached its end.
+    /// `true` if the code before `else` can reach its end.
     then_live: bool,
-    /// A reachable operator branches to the block's end.
+    /// `true` if a reachable operator branches to the block's end.
     branched: bool,
 }
 
@@ -114,7 +115,7 @@ impl Frame {
 /// The landings of one function.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Landings {
-    /// Positions of the operators whose labels are landings.
+    /// The positions of the operators whose labels are landings.
     at: HashSet<usize>,
     /// `true` if the function's own label is a landing.
     pub(crate) is_function: bool,

@@ -1,4 +1,4 @@
-//! Values of variables in static single assignment form, which is built while a function is read.
+//! Tracks the values of variables in static single assignment form, which is built while a function is read.
 //!
 //! This module follows Cranelift's frontend (Braun et al., "Simple and Efficient Construction of Static Single
 //! Assignment Form", 2013), including the order of its queries. The time of a query determines whether a value is
@@ -14,10 +14,10 @@ pub(crate) struct Value(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Block(usize);
 
-/// Number of a local, or of a block's parameter or result.
+/// The number of a local, or of a block's parameter or result.
 pub(crate) type Variable = u32;
 
-/// Origin of a value.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Constant(i32),
@@ -32,7 +32,7 @@ pub(crate) enum Origin {
 #[derive(Debug, Default)]
 struct Node {
     predecessors: Vec<Block>,
-    /// All predecessors are known.
+    /// `true` once all predecessors are known.
     is_sealed: bool,
     /// Variables that were queried before the block was sealed.
     open: Vec<(Variable, Value)>,

@@ -1,4 +1,4 @@
-//! Weaving of guests and a shim into one core module: its options and errors.
+//! Weaves guests and a shim into one core module. Defines the options and errors of weaving.
 
 use std::convert::Infallible;
 
@@ -25,7 +25,7 @@ pub(crate) fn weave_core(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptio
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WeaveOptions {
-    /// Native stack for nested calls in a guest, in bytes, as estimated. A call that exceeds this limit unwinds the
+    /// The estimated native stack for nested calls in a guest, in bytes. A call that exceeds this limit unwinds the
     /// guest.
     ///
     /// Default: 320 KiB. For half of the 10,200 possibly recursive functions of CPython and QuickJS, Cranelift's frame
@@ -33,7 +33,7 @@ pub struct WeaveOptions {
     /// which takes part in every recursion: 1.2 times the estimate in Wasmtime 49, 1.5 times in 50. Guests therefore
     /// fit into Wasmtime's default stack of 512 KiB, with room for the shim. V8's default stack has 984 KiB.
     pub stack_bytes: u32,
-    /// Meters fuel. Without metering a script can run forever, so disable it only for measurements.
+    /// `true` to meter fuel. Without metering, a script can run forever, so disable it only for measurements.
     pub metered: bool,
 }
 
@@ -82,7 +82,7 @@ impl WeaveError {
         Self::Unsupported { module: module.to_owned(), what: what.into() }
     }
 
-    /// Returns a closure that converts encoding errors of the module.
+    /// Returns a closure that converts errors from encoding the module.
     pub(crate) fn encoding(module: &str) -> impl Fn(reencode::Error<Infallible>) -> Self {
         move |error| match error {
             reencode::Error::ParseError(source) => Self::Invalid { module: module.to_owned(), source },
@@ -90,7 +90,7 @@ impl WeaveError {
         }
     }
 
-    /// Returns a closure that converts parse errors of the module.
+    /// Returns a closure that converts errors from parsing the module.
     pub(crate) fn invalid(module: &str) -> impl Fn(wasmparser::Error) -> Self {
         move |source| Self::Invalid { module: module.to_owned(), source }
     }

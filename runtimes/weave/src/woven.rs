@@ -1,4 +1,4 @@
-//! Assembly of the woven core module.
+//! Assembles the woven core module.
 
 use wasm_encoder::{ConstExpr, MemoryType, ValType, reencode::Reencode};
 use wasmparser::{ExternalKind, TypeRef};
@@ -12,10 +12,10 @@ use crate::{
     plan::{GeneratedFunctions, Placed, Plan, Reason, Shift},
 };
 
-/// Module name of the shim's imports that operate on guests.
+/// The module name of the shim's imports that operate on guests.
 const MACHINE: &str = "glovebox:machine";
 
-/// Prefix of the custom sections that describe the component's type.
+/// The prefix of the custom sections that describe the component's type.
 const COMPONENT_TYPE: &str = "component-type";
 
 /// A woven core module, with statistics.

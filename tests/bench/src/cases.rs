@@ -18,16 +18,16 @@ use crate::{
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
-    /// Number of turns of each case, except the parallel cases.
+    /// The number of turns of each case, except the parallel cases.
     turns: u64,
-    /// Number of runs per point of the checkpoint curve.
+    /// The number of runs per point of the checkpoint curve.
     curve_turns: u64,
-    /// Number of concurrent sessions, and number of executions distributed over them.
+    /// The number of concurrent sessions, and the number of executions distributed over them.
     sessions: u64,
     session_executions: u64,
-    /// Number of rounds in each parallel case.
+    /// The number of rounds in each parallel case.
     parallel_turns: u64,
-    /// Duration of a parallel turn.
+    /// The duration of a parallel turn.
     parallel_period: Duration,
 }
 

@@ -16,10 +16,10 @@ const CURVE: [(&str, u32); 5] = [
     ("checkpoint_64m", 64 << 20),
 ];
 
-/// Size in bytes of the data in the forked session, in addition to the interpreter's memory.
+/// The size in bytes of the data in the forked session, in addition to the interpreter's memory.
 const FORKED_BYTES: u32 = 1 << 20;
 
-/// Number of runs per turn.
+/// The number of runs per turn.
 const PER_TURN: usize = 5;
 
 /// The times of all session operations.
@@ -29,7 +29,7 @@ pub(crate) struct SessionSamples {
     pub(crate) fork: Samples,
     pub(crate) hibernate: Samples,
     pub(crate) resume: Samples,
-    /// Times of `checkpoint`, by the size of the session's data.
+    /// The times of `checkpoint`, by the size of the session's data.
     pub(crate) curve: Vec<(&'static str, Samples)>,
 }
 

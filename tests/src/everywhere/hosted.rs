@@ -16,8 +16,8 @@ use crate::{
     case_line::{LineOptions, case_line, results},
 };
 
-/// Timeout for a host to run a case: many times the duration of the slowest case on a busy machine. The first case also
-/// waits for compilation.
+/// The timeout for a host to run a case: many times the duration of the slowest case on a busy machine. The first case
+/// also waits for compilation.
 const ANSWER: Duration = Duration::from_secs(300);
 
 /// A host with one pair of processes per concurrent trial, shared by all trials. One process of a pair runs cases
@@ -86,7 +86,7 @@ impl Hosted {
         free.unwrap_or_else(first)
     }
 
-    /// Returns the id of the process for cases without tools, after it has run a case.
+    /// Returns the ID of the process for cases without tools, after it has run a case.
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.workers().without_tools.process()

@@ -53,7 +53,7 @@ impl Worker {
         self.started
     }
 
-    /// Returns the id of the running process.
+    /// Returns the ID of the running process.
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.running.as_ref().map(|running| running.child.id())

@@ -121,7 +121,7 @@ impl Puppet {
         bytes
     }
 
-    /// Sets how the puppet allocates memory for the host in subsequent calls of the sandbox.
+    /// Sets how the puppet allocates memory for the host in subsequent calls to the sandbox.
     pub fn misbehave(&mut self, how: Misbehaviour) {
         self.how = how;
     }

@@ -6,7 +6,7 @@ use glovebox::{IfExists, Language, Request, Sandbox, Tool, ToolError};
 use glovebox_sessions::{DirectoryStore, NewSession, Prune, SessionId, Sessions};
 use glovebox_tests::{Captured, Event, Recorder, engine, sandbox};
 
-/// Runs a request under a unique session id, and returns the events with this id.
+/// Runs a request under a unique session ID, and returns the events with this ID.
 fn events(captured: &Captured, id: &str, run: impl FnOnce()) -> Vec<Event> {
     let _ = captured.take();
     run();
@@ -135,7 +135,7 @@ fn executions_are_logged() {
         assert!(!named(&seen, "security.path_escape").is_empty(), "{seen:#?}");
     }
 
-    // A session's events carry its id automatically.
+    // A session's events carry its ID automatically.
     let session = sandbox(Language::JavaScript, |_| {}).session().unwrap();
     let id = session.id().to_owned();
     let seen = events(&captured, &id, || drop(session.execute("1").unwrap()));

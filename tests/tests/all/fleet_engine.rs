@@ -45,7 +45,7 @@ struct State {
     listed: BTreeMap<String, FleetSession>,
     /// The failure that answers every request, if set.
     failure: Option<Failure>,
-    /// Number of clock reads, so that each session has a different opening time.
+    /// The number of clock reads, so that each session has a different opening time.
     clock: u64,
 }
 

@@ -3,7 +3,7 @@
 use glovebox::Language;
 use glovebox_tests::sandbox;
 
-/// Number of generated scripts. Far more than the default fuel would allow.
+/// The number of generated scripts. Far more than the default fuel would allow.
 const SCRIPTS: usize = 6_000;
 
 #[test]

@@ -22,9 +22,9 @@ use glovebox_tests::{
 use libtest_mimic::{Failed, Trial};
 
 const MEMORY_BYTES: u64 = 64 << 20;
-/// Timeout for endless scripts, which can be short.
+/// The timeout for endless scripts, which can be short.
 const ENDLESS_TIMEOUT_MS: u64 = 300;
-/// Timeout for terminating scripts, long enough for the slowest host on a busy machine.
+/// The timeout for terminating scripts, long enough for the slowest host on a busy machine.
 const TIMEOUT_MS: u64 = 120_000;
 /// Maximum time from a guest's deadline until it ends, in milliseconds.
 const LATE_MS: f64 = 10_000.0;

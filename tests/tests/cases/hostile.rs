@@ -17,9 +17,9 @@ const MEMORY_BYTES: u64 = 80 * MIB;
 /// Allowed growth of the host in addition to the guest's memory: page tables of a pool slot, stacks, and this program's
 /// buffers.
 const SLACK_BYTES: u64 = 48 * MIB;
-/// Timeout for endless scripts, which can be short.
+/// The timeout for endless scripts, which can be short.
 const ENDLESS_TIMEOUT_MS: u64 = 300;
-/// Timeout for terminating scripts, long enough for a busy machine.
+/// The timeout for terminating scripts, long enough for a busy machine.
 const TIMEOUT_MS: u64 = 20_000;
 /// Maximum time from a guest's deadline until it ends, in milliseconds. Generous, so that no test fails on a slow
 /// machine. But other sandboxes take half a minute for some of these scripts.

@@ -47,7 +47,7 @@ struct PoolState {
     threads: usize,
     /// Number of threads that sleep until work arrives.
     idle: usize,
-    /// Set while a thread polls for work. Only one thread polls at a time.
+    /// `true` while a thread polls for work. Only one thread polls at a time.
     is_looking: bool,
     /// Number of guests that wait for JavaScript.
     waiting: usize,

@@ -2,7 +2,7 @@
 //!
 //! * [`Session`]: the caller's handle.
 //! * `resident`: the component's platform for the session state machine of `glovebox-core`, and the memory of a
-//!   session's guest, which is in its runtime's memory or evicted.
+//!   session's guest, which is either in use by the runtime or evicted.
 //! * `zstandard`: the compression of hibernated sessions.
 
 mod resident;
@@ -47,7 +47,7 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Returns a session id that is unique in this provider.
+    /// Returns a session ID that is unique in this provider.
     fn name(&self) -> Rc<str> {
         let number = self.named.get().saturating_add(1);
         self.named.set(number);
@@ -147,7 +147,7 @@ impl Session {
         })
     }
 
-    /// Returns the session's id.
+    /// Returns the session's ID.
     #[must_use]
     pub fn id(&self) -> String {
         self.id.to_string()
@@ -254,7 +254,7 @@ impl Session {
         Self::from_checkpoint(&self.sessions, sandbox, saved, RandomNumbers::Fork)
     }
 
-    /// Takes a checkpoint and returns its id.
+    /// Takes a checkpoint and returns its ID.
     pub fn checkpoint(&self) -> Result<u64, SandboxError> {
         Ok(self.set(ComponentSession::checkpoint)?.0)
     }
@@ -264,7 +264,7 @@ impl Session {
         self.set(|state| Ok(state.checkpoints().into_iter().map(Into::into).collect()))
     }
 
-    /// Restores the last checkpoint that differs from the current state, and returns its id.
+    /// Restores the last checkpoint that differs from the current state, and returns its ID.
     pub fn undo(&self) -> Result<u64, SandboxError> {
         Ok(self.set(|state| state.undo(None))?.0)
     }

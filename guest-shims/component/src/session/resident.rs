@@ -1,9 +1,10 @@
-//! The platform of a session, and the memory of its guest: in its runtime's memory, or evicted and stored as pages.
+//! A session's platform, and its guest's memory, which is either in use by the runtime or evicted and stored as pages.
 //!
 //! A runtime has one memory for all its guests. A session's guest stays there until another guest needs the memory, so
 //! consecutive calls to the same session copy nothing. To make room for another guest, the session is evicted: the
-//! pages that differ from the image are copied out. When the session returns, the memory is reset to the image up to
-//! its real end, and the pages are copied in. A session therefore never sees another session's bytes.
+//! pages that differ from the image are copied out. When the session returns, the whole memory, including any that
+//! earlier guests added, is reset to the image, and the stored pages are copied back. A session therefore never sees
+//! another session's bytes.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc};
 
@@ -43,8 +44,8 @@ struct SessionMemory {
 }
 
 impl ResidentMemory {
-    /// Wraps the memory of a guest that is in its runtime's memory. Its pages that equal pages of `pages` are shared.
-    /// `is_known` means that `pages` are exactly the guest's pages.
+    /// Wraps the memory of a guest that is in its runtime's memory. Guest pages that equal pages in `pages` are shared
+    /// with them. `is_known` means that `pages` are exactly the guest's pages.
     pub(crate) fn new(memory: &GuestMemory, runtime: &Rc<Runtime>, pages: Pages, is_known: bool) -> Self {
         let image = Image::new(memory.clone(), runtime);
         let resident = SessionMemory { image, pages, is_known, evicted: None, reservation: None };
@@ -172,7 +173,6 @@ impl Image {
         Self { memory, runtime: Rc::clone(runtime), part: Box::new([0; PAGE_BYTES]) }
     }
 
-    /// Returns the guest's memory.
     pub(super) fn memory(&self) -> &GuestMemory {
         &self.memory
     }

@@ -37,19 +37,19 @@ use glovebox_wasi::{Errno, Host};
 
 use crate::{Called, Clocks, Guests, LibraryBytes, Reading, Runtime, Unwound, World, entered, machine::PAGE_BYTES};
 
-/// Address of the source.
+/// The address of the source.
 const SOURCE_AT: u32 = 0x8000;
-/// Address of the guest's output and its `iovec`.
+/// The address of the guest's output and its `iovec`.
 const SCRATCH_AT: u32 = 0x4000;
 /// Address where the driver writes the seed.
 pub(crate) const SEED_AT: u32 = 8;
-/// Address of the soft-stop word.
+/// The address of the soft-stop word.
 pub(crate) const ASKED_AT: u32 = 0x100;
-/// Address of the image's non-zero bytes.
+/// The address of the image's non-zero bytes.
 pub(crate) const IMAGE_AT: u32 = 0x200;
 /// The bytes at [`IMAGE_AT`].
 pub(crate) const IMAGE: [u8; 4] = *b"boot";
-/// Size of the image in pages.
+/// The size of the image in pages.
 pub(crate) const IMAGE_PAGES: u32 = 1;
 
 #[derive(Default)]
@@ -361,7 +361,7 @@ pub(crate) fn runtime(number: u32) -> Rc<Runtime> {
     Rc::new(runtime)
 }
 
-/// Library bytes for guests without libraries.
+/// The library bytes for guests without libraries.
 struct NoLibraries;
 
 impl LibraryBytes for NoLibraries {

@@ -1,4 +1,4 @@
-//! Conversions between this crate's types and the types that a backend generates from `wit/`.
+//! Converts between this crate's types and the types that a backend generates from `wit/`.
 //!
 //! [`contract_conversions!`](crate::contract_conversions) expands the other macros of this file.
 
@@ -86,7 +86,7 @@ macro_rules! contract_cases {
 macro_rules! contract_errors {
     () => {
         impl types::SandboxError {
-            /// Returns the error of a file operation that failed on this path or pattern.
+            /// Returns the error for a file operation that failed on this path or pattern.
             pub(crate) fn from_file(kind: types::FileError, path: &str, message: String) -> Self {
                 Self::File(types::FileFailure { kind, path: contract::quoted(path).to_owned(), message })
             }

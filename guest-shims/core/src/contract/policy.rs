@@ -19,11 +19,11 @@ pub struct ContractPolicy {
     pub entropy: Entropy,
     /// Arguments after the script's name.
     pub args: Vec<String>,
-    /// Environment variables.
+    /// The environment variables.
     pub env: BTreeMap<String, String>,
-    /// Makes the packages at `/app/site-packages` importable in Python.
+    /// `true` if Python scripts can import the packages at `/app/site-packages`.
     pub inject_setup: bool,
-    /// Loads globals from the workspace before a script, and saves them to it afterwards.
+    /// `true` if globals are loaded from the workspace before a script, and saved there afterwards.
     pub auto_persist_globals: bool,
     /// The settings of sessions.
     pub session: SessionPolicy,
@@ -34,7 +34,7 @@ pub struct ContractPolicy {
 pub struct Grant {
     /// The policy for a request without settings.
     pub defaults: ContractPolicy,
-    /// Forbids limits above the defaults.
+    /// `true` if no limit can exceed its default.
     pub is_ceiling: bool,
     /// The reason for refusing `clock.host`; `None` if it is granted.
     pub host_clock_refusal: Option<PolicyRefusal>,
@@ -46,7 +46,7 @@ impl Grant {
     /// Returns the limit `key` as requested, or the default if it is omitted.
     ///
     /// # Errors
-    /// The request exceeds the default and [`is_ceiling`](Self::is_ceiling) is set.
+    /// Fails if the request exceeds the default and [`is_ceiling`](Self::is_ceiling) is set.
     pub fn limit<T: Copy + PartialOrd + Display>(
         &self,
         key: &str,
@@ -89,7 +89,7 @@ impl ContractPolicy {
     /// Converts a list of environment variables to a map.
     ///
     /// # Errors
-    /// A variable occurs more than once.
+    /// Fails if a variable occurs more than once.
     pub fn variables(env: Vec<(String, String)>) -> Result<BTreeMap<String, String>, PolicyRefusal> {
         let mut variables = BTreeMap::new();
         for (name, value) in env {

@@ -69,7 +69,7 @@ impl ListLimits {
     pub const NONE: Self = Self { entries: usize::MAX, path_bytes: usize::MAX };
 }
 
-/// The first entries of a listing, in ascending order of paths.
+/// The first entries of a listing, sorted by path.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct FilePage {
     /// The entries that fit into the limits.
@@ -108,7 +108,7 @@ pub enum FileError {
         /// The syntax error.
         reason: String,
     },
-    /// A file, directory or link of this name already exists.
+    /// A file, directory or link with this name already exists.
     #[error("`{path}` exists; choose another name or allow replacing it", path = escaped(.path))]
     Exists {
         /// The path, relative to the workspace.

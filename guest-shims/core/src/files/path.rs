@@ -1,4 +1,4 @@
-//! Validation of paths that the embedder passes.
+//! Validates paths that the embedder passes.
 
 use super::FileError;
 

@@ -19,7 +19,7 @@ pub struct Snapshot {
 /// Checks the syntax of a pattern without reading files.
 ///
 /// # Errors
-/// The pattern is invalid or too long.
+/// Fails if the pattern is invalid or too long.
 pub fn check_pattern(pattern: &str) -> Result<(), FileError> {
     Pattern::parse(pattern).map(drop)
 }
@@ -38,8 +38,8 @@ impl Snapshot {
         Self::new(Vfs::new(VfsLimits::default()), None)
     }
 
-    /// Lists the files, directories and links that match a pattern, in ascending order of paths. Names with a leading
-    /// dot also match. Links are not followed.
+    /// Lists the files, directories and links that match a pattern, sorted by path. Names with a leading dot also
+    /// match. Links are not followed.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FileError> {
         Ok(self.list_page(pattern, None, ListLimits::NONE)?.entries)
     }
@@ -61,8 +61,8 @@ impl Snapshot {
         page_below(&mut vfs, (&prefix.join("/"), top), max_depth, limits, is_listed)
     }
 
-    /// Returns the first entries below the directory `dir`, at most `max_depth` names deep, in ascending order of
-    /// paths. Fails if `dir` does not exist. Returns an empty page if `dir` is a file.
+    /// Returns the first entries below the directory `dir`, up to `max_depth` levels deep, sorted by path. Fails if
+    /// `dir` does not exist. Returns an empty page if `dir` is a file.
     pub fn list_below(&self, dir: &str, max_depth: usize, limits: ListLimits) -> Result<FilePage, FileError> {
         let (mut vfs, root) = self.state()?;
         let dir = path::inside(dir)?;

@@ -13,8 +13,8 @@ pub struct Walked {
     pub kind: FileKind,
 }
 
-/// Returns all entries below `top`, at most `max_depth` names deep, in ascending order of paths: a directory comes
-/// before its entries. Does not follow links. The file system's quotas bound the result.
+/// Returns all entries below `top`, at most `max_depth` levels deep, sorted by path: a directory comes before its
+/// entries. Does not follow links. The file system's quotas bound the result.
 pub fn below(vfs: &mut Vfs, top: InodeId, max_depth: usize) -> Result<Vec<Walked>, (String, VfsError)> {
     let mut found = Vec::new();
     each_below(vfs, top, max_depth, |entry| found.push(entry))?;

@@ -1,4 +1,4 @@
-//! Explanations of failures, with advice for the people and models that write scripts.
+//! Explains failures, and advises the people and models that write scripts.
 //!
 //! The advice is derived from the outcome, the limits and the source, never from a script's output. Text from a script
 //! (names, paths, messages) is quoted briefly and without control characters. Advice contains a corrected source line
@@ -159,7 +159,7 @@ struct UncaughtException<'a> {
     has_data_packages: bool,
 }
 
-/// Maximum length of a source line that advice uses, in characters.
+/// Maximum length, in characters, of a source line that is examined for advice. Longer lines are ignored.
 const MAX_LINE_CHARS: usize = 300;
 
 impl<'a> UncaughtException<'a> {
@@ -230,19 +230,19 @@ pub struct FuelAnalysis {
     pub likely_causes: Vec<String>,
 }
 
-/// The classification of the share of its fuel that an execution used.
+/// Classifies how much of its fuel an execution used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FuelStatus {
-    /// Less than half of the fuel was used.
+    /// Less than 50% of the fuel was used.
     Efficient,
-    /// At least half and less than three quarters.
+    /// At least 50% but less than 75% of the fuel was used.
     Moderate,
-    /// At least three quarters and less than nine tenths.
+    /// At least 75% but less than 90% of the fuel was used.
     Warning,
-    /// At least nine tenths.
+    /// At least 90% of the fuel was used.
     Critical,
-    /// All fuel was used.
+    /// The execution ran out of fuel.
     Exhausted,
 }
 

@@ -1,4 +1,4 @@
-//! Names of existing modules, and the search for the name closest to a misspelt one.
+//! The names of existing modules. Finds the name closest to a misspelt one.
 
 use crate::Language;
 
@@ -46,7 +46,7 @@ pub(super) fn packages() -> impl Iterator<Item = &'static str> {
 /// Maximum length of a name to compare, in characters.
 const MAX_CHARS: usize = 64;
 
-/// Returns the name closest to a misspelt one. At most a third of the letters may differ, but always one.
+/// Returns the name closest to a misspelt one. Up to a third of the letters may differ, or one letter in a short name.
 pub(super) fn nearest<'n>(name: &str, among: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let length = name.chars().count();
     if length > MAX_CHARS {

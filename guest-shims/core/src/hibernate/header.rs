@@ -55,7 +55,7 @@ impl HibernatedInfo {
     /// Reads the header of a hibernated session, without decompressing the body or verifying the seal.
     ///
     /// # Errors
-    /// The bytes are not a hibernated session, have another format version, or have an invalid header.
+    /// Fails if the bytes are not a hibernated session, use a different format version, or have an invalid header.
     pub fn read(bytes: &[u8]) -> Result<Self, ResumeError> {
         Ok(Envelope::split(bytes)?.info)
     }
@@ -184,7 +184,7 @@ impl SessionKey {
     /// Creates a key from random bytes. A password is not random enough.
     ///
     /// # Errors
-    /// The length is below [`BYTES_LEAST`](Self::BYTES_LEAST) or above [`MAX_BYTES`](Self::MAX_BYTES).
+    /// Fails if the length is below [`BYTES_LEAST`](Self::BYTES_LEAST) or above [`MAX_BYTES`](Self::MAX_BYTES).
     pub fn new(bytes: &[u8]) -> Result<Self, KeyError> {
         let wrong = KeyError { bytes: bytes.len() };
         let mut block = [0; Self::MAX_BYTES];

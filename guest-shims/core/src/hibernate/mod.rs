@@ -24,7 +24,7 @@
 //!
 //! # Trust
 //!
-//! The bytes are untrusted. They set no limit, quota, id or right: all of these come from the receiving policy. Reading
+//! The bytes are untrusted. They set no limit, quota, ID or right: all of these come from the receiving policy. Reading
 //! checks their claims against the image and the policy, and allocates no memory for sizes that are only claimed.
 //!
 //! A forger can only change the state that a script could have written: the guest's memory and its files. Without a
@@ -86,7 +86,7 @@ impl Saved {
     /// its own. The policy also decides whether random numbers are predictable; the bytes do not.
     ///
     /// # Errors
-    /// The saved files do not fit the policy.
+    /// Fails if the saved files do not fit the policy.
     pub fn state(self, mut wasi: Wasi, limit: MemoryLimit, entropy: Entropy) -> Result<Checkpoint, ResumeError> {
         let Self { executions, memory_bytes, globals, entropy_key, forks, pages, wasi: saved } = self;
         wasi.set_linear_memory_bytes(limit.counted(memory_bytes));
@@ -111,7 +111,7 @@ pub struct ImageView<'a> {
     pub memory_bytes: u64,
     /// Returns a page of the image by its number; `None` beyond the image.
     pub page: &'a dyn Fn(u32) -> Option<Page>,
-    /// The mutable globals' bits between executions, ordered by export name.
+    /// The bits of each mutable global between executions, ordered by export name.
     pub globals: &'a [(String, u64)],
 }
 
@@ -158,7 +158,7 @@ pub trait Codec {
     /// Decompresses the frame at the beginning of the bytes. Allocates no memory for sizes that the frame only claims.
     ///
     /// # Errors
-    /// The window is larger than 1 MiB, or the frame needs a dictionary.
+    /// Fails if the window is larger than 1 MiB, or if the frame needs a dictionary.
     fn unpack<'a>(&self, packed: &'a [u8]) -> io::Result<Box<dyn Unpacked<'a> + 'a>>;
 }
 
@@ -177,7 +177,7 @@ pub enum ResumeError<S = Infallible> {
         "these bytes are not a hibernated session; use the output of `Session::hibernate` or `glovebox session export`"
     )]
     NotASession,
-    /// The bytes have another version of the format.
+    /// The bytes use a different format version.
     #[error(
         "the hibernated session has format version {found}, but this program reads version {known}; resume it with the Glovebox version that wrote it"
     )]

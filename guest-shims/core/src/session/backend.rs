@@ -12,7 +12,7 @@ pub type CtxOf<B> = ExecutionCtx<<<B as SessionBackend>::Machine as GuestMachine
 /// A session's image, limits and policy.
 #[derive(Clone, Copy)]
 pub struct SessionSetup<'a> {
-    /// The session's id.
+    /// The session's ID.
     pub id: &'a str,
     /// The image's driver.
     pub image: ImageDriver<'a>,
@@ -29,7 +29,7 @@ pub struct SessionSetup<'a> {
 pub enum SessionFailure<'a> {
     /// Any operation, because the session has ended. Holds the reason for its end.
     Ended(&'a str),
-    /// Returning to this checkpoint, or without an id to any checkpoint.
+    /// Returning to this checkpoint, or without an ID to any checkpoint.
     NoCheckpoint(Option<CheckpointId>),
     /// Reading or setting a global variable.
     Variable {
@@ -44,10 +44,10 @@ pub enum SessionFailure<'a> {
     NoMemory(u64),
 }
 
-/// A [`SessionFailure`] with the session's id.
+/// A [`SessionFailure`] with the session's ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionError<'a> {
-    /// The session's id.
+    /// The session's ID.
     pub id: &'a str,
     /// The operation, and the reason why it failed.
     pub failure: SessionFailure<'a>,
@@ -69,17 +69,17 @@ pub trait SessionBackend {
     /// Creates a guest from the image, for restoring `state` into it.
     ///
     /// # Errors
-    /// The state does not match the image, for example its globals, or no instance is available.
+    /// Fails if the state (for example its globals) does not match the image, or if no instance is available.
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest<Self::Machine>, Self::Error>;
 
     /// Returns the memory of an idle guest, as its difference from the image. Pages that equal pages of `earlier`, the
     /// last checkpoint, are shared with it. The globals are the image's mutable ones, ordered by export name.
     ///
     /// # Errors
-    /// The guest has left a global changed.
+    /// Fails if the guest has left a global changed.
     fn memory_of(&mut self, guest: &mut Guest<Self::Machine>, earlier: Option<Pages>) -> Result<Memory, Self::Error>;
 
-    /// Returns an upper bound, in bytes, on the pages of a checkpoint of an idle guest.
+    /// Returns an upper bound on the size of the pages in an idle guest's checkpoint, in bytes.
     fn max_page_bytes(&mut self, guest: &mut Guest<Self::Machine>) -> Result<u64, Self::Error> {
         Ok(self.memory_of(guest, None)?.pages.bytes())
     }

@@ -7,7 +7,7 @@ use super::{Checkpoint, CheckpointId, CheckpointInfo, PAGE_BYTES, Pages, Session
 /// A checkpoint in a session's history.
 #[derive(Clone, Debug)]
 pub struct Saved {
-    /// The checkpoint's id.
+    /// The checkpoint's ID.
     pub id: CheckpointId,
     /// `true` for an automatic checkpoint, `false` for a requested one.
     pub automatic: bool,
@@ -33,8 +33,8 @@ impl History {
         self.saved.last()
     }
 
-    /// Removes the newest checkpoint if it is automatic. Returns its pages, or else those of the newest checkpoint, for
-    /// the next checkpoint to share.
+    /// Removes the newest checkpoint if it is automatic. Returns that checkpoint's pages, or else the newest
+    /// checkpoint's pages, for the next checkpoint to share.
     pub fn replace(&mut self) -> Option<Pages> {
         match self.saved.pop_if(|newest| newest.automatic) {
             // The state is rarely shared. An unshared state is moved, which avoids incrementing every page's reference
@@ -61,7 +61,7 @@ impl History {
         id
     }
 
-    /// Turns an automatic newest checkpoint into a requested one. Returns the newest checkpoint's id.
+    /// Turns an automatic newest checkpoint into a requested one. Returns the newest checkpoint's ID.
     pub fn keep_last(&mut self, max: usize) -> Option<CheckpointId> {
         if self.saved.last()?.automatic {
             self.make_room(max);
@@ -111,7 +111,7 @@ impl History {
         }
     }
 
-    /// Returns the checkpoint with this id.
+    /// Returns the checkpoint with this ID.
     #[must_use]
     pub fn find(&self, id: CheckpointId) -> Option<&Saved> {
         self.saved.iter().find(|saved| saved.id == id)

@@ -1,18 +1,18 @@
-//! A session's id, its policy, and its description.
+//! A session's ID, its policy, and its description.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Language;
 
-/// The id of a checkpoint within its session. Later checkpoints have greater ids.
+/// The ID of a checkpoint within its session. Later checkpoints have greater IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CheckpointId(pub u64);
 
-/// Description of a checkpoint: a state that a session can return to.
+/// The description of a checkpoint: a state that a session can return to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointInfo {
-    /// The checkpoint's id.
+    /// The checkpoint's ID.
     pub id: CheckpointId,
     /// `true` if the session took the checkpoint automatically before an execution. The next automatic checkpoint
     /// replaces it.
@@ -33,10 +33,10 @@ pub struct Rollback {
     pub executions_lost: u64,
 }
 
-/// A session's description after its last execution.
+/// The state of a session after its last execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionInfo {
-    /// The session's id.
+    /// The session's ID.
     pub id: String,
     /// The language of the session's scripts.
     pub language: Language,
@@ -82,10 +82,10 @@ impl SessionInfo {
     }
 }
 
-/// Maximum length of a session id in bytes.
+/// Maximum length of a session ID in bytes.
 pub const MAX_SESSION_ID_BYTES: usize = 64;
 
-/// Returns whether a text is a valid session id: 1 to 64 characters, each a letter, a digit, `.`, `_` or `-`, and the
+/// Returns whether a text is a valid session ID: 1 to 64 characters, each a letter, a digit, `.`, `_` or `-`, and the
 /// first not `.`.
 #[must_use]
 pub fn is_session_id(id: &str) -> bool {
@@ -93,20 +93,20 @@ pub fn is_session_id(id: &str) -> bool {
     (1..=MAX_SESSION_ID_BYTES).contains(&id.len()) && !id.starts_with('.') && id.bytes().all(is_plain)
 }
 
-/// When a session takes automatic checkpoints.
+/// Determines when a session takes automatic checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Checkpoints {
-    /// Before every execution while the session's private memory is at most [`SessionPolicy::checkpoint_auto_bytes`].
-    /// Up to twice that size before every second execution, up to three times before every third, and so on, so the
-    /// average cost of checkpoints stays constant.
+    /// Takes a checkpoint before every execution while the session's private memory is at most
+    /// [`SessionPolicy::checkpoint_auto_bytes`]. Up to twice that size, takes one before every second execution, up to
+    /// three times that size before every third, and so on, so the average cost of checkpoints stays constant.
     #[default]
     Auto,
-    /// Before every execution.
+    /// Takes a checkpoint before every execution.
     Always,
-    /// Before every n-th execution. The minimum is 1.
+    /// Takes a checkpoint before every n-th execution. The minimum is 1.
     Every(u32),
-    /// Only when the embedder requests one.
+    /// Takes a checkpoint only when the embedder requests one.
     Never,
 }
 
@@ -121,11 +121,11 @@ pub enum OnUnwind {
     End,
 }
 
-/// Session settings: the table `[session]` of a policy file.
+/// Session settings: the `[session]` table of a policy file.
 ///
 /// The cost of a checkpoint grows with the session's private memory. An idle Python session has 0.3 MiB of private
-/// memory, an idle JavaScript session 0.1 MiB. The table shows the time that a checkpoint adds to an execution, for
-/// reading the page map and comparing pages (median, AMD EPYC, 2 threads):
+/// memory, an idle JavaScript session 0.1 MiB. The measurements below are the time that a checkpoint adds to an
+/// execution, for reading the page map and comparing pages (median, AMD EPYC, 2 threads):
 ///
 /// | additional private memory | checkpoint, Python | JavaScript |
 /// |---|---|---|

@@ -60,7 +60,7 @@ impl SessionLedger {
     /// Adds a session that already uses `bytes`.
     ///
     /// # Errors
-    /// The session would exceed a limit.
+    /// Fails if the session would exceed a limit.
     pub fn enter(&self, limits: &Limits, bytes: u64) -> Result<LedgerEntry, TooMany> {
         let most = u64::from(limits.session_count);
         let taken =

@@ -15,7 +15,7 @@ pub enum PageChange {
     Unchanged,
     /// The page equals the image, or is zero beyond the image.
     Pristine,
-    /// The page differs from both. Holds its content.
+    /// The page differs from both its saved version and the image. Contains the page's content.
     Changed(Arc<Page>),
 }
 
@@ -38,8 +38,8 @@ impl fmt::Debug for Pages {
 }
 
 impl Pages {
-    /// Collects the pages of a memory that differ from the image. Pages that equal pages of `earlier` are shared with
-    /// it. Only the `candidates`, in ascending order, are compared.
+    /// Collects the pages of a memory that differ from the image. A page that equals one in `earlier` is shared, not
+    /// copied. Only the `candidates`, in ascending order, are compared.
     pub fn of(memory: &mut impl GuestPages, candidates: impl IntoIterator<Item = u32>, earlier: Self) -> Self {
         let mut found = Vec::with_capacity(earlier.0.len());
         let mut earlier = earlier.0.into_iter().peekable();

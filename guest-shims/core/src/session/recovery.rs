@@ -113,7 +113,7 @@ impl<B: SessionBackend> SessionState<B> {
 /// The seeded random numbers of a restored guest. With the host's entropy, a restored guest always draws new numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RandomNumbers {
-    /// The saved session's numbers: the seeded generator continues at its position.
+    /// The random numbers of the saved session: the seeded generator continues at its position.
     Same,
     /// New numbers for a fork: the seeded generator has another key, which also seeds the interpreter's generators.
     Fork,
@@ -153,7 +153,7 @@ pub(super) fn restore<B: SessionBackend>(
 /// its tables.
 #[derive(Clone)]
 pub struct Checkpoint {
-    /// The size of the whole linear memory, a multiple of 64 KiB.
+    /// The size of the whole linear memory in bytes, a multiple of 64 KiB.
     pub memory_bytes: u64,
     /// The pages that differ from the image's pages.
     pub pages: Pages,

@@ -80,7 +80,7 @@ pub trait ToolRunner {
     /// Called when the guest sends a call or reads a reply.
     fn end_wait(&mut self) {}
 
-    /// Called when a call was counted and recorded.
+    /// Called after a call has been counted and recorded.
     fn began(&self, _name: &str, _index: usize) {}
 
     /// Called when a call has ended.

@@ -194,7 +194,7 @@ impl<T: Deref<Target: AsRef<Checked>>> Toolset<T> {
     /// Adds a tool.
     ///
     /// # Errors
-    /// A tool of this name exists.
+    /// Fails if a tool with this name already exists.
     pub fn add(&mut self, name: &str, tool: T) -> Result<(), ToolDefinitionError> {
         match self.0.insert(name.to_owned(), tool) {
             None => Ok(()),
@@ -212,7 +212,7 @@ impl<T: Deref<Target: AsRef<Checked>>> Toolset<T> {
         }
     }
 
-    /// Returns the tool of this name.
+    /// Returns the tool with this name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&T> {
         self.0.get(name)

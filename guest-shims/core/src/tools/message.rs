@@ -12,14 +12,12 @@ use crate::{
     milliseconds,
 };
 
-/// A message from the guest.
 #[derive(Debug, PartialEq)]
 pub(super) enum Message {
     /// A request for the catalogue.
     List,
-    /// A tool call.
     Call {
-        /// The guest's id for the call.
+        /// The guest's ID for the call.
         id: u64,
         /// The tool's name.
         name: String,
@@ -32,7 +30,7 @@ pub(super) enum Message {
     Wait(Option<Duration>),
 }
 
-/// The largest id. JavaScript numbers represent all integers up to this one exactly.
+/// The largest ID. JavaScript numbers represent all integers up to this one exactly.
 const MAX_ID: u64 = (1 << 53) - 1;
 
 impl Message {
@@ -57,7 +55,7 @@ impl Message {
         if fields.is_empty() { Ok(message) } else { Err("it has an unknown key") }
     }
 
-    /// Parses only a call's id, without building values.
+    /// Parses only a call's ID, without building values.
     #[must_use]
     pub(super) fn id(text: &[u8]) -> Option<u64> {
         #[derive(serde::Deserialize)]
@@ -136,7 +134,7 @@ fn arguments_text(message: &[u8], arguments: &Value) -> String {
 /// object with `type` and `message`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRecord {
-    /// The name that the script called, truncated to 64 characters. A tool of this name need not exist.
+    /// The name that the script called, truncated to 64 characters. A tool with this name need not exist.
     pub name: String,
     /// The arguments as JSON text; `None` if they do not fit into `limits.tool_record_bytes`.
     pub arguments: Option<String>,
@@ -292,7 +290,6 @@ impl Records {
         self.list.get(index)
     }
 
-    /// Takes all records.
     pub(super) fn take(&mut self) -> Vec<ToolRecord> {
         std::mem::take(&mut self.list)
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{HeldMemory, ToolMemory};
 use crate::check_json;
 
-/// Memory of an unread reply without its text, in bytes.
+/// The memory that an unread reply occupies without its text, in bytes.
 const REPLY_BYTES: u64 = 256;
 
 /// The answer of a tool: its result as JSON text, or its failure.
@@ -20,9 +20,8 @@ pub type Answer = Result<String, CallFailure>;
 pub(super) enum Reply {
     /// The catalogue. Built when the guest reads the reply, so unread requests for the catalogue take no memory.
     Catalogue,
-    /// The answer to a call.
     Answer {
-        /// The guest's id for the call.
+        /// The guest's ID for the call.
         id: u64,
         /// The call's result or failure.
         answer: Answer,
@@ -149,7 +148,7 @@ pub enum ToolErrorKind {
     Limit,
     /// The call exceeded `tool_timeout_ms`.
     Timeout,
-    /// No tool of this name exists.
+    /// No tool with this name exists.
     Unknown,
     /// The arguments do not match the tool's schema.
     InvalidArguments,

@@ -212,7 +212,7 @@ fn named_schemas(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_object().into_iter().flat_map(Map::values)
 }
 
-/// Returns the schemas in an order in which each follows those that it applies to the same value.
+/// Returns the schemas in an order in which each schema follows the schemas that it applies to the same value.
 fn in_place(nodes: &[Node]) -> Result<Vec<usize>, String> {
     let mut depths = vec![0_usize; nodes.len()];
     for _ in 0..=MAX_IN_PLACE {

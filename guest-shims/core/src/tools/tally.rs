@@ -88,7 +88,7 @@ impl Tally {
         Ok(StartedCall { index: self.records.begin(name, arguments.to_owned(), now), bytes })
     }
 
-    /// Checks a call's tool, arguments and size. `tool` is the tool of this name, if it exists.
+    /// Checks a call's tool, arguments and size. `tool` is the tool with this name, if it exists.
     pub(super) fn admit<T>(
         &self,
         name: &str,
@@ -136,7 +136,7 @@ impl Tally {
     }
 }
 
-/// The fuel charged for a message to the tools, without its length.
+/// The fuel charged for each message to the tools, in addition to the charge for its length.
 const MESSAGE_FUEL: u64 = 5_000;
 
 /// The fuel charged per byte of a message. Reading a byte takes about 5 ns.
@@ -160,7 +160,7 @@ pub struct ToolMemory {
     room_bytes: AtomicU64,
 }
 
-/// Bytes of a [`ToolMemory`], released on drop.
+/// Bytes charged to a [`ToolMemory`], released on drop.
 #[derive(Debug)]
 pub struct HeldMemory {
     account: Arc<ToolMemory>,

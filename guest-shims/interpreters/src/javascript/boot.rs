@@ -15,16 +15,16 @@ use super::{
 };
 use crate::{Anchors, DriverError, Machine, Value};
 
-/// Size of the shadow stack for scripts, in bytes: room for 1,000 levels of plain functions. QuickJS limits the shadow
-/// stack, while frames use the native stack. The native stack grows at most 25 times as much (`JSON.parse`, nested
-/// parentheses), and the engine provides 40 times as much.
+/// The size of the shadow stack for scripts, in bytes: room for 1,000 levels of plain functions. QuickJS limits the
+/// shadow stack, while frames use the native stack. The native stack grows at most 25 times as much (`JSON.parse`,
+/// nested parentheses), and the engine provides 40 times as much.
 const STACK_BYTES: u32 = 320 << 10;
 
 /// Pages of the new shadow stack, which replaces the build's: one build has only 60 KiB. The pages beyond
 /// [`STACK_BYTES`] are for native code below QuickJS's last check.
 const SHADOW_PAGES: u32 = 16;
 const PAGE_BYTES: u32 = 64 << 10;
-/// Distance from the start of a segment to the memory of its first chunk, in bytes.
+/// The distance from the start of a segment to the memory of its first chunk, in bytes.
 const CHUNK_ALIGNMENT: u32 = 16;
 
 /// The native modules, with the names by which the boot scripts import them.

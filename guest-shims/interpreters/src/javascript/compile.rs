@@ -8,21 +8,19 @@ use super::{
 };
 use crate::{DriverError, MachineError, Script, SourceKind, Value};
 
-/// Size of the source buffer in every image, in bytes, including the terminating zero.
+/// The size of the source buffer in every image, in bytes, including the terminating zero.
 pub(super) const SOURCE_BYTES: u32 = 64 << 10;
 
-/// Size of the buffer for a script's name, in bytes, including the terminating zero. A longer name is truncated.
+/// The size of the buffer for a script's name, in bytes, including the terminating zero. A longer name is truncated.
 pub(super) const NAME_BYTES: u32 = 4 << 10;
 
 /// A grammar for parsing source text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grammar {
-    /// A script.
     Script,
     /// A script with top-level `await`. The standard does not have it, but session users expect it, because a script's
     /// variables stay global.
     AsyncScript,
-    /// A module.
     Module,
 }
 

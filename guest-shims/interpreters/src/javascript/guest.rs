@@ -14,7 +14,7 @@ pub(super) const EVAL_ASYNC: u32 = 1 << 7;
 /// needs.
 const MAX_STRING_BYTES: u32 = 1 << 20;
 
-/// Size of the scratch area, in bytes. Results by address are at its start, and arguments at `ARGUMENTS_OFFSET`.
+/// The size of the scratch area, in bytes. Results by address are at its start, and arguments at `ARGUMENTS_OFFSET`.
 pub(super) const SCRATCH_BYTES: u32 = 64;
 const ARGUMENTS_OFFSET: u32 = 16;
 
@@ -291,7 +291,7 @@ impl JsValue {
     }
 }
 
-/// States of a promise (`JSPromiseStateEnum`).
+/// The states of a promise (`JSPromiseStateEnum`).
 pub(super) const PROMISE_PENDING: u32 = 0;
 pub(super) const PROMISE_FULFILLED: u32 = 1;
 pub(super) const PROMISE_REJECTED: u32 = 2;

@@ -126,7 +126,7 @@ impl Booted<'_> {
         }
     }
 
-    /// Replaces the interpreter's error of a failed import by Node's error, with the import's position. Consumes the
+    /// Replaces the interpreter's error for a failed import with Node's error, with the import's position. Consumes the
     /// original error.
     pub(super) fn import_error(
         &mut self,
@@ -192,8 +192,8 @@ impl Booted<'_> {
         self.compile(script)
     }
 
-    /// Makes packages importable: those that imports of `names` need, or, without names, those that `import()`
-    /// expressions wait for. Runs no code of a package.
+    /// Makes packages importable: the packages that imports of `names` need or, without `names`, the packages that
+    /// `import()` expressions wait for. Runs no code of a package.
     pub(super) fn add_packages(&mut self, names: Option<&str>) -> Result<(), DriverError> {
         let argument = match names {
             Some(names) => match self.string(names)? {

@@ -50,7 +50,7 @@ impl Booted<'_> {
         Ok(self.guest.read_word(self.at.interrupt)? != 0)
     }
 
-    /// Prints, describes and consumes the error of an interrupt. Returns any other thrown value in `Err`.
+    /// Prints, describes and consumes the error that an interrupt threw. Returns any other thrown value in `Err`.
     pub(super) fn interrupted(
         &mut self,
         thrown: JsValue,

@@ -205,17 +205,17 @@ impl Driver for JavaScript {
     }
 }
 
-/// Properties of a pinned binary. Table slots are specific to the binary. Preparation calls each slot and checks its
-/// effect, so a wrong slot is detected.
+/// The properties of a pinned binary. Table slots are specific to the binary. Preparation calls each slot and checks
+/// its effect, so a wrong slot is detected.
 #[derive(Debug)]
 struct Build {
     /// The function that runs the C library's constructors. `_start` and `qjs_init` are never called.
     initialise: &'static str,
     /// The function that installs the module loader. The length of `module_loader` determines its signature.
     set_module_loader: &'static str,
-    /// Table slots of `js_module_loader` and, if the build has it, `js_module_check_attributes`.
+    /// The table slots of `js_module_loader` and, if the build has it, `js_module_check_attributes`.
     module_loader: &'static [u32],
-    /// Table slot of `js_std_promise_rejection_tracker`.
+    /// The table slot of `js_std_promise_rejection_tracker`.
     rejection_tracker: u32,
     /// `true` if the recipe makes the engine call the boot scripts to name callees in errors.
     names_callees: bool,

@@ -1,4 +1,4 @@
-//! Persistence of JavaScript globals, with the functions in `persist.js`.
+//! Persists JavaScript globals, with the functions in `persist.js`.
 
 use super::{guest::JsValue, state::Booted, variables::is_identifier};
 use crate::{

@@ -53,7 +53,7 @@ impl Facts {
         (&self.type_name, &self.message)
     }
 
-    /// Converts the description to the error of a script that the host interrupted, at the same position.
+    /// Converts the description to the error for a script that the host interrupted, at the same position.
     pub(super) fn into_stopped(self, message: &str, name: &str) -> Raised {
         let line = self.position(name).map(|position| position.line);
         let traceback = format!("{STOPPED}: {message}\n{}", self.stack);
@@ -192,7 +192,8 @@ impl Booted<'_> {
     }
 }
 
-/// Size of a test allocation, in bytes. If the allocation fails, a thrown `null` means that QuickJS was out of memory.
+/// The size of a test allocation, in bytes. If the allocation fails, a thrown `null` means that QuickJS was out of
+/// memory.
 const PROBE_BYTES: u32 = 1 << 20;
 
 /// The class and message of the interpreter's own error.

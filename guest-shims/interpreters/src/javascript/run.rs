@@ -274,7 +274,7 @@ impl Booted<'_> {
         Ok(ending)
     }
 
-    /// Improves the error of an import that the module does not export. Returns any other value unchanged.
+    /// Improves the error for importing a name that the module does not export. Returns any other value unchanged.
     fn link_error(&mut self, thrown: JsValue, script: &Script<'_>) -> Result<JsValue, DriverError> {
         let is_stopped = self.state()?.exit.is_some() || self.is_interrupted()?;
         if is_stopped || thrown.address().is_none() {

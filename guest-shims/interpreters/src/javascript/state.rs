@@ -97,11 +97,11 @@ addresses! {
     next_package,
 }
 
-/// Offset of the word with the fingerprint of the guest's last input; zero stands for the image's input. The boot
+/// The offset of the word with the fingerprint of the guest's last input; zero stands for the image's input. The boot
 /// scripts do not change this word.
 const INPUT_OFFSET: u32 = 12;
 
-/// Offsets of the words after the two doubles that `globals.js` stores at boot.
+/// The offsets of the words after the two doubles that `globals.js` stores at boot.
 const LITTER_OFFSET: u32 = 32;
 const LEAVING_OFFSET: u32 = 36;
 const LISTENING_OFFSET: u32 = 40;

@@ -22,16 +22,16 @@ const REASON_MARK: u32 = 0x3e1e_c7ed;
 const BINDING: &str = "gloveboxBinding";
 const BINDING_VALUE: u32 = 7;
 
-/// Number of bytes to search in `JSRuntime` and `JSContext`. Both are smaller.
+/// The number of bytes to search in `JSRuntime` and `JSContext`. Both are smaller.
 const STRUCT_BYTES: u32 = 1 << 10;
 
-/// Number of bytes to search in `JSModuleDef` for its list link.
+/// The number of bytes to search in `JSModuleDef` for its list link.
 const MODULE_BYTES: u32 = 32;
 
 /// Maximum memory size during boot, in bytes.
 const MAX_MEMORY_BYTES: u64 = 16 << 20;
 
-/// Loop iterations to count. Two different numbers, so that no other field changes by the same amounts.
+/// The numbers of loop iterations to count. They differ, so that no other field changes by the same amounts.
 const LOOPS: [i64; 2] = [1_234, 4_321];
 /// Maximum number of counted jumps per loop iteration.
 const MAX_JUMPS: i64 = 2;

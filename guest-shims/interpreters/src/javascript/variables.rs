@@ -45,7 +45,7 @@ const RESERVED: [&str; 38] = [
     "with",
 ];
 
-/// Returns whether a script can declare a variable of this name. The name is only looked up, never evaluated, so the
+/// Returns whether a script can declare a variable with this name. The name is only looked up, never evaluated, so the
 /// letters follow Rust's Unicode tables, which are close to the language's.
 pub(super) fn is_identifier(name: &str) -> bool {
     let starts = |c: char| c.is_alphabetic() || matches!(c, '_' | '$');
@@ -186,7 +186,7 @@ fn invalid_name(name: &str) -> Raised {
     Raised { type_name: "SyntaxError".to_owned(), traceback: format!("SyntaxError: {message}"), message, line: None }
 }
 
-/// Number of digits of 2^53, the first integer after which numbers are not exact.
+/// The number of digits of 2^53, the first integer after which numbers are not exact.
 const LONG_DIGITS: usize = 16;
 
 /// Returns whether a text contains at least as many consecutive digits as 2^53 has.

@@ -22,11 +22,11 @@ use crate::DriverError;
 const PREVIOUS_IN_USE: u32 = 1;
 const IN_USE: u32 = 2;
 const FLAGS: u32 = 7;
-/// Size of the fields before a chunk's memory: the size of a free previous chunk, and the chunk's own size.
+/// The size of the fields before a chunk's memory: the size of a free previous chunk, and the chunk's own size.
 const HEADER_BYTES: u32 = 8;
 /// A chunk's size minus its usable memory. The end of a chunk in use overlaps the header of the next chunk.
 const OVERHEAD_BYTES: u32 = 4;
-/// Size of the links in a large free chunk: two neighbours, two children, a parent and an index.
+/// The size of the links in a large free chunk: two neighbours, two children, a parent and an index.
 const LINKS_BYTES: u32 = 24;
 /// Maximum size of the data after the last chunk of a segment.
 const MAX_FOOT_BYTES: u32 = 128;
@@ -97,10 +97,11 @@ pub(super) fn wipe_free_memory(guest: &mut Guest<'_>, first: u32) -> Result<(), 
     Ok(())
 }
 
-/// Possible offsets of the list link in an object (`JSGCObjectHeader.link`). The link has the fields `prev` and `next`.
+/// The possible offsets of the list link in an object (`JSGCObjectHeader.link`). The link has the fields `prev` and
+/// `next`.
 const LINKS: [u32; 2] = [0, 8];
 const NEXT: u32 = 4;
-/// Number of bytes to search in `JSRuntime`, which is smaller.
+/// The number of bytes to search in `JSRuntime`, which is smaller.
 const RUNTIME_BYTES: u32 = 4 << 10;
 /// More objects than any image can contain: each object takes more than 32 bytes.
 const MAX_OBJECTS: u32 = 1 << 26;

@@ -40,9 +40,7 @@ macro_rules! boot_code {
     };
 }
 
-/// The boot code of a command.
 pub(super) const COMMAND: &str = boot_code!("boot/park.py");
-/// The boot code of a reactor.
 pub(super) const REACTOR: &str = boot_code!();
 
 /// Runs [`COMMAND`] in its own module, so that the script has `__main__` for itself. The module has its own builtins,
@@ -71,9 +69,9 @@ const REACTOR_LOADER: &str = "import sys\n\
 const C_STACK_BYTES: u32 = 24 << 20;
 /// The size of a reactor's stack, in bytes. The stack is below all other memory, so an overflow traps.
 const REACTOR_STACK_BYTES: u32 = 16 << 20;
-/// Bytes of a reactor's stack that CPython can use before it raises a `RecursionError`. The C library's default of 128 KiB
-/// is enough for 51 nested `sorted(key=…)`. The engine's native stack must last at least as long. At 768 KiB, it does
-/// not in `json.loads`.
+/// Bytes of a reactor's stack that CPython can use before it raises a `RecursionError`. The C library's default of 128
+/// KiB is enough for 51 nested `sorted(key=…)`. The engine's native stack must not overflow before this limit is
+/// reached. With a limit of 768 KiB, `json.loads` overflows the native stack first.
 const REACTOR_STACK_USED: u32 = 512 << 10;
 /// `_PyOS_STACK_MARGIN_BYTES` (Include/internal/pycore_pythonrun.h): the distance between the limits for an exception
 /// and for an abort.
@@ -264,7 +262,7 @@ fn wipe_source(machine: &mut dyn Machine, source: &[u8]) -> Result<(), DriverErr
     Ok(())
 }
 
-/// Length of the prefix that identifies the boot code in memory, in bytes.
+/// The length of the prefix that identifies the boot code in memory, in bytes.
 const SOURCE_HEAD_BYTES: usize = 256;
 
 fn position(within: &[u8], what: &[u8]) -> Option<usize> {

@@ -13,15 +13,15 @@ use crate::{
 /// Offsets in `PyObject`, which has the fields `ob_refcnt` and `ob_type`, and in `PyVarObject`, which adds `ob_size`.
 const OB_TYPE: u32 = 4;
 const OB_SIZE: u32 = 8;
-/// Offset of `PyTypeObject.tp_vectorcall_offset`, after the head (12 bytes), `tp_name`, `tp_basicsize`, `tp_itemsize`
-/// and `tp_dealloc`.
+/// The offset of `PyTypeObject.tp_vectorcall_offset`, after the head (12 bytes), `tp_name`, `tp_basicsize`,
+/// `tp_itemsize` and `tp_dealloc`.
 const TP_VECTORCALL_OFFSET: u32 = 28;
-/// Offset of `PyTypeObject.tp_call`, nine slots later.
+/// The offset of `PyTypeObject.tp_call`, nine slots after `tp_vectorcall_offset`.
 const TP_CALL: u32 = 64;
 /// Offsets in `PyByteArrayObject`: the allocated size, and the pointer to the bytes.
 const BYTEARRAY_ALLOC: u32 = 12;
 const BYTEARRAY_START: u32 = 20;
-/// Offset of `PyBytesObject.ob_sval`, after the head (12 bytes) and the hash.
+/// The offset of `PyBytesObject.ob_sval`, after the head (12 bytes) and the hash.
 const BYTES_START: u32 = 16;
 /// `_Py_IMMORTAL_REFCNT` of 3.12 with 32-bit pointers (Include/object.h). CPython never changes this count. In later
 /// versions, it does not change any count from `_Py_IMMORTAL_MINIMUM_REFCNT` upwards. No mortal object has so many
@@ -30,14 +30,14 @@ pub(super) const IMMORTAL: u32 = u32::MAX >> 2;
 /// `_Py_IMMORTAL_INITIAL_REFCNT` of later versions (Include/refcount.h).
 pub(super) const IMMORTAL_SINCE_3_14: u32 = 5 << 28;
 
-/// Number of words in a Mersenne Twister's state (`N` in Modules/_randommodule.c).
+/// The number of words in a Mersenne Twister's state (`N` in Modules/_randommodule.c).
 const TWISTER_WORDS: usize = 624;
 const TWISTER_BYTES: u32 = 624 * 4;
-/// Upper bound on the offset of the words in a generator object, in bytes.
+/// The upper bound on the offset of the words in a generator object, in bytes.
 const TWISTER_OFFSETS: u32 = 512;
 /// The anchor of the words in numpy's generator.
 const NUMPY_RANDOM: &str = "numpy_random";
-/// Number of words of `random`'s state that `boot/settle.py` reports, to locate the state in the object.
+/// The number of words of `random`'s state that `boot/settle.py` reports, to locate the state in the object.
 pub(super) const TWISTER_SAMPLE: usize = 8;
 
 /// Maximum size of a reply, in bytes. `boot/report.py` truncates message and traceback to 320 Ki characters of at most
@@ -209,7 +209,7 @@ impl<'a> Interpreter<'a> {
         index_at: u32,
         mut words: [u8; TWISTER_WORDS * 4],
     ) -> Result<(), DriverError> {
-        // Same first word as after seeding (`init_by_array`), because the state must not be all zero.
+        // The first word is the same as after seeding (`init_by_array`), because the state must not be all zero.
         if let Some(first) = words.first_chunk_mut() {
             *first = 0x8000_0000_u32.to_le_bytes();
         }
@@ -294,7 +294,7 @@ fn at(base: u32, offset: u32) -> u32 {
     base.wrapping_add(offset)
 }
 
-/// Converts an access outside the guest's memory to the error of a guest that has damaged its driver.
+/// Converts an access outside the guest's memory to the error for a guest that has damaged its driver.
 fn damaged(error: MachineError) -> DriverError {
     match error {
         MachineError::OutOfBounds(at) => DriverError::Report(format!("its memory points to {at:#x}, outside itself")),

@@ -34,7 +34,7 @@ const VERSION: u8 = 2;
 /// The previous version, whose bases have no change time.
 const WITHOUT_CHANGED: u8 = 1;
 
-/// Upper bound of inode numbers. The numbers above it suffice for new files for ages, and sums do not overflow.
+/// The upper bound of inode numbers. The numbers above it suffice for new files for ages, and sums do not overflow.
 const MAX_INODES: u64 = 1 << 48;
 
 // Type of an inode, in the low bits of its flags.
@@ -68,7 +68,7 @@ pub enum RestoreError {
     /// The saved state exceeds a limit.
     #[error("the saved state exceeds the limit `{0}`; raise it")]
     Limit(
-        /// Name of the field in [`VfsLimits`](crate::VfsLimits), or `memory` for the ceiling set by
+        /// The name of the field in [`VfsLimits`](crate::VfsLimits), or `memory` for the ceiling set by
         /// [`Vfs::set_available_bytes`](crate::Vfs::set_available_bytes).
         &'static str,
     ),

@@ -107,7 +107,7 @@ fn only_changes_to_a_mount_are_saved() {
         assert!(!again.exists(root, gone).unwrap(), "{gone}");
     }
     assert_eq!(again.list(root, "big").unwrap().len(), 2_000);
-    // Skips the version, the time and the number of the next inode.
+    // Skip the version, the time and the number of the next inode.
     assert_eq!(again.save(&none())[11..], saved[11..], "also after the rest was listed");
 }
 

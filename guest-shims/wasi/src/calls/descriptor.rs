@@ -178,8 +178,8 @@ pub(super) fn fd_allocate<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, offse
     wasi.change_vfs(host, |vfs| vfs.allocate(inode, offset, len))
 }
 
-/// Number of entries requested from the file system at once: enough to fill the C library's buffer of 4 KiB, and few
-/// enough to bound the host memory for one call.
+/// The number of entries requested from the file system at once: enough to fill the C library's buffer of 4 KiB, and
+/// few enough to bound the host memory for one call.
 const BATCH: usize = 128;
 
 /// A directory entry as the guest sees it.

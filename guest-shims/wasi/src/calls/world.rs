@@ -113,9 +113,9 @@ const CLOCK: u8 = 0;
 const FD_READ: u8 = 1;
 const FD_WRITE: u8 = 2;
 
-/// Value of `subclockflags`: the timeout is absolute.
+/// The value of `subclockflags`: the timeout is absolute.
 const ABSTIME: u16 = 1;
-/// Value of `eventrwflags`: end of file.
+/// The value of `eventrwflags`: end of file.
 const HANGUP: u16 = 1;
 
 enum Readiness {

@@ -1,4 +1,4 @@
-//! Placeholders for the subcommands of the feature `full` in builds without it. They report how to get the feature.
+//! Placeholders for the subcommands of the `full` feature in builds without it. They report how to get the feature.
 
 use std::ffi::OsString;
 
@@ -48,7 +48,7 @@ pub(crate) fn run(_: &GlobalArgs, command: &ServiceCommand) -> anyhow::Result<i3
     Err(missing(&format!("`glovebox {name}`")).into())
 }
 
-/// Returns the error for a subcommand or store that needs the feature `full`.
+/// Returns the error for a subcommand or store that needs the `full` feature.
 pub(crate) fn missing(what: &str) -> Hinted {
     Hinted::new(format!("this build has no {what}"), "build it with `cargo build --workspace --bin glovebox`")
 }

@@ -74,9 +74,9 @@ pub(crate) fn run(global: &GlobalArgs, args: &DaemonArgs) -> anyhow::Result<i32>
     }
 }
 
-/// Timeout for a daemon's answer.
+/// The timeout for a daemon's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Timeout for stopping a daemon, whose scripts have ten seconds to end.
+/// The timeout for stopping a daemon, whose scripts have ten seconds to end.
 const STOPPING: Duration = Duration::from_secs(30);
 /// Maximum length of an answer in bytes.
 const MAX_ANSWER_BYTES: u64 = 1 << 20;
@@ -144,7 +144,7 @@ fn stop(socket: &Path) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Socket of a daemon.
+/// The socket of a daemon.
 #[derive(Args, Debug)]
 struct SocketArgs {
     /// Path of the socket [default: ~/.rlm/daemon.sock]
@@ -169,9 +169,10 @@ fn default_socket() -> anyhow::Result<PathBuf> {
     Ok(home.join(".rlm").join("daemon.sock"))
 }
 
-/// Time for running scripts to end at shutdown.
+/// The maximum time for running scripts to end at shutdown.
 const DRAIN: Duration = Duration::from_secs(10);
-/// Minimum for the limit on concurrent executions, because many of them wait for an answer from their client.
+/// The limit on concurrent executions is never below this value, because many executions wait for an answer from their
+/// client.
 const MIN_RUNNING: usize = 64;
 
 /// Options of the daemon, and the policy of its scripts.

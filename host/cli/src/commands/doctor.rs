@@ -20,7 +20,7 @@ use crate::{
     terminal::{BAD, CARE, GOOD, bytes, out, out_json},
 };
 
-/// Address space of one guest's memory: its whole 32-bit range and guard regions.
+/// The address space of one guest's memory: its whole 32-bit range and guard regions.
 const ADDRESS_SPACE_NEEDED_BYTES: u64 = 8 << 30;
 
 const AFTER_HELP: &str = "\
@@ -46,7 +46,7 @@ pub(crate) struct DoctorArgs {
     store: Option<PathBuf>,
 }
 
-/// Result of a check.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Status {

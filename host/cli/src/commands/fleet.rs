@@ -110,7 +110,7 @@ Examples:
 Sessions and the engine's data are stored in the directory, and available again after a restart. The engine listens on this
 machine only; everyone who reaches it can run scripts within the policy that the flags set.";
 
-/// Name of the fleet's directory in the state directory.
+/// The name of the fleet's directory in the state directory.
 const FLEET: &str = "fleet";
 
 /// Start a fleet on this machine: an engine, a store and a node

@@ -51,7 +51,7 @@ server's public name to `[http] hosts`: requests for other hosts are rejected.
 Scripts run in worker processes that the operating system confines, one for each processor. With --in-process they run in the
 server's own process.";
 
-/// Name of the sessions' directory in the state directory.
+/// The name of the session directory within the state directory.
 const SESSIONS: &str = "server";
 /// Maximum length of the configuration file in bytes.
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
@@ -59,7 +59,7 @@ const MAX_CONFIG_BYTES: u64 = 4 << 20;
 const TOKEN_BYTES: std::ops::RangeInclusive<usize> = 16..=1024;
 /// Maximum length of the callback secret in bytes.
 const MAX_SECRET_BYTES: u64 = 1_024;
-/// Number of open files reserved for sessions and other uses, apart from connections and executions.
+/// The number of open files reserved for sessions and other uses, in addition to connections and executions.
 const OWN_FILES: usize = 256;
 
 /// Serve the sandbox over HTTP
@@ -264,8 +264,8 @@ async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token
     Ok(0)
 }
 
-/// Returns the URL of the page for a browser on this machine. A generated token, which is printed in any case, is
-/// included after `#`: browsers do not send that part of a URL.
+/// Returns the URL of the page for a browser on this machine. A generated token, which is always printed, is included
+/// after `#`: browsers do not send that part of a URL.
 fn page_url(mut address: SocketAddr, token: &Token) -> String {
     if address.ip().is_unspecified() {
         let loopback = if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };

@@ -37,7 +37,7 @@ pub(crate) struct WorkersArgs {
 }
 
 impl WorkersArgs {
-    /// Overrides the table `workers` of a configuration.
+    /// Overrides the `workers` table of a configuration.
     pub(crate) fn apply(&self, table: &mut WorkersTable) {
         table.in_process |= self.in_process;
         if let Some(count) = self.workers {
@@ -48,9 +48,9 @@ impl WorkersArgs {
 
 /// Limit on concurrent executions in a worker, higher than the number that the server ever forwards.
 const EXECUTIONS: usize = 100_000;
-/// Name of the directory of file locks in the cache directory.
+/// The name of the directory of file locks in the cache directory.
 const LOCKS: &str = "locks";
-/// Environment variables that a worker inherits: locations and logging.
+/// The environment variables that a worker inherits: locations and logging.
 const VARIABLES: [&str; 11] = [
     "GLOVEBOX_BUNDLE",
     "GLOVEBOX_CACHE_AGE",
@@ -65,26 +65,26 @@ const VARIABLES: [&str; 11] = [
     "XDG_STATE_HOME",
 ];
 
-/// Configuration that a worker receives.
+/// The configuration that a worker receives.
 #[derive(Debug, Deserialize, Serialize)]
 struct WorkerConfig {
     config: ServerConfig,
-    /// Name of a tenant that is not in the configuration.
+    /// The name of a tenant that is not in the configuration.
     own: Option<String>,
-    /// Location of the sessions: a directory or a URL. `None` in a fleet.
+    /// The location of the sessions: a directory or a URL. `None` in a fleet.
     root: Option<PathBuf>,
-    /// Each tenant has a separate subdirectory or prefix of the location.
+    /// `true` if each tenant has a separate subdirectory or prefix below the location.
     has_parts: bool,
-    /// Cache directory, which contains the interpreters.
+    /// The cache directory, which contains the interpreters.
     cache: PathBuf,
 }
 
-/// Configuration and number of the workers to start.
+/// The configuration and the number of the workers to start.
 pub(super) struct WorkerJob<'a> {
     pub(super) config: ServerConfig,
-    /// Name of a tenant that is not in the configuration.
+    /// The name of a tenant that is not in the configuration.
     pub(super) own: Option<String>,
-    /// Location of the sessions. `None` in a fleet.
+    /// The location of the sessions. `None` in a fleet.
     pub(super) root: Option<&'a Path>,
     pub(super) count: usize,
 }

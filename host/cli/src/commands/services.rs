@@ -1,4 +1,4 @@
-//! Subcommands of the feature `full`: servers, components and weaving.
+//! Subcommands of the `full` feature: servers, components and weaving.
 
 use clap::Subcommand;
 

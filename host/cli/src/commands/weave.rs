@@ -32,11 +32,11 @@ Examples:
 The component exports the interface `glovebox:sandbox/sandbox` and runs in any component host: limits and fuel metering are
 part of its code. It does not contain the Python packages. The same shim and interpreters give the same bytes.";
 
-/// Path to which `guest-shims/component/build` writes the shim.
+/// The path to which `guest-shims/component/build` writes the shim.
 const SHIM: &str = "target/providers/shim.wasm";
-/// Path of the shim for providers without imports.
+/// The path of the shim for providers without imports.
 const CLOSED_SHIM: &str = "target/providers/shim-closed.wasm";
-/// Path of the HTTP adapter.
+/// The path of the HTTP adapter.
 const HTTP: &str = "target/providers/http.wasm";
 
 /// Make a provider component from interpreters, for use in any component host

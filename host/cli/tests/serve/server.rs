@@ -18,7 +18,7 @@ use crate::support::{self, PATIENCE, prepare};
 
 const TOKEN: &str = "a token of the tests";
 
-/// Number of lines of a server's log that a failing test prints.
+/// The number of lines of a server's log that a failing test prints.
 const LOG_LINES: usize = 100;
 
 /// A server with its own directory of sessions. Dropping it kills the process.
@@ -284,7 +284,7 @@ fn traces_contain_request_spans_without_secrets() {
         support::interrupt(&server.child);
         assert_eq!(support::wait(&mut server.child), 0);
         let taken = taken.lock().unwrap().clone();
-        // Trace and span ids of the client.
+        // Trace and span IDs of the client.
         for id in [
             0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c_u128.to_be_bytes().as_slice(),
             &0xb7ad_6b71_6920_3331_u64.to_be_bytes(),

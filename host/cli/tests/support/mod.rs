@@ -10,7 +10,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Timeout for a child process. In an empty cache, the first process downloads and compiles interpreters.
+/// The timeout for a child process. In an empty cache, the first process downloads and compiles interpreters.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Prepares the interpreters, because with an empty cache the first run reports its progress on standard error. The

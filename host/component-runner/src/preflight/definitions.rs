@@ -7,7 +7,8 @@ use wasmparser::{
 
 use super::{MAX_ITEMS, Module, Refusal};
 
-/// First bytes of a resource type in a type section. Other data can contain these bytes, so the count can be too high.
+/// The first bytes of a resource type in a type section. Other data can contain these bytes, so the count can be too
+/// high.
 const RESOURCE: [u8; 2] = [0x3e, 0x3f];
 
 /// All modules and all components, ordered by their start offsets. The first component is the outermost one.
@@ -29,8 +30,8 @@ pub(super) struct Component<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capture {
     pub(super) kind: Captured,
-    /// Number of levels up: from the component that defines the capturing one in [`Component::captures`], or from the
-    /// aliasing component itself in [`InstantiationStep::AliasOuter`].
+    /// The number of levels up: from the component that defines the capturing one in [`Component::captures`], or from
+    /// the aliasing component itself in [`InstantiationStep::AliasOuter`].
     pub(super) up: u32,
     pub(super) index: u32,
 }
@@ -73,9 +74,10 @@ pub(super) enum InstantiationStep<'a> {
     Lift,
     Lower(u32),
     BuiltIn,
-    /// Upper bound on the number of resource types in a type section.
+    /// The upper bound on the number of resource types in a type section.
     Resources(u64),
-    /// Number of items that no other component receives: aliases of core items and types, core instances, and types.
+    /// The number of items that no other component receives: aliases of core items and types, core instances, and
+    /// types.
     Local(u64),
     Export(Named<'a>),
 }

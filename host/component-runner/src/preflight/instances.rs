@@ -12,16 +12,16 @@ use super::{
     definitions::{Capture, Captured, Component, Definitions, InstantiationStep, Named},
 };
 
-/// Host memory per component instance, without its handles: `InstanceState`, and flags in `VMComponentContext`.
+/// The host memory per component instance, without its handles: `InstanceState`, and flags in `VMComponentContext`.
 const COMPONENT_INSTANCE_BYTES: u64 = 512;
 
-/// Host memory per canonical ABI function: `VMFuncRef`, `VMLowering`, and pointers to its memory and functions.
+/// The host memory per canonical ABI function: `VMFuncRef`, `VMLowering`, and pointers to its memory and functions.
 const CANONICAL_BYTES: u64 = 128;
 
 /// Additional host memory per function lowered from one component to another: the adapter module's imports and exports.
 const ADAPTER_BYTES: u64 = 1_024;
 
-/// Host memory per resource type that a component defines.
+/// The host memory per resource type that a component defines.
 const RESOURCE_BYTES: u64 = 64;
 
 /// An item of a component during instantiation. Its weight is the number of items that Wasmtime copies when it passes

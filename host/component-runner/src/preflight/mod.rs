@@ -88,7 +88,7 @@ impl From<BinaryReaderError> for Refusal {
 // half a minute and 8 GB. The validator also reads component and instance types recursively, at three bytes per level:
 // a file of 300 KB overflowed the stack, which aborts the process.
 
-/// Length of the header of a module or component.
+/// The length of a module's or component's header, in bytes.
 const PREAMBLE_BYTES: usize = 8;
 
 /// Section IDs of a component (component-model, `Binary.md`).
@@ -96,7 +96,7 @@ const CORE_MODULE: u8 = 1;
 const COMPONENT: u8 = 4;
 const TYPE: u8 = 7;
 
-/// First bytes of a nested type: the declaration kind, and the type's own kind (component or instance).
+/// The first bytes of a nested type: the declaration kind, and the type's own kind (component or instance).
 const TYPE_WITHIN: [[u8; 2]; 2] = [[0x01, 0x41], [0x01, 0x42]];
 
 /// Checks the numbers of modules, components and nested types. Malformed input ends the check without an error:
@@ -142,7 +142,7 @@ fn next(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((*section, content, after))
 }
 
-/// Host memory per module item in bytes on 64-bit machines, from `wasmtime-environ` (`vmtypes.rs`, `vmoffsets.rs`).
+/// The host memory per module item in bytes on 64-bit machines, from `wasmtime-environ` (`vmtypes.rs`, `vmoffsets.rs`).
 mod size {
     /// `Instance` with the fixed part of `VMContext`, its entry in the store, and the allocator's overhead.
     pub(super) const INSTANCE: u64 = 1_024;
@@ -172,7 +172,7 @@ mod size {
 /// Maximum number of elements in a table that Wasmtime initializes at compile time, in `try_func_table_init`.
 const MAX_LAID_OUT: u64 = 1 << 20;
 
-/// Opcode of `ref.func`.
+/// The opcode of `ref.func`.
 const REF_FUNC: u8 = 0xd2;
 
 /// Counts of a module's definitions and imports.
@@ -181,10 +181,10 @@ struct Module {
     imports: u64,
     /// Initial table elements that Wasmtime could initialize at compile time. A few bytes can request a million.
     table_elements: u64,
-    /// Host memory per instance in bytes, without function references.
+    /// The host memory per instance in bytes, without function references.
     bytes: u64,
     functions: u64,
-    /// Number of function references. Each reference to the same function is counted.
+    /// The number of function references. Each reference to the same function is counted.
     referred: u64,
 }
 

@@ -24,7 +24,7 @@ const READ: &str = "0, 1";
 const CREATE: &str = "1, 2";
 const TRUNCATE: &str = "8, 2";
 
-/// Error codes of `wasi:filesystem` as the probe returns them: negated positions in the enum, counted from 1.
+/// The error codes of `wasi:filesystem` as the probe returns them: negated positions in the enum, counted from 1.
 const NO_ENTRY: &str = "-21";
 const NOT_PERMITTED: &str = "-32";
 

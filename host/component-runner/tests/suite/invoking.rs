@@ -174,7 +174,7 @@ fn missing_import_error_names_the_import() {
     }
     // The host need not provide an import that contains only types.
     load("a:b/types@1.0.0", "(type $t u8) (export \"t\" (type (eq $t)))").unwrap();
-    // The host provides this import, but with another type.
+    // The host provides this import, but with a different type.
     let Err(LoadError::Link { reason, .. }) = load("wasi:cli/exit@0.2.0", function) else { panic!("it is not that") };
     assert!(reason.contains("`f`"), "{reason}");
 }

@@ -111,7 +111,7 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
     }
 }
 
-/// Adds the interface `sandbox`.
+/// Adds the `sandbox` interface.
 pub(super) fn add_sandbox<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     let mut of = Interface(linker.instance(SANDBOX)?);
     of.define_infallible("info", |ctx, ()| Host::info(ctx))?;
@@ -194,7 +194,7 @@ fn add_blob<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Re
     of.define_infallible("[method]blob.read", |ctx, (it, offset, len)| HostBlob::read(ctx, it, offset, len))
 }
 
-/// Adds the interface `tools`.
+/// Adds the `tools` interface.
 pub(super) fn add_tools<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     let mut of = Interface(linker.instance(TOOLS)?);
     of.define_infallible("list-tools", |ctx, ()| tools::Host::list_tools(ctx))?;
@@ -205,8 +205,8 @@ pub(super) fn add_tools<T: SandboxView + 'static>(linker: &mut Linker<T>) -> was
     })
 }
 
-/// Stack size of a call's thread, in bytes. Schemas and arguments of a component's tools can be deeply nested and are
-/// checked on this stack. Guests run on other stacks. Only touched pages take memory.
+/// The stack size of a call's thread, in bytes. Schemas and arguments of a component's tools can be deeply nested and
+/// are checked on this stack. Guests run on other stacks. Only touched pages take memory.
 const STACK_BYTES: usize = 8 << 20;
 
 /// Lends the store's sandbox to `work` on a new thread. If the future is dropped before the work ends, the execution is
@@ -242,7 +242,7 @@ pub(super) async fn on_thread<T: SandboxView, R: Send + 'static>(
 /// The lent sandbox, and the result of the work or the payload of its panic.
 type ThreadOutput<R> = (SandboxCtx, thread::Result<R>);
 
-/// State shared by the call's thread and its future.
+/// The state shared by the call's thread and its future.
 struct Shared<R>(Mutex<CallOnThread<R>>);
 
 struct CallOnThread<R> {
@@ -251,7 +251,7 @@ struct CallOnThread<R> {
     /// Woken when the work ends.
     waker: Option<Waker>,
     end: Option<ThreadOutput<R>>,
-    /// Set when the future is dropped.
+    /// `true` once the future has been dropped.
     is_given_up: bool,
 }
 
@@ -287,7 +287,7 @@ impl<R> Shared<R> {
     }
 }
 
-/// Future that completes when the work on the thread ends.
+/// A future that completes when the work on the thread ends.
 struct ThreadCall<R> {
     shared: Arc<Shared<R>>,
     cancel: CancelToken,

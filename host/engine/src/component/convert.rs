@@ -1,5 +1,5 @@
-//! Conversions between the engine's types and the contract's types. Resolves the policies that components request,
-//! within the granted policy.
+//! Converts between the engine's types and the contract's types. Resolves the policies that components request, within
+//! the granted policy.
 
 use std::{error::Error, time::Duration};
 

@@ -15,7 +15,7 @@ use crate::{
     exec::platform, load::resolve::language, tools::Toolbox,
 };
 
-/// Number of cached sandboxes per store, for components that use several policies.
+/// The number of cached sandboxes per store, for components that use several policies.
 const SANDBOXES_CACHED: usize = 8;
 
 /// Maximum size of the arguments and environment of a cached sandbox, in bytes.
@@ -140,8 +140,8 @@ impl SandboxCtx {
         }
     }
 
-    /// Returns the id of this sandbox: 128 random bits in hexadecimal. For executions outside sessions, log events and
-    /// [`ToolCall`](crate::ToolCall)s contain this id instead of a session id.
+    /// Returns the ID of this sandbox: 128 random bits in hexadecimal. For executions outside sessions, log events and
+    /// [`ToolCall`](crate::ToolCall)s contain this ID instead of a session ID.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -160,7 +160,7 @@ impl SandboxCtx {
         self.meter.usage()
     }
 
-    /// Returns a sandbox whose workspace contains the files of a request. Builds it, unless there are no files.
+    /// Returns a sandbox whose workspace contains a request's files. Builds a new sandbox only if there are files.
     pub(super) fn sandbox_with_files(
         &mut self,
         runtime: types::Runtime,
@@ -247,8 +247,8 @@ impl SandboxCtx {
     }
 }
 
-/// Configuration of sandboxes for components: an engine, the granted policy, quotas, and tools for scripts. Clones are
-/// cheap. One host serves any number of stores.
+/// The configuration of sandboxes for components: an engine, the granted policy, quotas, and tools for scripts. Clones
+/// are cheap. One host serves any number of stores.
 #[derive(Clone)]
 pub struct SandboxHost(pub(super) Arc<SandboxHostInner>);
 
@@ -271,7 +271,7 @@ impl fmt::Debug for SandboxHost {
     }
 }
 
-/// Builder of a [`SandboxHost`].
+/// A builder of a [`SandboxHost`].
 #[derive(Debug)]
 #[must_use]
 pub struct SandboxHostBuilder {
@@ -281,7 +281,7 @@ pub struct SandboxHostBuilder {
     tools: Vec<Tool>,
 }
 
-/// A [`SandboxHost`] cannot be built.
+/// The reason why a [`SandboxHost`] cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -292,7 +292,7 @@ pub enum HostError {
     /// through `session.write-file` and `files`.
     #[error("`{key}` is not supported in a component's policy: its scripts get no host directories; remove it")]
     HostDirectory {
-        /// Key of the policy that contains the host directory.
+        /// The key of the policy that contains the host directory.
         key: &'static str,
     },
     /// The policy turns off fuel metering, which the fuel quota needs.

@@ -15,8 +15,9 @@ pub struct Quotas {
     pub sessions: u32,
     /// Maximum number of concurrent started executions, including dropped ones that have not ended. Default: 16.
     pub started: u32,
-    /// Maximum total number of executions. A validation, an access to a variable, and a call of the interface `tools`
-    /// are each counted as one execution, as is opening, resuming, forking or undoing a session. Default: 1,000,000.
+    /// Maximum total number of executions. Each of these also counts as one execution: a validation, access to a
+    /// variable, a call to the `tools` interface, and opening, resuming, forking or undoing a session. Default:
+    /// 1,000,000.
     pub executions: u64,
     /// Maximum total fuel of all executions. Default: 10^14.
     ///
@@ -46,21 +47,21 @@ impl Default for Quotas {
     }
 }
 
-/// Usage of a component's [`Quotas`].
+/// The usage of a component's [`Quotas`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Current number of sessions.
+    /// The current number of sessions.
     pub sessions: u32,
-    /// Current number of started executions.
+    /// The current number of started executions.
     pub started: u32,
-    /// Number of executions so far.
+    /// The number of executions so far.
     pub executions: u64,
     /// Fuel charged so far, including all fuel that running executions may still use.
     pub fuel: u64,
-    /// Bytes that the host holds now.
+    /// The number of bytes that the host currently holds.
     pub held_bytes: u64,
-    /// Current number of open handles.
+    /// The current number of open handles.
     pub handles: u32,
 }
 
@@ -78,7 +79,7 @@ pub(super) struct Share {
     of: QuotaUse,
 }
 
-/// Usage that is returned to the quota when its [`Share`] is dropped.
+/// The usage that is returned to the quota when its [`Share`] is dropped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QuotaUse {
     Session,

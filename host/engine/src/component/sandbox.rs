@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{Files, Sandbox, ToolOutcome, exec::platform::Budget, tools::DirectCall};
 
-/// Returns the maximum fuel of an execution outside sessions. Setting the variable `context` can use as much fuel as
+/// Returns the maximum fuel of an execution outside sessions. Setting the `context` variable can use as much fuel as
 /// the script.
 pub(super) fn fuel_of_an_execution(sandbox: &Sandbox, request: &Request) -> u64 {
     let fuel = sandbox.policy().limits.fuel;
@@ -48,7 +48,7 @@ impl Host for SandboxCtx {
         let _bill = self.meter.execution(fuel_of_an_execution(&sandbox, &request), &budget)?;
         let request = convert::request(&request).session_id(&self.id).cancel(&self.cancel).budget(&budget);
         let execution = sandbox.run(request)?;
-        // Outside sessions, the id is used only in the host's log.
+        // Outside sessions, the ID is used only in the host's log.
         Ok(Execution { session_id: None, ..execution.into() })
     }
 

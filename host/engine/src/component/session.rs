@@ -276,7 +276,7 @@ impl HostSession for SandboxCtx {
 #[derive(Clone)]
 pub struct SessionResource {
     session: Session,
-    /// Cancellation token and fuel budget of the session.
+    /// The cancellation token and fuel budget of the session.
     keeper: SessionScope,
     steps: Arc<Steps>,
     _share: Arc<Share>,
@@ -297,9 +297,9 @@ struct Steps {
 
 #[derive(Debug, Default)]
 struct StepsState {
-    /// The component has a started execution whose end it has not received yet.
+    /// `true` if the component started an execution and has not received its end yet.
     is_stepped: bool,
-    /// An execution is using the session.
+    /// `true` while an execution is using the session.
     is_running: bool,
 }
 

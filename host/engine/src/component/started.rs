@@ -192,10 +192,10 @@ pub struct Stepped {
     pub(super) is_done: bool,
 }
 
-/// Results of a started execution that the host holds.
+/// The results of a started execution that the host holds.
 #[derive(Debug)]
 pub(super) struct RetainedResults {
-    /// Share of the byte quota. Covers the maximum output while the script runs, and the whole result after it has
+    /// The share of the byte quota. Covers the maximum output while the script runs, and the whole result after it has
     /// ended.
     share: Mutex<Share>,
     files: Mutex<RetainedFiles>,

@@ -1,4 +1,4 @@
-//! Cancellation of executions from other threads.
+//! Cancels executions from other threads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,8 +27,8 @@ struct Signal {
     _parent: Option<Parent>,
 }
 
-/// Link of a child token to its parent, whose cancellation also cancels the child. `number` identifies the child in the
-/// parent's state.
+/// The link of a child token to its parent, whose cancellation also cancels the child. `number` identifies the child in
+/// the parent's state.
 #[derive(Debug)]
 struct Parent {
     token: CancelToken,
@@ -53,7 +53,7 @@ struct SignalState {
     hooks: Vec<Arc<Hook>>,
 }
 
-/// Callback that a cancellation runs.
+/// A callback that a cancellation runs.
 struct Hook(Box<dyn Fn() + Send + Sync>);
 
 impl fmt::Debug for Hook {
@@ -68,7 +68,7 @@ impl Signal {
     }
 }
 
-/// Guard of [`CancelToken::wakes`]. Until it is dropped, cancellation unparks the thread.
+/// The guard of [`CancelToken::wakes`]. Until it is dropped, cancellation unparks the thread.
 #[derive(Debug)]
 pub(crate) struct Wakes<'a> {
     token: &'a CancelToken,
@@ -84,7 +84,7 @@ impl Drop for Wakes<'_> {
     }
 }
 
-/// Registration of a callback with [`CancelToken::on_cancel`]. Dropping it removes the callback.
+/// The registration of a callback with [`CancelToken::on_cancel`]. Dropping it removes the callback.
 #[derive(Debug)]
 #[must_use = "dropping it removes the callback"]
 pub struct OnCancel {

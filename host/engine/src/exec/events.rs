@@ -45,7 +45,7 @@ pub(crate) fn complete(execution: &Execution) {
     );
 }
 
-/// Logs a file operation of the embedder in a session, before the operation is carried out.
+/// Logs a file operation that the embedder requested in a session. Called before the operation is carried out.
 pub(crate) fn file(session_id: Option<&str>, operation: &str, path: &str) {
     tracing::info!(target: "glovebox", session_id, path, "session.file.{operation}");
 }

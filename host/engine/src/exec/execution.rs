@@ -14,7 +14,7 @@ use crate::{
     Display, Files, Form, GuestValue, Guidance, Metadata, Outcome, Output, RaisedOutcome, Rollback, ToolRecord,
 };
 
-/// Result and resource usage of one execution.
+/// The result and resource usage of one execution.
 ///
 /// The JSON form has exactly these keys: `success`, `outcome`, `exit_code`, `interrupted`, `value`, `stdout`, `stderr`,
 /// `stdout_truncated`, `stderr_truncated`, `displays`, `displays_dropped`, `fuel_consumed`, `memory_used_bytes`,
@@ -26,13 +26,13 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Execution {
-    /// Reason why the script ended.
+    /// The reason why the script ended.
     pub outcome: Outcome,
-    /// Exception that ended the script at a soft limit, shortly before it would have been unwound. `outcome` then
+    /// The exception that ended the script at a soft limit, shortly before it would have been unwound. `outcome` then
     /// contains the cause: `Exhausted` or `Cancelled`.
     pub interrupted: Option<RaisedOutcome>,
-    /// Value of the script's last expression, in a session or if [`Request::value`](crate::Request::value) requests it.
-    /// `None` if the last statement is not an expression, or if its value is `None` or `undefined`.
+    /// The value of the script's last expression, in a session or if [`Request::value`](crate::Request::value) requests
+    /// it. `None` if the last statement is not an expression, or if its value is `None` or `undefined`.
     pub value: Option<GuestValue>,
     /// Standard output of the script, up to `limits.stdout_bytes`.
     pub stdout: Output,
@@ -43,7 +43,7 @@ pub struct Execution {
     /// Displays of this execution, in order: pictures, tables, and in a session the last expression's value if it has a
     /// form other than text.
     pub displays: Vec<Display>,
-    /// Number of displays that were dropped because of `limits.display_bytes` or the limit on their number.
+    /// The number of displays that were dropped because of `limits.display_bytes` or the limit on their number.
     pub displays_dropped: u64,
     /// Fuel used. Equal inputs use equal fuel under a fixed clock and seeded entropy. This is a lower bound if the time
     /// limit or a cancellation stopped the guest.
@@ -52,31 +52,31 @@ pub struct Execution {
     pub memory_used_bytes: u64,
     /// Wall-clock time from the start of the guest to its end. Excludes compilation and preparation.
     pub duration: Duration,
-    /// Paths of files that were created in the workspace, relative to `/app`, sorted.
+    /// The paths of files that were created in the workspace, relative to `/app`, sorted.
     pub files_created: Vec<String>,
-    /// Paths of existing workspace files that were written, relative to `/app`, sorted.
+    /// The paths of existing workspace files that were written, relative to `/app`, sorted.
     pub files_modified: Vec<String>,
-    /// Paths of files that were deleted from the workspace, relative to `/app`, sorted.
+    /// The paths of files that were deleted from the workspace, relative to `/app`, sorted.
     pub files_deleted: Vec<String>,
     /// Tool calls, in call order. Excludes calls that exceeded `limits.tool_calls`.
     pub tool_calls: Vec<ToolRecord>,
     /// The host directory that is mounted as the workspace, if any.
     pub workspace_path: Option<PathBuf>,
-    /// Session id, if the script ran in a session or the request set an id.
+    /// Session ID, if the script ran in a session or the request set an ID.
     pub session_id: Option<String>,
-    /// Checkpoint that the session was rolled back to because the guest was unwound. The rollback undid the script's
-    /// changes to variables and files.
+    /// The checkpoint that the session was rolled back to because the guest was unwound. The rollback undid the
+    /// script's changes to variables and files.
     pub rolled_back_to: Option<Rollback>,
     /// Analysis of the fuel used, and advice after a failure.
     pub guidance: Guidance,
     /// Runtime, image and metering of the execution.
     pub metadata: Metadata,
-    /// Workspace files at the end of the execution.
+    /// The workspace files at the end of the execution.
     pub(crate) files: Files,
 }
 
 impl Execution {
-    /// Returns [`Outcome::is_success`].
+    /// Returns `true` if the script completed, or exited with code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.outcome.is_success()

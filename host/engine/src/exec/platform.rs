@@ -24,23 +24,23 @@ use crate::{
     tools::ThreadRunner,
 };
 
-/// Context of a guest's current execution.
+/// The context of a guest's current execution.
 pub(crate) type ExecutionCtx = glovebox_core::ExecutionCtx<EnginePlatform>;
 
 /// Polling interval while a guest waits for its standard input.
 const STDIN_POLL: Duration = Duration::from_millis(5);
 
-/// Host state of one execution. The default has no listener, a token that no caller holds, and no budget in addition to
-/// the execution's own limit.
+/// The host state of one execution. The default has no listener, a token that no caller holds, and no budget in
+/// addition to the execution's own limit.
 #[derive(Default)]
 pub(crate) struct EnginePlatform {
     pub(crate) cancel: CancelToken,
-    /// Fuel budget that the execution draws on.
+    /// The fuel budget that the execution draws on.
     pub(crate) budget: Budget,
     /// Fuel that the execution used before the guest was entered.
     pub(crate) used_fuel: u64,
     pub(crate) on_output: Option<OnOutput>,
-    /// Function that provides standard input. Called at the guest's first read.
+    /// The function that provides standard input. Called at the guest's first read.
     pub(crate) stdin: Option<StdinSource>,
     /// Reports the progress of preparing an image, and can request cancellation.
     pub(crate) progress: Option<Arc<dyn Progress + Send + Sync>>,
@@ -170,12 +170,13 @@ impl Budget {
     }
 }
 
-/// Cancellation token and fuel budget of one session. By default the budget is unlimited and no caller holds the token.
+/// The cancellation token and fuel budget of one session. By default the budget is unlimited and no caller holds the
+/// token.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionScope {
     /// Cancels the session's work outside requests: access to variables, exit handlers, rollbacks.
     pub(crate) cancel: CancelToken,
-    /// Fuel budget for all work in the session.
+    /// The fuel budget for all work in the session.
     pub(crate) budget: Budget,
 }
 
@@ -221,18 +222,18 @@ pub(crate) fn fill_random(into: &mut [u8]) {
     }
 }
 
-/// Returns a unique session id: 128 random bits in hexadecimal.
+/// Returns a unique session ID: 128 random bits in hexadecimal.
 pub(crate) fn random_id() -> String {
     let mut random = [0; 16];
     fill_random(&mut random);
     format!("{:032x}", u128::from_le_bytes(random))
 }
 
-/// Interval at which running guests check their deadline and cancellation. Short compared with any useful timeout, but
-/// long compared with the cost of a check (about 0.1 µs).
+/// The interval at which running guests check their deadline and cancellation. Short compared with any useful timeout,
+/// but long compared with the cost of a check (about 0.1 µs).
 const TICK: Duration = Duration::from_millis(2);
 
-/// Number of idle ticks before the ticker thread sleeps. Waking it takes a system call, which a series of short
+/// The number of idle ticks before the ticker thread sleeps. Waking it takes a system call, which a series of short
 /// executions should not pay each time.
 const IDLE_TICKS: u32 = 50;
 
@@ -255,7 +256,7 @@ struct TickerState {
     ended: bool,
 }
 
-/// Guard that marks a guest as running.
+/// A guard that marks a guest as running.
 #[derive(Debug)]
 pub(crate) struct Running(Arc<Shared>);
 
@@ -331,7 +332,7 @@ pub struct Timestamp {
     unix_ms: u64,
 }
 
-/// The text is not a valid [`Timestamp`].
+/// The error for text that is not a valid [`Timestamp`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid time `{name}`; write it as `2026-11-22T01:44:11.250Z`", name = escaped(.0))]
 pub struct TimestampError(String);

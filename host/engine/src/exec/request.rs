@@ -4,16 +4,16 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use crate::{CancelToken, JsonText, SourceKind, Stream, Tool, exec::platform::Budget, tools::PendingCalls};
 
-/// Default name of a script in tracebacks.
+/// The default name of a script in tracebacks.
 pub const SANDBOX_NAME: &str = "<sandbox>";
 
-/// Listener that receives a guest's output while the guest runs.
+/// A listener that receives a guest's output while the guest runs.
 pub(crate) type OnOutput = Box<dyn FnMut(Stream, &[u8]) + Send>;
 
-/// Function that provides standard input. Called at the guest's first read.
+/// The function that provides standard input. Called at the guest's first read.
 pub(crate) type StdinSource = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
-/// Handling of a request whose session is busy with another request.
+/// Determines how a request is handled if its session is busy with another request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IfBusy {
     /// Waits for the request's turn, in arrival order.
@@ -23,8 +23,8 @@ pub enum IfBusy {
     Refuse,
 }
 
-/// Input of one execution: a source and the options that apply only to this execution. The [`Policy`](crate::Policy)
-/// contains the options of all executions.
+/// The input of one execution: a source and the options that apply only to this execution. The
+/// [`Policy`](crate::Policy) contains the options of all executions.
 ///
 /// ```
 /// # use glovebox::{Request, CancelToken};
@@ -49,7 +49,7 @@ pub struct Request<'a> {
     pub(crate) tools: Vec<Tool>,
     /// Set for a started execution, whose caller answers its tool calls.
     pub(crate) pending: Option<Arc<PendingCalls>>,
-    /// Requests the value of the last expression. Sessions always return it.
+    /// `true` to return the value of the last expression. Sessions always return it.
     pub(crate) wants_value: bool,
     pub(crate) budget: Budget,
 }
@@ -166,7 +166,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Sets the session id in the result and in log events, for an execution outside a [`Session`](crate::Session).
+    /// Sets the session ID in the result and in log events, for an execution outside a [`Session`](crate::Session).
     #[must_use]
     pub fn session_id(mut self, id: &'a str) -> Self {
         self.session_id = Some(id.into());

@@ -27,10 +27,10 @@ use glovebox_core::{
 use glovebox_interpreters::Script;
 use glovebox_wasi::Captured;
 
-/// Name of the global variable that contains a request's context.
+/// The name of the global variable that contains a request's context.
 pub(crate) const CONTEXT: &str = "context";
 
-/// Guest directory that contains a plain command's script.
+/// The guest directory that contains a plain command's script.
 pub(crate) const SCRIPT_MOUNT: &str = "/script";
 
 /// A request that was checked against the limits, with the policy's settings.
@@ -47,7 +47,7 @@ pub(crate) struct PreparedRequest<'a> {
     session_id: Option<Cow<'a, str>>,
     pub(crate) cancel: CancelToken,
     pub(crate) budget: Budget,
-    /// Time of the automatic cancellation.
+    /// The time of the automatic cancellation.
     pub(crate) cancel_at: Option<Instant>,
     on_output: Option<OnOutput>,
     pending: Option<Arc<PendingCalls>>,
@@ -68,12 +68,11 @@ pub(crate) struct Translation {
     pub(crate) begun: Stopwatch,
 }
 
-/// Result of a script that cannot be translated and is never passed to the interpreter.
+/// The result of a script that cannot be translated and is never passed to the interpreter.
 pub(crate) struct Rejection {
     pub(crate) outcome: Outcome,
-    /// Diagnostic for validation.
     pub(crate) diagnostic: Diagnostic,
-    /// State of the guest, which did not run the script.
+    /// The state of the guest, which did not run the script.
     pub(crate) after: GuestState,
     /// Fuel to subtract from the budget.
     pub(crate) charge: u64,

@@ -19,7 +19,7 @@ use crate::{
     tools::{CallerAnswer, OpenCall, PendingCalls, Progress},
 };
 
-/// Progress of a started execution.
+/// The progress of a started execution.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// The execution has ended.
@@ -34,13 +34,14 @@ pub enum Step {
     Running,
 }
 
-/// A call of one of the caller's tools. The script waits for the answer.
+/// A call to one of the caller's tools. The script waits for the answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolRequest {
-    /// Index of the call in [`Execution::tool_calls`], counted from 0. Calls of tools with handlers are counted too.
+    /// The index of the call in [`Execution::tool_calls`], counted from 0. Calls of tools with handlers are counted
+    /// too.
     pub id: u64,
-    /// Name of the tool.
+    /// The name of the tool.
     pub name: String,
     /// The arguments: text of a JSON object that matches the tool's schema, at most `limits.tool_bytes`.
     pub arguments: String,
@@ -57,7 +58,7 @@ impl ToolRequest {
 /// The caller's answer to a [`ToolRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolAnswer {
-    /// Id of the [`ToolRequest`].
+    /// The ID of the [`ToolRequest`].
     pub id: u64,
     /// The result as JSON text, or an error. A result larger than `limits.tool_bytes` raises
     /// [`ToolLimit`](crate::ToolErrorKind::Limit) in the script.
@@ -78,22 +79,22 @@ impl ToolAnswer {
     }
 }
 
-/// A started execution could not be continued or carried out.
+/// The reason why a started execution could not be continued or carried out.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdvanceError {
     /// An answer is for a call that the execution has not made. All answers were discarded.
     #[error("unknown tool call {id}; answer with the id of the request")]
     UnknownCall {
-        /// Id of the answer.
+        /// The ID of the answer.
         id: u64,
     },
     /// An answer is not JSON, or is nested more than 127 levels deep. All answers were discarded.
     #[error("the answer to call {id} is not JSON: {reason}")]
     NotJson {
-        /// Id of the answer.
+        /// The ID of the answer.
         id: u64,
-        /// Error of the JSON parser.
+        /// The error from the JSON parser.
         reason: String,
     },
     /// The execution could not be carried out. Advancing again returns the same error.
@@ -105,7 +106,7 @@ pub enum AdvanceError {
     Panicked,
 }
 
-/// Stack size of an execution's thread, in bytes. Only host code uses it: guests run on separate stacks.
+/// The stack size of an execution's thread, in bytes. Only host code uses it: guests run on separate stacks.
 const STACK_BYTES: usize = 512 << 10;
 
 /// An execution that the caller steps through, to answer tool calls, to stream output, or to do other work while the
@@ -116,7 +117,7 @@ const STACK_BYTES: usize = 512 << 10;
 /// `limits.tool_timeout_ms`), but waiting costs no fuel. A script uses the same fuel whether a handler or the caller
 /// answers its tool calls.
 ///
-/// Tools with handlers are answered by their handlers. Only calls of [`Tool::stepped`](crate::Tool::stepped) tools are
+/// Tools with handlers are answered by their handlers. Only calls to [`Tool::stepped`](crate::Tool::stepped) tools are
 /// returned to the caller.
 ///
 /// In a session, the execution keeps the turn until it has ended. Dropping the handle cancels the execution. The thread
@@ -152,12 +153,12 @@ pub struct Started {
     cancel: CancelToken,
 }
 
-/// State that the execution's thread and the handle share.
+/// The state that the execution's thread and the handle share.
 #[derive(Default)]
 struct Shared {
     pending: Arc<PendingCalls>,
     transcript: Arc<Transcript>,
-    /// Result of the execution. Set before `pending` reports the end.
+    /// The result of the execution. Set before `pending` reports the end.
     end: OnceLock<Result<Arc<Execution>, AdvanceError>>,
 }
 
@@ -203,7 +204,7 @@ impl Started {
     /// wait. Without it, the wait is unlimited.
     ///
     /// An answer to a call that timed out or was already answered is ignored. Calls that are still unanswered are
-    /// returned again immediately. After the end, each call of `advance` returns [`Step::Done`] with the same
+    /// returned again immediately. After the end, each call to `advance` returns [`Step::Done`] with the same
     /// execution.
     ///
     /// # Errors

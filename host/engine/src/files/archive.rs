@@ -296,7 +296,7 @@ fn record(data: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 /// addition to its own header, and archives can contain a directory twice.
 const HEADERS_PER_INODE: u64 = 5;
 
-/// Lower bound of the header limit, for workspaces with very few inodes.
+/// The lower bound of the header limit, for workspaces with very few inodes.
 const HEADERS_LEAST: u64 = 64;
 
 pub(in crate::files) fn import(

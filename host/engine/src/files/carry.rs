@@ -307,20 +307,20 @@ impl Plan {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CopyReport {
-    /// Number of files. Each hard link is counted.
+    /// The number of files. Each hard link is counted.
     pub file_count: u64,
-    /// Number of directories, including existing ones, but not the target directory itself.
+    /// The number of directories, including existing ones, but not the target directory itself.
     pub directory_count: u64,
-    /// Number of symbolic links.
+    /// The number of symbolic links.
     pub link_count: u64,
-    /// Bytes of file contents.
+    /// The number of bytes of file contents.
     pub bytes: u64,
-    /// Number of skipped entries: pipes, sockets and devices, names that are not UTF-8, and links that would point
+    /// The number of skipped entries: pipes, sockets and devices, names that are not UTF-8, and links that would point
     /// outside the target directory. Copies to the host also skip names that are reserved for commits.
     pub skipped_count: u64,
 }
 
-/// Buffer size for copying contents, in bytes.
+/// The buffer size for copying contents, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// Creates files, directories and links below one directory of a workspace, without following links.
@@ -329,7 +329,7 @@ pub(super) struct Placer<'v> {
     top: InodeId,
     if_exists: IfExists,
     action: &'static str,
-    /// Paths of the files and links created so far. A path that occurs twice is rejected, even if files may be
+    /// The paths of the files and links created so far. A path that occurs twice is rejected, even if files may be
     /// replaced, because readers disagree on which of the two entries is valid.
     placed: BTreeSet<String>,
     buffer: Vec<u8>,

@@ -65,7 +65,7 @@ pub enum FilesError {
     HostRead {
         /// The path from the caller.
         path: PathBuf,
-        /// Underlying error.
+        /// The underlying error.
         #[source]
         source: SourceError,
     },
@@ -75,7 +75,7 @@ pub enum FilesError {
     /// The archive is damaged or contains unsupported entries: devices, sparse files, or names outside the workspace.
     #[error("the archive was refused at `{entry}`: {reason}", entry = escaped(.entry))]
     Archive {
-        /// Name of the entry, truncated.
+        /// The name of the entry, truncated.
         entry: String,
         /// The reason for the rejection.
         reason: &'static str,
@@ -85,7 +85,7 @@ pub enum FilesError {
     Io {
         /// The failed action.
         action: &'static str,
-        /// The error of the operating system, or of the caller's reader or writer.
+        /// The error from the operating system, or from the caller's reader or writer.
         #[source]
         source: io::Error,
     },
@@ -146,8 +146,8 @@ impl Files {
 }
 
 impl Files {
-    /// Lists the files, directories and links that match a pattern, in ascending order of paths. Names with a leading
-    /// dot also match. Links are not followed.
+    /// Lists the files, directories and links that match a pattern, sorted by path. Names with a leading dot also
+    /// match. Links are not followed.
     ///
     /// `*` and `?` match within one name, `**` matches any number of directories, `[ab]` one of these characters, and
     /// `{a,b}` one of these patterns. `\` makes the next character literal. For example, `*` matches the entries at the
@@ -169,8 +169,7 @@ impl Files {
         Ok(self.0.list_page(pattern, after, limits)?)
     }
 
-    /// Returns the first entries below the directory `dir`, at most `max_depth` levels deep, in ascending order of
-    /// paths.
+    /// Returns the first entries below the directory `dir`, at most `max_depth` levels deep, sorted by path.
     ///
     /// # Errors
     /// [`FileError::Path`] if `dir` is invalid. [`FileError::Refused`] if `dir` does not exist, or a host directory
@@ -220,9 +219,9 @@ impl Files {
         carry::out_of(&mut vfs, root, from, host.as_ref(), if_exists)
     }
 
-    /// Writes the whole workspace as a tar archive (GNU format), in ascending order of paths. Equal workspaces produce
-    /// equal bytes. Owners are 0, modes are 0644 and 0755, and times are the modification times in seconds. Additional
-    /// hard links to a file are written as hard links.
+    /// Writes the whole workspace as a tar archive (GNU format), sorted by path. Equal workspaces produce equal bytes.
+    /// Owners are 0, modes are 0644 and 0755, and times are the modification times in seconds. Additional hard links to
+    /// a file are written as hard links.
     ///
     /// # Errors
     /// [`FilesError::Io`] if the writer fails. The data written until then is not a complete archive.

@@ -69,7 +69,7 @@ impl SharedWorkspace {
 }
 
 impl SessionFiles {
-    /// Returns a snapshot of the current files, which stays readable for any length of time.
+    /// Returns a snapshot of the current files. It stays readable after the files change and after the session ends.
     ///
     /// # Errors
     /// [`FilesError::Session`] if the session has ended or stays busy.

@@ -33,22 +33,22 @@ pub(crate) struct Workspace {
     /// Excludes the mounts of host directories. They are added to each execution's clone, so that each execution sees
     /// the current state of the host.
     vfs: Vfs,
-    /// Root of the in-memory workspace. `None` if the workspace is a host directory.
+    /// The root of the in-memory workspace. `None` if the workspace is a host directory.
     root: Option<RootId>,
-    /// Root of the JavaScript library. `None` if the policy mounts a directory at its path.
+    /// The root of the JavaScript library. `None` if the policy mounts a directory at its path.
     library: Option<RootId>,
-    /// Root of the Python packages.
+    /// The root of the Python packages.
     packages: Option<RootId>,
-    /// Guest directory and root of an interpreter's standard library, if it is a separate file.
+    /// The guest directory and root of an interpreter's standard library, if it is a separate file.
     standard_library: Option<(String, RootId)>,
-    /// Root of the scratch directory. `None` if the policy mounts a directory at its path.
+    /// The root of the scratch directory. `None` if the policy mounts a directory at its path.
     scratch: Option<RootId>,
     mounted: Vec<Mounted>,
     pub(crate) path: Option<PathBuf>,
     commit: Commit,
 }
 
-/// Guest paths and roots of a guest's file system, the workspace first.
+/// The guest paths and roots of a guest's file system, the workspace first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Roots(pub(crate) Vec<(String, RootId)>);
 
@@ -204,7 +204,7 @@ impl Workspace {
     }
 }
 
-/// Result of committing an execution's changes.
+/// The result of committing an execution's changes.
 #[derive(Debug, Default)]
 pub(crate) struct Committed {
     /// `true` if at least one host directory had changes and they were committed.

@@ -19,13 +19,14 @@ pub(crate) const UNBILLED_FUEL: u64 = u64::MAX;
 /// misses the caches takes about 20 times as long.
 const SLICE: u64 = 1_000_000;
 
-/// Remaining fuel of a guest.
+/// The remaining fuel of a guest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fuel {
     /// The guest's code is unmetered. The fuel never decreases.
     Uncounted(u64),
     Counted {
-        /// Global that contains the remaining fuel of the current slice, minus one. `None` until the instance exists.
+        /// The global that contains the remaining fuel of the current slice, minus one. `None` until the instance
+        /// exists.
         counter: Option<Global>,
         /// Fuel that remains after the current slice.
         reserve: u64,
@@ -58,7 +59,7 @@ impl Fuel {
     }
 }
 
-/// Data of a store whose code may count fuel.
+/// Data of a store whose code may be metered with fuel.
 pub(crate) trait Fueled: Sized + 'static {
     /// Returns the store's fuel.
     fn fuel(&mut self) -> &mut Fuel;
@@ -169,9 +170,9 @@ mod tests {
 
     struct Counted {
         fuel: Fuel,
-        /// Remaining fuel at each check.
+        /// The remaining fuel at each check.
         checks: Vec<u64>,
-        /// Number of checks after which execution stops.
+        /// The number of checks after which execution stops.
         allowed: usize,
     }
 

@@ -38,7 +38,7 @@ impl<P: Params + Sync, R: Returned> Call for TypedFunc<P, R> {
     }
 }
 
-/// Slow path for signatures that drivers rarely call.
+/// The slow path for signatures that drivers rarely call.
 impl Call for Func {
     fn call(&self, store: &mut Store<GuestStoreData>, args: &[Value]) -> Option<wasmtime::Result<Option<Value>>> {
         let ty = self.ty(&*store);
@@ -109,7 +109,7 @@ fn with_params<P: Params + Sync>(
     })
 }
 
-/// Integer type of a [`Value`].
+/// The integer type of a [`Value`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IntegerWidth {
     I32,
@@ -126,7 +126,7 @@ impl IntegerWidth {
     }
 }
 
-/// Type of a single parameter.
+/// The type of a single parameter.
 trait IntegerParam: WasmTy + Sized + 'static {
     const KIND: IntegerWidth;
 
@@ -149,7 +149,7 @@ impl IntegerParam for u64 {
     }
 }
 
-/// Types of all parameters of a function.
+/// The types of all parameters of a function.
 trait Params: WasmParams + Sized + 'static {
     fn from_values(values: &[Value]) -> Option<Self>;
 }
@@ -172,7 +172,7 @@ params!(A B C);
 params!(A B C D);
 params!(A B C D E);
 
-/// Result type of a function.
+/// The result type of a function.
 trait Returned: WasmResults + Sized + 'static {
     fn value(self) -> Option<Value>;
 }

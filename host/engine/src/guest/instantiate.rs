@@ -128,7 +128,7 @@ fn reseeded(runtime: &Runtime, mut guest: Guest) -> Result<Guest, ExecuteError> 
     Ok(guest)
 }
 
-/// Compiled code that instances are created from.
+/// The compiled code that instances are created from.
 pub(crate) enum Template {
     /// A plain command: a module that defines its own memory.
     Whole(InstancePre<GuestStoreData>),
@@ -139,7 +139,7 @@ pub(crate) enum Template {
         code: Code,
         /// A module that defines only the memory.
         memory: Module,
-        /// Values of the exported globals that differ from the code's initial values.
+        /// The values of the exported globals that differ from the code's initial values.
         globals: Vec<(String, Val)>,
     },
 }
@@ -191,7 +191,7 @@ fn missing(name: &str) -> wasmtime::Error {
     wasmtime::Error::msg(format!("`{name}` is missing"))
 }
 
-/// Module name of the WASI preview 1 imports.
+/// The module name of the WASI preview 1 imports.
 const PREVIEW1: &str = "wasi_snapshot_preview1";
 
 /// A WASI call's view of the guest memory and the host.

@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// Export name of the function table in a prepared module.
+/// The export name of the function table in a prepared module.
 pub(crate) const TABLE: &str = "__table";
 
 /// Maximum number of cached table functions. Drivers call two or three, but the guest can replace them.
@@ -36,7 +36,7 @@ pub(crate) struct GuestMachine {
     exports: HashMap<Box<str>, Export>,
     /// Table functions that a driver has called, by the address of the function reference.
     called: HashMap<usize, Arc<Function>>,
-    /// Private pages of `memory`.
+    /// The private pages of `memory`.
     private_pages: PrivatePages,
 }
 

@@ -27,7 +27,7 @@ use glovebox_core::session::PAGE_BYTES;
 pub(crate) struct PrivatePages {
     /// Page numbers as of the last `look`, in ascending order.
     numbers: Vec<u32>,
-    /// Length of the memory at the last `look`. Memory beyond this length can contain private pages of the slot's
+    /// The length of the memory at the last `look`. Memory beyond this length can contain private pages of the slot's
     /// previous guest.
     len: usize,
     since: WritesSinceLook,
@@ -124,10 +124,10 @@ fn faults() -> Option<u64> {
     None
 }
 
-/// Size of an entry in `/proc/self/pagemap`, one per page.
+/// The size of an entry in `/proc/self/pagemap`, one per page.
 const ENTRY_BYTES: usize = 8;
 
-/// Number of entries to read with one system call: 16 MiB of memory, about the size of an interpreter.
+/// The number of entries to read with one system call: 16 MiB of memory, about the size of an interpreter.
 const ENTRIES_AT_ONCE: usize = 4096;
 
 /// Returns the numbers of the pages of `memory` that may differ from the mapped file, in ascending order: pages that
@@ -168,9 +168,9 @@ pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
     Some(pages)
 }
 
-/// Open page map of a process, with a read buffer.
+/// The open page map of a process, with a read buffer.
 struct PageMap {
-    /// Process that opened the file. After a fork, the file would still show the parent's pages.
+    /// The process that opened the file. After a fork, the file would still show the parent's pages.
     process: u32,
     file: File,
     entries: Vec<[u8; ENTRY_BYTES]>,

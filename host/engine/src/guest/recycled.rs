@@ -47,8 +47,8 @@ pub(crate) struct RecycledInstances {
     max_private_pages: usize,
 }
 
-/// Multiple of [`RecycledInstances::max_private_pages`] that is still restored after a long script. It also bounds the
-/// private memory of an idle instance.
+/// The multiple of [`RecycledInstances::max_private_pages`] that is still restored after a long script. It also bounds
+/// the private memory of an idle instance.
 const MAX_TIMES: usize = 8;
 
 impl RecycledInstances {
@@ -173,7 +173,6 @@ impl<T> Reuse<T> {
         }
     }
 
-    /// Takes all objects.
     fn take_all(&self) -> impl Iterator<Item = T> + use<T> {
         mem::take(&mut *self.lock()).into_iter().map(|(_, used)| used)
     }
@@ -189,7 +188,7 @@ impl<T> Reuse<T> {
 /// much C stack as native stack, so they cannot overrun the 24 MiB of C stack.
 pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 
-/// Additional stack for host functions when the guest has used its maximum, in bytes.
+/// The additional stack for host functions when the guest has used its maximum, in bytes.
 const HOST_STACK_BYTES: usize = 1 << 20;
 
 /// Maximum number of idle stacks. Pages that a deep recursion touched stay resident, so this limits the idle memory to
@@ -232,7 +231,7 @@ impl Stacks {
 /// Maximum number of elements in all tables of a guest together. CPython's table has 5,903 and does not grow.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 
-/// State of a guest outside its WebAssembly instance.
+/// The state of a guest outside its WebAssembly instance.
 pub(crate) struct GuestStoreData {
     pub(crate) host: GuestHost<EnginePlatform>,
     pub(crate) memory: Option<Memory>,
@@ -282,7 +281,7 @@ impl Fueled for GuestStoreData {
 /// Enforces one limit on all tables of an instance.
 #[derive(Clone, Copy, Default)]
 struct TableLimiter {
-    /// Number of elements in all tables.
+    /// The number of elements in all tables.
     elements: usize,
 }
 
@@ -338,7 +337,7 @@ fn grow_memory(limiter: &mut MemoryLimiter, current: usize, desired: usize, maxi
 #[error("the guest was unwound")]
 pub(crate) struct Unwound(pub(crate) Stop);
 
-/// Reason why a call ended early.
+/// The reason why a call ended early.
 #[derive(Debug)]
 pub(crate) enum EarlyEnd {
     /// The host unwound the guest, or its fuel ran out.

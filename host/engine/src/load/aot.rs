@@ -3,8 +3,8 @@
 //! A compiled file is native code, so loading the file means running it. This is sound for the following reasons:
 //!
 //! * The file comes as a handle from [`glovebox_runtimes::PreparedStore`], which opens it below a directory that was
-//!   opened without following links. `fstat` confirmed that this user owns the directory and the file, and that no
-//!   other user can write to them. A user who can change the file could also change this program.
+//!   opened without following links. `fstat` confirmed that the current user owns the directory and the file, and that
+//!   no other user can write to them. A user who can change the file could also change this program.
 //! * A process of this user wrote the file with [`compile`] or [`compile_component`] under a temporary name, and
 //!   renamed it when it was complete. Its length was recorded and compared. It is never written in place.
 //! * Its name is a digest of the binary, the recipe, the boot code, the CPU, and Wasmtime's version and compile

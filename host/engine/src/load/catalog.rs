@@ -18,11 +18,11 @@ use crate::{
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RuntimeInfo {
-    /// Name of the runtime.
+    /// The name of the runtime.
     pub name: String,
-    /// Alternative names of the runtime.
+    /// The alternative names of the runtime.
     pub aliases: Vec<String>,
-    /// Language of the runtime.
+    /// The language of the runtime.
     pub language: Language,
     /// `true` if scripts in its language use this runtime by default. In order of precedence, the default is the
     /// runtime in [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes), the
@@ -39,17 +39,17 @@ pub struct RuntimeInfo {
     /// `true` if the runtime has the data library, a file separate from the interpreter. Such a runtime takes minutes
     /// to prepare, and its provider component has about 200 MB.
     pub has_library: bool,
-    /// Version of the interpreter.
+    /// The version of the interpreter.
     pub version: String,
     /// Expected SHA-256 of the binary in hexadecimal.
     pub sha256: String,
-    /// Size of the binary in bytes, including its library if that is a separate file.
+    /// The size of the binary in bytes, including its library if that is a separate file.
     pub size_bytes: u64,
     /// Licence, as an SPDX expression.
     pub licence: String,
-    /// Project and build that published the binary.
+    /// The project and build that published the binary.
     pub origin: String,
-    /// Path of the binary, even if the binary has not been fetched yet.
+    /// The path of the binary, even if the binary has not been fetched yet.
     pub path: PathBuf,
     /// `true` if the binary is in the cache.
     pub fetched: bool,
@@ -69,19 +69,19 @@ impl RuntimeInfo {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ToolInfo {
-    /// Name of the tool.
+    /// The name of the tool.
     pub name: String,
-    /// Version of the tool.
+    /// The version of the tool.
     pub version: String,
     /// Expected SHA-256 of the module in hexadecimal.
     pub sha256: String,
-    /// Size of the module in bytes.
+    /// The size of the module in bytes.
     pub size_bytes: u64,
     /// Licence, as an SPDX expression.
     pub licence: String,
-    /// Project and build that published the module.
+    /// The project and build that published the module.
     pub origin: String,
-    /// Path of the module, even if the module has not been fetched yet.
+    /// The path of the module, even if the module has not been fetched yet.
     pub path: PathBuf,
     /// `true` if the module is in the cache.
     pub fetched: bool,
@@ -93,13 +93,13 @@ pub struct ToolInfo {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PreparedInfo {
-    /// Identity of the image: the SHA-256 of the prepared module.
+    /// The identity of the image: the SHA-256 of the prepared module.
     pub image_sha256: String,
-    /// Path of the compiled file.
+    /// The path of the compiled file.
     pub path: PathBuf,
-    /// Size of an instance's linear memory, in bytes.
+    /// The size of an instance's linear memory, in bytes.
     pub memory_bytes: u64,
-    /// Duration of the preparation. Close to zero if the image was already prepared.
+    /// The duration of the preparation. Close to zero if the image was already prepared.
     #[serde(skip)]
     pub took: Duration,
 }

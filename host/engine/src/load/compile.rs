@@ -26,7 +26,7 @@ use crate::{
     load::{aot, resolve::WASMTIME},
 };
 
-/// A component could not be compiled or loaded.
+/// The reason why a component could not be compiled or loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
@@ -74,7 +74,7 @@ pub fn compile(engine: &Engine, wasmtime: &wasmtime::Engine, wasm: &[u8]) -> Res
 /// as this program.
 ///
 /// # Errors
-/// Fails like [`compile`], and with the errors of `compiler`.
+/// Fails like [`compile`], and with any error from `compiler`.
 pub fn compile_with(
     engine: &Engine,
     wasmtime: &wasmtime::Engine,
@@ -110,9 +110,9 @@ pub fn compile_with(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ComponentCache {
-    /// Number of components, including those for other versions and settings.
+    /// The number of components, including those for other versions and settings.
     pub count: usize,
-    /// Size on disk, in bytes.
+    /// The size on disk, in bytes.
     pub bytes: u64,
 }
 
@@ -153,34 +153,34 @@ fn words(error: wasmtime::Error) -> CompileError {
     CompileError::Compile(format!("{error:#}"))
 }
 
-/// Prepared module of a runtime: an interpreter that was booted and parked, with its memory as the module's initial
+/// The prepared module of a runtime: an interpreter that was booted and parked, with its memory as the module's initial
 /// data.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PreparedModule {
-    /// Manifest entry of the runtime.
+    /// The manifest entry of the runtime.
     pub entry: RuntimeEntry,
     /// The module in WebAssembly's binary format.
     pub wasm: Vec<u8>,
-    /// Record of the image, including its identity, which is the digest of `wasm`.
+    /// The record of the image, including its identity, which is the digest of `wasm`.
     pub record: ImageRecord,
-    /// Name of the driver that calls into the module, as used in recipes.
+    /// The name of the driver that calls into the module, as used in recipes.
     pub driver: &'static str,
-    /// Names of the exported functions that the driver calls.
+    /// The names of the exported functions that the driver calls.
     pub exports: Vec<String>,
     /// The standard library, if it is a separate file.
     pub library: Option<PreparedLibrary>,
 }
 
-/// Standard library of a runtime, including all its files that guests see.
+/// The standard library of a runtime, including all its files that guests see.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PreparedLibrary {
-    /// Guest path of the archive.
+    /// The guest path of the archive.
     pub guest_path: String,
-    /// Content of the archive.
+    /// The content of the archive.
     pub archive: Vec<u8>,
-    /// Contents of the files next to the archive, by path relative to the archive's directory.
+    /// The contents of the files next to the archive, by path relative to the archive's directory.
     pub files: BTreeMap<String, Vec<u8>>,
     /// Common parent directory of `files`, relative to the archive's directory. Empty if there are no files.
     pub files_directory: String,

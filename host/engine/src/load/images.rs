@@ -108,8 +108,8 @@ impl ImageBuilder {
         self
     }
 
-    /// Sets the memory limit of the interpreter and the setup together, in bytes. Default: 1 GiB. Minimum: 128 MiB.
-    /// Maximum: 4 GiB.
+    /// Sets the memory limit while the image is built, in bytes. The limit applies to the interpreter and the setup
+    /// code together. Default: 1 GiB. Minimum: 128 MiB. Maximum: 4 GiB.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
@@ -173,53 +173,53 @@ fn taken() -> Result<Vec<(String, String)>, RuntimeError> {
     Ok(PackageList::builtin()?.modules())
 }
 
-/// Result of building an image.
+/// The result of building an image.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct BuiltImage {
-    /// Description of the image.
+    /// The description of the image.
     pub image: ImageInfo,
-    /// State of the image in the cache.
+    /// The state of the image in the cache.
     #[serde(flatten)]
     pub prepared: PreparedInfo,
 }
 
-/// Description of a custom image.
+/// The description of a custom image.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ImageInfo {
-    /// Name of the image, which can be used as a runtime name.
+    /// The name of the image, which can be used as a runtime name.
     pub name: String,
-    /// Name of the runtime that provides the interpreter.
+    /// The name of the runtime that provides the interpreter.
     pub runtime: String,
-    /// Language of the interpreter.
+    /// The language of the interpreter.
     pub language: Language,
-    /// Version of the interpreter.
+    /// The version of the interpreter.
     pub version: String,
-    /// Digest of the image's inputs. Images with the same digest are equal, whatever their names.
+    /// The digest of the image's inputs. Images with the same digest are equal, whatever their names.
     pub digest: String,
-    /// Setups that ran in the image, in order, starting with those of the images that it is based on.
+    /// The setups that ran in the image, in order, starting with those of the images that it is based on.
     pub setups: Vec<SetupInfo>,
     /// Wheels of the image.
     pub wheels: Vec<ImageFile>,
     /// Files in `/app` during the setups.
     pub files: Vec<ImageFile>,
-    /// Memory limit of the setups, in bytes.
+    /// The memory limit of the setups, in bytes.
     pub memory_limit_bytes: u64,
     /// Time limit of each setup, in milliseconds.
     pub timeout_ms: u64,
-    /// Path of the file that defines the image.
+    /// The path of the file that defines the image.
     pub path: PathBuf,
-    /// Size of this file in bytes.
+    /// The size of this file in bytes.
     pub size_bytes: u64,
     /// `true` if the image is in the cache, for this version of Glovebox and this CPU. Otherwise it is built at its
     /// next use.
     pub prepared: bool,
-    /// Identity of the image in the cache: the SHA-256 of its module. `None` if it is not in the cache.
+    /// The identity of the image in the cache: the SHA-256 of its module. `None` if it is not in the cache.
     pub image_sha256: Option<String>,
-    /// Size of an instance's linear memory, in bytes. `None` if the image is not in the cache.
+    /// The size of an instance's linear memory, in bytes. `None` if the image is not in the cache.
     pub memory_bytes: Option<u64>,
-    /// End of the output of the setups, if the image is in the cache.
+    /// The end of the setups' output, if the image is in the cache.
     pub setup_output: Option<String>,
 }
 
@@ -229,7 +229,7 @@ pub struct ImageInfo {
 pub struct SetupInfo {
     /// Modules that were imported before the script ran.
     pub preload: Vec<String>,
-    /// Source of the setup script.
+    /// The source of the setup script.
     pub code: String,
 }
 
@@ -237,15 +237,15 @@ pub struct SetupInfo {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ImageFile {
-    /// File name of a wheel, or a path below `/app`.
+    /// The file name of a wheel, or a path below `/app`.
     pub path: String,
-    /// Size in bytes.
+    /// The size in bytes.
     pub size_bytes: u64,
     /// SHA-256 of the file, in hexadecimal.
     pub sha256: String,
 }
 
-/// Name of a listed image, with its description or the error in its file.
+/// The name of a listed image, with its description or the error in its file.
 pub type ListedImage = (String, Result<ImageInfo, RuntimeError>);
 
 impl From<&InputFile> for ImageFile {

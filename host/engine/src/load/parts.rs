@@ -1,5 +1,5 @@
-//! Compiled code of interpreters, split into [parts](glovebox_runtimes::CodePart). The first part is loaded with the
-//! runtime, each other part when a guest first calls one of its functions.
+//! Compiled code of interpreters, split into [parts](glovebox_runtimes::CodePart). The first part is loaded with
+//! the runtime, each other part when a guest first calls one of its functions.
 
 use std::{
     fmt::Display,
@@ -33,15 +33,15 @@ pub(crate) enum BinarySource {
 /// Inputs of an interpreter's compiled code, which all images of the interpreter share.
 #[derive(Clone)]
 pub(crate) struct CodeInputs {
-    /// Name of the runtime, for error messages.
+    /// The name of the runtime, for error messages.
     pub(crate) name: String,
     pub(crate) binary: BinarySource,
     pub(crate) recipe: Recipe,
-    /// Cache key of each part.
+    /// The cache key of each part.
     pub(crate) keys: Vec<ArtefactKey>,
 }
 
-/// Compiled code of an interpreter.
+/// The compiled code of an interpreter.
 #[derive(Clone)]
 pub(crate) struct Code {
     /// The first part, or the whole code if it is not split.
@@ -58,7 +58,7 @@ pub(crate) struct Parts {
     loading: Mutex<()>,
 }
 
-/// A loaded part.
+/// A loaded part of the split module.
 struct Part {
     module: Module,
     /// Imports of the part: the index of the part that exports the item, and its export.
@@ -154,7 +154,7 @@ impl Parts {
     }
 }
 
-/// Export name of the memory that WASI requires.
+/// The export name of the memory that WASI requires.
 const MEMORY: &str = "memory";
 
 fn no_part(inputs: &CodeInputs, number: usize) -> RuntimeError {
@@ -179,11 +179,11 @@ fn compiling(inputs: &CodeInputs, number: usize, code_bytes: usize) -> String {
     }
 }
 
-/// Throughput of one compiler thread on an ordinary machine, in bytes per second.
+/// The throughput of one compiler thread on an ordinary machine, in bytes per second.
 const BYTES_COMPILED_A_SECOND: usize = 600_000;
 const SECONDS_WORTH_SAYING: usize = 10;
 
-/// Instantiated parts of a guest's code.
+/// The instantiated parts of a guest's code.
 #[derive(Clone, Default)]
 pub(crate) struct GuestParts {
     parts: Option<Arc<Parts>>,
@@ -191,7 +191,7 @@ pub(crate) struct GuestParts {
     instances: Vec<Instance>,
 }
 
-/// Module and name under which the linker defines the function that loads parts.
+/// The module and name under which the linker defines the function that loads parts.
 const LOADER: (&str, &str) = ("glovebox", "load");
 
 /// Defines the function that loads parts.

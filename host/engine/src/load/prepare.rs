@@ -30,17 +30,17 @@ use crate::{
     },
 };
 
-/// Timeout of a boot. Long enough for any machine, but finite.
+/// The timeout of a boot. Long enough for any machine, but finite.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Maximum number of trailing characters of the output to quote if an interpreter does not boot.
 const EXPLAINED_CHARS: usize = 2000;
 
-/// Key in an image record's notes for the end of the setup's output, at most `NOTED_CHARS` characters.
+/// The key in an image record's notes for the end of the setup's output, at most `NOTED_CHARS` characters.
 pub(crate) const SETUP_OUTPUT: &str = "setup_output";
 const NOTED_CHARS: usize = 16_000;
 
-/// Setup to run in a booted interpreter before the snapshot.
+/// The setup to run in a booted interpreter before the snapshot.
 pub(crate) struct Setup<'a> {
     image: &'a ImageOf,
     own: Option<&'a ImageDefinition>,
@@ -122,10 +122,10 @@ fn with_memory(mut reason: String, machine: &GuestMachine, memory_bytes: u64) ->
 
 /// The modules and the record of an interpreter that was booted and parked.
 pub(crate) struct Booted {
-    /// Module with the image as its initial state. It is the input for weaving providers, and its digest is the image's
-    /// identity.
+    /// The module with the image as its initial state. It is the input for weaving providers, and its digest is the
+    /// image's identity.
     pub(crate) module: Vec<u8>,
-    /// Module that defines only the image's memory, which the interpreter's code imports.
+    /// The module that defines only the image's memory, which the interpreter's code imports.
     pub(crate) memory: Vec<u8>,
     pub(crate) record: ImageRecord,
 }
@@ -236,8 +236,8 @@ fn mounts(
     library.into_iter().chain(packages).collect()
 }
 
-/// Compiles the packages with the interpreter itself. Uses a separate instance, so that the memory this takes does not
-/// become part of the image.
+/// Compiles the packages with the interpreter itself. Uses a separate instance, so that the memory for the compilation
+/// does not become part of the image.
 fn compile_packages(
     inner: &EngineInner,
     template: &Template,
@@ -305,20 +305,20 @@ impl CacheLimits {
     }
 }
 
-/// Cache usage by entries of one kind.
+/// The cache usage by entries of one kind.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CacheUsage {
-    /// Kind of the entries.
+    /// The kind of the entries.
     pub kind: CacheKind,
-    /// Number of entries, including those for other versions and settings.
+    /// The number of entries, including those for other versions and settings.
     pub count: u64,
-    /// Number of entries that a process has open now. Always 0 for binaries and packages, because they are closed once
-    /// they have been read.
+    /// The number of entries that a process has open now. Always 0 for binaries and packages, because they are closed
+    /// once they have been read.
     pub in_use: u64,
-    /// Size on disk, in bytes.
+    /// The size on disk, in bytes.
     pub bytes: u64,
-    /// Time of the last use of an entry. For binaries and packages, this is the file system's access time.
+    /// The time of the last use of an entry. For binaries and packages, this is the file system's access time.
     pub last_used: Option<Timestamp>,
 }
 
@@ -332,7 +332,7 @@ pub struct CachePrune {
     pub older_than: Option<Duration>,
     /// Removes the least recently used code until all kinds together take at most this many bytes.
     pub max_bytes: Option<u64>,
-    /// Reports the entries that would be removed, without removing them.
+    /// `true` to only report the entries that would be removed.
     pub dry_run: bool,
 }
 
@@ -340,17 +340,17 @@ pub struct CachePrune {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CachePruned {
-    /// Kind of the entry.
+    /// The kind of the entry.
     pub kind: CacheKind,
-    /// Common prefix of the entry's file names.
+    /// The common prefix of the entry's file names.
     pub name: String,
-    /// Size on disk, in bytes.
+    /// The size on disk, in bytes.
     pub bytes: u64,
-    /// Time of the last use.
+    /// The time of the last use.
     pub last_used: Timestamp,
 }
 
-/// Result of pruning.
+/// The result of pruning.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct CachePruneReport {

@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// Wasmtime version in the cache keys of compiled code, which separates code for different versions. Wasmtime's own
+/// The Wasmtime version in the cache keys of compiled code, which separates code for different versions. Wasmtime's own
 /// check at load time is authoritative.
 pub(crate) const WASMTIME: &str = "48";
 
@@ -37,11 +37,11 @@ struct Plan<'a> {
     binary: BinarySource,
     sha256: Digest,
     recipe: Option<&'a Recipe>,
-    /// Name of the recipe, used as the label of cached code.
+    /// The name of the recipe, used as the label of cached code.
     recipe_name: String,
     /// Manifest entry, if the standard library is a separate file.
     library: Option<RuntimeEntry>,
-    /// Setup that runs in the booted interpreter before the snapshot.
+    /// The setup that runs in the booted interpreter before the snapshot.
     image: Option<ImageOf>,
     /// Definition and inputs of a custom image.
     own: Option<Arc<OwnImage>>,

@@ -22,7 +22,7 @@ use crate::{
 
 /// A loaded runtime, shared by all sandboxes that use it.
 pub(crate) struct Runtime {
-    /// Name in the manifest, or the path of a custom binary.
+    /// The name in the manifest, or the path of a custom binary.
     pub(crate) name: String,
     pub(crate) language: Language,
     pub(crate) version: Option<String>,
@@ -36,7 +36,7 @@ pub(crate) struct Runtime {
     pub(crate) recycled: Option<RecycledInstances>,
 }
 
-/// Execution mode of a runtime's guests.
+/// The execution mode of a runtime's guests.
 pub(crate) enum ExecutionMode {
     /// Calls into a prepared image.
     Image(Arc<Image>),
@@ -47,11 +47,10 @@ pub(crate) enum ExecutionMode {
     },
 }
 
-/// A prepared image.
 pub(crate) struct Image {
     driver: Box<dyn Driver>,
     anchors: Anchors,
-    /// Digest of the rewritten module in hexadecimal. Equal images have equal digests.
+    /// The digest of the rewritten module in hexadecimal. Equal images have equal digests.
     pub(crate) identity: String,
     pub(crate) memory_bytes: u64,
     memory: Module,

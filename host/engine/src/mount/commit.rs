@@ -19,14 +19,14 @@ use super::{
     stage::{self, Stager},
 };
 
-/// Result of a commit.
+/// The result of a commit.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CommitReport {
     /// New and changed files and links: paths relative to the directory, and the states that the next commit compares
     /// with. Pass them to [`Vfs::mark_committed`].
     pub written: Vec<(String, SourceStat)>,
-    /// Bytes of file contents written.
+    /// The number of bytes of file contents written.
     pub bytes: u64,
 }
 
@@ -165,7 +165,7 @@ pub(crate) struct SessionCommits {
 
 #[derive(Debug)]
 struct CommittedState {
-    /// Number of the commit that left this state.
+    /// The number of the commit that left this state.
     by: u64,
     what: CommittedEntry,
 }
@@ -287,7 +287,7 @@ fn rebased_step(
 /// An entry in a tree.
 struct Entry<'a> {
     folder: &'a Folder,
-    /// Names of the parent directories, topmost first.
+    /// The names of the parent directories, topmost first.
     path: &'a [String],
     name: &'a str,
     ident: Ident,

@@ -22,8 +22,8 @@ use super::{
     recover::{self, Lock, Recovery},
 };
 
-/// Default time that a commit waits for other commits to the same directory. Committing a full default workspace takes
-/// well under a second on a slow disk.
+/// The default time that a commit waits for other commits to the same directory. Committing a full default workspace
+/// takes well under a second on a slow disk.
 pub const DEFAULT_LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// Counts of host directory entries that were hidden from guests so far. An entry is counted each time its directory is
@@ -31,9 +31,9 @@ pub const DEFAULT_LOCK_WAIT: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Skipped {
-    /// Number of entries with names that are not UTF-8.
+    /// The number of entries with names that are not UTF-8.
     pub not_utf8_count: u64,
-    /// Number of pipes, sockets and devices.
+    /// The number of pipes, sockets and devices.
     pub special_count: u64,
 }
 
@@ -47,9 +47,9 @@ pub struct HostDirectory {
     path: PathBuf,
     reach: Reach,
     lineage: Lineage,
-    /// Generation of the guard when the lineage was last checked.
+    /// The generation of the guard when the lineage was last checked.
     checked: AtomicU64,
-    /// Maximum wait for other commits. `None` if the directory is open only for reading.
+    /// Maximum time to wait for other commits. `None` if the directory is open only for reading.
     writing: Option<Duration>,
     recovered: Recovery,
     not_utf8_count: AtomicU64,
@@ -282,7 +282,7 @@ pub fn check_directory(path: impl AsRef<Path>) -> Result<(), MountError> {
     open_root(path.as_ref(), false, Reach::Tree).map(drop)
 }
 
-/// Part of a directory that is read or written.
+/// The part of a directory that is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// The whole tree.
@@ -301,7 +301,7 @@ fn check_lineage(path: &Path, lineage: &Lineage, reach: Reach) -> Result<(), Mou
 struct Opened {
     root: Folder,
     lineage: Lineage,
-    /// Generation of the guard before the lineage was checked.
+    /// The generation of the guard before the lineage was checked.
     generation: u64,
 }
 

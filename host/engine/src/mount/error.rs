@@ -1,4 +1,4 @@
-//! Errors of host directories.
+//! Errors from host directories.
 
 use glovebox_vfs::escaped;
 use std::io;
@@ -32,7 +32,7 @@ impl std::fmt::Display for Collision {
     }
 }
 
-/// A host directory could not be opened, read or committed to.
+/// The reason why a host directory could not be opened, read or committed to.
 ///
 /// Directories are named by the path that the caller passed, files by their path relative to the directory. The host
 /// directory is unchanged unless a variant says otherwise.
@@ -60,11 +60,11 @@ pub enum MountError {
     Guarded {
         /// The directory, as the caller passed it.
         path: PathBuf,
-        /// Relation of the directory to the guarded directory.
+        /// The relation of the directory to the guarded directory.
         relation: Relation,
-        /// Purpose of the guarded directory.
+        /// The purpose of the guarded directory.
         guarded: Guarded,
-        /// Path of the guarded directory.
+        /// The path of the guarded directory.
         ours: PathBuf,
     },
     /// The operating system denies access.
@@ -74,7 +74,7 @@ pub enum MountError {
         action: &'static str,
         /// The directory, as the caller passed it.
         path: PathBuf,
-        /// The error of the operating system.
+        /// The error from the operating system.
         #[source]
         source: io::Error,
     },
@@ -117,9 +117,9 @@ pub enum MountError {
         "link `{path}` to `{target}` could leave the directory; use a relative target inside it, with `..` only at the start", path = escaped(.path), target = escaped(.target)
     )]
     LinkLeaves {
-        /// The link, relative to the directory.
+        /// The path of the link, relative to the directory.
         path: String,
-        /// Target of the link.
+        /// The target of the link.
         target: String,
     },
     /// A different file system is mounted inside the directory, so a commit cannot be atomic.
@@ -144,11 +144,11 @@ pub enum MountError {
          the limit"
     )]
     TooLarge {
-        /// Number of files to write.
+        /// The number of files to write.
         files: u64,
         /// Maximum number of files, from `limits.workspace_inodes`.
         max_files: u64,
-        /// Number of bytes to write.
+        /// The number of bytes to write.
         bytes: u64,
         /// Maximum number of bytes, from `limits.workspace_bytes`.
         max_bytes: u64,
@@ -156,7 +156,7 @@ pub enum MountError {
     /// The commit has more changes than fit in a journal.
     #[error("the commit's journal needs {bytes} bytes, more than the limit of {limit}; write fewer files")]
     TooManyChanges {
-        /// Size of the journal in bytes.
+        /// The size of the journal in bytes.
         bytes: u64,
         /// Maximum size in bytes.
         limit: u64,
@@ -185,9 +185,9 @@ pub enum MountError {
         "a commit was interrupted, and then `{redo}` and `{undo}` changed on the host; restore them, or repair the files by hand and remove `{staging}`", redo = escaped(.redo), undo = escaped(.undo), staging = escaped(.staging)
     )]
     Torn {
-        /// Path that prevents finishing the commit.
+        /// The path that prevents finishing the commit.
         redo: String,
-        /// Path that prevents undoing the commit.
+        /// The path that prevents undoing the commit.
         undo: String,
         /// The commit's private directory, which contains the old and the new files.
         staging: String,
@@ -198,20 +198,21 @@ pub enum MountError {
     Contents {
         /// The file, relative to the directory.
         path: String,
-        /// The error of the guest's file system.
+        /// The error from the guest's file system.
         #[source]
         source: glovebox_vfs::VfsError,
     },
     /// The plan contains a step that this version does not support. The commit wrote nothing.
     #[error("cannot execute `{step}`; nothing was written, update the engine", step = escaped(.step))]
     UnknownStep {
-        /// Debug output of the step.
+        /// The debug output of the step.
         step: String,
     },
-    /// The commit is complete, but the guest's file system could not record it. Its next commit would be refused.
+    /// The commit is complete, but the guest's file system could not record it. The guest's next commit would be
+    /// refused.
     #[error("the commit is done, but the guest's file system could not record it; continue with a new sandbox")]
     NotNoted {
-        /// The error of the guest's file system.
+        /// The error from the guest's file system.
         #[source]
         source: glovebox_vfs::VfsError,
     },
@@ -222,7 +223,7 @@ pub enum MountError {
         action: &'static str,
         /// The path, relative to the directory, or the directory itself.
         path: String,
-        /// The error of the operating system.
+        /// The error from the operating system.
         #[source]
         source: io::Error,
     },

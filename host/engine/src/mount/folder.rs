@@ -14,7 +14,7 @@ use glovebox_runtimes::guard::{self, DirectoryId, Lineage};
 use glovebox_vfs::{FileIdentity, FileKind, SourceStat};
 use serde::{Deserialize, Serialize};
 
-/// Types of entries that guests see and commits write. Entries of other types are never touched.
+/// The types of entries that guests see and commits write. Entries of other types are never touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum EntryKind {
     File,
@@ -22,26 +22,26 @@ pub(super) enum EntryKind {
     Link,
 }
 
-/// Identity of a host entry and its state at one moment.
+/// The identity of a host entry and its state at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ident {
     pub(super) kind: EntryKind,
-    /// Device number. Not in the journal, because it can change at a restart.
+    /// The device number. Not in the journal, because it can change at a restart.
     #[serde(skip)]
     pub(super) device: u64,
-    /// User and group ids. Not in the journal, because they are only needed while contents are staged.
+    /// User and group IDs. Not in the journal, because they are only needed while contents are staged.
     #[serde(skip)]
     pub(super) owner: (u32, u32),
     pub(super) inode: u64,
     pub(super) size_bytes: u64,
     pub(super) modified_s: i64,
     pub(super) modified_ns: u32,
-    /// Time of the last change to contents, names, owner or mode, in seconds and nanoseconds. Only the kernel sets it,
-    /// so it reveals changes that restore the modification time. `None` if the commit itself changes it. It is then not
-    /// compared.
+    /// The time of the last change to contents, names, owner or mode, in seconds and nanoseconds. Only the kernel sets
+    /// this time, so it reveals changes that restore the modification time. `None` matches every time: moving an entry
+    /// during a commit changes this time, too.
     #[serde(default)]
     pub(super) changed: Option<(i64, u32)>,
-    /// Number of hard links. Not in the journal, because it is only needed while contents are staged.
+    /// The number of hard links. Not in the journal, because it is only needed while contents are staged.
     #[serde(skip)]
     pub(super) names: u64,
     /// Permission bits, without set-user-ID, set-group-ID and sticky.
@@ -112,7 +112,7 @@ fn unix_ns(seconds: i64, nanoseconds: u32) -> u64 {
     u64::try_from(seconds).unwrap_or(0).saturating_mul(1_000_000_000).saturating_add(u64::from(nanoseconds))
 }
 
-/// Result of looking up a name.
+/// The result of looking up a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryAt {
     Nothing,

@@ -24,11 +24,11 @@ use super::{
     site::{Site, expect, move_free},
 };
 
-/// Name of the journal in the private directory.
+/// The name of the journal in the private directory.
 pub(super) const NAME: &str = "journal";
-/// Name of the journal while it is being written.
+/// The name of the journal while it is being written.
 const PARTIAL_NAME: &str = "journal.partial";
-/// Name of the marker file that exists while a commit is being undone after a conflict.
+/// The name of the marker file that exists while a commit is being undone after a conflict.
 pub(super) const UNDO_NAME: &str = "undo";
 
 const MAGIC: &str = "glovebox-commit 1";
@@ -46,7 +46,7 @@ pub(super) enum JournalStep {
     Create {
         path: String,
         new: Ident,
-        /// Fingerprint of the tree's entries.
+        /// The fingerprint of the tree's entries.
         tree: Option<String>,
     },
     /// Moves a file or link over an existing file or link, of which a copy was saved earlier.
@@ -91,14 +91,13 @@ pub(super) fn old_slot(index: usize) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Journal {
-    /// Inode of the mounted directory.
+    /// The inode of the mounted directory.
     pub(super) root: u64,
-    /// Inode of the commit's private directory.
+    /// The inode of the commit's private directory.
     pub(super) staging: u64,
     pub(super) steps: Vec<JournalStep>,
 }
 
-/// Result of reading a journal.
 #[derive(Debug)]
 pub(super) enum JournalRead {
     /// There is no journal: the commit was interrupted before it changed anything.

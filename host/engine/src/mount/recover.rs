@@ -1,5 +1,5 @@
-//! Recovery of commits that a crash interrupted, the private directories of commits, and the lock that excludes
-//! concurrent commits and recoveries in a directory, across processes.
+//! Recovers commits that a crash interrupted. Also contains the private directories of commits, and the lock that
+//! excludes concurrent commits and recoveries in a directory, across processes.
 
 use std::{
     fs::{File, TryLockError},
@@ -27,7 +27,7 @@ pub struct Recovery {
     pub finished_count: u64,
     /// Commits that were undone, because the host had changed a file or because the undo had begun before the crash.
     pub undone_count: u64,
-    /// Commits that had not changed anything yet. Their private files were removed.
+    /// The number of commits that had not changed anything yet, and whose private files were removed.
     pub discarded_count: u64,
 }
 
@@ -112,10 +112,10 @@ fn settle(journal: &Journal, site: &mut Site<'_>) -> Result<bool, MountError> {
     }
 }
 
-/// Polling interval for the lock. Short compared with the milliseconds that a sync takes.
+/// The polling interval for the lock. Short compared with the milliseconds that a sync takes.
 const POLL: Duration = Duration::from_millis(5);
 
-/// Advisory lock on a directory, held until dropped. The system releases it when the process dies.
+/// An advisory lock on a directory, held until dropped. The system releases it when the process dies.
 ///
 /// The directory itself is locked, so there is no lock file among the user's files. Readers do not take the lock.
 #[derive(Debug)]

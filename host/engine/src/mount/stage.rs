@@ -17,7 +17,7 @@ use super::{
     site::Site,
 };
 
-/// Buffer size for copying contents, in bytes: one chunk of a mounted file.
+/// The buffer size for copying contents, in bytes: one chunk of a mounted file.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Rejects links and names that must never be written, before anything is changed.
@@ -66,7 +66,7 @@ fn unknown_step(step: &CommitStep) -> MountError {
     MountError::UnknownStep { step: format!("{step:?}") }
 }
 
-/// Contents of a file that the guest wrote.
+/// The contents of a file that the guest wrote.
 struct Source<'c> {
     contents: &'c mut dyn Contents,
     inode: InodeId,

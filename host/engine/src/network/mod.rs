@@ -1,12 +1,12 @@
-//! Network access of scripts. Off unless the policy allows addresses.
+//! Network access for scripts. Off unless the policy allows addresses.
 //!
-//! Scripts have no sockets. A script describes a request, which reaches the host as a call of the reserved tool
+//! Scripts have no sockets. A script describes a request, which reaches the host as a call to the reserved tool
 //! [`NETWORK_TOOL`](crate::tools::NETWORK_TOOL), so limits, cancellation, records and concurrent requests work as for
 //! tools. A [`Network`] performs the requests. The crate `glovebox-network` provides one for HTTP.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `policy` | [`NetworkPolicy`]: the table `network` of a policy, and its checks |
+//! | `policy` | [`NetworkPolicy`]: the `network` table of a policy, and its checks |
 //! | `pattern` | [`UrlPatterns`], [`AddressRules`], and the comparison of two policies |
 
 mod pattern;

@@ -1,4 +1,4 @@
-//! Patterns for the URLs that scripts may request, address ranges, and comparison of network policies.
+//! Patterns for the URLs that scripts may request, and address ranges. Compares network policies.
 //!
 //! Patterns are matched only against parsed URLs, and the request uses the same parsed URL. Parsing has already
 //! resolved user information, backslashes, ports, international names and encoded dots.
@@ -19,7 +19,7 @@ const MAX_DECODINGS: usize = 4;
 /// A list of URL patterns, such as `https://tools.example.com/box/*`.
 ///
 /// A `*` at the end of a path matches any suffix, and a pattern without a path matches every path. `*.` before a host
-/// matches every name below the host. Scheme and port must be equal.
+/// matches every name below the host. Scheme and port must match exactly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UrlPatterns(Vec<Pattern>);
 
@@ -38,7 +38,7 @@ impl From<UrlPatternError> for PolicyError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
-    /// Source text of the pattern.
+    /// The source text of the pattern.
     text: String,
     is_https: bool,
     host: HostPattern,
@@ -66,7 +66,7 @@ impl UrlPatterns {
     /// Parses patterns.
     ///
     /// # Errors
-    /// Returns the error of the first invalid pattern.
+    /// Returns the error for the first invalid pattern.
     pub fn new(texts: &[String]) -> Result<Self, UrlPatternError> {
         texts.iter().map(|text| Pattern::new(text)).collect::<Result<_, _>>().map(Self)
     }
@@ -224,7 +224,7 @@ fn stays(path: &str) -> bool {
 /// A setting of a network policy that exceeds another policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BeyondNetwork {
-    /// Key of the setting in the table `network`.
+    /// The key of the setting in the `network` table.
     pub key: &'static str,
     /// The requested value.
     pub asked: String,
@@ -279,7 +279,7 @@ impl AddressRules {
     /// Parses ranges such as `10.0.0.0/8` or `fd00::/8`, or single addresses.
     ///
     /// # Errors
-    /// Returns the error of the first invalid range.
+    /// Returns the error for the first invalid range.
     pub fn new(texts: &[String]) -> Result<Self, PolicyError> {
         let net = |text: &String| {
             let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));

@@ -8,7 +8,7 @@ use url::{Host, Url};
 
 use super::pattern::{AddressRules, UrlPatterns};
 
-/// Network access of scripts and its limits. Default: no access.
+/// Network access for scripts and its limits. Default: no access.
 ///
 /// ```
 /// # use glovebox::Policy;
@@ -45,7 +45,7 @@ pub struct NetworkPolicy {
     pub request_bytes: u64,
     /// Maximum size of a response body in bytes, after decompression. Default: 4 MiB.
     pub response_bytes: u64,
-    /// Timeout of a request in milliseconds, including redirects and the body. Default: 10,000.
+    /// The timeout of a request in milliseconds, including redirects and the body. Default: 10,000.
     /// `limits.tool_timeout_ms` and `limits.timeout_ms` still apply.
     pub timeout_ms: u64,
     /// Maximum number of redirects that the host follows for one request. Default: 5, which is also the upper bound.
@@ -59,9 +59,9 @@ pub struct NetworkPolicy {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SecretPolicy {
-    /// Host environment variable that contains the secret. Read when a sandbox is built.
+    /// The host environment variable that contains the secret. Read when a sandbox is built.
     pub env: String,
-    /// Network host that receives the secret, in the form used in URLs. With a port, only that port of the host
+    /// The network host that receives the secret, in the form used in URLs. With a port, only that port of the host
     /// receives it.
     pub host: String,
 }
@@ -110,7 +110,7 @@ impl SecretPolicy {
     }
 }
 
-/// Supported HTTP methods.
+/// The supported HTTP methods.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// Maximum size of a message without its body, in bytes: URL, headers and JSON escapes.
@@ -139,7 +139,7 @@ impl NetworkPolicy {
     pub const MAX_SECRETS: usize = 64;
     /// Maximum number of redirects.
     pub const MAX_REDIRECTS: u32 = 5;
-    /// Prefix of the placeholders that scripts see instead of secrets.
+    /// The prefix of the placeholders that scripts see instead of secrets.
     pub const PLACEHOLDER_START: &str = "glovebox-secret-";
 
     /// Returns a policy that allows these URL patterns.

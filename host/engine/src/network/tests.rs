@@ -1,4 +1,4 @@
-//! Tests of URL patterns and of the table `network` in policies.
+//! Tests of URL patterns and of the `network` table in policies.
 
 use url::Url;
 

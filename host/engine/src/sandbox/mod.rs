@@ -38,11 +38,11 @@ pub(crate) struct SandboxInner {
     pub(crate) policy: Policy,
     pub(crate) workspace: Workspace,
     pub(crate) toolbox: Arc<Toolbox>,
-    /// Share of a quota, released when the sandbox is dropped.
+    /// The share of a quota, released when the sandbox is dropped.
     keeps: Option<KeptAlive>,
 }
 
-/// Value that is held but never read.
+/// A value that is held but never read.
 pub(crate) type KeptAlive = Arc<dyn fmt::Debug + Send + Sync>;
 
 impl fmt::Debug for Sandbox {

@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// Engine state of a session.
+/// The engine's state for a session.
 pub(super) struct EngineBackend {
     pub(super) sandbox: Sandbox,
     image: Arc<Image>,
@@ -41,7 +41,7 @@ pub(super) struct EngineBackend {
     /// files from before an earlier commit.
     commits: SessionCommits,
     scope: SessionScope,
-    /// Size of the guest's private memory when the guest was last idle.
+    /// The size of the guest's private memory when the guest was last idle.
     own: PrivateBytes,
 }
 
@@ -99,7 +99,7 @@ impl EngineBackend {
         self.commits.ended(whole, history.oldest_commits());
     }
 
-    /// In a shared workspace, makes a later rollback restore the files from this point.
+    /// Makes the current files the ones that a later rollback restores. Has no effect outside a shared workspace.
     pub(super) fn keep_files(&mut self, guest: &Guest) {
         if let Some(before) = &mut self.before {
             *before = guest.wasi().clone();

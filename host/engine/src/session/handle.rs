@@ -148,7 +148,7 @@ impl Sandbox {
         self.open_session(SessionOptions::default())
     }
 
-    /// Like [`session`](Self::session), with options such as an id or a context.
+    /// Like [`session`](Self::session), with options such as an ID or a context.
     ///
     /// # Errors
     /// Fails like [`session`](Self::session), or if an option is invalid.
@@ -219,7 +219,7 @@ impl Session {
         Self(Arc::new(Shared { sandbox: sandbox.clone(), id, line: FairLock::default(), workspace, state, status }))
     }
 
-    /// Returns the session's id.
+    /// Returns the session's ID.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.0.id
@@ -352,9 +352,9 @@ impl Session {
     /// Rolls the session back to the last checkpoint that differs from its current state. If checkpoints are taken
     /// before every execution, this undoes the variable and file changes of the last execution.
     ///
-    /// Changes that were committed to host directories stay. Changes that were uncommitted in the checkpoint are
-    /// committed by the next commit, which overwrites the session's own later changes. If a directory has replaced a
-    /// file or a file a directory, that commit fails with a conflict.
+    /// Changes that were committed to host directories stay. Changes that had not been committed at the checkpoint are
+    /// written by the next commit, which overwrites the session's own later changes. That commit fails with a conflict
+    /// if a later change replaced a file with a directory, or a directory with a file.
     ///
     /// # Errors
     /// [`ExecuteError::NoCheckpoint`] if there is no such checkpoint. Other errors mean that the session has ended or
@@ -385,7 +385,7 @@ impl Session {
         self.fork_with(SessionOptions::default())
     }
 
-    /// Like [`fork`](Self::fork), with options such as an id or another `context`. The fork receives a copy of the
+    /// Like [`fork`](Self::fork), with options such as an ID or another `context`. The fork receives a copy of the
     /// files.
     ///
     /// # Errors

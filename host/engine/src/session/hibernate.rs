@@ -16,7 +16,7 @@ use crate::{
 
 pub use glovebox_core::hibernate::{HibernatedInfo, KeyError, SessionKey};
 
-/// A session could not be hibernated. It continues unchanged.
+/// The reason why a session could not be hibernated. The session continues unchanged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HibernateError {
@@ -28,7 +28,7 @@ pub enum HibernateError {
     Write(#[source] io::Error),
 }
 
-/// A session could not be restored from bytes.
+/// The reason why a session could not be restored from bytes.
 pub type ResumeError = glovebox_core::hibernate::ResumeError<ExecuteError>;
 
 /// Options for [`Session::hibernate`]. Start from `default()` and change individual fields.
@@ -38,7 +38,7 @@ pub struct HibernateOptions {
     /// Authenticates the bytes: only holders of the key can create bytes that [`Sandbox::resume`] accepts with it.
     /// Default: none. The bytes then contain a checksum, which detects damage but not forgery.
     pub key: Option<SessionKey>,
-    /// Binds the bytes to a name, such as the session's id in a store, so that [`Sandbox::resume`] rejects them under
+    /// Binds the bytes to a name, such as the session's ID in a store, so that [`Sandbox::resume`] rejects them under
     /// any other name. Requires a key. Default: none.
     pub bound_to: Option<String>,
 }
@@ -63,12 +63,12 @@ impl HibernateOptions {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ResumeOptions {
-    /// Id of the session, as in [`SessionOptions`](crate::SessionOptions). It is never read from the bytes. Default: a
-    /// new id.
+    /// The ID of the session, as in [`SessionOptions`](crate::SessionOptions). It is never read from the bytes.
+    /// Default: a new ID.
     pub id: Option<String>,
-    /// Key that authenticates the bytes. Default: none, and bytes that were sealed with a key are rejected.
+    /// The key that authenticates the bytes. Default: none, and bytes that were sealed with a key are rejected.
     pub key: Option<SessionKey>,
-    /// Name that the bytes must be bound to. Default: none.
+    /// The name that the bytes must be bound to. Default: none.
     pub bound_to: Option<String>,
     pub(crate) scope: SessionScope,
 }
@@ -104,9 +104,9 @@ impl ResumeOptions {
 pub struct HibernatedSession {
     /// The serialized session, for [`Sandbox::resume`].
     pub bytes: Vec<u8>,
-    /// Number of executions so far.
+    /// The number of executions so far.
     pub executions: u64,
-    /// Number of files, directories and links in the workspace.
+    /// The number of files, directories and links in the workspace.
     pub files: u64,
 }
 
@@ -216,8 +216,8 @@ fn with_image<R>(sandbox: &Sandbox, work: impl FnOnce(&ImageView<'_>) -> R) -> R
     }))
 }
 
-/// Compression level. The differing pages are mostly zeros, which all levels compress equally well. Higher levels cost
-/// more milliseconds than they save kilobytes.
+/// The compression level. The differing pages are mostly zeros, which all levels compress equally well. Higher levels
+/// cost more milliseconds than they save kilobytes.
 const LEVEL: i32 = 1;
 
 #[derive(Clone, Copy, Debug)]

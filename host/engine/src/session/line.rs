@@ -18,16 +18,16 @@ struct LockState {
     taken: bool,
     /// Waiting threads with their tickets, in arrival order. Excludes the thread whose ticket is in `called`.
     waiting: VecDeque<(u64, Thread)>,
-    /// Ticket of the thread that was woken but has not taken the lock yet.
+    /// The ticket of the thread that was woken but has not taken the lock yet.
     called: Option<u64>,
     next: u64,
 }
 
-/// Guard of the lock. Dropping it wakes the next thread.
+/// Holds the lock. Dropping the guard wakes the next thread.
 #[derive(Debug)]
 pub(crate) struct FairLockGuard<'a>(&'a FairLock);
 
-/// Reason why a thread stopped waiting without acquiring the lock.
+/// The reason why a thread stopped waiting without acquiring the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockFailure {
     /// The request does not wait, or its wait timed out.
@@ -36,7 +36,7 @@ pub(crate) enum LockFailure {
     Cancelled,
 }
 
-/// Reason why a request did not get the session's turn.
+/// The reason why a request did not get the session's turn.
 pub(super) enum TurnFailure {
     Busy(ExecuteError),
     /// The request was cancelled while it waited.

@@ -42,7 +42,7 @@ impl GuestPages for Compared<'_> {
     }
 }
 
-/// Size of a guest's private memory in bytes.
+/// The size of a guest's private memory in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PrivateBytes {
     /// All pages that may differ from the image. This is the maximum size of a checkpoint.

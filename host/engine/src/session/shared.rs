@@ -176,12 +176,13 @@ pub(super) fn change<R, E: From<ExecuteError>>(
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// Id of the session: 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`. Default: 128 random bits in
-    /// hexadecimal. The caller must ensure that ids are unique.
+    /// The ID of the session: 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`. Default: 128 random bits
+    /// in hexadecimal. The caller must ensure that IDs are unique.
     pub id: Option<String>,
-    /// Value of the global variable `context`, at most `limits.stdin_bytes` of JSON text. Default: no such variable.
+    /// The value of the global variable `context`, at most `limits.stdin_bytes` of JSON text. Default: no such
+    /// variable.
     pub context: Option<JsonText>,
-    /// Workspace to share with other sessions. Default: none, and the session has its own files.
+    /// The workspace to share with other sessions. Default: none, and the session has its own files.
     pub workspace: Option<SharedWorkspace>,
     pub(crate) scope: SessionScope,
 }
@@ -211,7 +212,7 @@ impl SessionOptions {
     }
 }
 
-/// Fails if `id` is not a valid session id.
+/// Fails if `id` is not a valid session ID.
 pub(crate) fn check_id(id: &str) -> Result<(), ExecuteError> {
     if is_session_id(id) {
         return Ok(());
@@ -219,14 +220,14 @@ pub(crate) fn check_id(id: &str) -> Result<(), ExecuteError> {
     Err(ExecuteError::SessionId { id: id.chars().take(MAX_SESSION_ID_BYTES).collect() })
 }
 
-/// Validates the requested id of a new session, or generates a random one.
+/// Validates the requested ID of a new session, or generates a random one.
 pub(super) fn chosen_id(id: Option<String>) -> Result<Arc<str>, ExecuteError> {
     let Some(id) = id else { return Ok(platform::random_id().into()) };
     check_id(&id)?;
     Ok(id.into())
 }
 
-/// Status that a handle can read without waiting for the session's turn.
+/// The status that a handle can read without waiting for the session's turn.
 #[derive(Debug)]
 pub(super) struct Status {
     pub(super) info: SessionInfo,

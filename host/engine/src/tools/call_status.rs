@@ -15,7 +15,7 @@ pub(super) struct CallStatus {
     entry: Arc<Entry>,
     abandoned: Arc<Abandoned>,
     origin: Origin,
-    /// Size of the arguments in memory, in bytes.
+    /// The size of the arguments in memory, in bytes.
     bytes: u64,
 }
 
@@ -93,7 +93,7 @@ impl CallStatus {
     }
 }
 
-/// Number of consecutive polls without a reply after which the guest is considered to be waiting. A loop that does
+/// The number of consecutive polls without a reply after which the guest is considered to be waiting. A loop that does
 /// other work in between makes only a few polls in a row.
 const LOOKS_THAT_ARE_A_WAIT: u32 = 100;
 
@@ -101,9 +101,9 @@ const LOOKS_THAT_ARE_A_WAIT: u32 = 100;
 #[derive(Debug, Default)]
 pub(super) struct WaitTracker {
     pending: Option<Arc<PendingCalls>>,
-    /// Number of polls without a reply since the guest last did anything else.
+    /// The number of polls without a reply since the guest last did anything else.
     looks_in_vain: u32,
-    /// Guard that marks the guest as waiting, created after enough consecutive polls.
+    /// A guard that marks the guest as waiting, created after enough consecutive polls.
     looking: Option<Waiting>,
 }
 

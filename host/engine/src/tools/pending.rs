@@ -26,7 +26,7 @@ pub(crate) struct PendingCalls {
 #[derive(Debug, Default)]
 struct PendingState {
     calls: BTreeMap<usize, PendingCall>,
-    /// Lower bound of the number of calls that the execution has made. All smaller indices are valid.
+    /// The lower bound of the number of calls that the execution has made. All smaller indices are valid.
     known: usize,
     /// The calls that the guest waits for. `None` while it does not wait.
     awaited: Option<Vec<usize>>,
@@ -69,7 +69,7 @@ pub(crate) struct CallerAnswer {
     pub(crate) answer: Result<String, (ToolErrorKind, String)>,
 }
 
-/// Progress of a started execution.
+/// The progress of a started execution.
 #[derive(Debug)]
 pub(crate) enum Progress {
     Ended,
@@ -79,7 +79,7 @@ pub(crate) enum Progress {
     Runs,
 }
 
-/// Guard that marks the guest as waiting.
+/// A guard that marks the guest as waiting.
 #[derive(Debug)]
 pub(crate) struct Waiting(Arc<PendingCalls>);
 
@@ -199,7 +199,8 @@ impl PendingCall {
 // While an execution runs, the arguments of its calls are charged to the guest's memory. A handler that does not return
 // holds its arguments longer. They are then charged to the origin of the call until the handler returns.
 
-/// Maximum number of abandoned calls of one origin that still run. The origin cannot make further calls beyond it.
+/// Maximum number of one origin's abandoned calls that still run. An origin that has reached this limit cannot make
+/// further calls.
 const MAX_ORIGIN_CALLS: usize = 16;
 
 /// Maximum size of the arguments of one origin's abandoned calls and of one execution's running calls together, in
@@ -210,14 +211,14 @@ const MAX_ORIGIN_BYTES: u64 = 16 << 20;
 /// no single origin can exhaust this limit.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Origin of calls: a session id, or `None` for executions without one.
+/// The origin of calls: a session ID, or `None` for executions without one.
 pub(super) type Origin = Option<String>;
 
-/// Abandoned calls of a sandbox that still run.
+/// A sandbox's abandoned calls that still run.
 #[derive(Debug, Default)]
 pub(super) struct Abandoned(Mutex<BTreeMap<Origin, Share>>);
 
-/// Number and size of one origin's abandoned calls.
+/// The number and size of one origin's abandoned calls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     calls: usize,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Tool, ToolCall, ToolError, ToolMemory, toolbox::Answerer};
 use crate::CancelToken;
 
-/// Definition of a [`Tool`] without its handler.
+/// The definition of a [`Tool`] without its handler.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ToolDefinition {
     name: String,
@@ -44,13 +44,13 @@ impl ToolDefinition {
 /// A call made by a script in another process.
 #[derive(Clone, Debug)]
 pub struct RelayedCall {
-    /// Index of the call in the execution, counted from 0.
+    /// The index of the call in the execution, counted from 0.
     pub index: usize,
-    /// Session id, from the session or from the request.
+    /// The session ID, from the session or from the request.
     pub session_id: Option<String>,
     /// Cancelled when the execution no longer waits for the result.
     pub cancel: CancelToken,
-    /// Time at which the call times out.
+    /// The time at which the call times out.
     pub deadline: Instant,
     /// Maximum memory that a built-in handler may use for the call, in bytes: `limits.memory_bytes`.
     pub memory_bytes: u64,
@@ -82,7 +82,7 @@ impl Tool {
     /// result are JSON text. May block.
     ///
     /// # Errors
-    /// Fails with the error of the handler, or if the tool has no handler.
+    /// Fails with the handler's error, or if the tool has no handler.
     pub fn answer(&self, call: RelayedCall, arguments: String) -> Result<String, ToolError> {
         let call = call.of(&self.name);
         match &self.answerer {

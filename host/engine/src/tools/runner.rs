@@ -33,7 +33,7 @@ use crate::{
     exec::{events, platform::Stopwatch},
 };
 
-/// Tool calls of one execution.
+/// The tool calls of one execution.
 pub(crate) type Calls = ToolCalls<ThreadRunner>;
 
 /// Runs the tool calls of one execution.
@@ -45,9 +45,9 @@ pub(crate) struct ThreadRunner {
     waits: WaitTracker,
     session_id: Option<String>,
     watch: Stopwatch,
-    /// Memory charged for this execution's calls.
+    /// The memory charged for this execution's calls.
     account: Arc<ToolMemory>,
-    /// Number of calls so far to tools that have their own `max_calls`.
+    /// The number of calls so far to tools that have their own `max_calls`.
     counted: u64,
 }
 
@@ -224,11 +224,11 @@ impl DirectCall<'_> {
     }
 }
 
-/// Queue of answers, shared by the tool threads of one execution.
+/// A queue of answers, shared by the tool threads of one execution.
 #[derive(Debug)]
 pub(super) struct CompletionQueue {
     done: Mutex<Vec<Done>>,
-    /// Token that the execution's thread waits on for answers.
+    /// The token that the execution's thread waits on for answers.
     wake: CancelToken,
     pub(super) account: Arc<ToolMemory>,
     watch: Stopwatch,
@@ -261,7 +261,7 @@ impl CompletionQueue {
     }
 }
 
-/// Stack size of a call's thread in bytes, several times what validating the deepest arguments against the deepest
+/// The stack size of a call's thread in bytes, several times what validating the deepest arguments against the deepest
 /// schema needs. Only touched pages take memory.
 const STACK_BYTES: usize = 16 << 20;
 
@@ -272,7 +272,7 @@ pub(crate) struct ToolThreads {
     most: usize,
 }
 
-/// Permit for one running thread.
+/// A permit for one running thread.
 struct ThreadPermit(Arc<ToolThreads>);
 
 impl Drop for ThreadPermit {
@@ -301,7 +301,7 @@ pub(super) struct Job {
     pub(super) arguments: Value,
     /// The arguments as JSON text, with all digits and the original key order.
     pub(super) text: String,
-    /// Memory charged for the arguments.
+    /// The memory charged for the arguments.
     pub(super) held: HeldMemory,
     pub(super) max_bytes: u64,
     /// Tracks the call if it is abandoned.
@@ -310,7 +310,7 @@ pub(super) struct Job {
     pub(super) pending: Option<Arc<PendingCalls>>,
 }
 
-/// Result of a call's thread.
+/// The result of a call's thread.
 enum Work {
     Answered(Answer),
     /// Validated arguments as JSON text, for the caller to answer.

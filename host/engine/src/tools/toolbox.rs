@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 use super::{ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, pending::Abandoned};
 use crate::CancelToken;
 
-/// Maximum number of abandoned calls of one tool that still run. A tool that hangs is soon refused, while other tools
+/// Maximum number of abandoned calls to one tool that still run. A tool that hangs is soon refused, while other tools
 /// continue to work.
 const MAX_ABANDONED: usize = 64;
 
-/// Name of the tool for scripts' network requests, in calls and in records. Other tools cannot have this name.
+/// The name of the tool for scripts' network requests, in calls and in records. Other tools cannot have this name.
 pub const NETWORK_TOOL: &str = "network.fetch";
 
-/// Handler and limits of the tool [`NETWORK_TOOL`].
+/// The handler and limits of the tool [`NETWORK_TOOL`].
 pub(crate) struct ReservedTool {
     pub(crate) answerer: TextHandler,
     /// Maximum size of a call's arguments and of its result, in bytes each.
@@ -48,7 +48,7 @@ pub(crate) struct Entry {
     pub(super) checked: Checked,
     /// Maximum size of the arguments and of the result in bytes, instead of `limits.tool_bytes`.
     pub(super) max_bytes: Option<u64>,
-    /// Maximum number of calls in one execution, in addition to the limit on calls of all tools.
+    /// Maximum number of calls in one execution, in addition to the limit on calls to all tools.
     pub(super) max_calls: Option<u64>,
     abandoned: AtomicUsize,
 }
@@ -69,7 +69,7 @@ impl AsRef<Checked> for Entry {
 /// together do not exceed the size limit. Building a sandbox makes the same checks.
 ///
 /// # Errors
-/// Returns the error of the first invalid tool.
+/// Returns the error for the first invalid tool.
 pub fn check_tools(tools: &[Tool]) -> Result<(), ToolDefinitionError> {
     Toolbox::new(tools).map(drop)
 }
@@ -144,7 +144,7 @@ impl Toolbox {
 }
 
 impl Entry {
-    /// Fails if too many abandoned calls of this tool still run.
+    /// Fails if too many abandoned calls to this tool still run.
     pub(super) fn admit(&self, name: &str) -> Result<(), CallFailure> {
         if self.abandoned.load(Ordering::SeqCst) < MAX_ABANDONED {
             return Ok(());
@@ -158,10 +158,10 @@ impl Entry {
     }
 }
 
-/// Handler that takes and returns parsed JSON.
+/// A handler that takes and returns parsed JSON.
 pub(super) type Handler = Arc<dyn Fn(&ToolCall, Value) -> Result<Value, ToolError> + Send + Sync>;
 
-/// Handler that takes and returns JSON text.
+/// A handler that takes and returns JSON text.
 pub(crate) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, ToolError> + Send + Sync>;
 
 /// A host function that scripts can call as `tools.name(…)`.
@@ -189,8 +189,8 @@ pub(crate) type TextHandler = Arc<dyn Fn(&ToolCall, String) -> Result<String, To
 /// Each call runs on its own thread, and several calls can run concurrently, so handlers may block. A handler receives
 /// a deadline, and a token that is cancelled when the execution no longer waits for its result. A handler that ignores
 /// them is abandoned: the execution continues without the result, and the call's thread ends when the handler returns.
-/// If 64 calls of a tool are abandoned and have not returned, further calls of it are refused. A panic in a handler
-/// raises `ToolError` in the script.
+/// If 64 calls to a tool are abandoned and have not returned, further calls to the tool are refused. A panic in a
+/// handler raises `ToolError` in the script.
 ///
 /// For asynchronous code, clone the runtime's handle into the closure and block on it, as in
 /// `move |_, arguments| handle.block_on(fetch(arguments))`. Blocking is allowed because the thread does not belong to
@@ -205,7 +205,7 @@ pub struct Tool {
     pub(super) is_foreign: bool,
 }
 
-/// Handler or caller that answers the calls of a tool.
+/// The handler or the caller that answers calls to a tool.
 #[derive(Clone)]
 pub(super) enum Answerer {
     Handler(Handler),
@@ -341,17 +341,17 @@ impl Tool {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ToolCall {
-    /// Name of the tool.
+    /// The name of the tool.
     pub name: String,
-    /// Index of the call in [`Execution::tool_calls`](crate::Execution::tool_calls), counted from 0.
+    /// The index of the call in [`Execution::tool_calls`](crate::Execution::tool_calls), counted from 0.
     pub index: usize,
-    /// Session id, from the session or from the request.
+    /// The session ID, from the session or from the request.
     pub session_id: Option<String>,
     /// Cancelled when the execution no longer waits for the result: the call timed out, or the execution was cancelled
     /// or has ended.
     pub cancel: CancelToken,
-    /// Time at which the call times out.
+    /// The time at which the call times out.
     pub deadline: Instant,
-    /// Memory available to the calls of the execution (`limits.memory_bytes`), for handlers that need much memory.
+    /// The memory available to the execution's calls (`limits.memory_bytes`), for handlers that need much memory.
     pub account: Arc<ToolMemory>,
 }

@@ -20,7 +20,7 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit")
 }
 
-/// The packages in `wit/` and the id of the package `glovebox:sandbox`.
+/// The packages in `wit/` and the ID of the package `glovebox:sandbox`.
 struct Contract {
     resolve: Resolve,
     package: PackageId,

@@ -15,7 +15,7 @@ use crate::{
     node::STATE_KEY,
 };
 
-/// Timeout for a listing.
+/// The timeout for a listing.
 const WAIT: Duration = Duration::from_secs(30);
 
 /// A page of a fleet's sessions, sorted by name.
@@ -24,7 +24,7 @@ const WAIT: Duration = Duration::from_secs(30);
 pub struct FleetPage {
     /// The sessions. `is_running` is always `false`, because listings do not read it.
     pub sessions: Vec<FleetSession>,
-    /// Name after which the next page starts; `None` on the last page.
+    /// The name after which the next page starts; `None` on the last page.
     pub next: Option<FleetName>,
 }
 
@@ -50,7 +50,7 @@ struct Row {
 pub struct FleetImage {
     /// The image's identity, or a prefix of it if only nodes have the image.
     pub image: String,
-    /// Number of sessions that were opened in the image.
+    /// The number of sessions that were opened in the image.
     pub sessions: u64,
     /// The addresses of the nodes with the image.
     pub nodes: Vec<String>,
@@ -182,9 +182,9 @@ fn in_scope(scope: Option<&SessionId>) -> String {
     scope.map(|scope| format!(" AND starts_with(service_key, '{scope}!')")).unwrap_or_default()
 }
 
-/// Timeout for connecting to the engine.
+/// The timeout for connecting to the engine.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Timeout for an answer.
+/// The timeout for an answer.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(3_600);
 /// Maximum size of an answer in bytes: the engine's default limit on messages.
 pub(crate) const MAX_ANSWER_BYTES: usize = 32 << 20;
@@ -193,7 +193,7 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 32 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Http(reqwest::Client);
 
-/// A request to the engine failed.
+/// The reason why a request to the engine failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HttpError {
     #[error(transparent)]

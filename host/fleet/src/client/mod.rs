@@ -51,8 +51,8 @@ impl std::fmt::Debug for FleetClient {
 }
 
 impl FleetClient {
-    /// Timeout for an answer: an hour. A request waits for earlier requests of the session and, if nodes have failed,
-    /// for other nodes.
+    /// The timeout for an answer: an hour. A request waits for earlier requests of the session and, if nodes have
+    /// failed, for other nodes.
     pub const MAX_WAIT: Duration = listing::MAX_WAIT;
 
     /// Creates a client of the engine at this URL, without connecting.
@@ -97,7 +97,7 @@ impl FleetClient {
     }
 
     /// Cancels the running execution of a session. Returns `false` if nothing was running. The caller of the execution
-    /// receives the outcome `cancelled`. With an execution's id ([`ExecuteRequest::id`]), cancels only that execution.
+    /// receives the outcome `cancelled`. With an execution's ID ([`ExecuteRequest::id`]), cancels only that execution.
     ///
     /// # Errors
     /// [`FleetError`] if the request fails.
@@ -162,7 +162,7 @@ fn target(name: &FleetName, handler: &str) -> RequestTarget {
     RequestTarget::object(name.service(), name.to_string(), handler)
 }
 
-/// Error codes of the nodes. They reach the client as HTTP status codes.
+/// The error codes of the nodes. They reach the client as HTTP status codes.
 pub(crate) mod status {
     /// The request is invalid.
     pub(crate) const INVALID: u16 = 400;
@@ -178,10 +178,10 @@ pub(crate) mod status {
     pub(crate) const FAILED: u16 = 500;
 }
 
-/// Prefix of the error message with the code [`status::EXISTS`].
+/// The prefix of the error message with the code [`status::EXISTS`].
 pub(crate) const EXISTS: &str = "there is a session";
 
-/// A request failed.
+/// The reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FleetError {
@@ -227,7 +227,7 @@ struct FailureAnswer {
 }
 
 impl FleetError {
-    /// Converts the error of an ingress call.
+    /// Converts an error from an ingress call.
     fn of(name: &FleetName, url: &str, error: &ClientError) -> Self {
         let unreachable = |source: String| Self::Unreachable { url: url.to_owned(), source: source.into() };
         let Some(response) = error.response() else {

@@ -37,7 +37,7 @@ pub(super) struct Attempt {
     state: SessionState,
     request: Arc<ExecuteRequest>,
     cancel: CancelToken,
-    /// The engine's invocation id.
+    /// The engine's invocation ID.
     invocation: String,
     running: Option<Running>,
 }
@@ -251,7 +251,6 @@ fn not_repeated() -> StepError {
     StepError::failed(&std::io::Error::other("the restarted execution diverged from its first run; nothing was stored"))
 }
 
-/// A boxed future.
 pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The signal that cancels an execution.
@@ -270,7 +269,7 @@ pub(super) enum JournalStep {
 /// A tool call and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Called {
-    /// The call's id within the execution.
+    /// The call's ID within the execution.
     pub(super) call: u64,
     /// The name of the tool.
     pub(super) tool: String,
@@ -280,7 +279,7 @@ pub(super) struct Called {
 /// The error that a failed tool raises.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ToolFailure {
-    /// Name of the error's class.
+    /// The name of the error's class.
     class: String,
     message: String,
 }
@@ -322,7 +321,7 @@ impl Called {
     }
 }
 
-/// A step of an execution failed.
+/// The reason why a step of an execution failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StepError {
     /// A transient error. The engine retries the step, here or on another node.

@@ -27,7 +27,7 @@ use crate::{FleetName, FleetSession, OpenRequest, client::status};
 /// Maximum values of the session limits.
 const MAX_SESSIONS: u32 = 1_000_000;
 const MAX_SESSION_BYTES: u64 = 1 << 50;
-/// Number of blobs to list and delete at a time.
+/// The number of blobs to list and delete at a time.
 const REMOVED_AT_ONCE: usize = 1_000;
 
 /// A runtime for new sessions.
@@ -42,14 +42,14 @@ struct Served {
 /// The time and identity of a session's opening.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Opening {
-    /// Time of the opening.
+    /// The time of the opening.
     pub(super) at: Timestamp,
-    /// Unique id of the opening.
+    /// Unique ID of the opening.
     pub(super) id: String,
 }
 
 impl Opening {
-    /// Creates an opening with the current time and a random id.
+    /// Creates an opening with the current time and a random ID.
     pub(super) fn new() -> Self {
         Self { at: Timestamp::now(), id: SessionId::random().as_str().get(..16).unwrap_or_default().to_owned() }
     }
@@ -58,7 +58,7 @@ impl Opening {
 /// A node's interpreters, its store of session states, and its sessions in memory.
 pub(super) struct Machine {
     engine: Engine,
-    /// Client of the admin API of the fleet's engine.
+    /// The client of the admin API of the fleet's engine.
     pub(super) admin: Admin,
     blobs: BlobStore,
     key: Option<SessionKey>,
@@ -104,7 +104,6 @@ impl Machine {
         Ok(Self { engine, admin, blobs, key, policy, served, callbacks, places, queue, warm })
     }
 
-    /// Returns the scripts' policy.
     pub(super) fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -310,7 +309,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|_| Err(StepError::Later("the node panicked; see its log".to_owned())))
 }
 
-/// Memory of an almost empty interpreter in bytes: its stack, its tables, and the pages that each execution writes.
+/// The memory of an almost empty interpreter in bytes: its stack, its tables, and the pages that each execution writes.
 const INSTANCE_BYTES: u64 = 1 << 20;
 
 /// Sessions in memory, by name. Each is in the state of one blob, and serves only executions on that state.
@@ -325,7 +324,7 @@ pub(super) struct Warm {
 struct WarmSessions {
     sessions: HashMap<FleetName, WarmSession>,
     bytes: u64,
-    /// Number of uses so far. The session with the lowest `used` was used least recently.
+    /// The number of uses so far. The session with the lowest `used` was used least recently.
     uses: u64,
 }
 

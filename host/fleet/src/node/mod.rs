@@ -45,11 +45,12 @@ pub struct NodeConfig {
     /// The runtimes for new sessions, by name or alias. The first runtime of a language is the default for that
     /// language. Default: the default runtime of each language.
     pub runtimes: Vec<String>,
-    /// Client for the services that answer tool calls. Default: none. Requests with tools are then rejected.
+    /// The client for the services that answer tool calls. Default: none. Requests with tools are then rejected.
     pub callbacks: Option<Callbacks>,
     /// Maximum number of concurrent executions. Further executions wait. Default: four per processor.
     pub running: usize,
-    /// Maximum time that an execution waits to run. Then the engine retries it, perhaps on another node. Default: 20 s.
+    /// Maximum time that an execution waits to run. After that, the engine retries the execution, perhaps on another
+    /// node. Default: 20 s.
     pub queue: Duration,
     /// Maximum number of sessions held in memory for their next execution. Default: 256. The engine's pool needs a slot
     /// for each held session, and two per concurrent execution.
@@ -115,7 +116,7 @@ impl NodeConfig {
     }
 }
 
-/// Nodes cannot use this policy.
+/// The reason why nodes cannot use a policy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodePolicyError {

@@ -193,19 +193,18 @@ fn refused(code: u16, message: String) -> HandlerError {
     TerminalError::new_with_code(code, message).into()
 }
 
-/// Key under which the fleet's engine stores the session's state.
+/// The key under which the fleet's engine stores the session's state.
 pub(crate) const STATE_KEY: &str = "session";
-/// Key under which the fleet's engine stores the id of the running invocation.
+/// The key under which the fleet's engine stores the ID of the running invocation.
 pub(super) const RUNNING_KEY: &str = "running";
-/// Key under which the fleet's engine stores the caller's id for the running execution.
+/// The key under which the fleet's engine stores the caller's ID for the running execution.
 pub(super) const ID_KEY: &str = "running-id";
 
 /// The stored state of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SessionState {
-    /// The description of the session.
     pub(super) session: FleetSession,
-    /// The id of the opening, unique among all sessions that ever have this name.
+    /// The ID of the opening, unique among all sessions that ever have this name.
     pub(super) opening: String,
     /// The name of the current blob.
     pub(super) blob: String,
@@ -216,7 +215,6 @@ pub(super) struct SessionState {
     pub(super) stale: Vec<String>,
 }
 
-/// A previous state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Previous {
     pub(super) blob: String,
@@ -257,7 +255,7 @@ impl SessionState {
         Some(undone)
     }
 
-    /// Returns the id of the next execution, unique even if the session is closed and opened again under the same name.
+    /// Returns the ID of the next execution, unique even if the session is closed and opened again under the same name.
     pub(super) fn next_execution(&self) -> String {
         format!("{}-{}", self.opening, self.session.generation + 1)
     }

@@ -42,7 +42,7 @@ const MAX_STREAMS: u32 = 1_024;
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
 /// The path of the health check for balancers.
 const HEALTH: &str = "/health";
-/// Time for balancers to notice draining before the node asks existing connections to close.
+/// The time for balancers to notice draining before the node asks existing connections to close.
 const NOTICE: Duration = Duration::from_secs(1);
 /// Pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -215,7 +215,7 @@ fn connection(
         .serve_connection(TokioIo::new(stream), answering)
 }
 
-/// Timeout for the engine to discover the node and store the result.
+/// The timeout for the engine to discover the node and store the result.
 const WAIT: Duration = Duration::from_secs(60);
 /// Maximum number of attempts while the engine is not up, and the pause between attempts.
 const TRIES: u32 = 30;
@@ -255,7 +255,7 @@ impl RegisterAnswer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Registered {
-    /// The engine's deployment id.
+    /// The engine's deployment ID.
     pub deployment: String,
 }
 
@@ -309,7 +309,7 @@ impl Admin {
     }
 }
 
-/// A node failed to start.
+/// The reason why a node failed to start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
@@ -336,7 +336,7 @@ pub enum NodeError {
     /// The engine rejected the registration.
     #[error("the fleet's engine did not register the node: {0}")]
     Refused(String),
-    /// Nodes of another version are registered at this address.
+    /// Nodes with a different version are registered at this address.
     #[error(
         "nodes of another version are registered at `{url}` and may still have work; give nodes of this version their own address (--advertise)",
         url = escaped(.0)

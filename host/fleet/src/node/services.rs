@@ -44,13 +44,13 @@ use crate::{
     client::status,
 };
 
-/// Retention of journals, and of answers to requests with a key.
+/// The retention time of journals, and of answers to requests with a key.
 const RETENTION: Duration = Duration::from_secs(3_600);
 /// Inactivity timeout. It is longer than any execution, so that the engine never suspends a handler. When its input
 /// ends, the SDK suspends a handler that listens for a signal, even while a step runs, and then only that signal would
 /// wake the handler. The engine detects a lost node by its connection.
 const SILENT: Duration = Duration::from_secs(24 * 3_600);
-/// Time for a handler to end after the engine has asked it to.
+/// The time for a handler to end after the engine has asked it to.
 const SPARE: Duration = Duration::from_secs(30);
 /// Retry backoff: initial and maximum interval.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -257,7 +257,6 @@ fn execute_here<'a>(
     })
 }
 
-/// Cancels a token on drop.
 struct CancelOnDrop(CancelToken);
 
 impl Drop for CancelOnDrop {

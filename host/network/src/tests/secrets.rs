@@ -73,7 +73,8 @@ fn redirect_to_another_server_drops_the_secret() {
     let target = echo();
     let to = target.url("/");
     let server = Server::saying(format!("HTTP/1.1 307 Away\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n"));
-    // Same host, other port: a different origin. The secret's policy names no port, so it would also allow this server.
+    // The host is the same, but the port differs, so the origin differs. The secret's policy names no port, so it would
+    // also allow this server.
     let policy = with_secret(&[&server, &target], "127.0.0.1");
     let (client, shown) = (client(&policy), placeholder(&policy));
     let headers = json!([["Authorization", shown], ["X-Key", shown], ["X-Other", "a"]]);

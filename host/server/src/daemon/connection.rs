@@ -1,4 +1,4 @@
-//! Dispatch of a client's messages.
+//! Dispatches a client's messages.
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ pub(super) struct Connection {
     pub(super) daemon: Daemon,
     pub(super) outbox: Outbox,
     pub(super) peer: Arc<Peer>,
-    /// Parent of the cancellation tokens of the connection's executions.
+    /// The parent of the cancellation tokens of the connection's executions.
     pub(super) executions: CancelToken,
     /// Cancelled when the client disconnects or stops reading.
     pub(super) gone: CancellationToken,

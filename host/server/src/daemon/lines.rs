@@ -17,7 +17,7 @@ pub(super) struct Lines<R> {
     input: BufReader<R>,
     line: Vec<u8>,
     held: HeldBytes,
-    /// Deadline for the current line. `None` before its first byte.
+    /// The deadline for the current line. `None` before its first byte.
     due: Option<Instant>,
     budget: ByteBudget,
     config: DaemonConfig,
@@ -98,7 +98,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// Progress of reading the current line.
+/// The progress of reading the current line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     Part,
@@ -111,12 +111,12 @@ const MESSAGES: usize = 64;
 /// Maximum size of a single write in bytes. Each write has its own timeout.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Queue of messages to a client. Cheap to clone.
+/// A queue of messages to a client. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Outbox {
     sender: mpsc::Sender<Outgoing>,
     budget: ByteBudget,
-    /// Name of the connection's slot, which selects its share of the budget.
+    /// The name of the connection's slot, which selects its share of the budget.
     connection: Arc<str>,
 }
 

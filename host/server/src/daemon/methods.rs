@@ -97,8 +97,8 @@ pub(super) struct Context {
 /// Maximum total size of the files in an answer, in bytes before base64 encoding.
 const MAX_RETURNED_BYTES: u64 = 8 << 20;
 
-/// Total time that a guest waits for a client that does not read streamed output. Then streaming stops; the answer
-/// still contains all output.
+/// The total time that a guest waits for a client that does not read streamed output. After that, streaming stops, but
+/// the answer still contains all output.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 async fn execute(mut turn: Turn, params: Option<&RawValue>, context: Context) -> Answer {
@@ -163,7 +163,7 @@ fn on_output(context: &Context, session: Option<&str>) -> OnOutput {
 struct ExecutionAnswer<'a> {
     #[serde(flatten)]
     execution: ExecutionFields<'a>,
-    /// Summary of the failure in one line. `None` if the script succeeded.
+    /// A summary of the failure in one line. `None` if the script succeeded.
     error: Option<String>,
     /// Standard output in base64, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,7 +188,7 @@ struct FilesAnswer {
     entries: Vec<FileEntry>,
     /// File contents in base64, keyed by path.
     contents: BTreeMap<String, String>,
-    /// Number of files whose contents are omitted because the total would exceed `MAX_RETURNED_BYTES`.
+    /// The number of files whose contents are omitted because the total would exceed `MAX_RETURNED_BYTES`.
     left_out: usize,
 }
 

@@ -1,5 +1,5 @@
-//! A JSON-RPC 2.0 daemon for programs on this machine, over a socket of the current user or over standard input and
-//! output.
+//! A JSON-RPC 2.0 daemon for programs on this machine, over a socket that belongs to the current user or over standard
+//! input and output.
 //!
 //! * [`Daemon`]: in-memory sessions for any number of connections, all on behalf of one [`Tenant`].
 //! * [`Listener`]: a socket to which only the current user can connect. [`serve`] serves its clients; [`serve_stdio`]
@@ -63,7 +63,7 @@ struct Shared {
     interpreters: Arc<InterpreterPool>,
     incoming: ByteBudget,
     outgoing: ByteBudget,
-    /// Names of the free connection slots. The name selects the connection's share of `outgoing`.
+    /// The names of the free connection slots. Each name selects the share of `outgoing` for the slot's connection.
     places: Mutex<Vec<Arc<str>>>,
     sessions: Arc<Semaphore>,
     connected: AtomicUsize,
@@ -119,7 +119,7 @@ impl Daemon {
     }
 }
 
-/// Upper bound of [`DaemonConfig::connections`].
+/// The upper bound of [`DaemonConfig::connections`].
 const MAX_CONNECTIONS: usize = 1 << 16;
 
 /// The slot of a connection, freed on drop.
@@ -150,19 +150,20 @@ pub struct DaemonConfig {
     pub outstanding: usize,
     /// Maximum size of a message in bytes, without its line feed. Default 32 MiB.
     pub message_bytes: usize,
-    /// Memory budget for the incoming messages of all connections, in bytes. Default 256 MiB. Outgoing messages have a
-    /// separate budget of the same size. Half of it is divided into equal shares, one per connection; a connection can
-    /// take at most half of the other half, so that a client that does not read cannot block the others.
+    /// The memory budget for the incoming messages of all connections, in bytes. Default 256 MiB. Outgoing messages
+    /// have a separate budget of the same size. Half of the outgoing budget is divided into equal shares, one per
+    /// connection. A connection can take at most half of the other half, so a client that does not read cannot block
+    /// the others.
     pub messages_bytes: usize,
     /// Maximum total size of the initial files and contexts of all sessions, in bytes. Default 256 MiB.
     pub initial_bytes: usize,
-    /// Timeout for receiving a message, from its first to its last byte, and for waiting for memory. Default 30 s.
+    /// The timeout for receiving a message, from its first to its last byte, and for waiting for memory. Default 30 s.
     pub message_time: Duration,
-    /// Timeout for a write to a client that does not read. Then the client is disconnected. Default 30 s.
+    /// The timeout for a write to a client that does not read, after which the client is disconnected. Default 30 s.
     pub write_time: Duration,
-    /// Idle time after which a session ends, or a connection without sessions is closed. Default 30 min.
+    /// The idle time after which a session ends, or a connection without sessions is closed. Default 30 min.
     pub idle: Duration,
-    /// Number of started interpreters that wait for sessions with default options. Default 2.
+    /// The number of started interpreters that wait for sessions with default options. Default 2.
     pub ready: usize,
 }
 

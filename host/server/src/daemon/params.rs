@@ -159,7 +159,7 @@ pub(super) fn json_text(raw: Box<RawValue>) -> Result<JsonText, RpcError> {
     JsonText::new(Box::<str>::from(raw)).map_err(|error| RpcError::params(quoted(error)))
 }
 
-/// Parameters of `execute` and `validate`.
+/// The parameters of `execute` and `validate`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Execute {
@@ -171,13 +171,13 @@ pub(super) struct Execute {
     stdin: Option<Bytes>,
     context: Option<Box<RawValue>>,
     timeout_ms: Option<u64>,
-    /// Stream output in `output` notifications.
+    /// `true` to stream output in `output` notifications.
     #[serde(default)]
     pub(super) stream: bool,
-    /// Run in a new interpreter instead of the session's interpreter.
+    /// `true` to run in a new interpreter instead of the session's interpreter.
     #[serde(default)]
     pub(super) fresh: bool,
-    /// Return the workspace files with the answer.
+    /// `true` to return the workspace files with the answer.
     #[serde(default)]
     pub(super) return_files: bool,
 }
@@ -205,7 +205,7 @@ pub(super) struct Cancel {
     pub(super) session: Option<String>,
 }
 
-/// Parameters of methods that only need a session.
+/// The parameters of methods that only need a session.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Only {
@@ -248,7 +248,7 @@ pub(super) struct ReadFile {
     pub(super) offset: u64,
 }
 
-/// Parameters of `deleteFile`.
+/// The parameters of `deleteFile`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OneFile {

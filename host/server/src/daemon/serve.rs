@@ -18,9 +18,9 @@ use super::{
     message::{self, INVALID_REQUEST, RpcError, RpcId},
 };
 
-/// Interval at which idle sessions and connections are checked.
+/// The interval at which idle sessions and connections are checked.
 const IDLE_LOOK: Duration = Duration::from_secs(5);
-/// Timeout for sending a connection's last responses.
+/// The timeout for sending a connection's last responses.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// An open connection, counted until it is dropped.
@@ -159,7 +159,7 @@ mod unix {
 
     /// Pause after a failed `accept`, for example because no file descriptors are left.
     const PAUSE: Duration = Duration::from_millis(50);
-    /// Polling interval for detecting that a client that has closed its sending side also stops reading.
+    /// The polling interval for detecting that a client that has closed its sending side also stops reading.
     const HANG_UP_LOOK: Duration = Duration::from_millis(50);
 
     /// Serves clients until the daemon stops and all running requests have finished.

@@ -150,7 +150,7 @@ pub(super) struct SessionSlot {
     _place: OwnedSemaphorePermit,
 }
 
-/// State of a client's session.
+/// The state of a client's session.
 #[derive(Debug, Default)]
 pub(super) enum SessionState {
     /// The session is being opened, or could not be opened.
@@ -167,7 +167,7 @@ pub(super) type Turn = OwnedMutexGuard<SessionState>;
 /// A position in the queue for a turn.
 pub(super) struct Waiting {
     queued: Pin<Box<dyn Future<Output = Turn> + Send>>,
-    /// The turn, if it was free immediately.
+    /// The turn, if it was available immediately.
     ready: Option<Turn>,
 }
 
@@ -216,7 +216,6 @@ impl SessionSlot {
 }
 
 impl Waiting {
-    /// Waits for the turn.
     pub(super) async fn turn(self) -> Turn {
         match self.ready {
             Some(turn) => turn,

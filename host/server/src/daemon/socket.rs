@@ -30,7 +30,7 @@ pub enum SocketError {
     /// Other users could replace the socket, because the directory has another owner or a permissive mode.
     #[error("the directory `{}` {reason}; use `--socket` to choose a path in your own directory", escaped(.path))]
     Directory {
-        /// Path of the directory.
+        /// The path of the directory.
         path: PathBuf,
         /// The problem as a clause whose subject is the directory, for example "is writable by other users".
         reason: &'static str,
@@ -53,7 +53,7 @@ pub enum SocketError {
 pub struct Listener {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode number of the socket file. On drop, the listener removes only this file.
+    /// The device and inode number of the socket file. On drop, the listener removes only this file.
     identity: (u64, u64),
     /// Lock on the path, held until the listener is dropped. If two daemons start simultaneously, only one acquires the
     /// lock.

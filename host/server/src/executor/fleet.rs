@@ -108,7 +108,7 @@ fn operation_name(operation: &SessionOperation) -> &'static str {
 }
 
 impl FleetExecutor {
-    /// Runs a script in a session. Its output arrives only when it has finished.
+    /// Runs a script in a session. The output arrives only after the script has finished.
     async fn run_in_session(
         &self,
         target: &SessionTarget,
@@ -235,7 +235,6 @@ impl Fleet {
         self.client.close(&self.name(&target.id), expected).await.map_err(about(&target.id))
     }
 
-    /// Performs a session operation.
     async fn perform(&self, service: &Service, operation: SessionOperation) -> Result<SessionAnswer, ServiceError> {
         Ok(match operation {
             SessionOperation::Open { id, language, runtime, context, most } => {
@@ -273,8 +272,8 @@ impl Fleet {
     }
 }
 
-/// Initial and maximum delay between repeated cancellations. A cancellation has no effect on an execution that still
-/// waits for its turn, so it must be repeated.
+/// The initial and maximum delay between repeated cancellations. A cancellation has no effect on an execution that
+/// still waits for its turn, so it must be repeated.
 const STOP_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 impl Fleet {
@@ -362,11 +361,11 @@ pub enum NotInFleet {
     Variables,
     /// Taking and listing checkpoints, and restoring a specific checkpoint.
     Checkpoints,
-    /// Forking a session.
+    /// Copying a session to a new ID.
     Fork,
-    /// Exporting a session.
+    /// Writing a session to a file for another server.
     Export,
-    /// Importing a session.
+    /// Reading a session from such a file.
     Import,
     /// Evicting a session from memory.
     Hibernate,

@@ -54,7 +54,7 @@ struct Local {
     sessions: Sessions,
 }
 
-/// Configuration of a tenant's sandboxes and sessions.
+/// The configuration of a tenant's sandboxes and sessions.
 pub(crate) struct InProcessConfig {
     pub(crate) service: Service,
     pub(crate) policy: Policy,
@@ -97,7 +97,6 @@ impl InProcess {
         Self(Arc::new(Local { service, policy, tools, add_network, sandboxes: Mutex::default(), sessions }))
     }
 
-    /// Returns the sessions in this process.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.0.sessions
     }
@@ -108,7 +107,7 @@ impl InProcess {
     }
 }
 
-/// Converts the error of a network that cannot be opened to a build error.
+/// Converts an error from opening a network to a build error.
 fn unbuilt(error: ServiceError) -> BuildError {
     match error {
         ServiceError::Build(error) => error,

@@ -99,7 +99,6 @@ pub(crate) enum Advanced {
     Running,
 }
 
-/// A finished execution.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) execution: Execution,

@@ -106,8 +106,8 @@ pub(super) async fn needs_tools(shared: &Shared, tenant: &str, needs: NeedsTools
 /// An error response: a problem document, `application/problem+json`. The outcome of a script is never a problem.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Problem {
-    /// Kind of the problem for programs: the contract's name of the error, if it has one. A URI reference relative to
-    /// this document.
+    /// Machine-readable kind of the problem: the name of the error in the contract, if there is one. A URI reference
+    /// relative to this document.
     #[serde(rename = "type")]
     #[schema(example = "invalid-policy")]
     pub kind: String,
@@ -176,7 +176,7 @@ pub(crate) struct ExecutionAnswer {
     execution: ExecutionFields,
     #[serde(skip)]
     left: LeftFiles,
-    /// Sizes of the files whose contents are not read yet.
+    /// The sizes of the files whose contents are not read yet.
     #[serde(skip)]
     sizes: BTreeMap<String, u64>,
     /// Contents of the files that match `return_files`, in base64, by path.

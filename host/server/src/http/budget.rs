@@ -35,7 +35,7 @@ pub(crate) const PIECE_BYTES: usize = 64 << 10;
 /// long, and each connection sends only one response at a time.
 const SHORT_BYTES: usize = 4 << 10;
 
-/// Memory budget for all requests and responses. Clones share the budget.
+/// The memory budget for all requests and responses. Clones share the budget.
 #[derive(Clone, Debug)]
 pub(crate) struct BodyBudget {
     bytes: ByteBudget,

@@ -101,11 +101,10 @@ pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<J
     Ok(Json(ValidateAnswer { diagnostics: tenant.validate(fresh).await? }))
 }
 
-/// A parsed execution request.
 struct ParsedRequest {
     begun: Begun,
     work: Work,
-    /// True if the client answers tool calls, so the execution can be suspended.
+    /// `true` if the client answers tool calls, so the execution can be suspended.
     is_stepped: bool,
     patterns: Vec<String>,
     form: Form,

@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use super::Problem;
 use crate::byte_budget::{ByteBudget, HeldBytes};
 
-/// Retention time of keys and responses.
+/// The retention time of keys and responses.
 const HELD_FOR: Duration = Duration::from_secs(600);
 /// Maximum length of a key in bytes.
 const MAX_KEY_BYTES: usize = 255;
@@ -52,14 +52,14 @@ struct Answers {
     /// Keyed by token name.
     entries: Mutex<HashMap<String, Entries>>,
     max_keys: usize,
-    /// Memory budget for the stored responses of all tokens. Used only while `entries` is locked.
+    /// The memory budget for the stored responses of all tokens. Used only while `entries` is locked.
     budget: ByteBudget,
 }
 
 #[derive(Debug, Default)]
 struct Entries {
     by_key: HashMap<Arc<str>, Entry>,
-    /// Keys of completed requests with the time of completion, oldest first.
+    /// The keys of completed requests with the time of completion, oldest first.
     order: VecDeque<(Instant, Arc<str>)>,
     /// Keys with a stored response in the same order, with the memory charged for the response.
     stored: VecDeque<(Arc<str>, HeldBytes)>,
@@ -205,7 +205,7 @@ impl KeySlot {
         self.keep(Some(answer));
     }
 
-    /// Records that the request was completed, without a response.
+    /// Records that the request was completed, but stores no response.
     pub(crate) fn forget(self) {
         self.keep(None);
     }

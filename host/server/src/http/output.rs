@@ -28,11 +28,11 @@ use crate::{OnOutput, ServiceError, text::Utf8Pieces};
 const PIECES: usize = 64;
 /// Maximum number of output bytes in a chunk. Their JSON is at most six times as long.
 const OUTPUT_BYTES: usize = 16 << 10;
-/// Total time that a guest waits for its client. After that, the client receives only the last chunk, which contains
-/// all output. A slow client must not occupy a permit for which other executions wait.
+/// The total time that a guest waits for its client. After that, the client receives only the last chunk, which
+/// contains all output. A slow client must not occupy a permit for which other executions wait.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Format of a response.
+/// The format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A single JSON object after the execution.
@@ -127,7 +127,7 @@ impl Pieces {
         self.on_output_with(|name, text| json!({ "type": name, "text": text }))
     }
 
-    /// Like [`on_output`](Self::on_output), for chunks in another form. `piece` builds a chunk from the name of the
+    /// Like [`on_output`](Self::on_output), for chunks in a different form. `piece` builds a chunk from the name of the
     /// output stream and the text.
     pub(crate) fn on_output_with(&self, piece: impl Fn(&str, &str) -> Value + Send + 'static) -> OnOutput {
         let pieces = self.clone();

@@ -101,7 +101,7 @@ async fn no_method() -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no-method", detail)
 }
 
-/// State that all requests share. Cheap to clone.
+/// The state that all requests share. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Shared(pub(super) Arc<SharedState>);
 
@@ -172,7 +172,7 @@ pub(crate) async fn answer() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], TEXT.clone())
 }
 
-/// Version of the contract that the routes implement.
+/// The version of the contract that the routes implement.
 const CONTRACT: &str = "glovebox:sandbox@0.2.0";
 
 /// Reports that the process is alive.

@@ -17,7 +17,7 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::Service;
 
-/// Timeout for a write to a client that does not read. Then the client is disconnected.
+/// The timeout for a write to a client that does not read, after which the client is disconnected.
 const WRITE_TIME: Duration = Duration::from_secs(60);
 /// Pause after a failed `accept`, for example because no file descriptors are left.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -100,16 +100,16 @@ pub struct HttpConfig {
     pub connections: usize,
     /// Maximum size of a request body, in bytes. Default 48 MiB.
     pub body_bytes: usize,
-    /// Memory budget for all requests and responses, in bytes. Default 512 MiB. A request or a response for which the
-    /// budget has no room fails with status 503; responses wait for at most `body_time`. An eighth of the budget is
+    /// The memory budget for all requests and responses, in bytes. Default 512 MiB. A request or a response for which
+    /// the budget has no room fails with status 503; responses wait for at most `body_time`. An eighth of the budget is
     /// reserved for responses stored for `Idempotency-Key`.
     pub bodies_bytes: usize,
     /// Maximum size of a request's line and headers in bytes. Default 16 KiB; at least 8 KiB. Incomplete requests
     /// occupy at most `connections` times `header_bytes` of memory: 64 MiB by default.
     pub header_bytes: usize,
-    /// Timeout for receiving a request's headers, and maximum idle time between two requests. Default 60 s.
+    /// The timeout for receiving a request's headers, and the maximum idle time between two requests. Default 60 s.
     pub header_time: Duration,
-    /// Timeout for receiving a request body, and for a response to wait for memory. Default 30 s.
+    /// The timeout for receiving a request body, and for a response to wait for memory. Default 30 s.
     pub body_time: Duration,
     /// Accepted names in the `Host` header; ports are ignored. Default: the address on which the server listens,
     /// `localhost`, and the loopback addresses. Requests with other names are refused, so that web pages cannot reach a
@@ -118,7 +118,7 @@ pub struct HttpConfig {
     /// Origins of web pages that may send requests (`Origin`), such as `https://app.example.com`. The server's own
     /// origin is always allowed. Default: no others.
     pub origins: Vec<String>,
-    /// Serve the web page at `/`. Default: yes.
+    /// `true` to serve the web page at `/`. Default: `true`.
     pub page: bool,
     /// Serve the routes for E2B clients. Default: no.
     pub e2b: bool,

@@ -29,11 +29,11 @@ fn described(status: StatusCode, session: SessionSummary) -> Response {
     with_etag(Some(session.generation.clone()), (status, Json(SessionAnswer::from(session))))
 }
 
-/// Query parameters of the session list.
+/// The query parameters of the session list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
-    /// Name of the session to start after. Default: start with the first session.
+    /// The name of the session to start after. Default: start with the first session.
     after: Option<SessionId>,
     /// Maximum number of sessions, 1 to 1,000. Default: 1,000.
     limit: Option<usize>,
@@ -228,7 +228,7 @@ pub(crate) async fn set_variable(
     Ok(done(tenant.set_variable(expected.target(id)?, name, json).await?.generation))
 }
 
-/// Query parameters of the file list.
+/// The query parameters of the file list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FilesQuery {
@@ -324,7 +324,7 @@ pub(crate) async fn write_file(
     Ok(done(written.generation))
 }
 
-/// Query parameters of a deletion.
+/// The query parameters of a deletion.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeleteQuery {

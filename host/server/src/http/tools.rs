@@ -24,8 +24,8 @@ pub(crate) struct ToolBody {
     description: String,
     /// JSON Schema of the arguments, an object. Default: any object.
     schema: Option<Value>,
-    /// Address of the service that answers calls, which the token must be allowed to use. Default: the client itself
-    /// answers calls.
+    /// URL of the service that answers the tool's calls. The token must be allowed to use this URL. Default: the client
+    /// itself answers calls.
     callback: Option<String>,
 }
 

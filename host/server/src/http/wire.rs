@@ -366,7 +366,7 @@ pub(crate) struct InfoAnswer {
     pub(crate) workers: Option<WorkersState>,
 }
 
-/// A runtime.
+/// A runtime, as the API lists it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RuntimeAnswer {
     /// Name of the runtime.

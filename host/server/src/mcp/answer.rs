@@ -1,7 +1,8 @@
-//! Results of MCP tools, in particular of `run_code`: contents for a model, and structured content for programs.
+//! Results of MCP tools, in particular of `run_code`: content blocks for the model, and structured content for
+//! programs.
 //!
-//! Pictures are separate contents. The structured content never contains pictures, because clients pass it to the model
-//! as text.
+//! Each picture is a separate content block. The structured content never contains pictures, because clients pass it to
+//! the model as text.
 
 use glovebox::{Execution, GuestValue, Outcome, Output, Rollback};
 use rmcp::model::{CallToolResult, ContentBlock};
@@ -276,7 +277,7 @@ fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     lines.join("\n")
 }
 
-/// The result of an MCP tool: contents for a model, and structured content for programs.
+/// The result of an MCP tool: content blocks for the model, and structured content for programs.
 pub(super) struct ToolAnswer {
     content: Vec<ContentBlock>,
     structured: Value,
@@ -303,11 +304,11 @@ impl From<ToolAnswer> for CallToolResult {
     }
 }
 
-/// Number of characters shown from the start of a long text. About a thousand tokens. Scripts usually print their main
-/// result first.
+/// The number of characters shown from the start of a long text. About a thousand tokens. Scripts usually print their
+/// main result first.
 pub(super) const HEAD_CHARS: usize = 4_000;
 
-/// Number of characters shown from the end of a long text, where errors and final results are.
+/// The number of characters shown from the end of a long text, where errors and final results are.
 pub(super) const TAIL_CHARS: usize = 4_000;
 
 /// Shortens a text to its start and end, separated by a line that `note` builds from the number of omitted characters.

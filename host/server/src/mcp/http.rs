@@ -42,7 +42,7 @@ use crate::{
 /// task and several queues for each of them. Clients with later versions occupy nothing between requests.
 const MAX_CLIENTS: usize = 1_024;
 
-/// Idle time after which such a client is disconnected. It can connect again and still use its sandbox sessions.
+/// The idle time after which such a client is disconnected. It can connect again and still use its sandbox sessions.
 const CLIENT_IDLE: Duration = Duration::from_secs(3_600);
 
 /// Maximum length of the protocol version in a header, in bytes.
@@ -51,11 +51,11 @@ const MAX_VERSION_BYTES: usize = 100;
 /// Maximum length of a request ID as JSON, in bytes.
 const MAX_ID_BYTES: usize = 1_000;
 
-/// Number of copies of a request's text in memory: the body, the parsed message, and the tool arguments.
+/// The number of copies of a request's text in memory: the body, the parsed message, and the tool arguments.
 const REQUEST_COPIES: usize = 3;
 
-/// Interval between keep-alive writes to an open response. Only a failed write reveals that a client has disconnected,
-/// so that its work can be cancelled.
+/// The interval between keep-alive writes to an open response. Only a failed write reveals that a client has
+/// disconnected, so that its work can be cancelled.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
 /// Returns the streamable HTTP route `/mcp`, for [`http::serve`](crate::http::serve).
@@ -198,7 +198,7 @@ fn connects(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::POST && !headers.contains_key("mcp-session-id") && !is_stateless
 }
 
-/// Number of copies of an answer in memory: as values, and as JSON.
+/// The number of copies of an answer in memory: as values, and as JSON.
 const ANSWER_COPIES: usize = 2;
 
 /// Memory charged for a request until its answer is written, and for the answer from the moment its length is known.

@@ -19,7 +19,6 @@ const MAX_COUNT: usize = 64;
 /// 8 MiB.
 const MAX_BYTES: usize = 16 << 20;
 
-/// A stored output of an execution.
 #[derive(Clone, Debug)]
 pub(super) struct StoredOutput {
     /// The output's resource URI.
@@ -103,15 +102,15 @@ const MAX_PICTURE_BYTES: usize = 3_700_000;
 /// links.
 const MAX_PICTURES: usize = 16;
 
-/// Maximum total size of the pictures of an execution, in bytes. Their base64 encoding fits into 16 MiB, the maximum
-/// message size of many clients.
+/// Maximum total size of an execution's pictures, in bytes. Their base64 encoding fits into 16 MiB, the maximum message
+/// size of many clients.
 const MAX_PICTURES_BYTES: usize = 8 << 20;
 
 /// Maximum number of displays without pictures per execution.
 const MAX_TEXTS: usize = 32;
 
-/// Picture types that models accept, with their magic numbers. Model APIs reject a whole conversation if it contains an
-/// invalid picture.
+/// The picture types that models accept, with their magic numbers. Model APIs reject a whole conversation if it
+/// contains an invalid picture.
 const PICTURES: [(&str, &[u8]); 4] = [
     ("image/png", b"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", b"\xff\xd8\xff"),
@@ -144,7 +143,7 @@ pub(super) fn picture(media_type: &str, bytes: &[u8]) -> Option<ContentBlock> {
 }
 
 impl Answering<'_> {
-    /// Adds the displays of an execution to the contents.
+    /// Appends the execution's displays to `content`.
     pub(super) fn displays(&self, execution: &Execution, content: &mut Vec<ContentBlock>) {
         let (mut pictures, mut picture_bytes, mut texts) = (0, 0, 0);
         for (number, display) in execution.displays.iter().enumerate() {

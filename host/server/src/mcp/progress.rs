@@ -14,13 +14,13 @@ use rmcp::{
 
 use crate::Watch;
 
-/// Interval between notifications. People hardly notice faster updates, and this rate costs clients little.
+/// The interval between notifications. People hardly notice faster updates, and this rate costs clients little.
 const EVERY: Duration = Duration::from_millis(250);
 
 /// Maximum length of the reported line in characters.
 const MAX_LINE_CHARS: usize = 200;
 
-/// Number of output bytes that are retained to find the last line.
+/// The number of output bytes that are retained to find the last line.
 const TAIL_BYTES: usize = 4 * MAX_LINE_CHARS;
 
 /// The end of a script's output.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{Fresh, Script, Tenant, Watch};
 use crate::{Door, ServiceError};
 
-/// Settings for a new sandbox.
+/// The settings for a new sandbox.
 #[derive(Debug, Default)]
 pub struct NewSandbox {
     /// The language. Default: the runtime's language, or that of the first served runtime.
@@ -89,7 +89,7 @@ impl OwnSandbox {
     /// Restores a session from the bytes that [`OwnSession::hibernate`] returned.
     ///
     /// # Errors
-    /// Fails if the bytes are not a hibernated session of an equal sandbox.
+    /// Fails if the bytes are not a hibernated session, or if this sandbox cannot resume it.
     pub async fn resume(&self, state: Vec<u8>) -> Result<OwnSession, ServiceError> {
         let id = SessionId::random();
         let mut options = ResumeOptions::default();

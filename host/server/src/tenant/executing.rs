@@ -12,7 +12,6 @@ use crate::{
     executor::{Completion, Finished, Job},
 };
 
-/// Cancels an execution on drop.
 pub(super) struct CancelOnDrop(pub(super) CancelToken);
 
 impl CancelOnDrop {

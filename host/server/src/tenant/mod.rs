@@ -208,13 +208,13 @@ impl Tenant {
     }
 }
 
-/// Location of a tenant's sessions.
+/// The location of a tenant's sessions.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SessionPlace {
     /// The sessions are in a store, and this process or its workers execute them. Each tenant needs its own store.
     Store(Arc<dyn SessionStore>),
-    /// The sessions are in a fleet. Its nodes execute them under the policy of the nodes.
+    /// The sessions are in a fleet, whose nodes execute scripts under their own policy.
     Fleet {
         /// The client for the fleet.
         client: FleetClient,
@@ -223,7 +223,7 @@ pub enum SessionPlace {
     },
 }
 
-/// Configuration of a tenant.
+/// The configuration of a tenant.
 #[derive(Debug)]
 pub struct TenantConfig {
     /// The tenant's name, as recorded in the audit log.
@@ -232,12 +232,12 @@ pub struct TenantConfig {
     pub policy: Policy,
     /// Tools that the tenant's scripts may call.
     pub tools: Vec<Tool>,
-    /// Client for callbacks, which lets requests define tools that external services answer. Default: none.
+    /// The client for callbacks, which lets requests define tools that external services answer. Default: none.
     pub callbacks: Option<Callbacks>,
     /// The location of the sessions.
     pub place: SessionPlace,
-    /// When sessions are hibernated. `save` is ignored: a session is saved after each execution, before the answer is
-    /// sent.
+    /// The conditions for hibernating sessions. `save` is ignored: a session is saved after each execution, before the
+    /// answer is sent.
     pub store_policy: StorePolicy,
     /// The key that seals the tenant's sessions. Default: sessions are not sealed.
     pub key: Option<SessionKey>,
@@ -252,7 +252,7 @@ pub struct TenantConfig {
     pub executions_per_minute: Option<NonZeroU32>,
     /// Maximum number of simultaneous executions whose tool calls the client answers. Default 16.
     pub suspended: usize,
-    /// Include the metrics of all tenants in [`Tenant::metrics_text`]. Default `true`.
+    /// `true` to include the metrics of all tenants in [`Tenant::metrics_text`]. Default `true`.
     pub sees_all_metrics: bool,
     /// Adds the network to the tenant's sandboxes in a worker process.
     pub(crate) add_network: Option<AddNetwork>,
@@ -264,7 +264,8 @@ impl TenantConfig {
         Self::with(name.into(), SessionPlace::Store(store))
     }
 
-    /// Returns the default configuration for a tenant with its sessions in a fleet. Its name is also the scope.
+    /// Returns the default configuration for a tenant whose sessions are in a fleet. The tenant's name is also the
+    /// scope of its sessions.
     #[must_use]
     pub fn in_fleet(name: SessionId, client: FleetClient) -> Self {
         Self::with(name.to_string(), SessionPlace::Fleet { client, scope: name })

@@ -36,7 +36,7 @@ pub struct NeedsTools {
     pub execution: String,
     /// The tool calls to answer.
     pub calls: Vec<ToolRequest>,
-    /// Timeout for the answers. Then the execution is cancelled.
+    /// The timeout for the answers, after which the execution is cancelled.
     pub expires_after: Duration,
 }
 

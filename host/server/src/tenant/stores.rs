@@ -29,13 +29,13 @@ pub(super) struct BoundedStore {
 
 #[derive(Debug, Default)]
 struct Count {
-    /// Total bytes of all sessions, with the time of the count. `None` forces a recount.
+    /// The total size of all sessions in bytes, with the time of the count. `None` forces a recount.
     stored: Option<(u64, Instant)>,
-    /// Number of bytes that writes in progress will add.
+    /// The number of bytes that writes in progress will add.
     reserved: u64,
 }
 
-/// Bytes reserved for a write in progress, released on drop.
+/// The bytes reserved for a write in progress, released on drop.
 struct Reserved<'a> {
     store: &'a BoundedStore,
     bytes: u64,
@@ -57,7 +57,7 @@ impl BoundedStore {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the total bytes of all sessions. The count is at most a second old.
+    /// Returns the total size of all sessions in bytes. The count is at most a second old.
     async fn stored(&self) -> Result<u64, StoreError> {
         let counted = self.counted().stored;
         if let Some((bytes, at)) = counted

@@ -4,7 +4,7 @@ use glovebox::{Language, SessionInfo, Timestamp};
 use glovebox_sessions::{ListedPage, ListedSession, SessionId, SessionRecord};
 use serde::{Deserialize, Serialize};
 
-/// Description of a session.
+/// The description of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SessionSummary {
     /// The session's name, unique within the tenant.
@@ -15,20 +15,20 @@ pub struct SessionSummary {
     pub runtime: String,
     /// The interpreter's version, if known.
     pub version: Option<String>,
-    /// When the session was opened, imported or forked.
+    /// The time when the session was opened, imported or forked.
     pub created_at: Timestamp,
-    /// When the session was last saved.
+    /// The time when the session was last saved.
     pub updated_at: Timestamp,
-    /// Number of executions in the session so far.
+    /// The number of executions in the session so far.
     pub executions: u64,
     /// Identifies the current state of the session. Changes with every change to the session, and differs between
     /// sessions that used the same name.
     pub generation: String,
-    /// Number of files, directories and links in the workspace, if known.
+    /// The number of files, directories and links in the workspace, if known.
     pub files: Option<u64>,
-    /// Size of the stored state, in bytes.
+    /// The size of the stored state, in bytes.
     pub bytes: u64,
-    /// Memory usage in this process. `None` if the session is not in this process's memory.
+    /// The memory usage in this process. `None` if the session is not in this process's memory.
     pub live: Option<SessionInfo>,
 }
 
@@ -37,9 +37,9 @@ pub struct SessionSummary {
 pub struct SessionPage {
     /// The sessions, sorted by name.
     pub sessions: Vec<SessionSummary>,
-    /// Names of damaged sessions. They can only be removed.
+    /// The names of damaged sessions. They can only be removed.
     pub damaged: Vec<SessionId>,
-    /// Name after which the next page starts. `None` on the last page.
+    /// The name after which the next page starts. `None` on the last page.
     pub next: Option<SessionId>,
 }
 

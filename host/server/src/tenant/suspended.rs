@@ -28,7 +28,7 @@ struct Entry {
 enum SuspensionState {
     /// The execution waits for answers.
     Waiting(Box<Stepping>),
-    /// A request is resuming the execution, or it is being cancelled.
+    /// A request is resuming or cancelling the execution.
     Busy,
     /// The execution has ended without further answers. The client has not yet fetched the result.
     Ended(Box<Result<Ended, ServiceError>>),
@@ -85,7 +85,8 @@ impl SuspendedExecutions {
         }
     }
 
-    /// Removes and cancels an execution. Returns it if it was waiting for answers; the caller must then end it.
+    /// Removes and cancels an execution. Returns the execution if it was waiting for answers; the caller must then end
+    /// it.
     pub(super) fn remove(&self, id: &str) -> Result<Option<Stepping>, ServiceError> {
         let entry = self.entries().remove(id).ok_or_else(|| not_found(id))?;
         entry.cancel.cancel();
@@ -202,7 +203,7 @@ pub(super) struct Stepping {
     pub(super) _turn: Option<OwnedMutexGuard<()>>,
 }
 
-/// Polling interval for the end and the timeout of a suspended execution.
+/// The polling interval for the end and the timeout of a suspended execution.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Tenant {

@@ -12,7 +12,7 @@ use crate::{
     tools::{Callback, Callbacks},
 };
 
-/// Error message for tenants without callbacks.
+/// The error message for tenants without callbacks.
 pub(crate) const NO_CALLBACKS: &str =
     "callbacks are not allowed for this token; remove `callback` and answer the calls yourself";
 
@@ -35,9 +35,9 @@ pub struct Script {
     pub tools: Vec<Tool>,
     /// Tools that external services answer, at URLs that the tenant may call.
     pub callbacks: Vec<Callback>,
-    /// True if the caller reads the files that the script changed ([`Execution::files`](glovebox::Execution::files)).
+    /// `true` if the caller reads the files that the script changed ([`Execution::files`](glovebox::Execution::files)).
     pub wants_files: bool,
-    /// Do not return the value of the last expression. Only for new interpreters; a session always returns it.
+    /// `true` to omit the value of the last expression. Only for new interpreters; a session always returns it.
     pub without_value: bool,
     /// Idempotency key. A fleet executes scripts with the same key once, whichever server sends them. Ignored without a
     /// fleet.

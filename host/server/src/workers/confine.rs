@@ -104,13 +104,14 @@ pub enum Measure {
 /// A worker's protections in addition to the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// Limits on memory and open files, and no core dumps.
+    /// Limits memory and open files, and disables core dumps.
     pub resource_limits: Measure,
-    /// The process cannot gain privileges by executing programs (`no_new_privs`).
+    /// Prevents the process from gaining privileges by executing programs (`no_new_privs`).
     pub no_new_privileges: Measure,
-    /// Access only to the files of interpreters and of the worker's sessions, and no TCP.
+    /// Allows access only to the files of interpreters and of the worker's sessions, and forbids TCP.
     pub landlock: Measure,
-    /// Only the necessary system calls. Excludes opening sockets, starting programs and accessing other processes.
+    /// Allows only the necessary system calls. Forbids opening sockets, starting programs and accessing other
+    /// processes.
     pub seccomp: Measure,
 }
 

@@ -26,7 +26,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 const STEADY: Duration = Duration::from_secs(30);
 /// Maximum time between a worker closing its socket and its exit.
 const LAST: Duration = Duration::from_secs(2);
-/// Interval between health checks, and the timeout of each.
+/// The interval between health checks, and the timeout of each.
 const PING: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
 
 /// Keeps a worker running in the slot until the service ends. The kernel kills a worker when the thread that started it

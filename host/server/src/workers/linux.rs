@@ -200,7 +200,7 @@ const PR_SET_VMA: u64 = 0x5356_4d41;
 /// The flag that makes `clone` create a thread instead of a process.
 const CLONE_THREAD: u64 = 0x0001_0000;
 
-/// The seccomp filter could not be built or installed.
+/// The reason why the seccomp filter could not be built or installed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallsError {
     #[error(transparent)]

@@ -45,18 +45,18 @@ pub struct WorkerCommand {
     pub env: Vec<(OsString, OsString)>,
 }
 
-/// Configuration of a service's workers.
+/// The configuration of a service's workers.
 #[derive(Clone, Debug)]
 pub struct WorkersConfig {
-    /// Number of workers.
+    /// The number of workers.
     pub count: usize,
     /// The command that starts each worker.
     pub command: WorkerCommand,
     /// The first message to each worker: a line of JSON that the worker reads with [`orders`].
     pub orders: String,
-    /// Timeout for a worker to become ready. Default 60 s.
+    /// The timeout for a worker to become ready. Default 60 s.
     pub start_time: Duration,
-    /// Timeout for a worker to exit after the service requests it. Default 20 s.
+    /// The timeout for a worker to exit after the service requests it. Default 20 s.
     pub end_time: Duration,
 }
 

@@ -389,7 +389,6 @@ impl Frame {
     }
 }
 
-/// Cancels a token on drop.
 struct CancelOnDrop(CancelToken);
 
 impl Drop for CancelOnDrop {
@@ -404,7 +403,7 @@ struct Calls(Arc<CallsInProgress>);
 
 struct CallsInProgress {
     tokens: Mutex<HashMap<u64, CancelToken>>,
-    /// Parent of all tokens.
+    /// The parent of all tokens.
     all: CancelToken,
     room: Arc<Semaphore>,
 }

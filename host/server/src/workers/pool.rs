@@ -29,7 +29,7 @@ pub(crate) struct Workers {
     slots: Vec<Arc<WorkerSlot>>,
     changed: watch::Receiver<u64>,
     end_time: Duration,
-    /// Number for the next execution.
+    /// The number for the next execution.
     next: AtomicU64,
 }
 

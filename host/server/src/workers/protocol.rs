@@ -145,7 +145,7 @@ impl From<AnswerPart> for ToolAnswer {
 pub(super) struct RunCall {
     pub(super) tenant: String,
     pub(super) execution: u64,
-    /// Report output while the script is running.
+    /// `true` to report output while the script is running.
     pub(super) wants_output: bool,
     pub(super) tools: Vec<ToolDefinition>,
     source: String,
@@ -249,10 +249,9 @@ pub(super) enum StepReply {
 /// The reply to [`ToWorker::ListLeft`].
 pub(super) type EntriesReply = Vec<FileEntry>;
 
-/// Environment variables for scripts with a network.
+/// The environment variables for scripts with a network.
 pub(super) type EnvironmentReply = BTreeMap<String, String>;
 
-/// A store operation.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum StoreOperation {
     /// Locks a session. Returns the lock's number, or `None` if another process holds the lock.

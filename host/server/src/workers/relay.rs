@@ -30,7 +30,7 @@ use crate::{OnOutput, Service, ServiceError, grant::narrowed};
 /// Maximum number of tools that run simultaneously for a worker. The worker's engine additionally enforces its own
 /// limit.
 const MAX_TOOLS: usize = 1_024;
-/// Stack size of a tool's thread in bytes.
+/// The stack size of a tool's thread in bytes.
 const STACK_BYTES: usize = 2 << 20;
 /// Maximum number of open networks per tenant. Exceeds the number that a tenant can use simultaneously.
 const MAX_NETWORKS: usize = 256;

@@ -36,9 +36,9 @@ use crate::{
 
 /// Maximum length of the orders in bytes.
 const MAX_ORDERS_BYTES: u64 = 16 << 20;
-/// Interval between reports on session memory.
+/// The interval between reports on session memory.
 const COUNT: Duration = Duration::from_secs(1);
-/// Polling interval for the end of a stepwise execution.
+/// The polling interval for the end of a stepwise execution.
 const LOOK: Duration = Duration::from_millis(100);
 /// Maximum time that shutdown waits for running executions.
 const END: Duration = Duration::from_secs(5);
@@ -84,7 +84,7 @@ pub struct WorkerTenants {
     tenants: Vec<Tenant>,
 }
 
-/// Connection to the server. Empty until [`serve`] has connected.
+/// The connection to the server. Empty until [`serve`] has connected.
 #[derive(Clone, Debug, Default)]
 struct ServerLink(Arc<OnceLock<(Peer, Handle)>>);
 

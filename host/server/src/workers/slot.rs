@@ -13,7 +13,7 @@ use tokio::{
 
 use super::{Confinement, peer::Peer, protocol::ToWorker, relay::JobHere};
 
-/// The slot of a worker. When its process ends, a new one replaces it.
+/// A slot for a worker process. When the process ends, a new process takes the slot.
 #[derive(Debug)]
 pub(super) struct WorkerSlot {
     state: Mutex<SlotState>,
@@ -98,7 +98,7 @@ pub(crate) struct Live {
     pub(super) child: Mutex<Child>,
     confinement: OnceLock<Confinement>,
     pub(super) became_ready: Notify,
-    /// Number of sessions in the worker's memory, and the bytes that they occupy.
+    /// The number of sessions in the worker's memory, and the bytes that they occupy.
     pub(super) sessions: Mutex<(u64, u64)>,
 }
 

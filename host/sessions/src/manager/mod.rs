@@ -33,22 +33,22 @@ pub enum SessionsError {
     /// The session's sandbox could not be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// The store has no session with this id.
+    /// The store has no session with this ID.
     #[error("there is no session `{id}`; list the sessions with `glovebox session list`")]
     NotFound {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
     },
-    /// The store already has a session with this id.
+    /// The store already has a session with this ID.
     #[error("session `{id}` already exists; choose another id or delete it first")]
     Exists {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
     },
     /// A different process holds the session's lock, or another thread is still using the session.
     #[error("session `{id}` is in use by another process or thread; wait for it to finish, or use another session")]
     InUse {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
     },
     /// A different process took the session over, although this process held its lock.
@@ -58,13 +58,13 @@ pub enum SessionsError {
     /// tools and in host directories, remain.
     #[error("another process took over session `{id}`; the changes made here were discarded; run the script again")]
     Fenced {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
     },
     /// The session's language differs from the requested language.
     #[error("session `{id}` runs {has}, not {wanted}; use another id for {wanted}")]
     Language {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
         /// The session's language.
         has: Language,
@@ -74,7 +74,7 @@ pub enum SessionsError {
     /// No given sandbox can run the session.
     #[error("session `{id}` needs a sandbox for {language}; add one to `Sessions`")]
     NoSandbox {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
         /// The session's language.
         language: Language,
@@ -88,9 +88,9 @@ pub enum SessionsError {
     /// The stored session cannot be resumed.
     #[error("session `{id}` cannot be resumed")]
     Resume {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
-        /// Underlying error.
+        /// The underlying error.
         source: Box<ResumeError>,
     },
     /// The session was saved with a host directory as its workspace, and the sandbox has no workspace.
@@ -99,11 +99,11 @@ pub enum SessionsError {
         name = escaped(.workspace)
     )]
     NoWorkspace {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
         /// The host directory that was the workspace.
         workspace: String,
-        /// Error from resuming the session.
+        /// The error from resuming the session.
         source: Box<ResumeError>,
     },
     /// The session was saved with its own files, and the sandbox has a host directory as its workspace.
@@ -113,29 +113,29 @@ pub enum SessionsError {
         name = escaped(.given)
     )]
     OwnFiles {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
         /// The sandbox's host directory.
         given: String,
-        /// Error from resuming the session.
+        /// The error from resuming the session.
         source: Box<ResumeError>,
     },
     /// The session could not be written to the store. It stays live, unsaved.
     #[error("session `{id}` could not be saved")]
     Save {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
-        /// Underlying error.
+        /// The underlying error.
         source: Box<HibernateError>,
     },
     /// The script ran, but the session could not be written to the store afterwards. The session stays live, unsaved.
     #[error("the execution in session `{id}` could not be saved")]
     Unsaved {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
         /// The execution that could not be saved.
         execution: Box<Execution>,
-        /// Underlying error.
+        /// The underlying error.
         source: Box<SessionsError>,
     },
 }

@@ -44,7 +44,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Sessions(pub(super) Arc<Slots>);
 
-/// Builder of [`Sessions`].
+/// A builder of [`Sessions`].
 #[derive(Debug)]
 #[must_use]
 pub struct SessionsBuilder(Storage);
@@ -77,7 +77,7 @@ impl SessionsBuilder {
 
     /// Seals every stored state with this key, and accepts only states that were sealed with it. Default: no key.
     ///
-    /// The seal also covers the session's id. It does not prevent a rollback: an earlier state of the same session is
+    /// The seal also covers the session's ID. It does not prevent a rollback: an earlier state of the same session is
     /// as authentic as the latest state.
     pub fn key(mut self, key: SessionKey) -> Self {
         self.0.key = Some(key);
@@ -109,9 +109,9 @@ impl SessionsBuilder {
 pub struct NewSession {
     /// Language. Default: the language of the first sandbox.
     pub language: Option<Language>,
-    /// Name of the runtime. Default: the runtime of the first sandbox of the language.
+    /// The name of the runtime. Default: the runtime of the first sandbox of the language.
     pub runtime: Option<String>,
-    /// Value of the scripts' global variable `context`. Default: no such variable.
+    /// The value of the scripts' global variable `context`. Default: no such variable.
     pub context: Option<JsonText>,
 }
 
@@ -142,9 +142,9 @@ impl NewSession {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ListedPage {
-    /// Sessions in the order of their ids. A page can be shorter than requested even if more pages follow.
+    /// Sessions in the order of their IDs. A page can be shorter than requested even if more pages follow.
     pub sessions: Vec<ListedSession>,
-    /// Argument for [`PageRequest::after`] to request the next page; `None` on the last page.
+    /// The argument for [`PageRequest::after`] to request the next page; `None` on the last page.
     pub next: Option<SessionId>,
 }
 
@@ -185,7 +185,7 @@ impl Sessions {
         &*self.0.storage.store
     }
 
-    /// Returns a handle to the session with this id, live or not; `None` if there is no such session.
+    /// Returns a handle to the session with this ID, live or not; `None` if there is no such session.
     pub fn get(&self, id: &SessionId) -> Result<Option<SessionGuard>, SessionsError> {
         let found = self.record(id)?.map(|_| self.guard(id));
         if found.is_some() {
@@ -204,7 +204,7 @@ impl Sessions {
         Ok(block_on(self.0.storage.store.record(id))?.map(|stored| stored.record))
     }
 
-    /// Returns a handle to the session with this id.
+    /// Returns a handle to the session with this ID.
     ///
     /// # Errors
     /// [`SessionsError::NotFound`] if there is no such session.
@@ -215,7 +215,7 @@ impl Sessions {
     /// Creates a session and writes it to the store.
     ///
     /// # Errors
-    /// [`SessionsError::Exists`] if the store already has a session with this id.
+    /// [`SessionsError::Exists`] if the store already has a session with this ID.
     pub fn create(&self, id: SessionId, new: NewSession) -> Result<SessionGuard, SessionsError> {
         self.add(&id, |storage| {
             let sandbox = storage.sandbox_of(&id, new.language, new.runtime.as_deref())?;
@@ -227,7 +227,7 @@ impl Sessions {
         Ok(self.guard(&id))
     }
 
-    /// Returns a handle to the session with this id, and creates the session if it does not exist. An existing session
+    /// Returns a handle to the session with this ID, and creates the session if it does not exist. An existing session
     /// keeps its `context`.
     ///
     /// # Errors
@@ -245,13 +245,13 @@ impl Sessions {
         }
     }
 
-    /// Returns a page of sessions, in the order of their ids.
+    /// Returns a page of sessions, in the order of their IDs.
     pub fn list(&self, page: &PageRequest) -> Result<ListedPage, SessionsError> {
         let page = block_on(self.0.storage.store.list(page))?;
         Ok(ListedPage { sessions: self.with_live(page.entries), next: page.next })
     }
 
-    /// Returns all sessions in the order of their ids. Reads all pages, which can take much time and memory.
+    /// Returns all sessions in the order of their IDs. Reads all pages, which can take much time and memory.
     pub fn list_all(&self) -> Result<Vec<ListedSession>, SessionsError> {
         let mut pages = Pages::new(self.store());
         let mut all = Vec::new();
@@ -320,7 +320,7 @@ impl Sessions {
         SessionGuard { slots: Arc::clone(&self.0), id: id.clone() }
     }
 
-    /// Creates a session with `make` under an unused id, and saves it.
+    /// Creates a session with `make` under an unused ID, and saves it.
     pub(super) fn add(
         &self,
         id: &SessionId,
@@ -454,21 +454,21 @@ pub enum Save {
     OnHibernate,
 }
 
-/// Policy for saving and hibernating [`Sessions`](crate::Sessions). Start from `default()` and change fields.
+/// The policy for saving and hibernating [`Sessions`](crate::Sessions). Start from `default()` and change fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct StorePolicy {
     /// When to write live sessions to the store. Default: after each execution.
     pub save: Save,
-    /// Milliseconds without use after which a session is idle. Default: 600,000 (ten minutes).
+    /// The time without use after which a session is idle, in milliseconds. Default: 600,000 (ten minutes).
     pub idle_ms: u64,
     /// Maximum number of live sessions. Activating another session hibernates the least recently used session. If all
     /// live sessions stay in use for `lock_wait_ms`, activation fails with
     /// [`TooManyLive`](crate::SessionsError::TooManyLive). Default: 100. 0 is treated as 1.
     pub live_count: usize,
-    /// Milliseconds to wait for a session that another process has locked, or until fewer than `live_count` sessions
-    /// are live.
+    /// The time to wait for a session that another process has locked, or until fewer than `live_count` sessions are
+    /// live, in milliseconds.
     ///
     /// Default: 0, which still waits up to 50 ms, because other processes lock a session briefly to inspect it.
     pub lock_wait_ms: u64,

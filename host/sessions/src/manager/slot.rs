@@ -19,8 +19,8 @@ use crate::{
     store::{self, MAX_WORKSPACE_BYTES},
 };
 
-/// Milliseconds to wait for another thread's change before a session is hibernated, removed or replaced. Hibernating a
-/// session takes milliseconds, longer on a slow disk.
+/// The time to wait for another thread's change before a session is hibernated, removed or replaced, in milliseconds.
+/// Hibernating a session takes milliseconds, longer on a slow disk.
 pub(super) const HIBERNATING_MS: u64 = 1_000;
 
 /// The slot of one session of a [`Sessions`](crate::Sessions).
@@ -35,10 +35,10 @@ pub(super) struct SessionSlot {
 pub(super) struct SlotState {
     /// The session, while it is live.
     pub(super) live: Option<Arc<Live>>,
-    /// Number of users. A session in use is not hibernated.
+    /// The number of users. A session in use is not hibernated.
     pub(super) users: usize,
     pub(super) used_at: Instant,
-    /// Set while a [`Change`] exists.
+    /// `true` while a [`Change`] exists.
     is_changing: bool,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Live {
     created_at: Timestamp,
     /// Set when this process learns that another process took the session over. From then on, nothing is saved.
     is_fenced: AtomicBool,
-    /// Number of finished uses. Each use may have changed the session.
+    /// The number of finished uses. Each use may have changed the session.
     pub(super) changes: AtomicU64,
     /// Held while the session is written, so that states are written in order.
     saved: Mutex<Saved>,
@@ -78,9 +78,9 @@ pub(super) struct Live {
 /// The stored version of a live session.
 #[derive(Debug)]
 struct Saved {
-    /// Value of [`Live::changes`] when the version was saved.
+    /// The value of [`Live::changes`] when the version was saved.
     changes: u64,
-    /// Version of the stored record that this process last read or wrote.
+    /// The version of the stored record that this process last read or wrote.
     expected: Expected,
 }
 

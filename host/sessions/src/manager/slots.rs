@@ -1,4 +1,4 @@
-//! Slots of the sessions in use, one per session id, and handles to stored sessions.
+//! Slots of the sessions in use, one per session ID, and handles to stored sessions.
 
 use std::{
     collections::HashMap,
@@ -49,7 +49,6 @@ impl Slots {
         SlotRef { slot: Arc::clone(slot), slots: Arc::clone(self) }
     }
 
-    /// Returns every slot.
     pub(super) fn all(self: &Arc<Self>) -> Vec<SlotRef> {
         let map = self.map();
         map.values().map(|slot| SlotRef { slot: Arc::clone(slot), slots: Arc::clone(self) }).collect()
@@ -79,8 +78,8 @@ impl Slots {
         place.ok_or(SessionsError::TooManyLive { most })
     }
 
-    /// Hibernates the least recently used session that can be saved, other than `except`. Returns the error of a failed
-    /// save if no session could be hibernated.
+    /// Hibernates the least recently used session that can be saved, other than `except`. Returns the error from a
+    /// failed save if no session could be hibernated.
     fn hibernate_oldest(self: &Arc<Self>, except: &SessionId) -> Result<Eviction, SessionsError> {
         let mut found = Eviction::InUse;
         let mut slots: Vec<(Instant, SlotRef)> = Vec::new();
@@ -118,7 +117,7 @@ impl Slots {
     }
 }
 
-/// A reference to a slot. As long as a reference exists, the session id keeps the same slot.
+/// A reference to a slot. As long as a reference exists, the session ID keeps the same slot.
 pub(super) struct SlotRef {
     slot: Arc<SessionSlot>,
     pub(super) slots: Arc<Slots>,
@@ -150,7 +149,7 @@ impl Drop for SlotRef {
     }
 }
 
-/// Result of the search for a session to hibernate.
+/// The result of the search for a session to hibernate.
 enum Eviction {
     /// A session was hibernated or had ended: a permit is free.
     Freed,
@@ -168,7 +167,7 @@ pub struct SessionGuard {
 }
 
 impl SessionGuard {
-    /// Returns the session's id.
+    /// Returns the session's ID.
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.id
@@ -252,9 +251,9 @@ impl ActiveSession {
     /// Call this for executions that were started with [`Session::start`]; [`SessionGuard::run`] already saves.
     ///
     /// # Errors
-    /// The execution's own error. [`SessionsError::Unsaved`] if the session could not be saved; the error contains the
-    /// execution. [`SessionsError::Fenced`] if another process took the session over; the execution is discarded and is
-    /// not in the error.
+    /// Returns the execution's own error. [`SessionsError::Unsaved`] if the session could not be saved; the error
+    /// contains the execution. [`SessionsError::Fenced`] if another process took the session over; the execution is
+    /// discarded and is not in the error.
     pub fn save_after(&self, executed: Result<Execution, ExecuteError>) -> Result<Execution, SessionsError> {
         let has_run = matches!(executed, Ok(_) | Err(ExecuteError::Commit { .. }));
         if has_run {

@@ -14,15 +14,15 @@ use glovebox_core::hibernate::{self, reseal};
 use super::{SessionGuard, Sessions, SessionsError, StorePolicy, slot::Live};
 use crate::{Expected, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, block_on, store};
 
-/// Creates a sandbox for the runtime of this name, or for the language if no runtime is named.
+/// Creates a sandbox for the runtime with this name, or for the language if no runtime is named.
 pub(super) type MakeSandbox = Box<dyn Fn(Language, Option<&str>) -> Result<Sandbox, BuildError> + Send + Sync>;
 
-/// Polling interval for a lock that another process holds: the other process cannot wake this one.
+/// The polling interval for a lock that another process holds: the other process cannot wake this one.
 const POLL: Duration = Duration::from_millis(5);
 /// Minimum wait in milliseconds for a session's lock, even with `lock_wait_ms = 0`. Pruning and the search for leftover
 /// lock files hold the lock briefly.
 const MOMENT_MS: u64 = 50;
-/// Milliseconds to wait for another thread that is resuming or creating this session.
+/// The time to wait for another thread that is resuming or creating this session, in milliseconds.
 const RESUMING_MS: u64 = 10_000;
 
 /// The store, the policy and the sandboxes of a [`Sessions`](crate::Sessions).
@@ -235,7 +235,7 @@ impl Sessions {
     /// The image and the policy's limits are checked when the session is resumed.
     ///
     /// # Errors
-    /// [`SessionsError::Exists`] if there is a session with this id and `if_exists` is [`IfExists::Fail`].
+    /// [`SessionsError::Exists`] if there is a session with this ID and `if_exists` is [`IfExists::Fail`].
     /// [`SessionsError::Resume`] if the bytes cannot be read or their seal is wrong.
     pub fn import(&self, id: SessionId, bytes: &[u8], if_exists: IfExists) -> Result<SessionGuard, SessionsError> {
         let state =

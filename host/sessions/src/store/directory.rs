@@ -22,9 +22,9 @@ use super::{
     StoredRecord, StoredSession, StoredVersion, check_length, check_write, record::MAX_WORKSPACE_BYTES,
 };
 
-/// Suffix of session files.
+/// The suffix of session files.
 const ENDING: &str = ".session";
-/// Prefix of lock files. Session ids never begin with a dot.
+/// The prefix of lock files. Session IDs never begin with a dot.
 const LOCK_PREFIX: &str = ".lock-";
 
 /// Stores each session as a file `ID.session` in a directory. The file begins with the record as two lines of text.
@@ -217,9 +217,9 @@ fn lock_name(id: &SessionId) -> String {
     format!("{LOCK_PREFIX}{id}")
 }
 
-/// First word of a session file.
+/// The first word of a session file.
 const MAGIC: &str = "glovebox-session";
-/// Version of the head's format. The state after the head has its own format version.
+/// The version of the head's format. The state after the head has its own format version.
 const VERSION: &str = "2";
 /// Previous version of the head's format. Heads in this format do not contain the version of their write, so the digest
 /// is used instead.

@@ -70,7 +70,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Like [`get`](Self::get), without the state.
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError>;
 
-    /// Returns a page of sessions in the order of their ids. Damaged sessions are marked. [`Pages`] iterates over all
+    /// Returns a page of sessions in the order of their IDs. Damaged sessions are marked. [`Pages`] iterates over all
     /// pages.
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError>;
 
@@ -129,14 +129,14 @@ impl SessionLock {
         Self { id, guard: Box::new(guard) }
     }
 
-    /// Returns the id of the locked session.
+    /// Returns the ID of the locked session.
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.id
     }
 
     /// For stores: returns the guard that the lock was created with, such as a lease to check before a write. `None` if
-    /// the guard has another type, because the lock is from another store.
+    /// the guard has a different type, because the lock is from a different store.
     #[must_use]
     pub fn guard<T: Any>(&self) -> Option<&T> {
         self.guard.downcast_ref()
@@ -181,7 +181,7 @@ pub enum StoreError {
     /// A session's file is damaged.
     #[error("the stored session `{id}` is damaged: {reason}; restore `{}` from a copy, or delete the session", escaped(path), reason = escaped_text(.reason))]
     Damaged {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
         /// The session's file.
         path: PathBuf,
@@ -193,9 +193,9 @@ pub enum StoreError {
         "the stored session `{id}` is {bytes} bytes; the limit is {most}; delete the session, or remove files from it first"
     )]
     TooLarge {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
-        /// Size of the state in bytes.
+        /// The size of the state in bytes.
         bytes: u64,
         /// The limit in bytes.
         most: u64,
@@ -205,9 +205,9 @@ pub enum StoreError {
         "session `{id}` would add {bytes} bytes to the store; the limit for all sessions together is {most}; delete sessions, or remove files from them"
     )]
     Full {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
-        /// Additional bytes of the write.
+        /// The additional bytes that the write needs.
         bytes: u64,
         /// The limit in bytes.
         most: u64,
@@ -226,7 +226,7 @@ pub enum StoreError {
         "another process changed session `{id}` in the store; nothing was written; read it again and repeat the change"
     )]
     Fenced {
-        /// The session's id.
+        /// The session's ID.
         id: SessionId,
     },
     /// The URL does not name a store.
@@ -249,7 +249,7 @@ pub enum StoreError {
         url: String,
         /// The failed operation.
         action: String,
-        /// Underlying error.
+        /// The underlying error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// An object store does not provide a guarantee that sessions require.
@@ -267,7 +267,7 @@ pub enum StoreError {
     BlobTooLarge {
         /// The blob's name.
         name: String,
-        /// Length of the blob in bytes.
+        /// The length of the blob in bytes.
         bytes: u64,
         /// The limit in bytes.
         most: u64,
@@ -286,7 +286,7 @@ pub enum StoreError {
         /// The invalid name.
         name: String,
     },
-    /// An error of a third-party store.
+    /// An error from a third-party store.
     #[error("the session store failed")]
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -19,7 +19,7 @@ pub struct Prune {
     pub max_count: Option<usize>,
     /// Keeps only the most recently written sessions that together fit into this many bytes.
     pub max_bytes: Option<u64>,
-    /// Only reports the sessions to remove, without removing them.
+    /// `true` to only report the sessions that would be removed.
     pub dry_run: bool,
 }
 
@@ -98,7 +98,7 @@ impl Prune {
     }
 }
 
-/// Fields of a listed session that pruning needs.
+/// The fields of a listed session that pruning needs.
 struct Listed {
     id: SessionId,
     bytes: u64,
@@ -148,9 +148,9 @@ impl PruneReason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Pruned {
-    /// The session's id.
+    /// The session's ID.
     pub id: SessionId,
-    /// Size of the session in bytes.
+    /// The size of the session in bytes.
     pub bytes: u64,
     /// The limit that the session exceeded.
     pub reason: PruneReason,
@@ -171,7 +171,7 @@ pub enum SkipReason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PruneSkip {
-    /// The session's id.
+    /// The session's ID.
     pub id: SessionId,
     /// The reason for skipping it.
     pub reason: SkipReason,
@@ -181,7 +181,7 @@ pub struct PruneSkip {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PruneError {
-    /// The session's id.
+    /// The session's ID.
     pub id: SessionId,
     /// The error message.
     pub message: String,
@@ -195,22 +195,22 @@ pub struct PruneReport {
     pub deleted: Vec<Pruned>,
     /// Skipped sessions.
     pub skipped: Vec<PruneSkip>,
-    /// Total size of the removed sessions in bytes.
+    /// The total size of the removed sessions in bytes.
     pub reclaimed_bytes: u64,
     /// Sessions that could not be removed.
     pub errors: Vec<PruneError>,
-    /// Set for a dry run: nothing was removed.
+    /// `true` after a dry run: nothing was removed.
     pub dry_run: bool,
 }
 
-/// A request to list at most `limit` sessions in the order of their ids, after a given id.
+/// A request to list at most `limit` sessions in the order of their IDs, after a given ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageRequest {
     after: Option<SessionId>,
     limit: usize,
 }
 
-/// The requested page size is out of range.
+/// The error for a requested page size that is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the page limit is `{limit}`; use 1 to {}", PageRequest::MAX_LIMIT)]
 pub struct PageLimitError {
@@ -241,7 +241,7 @@ impl PageRequest {
         self
     }
 
-    /// Returns the id after which the page begins; `None` for the first page.
+    /// Returns the ID after which the page begins; `None` for the first page.
     #[must_use]
     pub fn begins_after(&self) -> Option<&SessionId> {
         self.after.as_ref()
@@ -265,15 +265,15 @@ impl Default for PageRequest {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoredPage {
-    /// Sessions in the order of their ids. A page can be shorter than requested, or empty, even if more sessions
+    /// Sessions in the order of their IDs. A page can be shorter than requested, or empty, even if more sessions
     /// follow.
     pub entries: Vec<StoredEntry>,
-    /// Id to request the next page [after](PageRequest::after); `None` on the last page.
+    /// The ID to request the next page [after](PageRequest::after); `None` on the last page.
     pub next: Option<SessionId>,
 }
 
 impl StoredPage {
-    /// For stores: creates a page. `next` is the id after which the next page begins.
+    /// For stores: creates a page. `next` is the ID after which the next page begins.
     #[must_use]
     pub fn new(entries: Vec<StoredEntry>, next: Option<SessionId>) -> Self {
         Self { entries, next }
@@ -298,7 +298,7 @@ impl<'a> Pages<'a> {
     /// Returns the next page, or `None` after the last.
     ///
     /// # Errors
-    /// The store's error if the page cannot be read. The next call retries the same page.
+    /// Returns the store's error if the page cannot be read. The next call retries the same page.
     pub async fn next(&mut self) -> Result<Option<Vec<StoredEntry>>, StoreError> {
         let Some(request) = &self.request else { return Ok(None) };
         let page = self.store.list(request).await?;

@@ -11,34 +11,34 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SessionRecord {
-    /// The session's id.
+    /// The session's ID.
     pub id: SessionId,
     /// Time when the session was opened, imported or forked.
     pub created_at: Timestamp,
-    /// Time of the last write.
+    /// The time of the last write.
     pub updated_at: Timestamp,
     /// The session's language.
     pub language: Language,
-    /// Name of the session's runtime.
+    /// The name of the session's runtime.
     pub runtime: String,
-    /// Version of the interpreter.
+    /// The version of the interpreter.
     pub version: Option<String>,
-    /// Hash of the prepared image that the state belongs to.
+    /// The hash of the prepared image that the state belongs to.
     pub image_sha256: String,
-    /// Number of executions so far.
+    /// The number of executions so far.
     pub executions: u64,
-    /// Number of writes, which differs for every stored state of the session. 0 if an earlier version of Glovebox wrote
-    /// the record.
+    /// The number of writes, which differs for every stored state of the session. 0 if an earlier version of Glovebox
+    /// wrote the record.
     #[serde(default)]
     pub generation: u64,
-    /// Number of files, directories and links in the workspace; `None` if they were not counted.
+    /// The number of files, directories and links in the workspace; `None` if they were not counted.
     pub files: Option<u64>,
     /// The host directory behind `/app` at the last write. `None` if the session has its own files, or if the directory
     /// is unknown, as for an imported session. The path grants no access: the sandbox decides which directories a
     /// session can use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// Size of the state in bytes.
+    /// The size of the state in bytes.
     pub bytes: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct SessionRecord {
 pub struct StoredRecord {
     /// The session's record.
     pub record: SessionRecord,
-    /// Version of the write.
+    /// The version of the write.
     pub version: StoredVersion,
 }
 
@@ -66,7 +66,7 @@ impl StoredRecord {
 pub struct StoredSession {
     /// The session's record.
     pub record: SessionRecord,
-    /// Version of the write.
+    /// The version of the write.
     pub version: StoredVersion,
     /// The state, as [`Session::hibernate`](glovebox::Session::hibernate) returned it.
     pub state: Vec<u8>,
@@ -84,15 +84,15 @@ impl StoredSession {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct StoredEntry {
-    /// The session's id.
+    /// The session's ID.
     pub id: SessionId,
-    /// Size in the store in bytes.
+    /// The size in the store in bytes.
     pub stored_bytes: u64,
-    /// Time of the last write, by the store's clock.
+    /// The time of the last write, by the store's clock.
     pub stored_at: Timestamp,
     /// The session's record; `None` if the record is damaged.
     pub record: Option<SessionRecord>,
-    /// Version of the write; `None` if the session is damaged. Only the store can interpret the version.
+    /// The version of the write; `None` if the session is damaged. Only the store can interpret the version.
     #[serde(skip)]
     pub version: Option<StoredVersion>,
     /// The reason why a damaged session cannot be used; `None` if it is not damaged.
@@ -166,13 +166,13 @@ pub enum Expected {
     Any,
 }
 
-/// Id of a stored session: 1 to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`. It is therefore valid as
-/// a file name and as a part of a URL.
+/// The ID of a stored session: 1 to 64 letters, digits, `.`, `_` and `-`, not beginning with `.`. It is therefore valid
+/// as a file name and as a part of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SessionId(String);
 
-/// The text is not a valid session id.
+/// The error for text that is not a valid session ID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is not a valid session id; use 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`", name = escaped(.0))]
 pub struct SessionIdError(String);
@@ -181,16 +181,16 @@ impl SessionId {
     /// Maximum length: 64 bytes.
     pub const MAX_BYTES: usize = 64;
 
-    /// Returns a new unique id: 128 random bits in hexadecimal.
+    /// Returns a new unique ID: 128 random bits in hexadecimal.
     #[must_use]
     pub fn random() -> Self {
         Self(random_id())
     }
 
-    /// Validates an id.
+    /// Validates an ID.
     ///
     /// # Errors
-    /// [`SessionIdError`] if the text is not a valid id.
+    /// [`SessionIdError`] if the text is not a valid ID.
     pub fn new(id: impl Into<String>) -> Result<Self, SessionIdError> {
         let id = id.into();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -198,11 +198,11 @@ impl SessionId {
         if begins && id.len() <= Self::MAX_BYTES && id.bytes().all(plain) {
             return Ok(Self(id));
         }
-        // The id is truncated, because it appears in a message.
+        // The ID is truncated, because it appears in a message.
         Err(SessionIdError(id.chars().take(Self::MAX_BYTES).collect()))
     }
 
-    /// Returns the id as text.
+    /// Returns the ID as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -237,7 +237,7 @@ impl From<SessionId> for String {
     }
 }
 
-/// Returns 128 random bits in hexadecimal, for example for a unique session id.
+/// Returns 128 random bits in hexadecimal, for example for a unique session ID.
 ///
 /// Aborts the process if the operating system provides no random numbers, because knowing a name can grant access.
 pub(crate) fn random_id() -> String {

@@ -5,7 +5,7 @@ use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
 use super::{Functions, status};
 use crate::rewrite::RewriteError;
 
-/// Names of the added functions, in order.
+/// The names of the added functions, in order.
 pub(super) const ADDED: &[&str] = &[
     "release",
     "is_array",
@@ -84,7 +84,7 @@ const INFO_GROUP: u64 = 48;
 const NARROW: i32 = 7;
 const WIDE: i32 = 9;
 const UNSIGNED_WIDE: i32 = 10;
-/// Bit mask of the type numbers of `NPY_UINT`, `NPY_ULONG`, `NPY_LONGLONG` and `NPY_ULONGLONG`.
+/// The bit mask of the type numbers of `NPY_UINT`, `NPY_ULONG`, `NPY_LONGLONG` and `NPY_ULONGLONG`.
 const TO_NARROW: i32 = (1 << 6) | (1 << 8) | (1 << WIDE) | (1 << UNSIGNED_WIDE);
 
 const SAFE_CASTING: i32 = 2;
@@ -94,18 +94,18 @@ const SAME_KIND_CASTING: i32 = 1 << 26;
 const WRITE_BACK_SHIFT: i32 = 13;
 const BUFFER_RECORDS: i32 = 0x1c; // with format and strides
 
-/// Addresses of `IndexError` and of the message "index out of range".
+/// The addresses of `IndexError` and of the message "index out of range".
 const INDEX_ERROR: u64 = 26_079_528;
 const INDEX_MESSAGE: i32 = 17_588_093;
 
 /// Functions and numbers that the generated code uses.
 pub(super) struct Context<'a> {
     pub(super) functions: &'a Functions,
-    /// Table slot of numpy's `array_getbuffer`, which identifies arrays.
+    /// The table slot of numpy's `array_getbuffer`, which identifies arrays.
     pub(super) array_slot: i32,
 }
 
-/// Address of a word that identifies the last buffer requested from an array. The word's lowest bit is set if the
+/// The address of a word that identifies the last buffer requested from an array. The word's lowest bit is set if the
 /// buffer is writable. The word is at the end of the C stack, where overflow traps, and below all other data, so C code
 /// does not use it.
 pub(super) const LAST_BUFFER: u64 = 16;

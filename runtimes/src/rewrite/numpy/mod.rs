@@ -39,7 +39,7 @@ const PREPARE_INDEX: &str = "prepare_index_noarray";
 /// `numpy.where`, which returns indices if it has one argument.
 const WHERE: &str = "array_where";
 
-/// Conversion of arrays and numbers from 64-bit integers to `long`, in numpy's older generator.
+/// The conversion of arrays and numbers from 64-bit integers to `long`, in numpy's older generator.
 const TO_LONG: &str = "__pyx_f_5numpy_6random_6mtrand_int64_to_long";
 
 /// Methods of numpy's older generator that return indices or, if their argument is an array, an array like it.
@@ -273,7 +273,7 @@ fn no_room() -> RewriteError {
 /// Cython's check of a buffer's format. Each Cython module has its own copy.
 const CHECK_FORMAT: &str = "__Pyx_BufFmt_CheckString";
 
-/// Indices of functions that new code and splices refer to.
+/// The indices of functions that new code and splices refer to.
 struct Functions {
     named: BTreeMap<String, u32>,
     checks: BTreeSet<u32>,

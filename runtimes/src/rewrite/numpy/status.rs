@@ -14,19 +14,21 @@ use wasm_encoder::{BlockType, Function, InstructionSink, ValType};
 use super::code::{Context, at, function};
 use crate::rewrite::RewriteError;
 
-/// Number of elements at the start of a loop that are checked in the default setting. A larger number would slow down a
-/// division of 1,000 numbers by more than 5%.
+/// The number of elements at the start of a loop that are checked in the default setting. A larger number would slow
+/// down a division of 1,000 numbers by more than 5%.
 const CHECKED_BY_DEFAULT: i32 = 64;
-/// Number of elements per call of a checked loop. Its results are still in the processor's cache when they are checked.
+/// The number of elements per call of a checked loop. Its results are still in the processor's cache when they are
+/// checked.
 const CHUNK: i32 = 2048;
 
-/// Address of the setting that the running operation fetched, which follows [`LAST_BUFFER`](super::code::LAST_BUFFER).
-/// The setting has three bits per error: `UFUNC_ERR_IGNORE` is 0, and `UFUNC_ERR_WARN` is 1.
+/// The address of the setting that the running operation fetched, which follows
+/// [`LAST_BUFFER`](super::code::LAST_BUFFER). The setting has three bits per error: `UFUNC_ERR_IGNORE` is 0, and
+/// `UFUNC_ERR_WARN` is 1.
 const ERROR_MASK: u64 = 20;
 /// numpy's default setting: warnings for divisions by zero, overflows and invalid values. Underflow is ignored.
 const DEFAULT_MASK: i32 = 1 | 1 << 3 | 1 << 9;
 
-/// Properties of a loop, with one or two bits each.
+/// The properties of a loop, with one or two bits each.
 const TWO_INPUTS: i32 = 1;
 const DOUBLE: i32 = 2;
 /// All elements are checked, even in the default setting.
@@ -107,10 +109,10 @@ pub(super) fn bits_of(name: &str) -> Option<i32> {
     LOOPS.iter().find(|(known, _)| *known == name).map(|(_, bits)| *bits)
 }
 
-/// Function that fetches the setting: `int f(int *buffer_size, int *mask)`.
+/// The function that fetches the setting: `int f(int *buffer_size, int *mask)`.
 pub(super) const FETCH_MASK: &str = "_get_bufsize_errmask";
 
-/// Names of the added functions, in order.
+/// The names of the added functions, in order.
 pub(super) const ADDED: &[&str] = &[
     "begin_checks",
     "check_results",
@@ -151,11 +153,11 @@ const STEPS_AT: i32 = 16;
 /// Pointers to the next chunk, and the steps that the loop's caller passed.
 const NEXT: u64 = 28;
 const GIVEN_STEPS: u64 = 40;
-/// Number of elements after this chunk.
+/// The number of elements after this chunk.
 const LEFT: u64 = 52;
-/// Number of elements after this chunk that must still be checked.
+/// The number of elements after this chunk that must still be checked.
 const UNCHECKED: u64 = 56;
-/// Number of elements in this chunk that must be checked.
+/// The number of elements in this chunk that must be checked.
 const CHECKED: u64 = 60;
 /// Copies of inputs that the results overwrite, and the size of the frame.
 const COPIES: i32 = 64;

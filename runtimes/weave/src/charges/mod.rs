@@ -1,4 +1,4 @@
-//! Planning of fuel charges, which precedes the generation of code.
+//! Plans fuel charges, before any code is generated.
 //!
 //! The charged amount must be exact only where the counter is read: at checks, at calls and where the function returns.
 //! The function is split into *segments* at these positions, and wherever control flow splits or merges. Each segment
@@ -32,7 +32,7 @@ use crate::{
 /// The code to insert around each operator of a function.
 #[derive(Debug, Default)]
 pub(crate) struct Charges {
-    /// Charge after the check at the function's beginning, which covers only [`ENTRY`](crate::metered::ENTRY).
+    /// The charge after the check at the function's beginning, which covers only [`ENTRY`](crate::metered::ENTRY).
     pub(crate) first: i64,
     /// Charges and checks, by operator position.
     pub(crate) steps: Vec<OperatorCharge>,
@@ -49,21 +49,22 @@ pub(crate) struct Charges {
 pub(crate) struct OperatorCharge {
     /// `true` if the operator is reachable. For `else` and `end`: `true` if the code after the operator is reachable.
     pub(crate) is_live: bool,
-    /// Amount that is charged before the operator's check or before the counter is saved.
+    /// The amount that is charged before the operator's check or before the counter is saved.
     pub(crate) before: i64,
     pub(crate) look: Look,
-    /// Amount that is charged after the check: before a checked operator, but after an operator that calls or where
+    /// The amount that is charged after the check: before a checked operator, but after an operator that calls or where
     /// control flow splits or merges.
     pub(crate) after: i64,
-    /// The counter is saved again before its next use, so it need not be reloaded after this call or landing.
+    /// `true` if the counter is saved again before its next use, so it need not be reloaded after this call or landing.
     pub(crate) stays_saved: bool,
-    /// The operator may branch to a landing, so the counter is saved before it. The local remains in use.
+    /// `true` if the operator may branch to a landing, so the counter is saved before the operator. The local remains
+    /// in use.
     pub(crate) syncs: bool,
-    /// Exceptions land after this operator.
+    /// `true` if exceptions land after this operator.
     pub(crate) lands: bool,
 }
 
-/// Check of the counter at an operator.
+/// How the counter is checked at an operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Look {
     #[default]
@@ -77,34 +78,34 @@ pub(crate) enum Look {
 /// Identifies a set of positions with the same potential.
 type Label = usize;
 
-/// Label of all positions whose potential is zero.
+/// The label of all positions whose potential is zero.
 const EXACT: Label = 0;
 
 /// Straight-line code that is entered only at its beginning.
 #[derive(Debug)]
 struct Segment {
     cost: i64,
-    /// Position of the operator before the segment. `None` at the function's beginning.
+    /// The position of the operator before the segment. `None` at the function's beginning.
     begin: Option<usize>,
     from: Label,
     to: Label,
-    /// Position of the operator at the segment's end, if it reads or saves the counter. It then pays the segment's
+    /// The position of the operator at the segment's end, if it reads or saves the counter. It then pays the segment's
     /// charge.
     looked_at: Option<usize>,
-    /// The operator at the end saves the counter.
+    /// `true` if the counter is saved at the operator at `looked_at`.
     is_saved: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    /// Label that a branch to the block reaches.
+    /// The label that a branch to the block reaches.
     target: Label,
     end: Label,
-    /// Label at the beginning of both sides of an `if`.
+    /// The label at the beginning of both sides of an `if`.
     parts: Label,
-    /// The block is an `if` with an `else`.
+    /// `true` if the block is an `if` with an `else`.
     has_else: bool,
-    /// Exceptions land where branches to the block arrive.
+    /// `true` if exceptions land where branches to the block arrive.
     is_landing: bool,
 }
 

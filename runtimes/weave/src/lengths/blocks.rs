@@ -27,7 +27,7 @@ pub(super) struct Frame {
     /// The block after the end, and the variables that it receives.
     pub(super) next: Block,
     pub(super) results: Vec<Variable>,
-    /// Height of the operand stack below the block's parameters.
+    /// The height of the operand stack below the block's parameters.
     pub(super) height: usize,
     pub(super) entered_live: bool,
     pub(super) branched: bool,
@@ -47,8 +47,8 @@ pub(super) enum Kind {
     If {
         /// The block that tests the condition.
         head: Block,
-        /// Block for a false condition. `None` if the parameter and result types are equal. An `else` is then optional,
-        /// and a false condition branches to the end unless an `else` follows.
+        /// The block for a false condition. `None` if the parameter and result types are equal. An `else` is then
+        /// optional, and a false condition branches to the end unless an `else` follows.
         otherwise: Option<Block>,
         params: Vec<Value>,
     },

@@ -1,4 +1,4 @@
-//! Detection of lengths that Wasmtime recognises as constant.
+//! Detects lengths that Wasmtime recognises as constant.
 //!
 //! Bulk operators with a small constant length are charged without a check. Wasmtime detects constants in its
 //! compiler's frontend, even through locals and blocks. To charge the same amounts, this module must detect exactly the
@@ -234,7 +234,7 @@ impl<'m> Reader<'m> {
     }
 }
 
-/// Module information for operators whose arity does not depend on the module's types.
+/// The module information for operators whose arity does not depend on the module's types.
 struct NoTypes;
 
 impl ModuleArity for NoTypes {

@@ -26,9 +26,9 @@ pub(super) struct Target {
 /// The results of all clients.
 #[derive(Default)]
 pub(super) struct Measured {
-    /// Response times of the successful requests.
+    /// The response times of the successful requests.
     pub(super) samples: Samples,
-    /// Number of requests rejected with status 429 or 503.
+    /// The number of requests rejected with status 429 or 503.
     pub(super) refused: usize,
     pub(super) time: Duration,
 }

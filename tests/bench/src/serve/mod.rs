@@ -19,9 +19,9 @@ use crate::{args::Args, machine::Machine, print};
 
 /// Numbers of concurrent connections to measure.
 const CONNECTIONS: [usize; 3] = [1, 16, 256];
-/// Duration of each measurement, by default and with `--quick`.
+/// The duration of each measurement, by default and with `--quick`.
 const TIMES: (Duration, Duration) = (Duration::from_secs(3), Duration::from_millis(400));
-/// Time before each measurement that is not measured, in which caches fill and threads start.
+/// The unmeasured time before each measurement, in which caches fill and threads start.
 const WARM_UP: Duration = Duration::from_millis(200);
 
 /// A server to measure, and its name in the report.

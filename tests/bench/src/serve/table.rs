@@ -15,9 +15,9 @@ use crate::{
 #[derive(Debug, Serialize)]
 pub(super) struct ServeReport {
     machine: Machine,
-    /// Number of workers; 0 means none, and `None` the server's default.
+    /// The number of workers; 0 means none, and `None` the server's default.
     workers: Option<usize>,
-    /// Memory of the server process, followed by each worker's, in bytes. Includes a share of the shared memory.
+    /// The memory of the server process, followed by each worker's, in bytes. Includes a share of the shared memory.
     pub(super) server_bytes: Vec<u64>,
     results: Vec<Line>,
 }

@@ -138,7 +138,7 @@ impl Client {
         self.receive().expect("an answer")
     }
 
-    /// Sends a request and returns its id.
+    /// Sends a request and returns its ID.
     pub(super) fn begin(&mut self, method: &str, params: Value) -> u64 {
         self.count += 1;
         let id = self.count;

@@ -130,7 +130,7 @@ fn handle_numbers_are_private_to_their_store() {
     assert_eq!(ok(&read), &Value::Null);
     let ids = [&mut one, &mut other].map(|puppet| puppet.call("session.id", &json!([of_one])).unwrap());
     assert_ne!(ids[0], ids[1]);
-    // A session's id grants no access: no function accepts an id.
+    // A session's ID grants no access: no function accepts an ID.
     drop(one);
     let info = other.call("session.info", &json!([of_other])).unwrap();
     assert_eq!(info["ended"], Value::Null);

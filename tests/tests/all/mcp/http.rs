@@ -201,7 +201,7 @@ fn a_request_id_is_limited_in_length() {
     for (bytes, is_refused) in [(999, false), (1_000, false), (1_001, true)] {
         let id = "x".repeat(bytes - 2);
         let body = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list", "params": {} }).to_string();
-        // The protocol library rejects the request for another reason, and repeats its id.
+        // The protocol library rejects the request for another reason, and repeats its ID.
         let (_, text) = answer(server.send(&headers, body.as_bytes()));
         assert_eq!((text.contains("`id` is 1001 bytes"), text.contains(&id)), (is_refused, !is_refused), "{text}");
     }

@@ -129,7 +129,7 @@ impl Mcp {
         self.call("run_code", json!({ "language": "python", "code": code }))
     }
 
-    /// Opens a Python session and returns its id.
+    /// Opens a Python session and returns its ID.
     pub(super) fn session(&self) -> String {
         structured(&self.ok("session_open", json!({ "language": "python" })))["session"].as_str().unwrap().to_owned()
     }

@@ -14,7 +14,7 @@ use run::{Counting, End, Meter};
 /// The fuel budget of a random module, which ends an endless module soon.
 const MOST: u64 = 20_000;
 
-/// Number of calls by outcome, as counted by Wasmtime.
+/// The number of calls by outcome, as counted by Wasmtime.
 #[derive(Default, Debug)]
 struct Tally {
     modules: usize,

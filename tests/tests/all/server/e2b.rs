@@ -145,7 +145,7 @@ fn requests_need_the_token_or_the_secret() {
         assert_eq!(server.ask("GET", "/contexts", &headers, b"").problem(), (401, "unauthorized".into()), "{secret}");
     }
     assert_eq!(sandbox.ask("GET", "/health", &[], b"").status, 204);
-    // A sandbox belongs to the token that created it, whatever its id.
+    // A sandbox belongs to the token that created it, whatever its ID.
     let connected = server.ask("POST", "/v2/sandboxes/sb000000000000000000/connect", &[], b"");
     assert_eq!(connected.problem().0, 404);
 }
@@ -160,7 +160,7 @@ fn server_for_two(sessions: usize) -> Server {
     })
 }
 
-/// Opens a session for the second tenant, with an id that looks like a context of the first tenant's sandbox.
+/// Opens a session for the second tenant, with an ID that looks like a context of the first tenant's sandbox.
 fn impostor(server: &Server, id: &str) {
     let body = json!({"id": format!("{id}.python"), "language": "python"}).to_string();
     let opened = server.ask("POST", "/v1/sessions", &[("x-api-key", "the other token")], body.as_bytes());

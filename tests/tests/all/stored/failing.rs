@@ -27,9 +27,9 @@ struct Failing {
     fails: AtomicBool,
     /// The only session whose writes fail; `None` means all sessions.
     only: Option<SessionId>,
-    /// Remaining number of times that another process appears to hold a session's lock briefly.
+    /// The remaining number of times that another process appears to hold a session's lock briefly.
     moments: AtomicU32,
-    /// Number of session reads.
+    /// The number of session reads.
     reads: AtomicU32,
 }
 

@@ -220,7 +220,7 @@ fn session_names_are_unique() {
     assert!(matches!(error, SessionsError::Language { wanted: Language::JavaScript, .. }), "{error}");
 }
 
-/// Creates and deletes a session, then uses its handle, and returns the error of that use.
+/// Creates and deletes a session, then uses its handle, and returns the resulting error.
 trait GuardOf {
     fn guard_of(&self, id: &SessionId) -> Result<SessionGuard, SessionsError>;
 }

@@ -270,7 +270,7 @@ fn stripped_seal_is_rejected() {
     assert!(matches!(error, ResumeError::Unauthenticated), "{error}");
 }
 
-/// Replaces the trailer by a valid plain seal.
+/// Replaces the trailer with a valid plain seal.
 fn forge_checksum(bytes: &mut Vec<u8>) {
     use sha2::{Digest as _, Sha256};
     bytes.truncate(bytes.len() - 32);

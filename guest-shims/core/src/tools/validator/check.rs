@@ -1,4 +1,4 @@
-//! Validation of a value against compiled schemas.
+//! Validates a value against compiled schemas.
 
 use std::{
     cell::Cell,

@@ -1,4 +1,4 @@
-//! Validation of tool arguments against JSON Schema.
+//! Validates tool arguments against JSON Schema.
 //!
 //! The usual library takes 2.6 MB when compiled to WebAssembly, more than an interpreter. This validator implements
 //! draft 2020-12, and the forms of `items` and `dependencies` in earlier drafts. It behaves the same in the engine and

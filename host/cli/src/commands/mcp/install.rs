@@ -189,7 +189,7 @@ pub(super) enum Client {
     Zed,
 }
 
-/// Format of a configuration file.
+/// The format of a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// JSON, with the servers in the object `container`.
@@ -335,7 +335,7 @@ pub(super) fn add_to_json(text: &str, container: &str, name: &str, entry: &Value
     Ok(if edited.ends_with('\n') { edited } else { edited + "\n" })
 }
 
-/// Rejects an object that contains the name twice, because readers differ in the value that they use.
+/// Rejects an object that contains the name twice, because different programs would use different values.
 fn check_unique(object: &CstObject, name: &str) -> Result<(), EditError> {
     let has_name = |property: &jsonc_parser::cst::CstObjectProp| property.decoded_name().as_deref() == Some(name);
     if object.properties().iter().filter(|property| has_name(property)).count() > 1 {
@@ -357,7 +357,7 @@ fn cst_input(value: &Value) -> CstInputValue {
     }
 }
 
-/// Sets the table `mcp_servers.name` in a TOML file.
+/// Sets the `mcp_servers.name` table in a TOML file.
 pub(super) fn add_to_toml(text: &str, name: &str, command: &str, args: &[String]) -> Result<String, EditError> {
     let parsed = text.parse::<DocumentMut>();
     let mut document = parsed.map_err(|error| EditError::Syntax(error.to_string().trim_end().to_owned()))?;

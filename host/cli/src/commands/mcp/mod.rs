@@ -83,19 +83,19 @@ pub(crate) fn run(global: &GlobalArgs, args: &McpArgs) -> anyhow::Result<i32> {
     }
 }
 
-/// Name of the sessions' directory in the state directory.
+/// The name of the session directory within the state directory.
 const SESSIONS: &str = "mcp-sessions";
 
-/// Name of the only tenant, which is also the scope of its sessions in a fleet.
+/// The name of the only tenant, which is also the scope of its sessions in a fleet.
 const TENANT: &str = "mcp";
 
-/// Interval between checks for idle sessions. Idle sessions are saved to the store, where other servers find them.
+/// The interval between checks for idle sessions. Idle sessions are saved to the store, where other servers find them.
 const IDLE_LOOK: Duration = Duration::from_secs(60);
 
-/// Time for running scripts to end after the server has stopped serving its client.
+/// The maximum time for running scripts to end after the server has stopped serving its client.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Time for a client to disconnect at shutdown.
+/// The maximum time for a client to disconnect at shutdown.
 const CLOSE: Duration = Duration::from_secs(5);
 
 /// Maximum length in bytes of the file that lists MCP servers.
@@ -161,7 +161,8 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let (config, root) = tenant_config(args, fleet.as_ref())?;
     let mut table = WorkersTable::default();
     args.workers.apply(&mut table);
-    // Without HTTP there are no workers: the client is a program of this user, and waits for the first answer.
+    // Without HTTP there are no workers: the client is one of the current user's programs, and waits for the first
+    // answer.
     let workers = if args.listen.is_some() { table.processes() } else { 0 };
     let pooling = if workers == 0 { Pooling::Pooled } else { Pooling::Single };
     let host = Arc::new(Host::open(global, pooling)?);

@@ -26,7 +26,7 @@ const MAX_INPUT_COUNT: usize = 200;
 /// Replacements for the end of the typed text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Completions {
-    /// Position of the replaced text.
+    /// The position of the replaced text.
     pub(super) start: usize,
     pub(super) texts: Vec<String>,
 }
@@ -35,7 +35,7 @@ pub(super) struct Completions {
 pub(super) struct Completer {
     pub(super) dialect: Dialect,
     pub(super) inspector: Inspector,
-    /// Session in which the next input runs. `None` if it cannot be used.
+    /// The session in which the next input runs. `None` if it cannot be used.
     pub(super) session: Option<Session>,
 }
 
@@ -121,9 +121,9 @@ fn files(path: &str, name: &str) -> Vec<String> {
 pub(super) struct IncompleteName<'a> {
     /// The names before the word, each followed by a dot: `["a", "b"]` for `a.b.c`.
     pub(super) path: Vec<&'a str>,
-    /// Position of the word's first character.
+    /// The position of the word's first character.
     pub(super) start: usize,
-    /// Typed part of the word.
+    /// The typed part of the word.
     pub(super) prefix: &'a str,
 }
 
@@ -168,9 +168,9 @@ const JAVASCRIPT: &str = include_str!("names.js");
 
 /// Maximum private memory in bytes of a session to copy. Copying more would delay the Tab key noticeably.
 const MAX_PRIVATE_BYTES: u64 = 64 << 20;
-/// Fuel of one query. A query uses a few million units.
+/// The fuel limit for one query. A query uses a few million units.
 const FUEL: u64 = 1_000_000_000;
-/// Timeout of one query, which takes a few milliseconds.
+/// The timeout of one query, which takes a few milliseconds.
 const TIMEOUT_MS: u64 = 500;
 /// Maximum length of an answer in bytes.
 const MAX_JSON_BYTES: usize = 512 << 10;

@@ -39,7 +39,7 @@ pub(super) struct Console {
     current: String,
     /// Seals sessions saved to files.
     key: Option<SessionKey>,
-    /// Control characters in the output are passed to the terminal.
+    /// `true` if control characters in the output are passed to the terminal unescaped.
     is_raw: bool,
 }
 
@@ -306,7 +306,6 @@ impl Console {
         self.sandbox.resume(&state, options).with_context(|| format!("cannot load {what}"))
     }
 
-    /// Replaces the current session.
     fn replace(&mut self, other: Session) -> anyhow::Result<()> {
         self.active_mut()?.replace(other)?;
         self.bind_last_value()

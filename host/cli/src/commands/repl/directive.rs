@@ -19,7 +19,7 @@ pub(super) enum Directive {
     Quit,
 }
 
-/// Description of a command.
+/// The description of a command.
 struct Entry {
     name: &'static str,
     arguments: &'static str,

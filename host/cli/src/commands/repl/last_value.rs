@@ -17,9 +17,9 @@ const PREFIX: &str = "globalThis._ = [(";
 /// The line break ends a comment at the end of the input.
 const SUFFIX: &str = "\n)][0]";
 
-/// File name of a wrapped input in stack traces.
+/// The file name of a wrapped input in stack traces.
 const WRAPPED_FILE: &str = "<expression>";
-/// File name of any other input in stack traces.
+/// The file name of any other input in stack traces.
 const FILE: &str = "<sandbox>";
 
 /// Returns the file name of a wrapped input.

@@ -47,7 +47,7 @@ pub(super) enum Input {
     End,
 }
 
-/// Source of input.
+/// The source of input.
 pub(super) enum Lines {
     Terminal { editor: Box<Editor<Editing, FileHistory>>, history: Option<PathBuf> },
     Piped { from: Box<dyn BufRead>, parser: Parser, max_bytes: u64 },
@@ -164,7 +164,7 @@ fn piped(from: &mut dyn BufRead, parser: &Parser, max_bytes: u64) -> anyhow::Res
     }
 }
 
-/// Helper of the line editor, for completion and colours.
+/// The helper of the line editor, for completion and colours.
 pub(super) struct Editing {
     pub(super) completer: Completer,
     pub(super) bracket: TypedBracket,

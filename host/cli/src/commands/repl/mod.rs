@@ -83,7 +83,7 @@ pub(crate) struct ReplArgs {
     policy: PolicyArgs,
 }
 
-/// Name of a temporary session.
+/// The name of a temporary session.
 const UNNAMED: &str = "main";
 
 pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
@@ -127,7 +127,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     Console::new(sandbox, parser, lines, &name, session, key).raw_output(args.raw_output).run()
 }
 
-/// Creates the sandbox of a new session.
+/// Creates the sandbox for a new session.
 fn new_sandbox(host: &Host, args: &ReplArgs, policy: &Policy) -> anyhow::Result<Sandbox> {
     host.sandbox(&args.runtime, args.language.map(LanguageArg::language), policy)
 }
@@ -141,7 +141,7 @@ fn sibling(host: &Host, args: &ReplArgs, sandbox: &Sandbox, policy: &Policy) -> 
     host.sandbox(&runtime, Some(sandbox.language()), policy)
 }
 
-/// Creates the sandbox of a stored session.
+/// Creates the sandbox for a stored session.
 fn stored_sandbox(
     host: &Host,
     args: &ReplArgs,

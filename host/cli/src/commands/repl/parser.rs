@@ -63,7 +63,7 @@ impl Parser {
     }
 }
 
-/// Indentation of one level.
+/// The indentation of one level.
 pub(super) const INDENT: &str = "    ";
 
 /// Returns the indentation of the line after `typed`.

@@ -28,11 +28,11 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct ReplSession {
     source: Source,
-    /// Number of executions that were not inputs.
+    /// The number of executions that were not inputs.
     setup_count: u64,
-    /// Number of executions before the first input that can be undone.
+    /// The number of executions before the first input that can be undone.
     pub(super) executions_at_start: u64,
-    /// `_` is the value of the last input, not a variable that an input declared.
+    /// `true` if `_` is the value of the last input, not a variable that an input declared.
     pub(super) binds_last_value: bool,
 }
 
@@ -81,7 +81,6 @@ impl ReplSession {
         executions.saturating_sub(self.setup_count)
     }
 
-    /// Returns the active session.
     pub(super) fn session(&self) -> anyhow::Result<Session> {
         match &self.source {
             Source::Temporary(session) => Ok(session.clone()),
@@ -163,8 +162,8 @@ pub(super) fn remember(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Undoes `count` inputs, or more if there is no checkpoint in between. Returns a description. The state after
-/// `executions_at_start` executions is the earliest state that can be restored.
+/// Undoes `count` inputs, or more if there is no checkpoint at exactly that point. Returns a description. The state
+/// after `executions_at_start` executions is the earliest state that can be restored.
 pub(super) fn undo(session: &Session, count: u64, executions_at_start: u64) -> anyhow::Result<String> {
     let executions = session.info().executions;
     let mut checkpoints = session.checkpoints()?;
@@ -197,14 +196,13 @@ pub(super) struct Printer {
     has_ended_echo: Arc<AtomicBool>,
 }
 
-/// Options for printing output.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PrinterOptions {
-    /// The output goes to a terminal.
+    /// `true` if the output goes to a terminal.
     pub(super) is_terminal: bool,
-    /// Control characters reach the terminal.
+    /// `true` if control characters reach the terminal unescaped.
     pub(super) is_raw: bool,
-    /// Inputs may be wrapped: see [`unwrapped`].
+    /// `true` if inputs may be wrapped ([`unwrapped`]).
     pub(super) unwraps: bool,
 }
 

@@ -17,13 +17,12 @@ pub(super) enum Kind {
     Sign,
 }
 
-/// A token of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Token<'a> {
     pub(super) kind: Kind,
     pub(super) start: usize,
     pub(super) text: &'a str,
-    /// The end is missing, as in a string without the closing quote.
+    /// `true` if the end is missing, as in a string without the closing quote.
     pub(super) is_open: bool,
 }
 
@@ -37,7 +36,7 @@ impl Token<'_> {
     }
 }
 
-/// Length of a token, and whether its end is missing.
+/// The length of a token, and whether its end is missing.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     bytes: usize,
@@ -64,7 +63,6 @@ fn continues_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$')
 }
 
-/// Returns the tokens of an input.
 pub(super) fn tokens(dialect: Dialect, source: &str) -> Vec<Token<'_>> {
     let mut found: Vec<Token<'_>> = Vec::new();
     let mut start = 0;
@@ -197,7 +195,7 @@ fn number(rest: &str) -> Extent {
     Extent::closed(end.unwrap_or(rest.len()))
 }
 
-/// Name of TypeScript inputs. The engine detects TypeScript by the extension.
+/// The name of TypeScript inputs. The engine detects TypeScript by the extension.
 const TYPESCRIPT_NAME: &str = "<sandbox>.ts";
 
 const PYTHON_KEYWORDS: [&str; 35] = [

@@ -273,7 +273,7 @@ fn list(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Output of `fetch` and `path`.
+/// The output of `fetch` and `path`.
 #[derive(Debug, Serialize)]
 struct LocatedBinary {
     name: String,
@@ -290,7 +290,7 @@ fn fetch(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Output of `bundle`.
+/// The output of `bundle`.
 #[derive(Debug, Serialize)]
 struct Bundled<'a> {
     path: &'a std::path::Path,
@@ -336,7 +336,7 @@ fn print_located(args: &NameArgs, located: LocatedBinary) -> anyhow::Result<()> 
     Ok(out(&format!("{}\n", located.path.display()))?)
 }
 
-/// Output of `prepare`.
+/// The output of `prepare`.
 #[derive(Debug, Serialize)]
 struct Prepared<'a> {
     name: &'a str,

@@ -277,7 +277,6 @@ pub(crate) fn listed(entries: &[FileEntry]) -> String {
     table([Align::Right, Align::Left], &rows)
 }
 
-/// Reports the result of a copy.
 fn report(args: &FilesArgs, report: &CopyReport) -> anyhow::Result<()> {
     if args.json {
         return out_json(report);

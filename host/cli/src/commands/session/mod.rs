@@ -123,7 +123,7 @@ fn list(session_dir: &SessionDir, args: &ListArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Output of `show`.
+/// The output of `show`.
 #[derive(Debug, Serialize)]
 struct ShownSession {
     #[serde(flatten)]

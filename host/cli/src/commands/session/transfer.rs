@@ -109,7 +109,7 @@ pub(super) struct ImportArgs {
     json: bool,
 }
 
-/// Output of `fork` and `import`.
+/// The output of `fork` and `import`.
 #[derive(Debug, Serialize)]
 struct CreatedJson<'a> {
     id: &'a SessionId,

@@ -1,4 +1,4 @@
-//! Tests of the interface `tools`, for components that execute scripts themselves.
+//! Tests of the `tools` interface, for components that execute scripts themselves.
 
 use serde_json::json;
 

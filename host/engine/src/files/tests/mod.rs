@@ -111,7 +111,7 @@ impl Space {
     }
 }
 
-/// Returns the error of the file system. Panics on any other result.
+/// Returns the error from the file system. Panics on any other result.
 fn refusal<T: std::fmt::Debug>(result: Result<T, FilesError>) -> VfsError {
     match result {
         Err(FilesError::Workspace(FileError::Refused { source, .. })) => source,

@@ -58,11 +58,11 @@ pub(crate) struct Strip<'a> {
     pub(crate) fuel: Option<u64>,
     pub(crate) memory_bytes: u64,
     pub(crate) timeout_ms: u64,
-    /// Clock and cancellation of the request.
+    /// The clock and cancellation of the request.
     pub(crate) ctx: ExecutionCtx,
 }
 
-/// Result of removing a script's types.
+/// The result of removing a script's types.
 #[derive(Debug)]
 pub(crate) enum Stripped {
     /// JavaScript with unchanged lines and columns.
@@ -79,7 +79,7 @@ pub(crate) struct ScriptError {
     pub(crate) message: String,
     /// Line, counted from 1. `None` if the error concerns the whole script.
     pub(crate) line: Option<u32>,
-    /// Column in code points, counted from 1.
+    /// The column in code points, counted from 1.
     pub(crate) column: u32,
 }
 
@@ -189,7 +189,7 @@ fn stopped(outcome: Outcome, fuel: u64) -> Rejection {
 // The stripper is a WebAssembly module that is fetched, compiled and cached like interpreters. Each call uses a new
 // instance.
 
-/// The linked stripper.
+/// The module that removes types from TypeScript, linked with its imports and ready to instantiate.
 pub(crate) struct Stripper(InstancePre<Glue>);
 
 impl Stripper {
@@ -319,7 +319,7 @@ fn lines(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }
 
-/// Name of the stripper in the manifest.
+/// The name of the stripper in the manifest.
 const TOOL: &str = "typescript";
 
 impl EngineInner {

@@ -1,4 +1,4 @@
-//! The subset of JavaScript values that one call of the stripper needs.
+//! The subset of JavaScript values that one call to the stripper needs.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::{
     },
 };
 
-/// Maximum number of values in one call of the stripper. A call needs about fifty.
+/// Maximum number of values in one call to the stripper. A call needs about fifty.
 const MAX_VALUES: usize = 1_000;
 
-/// Allowance for text in addition to the source, in bytes: property names and a message.
+/// The allowance for text in addition to the source, in bytes: property names and a message.
 const TEXT_BYTES: usize = 64 << 10;
 
 /// Maximum number of copies of the source that can be passed in and out. The stripper reads the source once. It returns
@@ -86,7 +86,7 @@ impl Value {
     }
 }
 
-/// The stripper used its imports in a way that its JavaScript glue never does.
+/// An error for using the stripper's imports in a way that its JavaScript glue never does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Misuse {
     #[error("an invalid or dropped handle")]
@@ -101,7 +101,7 @@ pub(super) enum Misuse {
     Property,
 }
 
-/// Table of values by handle.
+/// A table of values, indexed by handle.
 ///
 /// wasm-bindgen reserves the handles below [`Values::FIRST`]. Other handles are assigned in ascending order and never
 /// reused.
@@ -178,16 +178,16 @@ impl Values {
     }
 }
 
-// The subset of wasm-bindgen's JavaScript glue that one call of the stripper needs, in Rust. All other imports of the
+// The subset of wasm-bindgen's JavaScript glue that one call to the stripper needs, in Rust. All other imports of the
 // stripper (promises, typed arrays, iterators) trap.
 
-/// Module name of wasm-bindgen's imports.
+/// The module name of wasm-bindgen's imports.
 const PLACEHOLDER: &str = "__wbindgen_placeholder__";
 
-/// Export name of `malloc(bytes, align)`.
+/// The export name of `malloc(bytes, align)`.
 const MALLOC: &str = "__wbindgen_export_2";
 
-/// Host state of one call of the stripper.
+/// The host state of one call to the stripper.
 pub(super) struct Glue {
     pub(super) values: Values,
     pub(super) limiter: GuestLimiter,

@@ -284,10 +284,10 @@ fn a_deep_private_tree_is_removed_without_recursion() {
     assert!(state(dir.path()).is_empty());
 }
 
-/// Environment variable that passes the directory to the child process of the kill test.
+/// The environment variable that passes the directory to the child process of the kill test.
 const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_COMMIT_LOOP";
 
-/// Number of files that each commit of the child process changes, creates or removes together.
+/// The number of files that each commit of the child process changes, creates or removes together.
 const FILES: usize = 6;
 
 /// Not a test by itself: the loop that the child process runs until it is killed.

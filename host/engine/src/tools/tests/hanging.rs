@@ -128,7 +128,8 @@ fn bytes_left_with_handlers_are_limited() {
     let (kind, message) = over.error();
     assert_eq!((kind.as_str(), message.contains("bytes of arguments")), ("ToolLimit", true), "{message}");
     sandbox.hang(&mut over, MIB / 2);
-    // At least one of any two calls that return has large arguments.
+    // The call with the smallest arguments may return first, which frees too little. Here and in `recover`, two calls
+    // return, and at least one of them frees 3 MiB or more.
     sandbox.open.send(()).unwrap();
     sandbox.recover(&mut over, MIB);
 }

@@ -114,7 +114,7 @@ pub(super) async fn describe(
     Ok(Json(DetailAnswer::left(&tenant, &id, record.updated_at.to_string())))
 }
 
-/// Query parameters that filter and paginate the sandbox list.
+/// The query parameters that filter and paginate the sandbox list.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Wanted {
@@ -199,7 +199,7 @@ pub(super) async fn list(
     Ok((HeaderMap::from_iter(next.map(|token| (NEXT_TOKEN, token))), Json(answers)).into_response())
 }
 
-/// Response header that contains the token for the next page.
+/// The response header that contains the token for the next page.
 const NEXT_TOKEN: HeaderName = HeaderName::from_static("x-next-token");
 
 /// Returns the sandboxes that have stored sessions, keyed by ID.

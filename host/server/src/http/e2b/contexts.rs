@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Description of a context.
+/// The description of a context.
 #[derive(Debug, Serialize)]
 pub(super) struct ContextAnswer {
     id: String,
@@ -38,7 +38,7 @@ impl ContextAnswer {
     }
 }
 
-/// Parameters of a new context.
+/// The parameters of a new context.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct NewContext {

@@ -32,7 +32,7 @@ use crate::{
 /// Maximum number of files in a request.
 const MAX_FILES: usize = 1_000;
 
-/// Query parameters of a file request.
+/// The query parameters of a file request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Which {
@@ -41,7 +41,7 @@ pub(super) struct Which {
 
 type InQuery = Result<Query<Which>, axum::extract::rejection::QueryRejection>;
 
-/// Description of a written file.
+/// The description of a written file.
 #[derive(Debug, Serialize)]
 pub(super) struct Written {
     name: String,
@@ -67,7 +67,7 @@ impl Sandbox {
     }
 }
 
-/// Converts the error of a file operation. A missing file becomes status 404.
+/// Converts an error from a file operation. A missing file becomes status 404.
 pub(super) fn failed(error: ServiceError) -> E2bError {
     match error.is_missing_file() {
         true => E2bError::new(StatusCode::NOT_FOUND, "not-found", error.public()),
@@ -145,7 +145,7 @@ async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Resu
     }
 }
 
-/// Parameters of all procedures.
+/// The parameters of all procedures.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Question {
@@ -155,7 +155,7 @@ pub(super) struct Question {
     destination: String,
 }
 
-/// Description of a file or directory.
+/// The description of a file or directory.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
@@ -248,7 +248,7 @@ fn one(entry: FileEntry) -> Value {
     json!({ "entry": Entry::from(entry) })
 }
 
-/// Path of the workspace in scripts.
+/// The path of the workspace in scripts.
 pub(super) const WORKSPACE: &str = "/app";
 /// The home directory that E2B clients expect, an alias of the workspace.
 const HOME: &str = "/home/user";

@@ -19,14 +19,15 @@ use crate::{ServiceError, http::Problem, json::entries_at_most};
 
 /// The version from which clients infer the supported features: plain uploads, but no later features.
 const ENVD_VERSION: &str = "0.5.7";
-/// Default and maximum timeout of a sandbox in seconds.
+/// The default and maximum timeout of a sandbox in seconds.
 const DEFAULT_TIME_S: u64 = 300;
 const MAX_TIME_S: u64 = 86_400;
 /// Maximum number of entries in the metadata or the environment, and their maximum total size in bytes.
 const MAX_ENTRIES: usize = 256;
 const MAX_ENTRY_BYTES: usize = 64 << 10;
 
-/// Parameters of a new sandbox. Other fields are ignored, for example network settings: a sandbox never has a network.
+/// The parameters of a new sandbox. Other fields are ignored, for example network settings: a sandbox never has a
+/// network.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct NewSandbox {
@@ -81,7 +82,7 @@ pub(super) fn check_entries(name: &str, entries: &BTreeMap<String, String>) -> R
     Ok(())
 }
 
-/// Parameters of a request that sets a sandbox's timeout, in seconds.
+/// The parameters of a request that sets a sandbox's timeout, in seconds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Timeout {
@@ -126,7 +127,7 @@ impl From<&Arc<Sandbox>> for SandboxAnswer {
     }
 }
 
-/// Description of a sandbox.
+/// The description of a sandbox.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DetailAnswer {

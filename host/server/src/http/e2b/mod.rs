@@ -1,5 +1,5 @@
 //! Routes for clients of E2B's code interpreter (`docs/e2b.md`). A sandbox is a set of the tenant's sessions, one per
-//! context. Their names start with the sandbox's ID.
+//! context. The names of these sessions start with the sandbox's ID.
 //!
 //! * [`sandboxes`]: the registry of sandboxes, with their timeouts and secrets. [`lifecycle`]: creates, pauses and ends
 //!   sandboxes.

@@ -26,9 +26,9 @@ const MAX_DESCRIPTION_BYTES: usize = 4 << 20;
 /// Maximum number of contexts per sandbox with an execution count. The counts need a limit, because a client can delete
 /// a context through the session API, which the sandbox does not notice.
 const MAX_COUNTED_CONTEXTS: usize = 1_000;
-/// Prefix of all sandbox IDs.
+/// The prefix of all sandbox IDs.
 const PREFIX: &str = "sb";
-/// Length of a sandbox ID in characters.
+/// The length of a sandbox ID in characters.
 const NAME_CHARS: usize = 20;
 
 /// All sandboxes by tenant and ID, because several tenants can have a sandbox with the same ID. Of a sandbox from an
@@ -43,7 +43,7 @@ type ByTenant = HashMap<String, HashMap<String, Arc<Sandbox>>>;
 pub(super) struct Sandbox {
     pub(super) id: String,
     pub(super) tenant: Tenant,
-    /// Access token for requests to the sandbox.
+    /// The access token for requests to the sandbox.
     pub(super) secret: String,
     pub(super) started_at: Timestamp,
     pub(super) description: Description,
@@ -52,13 +52,13 @@ pub(super) struct Sandbox {
     pub(super) turn: tokio::sync::Mutex<()>,
 }
 
-/// Parameters of the request that created a sandbox.
+/// The parameters of the request that created a sandbox.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Description {
     pub(super) template: String,
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) env: BTreeMap<String, String>,
-    /// Pause the sandbox on timeout instead of ending it.
+    /// `true` if a timeout pauses the sandbox instead of ending it.
     pub(super) pauses: bool,
 }
 
@@ -75,11 +75,11 @@ struct SandboxState {
     is_paused: bool,
     /// `true` when the first context is open. Until then, the sandbox has no session.
     is_set_up: bool,
-    /// Number of times that the sandbox was paused or resumed.
+    /// The number of times that the sandbox was paused or resumed.
     round: u64,
     /// The context of the last execution, whose session has the sandbox's files.
     last: Option<String>,
-    /// Number of executions, keyed by context.
+    /// The number of executions, keyed by context.
     executions: HashMap<String, u64>,
 }
 

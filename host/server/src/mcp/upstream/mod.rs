@@ -25,7 +25,7 @@ pub use upstreams::Upstreams;
 /// Maximum number of servers. Each server is a process.
 const MAX_SERVERS: usize = 32;
 
-/// Configuration of an MCP server that runs as a child process and communicates over standard input and output.
+/// The configuration of an MCP server that runs as a child process and communicates over standard input and output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamConfig {
     /// The server's name. It is the prefix of its tools' names in scripts.
@@ -34,11 +34,12 @@ pub struct UpstreamConfig {
     pub command: String,
     /// The program's arguments.
     pub args: Vec<String>,
-    /// Environment variables of the server. `PATH` and `HOME` are inherited; other variables of this process are not.
+    /// The environment variables of the server. `PATH` and `HOME` are inherited; other variables of this process are
+    /// not.
     pub env: BTreeMap<String, String>,
     /// The working directory. Default: the working directory of this process.
     pub cwd: Option<PathBuf>,
-    /// Names of the tools that scripts can call. Default: all tools.
+    /// The names of the tools that scripts can call. Default: all tools.
     pub tools: Option<Vec<String>>,
 }
 
@@ -109,8 +110,8 @@ impl UpstreamConfig {
     /// configuration file. Servers with `disabled` are skipped.
     ///
     /// # Errors
-    /// Fails if the JSON has another format, if there are more than 32 servers, or if a server's configuration is not
-    /// supported.
+    /// Fails if the JSON does not have the expected format, if there are more than 32 servers, or if a server's
+    /// configuration is not supported.
     pub fn read(json: &str, base: &Path) -> Result<Vec<Self>, UpstreamError> {
         let file: File = serde_json::from_str(json)
             .map_err(|error| UpstreamError::Config(glovebox::escaped_text(&error.to_string()).to_string()))?;

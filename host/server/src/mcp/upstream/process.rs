@@ -30,10 +30,10 @@ use tokio_util::sync::CancellationToken;
 use super::UpstreamConfig;
 use crate::json::JsonCost;
 
-/// Timeout for a server to start. `npx` and `uvx` may have to download the server first.
+/// The timeout for a server to start. `npx` and `uvx` may have to download the server first.
 const START: Duration = Duration::from_secs(60);
 
-/// Maximum time that a server has to exit after its input was closed. Then it is killed.
+/// Maximum time for a server to exit after its input was closed, before it is killed.
 const END: Duration = Duration::from_secs(2);
 
 /// Maximum number of tools per server. A model cannot use a longer listing, and each schema occupies memory.
@@ -42,10 +42,10 @@ pub(super) const MAX_TOOLS: usize = 256;
 /// Maximum number of pages in a tool list. A faulty server could return new cursors forever.
 const MAX_PAGES: usize = 64;
 
-/// Number of bytes from the end of standard error that an error message quotes.
+/// The number of bytes from the end of standard error that an error message quotes.
 const STDERR_BYTES: usize = 1_000;
 
-/// Time that an error message waits for a failed server's output on standard error.
+/// The time that an error message waits for a failed server's output on standard error.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// A running server process and the connection to it.
@@ -59,14 +59,14 @@ pub(super) struct Process {
     is_exceeded: Arc<AtomicBool>,
 }
 
-/// Error of a tool call.
+/// The error from a tool call.
 #[derive(Debug)]
 pub(super) enum CallError {
     /// The server returned an error.
     Refused(String),
     /// The server has ended.
     Ended,
-    /// The server returned a response of another type.
+    /// The server returned a response of an unexpected type.
     Unexpected(&'static str),
 }
 

@@ -25,8 +25,8 @@ const MAX_RESTARTS: usize = 5;
 /// call.
 const RESTARTS_WITHIN: Duration = Duration::from_secs(600);
 
-/// Ratio of the maximum message size to the maximum result size. A message can contain the result twice, as structured
-/// content and as text, both escaped.
+/// The ratio of the maximum message size to the maximum result size. A message can contain the result twice, as
+/// structured content and as text, both escaped.
 const MESSAGE_TIMES: usize = 4;
 
 /// Additional bytes allowed in a message, for example for a list of tools with their schemas.

@@ -37,11 +37,11 @@ pub struct BlobStore(Objects);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlobInfo {
-    /// Name of the blob.
+    /// The name of the blob.
     pub name: String,
-    /// Length in bytes.
+    /// The length in bytes.
     pub bytes: u64,
-    /// Time of the write, by the store's clock.
+    /// The time of the write, by the store's clock.
     pub stored_at: Timestamp,
 }
 
@@ -51,7 +51,7 @@ pub struct BlobInfo {
 pub struct BlobPage {
     /// The page's blobs.
     pub blobs: Vec<BlobInfo>,
-    /// Name after which the next page begins; `None` on the last page.
+    /// The name after which the next page begins; `None` on the last page.
     pub next: Option<String>,
 }
 

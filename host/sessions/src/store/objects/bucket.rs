@@ -47,14 +47,14 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
 /// An object in a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
-    /// Name below the URL.
+    /// The name below the URL.
     pub(super) name: String,
     pub(super) bytes: u64,
-    /// Time of the write, by the store's clock, in milliseconds since 1970.
+    /// The time of the write, by the store's clock, in milliseconds since 1970.
     pub(super) modified_ms: i64,
 }
 
-/// State of a name after an attempt to create an object.
+/// The state of a name after an attempt to create an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Created {
     /// The name has the intended bytes.
@@ -183,11 +183,11 @@ fn is_staged(name: &OsStr) -> bool {
 // Operations on whole objects, with size and time limits, and the threads that run the operations. Only listing a local
 // directory has no time limit.
 
-/// Timeout of an operation including its retries, in addition to the time for transferring its bytes.
+/// The timeout of an operation including its retries, in addition to the time for transferring its bytes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Minimum transfer rate: one mebibyte per second.
 const MIN_BYTES_PER_SECOND: u64 = 1 << 20;
-/// Length that the timeout assumes if the length of an object is unknown: the maximum size of a blob.
+/// The length that the timeout assumes if the length of an object is unknown: the maximum size of a blob.
 const MAX_WAITED_BYTES: u64 = 1 << 30;
 
 /// The objects below a URL. Cheap to clone.
@@ -334,7 +334,7 @@ fn below(prefix: &ObjectPath, location: &ObjectPath) -> Option<String> {
     Some(rest.strip_prefix('/').unwrap_or(rest).to_owned())
 }
 
-/// Number of threads. One can be busy with a large state, so there are two.
+/// The number of threads. One can be busy with a large state, so there are two.
 const THREADS: usize = 2;
 
 /// A small runtime shared by all stores of the process, so that their futures can be polled from any thread, inside or

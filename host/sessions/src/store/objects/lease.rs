@@ -28,7 +28,7 @@ use super::{
 };
 use crate::store::{Expected, SessionId, StoreError, StoredVersion, record};
 
-/// Margin for expiry: some stores report times in whole seconds.
+/// The margin for expiry: some stores report times in whole seconds.
 const MARGIN: Duration = Duration::from_secs(1);
 /// Maximum size of an entry in bytes. An entry contains the holder and the duration in milliseconds.
 const MAX_ENTRY_BYTES: u64 = 64;
@@ -102,7 +102,7 @@ impl Lease {
 pub(super) struct LeaseLog {
     bucket: Arc<dyn Bucket>,
     dir: String,
-    /// Content of this process's entries.
+    /// The content of this process's entries.
     holder: String,
     lasts: Duration,
 }
@@ -239,7 +239,7 @@ fn is_held(says: &Bytes, listed: &Listed, clock: StoreClock) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Holder {
     _lease: Option<Lease>,
-    /// Versions of writes with unknown outcome, and the version that those writes expected.
+    /// The versions of writes with unknown outcome, and the version that those writes expected.
     unsettled: Mutex<Option<(Expected, Vec<StoredVersion>)>>,
 }
 

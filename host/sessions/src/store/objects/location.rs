@@ -38,13 +38,13 @@ const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// Maximum time from the first attempt to the start of a retry.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Age after which the file of an unfinished write is removed: no write takes that long.
+/// The age after which the file of an unfinished write is removed: no write takes that long.
 const STAGED: Duration = Duration::from_secs(60 * 60);
 
 /// A resolved store URL.
 pub(super) struct StoreLocation {
     pub(super) store: Arc<dyn ObjectStore>,
-    /// Prefix of every object name.
+    /// The prefix of every object name.
     pub(super) prefix: Path,
     /// The URL without trailing slashes.
     pub(super) url: String,
@@ -163,9 +163,8 @@ fn named(url: &Url) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout for each read of a response.
+/// The timeout for each read of a response.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Creates the HTTP client when a store is opened.

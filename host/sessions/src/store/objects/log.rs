@@ -8,8 +8,8 @@
 //! * `states/ID!/VERSION`: the state that belongs to the entry with this version.
 //!
 //! Objects are created and deleted, but never overwritten. A store must guarantee that exactly one creator of a name
-//! succeeds. Reads and listings must see every acknowledged operation. `!` sorts before every id character, so names
-//! sort like ids.
+//! succeeds. Reads and listings must see every acknowledged operation. `!` sorts before every ID character, so names
+//! sort like IDs.
 //!
 //! # Protocol
 //!
@@ -61,16 +61,15 @@ use super::{
 };
 use crate::store::{SessionId, SessionRecord, StoreError, StoredVersion};
 
-/// Directory of the logs.
+/// The directory of the logs.
 pub(super) const RECORDS: &str = "records";
-/// Directory of the states.
 const STATES: &str = "states";
 /// Maximum number of objects in a log, and of states to examine when a removal expires. Every writer retries deletions
 /// that failed.
 const MAX_LISTED: usize = 10_000;
 /// Maximum number of attempts to read during concurrent writes.
 const READS: usize = 16;
-/// Number of digits of an entry's number.
+/// The number of digits of an entry's number.
 const DIGITS: usize = 20;
 
 /// The log of one session.
@@ -103,7 +102,7 @@ impl Head {
 /// A write to append to a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Write<'a> {
-    /// Unique version of the write.
+    /// The unique version of the write.
     pub(super) version: &'a StoredVersion,
     /// Record and state; `None` to remove the session.
     pub(super) session: Option<(&'a SessionRecord, &'a Bytes)>,

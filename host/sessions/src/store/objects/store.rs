@@ -29,7 +29,7 @@ use crate::store::{
 const WRITES: usize = 8;
 /// Maximum number of attempts to find the state of a listed entry.
 const READS: usize = 8;
-/// Age at which the entry of a removal is deleted.
+/// The age at which the entry of a removal is deleted.
 pub(super) const REMOVAL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// A store of sessions in an object store, which several machines can share. Supports S3 (`s3://BUCKET/PREFIX`), Google
@@ -66,7 +66,7 @@ pub struct ObjectStore {
 impl ObjectStore {
     /// Maximum size of a state: 1 GiB.
     pub const MAX_STATE_BYTES: u64 = BlobStore::MAX_BYTES;
-    /// Default time after which the lock of a killed holder expires: 15 s.
+    /// The default time after which the lock of a killed holder expires: 15 s.
     pub const LEASE: Duration = Duration::from_secs(15);
 
     /// Opens the store with this URL and tests it: creates an object, checks that a second creation is refused, reads,
@@ -272,9 +272,9 @@ pub(super) fn entry_of(id: &SessionId, head: Head) -> Option<StoredEntry> {
     }
 }
 
-/// Number of names per listing request.
+/// The number of names per listing request.
 const NAMES: usize = 1_000;
-/// Number of entries to read concurrently.
+/// The number of entries to read concurrently.
 const READERS: usize = 16;
 /// Maximum number of removals that listing a page expires. Later listings expire further removals.
 const FORGOTTEN: usize = 16;
@@ -373,7 +373,7 @@ fn parse(name: &str) -> Option<(SessionId, u64)> {
 }
 
 const FORMAT: u32 = 1;
-/// Number of hexadecimal digits of a version.
+/// The number of hexadecimal digits of a version.
 const VERSION_DIGITS: usize = 32;
 /// Maximum number of ancestors in an entry.
 pub(super) const MAX_ANCESTORS: usize = 16;
@@ -390,7 +390,7 @@ pub(super) struct Entry {
     format: u32,
     /// Identifies this write: 128 random bits. The name of the state object contains the same version.
     version: String,
-    /// Versions of the writes below this one, latest first. A writer whose response was lost finds its own version
+    /// The versions of the writes below this one, latest first. A writer whose response was lost finds its own version
     /// here.
     ancestors: Vec<String>,
     /// The written record; `None` for a removal.

@@ -1,4 +1,4 @@
-//! The configuration of a simulation: users, costs and the fleet's policies.
+//! Configuration of a simulation: users, costs and the fleet's policies.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,13 +7,14 @@ use crate::gaps::Part;
 /// A kind of user.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Kind {
-    /// Share of all sessions, 0 to 1.
+    /// The share of all sessions, 0 to 1.
     pub share: f64,
-    /// Mixture of the times from the end of one execution to the next.
+    /// The mixture of the times from the end of one execution to the next.
     pub gaps: Vec<Part>,
-    /// Median of the processor time that a script uses beyond the measured step. Log-normal, capped at `work_max_s`.
+    /// The median of the processor time that a script uses beyond the measured step. Log-normal, capped at
+    /// `work_max_s`.
     pub work_median_s: f64,
-    /// Standard deviation of the logarithm of that time.
+    /// The standard deviation of the logarithm of that time.
     pub work_sigma: f64,
     /// Maximum processor time of a script beyond the measured step.
     pub work_max_s: f64,
@@ -22,30 +23,30 @@ pub struct Kind {
 /// The costs of sessions with one runtime and size.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
-    /// Share of all sessions, 0 to 1.
+    /// The share of all sessions, 0 to 1.
     pub share: f64,
-    /// Time of a small step in a session that is in memory.
+    /// The time of a small step in a session that is in memory.
     pub execute_s: f64,
-    /// Time to serialize the session.
+    /// The time to serialize the session.
     pub hibernate_s: f64,
-    /// Time to restore the session, including the extra time of its first step.
+    /// The time to restore the session, including the extra time of its first step.
     pub resume_s: f64,
-    /// Size of the serialized session.
+    /// The size of the serialized session.
     pub blob_bytes: f64,
-    /// Size of the difference to the previous generation.
+    /// The size of the difference to the previous generation.
     pub delta_bytes: f64,
-    /// Private memory of an idle session.
+    /// The private memory of an idle session.
     pub warm_bytes: f64,
 }
 
-/// Latency and throughput of the object store. Latencies are log-normal, given as p50 and p99.
+/// The latency and throughput of the object store. Latencies are log-normal, given as p50 and p99.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Store {
-    /// Time to the first byte of a read.
+    /// The time to the first byte of a read.
     pub get_s: [f64; 2],
-    /// Time of a write, without the transfer.
+    /// The time of a write, without the transfer.
     pub put_s: [f64; 2],
-    /// Throughput of a single transfer.
+    /// The throughput of a single transfer.
     pub bytes_per_s: f64,
 }
 
@@ -77,7 +78,7 @@ pub enum Persistence {
     Every,
     /// Write the difference before each answer, and the full state every `full_every` executions.
     Delta {
-        /// Number of executions between two full saves.
+        /// The number of executions between two full saves.
         full_every: u16,
     },
     /// Write after an idle period or a number of executions. Until then, the engine's journal contains the requests.
@@ -92,7 +93,7 @@ pub enum Persistence {
     },
 }
 
-/// Activity of users by time of day.
+/// The activity of users by time of day.
 #[derive(Clone, Copy, Debug)]
 pub enum Intensity {
     /// Constant activity.
@@ -104,11 +105,11 @@ pub enum Intensity {
 /// A simultaneous failure of all nodes in a zone.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
-    /// Time of the failure.
+    /// The time of the failure.
     pub at_s: f64,
-    /// Number of zones. The nodes whose number is a multiple of this are in the failing zone.
+    /// The number of zones. The nodes whose number is a multiple of this are in the failing zone.
     pub zones: u32,
-    /// Time from the failure until the router notices it.
+    /// The time from the failure until the router notices it.
     pub noticed_s: f64,
     /// If set, other nodes resume the lost sessions without waiting for requests. The value is the rate per second and
     /// node.
@@ -118,21 +119,21 @@ pub struct Failure {
 /// The configuration of a simulation.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Seed of the random numbers.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Number of sessions, constant throughout the simulation.
+    /// The number of sessions, constant throughout the simulation.
     pub sessions: u32,
-    /// Number of nodes.
+    /// The number of nodes.
     pub nodes: u32,
     /// Processors per node.
     pub cores: u32,
     /// Memory for sessions per node.
     pub memory_bytes: f64,
-    /// Throughput of the link between a node and the store.
+    /// The throughput of the link between a node and the store.
     pub link_bytes_per_s: f64,
-    /// Idle time after which a session leaves memory.
+    /// The idle time after which a session leaves memory.
     pub ttl_s: f64,
-    /// Latency that the durable-execution engine adds to a call.
+    /// The latency that the durable-execution engine adds to a call.
     pub call_s: f64,
     /// Kinds of users.
     pub kinds: Vec<Kind>,
@@ -140,21 +141,21 @@ pub struct Config {
     pub classes: Vec<Class>,
     /// The object store.
     pub store: Store,
-    /// Placement of executions.
+    /// The placement of executions.
     pub placement: Placement,
-    /// Persistence of sessions.
+    /// The persistence of sessions.
     pub persistence: Persistence,
-    /// Activity of users.
+    /// The activity of users.
     pub intensity: Intensity,
     /// Warm-up time at the start, excluded from the results.
     pub settle_s: f64,
-    /// Duration of the measured window after the warm-up.
+    /// The duration of the measured window after the warm-up.
     pub window_s: f64,
-    /// Duration of one step of the timeline.
+    /// The duration of one step of the timeline.
     pub step_s: f64,
     /// Injected failure.
     pub failure: Option<Failure>,
-    /// Maximum wait for a processor. Executions that would wait longer are rejected. `None` means no maximum.
+    /// Maximum time to wait for a processor. Executions that would wait longer are rejected. `None` means no maximum.
     pub shed_s: Option<f64>,
 }
 

@@ -24,9 +24,9 @@ pub(crate) struct Session {
     pub(crate) kind: u8,
     pub(crate) class: u8,
     pub(crate) phase: Phase,
-    /// True if the current execution must resume the session first.
+    /// `true` if the current execution must resume the session first.
     pub(crate) cold: bool,
-    /// Number of executions since the last save, and the processor time to repeat them.
+    /// The number of executions since the last save, and the processor time to repeat them.
     pub(crate) unsaved: u16,
     pub(crate) unsaved_s: f32,
     /// The processor time of the current execution.

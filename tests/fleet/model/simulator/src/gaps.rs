@@ -10,9 +10,9 @@ use crate::random::Random;
 pub enum Distribution {
     /// Pareto distribution of the second kind: a power law with exponent `tail`, truncated at `max_s`.
     Lomax {
-        /// Exponent of the survival function. Smaller values have heavier tails.
+        /// The exponent of the survival function. Smaller values have heavier tails.
         tail: f64,
-        /// Median of the distribution before truncation.
+        /// The median of the distribution before truncation.
         median_s: f64,
         /// Maximum time.
         max_s: f64,
@@ -21,7 +21,7 @@ pub enum Distribution {
     LogNormal {
         /// Median.
         median_s: f64,
-        /// Standard deviation of the logarithm.
+        /// The standard deviation of the logarithm.
         sigma: f64,
     },
     /// Exponential distribution, as in a Poisson process.
@@ -80,11 +80,11 @@ fn lomax_scale(tail: f64, median_s: f64) -> f64 {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Probability of this component.
+    /// The probability of this component.
     pub share: f64,
-    /// True for people's pauses, which are shorter at busy times of the day.
+    /// `true` for people's pauses, which are shorter at busy times of the day.
     pub daily: bool,
-    /// Distribution of the time.
+    /// The distribution of the time.
     pub time: Distribution,
 }
 

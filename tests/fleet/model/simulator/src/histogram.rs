@@ -1,6 +1,6 @@
 //! A histogram of durations, with buckets about one percent wide.
 
-/// Binary logarithm of the number of buckets per octave.
+/// The binary logarithm of the number of buckets per octave.
 const PER_OCTAVE_BITS: u32 = 6;
 /// The first bucket is 2^-20 s, a microsecond. The last one ends at 2^14 s, four and a half hours.
 const FIRST_EXPONENT: u64 = 1023 - 20;

@@ -33,10 +33,10 @@ pub struct Inputs {
     pub served: Served,
 }
 
-/// Latency that the durable-execution engine adds to a call.
+/// The latency that the durable-execution engine adds to a call.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Call {
-    /// Latency in milliseconds.
+    /// The latency in milliseconds.
     pub fleet_ms: f64,
 }
 
@@ -70,14 +70,14 @@ pub struct Size {
     pub share: f64,
 }
 
-/// Activity by time of day.
+/// The activity by time of day.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "documented in inputs.toml")]
 pub struct Day {
     pub amplitude: f64,
 }
 
-/// Size of a node.
+/// The size of a node.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "documented in inputs.toml")]
 pub struct NodeSize {
@@ -98,7 +98,7 @@ pub struct Price {
     pub stored_gb_month: f64,
 }
 
-/// Size and settings of the fleet.
+/// The size and settings of the fleet.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "documented in inputs.toml")]
 pub struct FleetInputs {
@@ -111,7 +111,7 @@ pub struct FleetInputs {
     pub store: String,
 }
 
-/// Result of replaying the trace on a server.
+/// The result of replaying the trace on a server.
 #[derive(Clone, Debug, Deserialize)]
 #[allow(missing_docs, reason = "documented by the measuring program")]
 pub struct Served {

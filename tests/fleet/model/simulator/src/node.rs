@@ -1,22 +1,22 @@
 //! Nodes: processors, the link to the store, and the sessions in memory, ordered by their last use.
 
-/// Sentinel value for no session or no node.
+/// The sentinel value for no session or no node.
 pub const NONE: u32 = u32::MAX;
 
 /// A node.
 #[derive(Clone)]
 pub struct Node {
-    /// False after the node has failed.
+    /// `false` after the node has failed.
     pub alive: bool,
     /// Unanswered executions on the node.
     pub executing: u32,
-    /// Memory of the node's sessions, including executing ones.
+    /// The memory of the node's sessions, including executing ones.
     pub held_bytes: f64,
-    /// Processor time used within the measured window.
+    /// The processor time used within the measured window.
     pub busy_s: f64,
-    /// Time at which each processor becomes free.
+    /// The time at which each processor becomes free.
     free_s: Vec<f64>,
-    /// Time at which the link has finished all queued transfers.
+    /// The time at which the link has finished all queued transfers.
     link_free_s: f64,
     oldest: u32,
     newest: u32,

@@ -1,4 +1,4 @@
-//! Placement of executions on nodes.
+//! Places executions on nodes.
 
 use crate::config::Placement;
 use crate::node::{NONE, Node};
@@ -8,7 +8,7 @@ use crate::random::{Random, hash};
 pub struct Router {
     /// Placement policy.
     pub placement: Placement,
-    /// Number of unanswered executions in the fleet.
+    /// The number of unanswered executions in the fleet.
     pub executing: u64,
     /// Nodes that the router believes to be alive.
     pub members: Vec<u32>,

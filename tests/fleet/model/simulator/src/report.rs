@@ -8,27 +8,27 @@ use crate::histogram::Histogram;
 pub struct Step {
     /// Latencies of the executions answered in the step.
     pub latency: Histogram,
-    /// Number of executions that had to resume their session.
+    /// The number of executions that had to resume their session.
     pub misses: u64,
-    /// Number of rejected executions.
+    /// The number of rejected executions.
     pub refused: u64,
-    /// Number of sessions resumed ahead of their next request.
+    /// The number of sessions resumed ahead of their next request.
     pub resumed_ahead: u64,
 }
 
 /// Totals over the measured window.
 pub struct Report {
-    /// Number of answered executions.
+    /// The number of answered executions.
     pub executions: u64,
-    /// Number of answered executions whose session was not in their node's memory.
+    /// The number of answered executions whose session was not in their node's memory.
     pub misses: u64,
-    /// Number of executions whose session was in another node's memory.
+    /// The number of executions whose session was in another node's memory.
     pub moved: u64,
-    /// Number of sessions evicted for lack of memory.
+    /// The number of sessions evicted for lack of memory.
     pub evicted: u64,
-    /// Number of rejected executions.
+    /// The number of rejected executions.
     pub refused: u64,
-    /// Number of executions that restarted because their node failed.
+    /// The number of executions that restarted because their node failed.
     pub retried: u64,
     /// Latencies from request to answer.
     pub latency: Histogram,
@@ -36,25 +36,25 @@ pub struct Report {
     pub cold_latency: Histogram,
     /// Latencies of executions whose session was in memory.
     pub warm_latency: Histogram,
-    /// Number of writes to the store.
+    /// The number of writes to the store.
     pub puts: u64,
     /// Bytes written to the store.
     pub put_bytes: f64,
-    /// Number of reads from the store.
+    /// The number of reads from the store.
     pub gets: u64,
     /// Bytes read from the store.
     pub get_bytes: f64,
-    /// Memory of sessions, in byte-seconds over all nodes.
+    /// The memory of sessions, in byte-seconds over all nodes.
     pub warm_byte_s: f64,
     /// Sessions in memory, in session-seconds over all nodes.
     pub warm_session_s: f64,
-    /// Processor time of each node.
+    /// The processor time of each node.
     pub busy_s: Vec<f64>,
     /// All steps since the start of the simulation, including the warm-up.
     pub timeline: Vec<Step>,
-    /// Duration of a step of the timeline.
+    /// The duration of a step of the timeline.
     step_s: f64,
-    /// Number of simulated events.
+    /// The number of simulated events.
     pub events: u64,
 }
 

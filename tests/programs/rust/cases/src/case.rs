@@ -15,13 +15,13 @@ pub struct Case {
     pub runtime: String,
     /// The policy that the scripts run with.
     pub policy: CasePolicy,
-    /// True if all steps run in one session, in order.
+    /// `true` if all steps run in one session, in order.
     pub in_session: bool,
-    /// True if each step in a new interpreter starts with the files that the previous step left.
+    /// `true` if each step in a new interpreter starts with the files that the previous step left.
     pub carry: bool,
     /// The initial files of the first step or, without `carry`, of all steps.
     pub files: BTreeMap<String, Hex>,
-    /// True if all executions are stepped through, even if a single call would be enough.
+    /// `true` if all executions are stepped through, even if a single call would be enough.
     pub stepped: bool,
     /// The variable `context` in the first session, as JSON text.
     pub context: Option<String>,
@@ -42,7 +42,7 @@ pub struct CaseTool {
     pub reply: Option<String>,
     /// The message to fail with. Default: the tool succeeds.
     pub error: Option<String>,
-    /// Milliseconds to wait before answering.
+    /// The time to wait before answering, in milliseconds.
     pub delay_ms: u64,
 }
 

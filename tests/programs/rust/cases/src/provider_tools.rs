@@ -22,7 +22,7 @@ mod bindings {
     });
 }
 
-/// True if this program answers tool calls, and so must step through executions that may make them.
+/// `true` if this program answers tool calls, and so must step through executions that may make them.
 pub const ANSWERED_HERE: bool = false;
 
 /// Replaces the provider's tools with those of the case.

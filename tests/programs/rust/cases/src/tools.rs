@@ -10,7 +10,7 @@ use glovebox_guest::{Error, Execution, Started, Step, Tool, ToolAnswer, ToolRequ
 
 use crate::case::{Case, CaseTool};
 
-/// True if this program answers tool calls, and so must step through executions that may make them.
+/// `true` if this program answers tool calls, and so must step through executions that may make them.
 pub const ANSWERED_HERE: bool = true;
 
 /// Does nothing, because each execution receives its tools.

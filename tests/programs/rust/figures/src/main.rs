@@ -1,4 +1,4 @@
-//! Measures calls of `glovebox:sandbox` as the calling component sees them. Prints the median and 90th percentile of
+//! Measures calls to `glovebox:sandbox` as the calling component sees them. Prints the median and 90th percentile of
 //! each row as JSON, in microseconds.
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
 use glovebox_guest::{Checkpoints, Clock, Entropy, Language, Limits, Policy, Runtime, Sandbox, Session, SessionPolicy};
 use serde_json::{Map, Value, json};
 
-/// Number of calls before the measurement, because hosts may optimise code that is called often.
+/// The number of calls before the measurement, because hosts may optimise code that is called often.
 const WARM_UP: usize = 30;
 /// Maximum duration of a row, and maximum number of calls in it.
 const ROW: Duration = Duration::from_secs(10);

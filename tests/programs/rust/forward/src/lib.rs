@@ -1,5 +1,5 @@
-//! A provider between a client and another provider. It forwards all calls under a rule of its own: no execution takes
-//! longer than a minute.
+//! A provider between a client and another provider. It forwards all calls and adds one rule: no execution takes longer
+//! than a minute.
 
 mod blob;
 mod files;

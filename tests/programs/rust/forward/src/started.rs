@@ -20,7 +20,7 @@ pub fn given(started: inner::Started) -> Started {
 
 impl GuestStarted for Forwarded {
     fn continue_(&self, answers: Vec<ToolAnswer>, wait_ms: Option<u64>) -> Result<Step, SandboxError> {
-        // The types of the interface `sandbox` differ between its export and its import.
+        // The types of the `sandbox` interface differ between its export and its import.
         let answers: Vec<_> =
             answers.into_iter().map(|ToolAnswer { id, answer }| inner::ToolAnswer { id, answer }).collect();
         Ok(match self.0.continue_(&answers, wait_ms)? {

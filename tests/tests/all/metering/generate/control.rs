@@ -20,7 +20,7 @@ impl Generator {
         (!depths.is_empty()).then(|| self.dice.pick(&depths))
     }
 
-    /// Generates a call of a function that returns a value of this type, and drops its other results. Without a type,
+    /// Generates a call to a function that returns a value of this type, and drops its other results. Without a type,
     /// the function returns nothing.
     pub(super) fn call(&mut self, ty: Option<Ty>) {
         let of_this: Vec<usize> = (0..FUNCTIONS.len())

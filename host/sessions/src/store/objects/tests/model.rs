@@ -28,7 +28,7 @@ use crate::store::{
 pub(super) struct Choices {
     made: Vec<(usize, usize)>,
     next: usize,
-    /// State of the random generator, for random decisions.
+    /// The state of the random generator, for random decisions.
     random: Option<u64>,
 }
 

@@ -19,9 +19,9 @@ use crate::report::Report;
 /// The size of the simulations.
 #[derive(Clone, Copy)]
 pub struct Scale {
-    /// Divisor of the numbers of sessions and nodes in `inputs.toml`.
+    /// The divisor of the numbers of sessions and nodes in `inputs.toml`.
     pub one_of: u32,
-    /// Additional divisor for sweeps over many fleets and for the simulated day.
+    /// The additional divisor for sweeps over many fleets and for the simulated day.
     pub sweeps_one_of: u32,
 }
 
