@@ -111,7 +111,7 @@ impl Machine for GuestMachine {
 
     fn grow(&mut self, pages: u32) -> Result<u32, MachineError> {
         let old = self.state.grow(&self.memory, pages);
-        old.ok_or_else(|| MachineError::Missing(format!("memory to grow by {pages} pages")))
+        old.ok_or(MachineError::CannotGrow { pages })
     }
 
     fn set_global(&mut self, name: &str, value: u32) -> Result<(), MachineError> {

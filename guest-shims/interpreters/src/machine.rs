@@ -38,6 +38,12 @@ pub enum MachineError {
     /// The export, table slot or global does not exist, or has a different type.
     #[error("the guest has no usable `{name}`; its binary does not match its recipe", name = escaped(.0))]
     Missing(String),
+    /// The guest's linear memory cannot grow.
+    #[error("the guest's memory cannot grow by {pages} pages")]
+    CannotGrow {
+        /// The number of requested pages of 64 KiB.
+        pages: u32,
+    },
     /// The address is outside the guest's linear memory.
     #[error("address {0:#x} lies outside the guest's memory")]
     OutOfBounds(u32),

@@ -251,7 +251,7 @@ impl Client {
         let max = usize::try_from(max_bytes).unwrap_or(usize::MAX);
         let body = reflections.hide(body, max).ok_or_else(|| {
             limit(format!(
-                "the response's body exceeds {max_bytes} bytes (`network.response_bytes`) with placeholders in place of secrets"
+                "the response's body exceeds {max_bytes} bytes (`network.response_bytes`) after placeholders replaced the secrets in it"
             ))
         })?;
         let grown = body.len().saturating_sub(read) as u64;

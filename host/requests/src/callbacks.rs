@@ -160,7 +160,10 @@ impl Callbacks {
     pub fn target(&self, tool: &str, url: &str) -> Result<CallbackTarget, CallbackRefused> {
         let refused = |reason| CallbackRefused { tool: tool.to_owned(), url: url.to_owned(), reason };
         let target = Allowed::find(&self.0.allowed, url).ok_or_else(|| {
-            refused("is not an allowed address; allow it with `[tools] callbacks` of a server, or `--callback` of a fleet's nodes")
+            refused(
+                "is not an allowed address; add it to `[tools] callbacks` in the server's configuration, or pass \
+                 `--callback` to the fleet's nodes",
+            )
         })?;
         if !target.is_named && is_private_literal(&target.url) {
             return Err(refused("is not a public address"));

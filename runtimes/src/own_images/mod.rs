@@ -359,7 +359,7 @@ pub enum OwnImageError {
     #[error("image `{name}` already exists; remove it first, or replace it with `--replace`", name = escaped(.0))]
     Taken(String),
     /// A runtime already has this name.
-    #[error("`{name}` is a runtime of Glovebox; choose another name for the image", name = escaped(.0))]
+    #[error("`{name}` is the name of a built-in runtime; choose another name for the image", name = escaped(.0))]
     Runtime(String),
     /// The definition is invalid.
     #[error("image `{name}`: {problem}", name = escaped(.name), problem = escaped_text(.problem))]

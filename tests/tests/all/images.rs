@@ -217,8 +217,8 @@ fn failed_setup_keeps_the_previous_image() {
         (javascript("").file("../x", ""), "`../x` is not a path below `/app`"),
         (javascript("").wheel("x-1-py3-none-any.whl", "PK"), "wheels are for Python"),
         (named("javascript", ""), "image `test-held` already exists"),
-        (ImageBuilder::new("python-3.15", "javascript"), "`python-3.15` is a runtime of Glovebox"),
-        (ImageBuilder::new("quickjs", "javascript"), "is a runtime of Glovebox"),
+        (ImageBuilder::new("python-3.15", "javascript"), "`python-3.15` is the name of a built-in runtime"),
+        (ImageBuilder::new("quickjs", "javascript"), "is the name of a built-in runtime"),
         (ImageBuilder::new("../x", "javascript"), "is not a valid image name"),
     ] {
         let said = refused(&images, builder);

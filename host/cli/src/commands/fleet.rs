@@ -175,7 +175,7 @@ fn run_up(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
         host.steps.clear();
         let code = serve(node?, None, Shares::Nothing, || {
             note(&format!("the fleet is stored in `{}`", escaped(&dir)));
-            note(&format!("the fleet is up: glovebox serve --fleet '{url}'"));
+            note(&format!("the fleet is up; to serve its sessions over HTTP, run: glovebox serve --fleet '{url}'"));
         })
         .await;
         tokio::task::spawn_blocking(move || drop(engine)).await.context("cannot stop the engine")?;

@@ -220,8 +220,7 @@ impl Machine for GuestMachine {
 
     fn grow(&mut self, pages: u32) -> Result<u32, MachineError> {
         let old = self.memory.grow(&mut self.store, u64::from(pages));
-        let missing = || MachineError::Missing(format!("memory to grow by {pages} pages"));
-        u32::try_from(old.map_err(|_| missing())?).map_err(|_| missing())
+        old.ok().and_then(|old_pages| u32::try_from(old_pages).ok()).ok_or(MachineError::CannotGrow { pages })
     }
 
     fn set_global(&mut self, name: &str, value: u32) -> Result<(), MachineError> {

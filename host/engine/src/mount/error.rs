@@ -93,7 +93,7 @@ pub enum MountError {
         waited_ms: u64,
     },
     /// Guest and host changed the same entry. The commit wrote nothing.
-    #[error("`{path}` {collision}; nothing was written, run again to work on the host's version", path = escaped(.path))]
+    #[error("`{path}` {collision}; nothing was written; run the script again to work on the host's version", path = escaped(.path))]
     Conflict {
         /// The file, relative to the directory.
         path: String,
@@ -140,7 +140,7 @@ pub enum MountError {
     /// file.
     #[error(
         "the commit would write {files} files and {bytes} bytes, counting each hard link and each renamed host file; \
-         `limits.workspace_inodes` is {max_files} and `limits.workspace_bytes` is {max_bytes}; nothing was written, raise \
+         `limits.workspace_inodes` is {max_files} and `limits.workspace_bytes` is {max_bytes}; nothing was written; raise \
          the limit"
     )]
     TooLarge {
@@ -194,7 +194,7 @@ pub enum MountError {
     },
     /// The contents of a file that the guest wrote are unavailable, usually because the guest had read only part of a
     /// host file before the host removed it.
-    #[error("could not read the guest's contents of `{path}`; nothing was written, run again", path = escaped(.path))]
+    #[error("could not read the contents that the script wrote to `{path}`; nothing was written; run it again", path = escaped(.path))]
     Contents {
         /// The file, relative to the directory.
         path: String,
@@ -203,7 +203,7 @@ pub enum MountError {
         source: glovebox_vfs::VfsError,
     },
     /// The plan contains a step that this version does not support. The commit wrote nothing.
-    #[error("cannot execute `{step}`; nothing was written, update the engine", step = escaped(.step))]
+    #[error("cannot execute `{step}`; nothing was written; update the engine", step = escaped(.step))]
     UnknownStep {
         /// The debug output of the step.
         step: String,

@@ -233,7 +233,7 @@ impl Abandoned {
         let own = shares.get(origin).copied().unwrap_or_default();
         if own.calls >= MAX_ORIGIN_CALLS {
             let whose = if origin.is_some() { "this session's" } else { "the host's" };
-            return Err(refused(&format!("{} of {whose} calls", own.calls)));
+            return Err(refused(&format!("{} of {whose} calls are abandoned but still running", own.calls)));
         }
         let sum = own.bytes.saturating_add(running_bytes).saturating_add(bytes);
         let is_alone = sum == bytes;
@@ -245,7 +245,7 @@ impl Abandoned {
         if running_bytes > 0 {
             return Ok(Admission::Later);
         }
-        Err(refused("calls with too many bytes of arguments"))
+        Err(refused("abandoned calls that are still running hold too many bytes of arguments"))
     }
 
     pub(super) fn add(&self, origin: &Origin, bytes: u64) {
@@ -266,8 +266,8 @@ impl Abandoned {
     }
 }
 
-fn refused(what: &str) -> CallFailure {
-    CallFailure::new(ToolErrorKind::Limit, format!("{what} are abandoned but still running; try again later"))
+fn refused(reason: &str) -> CallFailure {
+    CallFailure::new(ToolErrorKind::Limit, format!("{reason}; try again later"))
 }
 
 #[cfg(test)]

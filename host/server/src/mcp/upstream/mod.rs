@@ -139,7 +139,10 @@ impl Server {
             return Err(wrong("has a NUL in its command, arguments or environment"));
         }
         if let Some(variable) = self.env.keys().find(|variable| variable.is_empty() || variable.contains('=')) {
-            return Err(wrong(&format!("has an invalid environment variable `{}`", escaped(variable))));
+            return Err(wrong(&format!(
+                "has an invalid environment variable name `{}`: it must not be empty or contain `=`",
+                escaped(variable)
+            )));
         }
         let cwd = self.cwd.map(|cwd| base.join(cwd));
         Ok(UpstreamConfig { name, command, args: self.args, env: self.env, cwd, tools: self.tools })
