@@ -279,7 +279,7 @@ const MAX_UNPACKED_BYTES: u64 = 512 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NpmError {
-    #[error("npm reported success but left no package")]
+    #[error("npm reported success but produced no package")]
     NoPackage,
     #[error("the package cannot be read: {0}")]
     Unreadable(#[from] io::Error),

@@ -245,13 +245,13 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WheelError {
-    #[error("pip reported success but left no wheel")]
+    #[error("pip reported success but produced no wheel")]
     NoWheel,
     #[error("the wheel cannot be read: {name}", name = escaped_text(.0))]
     Unreadable(String),
     #[error("the wheel has no file `{name}`", name = escaped(.0))]
     NoFile(String),
-    #[error("pip reported success but left no `{name}`", name = escaped(.0))]
+    #[error("pip reported success but produced no `{name}`", name = escaped(.0))]
     NotLeft(String),
     #[error("wrong length: expected {expected} bytes, got {got}")]
     Length { expected: u64, got: String },

@@ -138,10 +138,14 @@ impl ImageDefinition {
         let memory_range = MIN_MEMORY_BYTES..=MAX_IMAGE_MEMORY_BYTES;
         if !memory_range.contains(&self.memory_bytes) {
             let (least, most) = (memory_range.start(), memory_range.end());
-            return invalid(format!("{} bytes of memory are not between {least} and {most}", self.memory_bytes));
+            let memory_bytes = self.memory_bytes;
+            return invalid(format!("the memory limit is {memory_bytes} bytes; it must be between {least} and {most}"));
         }
         if self.timeout_ms == 0 || self.timeout_ms > MAX_IMAGE_TIMEOUT_MS {
-            return invalid(format!("the time limit of a setup must be 1 to {MAX_IMAGE_TIMEOUT_MS} ms"));
+            return invalid(format!(
+                "the time limit is {} ms; it must be between 1 and {MAX_IMAGE_TIMEOUT_MS}",
+                self.timeout_ms
+            ));
         }
         if self.steps.len() > MAX_IMAGE_STEPS {
             return invalid(format!("it has more than {MAX_IMAGE_STEPS} setups"));

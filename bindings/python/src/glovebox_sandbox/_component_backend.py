@@ -28,7 +28,7 @@ def open_backend(name: str, policy: Policy, wait: tools.Await, provider: str | N
     try:
         from . import component
     except ImportError as error:
-        message = "the component backend needs `wasmtime`: pip install 'glovebox-sandbox[component]'"
+        message = "the component backend needs `wasmtime`; install it with: pip install 'glovebox-sandbox[component]'"
         raise UnavailableError(message) from error
     path = Path(provider) if provider else PROVIDERS / f"glovebox-{name}.wasm"
     if not path.is_file():
@@ -139,7 +139,7 @@ class _Sandbox:
         has_tools = "tools" in info.features
         if policy.tools and not has_tools:
             raise UnsupportedError(
-                "tools: this provider imports none; name one that does with provider=…, such as `glovebox-python.wasm`"
+                "tools: this provider does not import tools; pass one that does, such as `glovebox-python.wasm`, with provider=…"
             )
 
     def _terms(self) -> dict[str, Any]:

@@ -99,7 +99,7 @@ class NamedSessions:
         if name in self._sessions:
             raise MagicError(f"session `{name}` already exists; switch to it with %switch {name}")
         self._sessions[name] = self.current.fork()
-        return f"`{name}` is a fork of `{self._current}`: %switch {name}"
+        return f"`{name}` is a fork of `{self._current}`; switch to it with %switch {name}"
 
     def _switch(self, name: str) -> str:
         _check_name(name)

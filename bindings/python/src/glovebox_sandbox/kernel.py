@@ -26,7 +26,7 @@ try:
     from ipykernel.kernelapp import IPKernelApp
     from ipykernel.kernelbase import Kernel
 except ImportError as error:
-    raise ImportError("the kernel needs ipykernel: pip install 'glovebox-sandbox[kernel]'") from error
+    raise ImportError("the kernel needs ipykernel; install it with: pip install 'glovebox-sandbox[kernel]'") from error
 
 from . import __version__, _introspection, _native_backend
 from ._named import MagicError, NamedSessions, split
@@ -408,11 +408,11 @@ def _parser() -> argparse.ArgumentParser:
     install = commands.add_parser("install", help="make the kernel known to Jupyter, and prepare its interpreter")
     run = commands.add_parser("run", help="be the kernel: what Jupyter calls")
     for command in (install, run):
-        command.add_argument("--language", choices=sorted(LANGUAGES), default=None, help="what cells are written in (python)")
+        command.add_argument("--language", choices=sorted(LANGUAGES), default=None, help="language of the cells (python)")
         command.add_argument("--runtime", metavar="NAME", help="the runtime or image instead of the language's default")
         command.add_argument("--timeout-ms", type=int, metavar="N", help="end a cell after this time (10000)")
         command.add_argument("--memory-bytes", type=int, metavar="N", help="memory of a session, its files included (134217728)")
-        command.add_argument("--saves", type=Path, metavar="DIR", help="where %%save and %%load have their files; without it there are none")
+        command.add_argument("--saves", type=Path, metavar="DIR", help="directory for %%save and %%load; without it, they are disabled")
     where = install.add_mutually_exclusive_group()
     where.add_argument("--user", action="store_true", help="install for this user (the default)")
     where.add_argument("--prefix", metavar="DIR", help="install into this directory, such as that of a virtual environment")

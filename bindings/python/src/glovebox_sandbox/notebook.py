@@ -152,7 +152,7 @@ def load_ipython_extension(shell: Any) -> None:
     try:
         import IPython  # noqa: F401
     except ImportError as error:
-        raise ImportError("the magic needs IPython: pip install 'glovebox-sandbox[notebook]'") from error
+        raise ImportError("the magic needs IPython; install it with: pip install 'glovebox-sandbox[notebook]'") from error
     magic = CellMagic(shell)
 
     def glovebox(line: str, cell: str) -> None:

@@ -211,7 +211,7 @@ fn remove(args: &RemoveArgs) -> anyhow::Result<i32> {
     let dir = own_packages_dir()?;
     for name in &args.names {
         if !dir.is_dir() || !open(&dir)?.remove(name)? {
-            let hint = "`glovebox packages list` names them; bundled ones cannot be removed (`--no-packages` runs without them)";
+            let hint = "`glovebox packages list` lists yours; bundled packages cannot be removed (`--no-packages` runs without them)";
             return Err(Hinted::new(format!("you have not added a package `{name}`"), hint).into());
         }
     }
