@@ -139,10 +139,10 @@ def versions(report: Report) -> str:
 
 def circumstances(report: Report) -> str:
     machine = report.machine
-    rounds = "1 round" if report.rounds == 1 else f"{report.rounds} rounds"
+    rounds = "1 round" if report.rounds == 1 else f"{report.rounds} alternating rounds"
     before, after = machine["load_before"], machine["load_after"]
     return (
-        f"{machine['date']}; {machine['processor']}, {machine['threads']} threads; {rounds} in turns; "
+        f"{machine['date']}; {machine['processor']}, {machine['threads']} threads; {rounds}; "
         f"load average {before:.1f} before and {after:.1f} after"
     )
 
