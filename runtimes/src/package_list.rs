@@ -16,11 +16,13 @@ use crate::{
     ToolEntry,
     entries::Pinned,
     manifest::{check_name, check_text},
+    own_packages::normal,
     trusted::TrustedDir,
     wheel_files::{self, Compiled, WheelError, wheel_files},
 };
 
 const BUILTIN: &str = include_str!("../packages.toml");
+const CATALOGUE: &str = include_str!("../catalogue.toml");
 
 /// Modules that are part of this project and have no wheel.
 const EMBEDDED: [&str; 2] = ["requests", "sandbox_utils"];
@@ -46,6 +48,9 @@ pub struct PackageEntry {
     /// The platform for which the wheel contains compiled files. These files are left out.
     #[serde(default)]
     pub platform: Option<String>,
+    /// Names of the listed packages that it requires.
+    #[serde(default)]
+    pub requires: Vec<String>,
 }
 
 /// The pinned packages, sorted by name. The default is empty.
@@ -60,6 +65,36 @@ impl PackageList {
     /// Parses the built-in list.
     pub fn builtin() -> Result<Self, ManifestError> {
         Self::parse(BUILTIN)
+    }
+
+    /// Parses the catalogue: packages that users can add by name.
+    pub fn catalogue() -> Result<Self, ManifestError> {
+        Self::parse(CATALOGUE)
+    }
+
+    /// Returns the package with a name, in any spelling that means the same package. Spellings differ in case, `-`, `_` and
+    /// `.`.
+    pub fn find(&self, name: &str) -> Option<&PackageEntry> {
+        self.packages.iter().find(|package| normal(&package.name) == normal(name))
+    }
+
+    /// Returns a package and all listed packages that it requires, directly or not. Requirements come first.
+    pub fn with_requirements<'a>(&'a self, package: &'a PackageEntry) -> Vec<&'a PackageEntry> {
+        let mut found = Vec::new();
+        self.require(package, &mut Vec::new(), &mut found);
+        found
+    }
+
+    fn require<'a>(&'a self, package: &'a PackageEntry, above: &mut Vec<&'a str>, found: &mut Vec<&'a PackageEntry>) {
+        if above.contains(&package.name.as_str()) || found.contains(&package) {
+            return;
+        }
+        above.push(&package.name);
+        for required in package.requires.iter().filter_map(|name| self.find(name)) {
+            self.require(required, above, found);
+        }
+        above.pop();
+        found.push(package);
     }
 
     /// Parses and checks a list.
@@ -315,6 +350,44 @@ mod tests {
         imports.sort();
         imports.dedup();
         assert_eq!(imports.len(), count);
+    }
+
+    #[test]
+    fn catalogue_adds_new_modules_with_all_their_requirements() {
+        let (catalogue, bundled) = (PackageList::catalogue().unwrap(), PackageList::builtin().unwrap());
+        assert!(catalogue.packages().is_sorted_by_key(|package| package.name.to_lowercase()));
+        let mut modules: Vec<_> = bundled.modules().into_iter().map(|(module, _)| module).collect();
+        for package in catalogue.packages() {
+            assert!(package.file.ends_with("-none-any.whl") && package.platform.is_none(), "{}", package.name);
+            for module in &package.imports {
+                assert!(!modules.contains(module), "{module}");
+                modules.push(module.clone());
+            }
+            for name in &package.requires {
+                let required = catalogue.find(name).map(|found| &found.name);
+                assert_eq!(required, Some(name), "{} requires it", package.name);
+            }
+        }
+    }
+
+    #[test]
+    fn requirements_come_before_the_packages_that_need_them() {
+        let entry = |name: &str, requires: &str| {
+            format!(
+                "[[package]]\nname = {name:?}\nversion = \"1\"\nfile = \"{name}-1-py3-none-any.whl\"\nsha256 = \"{}\"\n\
+                 size_bytes = 1\nlicence = \"MIT\"\nimports = []\nrequires = [{requires}]\n",
+                "0".repeat(64)
+            )
+        };
+        let text = [entry("a", "'b', 'c'"), entry("B", "'c', 'a'"), entry("c", ""), entry("other", "")].concat();
+        let list = PackageList::parse(&text).unwrap();
+        let names = |name: &str| {
+            let found = list.with_requirements(list.find(name).unwrap());
+            found.into_iter().map(|package| package.name.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("A"), ["c", "B", "a"], "although the two require each other");
+        assert_eq!(names("c"), ["c"]);
+        assert_eq!(list.find("O_ther"), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::{
     collections::BTreeSet,
     fs,
     io::{BufReader, Read, Write},
+    os::unix::fs::PermissionsExt,
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
@@ -342,6 +343,39 @@ fn argument_names_cannot_forge_lines() {
         assert!(!said.lines().skip(1).any(|line| line.starts_with("error")), "{args:?}: {said}");
         assert!(!said.contains('\u{202e}') && said.len() < 4_096, "{args:?}: {said}");
     }
+}
+
+#[test]
+fn packages_added_by_name_match_their_digest() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pip, asked) = (dir.path().join("python3"), dir.path().join("asked"));
+    let serve = r#"[ "$3" = --version ] && exit 0
+for wanted; do :; done
+echo "$wanted" >> "$ASKED"
+echo x > blinker-1.9.0-py3-none-any.whl"#;
+    fs::write(&pip, format!("#!/bin/sh\n{serve}\n")).unwrap();
+    fs::set_permissions(&pip, PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let packages = |args: &[&str]| {
+        let mut command = glovebox(&[&["packages"], args].concat());
+        let output =
+            command.env("PATH", &path).env("ASKED", &asked).env("XDG_STATE_HOME", dir.path()).output().unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, _, said) = packages(&["add", "FLASK"]);
+    assert_eq!(code, Some(125), "{said}");
+    assert!(said.contains("`blinker-1.9.0-py3-none-any.whl` with sha256"), "{said}");
+    // The first requirement failed, so nothing else was downloaded.
+    assert_eq!(fs::read_to_string(&asked).unwrap().lines().collect::<BTreeSet<_>>(), ["blinker==1.9.0"].into());
+    let (_, listed, _) = packages(&["list"]);
+    assert!(!listed.contains("blinker"), "{listed}");
+    let (code, _, said) = packages(&["add", "flasc"]);
+    assert!(
+        code == Some(125) && said.contains("`flasc` is neither the name of an available package nor a wheel"),
+        "{said}"
+    );
+    let (code, available, _) = packages(&["list", "--available"]);
+    assert!(code == Some(0) && available.lines().any(|line| line.starts_with("Flask ")), "{available}");
 }
 
 #[test]

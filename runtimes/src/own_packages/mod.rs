@@ -5,7 +5,7 @@ use std::{io::Write, path::Path};
 use glovebox_vfs::{escaped, escaped_text};
 
 use crate::{
-    CacheError, Digest, Fetcher, PackageError, Progress,
+    CacheError, Digest, Fetcher, PackageEntry, PackageError, Progress,
     guard::Guarded,
     trusted::TrustedDir,
     wheel_files::{Compiled, MAX_WHEEL_BYTES, Wheel, WheelFault, read_wheel},
@@ -97,6 +97,19 @@ impl OwnPackages {
             }
         }
         Ok(Fetcher::default().fetch_wheel(name, version, &self.dir, progress)?)
+    }
+
+    /// Downloads a pinned wheel with pip. Returns its bytes.
+    ///
+    /// # Errors
+    /// Fails like [`download`](Self::download), and with [`OwnPackageError::Pin`] if the wheel is not the pinned one.
+    pub fn download_pinned(&self, package: &PackageEntry, progress: &dyn Progress) -> Result<Vec<u8>, OwnPackageError> {
+        let (file, bytes) = self.download(&package.name, &package.version, progress)?;
+        let got = Digest::of(&bytes);
+        if file != package.file || got != package.sha256 {
+            return Err(OwnPackageError::Pin { file, got, expected: package.file.clone(), pin: package.sha256 });
+        }
+        Ok(bytes)
     }
 
     /// Removes a package. Returns `false` if no package has this name. Wheels are not parsed, so unreadable ones can be
@@ -206,7 +219,18 @@ pub(crate) fn unpack_wheels(
     Ok(all)
 }
 
+/// The modules of the standard library, of all supported versions (`sys.stdlib_module_names`).
 const MODULES: &str = "\
+    __future__ _abc _aix_support _android_support _apple_support _ast _ast_unparse _asyncio _bisect _blake2 _bz2 \
+    _codecs _codecs_cn _codecs_hk _codecs_iso2022 _codecs_jp _codecs_kr _codecs_tw _collections _collections_abc \
+    _colorize _compat_pickle _compression _contextvars _crypt _csv _ctypes _curses _curses_panel _datetime _dbm \
+    _decimal _elementtree _frozen_importlib _frozen_importlib_external _functools _gdbm _hashlib _heapq _hmac _imp \
+    _interpchannels _interpqueues _interpreters _io _ios_support _json _locale _lsprof _lzma _markupbase _math_integer \
+    _md5 _msi _multibytecodec _multiprocessing _opcode _opcode_metadata _operator _osx_support _overlapped _pickle \
+    _posixshmem _posixsubprocess _py_abc _py_warnings _pydatetime _pydecimal _pyio _pylong _pyrepl _queue _random \
+    _remote_debugging _scproxy _sha1 _sha2 _sha3 _signal _sitebuiltins _socket _sqlite3 _sre _ssl _stat _statistics \
+    _string _strptime _struct _suggestions _symtable _sysconfig _thread _threading_local _tkinter _tokenize \
+    _tracemalloc _types _typing _uuid _warnings _weakref _weakrefset _winapi _wmi _zoneinfo _zstd \
     abc aifc antigravity argparse array ast asyncio atexit audioop base64 bdb binascii bisect builtins bz2 cProfile calendar cgi \
     cgitb chunk cmath cmd code codecs codeop collections colorsys compileall concurrent configparser contextlib contextvars copy \
     copyreg crypt csv ctypes curses dataclasses datetime dbm decimal difflib dis doctest email encodings ensurepip enum errno \
@@ -222,10 +246,9 @@ const MODULES: &str = "\
     unicodedata unittest urllib uu uuid venv warnings wave weakref webbrowser winreg winsound wsgiref xdrlib xml xmlrpc zipapp \
     zipfile zipimport zlib zoneinfo";
 
-/// Returns `true` if the standard library has a module with this name, or if the name begins with an underscore like
-/// those of its private modules.
+/// Returns `true` if the standard library has a module with this name.
 fn is_standard(module: &str) -> bool {
-    MODULES.split(' ').any(|name| name == module) || module.starts_with('_')
+    MODULES.split(' ').any(|name| name == module)
 }
 
 /// Maximum size of a wheel's metadata in bytes. The largest in a bundled wheel is 50 KB.
@@ -399,6 +422,22 @@ pub enum OwnPackageError {
         name = escaped(.0)
     )]
     TooManyFiles(String),
+    /// The package index has another wheel than the pinned one.
+    #[error(
+        "the package index has `{file}` with sha256 {got}, but `{expected}` with sha256 {pin} is pinned; to use it all the \
+         same, download it and add the file",
+        file = escaped(.file), expected = escaped(.expected)
+    )]
+    Pin {
+        /// Name of the downloaded file.
+        file: String,
+        /// Digest of the downloaded file.
+        got: Digest,
+        /// Name of the pinned file.
+        expected: String,
+        /// Pinned digest.
+        pin: Digest,
+    },
     /// The package does not exist, or pip failed.
     #[error(transparent)]
     Fetch(#[from] PackageError),

@@ -5,7 +5,7 @@ use std::{fs::File, path::Path};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use glovebox::{OwnPackage, OwnPackages, PackageList, escaped};
-use glovebox_runtimes::{normal_package_name, read_wheel};
+use glovebox_runtimes::{OwnPackageError, normal_package_name, read_wheel};
 use serde::Serialize;
 
 use crate::{
@@ -17,15 +17,18 @@ use crate::{
 const AFTER_HELP: &str = "\
 Examples:
   glovebox packages                                  list what scripts can import
+  glovebox packages list --available                 list what can be added by name
+  glovebox packages add flask pytz                   packages by name, with their requirements
+  glovebox packages add humanize==4.9.0              any version of a package that pip finds
   glovebox packages add tool-1.0-py3-none-any.whl    a local wheel
-  glovebox packages add humanize==4.9.0              a package that pip downloads
   glovebox packages remove humanize
 
 Scripts find them at /app/site-packages, read-only. The bundled ones are imported when the
 interpreter is prepared, so that scripts import them at almost no cost. Your own packages must be
 pure Python: native code cannot run in the sandbox. No part of a package is installed or run on
-this machine. The requirements of a package are listed, but not added. All packages together may have
-16,384 files and take 128 MiB unpacked, which is held in memory once a script imports one.
+this machine. Packages that can be added by name are pinned by digest. For all others, the
+requirements are listed, but not added. All packages together may have 16,384 files and take 128 MiB
+unpacked, which is held in memory once a script imports one.
 
 --no-inject-setup hides them from a script; --no-packages runs Python without them.";
 
@@ -52,6 +55,10 @@ enum PackagesCommand {
 
 #[derive(Args, Debug)]
 struct ListArgs {
+    /// List the packages that `packages add` knows by name instead
+    #[arg(long)]
+    available: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -59,8 +66,8 @@ struct ListArgs {
 
 #[derive(Args, Debug)]
 struct AddArgs {
-    /// Wheel files (`….whl`), or packages that pip downloads (`NAME==VERSION`)
-    #[arg(value_name = "WHEEL|NAME==VERSION", required = true)]
+    /// Names of available packages, other packages that pip downloads (`NAME==VERSION`), or wheel files (`….whl`)
+    #[arg(value_name = "NAME|NAME==VERSION|WHEEL", required = true)]
     packages: Vec<String>,
 
     /// Print the added packages as JSON
@@ -109,25 +116,28 @@ pub(crate) fn run(args: &PackagesArgs) -> anyhow::Result<i32> {
     }
 }
 
-fn bundled() -> anyhow::Result<Vec<Shown>> {
-    let list = PackageList::builtin()?;
+/// Returns the packages of a list in the form for output.
+fn pinned(list: &PackageList, bundled: bool) -> Vec<Shown> {
     let shown = list.packages().iter().map(|package| Shown {
         name: package.name.clone(),
         version: package.version.clone(),
         licence: package.licence.clone(),
         imports: package.imports.clone(),
-        bundled: true,
+        bundled,
         sha256: package.sha256.to_string(),
         files: None,
         unpacked_bytes: None,
     });
-    Ok(shown.collect())
+    shown.collect()
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<i32> {
-    let mut packages = bundled()?;
+    let mut packages = match args.available {
+        true => pinned(&PackageList::catalogue()?, false),
+        false => pinned(&PackageList::builtin()?, true),
+    };
     let dir = own_packages_dir()?;
-    if dir.is_dir() {
+    if !args.available && dir.is_dir() {
         packages.extend(open(&dir)?.list()?.into_iter().map(Shown::from));
     }
     if args.json {
@@ -136,7 +146,11 @@ fn list(args: &ListArgs) -> anyhow::Result<i32> {
     }
     let head = ["NAME", "VERSION", "IMPORT", "FROM", "LICENCE"].map(str::to_owned);
     let rows = packages.iter().map(|package| {
-        let from = if package.bundled { "bundled" } else { "own" };
+        let from = match (args.available, package.bundled) {
+            (true, _) => "available",
+            (false, true) => "bundled",
+            (false, false) => "own",
+        };
         let texts = [&package.name, &package.version, &package.imports.join(" "), from, &package.licence];
         texts.map(str::to_owned)
     });
@@ -152,28 +166,35 @@ fn open(dir: &Path) -> anyhow::Result<OwnPackages> {
 fn add(args: &AddArgs) -> anyhow::Result<i32> {
     stored::create_state_dir()?;
     let own = open(&own_packages_dir()?)?;
-    let bundled = bundled()?;
-    let taken = PackageList::builtin()?.modules();
-    let mut added = Vec::new();
+    let (bundled, catalogue) = (PackageList::builtin()?, PackageList::catalogue()?);
+    let taken = bundled.modules();
+    let mut added: Vec<OwnPackage> = Vec::new();
     for wanted in &args.packages {
-        let (file, bytes) = wheel(&own, wanted)?;
-        let package = own.add(&file, &bytes, &taken).with_context(|| format!("cannot add `{wanted}`"))?;
-        if !args.json {
-            let text =
-                format!("added {} {}, sha256 {}\n", escaped(&package.name), escaped(&package.version), package.sha256);
-            out(&text)?;
+        let wheels = wheels(&own, &catalogue, wanted)?;
+        if wheels.is_empty() {
+            note(&format!("`{wanted}` has been added already"));
         }
-        added.push(package);
+        for (file, bytes) in wheels {
+            let package = own.add(&file, &bytes, &taken).with_context(|| format!("cannot add `{wanted}`"))?;
+            if !args.json {
+                let (name, version) = (escaped(&package.name), escaped(&package.version));
+                out(&format!("added {name} {version}, sha256 {}\n", package.sha256))?;
+            }
+            added.push(package);
+        }
     }
     let here = own.list()?;
-    for package in &added {
+    // All requirements of an available package are available, bundled, or in the library of CPython 3.15.
+    let foreign =
+        added.iter().filter(|package| catalogue.find(&package.name).is_none_or(|known| known.sha256 != package.sha256));
+    for package in foreign {
         let missing: Vec<&str> = package
             .requires
             .iter()
             .map(|requirement| requirement.split(|c: char| " <>=!~;[(".contains(c)).next().unwrap_or_default())
             .filter(|name| {
-                let same = |other: &str| normal_package_name(other) == normal_package_name(name);
-                !bundled.iter().any(|other| same(&other.name)) && !here.iter().any(|other| same(&other.name))
+                let is_here = here.iter().any(|other| normal_package_name(&other.name) == normal_package_name(name));
+                !is_here && bundled.find(name).is_none()
             })
             .collect();
         if !missing.is_empty() {
@@ -186,11 +207,21 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Returns a wheel's file name and bytes. Downloads a package that is given as `NAME==VERSION`.
-fn wheel(own: &OwnPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
+/// Returns the file names and bytes of the wheels to add for one argument. Downloads packages that are given by name.
+fn wheels(own: &OwnPackages, catalogue: &PackageList, wanted: &str) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     if let Some((name, version)) = wanted.split_once("==") {
         let steps = Steps::default();
         let fetched = own.download(name, version, &steps);
+        steps.clear();
+        return Ok(vec![fetched?]);
+    }
+    if let Some(package) = catalogue.find(wanted) {
+        let here = own.list()?;
+        let missing = catalogue.with_requirements(package);
+        let missing = missing.into_iter().filter(|package| here.iter().all(|other| other.sha256 != package.sha256));
+        let steps = Steps::default();
+        let fetched = missing.map(|package| Ok((package.file.clone(), own.download_pinned(package, &steps)?)));
+        let fetched = fetched.collect::<Result<_, OwnPackageError>>();
         steps.clear();
         return Ok(fetched?);
     }
@@ -198,13 +229,14 @@ fn wheel(own: &OwnPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
     let file = path.file_name().and_then(|name| name.to_str()).filter(|name| name.ends_with(".whl"));
     let Some(file) = file else {
         return Err(Hinted::new(
-            format!("`{wanted}` is neither a wheel nor a package with a version"),
-            "use a file that ends in `.whl`, or `NAME==VERSION`",
+            format!("`{wanted}` is neither the name of an available package nor a wheel"),
+            "use a name from `glovebox packages list --available`, `NAME==VERSION` for any other package, or a file that ends in \
+             `.whl`",
         )
         .into());
     };
     let bytes = File::open(path).and_then(read_wheel).with_context(|| format!("cannot read `{}`", escaped(path)))?;
-    Ok((file.to_owned(), bytes))
+    Ok(vec![(file.to_owned(), bytes)])
 }
 
 fn remove(args: &RemoveArgs) -> anyhow::Result<i32> {
