@@ -178,6 +178,27 @@ impl Table {
         Ok(Some(std::mem::replace(place, moved)))
     }
 
+    /// Moves the open descriptor `from` to the number `to`, which must be below `limit`. Returns the descriptor previously at
+    /// `to`, if it was open.
+    pub(crate) fn assign(&mut self, from: u32, to: u32, limit: u32) -> Result<Option<Descriptor>, Errno> {
+        self.get(from)?;
+        if to >= limit {
+            return Err(Errno::Badf);
+        }
+        if self.get(to).is_ok() {
+            return self.renumber(from, to);
+        }
+        if self.slots.len() <= size(to) {
+            self.slots.resize(size(to).saturating_add(1), None);
+        }
+        let moved = self.remove(from)?;
+        if let Some(slot) = self.slots.get_mut(size(to)) {
+            *slot = Some(moved);
+            self.open_count = self.open_count.saturating_add(1);
+        }
+        Ok(None)
+    }
+
     /// Returns the number of open descriptors that are neither standard streams nor preopens.
     pub(crate) fn opened_by_guest(&self) -> u32 {
         let opened =

@@ -80,6 +80,17 @@ pub(super) fn fd_renumber<H: Host>(wasi: &mut Wasi, _: &mut H, fd: u32, to: u32)
     Ok(())
 }
 
+/// Moves a descriptor to a number that need not be open.
+pub(super) fn assign(wasi: &mut Wasi, from: u32, to: u32) -> Call {
+    if [from, to].into_iter().any(|fd| wasi.table.get(fd).is_ok_and(|descriptor| descriptor.preopen.is_some())) {
+        return Err(Errno::NotSup.into());
+    }
+    if let Some(replaced) = wasi.table.assign(from, to, wasi.limits.open_files)? {
+        wasi.release(&replaced);
+    }
+    Ok(())
+}
+
 pub(super) fn fd_prestat_get<H: Host>(wasi: &mut Wasi, host: &mut H, fd: u32, stat: u32) -> Call {
     // `EBADF` tells the C library that there are no more preopens.
     let name = wasi.table.get(fd)?.preopen.as_ref().ok_or(Errno::Badf)?;

@@ -2,7 +2,7 @@
 
 use glovebox_vfs::{FileKind, InodeId, OpenOptions, Vfs, VfsError};
 
-use super::descriptor::fdflags;
+use super::descriptor::{self, fdflags};
 use crate::{
     Errno, Host, Wasi,
     access::{GuestPath, Purpose, RealPath, follow},
@@ -61,12 +61,13 @@ pub(super) fn path_rename<H: Host>(
     new_path: u32,
     new_path_len: u32,
 ) -> Call {
-    let from = wasi
-        .resolve_path(host, fd, table::PATH_RENAME_SOURCE, Purpose::Use, old_path, old_path_len)?
-        .real(Errno::Busy)?;
-    let to = wasi
-        .resolve_path(host, new_fd, table::PATH_RENAME_TARGET, Purpose::Use, new_path, new_path_len)?
-        .real(Errno::Busy)?;
+    let from = wasi.resolve_path(host, fd, table::PATH_RENAME_SOURCE, Purpose::Use, old_path, old_path_len)?;
+    let to = wasi.resolve_path(host, new_fd, table::PATH_RENAME_TARGET, Purpose::Use, new_path, new_path_len)?;
+    if let (GuestPath::Descriptor(from), GuestPath::Descriptor(to)) = (&from, &to) {
+        // Renames `/dev/fd/FROM` to `/dev/fd/TO`. The C library offers no other way to the driver's `os.dup2`.
+        return descriptor::assign(wasi, *from, *to);
+    }
+    let (from, to) = (from.real(Errno::Busy)?, to.real(Errno::Busy)?);
     change(wasi, host, &[&from, &to], |vfs| vfs.rename(from.at, from.path.as_bytes(), to.at, to.path.as_bytes()))
 }
 

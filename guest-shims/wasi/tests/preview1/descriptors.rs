@@ -2,7 +2,8 @@ use glovebox_vfs::VfsLimits;
 use glovebox_wasi::{Errno, MAX_SCRYPT_BLOCKS, MAX_TEXT_BYTES, SCRYPT_DEVICE, SPACE_DEVICE, TEXT_DEVICE, prices};
 
 use crate::support::{
-    ALL_RIGHTS, APP, APPEND, CREAT, DATA, DIRECTORY, EXCL, FILE_RIGHTS, Guest, IOVS, OUT, PATH, READ, STAT, TRUNC, call,
+    ALL_RIGHTS, APP, APPEND, CREAT, DATA, DIRECTORY, EXCL, FILE_RIGHTS, Guest, IOVS, OTHER_PATH, OUT, PATH, READ, STAT,
+    TRUNC, call,
 };
 
 #[test]
@@ -359,6 +360,56 @@ fn fd_device_rejects_closed_and_invalid_numbers() {
     assert_eq!(guest.open_at(ROOT, &name, TRUNC, ALL_RIGHTS, APPEND), Err(Errno::Inval));
     let len = guest.path(&name);
     assert_eq!(call!(guest, path_unlink_file(ROOT, PATH, len)), Err(Errno::Busy));
+}
+
+fn renumber_by_path(guest: &mut Guest, from: u32, to: impl std::fmt::Display) -> Result<(), Errno> {
+    let (from, to) = (guest.path(&format!("dev/fd/{from}")), guest.other_path(&format!("dev/fd/{to}")));
+    call!(*guest, path_rename(ROOT, PATH, from, ROOT, OTHER_PATH, to))
+}
+
+#[test]
+fn renaming_in_the_fd_directory_renumbers_descriptors() {
+    let mut guest = guest();
+    let fd = guest.open("a", CREAT).unwrap();
+    assert_eq!(renumber_by_path(&mut guest, fd, 1), Ok(()));
+    assert_eq!(guest.write(1, b"ab"), Ok(2), "standard output is the file now");
+    assert_eq!(guest.wasi.output(glovebox_wasi::Stream::Stdout), b"");
+    assert_eq!(guest.write(fd, b"x"), Err(Errno::Badf));
+    assert_eq!(renumber_by_path(&mut guest, 1, 200), Ok(()), "to a number that is not open");
+    assert_eq!(guest.write(200, b"cd"), Ok(2));
+    assert_eq!(guest.open_to_read("a"), Ok(fd), "the lowest number is free again");
+    assert_eq!(guest.read(fd, 10), Ok(b"abcd".to_vec()));
+    assert_eq!(renumber_by_path(&mut guest, fd, fd), Ok(()));
+    assert_eq!(renumber_by_path(&mut guest, fd, 200), Ok(()));
+    assert_eq!(guest.write(200, b"x"), Err(Errno::Badf), "replaced by a descriptor that only reads");
+    assert_eq!(guest.wasi.open_files(), 1);
+    call!(guest, fd_close(200)).unwrap();
+    guest.path("a");
+    call!(guest, path_unlink_file(APP, PATH, 1)).unwrap();
+    assert_eq!(guest.wasi.vfs().inodes_used(), guest_inodes(), "no descriptor keeps the file");
+}
+
+#[test]
+fn descriptors_are_renumbered_below_the_limit_only() {
+    let mut guest = guest();
+    let limit = guest.wasi.limits().open_files;
+    let fd = guest.open("a", CREAT).unwrap();
+    for (to, expected) in [
+        (limit - 1, Ok(())),
+        (limit, Err(Errno::Badf)),
+        (limit + 1, Err(Errno::Badf)),
+        (u32::MAX, Err(Errno::Badf)),
+        (APP, Err(Errno::NotSup)),
+        (ROOT, Err(Errno::NotSup)),
+    ] {
+        let from = again(&mut guest, fd, ALL_RIGHTS).unwrap();
+        assert_eq!(renumber_by_path(&mut guest, from, to), expected, "{to}");
+        _ = call!(guest, fd_close(from));
+    }
+    assert_eq!(renumber_by_path(&mut guest, APP, 7), Err(Errno::NotSup));
+    assert_eq!(renumber_by_path(&mut guest, 99, 7), Err(Errno::Badf));
+    assert_eq!(renumber_by_path(&mut guest, fd, "07"), Err(Errno::Acces), "not the name of a descriptor");
+    assert_eq!(guest.wasi.open_files(), 2);
 }
 
 #[test]

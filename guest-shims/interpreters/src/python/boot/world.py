@@ -125,7 +125,7 @@ zoneinfo.reset_tzpath(to=())
 
 # --- descriptors and space ------------------------------------------------------------------------
 
-_open, _fstat, _read, _write, _close = os.open, os.fstat, os.read, os.write, os.close
+_open, _fstat, _read, _write, _close, _rename = os.open, os.fstat, os.read, os.write, os.close, os.rename
 _statvfs_result = os.statvfs_result
 
 
@@ -141,6 +141,19 @@ def dup(fd, /):
         except FileNotFoundError:  # the older build has numbers of its own
             raise OSError(58, "a file has one descriptor here; open it again by its name") from None
     return _open(path, os.O_RDONLY)
+
+
+def dup2(fd, fd2, inheritable=True):
+    """Duplicate a file descriptor to the number `fd2`. The duplicate has a position of its own, as with `dup`."""
+    _fstat(fd)
+    if fd != fd2:
+        new = dup(fd)
+        try:
+            _rename(f"/dev/fd/{new}", f"/dev/fd/{fd2}")
+        except BaseException:
+            _close(new)
+            raise
+    return fd2
 
 
 def space():
@@ -168,13 +181,31 @@ def disk_usage(path):
 
 
 os.dup = dup
+os.dup2 = dup2
 os.statvfs = os.fstatvfs = statvfs
 shutil.disk_usage = disk_usage
 if not hasattr(shutil, "_ntuple_diskusage"):
     shutil._ntuple_diskusage = collections.namedtuple("usage", "total used free", module="shutil")
     shutil.__all__.append("disk_usage")
-for _function, _module in (dup, "os"), (statvfs, "os"), (disk_usage, "shutil"):
+for _function, _module in (dup, "os"), (dup2, "os"), (statvfs, "os"), (disk_usage, "shutil"):
     _function.__module__ = _module
+
+
+# --- users ----------------------------------------------------------------------------------------
+
+
+def getuid():
+    """Return the current process's user id."""
+    return 0  # as `os.stat` has it for all files
+
+
+def getgid():
+    """Return the current process's group id."""
+    return 0
+
+
+os.getuid, os.getgid, os.geteuid, os.getegid = getuid, getgid, getuid, getgid
+getuid.__module__ = getgid.__module__ = "os"
 
 
 # --- modes of files -------------------------------------------------------------------------------
