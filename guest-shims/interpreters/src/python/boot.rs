@@ -20,6 +20,7 @@ macro_rules! boot_code {
         concat!(
             include_str!("boot/library.py"),
             include_str!("boot/world.py"),
+            include_str!("boot/maps.py"),
             include_str!("boot/hashes.py"),
             include_str!("boot/clock.py"),
             include_str!("boot/interrupt.py"),
