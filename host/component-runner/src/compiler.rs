@@ -91,7 +91,7 @@ impl Compiler {
         let (Some(mut stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err(failed(io::Error::other("it has no pipes")));
+            return Err(failed(io::Error::other("the process has no pipes")));
         };
         let limits = [self.limits.memory_bytes, self.limits.timeout_ms];
         let (ended, compiled, words) = thread::scope(|scope| {
@@ -109,7 +109,7 @@ impl Compiler {
             (ended, compiled.join(), words.join())
         });
         let (Ok(compiled), Ok(words)) = (compiled, words) else {
-            return Err(failed(io::Error::other("it cannot be read")));
+            return Err(failed(io::Error::other("the output of the process cannot be read")));
         };
         let words = String::from_utf8_lossy(&words.map_err(failed)?).trim().to_owned();
         match ended.map_err(failed)? {

@@ -213,7 +213,10 @@ pub fn encode(
 
 fn before_pages(saved: &Saved) -> io::Result<Vec<u8>> {
     let small = |length: usize| {
-        u8::try_from(length).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "too many or too long globals"))
+        u8::try_from(length).map_err(|_| {
+            let reason = "there are too many globals, or a global's name is too long";
+            io::Error::new(io::ErrorKind::InvalidInput, reason)
+        })
     };
     let mut into = vec![small(saved.globals.len())?];
     for (name, bits) in &saved.globals {

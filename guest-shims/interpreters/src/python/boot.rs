@@ -237,7 +237,7 @@ pub(super) fn settle(
 /// Runs an image's own code in the booted interpreter.
 pub(super) fn set_up(interpreter: &mut Interpreter<'_>, source: &str) -> Result<(), DriverError> {
     if !interpreter.send(source.as_bytes())? {
-        return Err(DriverError::Setup("it does not fit into the memory".to_owned()));
+        return Err(DriverError::Setup("the setup code does not fit in the guest's memory".to_owned()));
     }
     let report = interpreter.call("setup")?.map(|reply| decode_report(&reply)).transpose()?;
     report.map_or(Ok(()), Report::of_setup)

@@ -52,7 +52,7 @@ changes. If it continues, it is unwound, and the session is rolled back to the s
 `glovebox session` lists, copies and deletes sessions; `glovebox repl --session ID` resumes one.
 
 With --tool NAME=COMMAND the script may call tools.NAME(…). That runs COMMAND, a program and its arguments, without a
-shell, on this machine and with your rights: the script chooses the arguments of a call, but not what is executed. The
+shell, on this machine and with your permissions: the script chooses the arguments of a call, but not what is executed. The
 program reads a JSON object from its standard input and prints JSON. Its failure is a ToolError in the script, with the
 end of its standard error. It is killed with all its child processes after --tool-timeout-ms, when the script is
 stopped, and when it has answered.

@@ -258,7 +258,7 @@ impl<'a> Reader<'a> {
     fn step(&mut self, step: InstantiationStep<'a>, items: u64) -> Result<(), Refusal> {
         self.items(items)?;
         let Some(Open::Component(component)) = self.open.last() else {
-            return Err(Refusal::Malformed("a core module has a section of a component".into()));
+            return Err(Refusal::Malformed("a core module contains a component section".into()));
         };
         if let Some(component) = self.definitions.components.get_mut(*component) {
             component.steps.push(step);

@@ -158,7 +158,9 @@ impl WorkerProcesses {
         if let SessionOperation::ChangeFiles { operation: FileOperation::ReplaceBy { session }, .. } = &operation
             && self.home(session)? != home
         {
-            return Err(ServiceError::Invalid(format!("sessions `{id}` and `{session}` belong to different workers")));
+            return Err(ServiceError::Invalid(format!(
+                "cannot replace the files of `{id}` by those of `{session}`: the sessions belong to different workers"
+            )));
         }
         let live = self.ready(Chosen::Number(home)).await?;
         if let SessionOperation::Files { id, operation: FileOperation::Read { path, max_bytes } } = &mut operation {

@@ -122,11 +122,12 @@ impl Check<'_> {
             }
             Rule::MultipleOf(of) => wrong(!is_multiple(value, of), &|| format!("value is not a multiple of {of}")),
             Rule::Size { of, least, most } => {
-                let size = of.size(value);
-                let fits = size.is_none_or(|size| (*least..=*most).contains(&size));
-                wrong(!fits, &|| format!("value has {} {}", size.unwrap_or_default(), of.unit()))
+                let Some(size) = of.size(value) else { return Ok(()) };
+                let unit = of.unit();
+                wrong(size < *least, &|| format!("value has {size} {unit}; the minimum is {least}"))?;
+                wrong(size > *most, &|| format!("value has {size} {unit}; the maximum is {most}"))
             }
-            Rule::Unique => wrong(has_equals(value), &|| "value has equal elements".into()),
+            Rule::Unique => wrong(has_equals(value), &|| "value has duplicate elements".into()),
             Rule::Required(names) => names.iter().try_for_each(|name| require(value, name)),
             Rule::RequiredBeside(pairs) => pairs
                 .iter()

@@ -136,9 +136,9 @@ impl Sized {
 
     fn unit(self) -> &'static str {
         match self {
-            Self::Text => "characters, too few or too many",
-            Self::Array => "elements, too few or too many",
-            Self::Object => "properties, too few or too many",
+            Self::Text => "characters",
+            Self::Array => "elements",
+            Self::Object => "properties",
         }
     }
 }

@@ -156,7 +156,7 @@ fn violations_name_their_location() {
     for (value, place, message) in [
         (json!({}), "", "\"c\" is a required property"),
         (json!({"c": "xy", "a/b": [1, "x"]}), "/a~1b/1", "value is not of type \"integer\""),
-        (json!({"c": "x"}), "/c", "value has 1 characters, too few or too many"),
+        (json!({"c": "x"}), "/c", "value has 1 characters; the minimum is 2"),
     ] {
         assert_eq!(plain.check(&value).unwrap_err().location_and_message(), (place.to_owned(), message));
     }

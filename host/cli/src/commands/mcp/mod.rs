@@ -52,7 +52,7 @@ after each script, by default in $XDG_STATE_HOME/glovebox/mcp-sessions; the next
 
 With --tools-from, scripts may call the tools of other servers as tools.SERVER_TOOL(…). FILE lists them in the usual format:
 {\"mcpServers\": {\"weather\": {\"command\": \"npx\", \"args\": [\"-y\", \"weather-server\"], \"env\": {\"KEY\": \"…\"}}}}. A server runs with
-your rights; its environment contains PATH, HOME and the variables in FILE. \"tools\": [\"NAME\"] offers only these tools.
+your permissions; its environment contains PATH, HOME and the variables in FILE. \"tools\": [\"NAME\"] offers only these tools.
 
 Standard output contains only protocol messages; notes, errors and logs (-v) go to standard error. The server ends at the end
 of its standard input, and at Ctrl-C.";
