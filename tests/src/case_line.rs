@@ -1,4 +1,4 @@
-//! The line protocol of the program `cases`: each input line is a case, and each output line contains the results of
+//! The line protocol of the `cases` program: each input line is a case, and each output line contains the results of
 //! its steps.
 
 use std::collections::BTreeMap;

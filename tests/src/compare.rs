@@ -1,5 +1,5 @@
-//! The reproducible part of a result under a fixed clock and seeded entropy. It is equal in all hosts and for all ways
-//! to run a case.
+//! The part of a result that is reproducible under a fixed clock and seeded entropy. It is equal in all hosts and for
+//! all ways to run a case.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub fn depends_on_time(case: &Case, result: &StepResult) -> bool {
     at_once || observed.duration_ms >= limits.timeout_ms.saturating_sub(limits.timeout_reserve_ms) as f64
 }
 
-/// Returns the reproducible part of a result under a fixed clock and seeded entropy.
+/// Returns the part of a result that is reproducible under a fixed clock and seeded entropy.
 #[must_use]
 pub fn comparable(result: &StepResult, by_time: bool) -> StepResult {
     match result.clone() {

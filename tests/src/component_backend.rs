@@ -1,4 +1,4 @@
-//! A backend that uses the sandbox as components do: it runs the program `cases` in the application host.
+//! A backend that uses the sandbox as components do: it runs the `cases` program in the application host.
 
 use std::{env, fs, path::PathBuf, sync::OnceLock};
 
@@ -14,7 +14,7 @@ use crate::{
 /// Maximum size of the results of one case, in bytes.
 const RESULTS_BYTES: usize = 64 << 20;
 
-/// Runs cases through `glovebox:sandbox`, each in a new instance of the program `cases`.
+/// Runs cases through `glovebox:sandbox`, each in a new instance of the `cases` program.
 #[derive(Debug)]
 pub struct ComponentBackend {
     runtime: String,
@@ -33,7 +33,7 @@ impl ComponentBackend {
     }
 }
 
-/// Returns the path of the component that runs cases: the program `cases`, or its composition with a provider, named by
+/// Returns the path of the component that runs cases: the `cases` program, or its composition with a provider, named by
 /// `CASES_PROGRAM`.
 fn file() -> Result<PathBuf, String> {
     env::var_os("CASES_PROGRAM").map_or_else(|| program_path("cases"), |file| Ok(file.into()))

@@ -54,7 +54,7 @@ impl fmt::Display for Raised {
     }
 }
 
-/// Formats the resource and its limit, such as `ran out of fuel (limit 1000)`.
+/// Formats the resource and its limit, for example `ran out of fuel (limit 1000)`.
 impl fmt::Display for Exhausted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = match self.resource {

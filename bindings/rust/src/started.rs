@@ -72,7 +72,7 @@ impl Started {
         }
     }
 
-    /// Waits until the execution has ended. Calls of the component's tools fail.
+    /// Waits until the execution has ended. Calls to the component's tools fail.
     ///
     /// # Errors
     /// Same as [`step`](Self::step).

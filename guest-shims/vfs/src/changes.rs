@@ -46,7 +46,7 @@ impl Changes {
 pub(crate) struct Node {
     pub(crate) inode: InodeId,
     pub(crate) kind: FileKind,
-    /// The source's stat of this path, if the path still has the target that it has in the source.
+    /// The source's metadata for this path, if the path still has the target that it has in the source.
     pub(crate) base: Option<Arc<SourceStat>>,
 }
 
@@ -157,8 +157,8 @@ impl Vfs {
         Some(Node { inode: entry.inode, kind: self.inode(entry.inode).ok()?.kind(), base: entry.base.clone() })
     }
 
-    /// Returns the path of an existing directory if no name in the path has changed, so that the previous path was the
-    /// same.
+    /// Returns the path of an existing directory, or `None` if any part of the path has changed. A returned path is
+    /// therefore also the directory's previous path.
     pub(crate) fn unchanged_path(&self, journal: &Journal, dir: InodeId) -> Option<String> {
         let mut at = dir;
         while let Some(link) = self.inode(at).ok()?.links.first() {

@@ -56,7 +56,7 @@ impl Encoder {
         self.raw(&value.to_le_bytes());
     }
 
-    /// Encodes a length like [`number`](Self::number).
+    /// Encodes a length in the same way as [`number`](Self::number).
     pub fn length(&mut self, value: usize) {
         self.number(u64::try_from(value).unwrap_or(u64::MAX));
     }

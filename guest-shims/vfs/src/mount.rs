@@ -50,11 +50,11 @@ pub trait MountSource: Send + Sync {
 pub struct SourceEntry {
     /// The name, without slashes.
     pub name: String,
-    /// The source's stat of the entry.
+    /// The entry's metadata, as reported by the source.
     pub stat: SourceStat,
 }
 
-/// A source's stat of a path. Equal values mean the same, unchanged file.
+/// The metadata of a path, as reported by a source. Equal values mean the same, unchanged file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SourceStat {
     /// The type of the entry.

@@ -198,7 +198,7 @@ impl FileStat {
     }
 }
 
-/// Encodes the structure `fdstat`.
+/// Encodes WASI's `fdstat` struct in its guest memory layout.
 pub(crate) fn fdstat(file_type: u8, flags: u16, rights_base: u64, rights_inheriting: u64) -> [u8; 24] {
     Fields::new()
         .put(0, [file_type])
@@ -208,10 +208,10 @@ pub(crate) fn fdstat(file_type: u8, flags: u16, rights_base: u64, rights_inherit
         .bytes
 }
 
-/// The size of the structure `dirent` in bytes, without the name.
+/// The size of WASI's `dirent` struct in bytes, without the name.
 pub(crate) const DIRENT_BYTES: usize = 24;
 
-/// Encodes the structure `dirent`, without the name that follows it.
+/// Encodes WASI's `dirent` struct in its guest memory layout, without the name that follows it.
 pub(crate) fn dirent(next_cookie: u64, inode: u64, name_len: u32, file_type: u8) -> [u8; DIRENT_BYTES] {
     Fields::new()
         .put(0, next_cookie.to_le_bytes())
@@ -221,7 +221,7 @@ pub(crate) fn dirent(next_cookie: u64, inode: u64, name_len: u32, file_type: u8)
         .bytes
 }
 
-/// Encodes the structure `event`.
+/// Encodes WASI's `event` struct in its guest memory layout.
 pub(crate) fn event(userdata: u64, errno: u16, event_type: u8, available_bytes: u64, flags: u16) -> [u8; 32] {
     Fields::new()
         .put(0, userdata.to_le_bytes())

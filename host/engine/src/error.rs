@@ -1,4 +1,4 @@
-//! Errors that Glovebox or its callers cause. A guest's failure is an [`Outcome`](crate::Outcome), never an error.
+//! Errors that Glovebox or its callers cause. A guest's failure is reported as an [`Outcome`](crate::Outcome), never an error.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::{error::Error, io, path::PathBuf};

@@ -169,7 +169,8 @@ fn free_ports((ingress, admin): (u16, u16)) -> io::Result<(u16, u16, u16)> {
 
 /// The number of partitions. Each partition needs memory, and one machine has few processors.
 const PARTITIONS: u32 = 4;
-/// The memory limit for the engine's tables in bytes. The engine's default suits a dedicated machine.
+/// The memory limit for the engine's tables, in bytes. The engine's default is meant for a dedicated machine and is
+/// too large here.
 const ROCKSDB_BYTES: u64 = 256 << 20;
 
 /// Formats the configuration as TOML. The engine listens on loopback only, and its telemetry is off.

@@ -57,7 +57,7 @@ fn component(core: &[u8]) -> Result<Vec<u8>, WeaveError> {
     without_names(encoder.encode().map_err(failed)?)
 }
 
-/// Removes the name section, which has 7 KB and is never read.
+/// Removes the name section, which takes up 7 KB and is never read.
 fn without_names(mut component: Vec<u8>) -> Result<Vec<u8>, WeaveError> {
     let (mut depth, mut end, mut names) = (0u32, 0, None);
     for payload in Parser::new(0).parse_all(&component) {

@@ -112,7 +112,7 @@ impl Frame {
     }
 }
 
-/// The landings of one function.
+/// The landings of one function, that is, the labels that its `catch` clauses branch to.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Landings {
     /// The positions of the operators whose labels are landings.

@@ -43,7 +43,7 @@ pub fn saved_state(data: &[u8]) {
         }
         let mut left = vec![String::new()];
         while let Some(dir) = left.pop() {
-            // The source may lack the entries that the bytes claim.
+            // The source may lack entries that the fuzzed bytes describe.
             for entry in wasi.vfs_mut().list(mount.root, &dir).unwrap_or_default() {
                 let path = format!("{dir}/{}", entry.name);
                 match entry.kind {

@@ -17,7 +17,7 @@ const MEMORY_BYTES: u64 = 80 * MIB;
 /// Allowed growth of the host in addition to the guest's memory: page tables of a pool slot, stacks, and this program's
 /// buffers.
 const SLACK_BYTES: u64 = 48 * MIB;
-/// The timeout for endless scripts, which can be short.
+/// The timeout for endless scripts. It can be short, because they always reach it.
 const ENDLESS_TIMEOUT_MS: u64 = 300;
 /// The timeout for terminating scripts, long enough for a busy machine.
 const TIMEOUT_MS: u64 = 20_000;

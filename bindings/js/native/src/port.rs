@@ -86,7 +86,8 @@ impl Heard {
 }
 
 impl NativePort {
-    /// Runs an execution on another thread. The last event is the result, or the error that prevented the start.
+    /// Runs an execution on another thread. The last event is the result, or the error that prevented it from
+    /// starting.
     pub(crate) fn start(
         &self,
         execution: u32,

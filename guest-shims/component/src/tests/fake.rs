@@ -361,7 +361,7 @@ pub(crate) fn runtime(number: u32) -> Rc<Runtime> {
     Rc::new(runtime)
 }
 
-/// The library bytes for guests without libraries.
+/// The library bytes of guests without libraries. Panics if a guest reads them.
 struct NoLibraries;
 
 impl LibraryBytes for NoLibraries {

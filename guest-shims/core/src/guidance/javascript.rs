@@ -139,7 +139,7 @@ const PYTHON_FUNCTIONS: [&str; 16] = [
     "zip",
 ];
 
-/// Advises on a file that a function of `fs`, or a function based on it, could not find or access.
+/// Advises on a file that an `fs` function, or a function built on one, could not find or access.
 fn file(failure: &UncaughtException<'_>) -> Option<Advice> {
     let (code, rest) = failure.message().split_once(": ")?;
     if !matches!(code, "ENOENT" | "EACCES" | "EPERM") {

@@ -61,7 +61,7 @@ pub trait ToolRunner {
         Vec::new()
     }
 
-    /// Returns whether an answer of a running call is available.
+    /// Returns whether the answer to a running call is available.
     fn has_answer(&self) -> bool {
         false
     }
@@ -235,7 +235,7 @@ impl<R: ToolRunner> ToolCalls<R> {
         !self.unread.is_empty()
     }
 
-    /// Returns whether an answer of a running call is available.
+    /// Returns whether the answer to a running call is available.
     pub fn has_answer(&self) -> bool {
         self.runner.has_answer()
     }

@@ -18,8 +18,8 @@ pub(super) const NAME_BYTES: u32 = 4 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grammar {
     Script,
-    /// A script with top-level `await`. The standard does not have it, but session users expect it, because a script's
-    /// variables stay global.
+    /// A script with top-level `await`. The standard allows this `await` only in modules, whose variables are not
+    /// global. Session users expect both: `await`, and variables that stay global.
     AsyncScript,
     Module,
 }

@@ -57,13 +57,13 @@ impl Guest<'_> {
         }
     }
 
-    /// Calls `malloc`. Returns `None` if the guest is out of memory.
+    /// Allocates guest memory by calling the guest's `malloc`. Returns `None` if the guest is out of memory.
     pub(super) fn allocate(&mut self, bytes: u32) -> Result<Option<u32>, MachineError> {
         let at = self.call_word("malloc", &[Value::I32(bytes)])?;
         Ok((at != 0).then_some(at))
     }
 
-    /// Calls `free`.
+    /// Frees a block of guest memory by calling the guest's `free`.
     pub(super) fn release(&mut self, at: u32) -> Result<(), MachineError> {
         self.call("free", &[Value::I32(at)])
     }

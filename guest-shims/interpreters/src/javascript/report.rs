@@ -23,7 +23,7 @@ impl Position {
     /// A position after every other position.
     pub(super) const END: Self = Self { line: u32::MAX, column: u32::MAX };
 
-    /// Converts the column from bytes, as QuickJS counts, to code points.
+    /// Converts the column from bytes, which QuickJS counts in, to code points.
     fn in_characters(self, source: &str) -> Self {
         let index = usize::try_from(self.line.saturating_sub(1)).unwrap_or(usize::MAX);
         let bytes = usize::try_from(self.column.saturating_sub(1)).unwrap_or(usize::MAX);

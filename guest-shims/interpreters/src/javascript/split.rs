@@ -31,7 +31,8 @@ pub(super) struct Split {
     pub(super) script: String,
 }
 
-/// Splits a source; `None` if no top-level statement needs a module.
+/// Splits a source into its imports, which must run as a module, and the remaining script. Returns `None` if no
+/// top-level statement needs a module.
 pub(super) fn split(source: &str) -> Option<Split> {
     let Splitter { edits, names, .. } = Splitter::read(source);
     if edits.is_empty() {

@@ -159,7 +159,8 @@ impl QuotaArgs {
 }
 
 impl ToolsArgs {
-    /// Returns the tools' configuration. Only the application writes to standard output.
+    /// Returns the tools' configuration. The tools' output goes to standard error, because standard output is for the
+    /// application only.
     pub(crate) fn config(&self) -> anyhow::Result<AppConfig> {
         let mut config = AppConfig::default();
         config.limits = AppLimits::for_tools();

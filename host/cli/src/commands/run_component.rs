@@ -126,8 +126,8 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
         Some(call) => application.invoke(call, &sandbox, &config).map_err(invoke_hint),
         None => application.run(&sandbox, &config).map_err(run_hint),
     })?;
-    // Prints the application's output before the report. If the application blocks in a write, it holds the lock of
-    // standard output, and flushing would block, too.
+    // Prints the application's output before the report. An application that blocks in a write holds the lock on
+    // standard output, so flushing would also block.
     let flushed = if ended.is_left_behind { Ok(()) } else { io::stdout().flush() };
     if let Some(value) = &ended.value {
         show_value(value)?;

@@ -341,7 +341,7 @@ impl EngineInner {
         if manifest.find(&name).is_ok() || manifest.tool(&name).is_some() {
             return Err(OwnImageError::Runtime(name).into());
         }
-        // The name of a damaged image is also taken.
+        // A damaged image still occupies its name.
         if !replace && own.find(&name).map_or(true, |found| found.is_some()) {
             return Err(OwnImageError::Taken(name).into());
         }

@@ -250,7 +250,8 @@ impl MountError {
         matches!(self, Self::Conflict { collision: Collision::Vanished, .. })
     }
 
-    /// Returns the path of this error, for use in an error that names two paths.
+    /// Returns the path that this error concerns, for use in an error that names two paths. Returns the whole message
+    /// if the error has no path.
     pub(super) fn place(&self) -> String {
         match self {
             Self::Conflict { path, .. } | Self::Io { path, .. } => path.clone(),

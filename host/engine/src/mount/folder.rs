@@ -294,7 +294,7 @@ impl Folder {
     }
 
     /// Fails if this process is definitely not allowed to look up and list entries or, with `writing`, to change them.
-    /// If the system cannot tell, the operations themselves will fail.
+    /// Succeeds if the system cannot tell. Operations that are not allowed then fail themselves.
     pub(super) fn check_access(&self, writing: bool) -> io::Result<()> {
         use rustix::fs::{Access, AtFlags};
         use rustix::io::Errno;

@@ -19,7 +19,7 @@ use super::{
     journal::{JournalStep, new_slot, old_slot},
 };
 
-/// A mounted directory and the private directory of one commit in it.
+/// A mounted directory, and the private staging directory that it contains during a commit.
 pub(super) struct Site<'a> {
     pub(super) root: &'a Folder,
     pub(super) staging: &'a Folder,

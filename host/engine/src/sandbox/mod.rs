@@ -134,7 +134,7 @@ impl Sandbox {
     /// Runs `source` in a new interpreter.
     ///
     /// # Errors
-    /// Fails if Glovebox could not carry out the execution. A guest's failure is an [`Execution`].
+    /// Fails if Glovebox could not carry out the execution. A guest's failure is reported as an [`Execution`].
     pub fn execute(&self, source: &str) -> Result<Execution, ExecuteError> {
         self.run(Request::new(source))
     }
@@ -142,7 +142,7 @@ impl Sandbox {
     /// Runs a request in a new interpreter.
     ///
     /// # Errors
-    /// Fails if Glovebox could not carry out the execution. A guest's failure is an [`Execution`].
+    /// Fails if Glovebox could not carry out the execution. A guest's failure is reported as an [`Execution`].
     pub fn run(&self, request: Request<'_>) -> Result<Execution, ExecuteError> {
         let mut request = translate(PreparedRequest::new(self, request)?)?;
         self.0.engine.0.on_stack(|| {

@@ -36,7 +36,7 @@ pub(crate) enum LockFailure {
     Cancelled,
 }
 
-/// The reason why a request did not get the session's turn.
+/// The reason why a request did not get its turn in the session.
 pub(super) enum TurnFailure {
     Busy(ExecuteError),
     /// The request was cancelled while it waited.

@@ -155,7 +155,8 @@ impl Outbox {
         Ok(())
     }
 
-    /// Queues a short message. Fails if the memory budget has no room in time, because the client reads too slowly.
+    /// Queues a short message. Fails if no room is freed in the memory budget in time, because the client reads too
+    /// slowly.
     pub(super) async fn send_short(&self, text: String) -> Result<(), Gone> {
         let message = self.outgoing(text).await.map_err(|NoRoom| Gone)?;
         self.send(message).await

@@ -96,8 +96,8 @@ pub(crate) struct ExecuteBody {
     /// tools without a `callback`.
     #[schema(value_type = Option<Vec<ToolBody>>)]
     tools: Option<Box<RawValue>>,
-    /// Patterns of files to return, such as `*.png` or `out/**`. Default: none. The names of changed files are returned
-    /// in any case.
+    /// Patterns of files to return, such as `*.png` or `out/**`. Default: none. The names of changed files are always
+    /// returned.
     #[serde(default, deserialize_with = "patterns")]
     return_files: Option<Vec<String>>,
 }

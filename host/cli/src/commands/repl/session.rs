@@ -227,7 +227,7 @@ impl Printer {
         self.output.finish()
     }
 
-    /// Ends the line in which the terminal echoed `^C`.
+    /// Ends the line on which the terminal echoed `^C`.
     fn end_echo(&self) {
         let is_echoed = self.options.is_terminal && self.cancel.is_cancelled();
         if is_echoed && !self.has_ended_echo.swap(true, Ordering::Relaxed) {

@@ -28,7 +28,7 @@ use crate::store::{
 pub(super) struct Choices {
     made: Vec<(usize, usize)>,
     next: usize,
-    /// The state of the random generator, for random decisions.
+    /// The state of the random number generator. `None` if the decisions are enumerated.
     random: Option<u64>,
 }
 

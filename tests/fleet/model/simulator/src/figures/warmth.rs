@@ -45,7 +45,8 @@ fn warm_share(kinds: &[Kind], ttl_s: f64, intensity: f64) -> f64 {
     kinds.iter().map(|kind| kind.share * Gaps::new(&kind.gaps, intensity).within(ttl_s)).sum()
 }
 
-/// Compares tails of the distribution of people's pauses, with the same median. Uses only the closed form.
+/// Compares distributions of people's pauses that have the same median but different tails. Uses only the closed-form
+/// model, without simulation.
 pub(super) fn tails(inputs: &Inputs) -> Value {
     let intensity = 1.0 + inputs.day.amplitude;
     let with = |name: &str, change: &dyn Fn(Distribution) -> Distribution| {
