@@ -198,7 +198,8 @@ def everything(triple: str, bundle: Path) -> list[Part]:
     targets = (triple, "wasm32-unknown-unknown")
     page = npm(ROOT / "bindings" / "web" / "package-lock.json", ROOT / "host" / "server" / "assets" / "page" / "licences.txt")
     package = npm(ROOT / "bindings" / "js" / "package-lock.json")
-    # A tool used to build both packages is listed only once.
-    tools = {part.purl: part for part in (*package, *page)}
+    intl = npm(ROOT / "vendor_js" / "intl" / "source" / "package-lock.json", ROOT / "vendor_js" / "intl" / "licences.txt")
+    # A tool used to build several of them is listed only once.
+    tools = {part.purl: part for part in (*package, *page, *intl)}
     found = [*crates(targets), *bundled(bundle), *tools.values()]
     return sorted(found, key=lambda part: (part.kind, part.name, part.version))

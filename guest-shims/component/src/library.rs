@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use glovebox_core::{Library, LibraryFiles, LibraryMount, StandardFiles};
+use glovebox_core::{Library, LibraryMount, StandardFiles};
 use glovebox_vfs::{MountSource, SourceError};
 use ruzstd::decoding::StreamingDecoder;
 
@@ -15,15 +15,6 @@ use crate::{LibraryBytes, LibraryDescription};
 /// All files in one compressed frame: each file's path and text, both followed by a zero byte. The frame is a third of
 /// the text's size.
 static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/library.zst"));
-
-/// The files, unpacked when a guest first accesses them.
-struct Packed(LazyLock<Vec<(String, Vec<u8>)>>);
-
-impl LibraryFiles for Packed {
-    fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
-        Ok(&self.0)
-    }
-}
 
 fn unpack() -> Vec<(String, Vec<u8>)> {
     let mut text = Vec::new();
@@ -40,7 +31,7 @@ fn unpack() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-static SHARED: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(Packed(LazyLock::new(unpack)))));
+static SHARED: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(LazyLock::new(unpack))));
 
 /// Returns the mount source of `/data_js`, which all guests share.
 pub(crate) fn shared() -> Arc<dyn MountSource> {

@@ -4,7 +4,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use glovebox_vfs::{FileIdentity, FileKind, MountSource, SourceEntry, SourceError, SourceStat};
@@ -28,6 +28,13 @@ pub trait LibraryFiles: Send + Sync {
 
 /// A library in memory.
 impl LibraryFiles for Vec<(String, Vec<u8>)> {
+    fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
+        Ok(self)
+    }
+}
+
+/// A library in memory, made when a guest first accesses it.
+impl<F: FnOnce() -> Vec<(String, Vec<u8>)> + Send> LibraryFiles for LazyLock<Vec<(String, Vec<u8>)>, F> {
     fn files(&self) -> Result<&[(String, Vec<u8>)], SourceError> {
         Ok(self)
     }

@@ -33,6 +33,7 @@ mod hostile_components;
 mod house;
 mod idle_session;
 mod images;
+mod intl;
 mod limits;
 mod manifests;
 mod mcp;

@@ -21,7 +21,6 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
         &["Deno", "Bun"],
         "The runtime is neither Deno nor Bun. Use the available modules of Node, such as `fs` and `path`.",
     ),
-    (&["Intl"], "Format numbers with `toFixed` and dates with `toISOString`, or do that part in Python."),
     (&["WebAssembly"], "Use JavaScript: scripts cannot run WebAssembly."),
 ];
 

@@ -8,7 +8,7 @@ use super::{
     Build,
     compile::{NAME_BYTES, SOURCE_BYTES},
     guest::{EVAL_COMPILE_ONLY, EVAL_MODULE, Guest, JsValue, SCRATCH_BYTES},
-    library::{FILES, library},
+    library::{FILES, compiled},
     state::{Addresses, Booted},
     structures::{fault, limit_stack},
     wipe::{fill_holes, wipe_free_memory},
@@ -111,7 +111,7 @@ pub(super) static WHOLE_CODE: LazyLock<String> =
 /// Returns the library as a JSON object of texts by path.
 fn sources() -> String {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    json!(library().into_iter().map(|(path, bytes)| (path, text(bytes))).collect::<BTreeMap<_, _>>()).to_string()
+    json!(compiled().into_iter().map(|(path, bytes)| (path, text(bytes))).collect::<BTreeMap<_, _>>()).to_string()
 }
 
 /// Boots an interpreter. Unless `lean` is set, the image includes the compiled library, which scripts would otherwise

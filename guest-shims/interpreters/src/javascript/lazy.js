@@ -112,10 +112,10 @@
     'timers/promises': 'process', url: 'url', util: 'util', 'util/types': 'util',
   };
   // Values shared by the scripts.
-  const SHARED = { blobs: 'blob', codec: 'buffer', deepEqual: 'util', encoding: 'encoding', globPattern: 'glob', legacy: 'legacy', makeFacade: 'modules', marks: 'performance', modules: 'modules', parseArgs: 'args', received: 'util', showResult: 'display' };
+  const SHARED = { blobs: 'blob', codec: 'buffer', deepEqual: 'util', encoding: 'encoding', globPattern: 'glob', legacy: 'legacy', localized: 'intl', makeFacade: 'modules', marks: 'performance', modules: 'modules', parseArgs: 'args', received: 'util', showResult: 'display' };
   const GLOBALS = {
     AbortController: 'events', AbortSignal: 'events', Blob: 'blob', BroadcastChannel: 'channels', Buffer: 'buffer', CustomEvent: 'events', Event: 'events', EventTarget: 'events', File: 'blob', MessageChannel: 'channels', MessageEvent: 'channels', MessagePort: 'channels', TextDecoder: 'encoding',
-    Headers: 'fetch', Request: 'fetch', Response: 'fetch', TextEncoder: 'encoding', URL: 'url', URLSearchParams: 'url', atob: 'encoding', btoa: 'encoding',
+    Headers: 'fetch', Intl: 'intl', Request: 'fetch', Response: 'fetch', TextEncoder: 'encoding', URL: 'url', URLSearchParams: 'url', atob: 'encoding', btoa: 'encoding',
     crypto: 'crypto', display: 'display', fetch: 'fetch', process: 'process', structuredClone: 'clone',
   };
   for (const [object, files] of [[$.node, MODULES], [$, SHARED]]) {
@@ -142,6 +142,66 @@
     provided[name] = value;
     if (Object.getOwnPropertyDescriptor(globalThis, name)?.get === getters[name]) global(name, value);
   };
+
+  // The methods that take a locale.
+  const { uncurry } = $;
+  const { prototype: numbers } = Number;
+  const { prototype: bigints } = BigInt;
+  const { prototype: dates } = Date;
+  const [numberOf, bigintOf, timeOf] = [numbers.valueOf, bigints.valueOf, dates.getTime].map((method) => uncurry(method));
+  const textOf = (value) => {
+    if (value === undefined || value === null) throw new TypeError('a string method was called on null or undefined');
+    return `${value}`;
+  };
+  const dated = (name) => (date, args) => {
+    timeOf(date);
+    return $.localized[name](date, ...args);
+  };
+  const [allOfDate, dateOnly, timeOnly] = ['date', 'dateOnly', 'timeOnly'].map(dated);
+  const list = {
+    toLocaleString(...args) {
+      return $.localized.array(this, ...args);
+    },
+  };
+  const METHODS = [
+    [Array.prototype, list],
+    [Object.getPrototypeOf(Uint8Array.prototype), list],
+    [numbers, {
+      toLocaleString(...args) {
+        return $.localized.number(numberOf(this), ...args);
+      },
+    }],
+    [bigints, {
+      toLocaleString(...args) {
+        return $.localized.number(bigintOf(this), ...args);
+      },
+    }],
+    [dates, {
+      toLocaleDateString(...args) {
+        return dateOnly(this, args);
+      },
+      toLocaleString(...args) {
+        return allOfDate(this, args);
+      },
+      toLocaleTimeString(...args) {
+        return timeOnly(this, args);
+      },
+    }],
+    [String.prototype, {
+      localeCompare(that, ...args) {
+        return $.localized.compare(textOf(this), that, ...args);
+      },
+      toLocaleLowerCase(...args) {
+        return $.localized.lower(textOf(this), ...args);
+      },
+      toLocaleUpperCase(...args) {
+        return $.localized.upper(textOf(this), ...args);
+      },
+    }],
+  ];
+  for (const [prototype, methods] of METHODS) {
+    for (const name of Object.keys(methods)) define(prototype, name, { __proto__: null, value: methods[name], writable: true, configurable: true });
+  }
 
   $.completeFs = () => load('fs');
 

@@ -1,7 +1,30 @@
 //! JavaScript files outside the image.
 
+/// Returns the paths and texts of files in `vendor_js/intl`.
+macro_rules! intl {
+    ($($name:literal)*) => {
+        [$((concat!("intl/", $name), include_str!(concat!("../../../../vendor_js/intl/", $name)))),*]
+    };
+}
+
+/// The files that `Intl` reads.
+const INTL: &[(&str, &str)] = &intl! {
+    "collation.json" "dates.js" "index.json" "lists.js" "locale.js" "locales/ar-AE.json" "locales/ar-EG.json"
+    "locales/ar-SA.json" "locales/ar.json" "locales/bn.json" "locales/cs.json" "locales/da.json" "locales/de-AT.json"
+    "locales/de-CH.json" "locales/de.json" "locales/el.json" "locales/en-AU.json" "locales/en-CA.json"
+    "locales/en-GB.json" "locales/en-IE.json" "locales/en-IN.json" "locales/en-NZ.json" "locales/en-ZA.json"
+    "locales/en.json" "locales/es-AR.json" "locales/es-CL.json" "locales/es-CO.json" "locales/es-MX.json"
+    "locales/es-US.json" "locales/es.json" "locales/fa.json" "locales/fi.json" "locales/fr-BE.json"
+    "locales/fr-CA.json" "locales/fr-CH.json" "locales/fr.json" "locales/he.json" "locales/hi.json" "locales/hu.json"
+    "locales/id.json" "locales/it-CH.json" "locales/it.json" "locales/ja.json" "locales/ko.json" "locales/nb.json"
+    "locales/nl-BE.json" "locales/nl.json" "locales/pl.json" "locales/pt-PT.json" "locales/pt.json" "locales/ro.json"
+    "locales/ru.json" "locales/sk.json" "locales/sv.json" "locales/th.json" "locales/tr.json" "locales/uk.json"
+    "locales/vi.json" "locales/zh-Hant-HK.json" "locales/zh-Hant.json" "locales/zh.json" "numbers.js" "plurals.js"
+    "relative.js" "rules.js" "segments.js" "shared.js" "zones.json"
+};
+
 /// The files by path, sorted. Multi-line strings are not allowed in them, because indentation is removed.
-pub(super) const FILES: [(&str, &str); 24] = [
+pub(super) const FILES: [(&str, &str); 25] = [
     ("csv-simple.js", include_str!("../../../../vendor_js/csv-simple.js")),
     ("json-utils.js", include_str!("../../../../vendor_js/json-utils.js")),
     ("node/args.js", include_str!("node/args.js")),
@@ -17,6 +40,7 @@ pub(super) const FILES: [(&str, &str); 24] = [
     ("node/fetch.js", include_str!("node/fetch.js")),
     ("node/fs.js", include_str!("node/fs.js")),
     ("node/glob.js", include_str!("node/glob.js")),
+    ("node/intl.js", include_str!("node/intl.js")),
     ("node/legacy.js", include_str!("node/legacy.js")),
     ("node/modules.js", include_str!("node/modules.js")),
     ("node/performance.js", include_str!("node/performance.js")),
@@ -28,12 +52,21 @@ pub(super) const FILES: [(&str, &str); 24] = [
     ("string-utils.js", include_str!("../../../../vendor_js/string-utils.js")),
 ];
 
-/// Returns the files at `/data_js`, by path below it: packages for `requireVendor`, and in `node/` the modules that the
-/// boot scripts compile on first use. A backend mounts the files read-only in every guest.
+/// Returns the files at `/data_js`, by path below it, sorted: packages for `requireVendor`, in `node/` the modules that
+/// the boot scripts compile on first use, and in `intl/` what `Intl` reads. A backend mounts the files read-only in
+/// every guest.
+pub fn library() -> Vec<(String, Vec<u8>)> {
+    let mut files = compiled();
+    files.extend(INTL.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())));
+    files.sort_by(|(left, _), (right, _)| left.cmp(right));
+    files
+}
+
+/// Returns the files that an image contains compiled.
 ///
 /// Indentation and comments are removed, because guests pay for reading and compiling the files, and providers contain
 /// the files.
-pub fn library() -> Vec<(String, Vec<u8>)> {
+pub(super) fn compiled() -> Vec<(String, Vec<u8>)> {
     FILES.iter().map(|(path, text)| ((*path).to_owned(), squeezed(text).into_bytes())).collect()
 }
 

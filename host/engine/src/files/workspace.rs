@@ -25,7 +25,7 @@ struct Mounted {
 }
 
 /// The JavaScript library, shared by all guests of the process.
-static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(library())));
+static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(LazyLock::new(library))));
 
 /// The initial files of a policy's executions.
 #[derive(Clone)]
