@@ -11,16 +11,13 @@ use crate::Language;
 const ELSEWHERE: &[(&[&str], &str)] = &[
     (
         &["document", "window", "navigator", "location", "history", "localStorage", "sessionStorage", "HTMLElement"],
-        "The sandbox has no browser and no page. Use text and files, and print the result.",
+        "The sandbox has no browser or DOM. Use text and files, and print the result.",
     ),
     (
         &["alert", "confirm", "prompt"],
-        "No user can answer. Print with `console.log`, and take values from the script or from files.",
+        "No user can answer prompts. Print with `console.log`, and read values from the script or from files.",
     ),
-    (
-        &["Deno", "Bun"],
-        "The runtime is neither Deno nor Bun. Use the available modules of Node, such as `fs` and `path`.",
-    ),
+    (&["Deno", "Bun"], "The runtime is neither Deno nor Bun. Use the available Node modules, such as `fs` and `path`."),
     (&["WebAssembly"], "Use JavaScript: scripts cannot run WebAssembly."),
 ];
 
@@ -57,9 +54,9 @@ const INSTEAD: &[(&[&str], &str)] = &[
     (&["uuid", "nanoid"], "Use `crypto.randomUUID()`."),
     (&["moment", "dayjs", "date-fns", "luxon"], "Use `Date`, which parses, formats and calculates in UTC."),
     (&["chalk", "colors", "kleur"], "Print plain text."),
-    (&["dotenv"], "Use `process.env`, which has the variables of the policy."),
+    (&["dotenv"], "Use `process.env`, which contains the policy's variables."),
     (&["minimist", "yargs", "commander"], "Use `process.argv.slice(2)` for the arguments."),
-    (&["jest", "mocha", "chai", "test", "vitest"], "Use `assert`: a script that throws has failed."),
+    (&["jest", "mocha", "chai", "test", "vitest"], "Use `assert`: a script fails if it throws."),
 ];
 
 /// Returns advice on an exception; `None` if the exception's message is clear enough.
@@ -95,7 +92,7 @@ fn reference(failure: &UncaughtException<'_>) -> Option<Advice> {
     match name {
         "XMLHttpRequest" | "WebSocket" | "EventSource" => Some(Advice::new(
             AdviceKind::Network,
-            format!("{} is not available. Use `fetch`, if the sandbox's policy allows a network.", quoted(name)),
+            format!("{} is not available. Use `fetch`, if the sandbox's policy allows network access.", quoted(name)),
             &limits::STEPS,
         )),
         "Worker" | "SharedWorker" => Some(threads()),
@@ -153,7 +150,7 @@ fn file(failure: &UncaughtException<'_>) -> Option<Advice> {
 fn vendored(name: &str) -> Advice {
     let missing = format!("There is no vendored package {}.", quoted(name));
     if names::of(Language::JavaScript).any(|module| module == name) {
-        let step = format!("Use `require('{name}')`: it is a module of the interpreter.");
+        let step = format!("Use `require('{name}')`: it is built into the interpreter.");
         return Advice::new(AdviceKind::Module, missing, &[&step]);
     }
     if let Some((_, instead)) = INSTEAD.iter().find(|(names, _)| names.contains(&name)) {
@@ -171,7 +168,7 @@ fn vendored(name: &str) -> Advice {
 fn threads() -> Advice {
     Advice::new(
         AdviceKind::Threads,
-        "The sandbox has no threads and no workers.",
+        "The sandbox has no threads or workers.",
         &["Do the work sequentially; `async` functions and promises work."],
     )
 }
@@ -184,14 +181,14 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
         | "ws" | "superagent" => {
             return Advice::new(
                 AdviceKind::Network,
-                format!("{missing} Use `fetch`, if the sandbox's policy allows a network."),
+                format!("{missing} Use `fetch`, if the sandbox's policy allows network access."),
                 &limits::STEPS,
             );
         }
         "child_process" | "cluster" | "execa" | "shelljs" => {
             return Advice::new(
                 AdviceKind::Subprocess,
-                format!("{missing} The sandbox has no other processes and no shell."),
+                format!("{missing} Scripts cannot start processes, and the sandbox has no shell."),
                 &["Use JavaScript, with files in `/app`.", "Ask the operator for a tool that does it, and call it."],
             );
         }
@@ -310,7 +307,7 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
     }
     let step = match failure.message() {
         "Unexpected end of input" => "Add the brace, bracket or parenthesis that is missing at the end.",
-        message if message.contains("string") => "Close the string. Use backquotes for a string of several lines.",
+        message if message.contains("string") => "Close the string. Use backticks for a multi-line string.",
         _ => "Check the line that the message names, and the line before it.",
     };
     advice(&[step, "`validate` checks a script without running it."])
@@ -346,27 +343,27 @@ fn looks_like_python(line: &str) -> bool {
 const MAKES_CODE: &[(&str, &str, &str)] = &[
     (
         "TypeScript enum is",
-        "An `enum` generates code, and Glovebox only removes types.",
+        "An `enum` generates code, but Glovebox only removes types.",
         "Write `const Color = { Red: 0, Green: 1 } as const;` and `type Color = (typeof Color)[keyof typeof Color];`.",
     ),
     (
         "TypeScript namespace declaration is",
-        "A `namespace` with values generates code, and Glovebox only removes types.",
+        "A `namespace` with values generates code, but Glovebox only removes types.",
         "Put the values into an object, `const Name = { … };`, or declare them without the namespace.",
     ),
     (
         "TypeScript parameter property is",
-        "A parameter property generates code, and Glovebox only removes types.",
+        "A parameter property generates code, but Glovebox only removes types.",
         "Declare the property in the class, and set it in the constructor: `x: number; constructor(x: number) { this.x = x; }`.",
     ),
     (
         "TypeScript import equals declaration is",
-        "`import … =` generates code, and Glovebox only removes types.",
+        "`import … =` generates code, but Glovebox only removes types.",
         "Write `const name = require('…');` or `import name from '…';`.",
     ),
     (
         "TypeScript export assignment is",
-        "`export =` generates code, and Glovebox only removes types.",
+        "`export =` generates code, but Glovebox only removes types.",
         "Write `export default …;`.",
     ),
     ("The angle-bracket syntax for type assertions", "`<Type>value` is ambiguous.", "Write `value as Type`."),

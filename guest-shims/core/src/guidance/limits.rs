@@ -22,7 +22,7 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
                 AdviceKind::Time,
                 format!("The script took longer than {limit} ms."),
                 &[
-                    "Remove waits: `sleep`, `setTimeout` and slow tools count as well.",
+                    "Remove waits: `sleep`, `setTimeout` and slow tools count toward the limit.",
                     "Do less work in one execution, or check for an endless loop.",
                 ],
             );
@@ -66,7 +66,7 @@ fn memory(facts: &Facts<'_>) -> Advice {
         format!("The script exceeded its memory limit of {} bytes (`limits.memory_bytes`).", facts.limits.memory_bytes),
         &[
             "Process the data in parts: read line by line, and write each result immediately.",
-            "Avoid copies of the data: files in `/app` count as well.",
+            "Avoid copies of the data: files in `/app` count toward the limit.",
         ],
     );
     or_raised(advice, facts, "memory_bytes")
@@ -89,7 +89,7 @@ pub(super) fn of_output(facts: &Facts<'_>) -> Option<Advice> {
     let (stream, total, limit, name) = streams.into_iter().find(|(_, total, limit, _)| total > limit)?;
     let advice = Advice::new(
         AdviceKind::Output,
-        format!("{stream} was truncated: the script wrote {total} bytes, and the first {limit} are retained."),
+        format!("{stream} was truncated: the script wrote {total} bytes, but only the first {limit} are retained."),
         &["Print a summary, and write the rest to a file in `/app`."],
     );
     Some(or_raised(advice, facts, name))
@@ -116,17 +116,17 @@ pub(super) fn path(path: &str, language: Language) -> Option<Advice> {
     if is_windows {
         return Some(Advice::new(
             AdviceKind::Path,
-            format!("{named} is a Windows path, which has no special meaning here."),
+            format!("{named} is a Windows path, but the sandbox uses POSIX paths."),
             &["Put the file into the workspace, and use a path relative to `/app`, with `/` between the parts."],
         ));
     }
     if !is_in_workspace(path) {
         return Some(Advice::new(
             AdviceKind::Path,
-            format!("{named} is outside the workspace: scripts can access `/app` and mounted directories."),
+            format!("{named} is outside the workspace: scripts can access only `/app` and mounted directories."),
             &[
                 "Use a path relative to `/app`, the working directory. `tempfile` works there too.",
-                "To read a file of the host, put it into the workspace, or ask the operator to mount its directory.",
+                "To read a host file, put it into the workspace, or ask the operator to mount its directory.",
             ],
         ));
     }
@@ -170,7 +170,7 @@ const NOT_PUBLIC: [&str; 2] = ["is not a public address", "has no public address
 pub(super) fn advice(message: &str) -> Option<Advice> {
     let of = |summary: String, steps: &[&str]| Some(Advice::new(AdviceKind::Network, summary, steps));
     if message.contains(OFF) {
-        return of("The network is off in the sandbox.".to_owned(), &STEPS);
+        return of("The network is off in this sandbox.".to_owned(), &STEPS);
     }
     if let Some((_, rest)) = message.split_once(BEFORE_ORIGIN)
         && let Some((origin, _)) = rest.split_once(AFTER_ORIGIN)

@@ -133,7 +133,7 @@ pub(super) fn substitutes(has_data_packages: bool) -> impl Iterator<Item = &'sta
     })
 }
 
-const DATA_RUNTIME: &str = "Ask the operator to add the runtime that has it (`glovebox runtimes add python-3.15-data`), and run the script unchanged.";
+const DATA_RUNTIME: &str = "Ask the operator to add the runtime that includes it (`glovebox runtimes add python-3.15-data`), and run the script unchanged.";
 
 /// Returns advice on an exception; `None` if the exception's message is clear enough.
 pub(super) fn advice(failure: &UncaughtException<'_>) -> Option<Advice> {
@@ -194,7 +194,7 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
         return Advice::new(
             AdviceKind::Module,
             missing,
-            &["Remove the import: `display` needs none, and shows tables, figures and text."],
+            &["Remove the import: `display` is built in. It shows tables, figures and text."],
         );
     }
     if failure.has_data_packages
@@ -206,11 +206,11 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
     if let Some((_, kind, instead)) = INSTEAD.iter().find(|(names, ..)| names.contains(&name)) {
         return match kind {
             AdviceKind::Network => Advice {
-                summary: format!("{missing} Use `requests`, if the sandbox's policy allows a network."),
+                summary: format!("{missing} Use `requests`, if the sandbox's policy allows network access."),
                 ..network()
             },
             AdviceKind::Subprocess => {
-                Advice { summary: format!("{missing} The sandbox has no other processes."), ..subprocess() }
+                Advice { summary: format!("{missing} Scripts cannot start processes."), ..subprocess() }
             }
             _ if !failure.has_data_packages && IN_DATA_RUNTIME.contains(&name) => {
                 Advice::new(*kind, missing, &[instead, DATA_RUNTIME])
@@ -224,7 +224,7 @@ fn module(failure: &UncaughtException<'_>, name: &str) -> Advice {
             format!("{missing} It is a package, and this sandbox runs without packages."),
             &[
                 "Use the standard library, or write the code that you need in the script.",
-                "Ask the operator to run it with packages (`inject_setup`).",
+                "Ask the operator to enable packages (`inject_setup`).",
             ],
         );
     }
@@ -266,7 +266,7 @@ fn attribute(failure: &UncaughtException<'_>) -> Option<Advice> {
 fn network() -> Advice {
     Advice::new(
         AdviceKind::Network,
-        "The sandbox has no sockets, and no network unless its policy allows one.",
+        "The sandbox has no sockets, and no network access unless its policy allows it.",
         &limits::STEPS,
     )
 }
@@ -274,7 +274,7 @@ fn network() -> Advice {
 fn subprocess() -> Advice {
     Advice::new(
         AdviceKind::Subprocess,
-        "The sandbox has no other processes and no shell.",
+        "Scripts cannot start processes, and the sandbox has no shell.",
         &[
             "Use Python: `pathlib`, `shutil` and `glob` for files, `re` and `textwrap` for text, `zipfile` and `tarfile` for archives.",
             "Ask the operator for a tool that does it, and call it.",
@@ -293,7 +293,7 @@ fn threads() -> Advice {
 fn input() -> Advice {
     Advice::new(
         AdviceKind::Input,
-        "Standard input is at its end, and no user can answer.",
+        "Standard input has ended, and no user can answer.",
         &["Put the values into the script, or into a file in `/app`.", "Pass standard input to the execution."],
     )
 }
@@ -370,9 +370,7 @@ fn syntax(failure: &UncaughtException<'_>) -> Advice {
     let step = match message {
         _ if message.starts_with("Missing parentheses") => "`print` is a function: `print(x)`.",
         _ if message.starts_with("expected ':'") => "End the first line of the block with a colon.",
-        _ if message.starts_with("unterminated") => {
-            "Close the string. Use triple quotes for a string of several lines."
-        }
+        _ if message.starts_with("unterminated") => "Close the string. Use triple quotes for a multi-line string.",
         _ if message.contains("was never closed") => "Close the bracket that the message names.",
         _ if message.contains("indent") => "Indent all lines of a block equally, with four spaces per level.",
         _ => "Check the line that the message names, and the line before it.",
@@ -437,7 +435,7 @@ fn notebook_command(line: &str) -> Option<&'static str> {
             return None;
         }
         let instead = if line.starts_with('%') {
-            "Remove the line: figures and tables are shown without it. Use the module `time` to measure."
+            "Remove the line: figures and tables are shown without it. Use the `time` module to measure time."
         } else {
             "Replace the line with Python: there is no shell. Use `pathlib` and `shutil` for files."
         };
