@@ -134,7 +134,7 @@ impl GuestBlob for RefCell<Blob> {
         if self.borrow_mut().append(&bytes) {
             return Ok(());
         }
-        Err(SandboxError::QuotaExceeded("the provider has too little memory for these bytes".into()))
+        Err(SandboxError::QuotaExceeded("the provider does not have enough memory for these bytes".into()))
     }
 
     fn size(&self) -> u64 {

@@ -179,7 +179,7 @@ pub(crate) fn instantiate(
     let mut state = HostState::new(wasi, limit, ctx);
     if !state.host.limiter.grow(0, runtime.memory_bytes(), None) {
         return Err(SandboxError::Unavailable(format!(
-            "`limits.memory-bytes` is too small for `{}` and the initial state of its guest",
+            "`limits.memory-bytes` is too small to start `{}`; raise it",
             runtime.name
         )));
     }

@@ -170,7 +170,7 @@ impl Provider {
 
 fn runtimes(world: &World) -> Result<Vec<Rc<Runtime>>, String> {
     let text = world.guests.describe();
-    let wrong = |error| format!("the weaver's description cannot be read: {error}");
+    let wrong = |error| format!("cannot read the weaver's description: {error}");
     let description: Description = serde_json::from_slice(&text).map_err(wrong)?;
     let runtime = |(number, guest)| Runtime::new(number, guest, &world.libraries).map(Rc::new);
     (0..).zip(description.guests).map(runtime).collect()

@@ -110,7 +110,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// Returns [`Damaged`] if fewer bytes remain.
     pub fn raw(&mut self, len: usize) -> Result<&'a [u8], Damaged> {
-        let (taken, rest) = self.rest.split_at_checked(len).ok_or(Damaged("it ends too early"))?;
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(Damaged("it is truncated"))?;
         self.rest = rest;
         Ok(taken)
     }
@@ -120,7 +120,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// Returns [`Damaged`] if no bytes remain.
     pub fn byte(&mut self) -> Result<u8, Damaged> {
-        let (&byte, rest) = self.rest.split_first().ok_or(Damaged("it ends too early"))?;
+        let (&byte, rest) = self.rest.split_first().ok_or(Damaged("it is truncated"))?;
         self.rest = rest;
         Ok(byte)
     }
@@ -152,7 +152,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// Returns [`Damaged`] if the bytes end too early.
     pub fn fixed(&mut self) -> Result<u64, Damaged> {
-        let bytes = self.raw(8)?.try_into().map_err(|_| Damaged("it ends too early"))?;
+        let bytes = self.raw(8)?.try_into().map_err(|_| Damaged("it is truncated"))?;
         Ok(u64::from_le_bytes(bytes))
     }
 
@@ -161,7 +161,7 @@ impl<'a> Decoder<'a> {
     /// # Errors
     /// Returns [`Damaged`] if fewer bytes remain than the length claims.
     pub fn run(&mut self) -> Result<&'a [u8], Damaged> {
-        let len = usize::try_from(self.number()?).map_err(|_| Damaged("it ends too early"))?;
+        let len = usize::try_from(self.number()?).map_err(|_| Damaged("it is truncated"))?;
         self.raw(len)
     }
 
@@ -209,7 +209,7 @@ mod tests {
         encoder.number(u64::MAX);
         encoder.raw(b"abc");
         let bytes = encoder.finish();
-        assert_eq!(Decoder::new(&bytes).run(), Err(Damaged("it ends too early")));
+        assert_eq!(Decoder::new(&bytes).run(), Err(Damaged("it is truncated")));
         assert_eq!(Decoder::new(&[2, 0xC3, 0x28]).text(), Err(Damaged("a string is not UTF-8")));
         assert_eq!(Decoder::new(&[0]).finish(), Err(Damaged("it has trailing bytes")));
     }

@@ -220,7 +220,7 @@ impl Wasi {
         next.stdin = Stdin::resumed(from.number()?, from.run()?.to_vec());
         next.clock.restore(SavedClock { monotonic_ns: from.fixed()?, slept_ns: from.number()? });
         let seeded = from.byte()?;
-        let bytes = from.raw(16)?.try_into().map_err(|_| Damaged("it ends too early"))?;
+        let bytes = from.raw(16)?.try_into().map_err(|_| Damaged("it is truncated"))?;
         let words = u128::from_le_bytes(bytes);
         if seeded > 1 || words >= MAX_ENTROPY_WORDS || (seeded == 0 && words != 0) {
             return Err(Damaged("the generator's position is out of range").into());

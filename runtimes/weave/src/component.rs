@@ -193,7 +193,7 @@ impl Imports {
                     | Payload::ComponentAliasSection(_)
             );
             if let Some((id, range)) = payload.as_section().filter(|_| is_copied && sandbox.is_empty()) {
-                let data = adapter.get(range).ok_or_else(|| refused("the adapter ends too early"))?;
+                let data = adapter.get(range).ok_or_else(|| refused("the adapter is truncated"))?;
                 whole.section(&RawSection { id, data });
             }
         }

@@ -171,7 +171,7 @@ fn endless_journal() -> Vec<u8> {
         Err(RestoreError::FileSystem(error)) => error,
         other => panic!("the file system is refused: {other:?}"),
     };
-    let damaged = VfsRestoreError::Damaged(Damaged("it ends too early"));
+    let damaged = VfsRestoreError::Damaged(Damaged("it is truncated"));
     assert_eq!(refused(&journal(MOST)), damaged, "what there is room for is read");
     let saved = journal(MOST + 1);
     assert_eq!(refused(&saved), VfsRestoreError::Limit("bytes"), "the next is the last");

@@ -132,7 +132,7 @@ impl SessionMemory {
         match changed {
             None => Ok(()),
             Some((_, global)) => {
-                let text = format!("the guest could not be suspended: it left its global `{}` changed", global.export);
+                let text = format!("the guest could not be suspended: it changed its global `{}`", global.export);
                 Err(SandboxError::Unavailable(text))
             }
         }
@@ -154,9 +154,7 @@ impl Resident for SessionMemory {
 }
 
 pub(super) fn no_memory(bytes: u64) -> SandboxError {
-    SandboxError::Unavailable(format!(
-        "the session needs {bytes} bytes of memory, but `limits.memory-bytes` leaves less; raise the limit"
-    ))
+    SandboxError::Unavailable(format!("the session needs {bytes} bytes of memory; raise `limits.memory-bytes`"))
 }
 
 /// A runtime's pristine image, for comparison with a guest's memory.
@@ -366,7 +364,7 @@ impl From<SessionError<'_>> for SandboxError {
             }
             SessionFailure::Variable { name, reason } => refused_variable(name, Refusal::Guest(reason)),
             SessionFailure::Mismatch(what) => {
-                Self::Unavailable(format!("the saved session does not fit its image: {what}"))
+                Self::Unavailable(format!("the saved session does not match its image: {what}"))
             }
             SessionFailure::NoMemory(bytes) => no_memory(bytes),
         }

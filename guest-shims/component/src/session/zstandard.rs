@@ -29,11 +29,11 @@ impl Codec for Zstandard {
 /// Rejects a frame that is malformed, needs a dictionary, or has too large a window (RFC 8878, section 3.1.1).
 fn check_header(packed: &[u8]) -> io::Result<()> {
     let wrong = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
-    let (magic, rest) = packed.split_first_chunk().ok_or_else(|| wrong("it ends too early"))?;
+    let (magic, rest) = packed.split_first_chunk().ok_or_else(|| wrong("it is truncated"))?;
     if u32::from_le_bytes(*magic) != 0xFD2F_B528 {
         return Err(wrong("it is not a frame"));
     }
-    let ([descriptor, first], rest) = rest.split_first_chunk().ok_or_else(|| wrong("it ends too early"))?;
+    let ([descriptor, first], rest) = rest.split_first_chunk().ok_or_else(|| wrong("it is truncated"))?;
     if descriptor & 0b11 != 0 {
         return Err(wrong("it needs a dictionary"));
     }
@@ -50,7 +50,7 @@ fn check_header(packed: &[u8]) -> io::Result<()> {
             2 => number(4),
             _ => number(8),
         }
-        .ok_or_else(|| wrong("it ends too early"))?
+        .ok_or_else(|| wrong("it is truncated"))?
     } else {
         let base = 1_u64 << (10 + (first >> 3));
         base + base / 8 * u64::from(first & 0b111)

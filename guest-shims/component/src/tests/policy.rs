@@ -47,7 +47,7 @@ fn invalid_variables_and_arguments_are_rejected() {
         ..no_policy()
     };
     let SandboxError::InvalidPolicy(text) = refusal(env(&[("A", "1"), ("B", "2"), ("A", "1")])) else { panic!() };
-    assert_eq!(text, "`env`: `A` is a duplicate");
+    assert_eq!(text, "`env`: `A` is set twice");
     for wrong in [("", "v"), ("a=b", "v"), ("a", "\0")] {
         assert!(matches!(refusal(env(&[wrong])), SandboxError::InvalidPolicy(_)), "{wrong:?}");
     }

@@ -95,7 +95,7 @@ impl ContractPolicy {
         for (name, value) in env {
             if variables.contains_key(&name) {
                 let name: String = quoted(&name).chars().take(100).collect();
-                return Err(PolicyRefusal::Invalid(format!("`env`: `{name}` is a duplicate")));
+                return Err(PolicyRefusal::Invalid(format!("`env`: `{name}` is set twice")));
             }
             variables.insert(name, value);
         }

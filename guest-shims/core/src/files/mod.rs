@@ -51,7 +51,7 @@ fn kind_of_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<FileKind, 
         "file" => Ok(FileKind::File),
         "directory" => Ok(FileKind::Directory),
         "symlink" => Ok(FileKind::Symlink),
-        _ => Err(D::Error::custom(format!("`{}` is not a file type", escaped(&name)))),
+        _ => Err(D::Error::custom(format!("unknown file type `{}`", escaped(&name)))),
     }
 }
 
@@ -109,7 +109,7 @@ pub enum FileError {
         reason: String,
     },
     /// A file, directory or link with this name already exists.
-    #[error("`{path}` exists; choose another name or allow replacing it", path = escaped(.path))]
+    #[error("`{path}` already exists; choose another name or allow replacing it", path = escaped(.path))]
     Exists {
         /// The path, relative to the workspace.
         path: String,

@@ -119,7 +119,7 @@ impl<'a> Body<'a> {
     }
 
     fn fill(&mut self, into: &mut [u8]) -> Result<(), ResumeError> {
-        self.0.read_exact(into).map_err(|_| damaged("its body cannot be decompressed, or ends too early"))
+        self.0.read_exact(into).map_err(|_| damaged("its body cannot be decompressed, or is truncated"))
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], ResumeError> {
@@ -182,7 +182,7 @@ impl<'a> Body<'a> {
         let failed = |_| damaged("its body cannot be decompressed");
         let mut wasi = Vec::new();
         self.0.by_ref().take(length).read_to_end(&mut wasi).map_err(failed)?;
-        if wasi.len() as u64 == length { Ok(wasi) } else { Err(damaged("its body ends too early")) }
+        if wasi.len() as u64 == length { Ok(wasi) } else { Err(damaged("its body is truncated")) }
     }
 
     /// Checks that no bytes follow, inside the body or after it.

@@ -91,7 +91,7 @@ impl HibernatedInfo {
             return wrong("its memory is not a multiple of 64 KiB");
         }
         if u64::from(self.page_count) > self.memory_bytes / PAGE_BYTES as u64 {
-            return wrong("it has more pages than memory");
+            return wrong("it has more pages than its memory");
         }
         Ok(())
     }
@@ -130,7 +130,7 @@ pub(super) struct Envelope<'a> {
 impl<'a> Envelope<'a> {
     /// Splits the bytes into their parts and parses the header.
     pub(super) fn split(bytes: &'a [u8]) -> Result<Self, ResumeError> {
-        let short = || ResumeError::Damaged { reason: "it ends too early".into() };
+        let short = || ResumeError::Damaged { reason: "it is truncated".into() };
         let (magic, rest) = bytes.split_first_chunk().ok_or(ResumeError::NotASession)?;
         if magic != MAGIC {
             return Err(ResumeError::NotASession);

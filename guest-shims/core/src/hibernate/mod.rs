@@ -236,7 +236,7 @@ pub enum ResumeError<S = Infallible> {
     },
     /// The policy does not allow the saved files or descriptors.
     #[error(
-        "the hibernated session's files do not fit this sandbox: {reason}; resume it with its original policy", reason = escaped_text(.reason)
+        "the hibernated session's files do not match this sandbox: {reason}; resume it with its original policy", reason = escaped_text(.reason)
     )]
     Files {
         /// The file system's reason.

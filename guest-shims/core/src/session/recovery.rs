@@ -130,12 +130,12 @@ pub(super) fn restore<B: SessionBackend>(
     state.continue_entropy(&mut wasi);
     let mut guest = backend.instantiate(state, wasi)?;
     let grown_bytes = state.memory_bytes.checked_sub(guest.machine.memory_bytes());
-    let grown_bytes = grown_bytes.ok_or_else(|| backend.failed(SessionFailure::Mismatch("it is smaller")))?;
+    let grown_bytes = grown_bytes.ok_or_else(|| backend.failed(SessionFailure::Mismatch("its memory is smaller")))?;
     if !guest.grow_freely(grown_bytes) {
         return Err(backend.failed(SessionFailure::NoMemory(state.memory_bytes)));
     }
     if !guest.machine.write_pages(&state.pages) {
-        return Err(backend.failed(SessionFailure::Mismatch("it has pages beyond its end")));
+        return Err(backend.failed(SessionFailure::Mismatch("it has pages beyond the end of its memory")));
     }
     let is_same = numbers == RandomNumbers::Same && state.entropy_key.is_some();
     if !is_same {

@@ -85,8 +85,8 @@ impl Costs {
                 return Ok(());
             }
         }
-        let message =
-            "the arguments are too deep or too large to check against the tool's schema; send fewer or flatter values";
+        let message = "the arguments are too deeply nested or too large to check against the tool's schema; send fewer or \
+                       flatter values";
         Err(CallFailure::new(ToolErrorKind::InvalidArguments, message))
     }
 }
@@ -191,11 +191,11 @@ impl<'a> Graph<'a> {
     /// Returns the target of a reference.
     fn referred(&self, reference: &Value) -> Result<&'a Value, String> {
         let wrong =
-            || format!("`$ref` {reference}: it must be `#` or `#/…`, and refer to a part of the schema that exists");
+            || format!("`$ref` {reference}: it must be `#` or `#/…`, and refer to an existing part of the schema");
         let pointer = reference.as_str().and_then(|text| text.strip_prefix('#')).ok_or_else(wrong)?;
         // A percent-encoded pointer would have to be decoded exactly as in the validator.
         if pointer.contains('%') {
-            return Err(format!("`$ref` {reference}: it must be written without `%`"));
+            return Err(format!("`$ref` {reference}: it must not contain `%`"));
         }
         self.root.pointer(pointer).ok_or_else(wrong)
     }

@@ -236,7 +236,7 @@ impl<'b> Reader<'_, 'b> {
             *bytes = bytes.saturating_add(entry_charge(&name));
             check_usage(&self.usage, self.vfs)?;
             if !entries.set_at(&name, inode, place, in_source) {
-                return Err(Damaged("a directory has a duplicate name").into());
+                return Err(Damaged("a directory has the same name twice").into());
             }
             entries.set_base(&name, base.map(Arc::new));
             free = place_after(place, 1)?;
@@ -310,7 +310,7 @@ fn below(number: u64, next: u64) -> Result<u64, Damaged> {
 
 fn ascending(last: u64, by: u64, next: u64) -> Result<u64, Damaged> {
     if by == 0 {
-        return Err(Damaged("an inode's number is a duplicate"));
+        return Err(Damaged("an inode's number occurs twice"));
     }
     below(last.saturating_add(by), next)
 }

@@ -173,7 +173,7 @@ fn invalid_and_duplicate_names_are_rejected() {
         assert_eq!(source.restore(&[]).is_ok(), name == "a/b", "{path:?}");
     }
     let twice = plain().dir(1, &[("a", 2, 0), ("a", 2, 1)]).empty_file(2, PRIVATE);
-    twice.must_be_damaged(&[], "a directory has a duplicate name");
+    twice.must_be_damaged(&[], "a directory has the same name twice");
     plain().dir(1, &[("a", 2, 0)]).must_be_damaged(&[], "a name refers to no inode");
     plain().dir(1, &[("a", 50, 0)]).must_be_damaged(&[], "an inode's number was never assigned");
     plain().dir(1, &[("a", 2, 1)]).empty_file(2, PRIVATE).must_be_damaged(&[], "an inode has too many names");

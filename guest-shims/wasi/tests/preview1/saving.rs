@@ -411,7 +411,7 @@ fn mounts(count: u64, paths: &[String]) -> Vec<u8> {
 #[test]
 fn mismatched_mounts_are_read_only_as_far_as_shown() {
     let restore = |saved: &[u8]| hostile_guest().wasi.restore(saved).unwrap_err();
-    let damaged = RestoreError::Damaged(Damaged("it ends too early"));
+    let damaged = RestoreError::Damaged(Damaged("it is truncated"));
     let paths: Vec<String> = (0..8).map(|number| format!("/{number}")).collect();
     let quoted: Vec<String> = paths.iter().map(|path| format!("{path:?}")).collect();
     let shown = |saved: &[u8]| match restore(saved) {

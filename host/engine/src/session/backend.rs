@@ -270,7 +270,9 @@ impl From<SessionError<'_>> for ExecuteError {
             SessionFailure::Ended(reason) => Self::SessionEnded { id, reason: reason.to_owned() },
             SessionFailure::NoCheckpoint(wanted) => Self::NoCheckpoint { id, wanted },
             SessionFailure::Variable { name, reason } => Self::Variable { name: name.to_owned(), reason },
-            SessionFailure::Mismatch(what) => Self::Driver(format!("the saved session does not fit its image: {what}")),
+            SessionFailure::Mismatch(what) => {
+                Self::Driver(format!("the saved session does not match its image: {what}"))
+            }
             SessionFailure::NoMemory(bytes) => Self::Instantiate {
                 reason: format!("the session needs {bytes} bytes of memory; raise `limits.memory_bytes`"),
             },

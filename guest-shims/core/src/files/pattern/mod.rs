@@ -243,7 +243,7 @@ fn parse(pattern: &str) -> Result<Vec<Token>, String> {
         Parser { chars: pattern.chars().peekable(), last: None, before: None, tokens: Vec::new(), open: Vec::new() };
     parser.all()?;
     if !parser.open.is_empty() {
-        return Err("a `{` has no `}`; write `\\{` for the character".to_owned());
+        return Err("a `{` has no matching `}`; write `\\{` for a literal `{`".to_owned());
     }
     Ok(match &*parser.tokens {
         // A lone `**` matches everything. Any other leading `**` matches directories and is followed by a slash.
@@ -290,7 +290,7 @@ impl Parser<'_> {
                     None => self.literal(','),
                 },
                 '\\' => {
-                    let c = self.take().ok_or("it ends with a single `\\`; write `\\\\` for the character")?;
+                    let c = self.take().ok_or("it ends with a single `\\`; write `\\\\` for a literal `\\`")?;
                     self.literal(c);
                 }
                 c => self.literal(c),
@@ -311,7 +311,7 @@ impl Parser<'_> {
 
     fn close(&mut self) -> Result<(), String> {
         let Open { outside, mut branches } =
-            self.open.pop().ok_or("a `}` has no `{`; write `\\}` for the character")?;
+            self.open.pop().ok_or("a `}` has no matching `{`; write `\\}` for a literal `}`")?;
         branches.push(mem::replace(&mut self.tokens, outside));
         let is_nothing = |token: &Token| matches!(token, Token::Alternatives(branches) if branches.is_empty());
         branches.retain(|branch| !branch.iter().all(is_nothing));
@@ -372,7 +372,7 @@ impl Parser<'_> {
         let mut ranges: Vec<(char, char)> = Vec::new();
         let mut in_range = false;
         loop {
-            let c = self.take().ok_or("a `[` has no `]`; write `\\[` for the character")?;
+            let c = self.take().ok_or("a `[` has no matching `]`; write `\\[` for a literal `[`")?;
             match ranges.last_mut() {
                 Some(_) if c == ']' => break,
                 Some((from, to)) if in_range => {

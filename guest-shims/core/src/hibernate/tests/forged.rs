@@ -93,7 +93,7 @@ fn page_numbers_must_ascend_within_memory() {
     }
     let mut many = Forged::new(&sample);
     many.body.extend_from_slice(&u32::MAX.to_le_bytes());
-    refused(&sample, &many, "ends too early");
+    refused(&sample, &many, "is truncated");
 }
 
 #[test]
@@ -128,11 +128,11 @@ fn entropy_key_must_match_its_mode() {
 #[test]
 fn claimed_sizes_are_checked_against_the_bytes() {
     let sample = Sample::new();
-    refused(&sample, &Forged::new(&sample).ranges(&[(0, 2)]).pages(2, 1), "ends too early");
+    refused(&sample, &Forged::new(&sample).ranges(&[(0, 2)]).pages(2, 1), "is truncated");
     refused(&sample, &Forged::new(&sample).ranges(&[(0, 1)]).pages(1, 2), "trailing bytes");
     let mut forged = Forged::new(&sample).ranges(&[]);
     forged.info.wasi_bytes = 10;
-    refused(&sample, &forged, "ends too early");
+    refused(&sample, &forged, "is truncated");
     forged.body.extend_from_slice(&[0; 10]);
     sample.decode(&forged.bytes()).unwrap();
     forged.body.push(0);

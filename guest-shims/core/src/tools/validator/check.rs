@@ -75,7 +75,7 @@ impl Check<'_> {
 
     fn validate(&self, schema: usize, value: &Value, left: usize) -> Validity {
         let Some(left) = left.checked_sub(1) else {
-            return Err(self.stop("the value is too deep to check against the schema; flatten it"));
+            return Err(self.stop("the value is too deeply nested to check against the schema; flatten it"));
         };
         if let Some(reason) = self.stopped.get() {
             return Err(ValidationError::here(reason));
@@ -92,7 +92,7 @@ impl Check<'_> {
 
     fn matches(&self, pattern: &Pattern, text: &str) -> bool {
         let Some(left) = self.steps.get().checked_sub(pattern.steps(text)) else {
-            self.stop("its strings are too long for the schema's regular expressions");
+            self.stop("the value's strings are too long for the schema's regular expressions");
             return false;
         };
         self.steps.set(left);
@@ -237,7 +237,7 @@ impl Check<'_> {
     /// Adds to `into` the members of a value that a matching rule has evaluated.
     fn evaluate<'v>(&self, rule: &Rule, of: Kind, value: &'v Value, left: usize, into: &mut Evaluated<'v>) {
         let Some(left) = left.checked_sub(1) else {
-            self.stop("the value is too deep to check against the schema; flatten it");
+            self.stop("the value is too deeply nested to check against the schema; flatten it");
             return;
         };
         let mut within = |schema: usize| {

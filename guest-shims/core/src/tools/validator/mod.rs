@@ -40,7 +40,7 @@ impl Validator {
     pub(super) fn of(schema: &Value, max_pattern_bytes: usize, max_levels: usize) -> Result<Self, String> {
         let is_draft = |name: &str| DRAFTS.iter().any(|drafts| name.starts_with(drafts));
         if schema.get("$schema").is_some_and(|name| !name.as_str().is_some_and(is_draft)) {
-            return Err("`$schema` is not a known draft of JSON Schema".into());
+            return Err("`$schema` does not name a known draft of JSON Schema".into());
         }
         Ok(Self { schemas: read(schema, max_pattern_bytes)?, max_levels })
     }

@@ -167,7 +167,7 @@ fn unsupported_keywords_and_invalid_schemas_are_rejected() {
     for (schema, words) in [
         (json!({"properties": {"a": {"$dynamicRef": "#x"}}}), "`$dynamicRef` is not supported"),
         (json!({"pattern": 7}), "`pattern` cannot be this number"),
-        (json!({"$schema": "https://example.com/meta.json"}), "`$schema` is not a known draft of JSON Schema"),
+        (json!({"$schema": "https://example.com/meta.json"}), "`$schema` does not name a known draft of JSON Schema"),
         (json!({"type": "text"}), "`type` cannot be this text"),
         (json!({"minLength": -1}), "`minLength` cannot be this number"),
         (json!({"items": 3}), "a schema is neither an object nor true or false"),
@@ -185,7 +185,11 @@ fn validation_depth_is_limited() {
     // Each level of the value takes two levels of schemas, because the reference counts as a level.
     assert!(plain.check(&nested(MAX_PROVIDER_LEVELS / 2 - 1)).is_ok(), "at");
     let over = plain.check(&nested(MAX_PROVIDER_LEVELS / 2)).unwrap_err();
-    assert_eq!(over.location_and_message().1, "the value is too deep to check against the schema; flatten it", "over");
+    assert_eq!(
+        over.location_and_message().1,
+        "the value is too deeply nested to check against the schema; flatten it",
+        "over"
+    );
     assert!(plain.check(&nested(3)).is_ok(), "usable afterwards");
 }
 
@@ -218,7 +222,11 @@ fn regex_steps_are_limited_per_check() {
     assert!(validator.check(&text(MAX_STEPS)).is_ok(), "at");
     // The limit also applies under `not`, where a mismatch is valid.
     let over = validator.check(&text(MAX_STEPS + 32)).unwrap_err();
-    assert_eq!(over.location_and_message().1, "its strings are too long for the schema's regular expressions", "over");
+    assert_eq!(
+        over.location_and_message().1,
+        "the value's strings are too long for the schema's regular expressions",
+        "over"
+    );
     assert!(validator.check(&json!({"a": "a"})).is_ok(), "usable afterwards");
 }
 

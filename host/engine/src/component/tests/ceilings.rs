@@ -94,7 +94,7 @@ fn invalid_policy_values_name_the_valid_ones() {
         let entries = entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         Policy { env: Some(entries.collect()), ..no_policy() }
     };
-    assert_eq!(refused(env(&[("A", "1"), ("A", "2")])), "`env`: `A` is a duplicate");
+    assert_eq!(refused(env(&[("A", "1"), ("A", "2")])), "`env`: `A` is set twice");
     assert!(refused(env(&[("A=B", "1")])).starts_with("`env`: `A=B`: "));
     assert!(refused(env(&[(&"x".repeat(200_000), "1")])).len() < 5_000, "what was given is not repeated at any length");
     let args = |arg: &str| Policy { args: Some(vec![arg.into()]), ..no_policy() };

@@ -197,7 +197,7 @@ fn exponential_schemas_are_rejected_before_checking() {
         guest.send_text(&format!(r#"{{"id":1,"name":"echo","arguments":{}}}"#, deep(levels)));
         let (kind, message) = guest.error();
         assert_eq!(kind, "InvalidArguments");
-        assert!(message.contains("too deep or too large"), "{message}");
+        assert!(message.contains("too deeply nested or too large"), "{message}");
     }
 }
 
