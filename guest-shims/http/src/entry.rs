@@ -61,7 +61,7 @@ fn head(request: &IncomingRequest) -> Request {
 
 /// Reads a request's body. Fails if the body exceeds `most` bytes, and holds no more than that in memory.
 fn read(request: &IncomingRequest, most: usize) -> Result<Vec<u8>, Problem> {
-    let broken = |()| Problem::invalid("the request's body cannot be read");
+    let broken = |()| Problem::invalid("cannot read the request body");
     let body = request.consume().map_err(broken)?;
     let mut bytes = Vec::new();
     let stream = body.stream().map_err(broken)?;
@@ -81,7 +81,7 @@ fn read(request: &IncomingRequest, most: usize) -> Result<Vec<u8>, Problem> {
 /// Sends a response, unless the client has disconnected.
 fn send(answer: Answer, out: ResponseOutparam) {
     let Some((response, body)) = prepared(&answer) else {
-        let error = ErrorCode::InternalError(Some("the response cannot be written".into()));
+        let error = ErrorCode::InternalError(Some("cannot write the response".into()));
         return ResponseOutparam::set(out, Err(error));
     };
     ResponseOutparam::set(out, Ok(response));

@@ -196,7 +196,8 @@ impl Settings {
         };
         let key = given(SESSION_KEY).map(|text| {
             // The error must not contain the key's bytes.
-            let bytes = BASE64_STANDARD.decode(text.trim()).map_err(|_| wrong(SESSION_KEY, &"it is not base64"))?;
+            let bytes =
+                BASE64_STANDARD.decode(text.trim()).map_err(|_| wrong(SESSION_KEY, &"it is not valid base64"))?;
             SessionKey::new(&bytes).map_err(|error| wrong(SESSION_KEY, &error))
         });
         let bytes = |name: &str, default: usize| match given(name) {
@@ -357,7 +358,7 @@ pub(crate) mod tests {
         let short = BASE64_STANDARD.encode([7; 31]);
         for (name, value, said) in [
             (SESSION_KEY, short.as_str(), "31 bytes"),
-            (SESSION_KEY, "c2VjcmV0!", "it is not base64"),
+            (SESSION_KEY, "c2VjcmV0!", "it is not valid base64"),
             (POLICY, "limits = 1", "expected"),
             (POLICY, "[]", "expected a map"),
             (POLICY, r#"{"limits": {"fule": 1}}"#, "fule"),

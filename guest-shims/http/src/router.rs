@@ -61,7 +61,7 @@ fn carried_out(
 
 /// Returns the problem for a body that is too large.
 pub(crate) fn body_too_large(most: usize) -> Problem {
-    Problem::too_large(format!("the request's body exceeds the maximum of {most} bytes; send a smaller body"))
+    Problem::too_large(format!("the request body is larger than {most} bytes; send a smaller body"))
 }
 
 fn no_method() -> Problem {

@@ -107,7 +107,7 @@ pub(crate) fn json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if bytes.is_empty() {
         return Err(Problem::invalid("the request has no body; send a JSON object"));
     }
-    serde_json::from_slice(bytes).map_err(|error| Problem::invalid(format!("the request's body: {error}")))
+    serde_json::from_slice(bytes).map_err(|error| Problem::invalid(format!("the request body: {error}")))
 }
 
 impl ExecuteBody {
@@ -146,7 +146,7 @@ impl ExecuteBody {
         let patterns = self.patterns()?;
         let state = self.state.take();
         let state = state.ok_or_else(|| {
-            Problem::invalid("the request's body has no `state`; send the state from the last response")
+            Problem::invalid("the request body has no `state`; send the state from the last response")
         })?;
         let too_large = || Problem::too_large(format!("`state` exceeds the maximum of {max_state_bytes} bytes"));
         // Every four characters encode three bytes, except up to two at the end. A larger state is rejected before it
@@ -167,7 +167,7 @@ impl ExecuteBody {
             return Err(Problem::unsupported(detail));
         }
         Ok(Request {
-            source: self.source.ok_or_else(|| Problem::invalid("the request's body has no `source`"))?,
+            source: self.source.ok_or_else(|| Problem::invalid("the request body has no `source`"))?,
             name: self.name,
             kind: self.kind.map(Into::into),
             stdin: self.stdin.map(|Bytes(stdin)| stdin),
@@ -184,7 +184,8 @@ impl ExecuteBody {
         let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
         if bytes > MAX_PATTERN_BYTES || stars > MAX_STARS {
             return Err(Problem::invalid(format!(
-                "the patterns of `return_files` take {bytes} bytes, with {stars} `*` in one; the maxima are {MAX_PATTERN_BYTES} and {MAX_STARS}"
+                "the patterns of `return_files` have {bytes} bytes in total and up to {stars} `*` each; the limits \
+                 are {MAX_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each"
             )));
         }
         // Report an invalid pattern before anything runs.

@@ -73,7 +73,7 @@ impl RequestMessage {
         };
         let bytes = body.len() as u64;
         if bytes > max_bytes {
-            let message = format!("the request's body is {bytes} bytes; `network.request_bytes` is {max_bytes}");
+            let message = format!("the request body is {bytes} bytes; `network.request_bytes` is {max_bytes}");
             return Err(Fault::new(Code::Limit, message));
         }
         Ok(Some(body))

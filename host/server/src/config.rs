@@ -377,7 +377,7 @@ impl ServerConfig {
                 return Err(wrong("another token has this name"));
             }
             if !hashes.insert(token.sha256.to_ascii_lowercase()) {
-                return Err(wrong("another entry has this `sha256`"));
+                return Err(wrong("another token has this `sha256`"));
             }
             if let Some(own) = &token.policy {
                 own.check().map_err(policy(format!("the policy of token `{}`", token.name)))?;
@@ -391,7 +391,7 @@ impl ServerConfig {
         match self {
             _ if self.store.is_some() => Some(("store", "the fleet's nodes store the sessions")),
             _ if self.key_file.is_some() => Some(("key_file", "the fleet's nodes seal the sessions")),
-            _ if self.e2b.enabled => Some(("e2b", "a fleet does not support files of sessions")),
+            _ if self.e2b.enabled => Some(("e2b", "a fleet does not support session files")),
             _ => None,
         }
     }
@@ -510,7 +510,7 @@ mod tests {
             (&token("a/b", HASH), "token `a/b`: the name must be"),
             (&token("a", "12"), "token `a`: `sha256` must be 64"),
             (&(token("a", HASH) + &token("a", &HASH.replace('2', "3"))), "token `a`: another token has this name"),
-            (&(token("a", HASH) + &token("b", &HASH.to_uppercase())), "token `b`: another entry has this `sha256`"),
+            (&(token("a", HASH) + &token("b", &HASH.to_uppercase())), "token `b`: another token has this `sha256`"),
             (&(token("a", HASH) + "executions_per_minute = 0"), "executions_per_minute"),
             ("[tools]\ncallbacks = [\"ftp://a.example\"]", "`callbacks`: `ftp://a.example` begins with neither"),
             ("[tools]\ncallbacks = [\"https://a.example/*\"]", "`callbacks` requires `tools.secret_file`"),

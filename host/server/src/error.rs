@@ -38,7 +38,7 @@ pub enum ServiceError {
     #[error(transparent)]
     SessionId(#[from] SessionIdError),
     /// The service does not serve the requested runtime.
-    #[error("runtime `{wanted}` is not served; use one of {served}", wanted = escaped(.wanted))]
+    #[error("this server does not offer the runtime `{wanted}`; use one of {served}", wanted = escaped(.wanted))]
     UnknownRuntime {
         /// The requested runtime or language.
         wanted: String,

@@ -31,7 +31,7 @@ pub enum GrantError {
     #[error("`policy.{name}` cannot be set by a request; set it in the server's configuration", name = escaped(.0))]
     NotOpen(String),
     /// The request sets a value that exceeds the tenant's grant.
-    #[error("`policy.{key}` is {asked}, beyond this token's grant of {granted}; request less", key = escaped(.key))]
+    #[error("`policy.{key}` is {asked}, but this token grants only {granted}", key = escaped(.key))]
     Beyond {
         /// The key in the policy.
         key: String,
@@ -143,7 +143,7 @@ mod tests {
                 "`policy.network.allow` is `https://api.example.com/*`",
             ),
             (json!({ "allow_private": ["127.0.0.0/8"] }), "`policy.network.allow_private` is `127.0.0.0/8`"),
-            (json!({ "request_count": 51 }), "`policy.network.request_count` is 51, beyond this token's grant of 50"),
+            (json!({ "request_count": 51 }), "`policy.network.request_count` is 51, but this token grants only 50"),
             (
                 json!({ "secrets": { "HOME": { "env": "HOME", "host": "api.example.com" } } }),
                 "`policy.network.secrets` is `HOME`",
@@ -173,13 +173,13 @@ mod tests {
         for (policy, said) in [
             (
                 json!({ "limits": { "fuel": 1_000_000_001_u64 } }),
-                "`policy.limits.fuel` is 1000000001, beyond this token's grant of 1000000000",
+                "`policy.limits.fuel` is 1000000001, but this token grants only 1000000000",
             ),
             (json!({ "limits": { "fule": 1 } }), "fule"),
             (json!({ "limits": { "fuel": -1 } }), "integer `-1`"),
             (json!({ "limits": { "fuel": "much" } }), "invalid type"),
             (json!({ "limits": 7 }), "`limits` must be an object"),
-            (json!({ "clock": "host" }), "`policy.clock` is `host`, beyond this token's grant of `fixed`"),
+            (json!({ "clock": "host" }), "`policy.clock` is `host`, but this token grants only `fixed`"),
             (json!({ "clock": { "host": null } }), "`policy.clock` is `host`"),
             (json!({ "limits": [] }), "`limits` must be an object"),
             (json!({ "limits": [9_000_000_000_000_000_000_u64, 1, 31_536_000_000_u64] }), "`limits` must be an object"),

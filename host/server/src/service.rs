@@ -180,7 +180,7 @@ impl Service {
     /// Fails if a worker cannot be started or if the workers were already started.
     pub async fn start_workers(&self, config: WorkersConfig) -> Result<(), ServiceError> {
         let workers = Workers::start(config, self).await?;
-        self.0.workers.set(workers).map_err(|_| ServiceError::Worker("they were started already".into()))
+        self.0.workers.set(workers).map_err(|_| ServiceError::Worker("they are already running".into()))
     }
 
     /// Waits for the workers' current requests, and stops the workers. They save their sessions.

@@ -267,7 +267,7 @@ impl Fleet {
             },
             SessionOperation::Remove { id } => SessionAnswer::Removed(self.close(&(&id).into()).await?),
             // `refusal` has already rejected the other operations.
-            other => return Err(ServiceError::Invalid(format!("{other:?} is not supported by a fleet"))),
+            other => return Err(ServiceError::Invalid(format!("a fleet does not support {other:?}"))),
         })
     }
 }
@@ -377,8 +377,8 @@ impl NotInFleet {
     /// Returns the operation's name in error messages.
     fn what(self) -> &'static str {
         match self {
-            Self::Files => "files of sessions",
-            Self::Variables => "variables of sessions",
+            Self::Files => "session files",
+            Self::Variables => "session variables",
             Self::Checkpoints => "checkpoints",
             Self::Fork => "forking sessions",
             Self::Export => "exporting sessions",

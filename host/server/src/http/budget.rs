@@ -81,7 +81,7 @@ impl BodyBudget {
             Ok(read) => read,
             Err(_) => {
                 let seconds = self.time.as_secs();
-                let detail = format!("the request body was incomplete after {seconds} s; send it faster");
+                let detail = format!("the request body was still incomplete after {seconds} s; send it faster");
                 Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", detail))
             }
         }
@@ -253,7 +253,7 @@ impl ReadBody {
             self.grow(2 * len)?;
         }
         let value = serde_json::from_slice(&self.bytes);
-        let value = value.map_err(|error| Problem::invalid(format!("the request's body: {}", quoted(error))))?;
+        let value = value.map_err(|error| Problem::invalid(format!("the request body: {}", quoted(error))))?;
         let Self { bytes, mut held, .. } = self;
         drop(bytes);
         held.shrink(len);

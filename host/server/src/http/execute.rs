@@ -31,7 +31,7 @@ use crate::{Door, Ended, ServiceError, Stepped, Tenant, Watch, Work};
 /// with a `callback`. Calls of other tools suspend the execution: the response has status 202, or the last piece has
 /// `type` `needs-tools`. `POST /v1/executions/{id}/continue` resumes the execution.
 #[utoipa::path(post, path = "/v1/execute", operation_id = "execute", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
-    params(("Idempotency-Key" = Option<String>, Header, description = "A retry with the same key and request gets the same response, for ten minutes.")),
+    params(("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response.")),
     responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
         (status = 202, description = "The execution waits for answers to tool calls.", body = NeedsToolsAnswer),
         (status = "4XX", description = "The request was refused.", body = Problem),
@@ -61,7 +61,7 @@ pub(crate) async fn fresh(
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header),
         ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
     responses((status = 200, description = "Outcome of the script. The session is saved.", body = ExecutionAnswer),
-        (status = 202, description = "The execution waits for answers to tool calls. Other requests to the session wait for its end.", body = NeedsToolsAnswer),
+        (status = 202, description = "The execution waits for answers to tool calls. Other requests to the session wait until it ends.", body = NeedsToolsAnswer),
         (status = 412, description = "The session has another generation. The script did not run.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
@@ -214,7 +214,7 @@ pub(crate) async fn go_on(
 
 /// Cancels an execution that waits for answers to tool calls.
 #[utoipa::path(delete, path = "/v1/executions/{id}", operation_id = "cancel_execution", tag = "scripts", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 204, description = "The execution is cancelled. Its session is as after any cancelled execution."), (status = "4XX", description = "The request was refused.", body = Problem),
+    responses((status = 204, description = "The execution is cancelled. Its session is in the same state as after any cancelled execution."), (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn cancel(Caller(tenant): Caller, InPath(execution): InPath<String>) -> Result<StatusCode, Problem> {
     tenant.cancel(&execution).await?;

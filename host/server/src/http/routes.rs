@@ -123,7 +123,7 @@ impl std::ops::Deref for Shared {
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Glovebox", description = "Runs untrusted Python and JavaScript. The contract `glovebox:sandbox` as HTTP and JSON."),
+    info(title = "Glovebox", description = "Runs untrusted Python and JavaScript. The contract `glovebox:sandbox` over HTTP, as JSON."),
     paths(
         execute::fresh, execute::validate, execute::in_session, execute::go_on, execute::cancel, sessions::list, sessions::open, sessions::describe, sessions::resume,
         sessions::close, sessions::state, sessions::fork, sessions::undo, sessions::checkpoint, sessions::checkpoints, sessions::hibernate,
@@ -202,7 +202,7 @@ pub(crate) async fn metrics(Caller(tenant): Caller) -> impl IntoResponse {
 
 /// Describes the server: versions, runtimes, tools, and the policy that is granted to this token.
 #[utoipa::path(get, path = "/v1/info", operation_id = "get_info", tag = "server", security(("token" = [])),
-    responses((status = 200, description = "The runtimes, limits and tools.", body = InfoAnswer), (status = 401, description = "No token, or an unknown one.", body = Problem)))]
+    responses((status = 200, description = "The runtimes, limits and tools.", body = InfoAnswer), (status = 401, description = "The token is missing or unknown.", body = Problem)))]
 pub(crate) async fn info(State(shared): State<Shared>, Caller(tenant): Caller) -> Json<InfoAnswer> {
     let mut policy = tenant.policy().clone();
     // Network clients must not see host paths.

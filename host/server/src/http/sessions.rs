@@ -182,7 +182,7 @@ pub(crate) async fn checkpoints(
 
 /// Saves a session to the store and evicts it from memory. The next request resumes the session.
 #[utoipa::path(post, path = "/v1/sessions/{id}/hibernate", operation_id = "hibernate_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
-    responses((status = 200, description = "`was_live` tells if the session was in memory.", body = HibernateAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
+    responses((status = 200, description = "`was_live` is `true` if the session was in memory.", body = HibernateAnswer), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn hibernate(
     Caller(tenant): Caller,
     InPath(id): InPath<String>,
@@ -222,7 +222,7 @@ pub(crate) async fn set_variable(
     let json = read
         .parse_with(|read| {
             let text = String::from_utf8(read.bytes).map_err(|_| Problem::invalid("the request body is not UTF-8"))?;
-            JsonText::new(text).map_err(|error| Problem::invalid(format!("the request's body: {}", quoted(error))))
+            JsonText::new(text).map_err(|error| Problem::invalid(format!("the request body: {}", quoted(error))))
         })
         .await?;
     Ok(done(tenant.set_variable(expected.target(id)?, name, json).await?.generation))

@@ -118,7 +118,8 @@ impl ExecuteBody {
         let stars = patterns.iter().map(|pattern| pattern.matches('*').count()).max().unwrap_or_default();
         if bytes > MAX_PATTERN_BYTES || stars > MAX_STARS {
             return Err(Problem::invalid(format!(
-                "the patterns of `return_files` take {bytes} bytes, with {stars} `*` in one; the maxima are {MAX_PATTERN_BYTES} and {MAX_STARS}"
+                "the patterns of `return_files` have {bytes} bytes in total and up to {stars} `*` each; the limits \
+                 are {MAX_PATTERN_BYTES} bytes in total and {MAX_STARS} `*` each"
             )));
         }
         // Reject invalid patterns before any code runs.
@@ -132,7 +133,7 @@ impl ExecuteBody {
     }
 
     fn script(self) -> Result<Script, Problem> {
-        let source = self.source.ok_or_else(|| Problem::invalid("the request's body has no `source`"))?;
+        let source = self.source.ok_or_else(|| Problem::invalid("the request body has no `source`"))?;
         Ok(Script {
             source,
             name: self.name,

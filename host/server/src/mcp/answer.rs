@@ -135,7 +135,7 @@ impl Answering<'_> {
             (outcome, _) if outcome.is_success() => None,
             // In all other cases of cancellation, the client has disconnected and receives no answer.
             (Outcome::Cancelled, Some(after_ms)) if execution.duration.as_millis() >= u128::from(after_ms) => {
-                Some(format!("out of time: more than the {after_ms} ms of `timeout_ms`"))
+                Some(format!("out of time: the script ran longer than {after_ms} ms (`timeout_ms`)"))
             }
             (outcome, _) => Some(outcome.describe()),
         }
@@ -253,7 +253,10 @@ fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
         }
     }
     if execution.displays_dropped > 0 {
-        lines.push(format!("{} displays were dropped: they were too many or too large.", execution.displays_dropped));
+        lines.push(format!(
+            "{} displays were dropped because they were too many or too large.",
+            execution.displays_dropped
+        ));
     }
     let files = &answer.files;
     for (what, names) in [("created", &files.created), ("modified", &files.modified), ("deleted", &files.deleted)] {

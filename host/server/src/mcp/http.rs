@@ -154,7 +154,7 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
     let mut read = endpoint.bodies.read(Some(tenant.name()), &parts.headers, body).await?;
     check_id(&read.bytes)?;
     let cost = JsonCost::of(&read.bytes).map_err(|error| {
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", format!("the request's body: {error}"))
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", format!("the request body: {error}"))
     })?;
     read.grow(read.bytes.len() * REQUEST_COPIES + cost)?;
     let (bytes, held) = read.into_parts();

@@ -83,9 +83,9 @@ impl Name {
                 name_languages(&mut input, tenant);
                 self.describe::<sessions::OneAnswer>(
                     "Open a session",
-                    "Opens a session: an interpreter that keeps its variables, imports and files between calls of run_code, with \
-                     its own working directory. It is saved after every call and outlives this server. Close it when it is no \
-                     longer needed."
+                    "Opens a session: an interpreter that keeps its variables, imports and files between calls to \
+                     run_code, with its own working directory. It is saved after every call and outlives this server. \
+                     Close it when it is no longer needed."
                         .into(),
                     input,
                     additive(),
@@ -108,7 +108,7 @@ impl Name {
             Self::SessionUndo => self.describe::<sessions::DoneAnswer>(
                 "Undo in a session",
                 format!(
-                    "Restores the variables and files of a session to before its last run_code. {}",
+                    "Restores a session's variables and files to their state before its last run_code. {}",
                     match tenant.is_in_fleet() {
                         true => "It can be called once after each run_code.",
                         false => "Call it again to go back further, as long as there are checkpoints.",
@@ -125,7 +125,7 @@ impl Name {
             ),
             Self::FilesList => self.describe::<files::ListAnswer>(
                 "List files",
-                "Lists files of a session's working directory.".into(),
+                "Lists the files in a session's working directory.".into(),
                 arguments::input::<given::ListFiles>(),
                 read_only(),
             ),
@@ -141,7 +141,7 @@ impl Name {
             ),
             Self::FilesWrite => self.describe::<files::WriteAnswer>(
                 "Write a file",
-                "Writes a file of a session, as text or in base64.".into(),
+                "Writes a file to a session, from text or base64.".into(),
                 arguments::input::<given::WriteFile>(),
                 ToolAnnotations::new().read_only(false).destructive(true).idempotent(true).open_world(false),
             ),
@@ -197,10 +197,10 @@ fn run_code(tenant: &Tenant, policy: &Policy, listing: &str) -> String {
     }
     let limits = &policy.limits;
     text.push_str(&format!(
-        "Only sessions have state: without `session`, each call starts from scratch and leaves nothing. The working directory is \
-         /app; pass files in `files`{}.\n\
-         {} There is no subprocess and no package installation. Limits: {} s, {} MiB of memory, {} MiB of files, {} kB of \
-         output. Long output is shown as its head and tail; print what matters.\n",
+        "Only sessions have state: without `session`, each call starts from scratch and leaves nothing behind. The working \
+         directory is /app; pass files in `files`{}.\n\
+         {} Subprocesses and package installation are not available. Limits: {} s, {} MiB of memory, {} MiB of files, \
+         {} kB of output. Long output is shortened to its head and tail; print only what matters.\n",
         if tenant.is_in_fleet() { ", but only without `session`" } else { ", or write them to a session with files_write" },
         network(&policy.network),
         seconds(limits.timeout_ms),

@@ -159,7 +159,7 @@ impl WorkerProcesses {
             && self.home(session)? != home
         {
             return Err(ServiceError::Invalid(format!(
-                "cannot replace the files of `{id}` by those of `{session}`: the sessions belong to different workers"
+                "cannot replace the files of `{id}` with those of `{session}`: the sessions belong to different workers"
             )));
         }
         let live = self.ready(Chosen::Number(home)).await?;

@@ -76,7 +76,7 @@ fn tool_description_lists_runtimes_and_packages() {
     assert!(!run.description.as_ref().unwrap().contains("CPython") && run.description.unwrap().ends_with("And this."));
     assert_eq!(json!(*run.input_schema)["properties"]["language"]["enum"], json!(["javascript", "typescript"]));
     let refused = mcp.refused("run_code", json!({ "language": "python", "code": "1" }));
-    assert!(refused.contains("unknown-runtime: runtime `python` is not served"), "{refused}");
+    assert!(refused.contains("unknown-runtime: this server does not offer the runtime `python`"), "{refused}");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn requested_timeout_applies_within_the_grant() {
     let code =
         json!({ "language": "python", "session": session, "code": "x = 1\nwhile True: pass", "timeout_ms": 300 });
     let result = mcp.call("run_code", code);
-    assert!(text(&result).contains("more than the 300 ms of `timeout_ms`"), "{result:?}");
+    assert!(text(&result).contains("longer than 300 ms (`timeout_ms`)"), "{result:?}");
     assert_eq!(
         mcp.ok("run_code", json!({ "language": "python", "session": session, "code": "x" }))
             .structured_content

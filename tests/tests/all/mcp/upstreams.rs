@@ -151,7 +151,7 @@ fn clashing_and_unusable_tool_names_are_rejected() {
     let clash = refused(&[(&dashed, "s"), (&plain, "s.a")]);
     assert_eq!(
         clash,
-        "tool `b` of MCP server `s.a` cannot be `tools.s_a_b`: `a-b` of `s` has the same name; rename a server, or list only one of the tools"
+        "tool `b` of MCP server `s.a` cannot be offered as `tools.s_a_b`: `a-b` of `s` has the same name; rename a server, or list only one of the tools"
     );
     for (name, server) in [("x".repeat(63), "s"), ("x".into(), "1"), ("x".into(), "-"), ("\u{202e}\n".repeat(50), "s")]
     {

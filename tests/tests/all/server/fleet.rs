@@ -121,13 +121,13 @@ fn operations_unsupported_by_a_fleet_are_rejected() {
     let source = json!({"source": "1", "return_files": ["*"]}).to_string();
     let stepped = json!({"source": "1", "tools": [{"name": "t"}]}).to_string();
     for (method, path, body, said) in [
-        ("GET", "/files", "", "files of sessions"),
-        ("GET", "/files/a", "", "files of sessions"),
-        ("PUT", "/files/a", "x", "files of sessions"),
-        ("DELETE", "/files/a", "", "files of sessions"),
-        ("POST", "/execute", &source, "files of sessions"),
+        ("GET", "/files", "", "session files"),
+        ("GET", "/files/a", "", "session files"),
+        ("PUT", "/files/a", "x", "session files"),
+        ("DELETE", "/files/a", "", "session files"),
+        ("POST", "/execute", &source, "session files"),
         ("GET", "/variables/x", "", "print them from a script in the session"),
-        ("PUT", "/variables/x", "1", "variables of sessions"),
+        ("PUT", "/variables/x", "1", "session variables"),
         ("POST", "/checkpoint", "", "checkpoints"),
         ("GET", "/checkpoints", "", "checkpoints"),
         ("POST", "/undo", r#"{"checkpoint": 1}"#, "`undo` without a `checkpoint`"),

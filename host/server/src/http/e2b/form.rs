@@ -75,7 +75,8 @@ pub(super) fn check_entries(name: &str, entries: &BTreeMap<String, String>) -> R
     let bytes: usize = entries.iter().map(|(name, value)| name.len() + value.len()).sum();
     if entries.len() > MAX_ENTRIES || bytes > MAX_ENTRY_BYTES {
         return Err(E2bError::invalid(format!(
-            "`{name}` has {} entries and {bytes} bytes; the maxima are {MAX_ENTRIES} entries and {MAX_ENTRY_BYTES} bytes",
+            "`{name}` has {} entries and {bytes} bytes; the limits are {MAX_ENTRIES} entries and \
+             {MAX_ENTRY_BYTES} bytes",
             entries.len()
         )));
     }

@@ -55,9 +55,9 @@ impl Listing {
         if self.lines.is_empty() {
             return String::new();
         }
-        let mut text = "Scripts may call these functions of the host. Call them from code, also many times, and print only what matters: \
-                        tools.name(argument=value) in Python, await tools.name({argument: value}) in JavaScript. A failure raises \
-                        tools.ToolError.\n"
+        let mut text = "Scripts may call these functions of the host. Call them from code, as often as needed, and print \
+                        only what matters: tools.name(argument=value) in Python, await tools.name({argument: value}) in \
+                        JavaScript. A failure raises tools.ToolError.\n"
             .to_owned();
         let mut told = 0;
         for line in &self.lines {

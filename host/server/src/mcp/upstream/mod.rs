@@ -59,7 +59,7 @@ pub enum UpstreamError {
         reason: String,
     },
     /// The name of a tool in scripts is invalid or already in use.
-    #[error("tool `{tool}` of MCP server `{server}` cannot be `tools.{name}`: {reason}", server = escaped(.server), tool = escaped(.tool), name = escaped(.name))]
+    #[error("tool `{tool}` of MCP server `{server}` cannot be offered as `tools.{name}`: {reason}", server = escaped(.server), tool = escaped(.tool), name = escaped(.name))]
     Name {
         /// The server's name.
         server: String,
@@ -136,7 +136,7 @@ impl Server {
         let command = self.command.filter(|command| !command.is_empty()).ok_or_else(|| wrong("has no `command`"))?;
         let nul = |text: &String| text.contains('\0');
         if nul(&command) || self.args.iter().any(nul) || self.env.iter().any(|(name, value)| nul(name) || nul(value)) {
-            return Err(wrong("has a NUL in its command, arguments or environment"));
+            return Err(wrong("contains a NUL byte in its command, arguments or environment"));
         }
         if let Some(variable) = self.env.keys().find(|variable| variable.is_empty() || variable.contains('=')) {
             return Err(wrong(&format!(

@@ -194,7 +194,7 @@ pub(super) async fn call(
             Err(CallError::Unexpected("asks for input, but input is not supported"))
         }
         Ok(ServerResult::CreateTaskResult(_)) => Err(CallError::Unexpected("answered with an unrequested task")),
-        Ok(_) => Err(CallError::Unexpected("sent an answer other than a tool result")),
+        Ok(_) => Err(CallError::Unexpected("sent an answer that is not a tool result")),
         Err(McpError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
         Err(_) => Err(CallError::Ended),
     }
