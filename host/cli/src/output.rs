@@ -131,7 +131,7 @@ pub(crate) fn explain(execution: &Execution) {
             let (retained, total) =
                 (grouped(output.bytes.len().try_into().unwrap_or(u64::MAX)), grouped(output.total_bytes));
             note(&format!(
-                "{stream} truncated: the first {retained} of {total} bytes were retained; raise it with {flag} N"
+                "{stream} truncated: the first {retained} of {total} bytes were retained; raise the limit with {flag} N"
             ));
         }
     }
@@ -193,9 +193,9 @@ pub(crate) fn show_value(repr: &str) -> io::Result<()> {
 
 fn way_out(resource: Resource) -> &'static str {
     match resource {
-        Resource::Fuel => "raise it with --fuel N",
-        Resource::Time => "raise it with --timeout-ms N",
-        Resource::Memory => "raise it with --memory-bytes N",
+        Resource::Fuel => "raise the limit with --fuel N",
+        Resource::Time => "raise the limit with --timeout-ms N",
+        Resource::Memory => "raise the limit with --memory-bytes N",
     }
 }
 

@@ -97,7 +97,7 @@ impl Program {
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut groups = groups();
         if groups.is_closed {
-            return Err(io::Error::other("glovebox is ending"));
+            return Err(io::Error::other("glovebox is exiting"));
         }
         // A separate process group: Ctrl-C at the terminal reaches only this process, and killing the group also ends
         // what the program has started.

@@ -63,7 +63,7 @@ impl Source {
                     return Self::read(path, max_bytes);
                 }
                 if std::mem::replace(&mut seen_stdin, true) {
-                    return Err(Hinted::new("`-` is given twice", "standard input can be read only once").into());
+                    return Err(Hinted::new("`-` is used twice", "standard input can be read only once").into());
                 }
                 let text = text("standard input", io::stdin().lock(), max_bytes)?;
                 Ok(Self {
@@ -205,7 +205,8 @@ impl PipedStdin {
         if bytes.len() > most {
             bytes.truncate(most);
             note(&format!(
-                "standard input truncated: the script receives the first {most} bytes; raise it with --stdin-bytes N"
+                "standard input truncated: the script receives the first {most} bytes; raise the limit with \
+                 --stdin-bytes N"
             ));
         }
         bytes

@@ -109,7 +109,7 @@ fn json_reports_a_limit_beside_the_exit_code() {
 fn out_of_memory_exits_with_137_and_names_the_flag() {
     let output = output(&["run", "--memory-bytes", "64MiB", "-e", "x = bytearray(1 << 30)"]);
     assert_eq!(output.status.code(), Some(137), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("raise it with --memory-bytes N"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("raise the limit with --memory-bytes N"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn unread_output_does_not_delay_limits() {
     assert_eq!(wait(&mut child), 124);
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("raise it with --app-timeout-ms N"), "{said}");
+    assert!(said.contains("raise the limit with --app-timeout-ms N"), "{said}");
 }
 
 /// Returns the child processes of a process.

@@ -170,7 +170,7 @@ impl Calls {
         let _waiting = Waiting::begin();
         if caller.call((number, index, Some(arguments)), ThreadsafeFunctionCallMode::NonBlocking) != Status::Ok {
             self.waiting().remove(&number);
-            return Err(ToolError::new("the program is ending"));
+            return Err(ToolError::new("the process is exiting"));
         }
         let given_up = call.cancel.on_cancel(move || drop(sender.send(None)));
         let reply = receiver.recv().ok().flatten();

@@ -211,7 +211,7 @@ impl ToolInput {
             match answered {
                 Some(Ok(answer)) => answer,
                 Some(Err(error)) => Err(raised(&error)),
-                None => Err(ToolError::new("the program is ending")),
+                None => Err(ToolError::new("the process is exiting")),
             }
         };
         Ok(Tool::new(name, description).schema(schema).text_handler(handler))

@@ -357,8 +357,12 @@ fn clock(text: &str) -> Result<Clock, String> {
         return Ok(Clock::Fixed(nanoseconds));
     }
     let time = humantime::parse_rfc3339(time).map_err(|_| wrong())?;
-    let since_1970 = time.duration_since(std::time::UNIX_EPOCH).map_err(|_| "the clock starts in 1970".to_owned())?;
-    u64::try_from(since_1970.as_nanos()).map(Clock::Fixed).map_err(|_| "the clock ends in 2554".to_owned())
+    let since_1970 = time
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_err(|_| "the earliest time is 1970-01-01T00:00:00Z".to_owned())?;
+    u64::try_from(since_1970.as_nanos())
+        .map(Clock::Fixed)
+        .map_err(|_| "the latest time is 2554-07-21T23:34:33Z".to_owned())
 }
 
 #[cfg(test)]

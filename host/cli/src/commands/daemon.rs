@@ -93,8 +93,8 @@ fn ask(socket: &Path, method: &str) -> anyhow::Result<Option<Value>> {
     };
     let answer = exchange(stream, method).with_context(|| format!("`{}` does not respond", escaped(socket)))?;
     if let Some(error) = answer.get("error").filter(|error| !error.is_null()) {
-        let message = error.get("message").and_then(Value::as_str).unwrap_or("it gave no reason");
-        anyhow::bail!("the daemon refused: {}", glovebox::escaped_text(message));
+        let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
+        anyhow::bail!("the daemon rejected the request: {}", glovebox::escaped_text(message));
     }
     Ok(Some(answer.get("result").cloned().unwrap_or_default()))
 }
@@ -117,7 +117,7 @@ fn status(socket: &Path) -> anyhow::Result<i32> {
     let version = pong.get("version").and_then(Value::as_str).unwrap_or_default();
     let up = humantime::format_duration(Duration::from_secs(number("uptime_ms") / 1_000));
     out(&format!(
-        "glovebox {} listens at {} (process {}, for {up})\n{} sessions, {} connections, {} interpreters ready\n",
+        "glovebox {} listens at {} (process {}, up {up})\n{} sessions, {} connections, {} interpreters ready\n",
         glovebox::escaped_text(version),
         escaped(socket),
         number("pid"),

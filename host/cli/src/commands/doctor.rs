@@ -91,7 +91,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &DoctorArgs) -> anyhow::Result<i32>
                     Status::Wrong,
                     "runtimes",
                     format!("{:#}", anyhow::Error::from(error)),
-                    "remove the named file; it is fetched or prepared again when needed",
+                    "remove the named file; Glovebox fetches or prepares it again when needed",
                 )),
             }
             findings.extend(own_images(&host.engine));
@@ -171,11 +171,11 @@ fn address_space() -> Finding {
             Status::Wrong,
             name,
             format!(
-                "limited to {}; a guest reserves {}, without using it",
+                "limited to {}; each guest reserves {} without using all of it",
                 bytes(most),
                 bytes(ADDRESS_SPACE_NEEDED_BYTES)
             ),
-            "raise it with `ulimit -v unlimited`; limit real memory with a control group instead",
+            "raise the limit with `ulimit -v unlimited`; limit physical memory with a control group instead",
         ),
         Some((soft, _)) => Finding::ok(name, soft),
         None => Finding::ok(name, "no limit found"),
@@ -192,7 +192,7 @@ fn overcommit() -> Finding {
             "the kernel counts reserved memory as used; many guests at once may fail to start",
             "if guests fail to start, set `vm.overcommit_memory` to 0",
         ),
-        _ => Finding::ok(name, "reserved memory is free"),
+        _ => Finding::ok(name, "reserved memory is not counted as used"),
     }
 }
 
@@ -216,7 +216,7 @@ fn sessions(store: Option<&Path>) -> Finding {
             Finding::bad(
                 Status::Warning,
                 name,
-                format!("damaged in `{}`: {}", escaped(&at), damaged.join(", ")),
+                format!("damaged sessions in `{}`: {}", escaped(&at), damaged.join(", ")),
                 "restore their files from a copy, or delete them with `glovebox session delete`",
             )
         }
@@ -258,7 +258,7 @@ fn own_images(engine: &Engine) -> Vec<Finding> {
                 check,
                 format!("{:#}", anyhow::Error::from(error)),
                 if is_described {
-                    format!("run `glovebox runtimes remove {name}`; it is built again when it is next used")
+                    format!("run `glovebox runtimes remove {name}`; it is rebuilt at its next use")
                 } else {
                     format!("run `glovebox image remove {name}`, and build or import it again")
                 },

@@ -147,15 +147,15 @@ pub(crate) struct UpArgs {
 fn run_up(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
     let host = Host::open(global, args.node.pooling())?;
     let dir = match &args.dir {
-        Some(dir) => std::path::absolute(dir).context("cannot resolve the path of the directory")?,
+        Some(dir) => std::path::absolute(dir).context("cannot resolve the directory's path")?,
         None => stored::create_state_dir()?.join(FLEET),
     };
     let program = match &args.restate_server {
-        Some(program) => std::path::absolute(program).context("cannot resolve the path of the engine's program")?,
+        Some(program) => std::path::absolute(program).context("cannot resolve the engine program's path")?,
         None => {
             let found = find_program(host.engine.cache_dir(), &*host.steps);
             host.steps.clear();
-            found.context("cannot start an engine")?
+            found.context("cannot start the engine")?
         }
     };
     let store = format!("file://{}", dir.join("store").display());
@@ -164,7 +164,7 @@ fn run_up(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
         let ports = (args.ingress_port, args.admin_port);
         let engine = LocalEngine::start(&program, &dir.join("engine"), ports).await.map_err(|error| {
             Hinted::new(
-                "cannot start an engine",
+                "cannot start the engine",
                 "choose other ports with --ingress-port and --admin-port, or another directory with --dir",
             )
             .because(error)
@@ -288,7 +288,7 @@ impl NodeOptions {
     /// Returns a node's configuration from the flags, with session states in `store`.
     fn config(&self, host: &Host, fleet: &FleetUrl, store: &str) -> anyhow::Result<NodeConfig> {
         let blobs = BlobStore::open(store).map_err(|error| {
-            Hinted::new("cannot use the store of session states", "choose a store with --store").because(error)
+            Hinted::new("cannot use the session store", "choose a store with --store").because(error)
         })?;
         let mut config = NodeConfig::new(fleet.clone(), host.engine.clone(), blobs);
         config.policy = self.policy.resolve()?;
@@ -347,9 +347,9 @@ async fn serve(node: Node, advertise: Option<&str>, shares: Shares, begun: impl 
     let cancel = interrupt::install_for_server()?;
     let address = node.address();
     let advertise = advertise.map_or_else(|| format!("http://{address}"), str::to_owned);
-    note(&format!("the node listens on {address}"));
+    note(&format!("node listening on {address}"));
     for image in node.images() {
-        note(&format!("its image is {}", image.get(..16).unwrap_or(image)));
+        note(&format!("node image: {}", image.get(..16).unwrap_or(image)));
     }
     let end = async {
         cancelled(&cancel).await;

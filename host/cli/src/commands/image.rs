@@ -191,7 +191,7 @@ fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
 fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
     if args.setup.is_none() && args.preload.is_empty() && args.wheels.is_empty() {
         let hint = "add a script (--setup), modules to import (--preload) or packages (--wheel)";
-        return Err(Hinted::new("the image would equal its base", hint).into());
+        return Err(Hinted::new("the image would be identical to its base", hint).into());
     }
     let mut builder = ImageBuilder::new(&args.name, &args.from).replace(args.replace);
     if let Some(path) = &args.setup {
@@ -301,7 +301,7 @@ fn show(host: &Host, args: &ShowArgs) -> anyhow::Result<i32> {
     };
     let state = match (image.memory_bytes, &image.image_sha256) {
         (Some(memory), Some(sha256)) => format!("prepared, {} of memory, image {sha256}", bytes(memory)),
-        _ => "not in the cache: it is built when it is first used".to_owned(),
+        _ => "not in the cache; built at its next use".to_owned(),
     };
     let mut text = format!("{}: an image of {} {}\n", image.name, image.runtime, image.version);
     text.push_str(&format!("made of      {} ({})\n", image.digest, bytes(image.size_bytes)));
@@ -322,7 +322,7 @@ fn show(host: &Host, args: &ShowArgs) -> anyhow::Result<i32> {
         }
     }
     if let Some(wrote) = image.setup_output.filter(|wrote| !wrote.is_empty()) {
-        text.push_str("the setups wrote\n");
+        text.push_str("output of the setups\n");
         text.extend(wrote.lines().map(|line| format!("    {}\n", printable(line))));
     }
     out(&text)?;

@@ -172,7 +172,7 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
     for wanted in &args.packages {
         let wheels = wheels(&own, &catalogue, wanted)?;
         if wheels.is_empty() {
-            note(&format!("`{wanted}` has been added already"));
+            note(&format!("`{wanted}` has already been added"));
         }
         for (file, bytes) in wheels {
             let package = own.add(&file, &bytes, &taken).with_context(|| format!("cannot add `{wanted}`"))?;

@@ -202,9 +202,9 @@ fn text(path: &Path, limits: &CompileArgs) -> anyhow::Result<Option<Vec<u8>>> {
 /// Reports what ended the application, and the flag that raises an exceeded limit.
 fn explain(outcome: &AppOutcome) {
     let flag = match outcome {
-        AppOutcome::Exhausted { resource: Resource::Fuel, .. } => "; raise it with --app-fuel N",
-        AppOutcome::Exhausted { resource: Resource::Time, .. } => "; raise it with --app-timeout-ms N",
-        AppOutcome::Exhausted { .. } => "; raise it with --app-memory-bytes N",
+        AppOutcome::Exhausted { resource: Resource::Fuel, .. } => "; raise the limit with --app-fuel N",
+        AppOutcome::Exhausted { resource: Resource::Time, .. } => "; raise the limit with --app-timeout-ms N",
+        AppOutcome::Exhausted { .. } => "; raise the limit with --app-memory-bytes N",
         AppOutcome::Cancelled | AppOutcome::Trapped { .. } => "",
         // The application's own output explains the other outcomes.
         _ => return,
@@ -227,8 +227,8 @@ fn report(ended: &Ended) -> Report<'_> {
 
 fn load_hint(error: LoadError) -> anyhow::Error {
     let hint = match &error {
-        LoadError::Read { .. } => "check the path; flags of `glovebox run-component` come before it".to_owned(),
-        LoadError::NotWasm { .. } => "use a component; its text format needs the extension .wat".to_owned(),
+        LoadError::Read { .. } => "check the path; put flags of `glovebox run-component` before it".to_owned(),
+        LoadError::NotWasm { .. } => "use a component; a file in the text format needs the extension .wat".to_owned(),
         LoadError::CoreModule { .. } => "convert it with `wasm-tools component new`, with `--adapt` if it imports \
                                          `wasi_snapshot_preview1`, or compile for a component target such as \
                                          wasm32-wasip2"
@@ -245,12 +245,13 @@ fn load_hint(error: LoadError) -> anyhow::Error {
 /// Returns a hint for a missing import.
 fn import_hint(import: &str) -> String {
     if import.starts_with("glovebox:sandbox/") {
-        return "this glovebox provides `glovebox:sandbox@0.2` to applications, and no sandbox to tools; compile the application for that version"
+        return "this glovebox provides `glovebox:sandbox@0.2` to applications, but no sandbox to tools; compile the \
+                application for that version"
             .into();
     }
     if import.starts_with("wasi:") {
-        return "supported WASI interfaces are cli, clocks, filesystem, io, random and sockets, in versions 0.2; \
-                compile it for those, or compose it with a component that provides the missing ones"
+        return "the supported WASI interfaces are cli, clocks, filesystem, io, random and sockets, version 0.2; compile \
+                the component for them, or compose it with a component that provides the missing ones"
             .into();
     }
     "compose it with a component that exports this interface: `wac plug --plug provider.wasm app.wasm`".into()

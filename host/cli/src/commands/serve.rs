@@ -214,7 +214,8 @@ fn allowed_connections(wanted: usize, running: usize) -> usize {
     let left = allowed.saturating_sub(OWN_FILES + 2 * running).max(1);
     if left < wanted {
         note(&format!(
-            "{left} connections at once instead of {wanted}: the system allows {allowed} open files (`ulimit -n`)"
+            "accepting at most {left} connections instead of {wanted}: the system allows {allowed} open files \
+             (`ulimit -n`)"
         ));
     }
     wanted.min(left)
@@ -323,7 +324,7 @@ pub(super) fn given_token(file: Option<&Path>) -> anyhow::Result<Option<String>>
     };
     let Some(token) = given.as_ref().filter(|token| !TOKEN_BYTES.contains(&token.len())) else { return Ok(given) };
     let (least, most) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
-    let text = format!("the token has {} bytes; it must have {least} to {most}", token.len());
+    let text = format!("the token is {} bytes; it must be {least} to {most}", token.len());
     Err(Hinted::new(text, "`glovebox serve --new-token NAME` creates one").into())
 }
 
@@ -381,7 +382,10 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root)
     let is_given = !matches!(token, Token::Configured);
     if is_given && config.tokens.iter().any(|table| table.name.eq_ignore_ascii_case(ONLY)) {
         return Err(Hinted::new(
-            format!("a token of the configuration has the name `{ONLY}`, reserved for the token from a flag or the environment"),
+            format!(
+                "a token in the configuration has the name `{ONLY}`, which is reserved for the token from a flag or \
+                     the environment"
+            ),
             "rename it, or remove GLOVEBOX_TOKEN, --token-file and --no-token",
         )
         .into());

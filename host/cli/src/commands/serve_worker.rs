@@ -109,7 +109,7 @@ fn start_with(
     config.tokens.iter_mut().for_each(|token| token.sha256.clear());
     config.tools.secret_file = None;
     config.sessions.live_count = config.sessions.live_count.div_ceil(count);
-    let absolute = |path: &Path| std::path::absolute(path).context("a path cannot be made absolute");
+    let absolute = |path: &Path| std::path::absolute(path).context("cannot make a path absolute");
     let root = root.map(|root| if is_url(root) { Ok(root.to_owned()) } else { absolute(root) }).transpose()?;
     let orders = WorkerConfig { config, own, root, has_parts, cache: absolute(host.engine.cache_dir())? };
     let mut args: Vec<OsString> = vec!["--cache-dir".into(), orders.cache.clone().into()];

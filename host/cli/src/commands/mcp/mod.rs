@@ -199,7 +199,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
         config.tools.extend(upstreams.iter().flat_map(Upstreams::tools));
         let mut listing = Listing::default();
         for name in args.programs.names() {
-            let about = "A program on the host. It takes any named arguments.";
+            let about = "A program on the host. It accepts any named arguments.";
             listing.add(name, about, &serde_json::Value::Null, None);
         }
         upstreams.iter().for_each(|upstreams| listing.extend(upstreams.listing()));

@@ -415,7 +415,7 @@ fn remove(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         // The remaining code was compiled from binaries given by path, and from components.
         let freed_bytes = host.engine.clear_prepared().context("cannot remove other compiled code")?;
         if freed_bytes > 0 {
-            freed("binaries by path, and components", freed_bytes)?;
+            freed("binaries given by path, and components", freed_bytes)?;
         }
     }
     Ok(0)
