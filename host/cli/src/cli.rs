@@ -18,15 +18,15 @@ Examples:
   glovebox hello.py one two                  run a file with arguments: short for `glovebox run hello.py --arg one --arg two`
   glovebox run hello.py hello.js             run files, each in a fresh sandbox
   glovebox run -e 'print(6 * 7)'             run code from the command line
-  glovebox run --json -e 'print(1)'          print its result and usage as JSON
-  glovebox run --fuel 5_000_000 loop.py      limit its fuel
-  glovebox run --workspace out report.py     write its files in /app to a host directory
-  glovebox run --session trip -e 'x = 1'      run in a stored session
+  glovebox run --json -e 'print(1)'          run code, and print its result and resource usage as JSON
+  glovebox run --fuel 5_000_000 loop.py      limit the fuel of a script
+  glovebox run --workspace out report.py     write the files in /app to a host directory
+  glovebox run --session trip -e 'x = 1'     run in a stored session
   glovebox run-component agent.wasm          run a component that uses the sandbox
   glovebox serve                             answer requests over HTTP
   glovebox repl                              evaluate code interactively
-  glovebox mcp install claude-code           let a model run code, over the Model Context Protocol
-  glovebox daemon                            serve programs of this machine over a Unix socket
+  glovebox mcp install claude-code           let a model run code over the Model Context Protocol
+  glovebox daemon                            serve programs on this machine over a Unix socket
   glovebox fleet up                          serve sessions that outlive their machine
   glovebox session list                      list the stored sessions
   glovebox validate *.py *.js                check the syntax without running anything

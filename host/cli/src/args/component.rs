@@ -21,7 +21,7 @@ pub(crate) struct AppArgs {
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Application")]
     env: Vec<String>,
 
-    /// Allow TCP, UDP and name lookup
+    /// Allow TCP, UDP and DNS lookups
     ///
     /// The application can then connect to everything that this machine can reach, including itself and private
     /// networks, and listen on this machine's ports.
@@ -67,7 +67,7 @@ pub(crate) struct QuotaArgs {
     #[arg(long, value_name = "N", value_parser = count_u32)]
     max_sessions: Option<u32>,
 
-    /// Maximum number of executions in total, including validations and accesses to variables [default: 1000000]
+    /// Maximum number of executions in total, including validations and variable accesses [default: 1000000]
     #[arg(long, value_name = "N", value_parser = count)]
     max_executions: Option<u64>,
 
@@ -83,7 +83,7 @@ pub(crate) struct QuotaArgs {
     #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
     max_held_bytes: Option<u64>,
 
-    /// Maximum number of handles of sessions, executions, files and blobs [default: 10000]
+    /// Maximum number of handles to sessions, executions, files and blobs [default: 10000]
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     max_handles: Option<u32>,
 }

@@ -28,7 +28,7 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "DIR", env = "GLOVEBOX_CACHE_DIR", hide_env_values = true)]
     pub(crate) cache_dir: Option<PathBuf>,
 
-    /// Bundle of downloads, made by `glovebox runtimes bundle`; it is used before the network
+    /// Bundle of downloads, made by `glovebox runtimes bundle`; it is consulted before the network
     #[arg(
         long,
         global = true,
@@ -85,7 +85,7 @@ pub(crate) struct GlobalArgs {
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Text for people
+    /// Human-readable text
     #[default]
     Text,
     /// A JSON object per line: timestamp, level, target, message, and the event's fields
@@ -205,7 +205,7 @@ pub(crate) struct ActivateArgs {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Network")]
 struct NetworkArgs {
-    /// Allow requests of scripts to these URLs (`fetch`, `urllib.request`, `requests`), such as
+    /// Allow scripts to request these URLs (`fetch`, `urllib.request`, `requests`), such as
     /// `https://api.example.com/v1/*`; repeatable [default: none]
     #[arg(long = "allow-net", value_name = "URL-PATTERN")]
     allow: Vec<String>,
@@ -216,7 +216,7 @@ struct NetworkArgs {
 
     /// Secret from the environment variable ENV for requests to HOST; repeatable
     ///
-    /// Scripts see a placeholder in the variable NAME. The host replaces it by the secret in the headers of requests to
+    /// Scripts see a placeholder in the variable NAME. The host replaces it with the secret in the headers of requests to
     /// HOST.
     #[arg(long = "secret", value_name = "NAME=ENV@HOST")]
     secrets: Vec<NamedSecret>,

@@ -68,7 +68,7 @@ pub(crate) struct GrantArgs {
 
     /// Seed for a deterministic run: fixed random numbers and clock
     ///
-    /// The clock stays at 2020-01-01T00:00:00Z unless --clock or the policy file sets one. The same script then gives
+    /// The clock stays at 2020-01-01T00:00:00Z unless --clock or the policy file sets one. The same script then produces
     /// the same output and uses exactly the same fuel.
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Policy")]
     seed: Option<u64>,
@@ -78,7 +78,7 @@ pub(crate) struct GrantArgs {
     #[arg(long, value_name = "CLOCK", value_parser = clock, help_heading = "Policy")]
     clock: Option<Clock>,
 
-    /// Do not change Python's `sys.path`; the packages at /app/site-packages are then not found
+    /// Do not change Python's `sys.path`; packages at /app/site-packages then cannot be imported
     #[arg(long, help_heading = "Policy")]
     no_inject_setup: bool,
 
@@ -90,12 +90,13 @@ pub(crate) struct GrantArgs {
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Limits")]
 struct LimitArgs {
-    /// Fuel, about one unit per WebAssembly operator; with the defaults, the timeout comes first [default:
+    /// Fuel, about one unit per WebAssembly operator; with the defaults, the timeout is reached first [default:
     /// 400000000000]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     fuel: Option<u64>,
 
-    /// Fuel reserved for the soft limit, which raises an exception in the script; at most a tenth [default: 100000000]
+    /// Fuel reserved for the soft limit, which raises an exception in the script; at most a tenth of --fuel [default:
+    /// 100000000]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
     fuel_reserve: Option<u64>,
 
@@ -103,7 +104,8 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     timeout_ms: Option<u64>,
 
-    /// Milliseconds reserved for the soft limit, and granted to a script after Ctrl-C; at most a tenth [default: 100]
+    /// Milliseconds reserved for the soft limit, and granted to a script after Ctrl-C; at most a tenth of --timeout-ms
+    /// [default: 100]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
     timeout_reserve_ms: Option<u64>,
 
@@ -123,11 +125,11 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     display_bytes: Option<u64>,
 
-    /// Source text [default: 1048576]
+    /// Size of the source text [default: 1048576]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     source_bytes: Option<u64>,
 
-    /// Standard input [default: 16777216]
+    /// Size of standard input [default: 16777216]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     stdin_bytes: Option<u64>,
 
@@ -155,15 +157,15 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, hide_short_help = true)]
     tool_timeout_ms: Option<u64>,
 
-    /// Arguments of a tool call, and its result [default: 1048576]
+    /// Size of a tool call's arguments, and of its result [default: 1048576]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     tool_bytes: Option<u64>,
 
-    /// Arguments and results of tool calls that are recorded in the execution's result [default: 1048576]
+    /// Size of tool calls' arguments and results that the execution's result records [default: 1048576]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     tool_record_bytes: Option<u64>,
 
-    /// File of a script's global variables, with --auto-persist-globals [default: 1048576]
+    /// Size of the file of global variables that --auto-persist-globals writes [default: 1048576]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     persisted_bytes: Option<u64>,
 

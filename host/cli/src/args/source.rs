@@ -120,7 +120,7 @@ impl ContextArgs {
 pub(crate) struct ProgramArgs {
     /// Host program that scripts call as `tools.NAME(…)`; repeatable
     ///
-    /// The program gets the arguments as a JSON object on standard input, and prints the result as JSON.
+    /// The program receives the arguments as a JSON object on standard input, and prints the result as JSON.
     #[arg(long = "tool", value_name = "NAME=COMMAND")]
     tools: Vec<NamedProgram>,
 }

@@ -14,7 +14,7 @@ pub(crate) enum ServiceCommand {
     Serve(AnyArgs),
     /// Serve the Model Context Protocol (in builds with the feature `full`)
     Mcp(AnyArgs),
-    /// Serve programs of this machine over a Unix socket (in builds with the feature `full`)
+    /// Serve programs on this machine over a Unix socket (in builds with the feature `full`)
     Daemon(AnyArgs),
     /// Serve sessions that outlive their machine (in builds with the feature `full`)
     Fleet(AnyArgs),

@@ -29,22 +29,23 @@ use crate::{
 const AFTER_HELP: &str = "\
 Examples:
   glovebox daemon                            listen at ~/.rlm/daemon.sock until Ctrl-C or `glovebox daemon stop`
-  glovebox daemon --timeout-ms 60000 &       with a timeout of one minute per script
-  glovebox daemon status                     show whether it answers, and its sessions
-  glovebox daemon stop                       stop it once running executions have ended
+  glovebox daemon --timeout-ms 60000 &       limit each script to one minute
+  glovebox daemon status                     show whether the daemon answers, and how many sessions it has
+  glovebox daemon stop                       stop the daemon once running executions have ended
   glovebox daemon --stdio                    serve one client over standard input and output
 
   printf '%s\\n' '{\"jsonrpc\": \"2.0\", \"id\": 1, \"method\": \"initialize\", \"params\": {\"context\": [1, 2, 3]}}' \\
     '{\"jsonrpc\": \"2.0\", \"id\": 2, \"method\": \"execute\", \"params\": {\"code\": \"print(sum(context))\"}}' | glovebox daemon --stdio
 
 A client sends JSON-RPC 2.0, one message per line: initialize opens a session, execute runs code in it, getVariable reads its
-variables, cancel stops the running code, destroy closes the session. llm_query(…), rlm_query(…) and the tools of a script are requests to the client.
-The packages for Python and JavaScript are such clients: Sandbox(backend=\"daemon\"), createSandbox({ backend: 'daemon' }).
+variables, cancel stops the running code, destroy closes the session. Calls to llm_query(…), rlm_query(…) and a script's tools
+become requests to the client. The packages for Python and JavaScript contain clients: Sandbox(backend=\"daemon\"),
+createSandbox({ backend: 'daemon' }).
 
-Only your own programs can connect. Sessions are in memory and end with the connection that opened them. The flags set the policy
-of all clients; a client may request stricter limits. docs/daemon.md describes the protocol.";
+Only your own programs can connect. Sessions exist in memory only and end with the connection that opened them. The flags set
+the policy of all clients; a client may request stricter limits. docs/daemon.md describes the protocol.";
 
-/// Serve programs of this machine over a Unix socket
+/// Serve programs on this machine over a Unix socket
 ///
 /// Keeps interpreters ready for any number of programs. Speaks JSON-RPC 2.0 over a Unix socket that only you can
 /// connect to.

@@ -31,11 +31,12 @@ Examples:
   glovebox image export sales sales.tar      on another machine: glovebox image import sales.tar
 
 The setup is a script that runs once, in the sandbox, when the image is built. Its imports, data and results are in the
-memory of every later execution and session, at no further cost. Only the setup finds the files of --file in /app. The same
-inputs make the same image, byte for byte: the setup has a fixed clock and fixed random numbers.
+memory of every later execution and session, at no further cost. Only the setup can read the --file files in /app. The same
+inputs produce the same image, byte for byte: the setup has a fixed clock and fixed random numbers.
 
-Use an image's name like that of a runtime, with --runtime. A session needs its image, unchanged, to be resumed. An image that
-is missing in the cache is rebuilt from its description. Images are code, so use and import only images that you trust.";
+Select an image by name with --runtime, like a runtime. A session can be resumed only with the image that it was opened with,
+unchanged. An image that is missing from the cache is rebuilt from its description. Images are code, so use and import only
+images that you trust.";
 
 /// Build and manage interpreters with modules and data already loaded
 #[derive(Args, Debug)]

@@ -14,7 +14,7 @@ Examples:
   glovebox policy show --policy policy.toml --fuel 5_000_000
   glovebox run --policy policy.toml script.py
 
-Relative host paths in a policy file are relative to the directory of the file.";
+Relative host paths in a policy file are resolved against the file's directory.";
 
 /// Show the effective policy of scripts
 #[derive(Args, Debug)]

@@ -35,7 +35,7 @@ Examples:
   glovebox run --session trip -e 'cities = [\"Oslo\", \"Lima\"]'
   glovebox run --session trip -e 'len(cities)'
 
-Without --json the script's output is passed on byte for byte, and so is its exit code:
+Without --json, glovebox passes on the script's output, byte for byte, and its exit code:
   0    completed                    124  out of time
   1    uncaught exception           137  out of fuel or memory
   N    exited with N                130  cancelled with Ctrl-C (twice: killed)
@@ -46,22 +46,22 @@ Without the word `run`, only the first word is a file: `glovebox a.py x y` passe
 arguments that begin with a hyphen after `--`.
 
 With --session the scripts run one after another in one interpreter that keeps its state: variables, functions,
-imports, open files. It is created the first time and saved after each script, even one that raises; the value of
-a trailing expression of -e is shown. A script that a limit or Ctrl-C stops gets an exception first and keeps its
-changes. If it continues, it is unwound, and the session is rolled back to the state before it.
+imports, open files. The session is created at first use and saved after each script, even one that raises; the value
+of a trailing expression of -e is shown. At a limit or on Ctrl-C, a script first receives an exception; if that ends it,
+its changes remain. If it continues, it is unwound, and the session is rolled back to its state before the script.
 `glovebox session` lists, copies and deletes sessions; `glovebox repl --session ID` resumes one.
 
-With --tool NAME=COMMAND the script may call tools.NAME(…). That runs COMMAND, a program and its arguments, without a
+With --tool NAME=COMMAND, the script may call tools.NAME(…). Each call runs COMMAND, a program and its arguments, without a
 shell, on this machine and with your permissions: the script chooses the arguments of a call, but not what is executed. The
-program reads a JSON object from its standard input and prints JSON. Its failure is a ToolError in the script, with the
-end of its standard error. It is killed with all its child processes after --tool-timeout-ms, when the script is
-stopped, and when it has answered.
+program reads a JSON object from its standard input and prints JSON. If it fails, the call raises a ToolError with the end of
+the program's standard error. The program and all its child processes are killed after --tool-timeout-ms, when the script is
+stopped, and when the program has answered.
 
-With --json one line per script goes to standard output, an object with these names: success, outcome,
+With --json, one line per script goes to standard output, an object with these keys: success, outcome,
 exit_code, interrupted, value, stdout, stderr, stdout_truncated, stderr_truncated, displays, displays_dropped,
 fuel_consumed, memory_used_bytes, duration_ms, files_created, files_modified, files_deleted, tool_calls,
-workspace_path, session_id, rolled_back_to, guidance, metadata. `guidance` helps with a failure: `advice` entries with
-a kind, a summary, steps and, if certain, the corrected line; and `fuel`, a breakdown of the fuel.";
+workspace_path, session_id, rolled_back_to, guidance, metadata. `guidance` explains a failure: `advice` lists entries
+with a kind, a summary, steps and, if certain, the corrected line; `fuel` breaks down the fuel usage.";
 
 /// Run scripts, each in a fresh sandbox, or in a stored session
 ///

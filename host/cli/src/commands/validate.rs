@@ -22,7 +22,7 @@ Examples:
   git diff --name-only | grep -E '\\.(py|js)$' | xargs glovebox validate
 
 Diagnostics go to standard error as FILE:LINE:COLUMN: MESSAGE. The exit code is 0 if all sources are
-valid, and 1 if a parser reported something. With --json one line per source goes to standard output:
+valid, and 1 if a parser reported a problem. With --json, one line per source goes to standard output:
   {\"file\":…,\"valid\":…,\"diagnostics\":[{\"line\":…,\"column\":…,\"message\":…}]}";
 
 /// Check scripts with their interpreter's parser, without executing them

@@ -26,11 +26,11 @@ Examples:
   glovebox weave python-3.12 --output glovebox-python.wasm
   glovebox weave javascript --shim shim.wasm --output glovebox-javascript.wasm --json
   glovebox weave --output glovebox.wasm                Python and JavaScript in one
-  glovebox weave python-3.15-data --output data.wasm   Python with numpy and pandas: 200 MB, for hosts with exceptions
+  glovebox weave python-3.15-data --output data.wasm   Python with numpy and pandas: 200 MB, for hosts that support Wasm exceptions
   glovebox weave python-3.12 --http --output box.wasm  answer HTTP requests: `wasmtime serve -S cli … box.wasm`
 
 The component exports the interface `glovebox:sandbox/sandbox` and runs in any component host: limits and fuel metering are
-part of its code. It does not contain the Python packages. The same shim and interpreters give the same bytes.";
+part of its code. It does not contain the Python packages. The same shim and interpreters produce the same bytes.";
 
 /// The path to which `guest-shims/component/build` writes the shim.
 const SHIM: &str = "target/providers/shim.wasm";
@@ -66,8 +66,8 @@ pub(crate) struct WeaveArgs {
     #[arg(long, value_name = "FILE")]
     core: Option<PathBuf>,
 
-    /// Estimated limit of native stack for nested calls in an interpreter; the default fits the default stacks of
-    /// Wasmtime and V8
+    /// Limit on the native stack that nested calls in an interpreter use, as an estimate; the default fits the default
+    /// stacks of Wasmtime and V8
     #[arg(long, value_name = "BYTES", default_value_t = WeaveOptions::default().stack_bytes)]
     stack_bytes: u32,
 

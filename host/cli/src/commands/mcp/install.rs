@@ -29,9 +29,9 @@ Examples:
   glovebox mcp install cursor --name python -- --runtime python --timeout-ms 60000
   glovebox mcp install codex -- --tools-from ~/tools.json
 
-All other entries of the file stay, with comments and layout. The file is replaced atomically. If it cannot be edited, it stays
-as it is and the entry to add is shown. The interpreters are prepared too, because clients wait only a few seconds for a server
-to answer.";
+All other entries keep their comments and layout. The file is replaced atomically. If it cannot be edited, it is left unchanged
+and the entry to add is printed. The interpreters are prepared too, because clients wait only a few seconds for a server to
+answer.";
 
 /// Maximum size of a client's file, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;

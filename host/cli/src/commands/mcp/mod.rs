@@ -38,29 +38,29 @@ use crate::{
 
 const AFTER_HELP: &str = "\
 Examples:
-  glovebox mcp install claude-code           write .mcp.json, so that Claude Code starts it in this project
+  glovebox mcp install claude-code           write .mcp.json, so that Claude Code starts the server in this project
   glovebox mcp install cursor -- --timeout-ms 60000
   glovebox mcp install vscode --print        show what would be written
-  glovebox mcp                               serve one client over standard input and output, as clients start it
+  glovebox mcp                               serve one client over standard input and output, which is how clients start it
   glovebox mcp --tools-from mcp.json         let scripts call the tools of other MCP servers
   glovebox mcp --listen 127.0.0.1:8900       serve any number of clients at http://127.0.0.1:8900/mcp
   GLOVEBOX_TOKEN=secret-of-16-letters glovebox mcp --listen 0.0.0.0:8900 --allow-host box.example.com
 
 A client finds the tools run_code, session_open, session_list, session_fork, session_undo, session_close, files_list,
 files_read and files_write. A script runs in a new interpreter, or in a session that keeps its state. Sessions are saved
-after each script, by default in $XDG_STATE_HOME/glovebox/mcp-sessions; the next server finds them.
+after each script, by default in $XDG_STATE_HOME/glovebox/mcp-sessions, where the next server finds them.
 
 With --tools-from, scripts may call the tools of other servers as tools.SERVER_TOOL(…). FILE lists them in the usual format:
 {\"mcpServers\": {\"weather\": {\"command\": \"npx\", \"args\": [\"-y\", \"weather-server\"], \"env\": {\"KEY\": \"…\"}}}}. A server runs with
 your permissions; its environment contains PATH, HOME and the variables in FILE. \"tools\": [\"NAME\"] offers only these tools.
 
-Standard output contains only protocol messages; notes, errors and logs (-v) go to standard error. The server ends at the end
-of its standard input, and at Ctrl-C.";
+Standard output contains only protocol messages; notes, errors and logs (-v) go to standard error. The server exits at the end
+of standard input or on Ctrl-C.";
 
 /// Serve the Model Context Protocol, so that a model can run code
 ///
-/// Without a subcommand it serves one client over standard input and output, as clients start it, or with --listen any
-/// number of clients over HTTP. `glovebox mcp install CLIENT` configures a client to start it.
+/// Without a subcommand, serves one client over standard input and output, which is how clients start it, or any number
+/// of clients over HTTP with --listen. `glovebox mcp install CLIENT` configures a client to start this server.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct McpArgs {
@@ -112,7 +112,7 @@ struct ServerArgs {
     #[arg(long, value_name = "FILE", requires = "listen")]
     token_file: Option<PathBuf>,
 
-    /// Further name, or name with port, that the `Host` header may contain, like localhost and the address;
+    /// Additional host name, optionally with a port, to accept in the `Host` header besides localhost and the address;
     /// repeatable
     #[arg(long = "allow-host", value_name = "HOST", requires = "listen")]
     hosts: Vec<String>,
@@ -132,7 +132,7 @@ struct ServerArgs {
     workers: WorkersArgs,
 
     /// Fleet for the sessions, `restate://HOST`, instead of a store; its nodes execute the requests to sessions,
-    /// without this host's functions
+    /// without access to this host's functions
     #[arg(long, value_name = "URL", conflicts_with_all = ["store", "key_file", "tools_from", "tools"], help_heading = "Sessions")]
     fleet: Option<FleetUrl>,
 
@@ -280,7 +280,8 @@ async fn serve(
         None => {
             if stdin().is_terminal() {
                 note(
-                    "waiting for an MCP client on standard input; `glovebox mcp install CLIENT` configures a client to start this",
+                    "waiting for an MCP client on standard input; `glovebox mcp install CLIENT` configures a client to start \
+                     this server",
                 );
             }
             let late = async {

@@ -39,13 +39,13 @@ Examples:
 An input runs when the language's own parser accepts it as complete; in Python an indented block ends
 with an empty line. The value of a trailing expression is shown, and an exception does not end the
 session. Ctrl-C stops the running input, or clears the line. Ctrl-D quits, and so does `exit()`, whose
-code becomes the REPL's.
+exit code becomes the REPL's.
 
 At a terminal, Tab completes variables, attributes, keywords, commands and their files; a second Tab lists
-them. `_` is the last value. Up and Down go through the history, Ctrl-R searches it. Lines are indented
+the candidates. `_` is the last value. Up and Down browse the history, Ctrl-R searches it. Lines are indented
 and coloured, unless NO_COLOR is set.
 
-There are also commands, which `:help` explains:
+Commands (`:help` explains them):
   :fork NAME  :switch [NAME]  :undo [N]  :save FILE  :load FILE  :files [PATTERN]  :limits  :reset  :quit
 
 The limits apply to each input separately. Inputs are stored in a private history file per language

@@ -15,16 +15,16 @@ use crate::{
 
 const PRUNE_HELP: &str = "\
 Examples:
-  glovebox runtimes prune --dry-run              show what exceeds the limits of the cache
-  glovebox runtimes prune --older-than 7d        remove what was not used for a week
-  glovebox runtimes prune --max-bytes 500MB      remove the least recently used first
+  glovebox runtimes prune --dry-run              show what exceeds the cache's limits
+  glovebox runtimes prune --older-than 7d        remove code that was not used for a week
+  glovebox runtimes prune --max-bytes 500MB      remove the least recently used code first
   glovebox runtimes prune --all
 
 Only compiled code is removed: runtimes, prepared images and modules, components. It is rebuilt at its next use, which
-takes up to half a minute and needs no network. Code in use, or being built, stays.
+takes up to half a minute and needs no network. Code in use, or being built, is kept.
 
-Without --older-than, --max-bytes or --all, the cache's own limits apply, as they do when code is added: --cache-age, and
---cache-bytes, separately for runtimes with their images and modules, and for components.";
+Without --older-than, --max-bytes or --all, the cache's own limits apply, as they do when code is added: --cache-age and
+--cache-bytes. Runtimes with their images and modules count separately from components.";
 
 /// Show the contents of the cache by kind
 #[derive(Args, Debug)]

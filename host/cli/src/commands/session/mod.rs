@@ -27,8 +27,8 @@ Examples:
   glovebox repl --session trip                use the session interactively
   glovebox session list                       list the stored sessions
   glovebox session fork trip other            copy a session
-  glovebox session files trip ls '**/*.csv'   list its files
-  glovebox session export trip trip.glovebox  write it to a file, for example for another machine
+  glovebox session files trip ls '**/*.csv'   list the files of a session
+  glovebox session export trip trip.glovebox  write a session to a file, for example to move it to another machine
   glovebox session prune --older-than 30d --dry-run
   glovebox session delete trip
 
@@ -172,7 +172,7 @@ Examples:
   glovebox session prune --older-than 12h
   glovebox session prune --keep 100 --max-bytes 1GB   delete the least recently used first
 
-Sessions that another process uses, or has used meanwhile, are not deleted. The exit code is 1 if a deletion fails.";
+Sessions in use by another process, or used since the command started, are not deleted. The exit code is 1 if a deletion fails.";
 
 /// Delete sessions by age, number and size
 #[derive(Args, Debug)]

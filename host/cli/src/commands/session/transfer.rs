@@ -26,8 +26,8 @@ Examples:
   glovebox session fork trip rain
   glovebox run --session rain -e 'cities.clear()'   the other session still has them
 
-Both have the same variables, functions, imports and files, and are independent from then on. Their random numbers
-differ.";
+Both sessions have the same variables, functions, imports and files, and are independent from then on. Their random
+numbers differ.";
 
 const EXPORT_HELP: &str = "\
 Examples:
@@ -35,7 +35,7 @@ Examples:
   glovebox session export trip - | ssh elsewhere glovebox session import - --as trip
 
 The file is compressed and contains all of the session's variables and files. It can be imported on any
-machine with the same interpreter, and runs under the policy given there.";
+machine with the same interpreter. The session then runs under the policy given there.";
 
 const IMPORT_HELP: &str = "\
 Examples:
@@ -43,8 +43,8 @@ Examples:
   glovebox session import trip.glovebox --as other
   glovebox session import trip.glovebox --replace     replacing `trip`
 
-An untrusted file is untrusted code: in the sandbox it can do the same as a script, and nothing else. Its
-interpreter and the limits are checked when the session is used. With --key-file, only files that were exported with
+An untrusted file is untrusted code: it can do in the sandbox what a script can, and nothing else. Its
+interpreter and its limits are checked when the session is used. With --key-file, only files that were exported with
 that key are accepted.";
 
 /// Copy a session
