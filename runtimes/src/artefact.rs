@@ -167,7 +167,7 @@ pub struct Digest([u8; 32]);
 
 /// The error for text that is not a SHA-256 digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{name}` is not a sha256: 64 hexadecimal digits are expected", name = escaped(.0))]
+#[error("`{name}` is not a SHA-256 digest of 64 hexadecimal digits", name = escaped(.0))]
 pub struct DigestError(String);
 
 impl Digest {

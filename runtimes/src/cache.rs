@@ -102,7 +102,7 @@ impl CacheDir {
                 Ok(seals) => cache.seals = Some(seals),
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "compiled files are not sealed: the seals cannot be stored");
+                    tracing::warn!(error, "cannot store seals, so compiled files are not sealed");
                 }
             }
         }

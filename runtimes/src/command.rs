@@ -22,7 +22,7 @@ const LOG_TAIL_BYTES: u64 = 8 << 10;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommandError {
-    #[error("no working command found; tried {0}")]
+    #[error("no working command was found; tried {0}")]
     NoneWorks(String),
     #[error("cannot run `{program}`: {source}", program = escaped(.program))]
     Spawn { program: String, source: io::Error },

@@ -94,7 +94,7 @@ pub enum RuntimeError {
 #[non_exhaustive]
 pub enum PackageError {
     /// pip could not download the packages.
-    #[error("cannot fetch the Python packages:{}\n{advice}, or place {} by hand in `{}`, or disable packages with `--no-packages` (`EngineConfig::packages`)",
+    #[error("cannot fetch the Python packages:{}\n{advice}, or place {} manually in `{}`, or disable packages with `--no-packages` (`EngineConfig::packages`)",
         failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), files.join(", "), escaped(directory))]
     Unavailable {
         /// All attempts, each with its error.
@@ -157,7 +157,7 @@ impl fmt::Display for FetchFailure {
 
 /// The error after all sources of a binary have failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot fetch runtime `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256}), or use another file with `--runtime-path`", listed(failures), escaped(path), name = escaped(.name))]
+#[error("cannot fetch runtime `{name}`:{}\n{advice}, or place the file manually at `{}` (sha256 {sha256}), or use another file with `--runtime-path`", listed(failures), escaped(path), name = escaped(.name))]
 pub struct Unavailable {
     /// The name of the runtime.
     pub name: String,
@@ -177,7 +177,7 @@ fn listed(failures: &[FetchFailure]) -> String {
 
 /// The error after all sources of a tool have failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot fetch `{name}`:{}\n{advice}, or place the file by hand at `{}` (sha256 {sha256})", failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), escaped(path), name = escaped(.name))]
+#[error("cannot fetch `{name}`:{}\n{advice}, or place the file manually at `{}` (sha256 {sha256})", failures.iter().map(|failure| format!("\n  {failure}")).collect::<String>(), escaped(path), name = escaped(.name))]
 pub struct ToolUnavailable {
     /// The name of the tool.
     pub name: String,

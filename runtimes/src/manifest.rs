@@ -224,7 +224,7 @@ fn check_directory(key: &str, directory: &str) -> Result<(), ManifestError> {
 
 pub(crate) fn check_text(key: &str, text: &str) -> Result<(), ManifestError> {
     if text.trim().is_empty() || text.chars().any(char::is_control) {
-        return Err(invalid(key, "a single line of text is required"));
+        return Err(invalid(key, "it must be a single line of text"));
     }
     Ok(())
 }

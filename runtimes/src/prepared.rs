@@ -321,7 +321,7 @@ impl StoreDir<'_> {
             return Err(PreparedError::Corrupt { path: aot_path, expected, got });
         }
         if !self.is_sealed(&stored, sha256, &mut aot)? {
-            tracing::warn!(file = %escaped(&aot_path), "not sealed by this user's Glovebox; it is prepared again");
+            tracing::warn!(file = %escaped(&aot_path), "not sealed by this user's Glovebox; preparing it again");
             return Ok(None);
         }
         let Stored { record, aot_sha256, .. } = stored;

@@ -121,7 +121,9 @@ impl Outcome {
             Self::Exhausted { resource: Resource::Fuel, limit, .. } => {
                 format!("out of fuel: all {limit} units were used")
             }
-            Self::Exhausted { resource: Resource::Time, limit, .. } => format!("out of time: more than {limit} ms"),
+            Self::Exhausted { resource: Resource::Time, limit, .. } => {
+                format!("out of time: ran longer than {limit} ms")
+            }
             Self::Exhausted { resource: Resource::Memory, limit, used } => {
                 format!("out of memory: {used} bytes needed, the limit is {limit}")
             }

@@ -91,7 +91,7 @@ impl Compiler {
         let (Some(mut stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
-            return Err(failed(io::Error::other("the process has no pipes")));
+            return Err(failed(io::Error::other("the process has no standard streams")));
         };
         let limits = [self.limits.memory_bytes, self.limits.timeout_ms];
         let (ended, compiled, words) = thread::scope(|scope| {
@@ -109,7 +109,7 @@ impl Compiler {
             (ended, compiled.join(), words.join())
         });
         let (Ok(compiled), Ok(words)) = (compiled, words) else {
-            return Err(failed(io::Error::other("the output of the process cannot be read")));
+            return Err(failed(io::Error::other("cannot read the output of the process")));
         };
         let words = String::from_utf8_lossy(&words.map_err(failed)?).trim().to_owned();
         match ended.map_err(failed)? {
@@ -119,10 +119,10 @@ impl Compiler {
                 let memory_bytes = self.limits.memory_bytes;
                 let said = words.lines().next().unwrap_or_default();
                 Err(CompileError::Compiler(format!(
-                    "the compiler, limited to {memory_bytes} bytes of memory, ended early ({status}): {said}"
+                    "the compiler, limited to {memory_bytes} bytes of memory, exited early ({status}): {said}"
                 )))
             }
-            None => Err(CompileError::Compiler(format!("compilation takes longer than {} ms", self.limits.timeout_ms))),
+            None => Err(CompileError::Compiler(format!("compilation took longer than {} ms", self.limits.timeout_ms))),
         }
     }
 

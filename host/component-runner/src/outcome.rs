@@ -85,7 +85,7 @@ impl AppOutcome {
                 format!("the application is out of fuel: all {limit} units were used")
             }
             Self::Exhausted { resource: Resource::Time, limit, .. } => {
-                format!("the application is out of time: more than {limit} ms")
+                format!("the application is out of time: it ran longer than {limit} ms")
             }
             Self::Exhausted { limit, used, .. } => {
                 format!("the application is out of memory: {used} bytes needed, the limit is {limit}")

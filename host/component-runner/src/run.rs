@@ -148,7 +148,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
         // A panic in the host is not an outcome of the application.
         Watched::Lost => match thread.join() {
             Err(panic) => resume_unwind(panic),
-            Ok(()) => Err(RunError::Thread(io::Error::other("it ended by itself"))),
+            Ok(()) => Err(RunError::Thread(io::Error::other("it ended on its own"))),
         },
     }
 }
@@ -217,7 +217,7 @@ async fn enter<S: Send + 'static>(
     let instance = instance.instantiate_async(&mut *store).await?;
     let function = instance
         .get_func(&mut *store, call.function)
-        .ok_or_else(|| wasmtime::Error::msg("the exported function is missing in the component"))?;
+        .ok_or_else(|| wasmtime::Error::msg("the exported function is missing from the component"))?;
     let mut results = vec![Val::Bool(false); call.result_count];
     function.call_async(store, &call.arguments, &mut results).await?;
     Ok(results)

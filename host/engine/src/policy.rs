@@ -191,7 +191,7 @@ impl Policy {
         };
         for (index, mount) in self.mounts.iter().enumerate() {
             if index >= Self::MAX_MOUNTS {
-                return Err(wrong(mount, "a policy has at most 64 mounts"));
+                return Err(wrong(mount, "a policy can have at most 64 mounts"));
             }
             let Some(path) = mount.guest.strip_prefix('/') else {
                 return Err(wrong(mount, "the guest path must be absolute, such as `/data`"));
@@ -202,7 +202,7 @@ impl Policy {
             {
                 return Err(wrong(
                     mount,
-                    "the guest path must be plain, without `.`, `..`, empty parts or a slash at its end",
+                    "the guest path must be plain, without `.`, `..`, empty parts or a trailing slash",
                 ));
             }
             // With nested mounts, a path would refer to two files, depending on the preopen that resolves it.

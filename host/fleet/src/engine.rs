@@ -131,7 +131,7 @@ impl LocalEngine {
                     break;
                 }
                 if begun.elapsed() > BEGIN {
-                    return Err(failed(format!("no answer after {} s", BEGIN.as_secs())));
+                    return Err(failed(format!("no response within {} s", BEGIN.as_secs())));
                 }
                 tokio::time::sleep(POLL).await;
             }

@@ -192,7 +192,7 @@ impl Client {
         let fault = |message| Fault::new(Code::Redirects, message);
         if redirects >= self.policy.redirects {
             return Err(fault(format!(
-                "the request has more than {} redirects (`network.redirects`)",
+                "the request was redirected more than {} times (`network.redirects`)",
                 self.policy.redirects
             )));
         }

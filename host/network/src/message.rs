@@ -69,7 +69,9 @@ impl RequestMessage {
             (None, Some(base64)) => STANDARD
                 .decode(base64)
                 .map_err(|_| Fault::new(Code::Invalid, "the body is not valid base64".to_owned()))?,
-            (Some(_), Some(_)) => return Err(Fault::new(Code::Invalid, "the request has two bodies".to_owned())),
+            (Some(_), Some(_)) => {
+                return Err(Fault::new(Code::Invalid, "the request has two bodies; send one".to_owned()));
+            }
         };
         let bytes = body.len() as u64;
         if bytes > max_bytes {

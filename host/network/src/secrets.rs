@@ -105,14 +105,15 @@ impl Secrets {
             let refuse = |reason: String| wrong(format!("secrets.{name}"), reason);
             let variable = &policy.env;
             let value = environment(variable).map(Zeroizing::new);
-            let value = value.ok_or_else(|| refuse(format!("the host has no environment variable `{variable}`")))?;
+            let value =
+                value.ok_or_else(|| refuse(format!("the host's environment variable `{variable}` is not set")))?;
             if !(MIN_SECRET_BYTES..=MAX_SECRET_BYTES).contains(&value.len()) {
-                let message = format!("`{variable}` must have {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} bytes");
+                let message = format!("`{variable}` must be {MIN_SECRET_BYTES} to {MAX_SECRET_BYTES} bytes long");
                 return Err(refuse(message));
             }
             if !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) || value.trim().len() != value.len() {
                 return Err(refuse(format!(
-                    "`{variable}` has surrounding spaces, or characters that are invalid in headers"
+                    "`{variable}` has leading or trailing spaces, or characters that are invalid in headers"
                 )));
             }
             let placeholder = placeholder(&key, name, policy);

@@ -197,7 +197,7 @@ impl OwnImages {
         let definition = read_definition(&file).map_err(|error| damaged(&path, &error))?;
         definition.check()?;
         if definition.name != name {
-            let problem = format!("it is the image `{}`, under another name", definition.name);
+            let problem = format!("it is the image `{}` under another name", definition.name);
             return Err(damaged(&path, &io::Error::other(problem)));
         }
         Ok(Some(OwnImage { definition, inputs: Inputs::Stored(path, file) }))
@@ -304,11 +304,11 @@ fn read_archive(
     for (at, input) in definition.inputs().enumerate() {
         let is_wheel = at < definition.wheels.len();
         if is_wheel && input.size_bytes > MAX_WHEEL_BYTES {
-            return Err(invalid(format!("`{}` in it has more than {MAX_WHEEL_BYTES} bytes", escaped(&input.path))));
+            return Err(invalid(format!("its file `{}` is larger than {MAX_WHEEL_BYTES} bytes", escaped(&input.path))));
         }
         let bytes = content(entries.next(), &input_name(at), input.size_bytes)?;
         if bytes.len() as u64 != input.size_bytes || Digest::of(&bytes) != input.sha256 {
-            return Err(invalid(format!("`{}` in it does not match its definition", escaped(&input.path))));
+            return Err(invalid(format!("its file `{}` does not match its definition", escaped(&input.path))));
         }
         if is_wheel {
             check(&input.path, &bytes)?;
@@ -333,7 +333,7 @@ fn content<R: Read>(entry: Option<io::Result<Entry<'_, R>>>, name: &str, limit_b
     let mut bytes = Vec::new();
     entry.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit_bytes {
-        return Err(invalid(format!("`{name}` in it has more than {limit_bytes} bytes")));
+        return Err(invalid(format!("its file `{name}` is larger than {limit_bytes} bytes")));
     }
     Ok(bytes)
 }
@@ -383,7 +383,7 @@ pub enum OwnImageError {
     #[error(transparent)]
     Wheel(#[from] OwnPackageError),
     /// The file is not an exported image, or is damaged.
-    #[error("`{path}` is not an image, or damaged: {problem}", path = escaped(.path), problem = escaped_text(.problem))]
+    #[error("`{path}` is not an image, or is damaged: {problem}", path = escaped(.path), problem = escaped_text(.problem))]
     Damaged {
         /// The path of the file.
         path: PathBuf,

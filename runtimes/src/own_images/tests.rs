@@ -118,7 +118,7 @@ fn damaged_image_file_is_rejected_and_removable() {
     let at = whole.windows(8).position(|bytes| bytes == b"12345678").unwrap();
     let mut changed = whole.clone();
     changed[at] = b'0';
-    assert!(import(&changed).contains("`f` in it does not match its definition"));
+    assert!(import(&changed).contains("its file `f` does not match its definition"));
     assert!(problem(OwnImage::import(&dir.path().join("none"), &[])).contains("cannot read"));
 
     // `find` reads only the definition. `inputs` reads the remaining entries.
@@ -128,7 +128,7 @@ fn damaged_image_file_is_rejected_and_removable() {
     assert!(problem(own.find("a")).contains("damaged"));
     std::fs::rename(&path, own.path_of("b")).unwrap();
     std::fs::write(own.path_of("b"), &whole).unwrap();
-    assert!(problem(own.find("b")).contains("it is the image `a`, under another name"));
+    assert!(problem(own.find("b")).contains("it is the image `a` under another name"));
     assert!(own.remove("b").unwrap().is_some());
 }
 
@@ -195,7 +195,7 @@ fn invalid_image_archives_are_rejected() {
         assert!(said.contains(says), "{what}: {said}");
     }
     let padded = format!("{}{}", json, " ".repeat(16 << 20));
-    assert!(read(&padded, one).unwrap_err().contains("`image.json` in it has more than 16777216 bytes"));
+    assert!(read(&padded, one).unwrap_err().contains("its file `image.json` is larger than 16777216 bytes"));
 }
 
 /// The inputs are zeros, which use no disk space in a sparse file. They are not wheels, but their digests are right.

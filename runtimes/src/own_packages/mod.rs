@@ -307,7 +307,7 @@ fn describe<'a>(file: &str, bytes: &'a [u8]) -> Result<(OwnPackage, Wheel<'a>), 
         .find(|path| path.split_once('/').is_some_and(|(dir, file)| file == "METADATA" && dir.ends_with(".dist-info")));
     let metadata = metadata.ok_or_else(|| wrong("it has no `.dist-info/METADATA`"))?.to_owned();
     let metadata = wheel.read(&metadata, MAX_METADATA_BYTES).map_err(|source| match source {
-        WheelFault::TooLarge => wrong("its metadata is longer than a megabyte"),
+        WheelFault::TooLarge => wrong("its metadata is larger than one megabyte"),
         source => unusable(source),
     })?;
     let metadata = String::from_utf8_lossy(metadata.as_deref().unwrap_or_default());
@@ -406,7 +406,10 @@ pub enum OwnPackageError {
         owner: String,
     },
     /// There are already [`MAX_OWN_PACKAGES`] packages.
-    #[error("you have already added {MAX_OWN_PACKAGES} packages; remove one with `glovebox packages remove NAME`")]
+    #[error(
+        "you have already added {MAX_OWN_PACKAGES} packages, the maximum; remove one with \
+         `glovebox packages remove NAME`"
+    )]
     TooMany,
     /// The unpacked packages would exceed [`MAX_OWN_PACKAGES_BYTES`].
     #[error(
@@ -424,8 +427,8 @@ pub enum OwnPackageError {
     TooManyFiles(String),
     /// The package index has another wheel than the pinned one.
     #[error(
-        "the package index has `{file}` with sha256 {got}, but `{expected}` with sha256 {pin} is pinned; to use it all the \
-         same, download it and add the file",
+        "the package index has `{file}` with sha256 {got}, but `{expected}` with sha256 {pin} is pinned; to use it \
+         anyway, download it and add the file",
         file = escaped(.file), expected = escaped(.expected)
     )]
     Pin {

@@ -116,7 +116,10 @@ pub(super) fn encoded_memory(sections: &Sections<'_>, image: Option<&[u8]>) -> R
 /// Returns the number of pages in an image. Fails if the image does not fit the memory.
 fn pages(image: &[u8], memory: &wasmparser::MemoryType) -> Result<u64, RewriteError> {
     if !image.len().is_multiple_of(PAGE_BYTES) {
-        return Err(RewriteError::Image(format!("{} bytes are not a whole number of 64 KiB pages", image.len())));
+        return Err(RewriteError::Image(format!(
+            "{} bytes are not a multiple of the page size of 64 KiB",
+            image.len()
+        )));
     }
     let pages = u64::try_from(image.len() / PAGE_BYTES).unwrap_or(u64::MAX);
     let most = memory.maximum.unwrap_or(65_536);

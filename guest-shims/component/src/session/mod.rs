@@ -280,7 +280,7 @@ impl Session {
         let saved = hibernate::Saved::of(saved);
         let mut bytes = Vec::new();
         let written = with_image(&sandbox, |image| hibernate::encode(&saved, image, &Zstandard, None, "", &mut bytes));
-        let failed = |error| SandboxError::Unavailable(format!("the session could not be written: {error}"));
+        let failed = |error| SandboxError::Unavailable(format!("the session could not be saved: {error}"));
         written.map_err(failed)?;
         Ok(Blob::new(bytes))
     }

@@ -298,7 +298,7 @@ impl From<HibernateError> for SandboxError {
             HibernateError::Session(error) => error.into(),
             HibernateError::Write(error) => match error.downcast::<NoRoom>() {
                 Ok(NoRoom(error)) => error.into(),
-                Err(error) => unavailable("the session could not be written", &error),
+                Err(error) => unavailable("the session could not be saved", &error),
             },
         }
     }

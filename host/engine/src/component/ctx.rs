@@ -290,7 +290,9 @@ pub enum HostError {
     Policy(#[from] PolicyError),
     /// The policy contains host directories, which are not available to scripts of components. Components pass files
     /// through `session.write-file` and `files`.
-    #[error("`{key}` is not supported in a component's policy: its scripts get no host directories; remove it")]
+    #[error(
+        "`{key}` is not supported in a component's policy: its scripts have no access to host directories; remove it"
+    )]
     HostDirectory {
         /// The key of the policy that contains the host directory.
         key: &'static str,

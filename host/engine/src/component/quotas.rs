@@ -102,7 +102,7 @@ pub(super) struct Bill {
 pub(super) struct OverQuota(pub(super) String);
 
 fn exceeded(quota: &str, most: u64) -> OverQuota {
-    OverQuota(format!("`{quota}`: the maximum is {most}"))
+    OverQuota(format!("`{quota}` would be exceeded: the maximum is {most}"))
 }
 
 impl Meter {

@@ -194,7 +194,7 @@ impl<'a, R: Read> Reader<'a, R> {
                 EntryType::Char | EntryType::Block | EntryType::Fifo => {
                     return Err(refused(&name, "devices and pipes are unsupported"));
                 }
-                _ => return Err(refused(&name, "its kind is unknown")),
+                _ => return Err(refused(&name, "its type is unknown")),
             };
             let told = extension.tell(kind, name, &entry)?;
             return Ok(Some((told, entry)));

@@ -92,7 +92,7 @@ pub fn compile_with(
     let built = match open() {
         // Remove the damaged file and compile the component again. No other file refers to it.
         Err(BuildError::Store(PreparedError::Corrupt { path, .. })) => {
-            tracing::warn!(path = %escaped(&path), "compiling a damaged component again");
+            tracing::warn!(path = %escaped(&path), "recompiling a damaged component");
             inner.runtimes.components().remove(&key.parts().runtime)?;
             open()
         }

@@ -175,7 +175,7 @@ fn compiling(inputs: &CodeInputs, number: usize, code_bytes: usize) -> String {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     match code_bytes / BYTES_COMPILED_A_SECOND / threads {
         0..SECONDS_WORTH_SAYING => format!("compiling {what}"),
-        seconds => format!("compiling {what}, once: about {seconds} s on {threads} threads"),
+        seconds => format!("compiling {what} (once, about {seconds} s on {threads} threads)"),
     }
 }
 

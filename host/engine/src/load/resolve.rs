@@ -337,7 +337,7 @@ impl EngineInner {
         let Some(own) = plan.own.as_ref().filter(|own| !own.definition().wheels.is_empty()) else { return Ok(None) };
         let without = || OwnImageError::Invalid {
             name: plan.name.clone(),
-            problem: "it has packages, but this engine has none (`--no-packages`)".to_owned(),
+            problem: "it has packages, but this engine runs without packages (`--no-packages`)".to_owned(),
         };
         Ok(Some(self.packages.as_ref().ok_or_else(without)?.source_of(own)))
     }

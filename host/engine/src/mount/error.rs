@@ -162,7 +162,7 @@ pub enum MountError {
         limit: u64,
     },
     /// A crash interrupted a commit, and the directory was opened only for reading.
-    #[error("`{path}` holds the unfinished commit `{staging}`; open it for writing once to finish it", path = escaped(.path), staging = escaped(.staging))]
+    #[error("`{path}` contains the unfinished commit `{staging}`; open it for writing once to finish it", path = escaped(.path), staging = escaped(.staging))]
     Unfinished {
         /// The directory, as the caller passed it.
         path: PathBuf,

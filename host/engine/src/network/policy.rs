@@ -87,10 +87,10 @@ impl SecretPolicy {
     fn check(&self, name: &str) -> Result<(), PolicyError> {
         let refuse = |reason: &str| Err(wrong(format!("secrets.{name}"), reason));
         if name.is_empty() || name.contains(['=', '\0']) {
-            return refuse("the name must be valid for an environment variable, without `=` and NUL");
+            return refuse("the name must be valid for an environment variable, without `=` or NUL");
         }
         if self.env.is_empty() || self.env.contains(['=', '\0']) {
-            return refuse("`env` must name the host's environment variable with the secret");
+            return refuse("`env` must name the host's environment variable that contains the secret");
         }
         match self.destination() {
             Some(_) => Ok(()),
@@ -177,7 +177,7 @@ impl NetworkPolicy {
             ("redirects", u64::from(self.redirects), 0, u64::from(Self::MAX_REDIRECTS)),
         ] {
             if !(least..=most).contains(&value) {
-                return Err(wrong(key, format!("it is {value}; it must be between {least} and {most}")));
+                return Err(wrong(key, format!("the value is {value}; it must be between {least} and {most}")));
             }
         }
         for (key, count, most) in [
@@ -186,7 +186,7 @@ impl NetworkPolicy {
             ("secrets", self.secrets.len(), Self::MAX_SECRETS),
         ] {
             if count > most {
-                return Err(wrong(key, format!("there are {count}; the limit is {most}")));
+                return Err(wrong(key, format!("the list has {count} entries; the limit is {most}")));
             }
         }
         if let Some(method) = self.methods.iter().find(|method| !METHODS.contains(&method.as_str())) {

@@ -24,7 +24,7 @@ pub enum HibernateError {
     #[error(transparent)]
     Session(#[from] ExecuteError),
     /// The bytes could not be written.
-    #[error("the hibernated session could not be written")]
+    #[error("the session could not be hibernated")]
     Write(#[source] io::Error),
 }
 

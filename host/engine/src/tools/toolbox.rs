@@ -323,7 +323,7 @@ impl Tool {
     pub fn rlm_query(
         handler: impl Fn(&ToolCall, &str, &Value) -> Result<Value, ToolError> + Send + Sync + 'static,
     ) -> Self {
-        Self::new("rlm_query", "Gives a task with a context to another session and returns its answer.")
+        Self::new("rlm_query", "Delegates a task with a context to another session and returns its answer.")
             .schema(json!({
                 "type": "object",
                 "properties": { "task": { "type": "string" }, "ctx": {} },

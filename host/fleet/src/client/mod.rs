@@ -215,7 +215,7 @@ pub enum FleetError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The engine's answer is malformed.
-    #[error("the fleet's engine sent an unexpected answer: {0}")]
+    #[error("the fleet's engine sent an unexpected response: {0}")]
     Answer(String),
 }
 

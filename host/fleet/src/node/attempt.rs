@@ -144,7 +144,7 @@ impl Attempt {
         let (mut tools, mut targets) = Offered::default();
         for offer in &self.request.tools {
             let callbacks = self.machine.callbacks.as_ref().ok_or_else(|| {
-                StepError::invalid("the nodes of this fleet allow no callbacks; allow the service with --callback")
+                StepError::invalid("the nodes of this fleet do not allow callbacks; allow the service with --callback")
             })?;
             let target = callbacks.target(&offer.name, &offer.callback);
             targets.push((offer.name.clone(), target.map_err(|refused| StepError::invalid(refused.to_string()))?));
@@ -178,7 +178,7 @@ impl Attempt {
                 };
                 callbacks.ask(target, asked).await
             }
-            _ => Err(ToolError::new("no service answers this tool")),
+            _ => Err(ToolError::new("no service answers calls to this tool")),
         };
         let answer = answer.and_then(|answer| match answer.len() as u64 > limits.tool_bytes {
             true => Err(ToolError::of(

@@ -249,7 +249,7 @@ impl Machine {
         };
         let none = || {
             let have: Vec<&str> = self.served.iter().map(|served| &*served.name).collect();
-            StepError::invalid(format!("no node has this runtime; use one of {}", have.join(", ")))
+            StepError::invalid(format!("no node offers this runtime; use one of {}", have.join(", ")))
         };
         self.served.iter().find(fits).cloned().ok_or_else(none)
     }

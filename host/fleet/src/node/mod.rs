@@ -124,7 +124,7 @@ pub enum NodePolicyError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The policy has a setting that is not repeatable on another node.
-    #[error("the policy has {0}, and an execution could differ after a restart on another node; remove it")]
+    #[error("the policy has {0}, so an execution could differ when another node restarts it; remove it")]
     NotRepeatable(&'static str),
 }
 

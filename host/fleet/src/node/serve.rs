@@ -166,7 +166,7 @@ async fn accept(
 /// Holds a connection's permit until the connection ends, and logs its error.
 async fn log(connection: impl Future<Output = hyper::Result<()>>, _place: OwnedSemaphorePermit) {
     if let Err(error) = connection.await {
-        tracing::debug!(target: "glovebox", %error, "a connection of the engine failed");
+        tracing::debug!(target: "glovebox", %error, "a connection from the engine failed");
     }
 }
 

@@ -117,7 +117,7 @@ fn invalid_secret_is_rejected_without_showing_it() {
         assert!(error.contains("`REAL`") && !error.contains("12345678"), "{error}");
     }
     let error = read(None).unwrap_err().to_string();
-    assert_eq!(error, "`network.secrets.KEY`: the host has no environment variable `REAL`");
+    assert_eq!(error, "`network.secrets.KEY`: the host's environment variable `REAL` is not set");
 }
 
 #[test]

@@ -62,7 +62,7 @@ pub enum SessionsError {
         id: SessionId,
     },
     /// The session's language differs from the requested language.
-    #[error("session `{id}` runs {has}, not {wanted}; use another id for {wanted}")]
+    #[error("session `{id}` runs {has}, not {wanted}; use another session for {wanted}")]
     Language {
         /// The session's ID.
         id: SessionId,

@@ -254,7 +254,7 @@ pub enum StoreError {
     },
     /// An object store does not provide a guarantee that sessions require.
     #[cfg(feature = "object-store")]
-    #[error("the store `{url}` cannot hold sessions: {reason}; use another store", url = escaped(.url), reason = escaped_text(.reason))]
+    #[error("the store `{url}` cannot store sessions: {reason}; use another store", url = escaped(.url), reason = escaped_text(.reason))]
     Unfit {
         /// The store's URL.
         url: String,

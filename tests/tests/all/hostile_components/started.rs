@@ -32,7 +32,10 @@ fn started_executions_are_limited_by_their_quota() {
     let mut puppet = puppet_with(|quotas| quotas.started = 2);
     let first = start(&mut puppet, ENDLESS);
     start(&mut puppet, ENDLESS);
-    assert_eq!(error(&try_start(&mut puppet, "1")), ("quota-exceeded", "`started`: the maximum is 2"));
+    assert_eq!(
+        error(&try_start(&mut puppet, "1")),
+        ("quota-exceeded", "`started` would be exceeded: the maximum is 2")
+    );
     let session = open(&mut puppet);
     let in_session = puppet.call("session.start", &json!([session, { "source": "1" }])).unwrap();
     assert_eq!(error(&in_session).0, "quota-exceeded");

@@ -112,7 +112,7 @@ struct ServerArgs {
     #[arg(long, value_name = "FILE", requires = "listen")]
     token_file: Option<PathBuf>,
 
-    /// Additional host name, optionally with a port, to accept in the `Host` header besides localhost and the address;
+    /// Host name, optionally with a port, to accept in the `Host` header in addition to localhost and the address;
     /// repeatable
     #[arg(long = "allow-host", value_name = "HOST", requires = "listen")]
     hosts: Vec<String>,

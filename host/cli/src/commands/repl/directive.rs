@@ -83,7 +83,7 @@ const ENTRIES: [Entry; 10] = [
         name: "reset",
         arguments: "",
         summary: "start again with a new, empty session",
-        details: "Its variables and files are lost. Other sessions are kept.",
+        details: "Its variables and files are lost. Other sessions are unaffected.",
     },
     Entry { name: "quit", arguments: "", summary: "quit, as Ctrl-D does", details: "" },
 ];

@@ -293,14 +293,14 @@ pub(super) async fn probe(bucket: &dyn Bucket) -> Result<StoreClock, StoreError>
         return Err(unfit("it overwrites existing names, so two writers could both succeed"));
     }
     if read.as_deref() != Some(b"first") {
-        return Err(unfit("it returns different bytes than were written"));
+        return Err(unfit("it returns bytes that differ from those written"));
     }
     let [found] = &*listed else { return Err(unfit("it does not list a written object")) };
     if found.name != name || found.bytes != 5 {
         return Err(unfit("it lists an object with a wrong name or size"));
     }
     if !is_deleted || !is_unlisted {
-        return Err(unfit("it still contains a deleted object"));
+        return Err(unfit("it still returns a deleted object"));
     }
     Ok(StoreClock { seen_ms: found.modified_ms, seen_at })
 }
