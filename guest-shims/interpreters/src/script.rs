@@ -199,7 +199,7 @@ pub enum DriverError {
     #[error("the image's setup failed: {0}")]
     Setup(String),
     /// The guest returned a value that its driver never returns, because it has damaged itself.
-    #[error("the guest's driver returned no usable report: {name}", name = escaped_text(.0))]
+    #[error("the guest's driver returned an invalid report: {name}", name = escaped_text(.0))]
     Report(String),
 }
 

@@ -219,7 +219,7 @@ pub(super) fn settle(
         wipe_free_memory(&mut booted.guest, first)?;
     }
     if booted.rejection()?.is_some() {
-        return Err(fault("a boot script left a rejected promise"));
+        return Err(fault("a boot script left a promise rejected"));
     }
     booted.guest.machine.wasi().begin_execution(); // forgets what the setup printed
     Ok(booted.at.into_anchors())
@@ -230,7 +230,7 @@ fn allocate(guest: &mut Guest<'_>, bytes: u32) -> Result<u32, DriverError> {
 }
 
 fn not_null(at: u32, what: &str) -> Result<u32, DriverError> {
-    if at == 0 { Err(fault(format!("it made no `{what}`"))) } else { Ok(at) }
+    if at == 0 { Err(fault(format!("it did not create `{what}`"))) } else { Ok(at) }
 }
 
 impl Booted<'_> {
@@ -287,10 +287,10 @@ impl Booted<'_> {
 
     /// Makes the boot scripts compile the library, so that scripts do not read it from `/data_js`.
     fn preload(&mut self, preload: JsValue) -> Result<(), DriverError> {
-        let function = preload.address().ok_or_else(|| fault("the boot scripts left no `preload`"))?;
+        let function = preload.address().ok_or_else(|| fault("the boot scripts did not define `preload`"))?;
         let sources = sources();
         let at = self.copy_in(sources.as_bytes())?.ok_or_else(|| fault("no memory"))?;
-        let bytes = u32::try_from(sources.len()).map_err(|_| fault("too much source"))?;
+        let bytes = u32::try_from(sources.len()).map_err(|_| fault("the source is too large"))?;
         let string = self.guest.string(at, bytes)?;
         self.free_copy(at)?;
         let result = self.ask(function, &[string])?;
@@ -320,7 +320,7 @@ impl Booted<'_> {
     pub(super) fn value_of(&mut self, name: &str, source: &str, flags: u32) -> Result<JsValue, DriverError> {
         let at = self.copy_in(source.as_bytes())?.ok_or_else(|| fault("no memory"))?;
         self.guest.write_text(self.at.name, name.as_bytes())?;
-        let bytes = u32::try_from(source.len()).map_err(|_| fault("too much source"))?;
+        let bytes = u32::try_from(source.len()).map_err(|_| fault("the source is too large"))?;
         let value = self.guest.eval(at, bytes, self.at.name, flags)?;
         self.free_copy(at)?;
         if value.is_exception() { Err(self.thrown(name)?) } else { Ok(value) }
@@ -378,7 +378,7 @@ impl Booted<'_> {
     fn function(&mut self, object: JsValue, name: &str) -> Result<u32, DriverError> {
         self.guest.write_text(self.at.name, name.as_bytes())?;
         let value = self.guest.property(object, self.at.name)?;
-        value.address().ok_or_else(|| fault(format!("the boot scripts left no `{name}`")))
+        value.address().ok_or_else(|| fault(format!("the boot scripts did not define `{name}`")))
     }
 
     /// Creates an error that the interpreter marks as uncatchable. Only an interrupted script produces such an error.
@@ -400,7 +400,7 @@ impl Booted<'_> {
         let (old, new) = (self.guest.read_long(old_at)?, self.guest.read_long(new_at)?);
         let origin_at = self.at.random_state.checked_sub(8).ok_or_else(|| fault("it has no time origin"))?;
         if self.guest.read_long(origin_at)? != old {
-            return Err(fault("its time origin is not where it should be"));
+            return Err(fault("its time origin is not at the expected address"));
         }
         self.guest.machine.write(origin_at, &new.to_le_bytes())?;
         Ok(())

@@ -411,7 +411,7 @@ impl Booted<'_> {
 
     /// Reports a script whose top-level `await` will never be settled.
     fn never_ends(&mut self) -> Result<Completion, DriverError> {
-        let message = "the top-level `await` never ends: nothing is left to run";
+        let message = "the top-level `await` never settles: nothing is left to run";
         let raised = Raised {
             type_name: "Error".to_owned(),
             message: message.to_owned(),

@@ -57,7 +57,7 @@ pub(super) fn limit_stack(guest: &mut Guest<'_>, stack_top: u32, bytes: u32) -> 
     set(guest, bytes)?;
     let top = guest.read_word(size_at + 4)?;
     if top > stack_top || stack_top - top > FIRST_FRAME_BYTES {
-        return Err(fault("its stack is not where it was put"));
+        return Err(fault("its stack is not at the assigned address"));
     }
     let limit = top - bytes;
     guest.write_word(size_at + 8, limit)?;
@@ -102,7 +102,7 @@ impl Booted<'_> {
                 return Err(fault("its list of rejections is ambiguous"));
             }
         }
-        self.at.rejections = head.ok_or_else(|| fault("it keeps no list of rejections"))?;
+        self.at.rejections = head.ok_or_else(|| fault("it has no list of rejections"))?;
         self.guest.handled(promise, reason)?;
         self.guest.free(promise)?;
         if self.rejection()?.is_some() {
@@ -128,7 +128,7 @@ impl Booted<'_> {
         self.guest.free(bound)?;
         let lexicals = self.lexicals()?;
         if lexicals.address().is_none() {
-            return Err(fault("its table of bindings is not where it should be"));
+            return Err(fault("its table of bindings is not at the expected address"));
         }
         self.guest.write_text(self.at.key, BINDING.as_bytes())?;
         let value = self.guest.property(lexicals, self.at.key)?;
@@ -136,7 +136,7 @@ impl Booted<'_> {
         let removed = self.ask(self.at.redeclare, &[lexicals, bindings, bindings])?;
         self.guest.free(bindings)?;
         if value != JsValue::int(BINDING_VALUE) || removed != Some(JsValue::int(1)) {
-            return Err(fault("its table of bindings is not where it should be"));
+            return Err(fault("its table of bindings is not at the expected address"));
         }
         Ok(self.at.global)
     }
@@ -183,7 +183,7 @@ impl Booted<'_> {
         }
         match places.as_slice() {
             [place] => Ok(*place),
-            _ => Err(fault("it has no interrupt counter, or several")),
+            _ => Err(fault("its interrupt counter is missing or ambiguous")),
         }
     }
 
@@ -191,7 +191,7 @@ impl Booted<'_> {
     /// is last in the list.
     pub(super) fn find_modules(&mut self) -> Result<(u32, u32), DriverError> {
         let program = self.value_of("glovebox:module", "0", EVAL_MODULE | EVAL_COMPILE_ONLY)?;
-        let module = program.module().ok_or_else(|| fault("it compiles no modules"))?;
+        let module = program.module().ok_or_else(|| fault("it cannot compile modules"))?;
         let context = self.at.context..self.at.context + STRUCT_BYTES;
         let mut found = None;
         for link in (0..MODULE_BYTES).step_by(4) {
@@ -203,7 +203,7 @@ impl Booted<'_> {
                 return Err(fault("its list of modules is ambiguous"));
             }
         }
-        let (head, link) = found.ok_or_else(|| fault("it keeps no list of modules"))?;
+        let (head, link) = found.ok_or_else(|| fault("it has no list of modules"))?;
         let before = self.guest.read_word(module + link)?;
         let done = self.guest.run(program)?;
         self.guest.free(done)?;

@@ -135,7 +135,7 @@ impl Booted<'_> {
     /// Creates an object and finds the head of the list of objects, which follows the newest object.
     fn find_objects(&mut self) -> Result<u32, DriverError> {
         let newest = self.value_of("glovebox:newest", "({})", 0)?;
-        let object = newest.address().ok_or_else(|| fault("it made no object"))?;
+        let object = newest.address().ok_or_else(|| fault("it did not create an object"))?;
         let mut head = None;
         for link in LINKS.map(|offset| object + offset) {
             let next = self.guest.read_word(link + NEXT)?;
@@ -145,6 +145,6 @@ impl Booted<'_> {
             }
         }
         self.guest.free(newest)?;
-        head.ok_or_else(|| fault("its list of objects is not where it should be"))
+        head.ok_or_else(|| fault("its list of objects is not at the expected address"))
     }
 }

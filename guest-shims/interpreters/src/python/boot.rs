@@ -169,7 +169,8 @@ pub(super) fn boot(form: Form, machine: &mut dyn Machine) -> Result<Anchors, Dri
     }
     let generator = anchors.get("generator")?;
     let state = interpreter.find_state(generator, sample.first_chunk::<TWISTER_SAMPLE>().map_or(&[], |s| s))?;
-    let state = state.ok_or_else(|| DriverError::Boot("`random` keeps its state elsewhere".to_owned()))?;
+    let state = state
+        .ok_or_else(|| DriverError::Boot("`random` does not keep its state at the expected address".to_owned()))?;
     interpreter.immortalise(generator, immortal)?;
     let reason = interpreter.bytes_of(anchors.get("reason")?)?;
     anchors.0.insert("slot".to_owned(), slot);
@@ -237,7 +238,7 @@ pub(super) fn settle(
 /// Runs an image's own code in the booted interpreter.
 pub(super) fn set_up(interpreter: &mut Interpreter<'_>, source: &str) -> Result<(), DriverError> {
     if !interpreter.send(source.as_bytes())? {
-        return Err(DriverError::Setup("the setup code does not fit in the guest's memory".to_owned()));
+        return Err(DriverError::Setup("the setup code does not fit into the guest's memory".to_owned()));
     }
     let report = interpreter.call("setup")?.map(|reply| decode_report(&reply)).transpose()?;
     report.map_or(Ok(()), Report::of_setup)
@@ -321,7 +322,7 @@ fn run_in_reactor(machine: &mut dyn Machine, code: &str) -> Result<(), DriverErr
 fn allocate(machine: &mut dyn Machine, bytes: u32) -> Result<u32, DriverError> {
     match machine.call(Callee::Export("host_alloc"), &[Value::I32(bytes)])? {
         Some(Value::I32(at)) if at != 0 => Ok(at),
-        _ => Err(DriverError::Boot(format!("it has no {bytes} bytes of memory"))),
+        _ => Err(DriverError::Boot(format!("it cannot allocate {bytes} bytes of memory"))),
     }
 }
 
@@ -356,7 +357,7 @@ fn extend_stack(machine: &mut dyn Machine) -> Result<(), DriverError> {
         _ => None,
     });
     let (Some((at, top)), None) = (tops.next(), tops.next()) else {
-        return Err(DriverError::Boot("its thread has other limits of the stack".to_owned()));
+        return Err(DriverError::Boot("its thread has unexpected stack limits".to_owned()));
     };
     let hard = top.saturating_sub(REACTOR_STACK_USED);
     let soft = hard.saturating_add(STACK_MARGIN);

@@ -230,7 +230,9 @@ impl<'a> Interpreter<'a> {
             }
             None => None,
         };
-        let state = found.ok_or_else(|| DriverError::Boot("`numpy.random` keeps its state elsewhere".to_owned()))?;
+        let state = found.ok_or_else(|| {
+            DriverError::Boot("`numpy.random` does not keep its state at the expected address".to_owned())
+        })?;
         Ok((NUMPY_RANDOM.to_owned(), state))
     }
 

@@ -39,7 +39,7 @@ pub(super) fn decode_variable(reply: &[u8]) -> Result<Result<Option<GuestValue>,
     match decode_report(reply)? {
         Report::Completed(value) => Ok(Ok(value)),
         Report::Raised(raised) | Report::Interrupted(raised) => Ok(Err(raised)),
-        Report::Exited(_) => Err(unusable("a report that is not for a variable")),
+        Report::Exited(_) => Err(unusable("a report that is not about a variable")),
     }
 }
 
