@@ -142,8 +142,8 @@ pub(crate) fn no_tools(tools: &[types::Tool]) -> Result<(), SandboxError> {
     if tools.is_empty() {
         return Ok(());
     }
-    let text =
-        "`tools`: this provider cannot suspend a guest until the caller answers (`features.stepping` is missing)";
+    let text = "`tools`: this provider cannot suspend a guest to wait for the caller's answers (`features.stepping` is \
+                missing)";
     Err(SandboxError::Unsupported(text.into()))
 }
 

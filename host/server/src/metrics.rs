@@ -79,7 +79,7 @@ impl Metrics {
             session_bytes.clone(),
         );
         registry.register("workers", "Ready workers", workers.clone());
-        registry.register("worker_restarts", "Workers started to replace one that ended", worker_restarts.clone());
+        registry.register("worker_restarts", "Workers started to replace workers that ended", worker_restarts.clone());
         Self { registry, seconds, fuel, refused, running, waiting, sessions, session_bytes, workers, worker_restarts }
     }
 

@@ -179,7 +179,7 @@ impl Calls {
             self.waiting().remove(&number);
             // Tells JavaScript that the call was abandoned, so that its tool can stop too.
             let _ = caller.call((number, index, None), ThreadsafeFunctionCallMode::NonBlocking);
-            return Err(ToolError::new("the caller no longer waits for the answer"));
+            return Err(ToolError::new("the caller is no longer waiting for the answer"));
         };
         answer.map_err(ToolError::new)
     }

@@ -196,7 +196,7 @@ fn variable(flag: &str) -> anyhow::Result<(String, String)> {
         Some(value) => value.to_owned(),
         None => std::env::var(name).map_err(|error| {
             Hinted::new(
-                format!("cannot pass the variable `{}`", escaped(name)),
+                format!("cannot pass on the environment variable `{}`", escaped(name)),
                 format!("set a value: `{}=VALUE`", escaped(name)),
             )
             .because(error)

@@ -50,7 +50,7 @@ pub(crate) fn run(_: &GlobalArgs, command: &ServiceCommand) -> anyhow::Result<i3
 
 /// Returns the error for a subcommand or store that needs the `full` feature.
 pub(crate) fn missing(what: &str) -> Hinted {
-    Hinted::new(format!("this build has no {what}"), "build it with `cargo build --workspace --bin glovebox`")
+    Hinted::new(format!("this build does not include {what}"), "build it with `cargo build --workspace --bin glovebox`")
 }
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
             let cli = Cli::try_parse_from(words.split(' ')).unwrap();
             let Command::Service(command) = &cli.command else { panic!("{words}") };
             let error = run(&cli.global, command).unwrap_err().to_string();
-            assert!(error.starts_with("this build has no `glovebox "), "{error}");
+            assert!(error.starts_with("this build does not include `glovebox "), "{error}");
         }
     }
 }

@@ -234,8 +234,8 @@ fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &Runti
         return Finding::ok(check, "not fetched yet; the first run fetches it");
     }
     match engine.verify(name) {
-        Ok(()) if *prepared => Finding::ok(check, "binary, code and prepared image have the right hashes"),
-        Ok(()) => Finding::ok(check, "the binary has the right hash; not prepared yet, the first run prepares it"),
+        Ok(()) if *prepared => Finding::ok(check, "the hashes of binary, code and prepared image match"),
+        Ok(()) => Finding::ok(check, "the binary's hash matches; not prepared yet: the first run prepares it"),
         Err(error) => Finding::bad(
             Status::Wrong,
             check,
@@ -252,7 +252,7 @@ fn own_images(engine: &Engine) -> Vec<Finding> {
         let check = format!("image {}", escaped(&name));
         let is_described = found.is_ok();
         match found.and_then(|_| engine.verify(&name)) {
-            Ok(()) => Finding::ok(check, "description and prepared image have the right hashes"),
+            Ok(()) => Finding::ok(check, "the hashes of description and prepared image match"),
             Err(error) => Finding::bad(
                 Status::Wrong,
                 check,
@@ -285,7 +285,7 @@ fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, .. }: &Too
         );
     }
     match engine.verify(name) {
-        Ok(()) => Finding::ok(check, "the fetched files have the right hashes"),
+        Ok(()) => Finding::ok(check, "the hashes of the fetched files match"),
         Err(error) => Finding::bad(
             Status::Wrong,
             check,
@@ -300,7 +300,7 @@ fn components(engine: &Engine) -> Finding {
     let check = "compiled components";
     match engine.verify_components() {
         Ok(ComponentCache { count: 0, .. }) => Finding::ok(check, "none yet"),
-        Ok(cache) => Finding::ok(check, format!("{}, {}, with the right hashes", cache.count, bytes(cache.bytes))),
+        Ok(cache) => Finding::ok(check, format!("{}, {}, with matching hashes", cache.count, bytes(cache.bytes))),
         Err(error) => Finding::bad(
             Status::Wrong,
             check,

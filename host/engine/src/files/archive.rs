@@ -262,7 +262,7 @@ impl Extension {
         let path = self.path.unwrap_or(name);
         let size_bytes = entry.size();
         if self.size_bytes.is_some_and(|size| size != size_bytes) {
-            return Err(refused(&path, "its two headers disagree on its size"));
+            return Err(refused(&path, "its two headers specify different sizes"));
         }
         if kind != ArchivedKind::File && size_bytes != 0 {
             return Err(refused(&path, "only files can have contents"));
@@ -329,7 +329,8 @@ pub(in crate::files) fn import(
             }
             ArchivedKind::HardLink => {
                 let first = std::str::from_utf8(&told.target).ok().and_then(|target| path::inside(target).ok());
-                let first = first.ok_or_else(|| refused(told.path.as_bytes(), "its hard link leaves the archive"))?;
+                let first =
+                    first.ok_or_else(|| refused(told.path.as_bytes(), "its hard link points outside the archive"))?;
                 placer.hard_link(&path, &first)?;
             }
         }

@@ -87,7 +87,7 @@ impl SecretPolicy {
     fn check(&self, name: &str) -> Result<(), PolicyError> {
         let refuse = |reason: &str| Err(wrong(format!("secrets.{name}"), reason));
         if name.is_empty() || name.contains(['=', '\0']) {
-            return refuse("the name must be valid for an environment variable, without `=` or NUL");
+            return refuse("the name must be a valid environment variable name, without `=` or NUL");
         }
         if self.env.is_empty() || self.env.contains(['=', '\0']) {
             return refuse("`env` must name the host's environment variable that contains the secret");

@@ -61,7 +61,7 @@ impl ClientSessions {
         let Some(id) = session else { return slots.last().cloned().ok_or_else(not_initialized) };
         slots.iter().find(|slot| slot.id() == Some(&id)).cloned().ok_or_else(|| {
             let message = format!(
-                "this connection has no session `{}`: it was ended, was idle for too long, or never existed",
+                "this connection has no session `{}`: it was closed, was idle for too long, or never existed",
                 glovebox::escaped(&id)
             );
             RpcError::named(REFUSED, "session-ended", message)
@@ -73,14 +73,14 @@ impl ClientSessions {
     pub(super) async fn place(&self) -> Result<(Arc<SessionSlot>, Waiting), RpcError> {
         let config = &self.daemon.0.config;
         let full = |most: usize, whose: &str| {
-            let message = format!("the limit of {most} sessions {whose} is reached; destroy one first");
+            let message = format!("{whose} has reached its limit of {most} sessions; destroy one first");
             RpcError::named(REFUSED, "quota-exceeded", message)
         };
         if self.end_idle() >= config.connection_sessions {
-            return Err(full(config.connection_sessions, "of this connection"));
+            return Err(full(config.connection_sessions, "this connection"));
         }
         let place = Arc::clone(&self.daemon.0.sessions).try_acquire_owned();
-        let slot = SessionSlot::new(place.map_err(|_| full(config.sessions, "of this daemon"))?);
+        let slot = SessionSlot::new(place.map_err(|_| full(config.sessions, "this daemon"))?);
         let waiting = slot.line_up().await;
         self.slots().push(Arc::clone(&slot));
         Ok((slot, waiting))

@@ -27,8 +27,8 @@ use crate::{Door, Ended, ServiceError, Stepped, Tenant, Watch, Work};
 /// Pieces of `type` `stdout` and `stderr` have a `text`. The last piece has `type` `result` with the answer in
 /// `result`, or `type` `error` with a `problem`.
 ///
-/// `tools` are functions that the script may call in addition to the server's. A service answers the calls of a tool
-/// with a `callback`. Calls of other tools suspend the execution: the response has status 202, or the last piece has
+/// `tools` are functions that the script may call in addition to the server's. A service answers the calls to a tool
+/// with a `callback`. Calls to other tools suspend the execution: the response has status 202, or the last piece has
 /// `type` `needs-tools`. `POST /v1/executions/{id}/continue` resumes the execution.
 #[utoipa::path(post, path = "/v1/execute", operation_id = "execute", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response.")),

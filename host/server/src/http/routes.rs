@@ -181,7 +181,7 @@ pub(crate) async fn health() -> &'static str {
     "ok\n"
 }
 
-/// Reports whether the server accepts executions. It does not during shutdown, or while all workers are being started.
+/// Reports whether the server accepts executions. It accepts none during shutdown, or while all workers are starting.
 #[utoipa::path(get, path = "/readyz", operation_id = "get_readiness", tag = "server",
     responses((status = 200, description = "The server accepts executions.", body = String), (status = 503, description = "The server does not accept executions.", body = String)))]
 pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static str) {
@@ -192,7 +192,7 @@ pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static
     }
 }
 
-/// Returns metrics for Prometheus: of all tokens, or only of this token if it may not see the others.
+/// Returns Prometheus metrics: for all tokens, or only for this token if it may not see the others.
 #[utoipa::path(get, path = "/metrics", operation_id = "get_metrics", tag = "server", security(("token" = [])),
     responses((status = 200, description = "Metrics in the text format of OpenMetrics.", body = String)))]
 pub(crate) async fn metrics(Caller(tenant): Caller) -> impl IntoResponse {

@@ -96,7 +96,7 @@ pub(crate) async fn close(
 
 /// Imports a session under this name, from the bytes of `GET /v1/sessions/{id}/state` of this server or another.
 ///
-/// The first use of the session checks that the bytes fit the image and the policy.
+/// The first use of the session checks that the bytes match the image and the policy.
 #[utoipa::path(put, path = "/v1/sessions/{id}", operation_id = "import_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     request_body(content_type = "application/octet-stream", content = Vec<u8>),
     responses((status = 201, description = "The session.", body = SessionAnswer), (status = 409, description = "A session with this name exists, or the bytes are not a session.", body = Problem),
@@ -110,7 +110,7 @@ pub(crate) async fn resume(
     Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, bytes).await?))
 }
 
-/// Exports a session as bytes. They contain everything that its scripts have in memory, and importing them runs that
+/// Exports a session as bytes. They contain everything that its scripts hold in memory, and importing them runs that
 /// code.
 #[utoipa::path(get, path = "/v1/sessions/{id}/state", operation_id = "export_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 200, description = "The session's bytes.", content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", description = "The request was refused.", body = Problem),
@@ -261,7 +261,7 @@ pub(crate) async fn list_files(
     Ok(Json(FilesAnswer::new(tenant.list_files(&id, pattern, cursor, limits).await?)))
 }
 
-/// Returns a file of a session.
+/// Returns a file from a session.
 #[utoipa::path(get, path = "/v1/sessions/{id}/files/{path}", operation_id = "read_file", tag = "files", security(("token" = [])),
     params(("id" = String, Path), ("path" = String, Path, description = "Path relative to the workspace, with unescaped slashes.")),
     responses((status = 200, description = "The file's bytes.", content_type = "application/octet-stream", body = Vec<u8>), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
@@ -309,7 +309,7 @@ impl From<FileProblem> for Problem {
     }
 }
 
-/// Writes a file of a session, and replaces an existing one.
+/// Writes a file to a session, replacing an existing file.
 #[utoipa::path(put, path = "/v1/sessions/{id}/files/{path}", operation_id = "write_file", tag = "files", security(("token" = [])),
     request_body(content_type = "application/octet-stream", content = Vec<u8>), params(("id" = String, Path), ("path" = String, Path), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
     responses((status = 204, description = "The file is written and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
@@ -328,15 +328,15 @@ pub(crate) async fn write_file(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeleteQuery {
-    /// Deletes a directory with everything below it. Default: no.
+    /// Deletes a directory with everything below it. Default: `false`.
     #[serde(default)]
     recursive: bool,
 }
 
-/// Deletes a file of a session, or an empty directory.
+/// Deletes a file or an empty directory in a session.
 #[utoipa::path(delete, path = "/v1/sessions/{id}/files/{path}", operation_id = "delete_file", tag = "files", security(("token" = [])),
     params(("id" = String, Path), ("path" = String, Path),
-        ("recursive" = Option<bool>, Query, description = "Deletes a directory with everything below it. Default: no."), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
+        ("recursive" = Option<bool>, Query, description = "Deletes a directory with everything below it. Default: `false`."), ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
     responses((status = 204, description = "The file is deleted and the session saved."), (status = "4XX", description = "The request was refused.", body = Problem), (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn delete_file(
     Caller(tenant): Caller,

@@ -78,8 +78,8 @@ pub(crate) struct ExecuteBody {
     /// Value of the global variable `context`: any JSON. Default: no such variable.
     #[schema(value_type = Option<Value>)]
     context: Option<Box<RawValue>>,
-    /// Returns the value of the last expression. Formatting it as text and JSON takes fuel. Default: yes. Not allowed
-    /// in a session, which always returns the value.
+    /// Returns the value of the last expression. Formatting it as text and JSON consumes fuel. Default: `true`. Not
+    /// allowed in a session, which always returns the value.
     value: Option<bool>,
     /// Milliseconds after which the execution is cancelled. Default: no deadline. `limits.timeout_ms` of the policy
     /// still applies.

@@ -22,10 +22,10 @@ const MAX_NAMES: usize = 100;
 pub(super) struct RunAnswer {
     /// `completed`, `exited`, `raised`, `exhausted`, `cancelled` or `trapped`.
     outcome: &'static str,
-    /// A sentence on why the script did not succeed.
+    /// A sentence that explains why the script did not succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// The exit code of the script as a process: 0 for success.
+    /// The exit code that the script would have as a process: 0 for success.
     exit_code: i32,
     /// Standard output. Long output is shortened to its head and tail.
     stdout: String,

@@ -50,7 +50,7 @@ pub(super) struct ReadAnswer {
     media_type: String,
     /// The byte offset of the part that was read.
     offset: u64,
-    /// The text that was read. None where the file is not text.
+    /// The text that was read. Missing if the file is not text.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     /// The offset of the next part. Missing at the end of the file.

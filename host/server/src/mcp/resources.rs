@@ -66,10 +66,10 @@ impl fmt::Display for Address {
 pub(super) fn templates() -> Vec<ResourceTemplate> {
     vec![
         ResourceTemplate::new("glovebox://session/{session}/files/{+path}", "session-file")
-            .with_title("A file of a session")
-            .with_description("A file of a session, by its path relative to the working directory."),
+            .with_title("A file in a session")
+            .with_description("A file in a session, by its path relative to the working directory."),
         ResourceTemplate::new("glovebox://output/{id}/{name}", "output").with_title("An output").with_description(
-            "An output of an execution that was too long or too large to show. The most recent ones are stored.",
+            "Output of an execution that was too long or too large to show. The most recent outputs are stored.",
         ),
     ]
 }

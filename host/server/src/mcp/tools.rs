@@ -93,7 +93,7 @@ impl Name {
             }
             Self::SessionList => self.describe::<sessions::ListAnswer>(
                 "List sessions",
-                "Lists the sessions with their languages and the times of their last use.".into(),
+                "Lists the sessions with their language and the time of their last use.".into(),
                 arguments::input::<given::Nothing>(),
                 read_only(),
             ),
@@ -132,8 +132,8 @@ impl Name {
             Self::FilesRead => self.describe::<files::ReadAnswer>(
                 "Read a file",
                 format!(
-                    "Reads a file of a session: at most {} bytes of text per call (use offset for the rest), or a picture. \
-                     For other files it returns a link to a resource that your client can fetch.",
+                    "Reads a file from a session: at most {} bytes of text per call (use offset for the rest), or a \
+                     picture. For other files it returns a link to a resource that your client can fetch.",
                     files::MAX_TEXT_BYTES
                 ),
                 arguments::input::<given::ReadFile>(),

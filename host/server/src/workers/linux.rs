@@ -33,9 +33,9 @@ pub(super) fn restrict_files(reach: &Reach) -> Result<Measure, RulesetError> {
         .restrict_self()?;
     Ok(match status.ruleset {
         RulesetStatus::FullyEnforced => Measure::On,
-        RulesetStatus::PartiallyEnforced => Measure::Partly(
-            "this kernel's landlock is older than Linux 6.12 and may not restrict TCP or signals".into(),
-        ),
+        RulesetStatus::PartiallyEnforced => {
+            Measure::Partly("this kernel's landlock predates Linux 6.12 and may not restrict TCP or signals".into())
+        }
         RulesetStatus::NotEnforced => Measure::Off("landlock is unavailable or disabled in this kernel".into()),
     })
 }

@@ -54,7 +54,7 @@ pub(crate) struct WorkersState {
     count: usize,
     /// Number of workers that are ready.
     ready: usize,
-    /// Number of workers that were started to replace one that ended.
+    /// Number of workers that were started to replace workers that ended.
     restarts: u64,
     /// The protections around each worker: `resource_limits`, `no_new_privileges`, `landlock` and `seccomp`. Each is
     /// `on`, or `partly` or `off` with the reason. `null` while no worker is ready.

@@ -76,9 +76,15 @@ fn open_sessions_are_limited() {
     let (mut one, mut two) = (daemon.opened(), daemon.opened());
     one.ok("initialize", json!({}));
     let (_, name, message) = one.refused("initialize", json!({}));
-    assert!(name == "quota-exceeded" && message.contains("2 sessions of this connection"), "{message}");
+    assert!(
+        name == "quota-exceeded" && message.contains("this connection has reached its limit of 2 sessions"),
+        "{message}"
+    );
     let (_, name, message) = two.refused("initialize", json!({}));
-    assert!(name == "quota-exceeded" && message.contains("3 sessions of this daemon"), "{message}");
+    assert!(
+        name == "quota-exceeded" && message.contains("this daemon has reached its limit of 3 sessions"),
+        "{message}"
+    );
     assert_eq!(two.prints("print(1)"), "1\n", "open sessions continue");
     one.ok("destroy", json!({}));
     two.ok("initialize", json!({}));

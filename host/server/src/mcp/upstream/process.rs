@@ -191,7 +191,7 @@ pub(super) async fn call(
     match answer {
         Ok(ServerResult::CallToolResult(result)) => Ok(result),
         Ok(ServerResult::InputRequiredResult(_)) => {
-            Err(CallError::Unexpected("asks for input, but input is not supported"))
+            Err(CallError::Unexpected("requested input, which is not supported"))
         }
         Ok(ServerResult::CreateTaskResult(_)) => Err(CallError::Unexpected("answered with an unrequested task")),
         Ok(_) => Err(CallError::Unexpected("sent an answer that is not a tool result")),
