@@ -115,7 +115,7 @@ impl ExecuteBody {
     pub(crate) fn fresh(mut self) -> Result<Fresh, Problem> {
         if self.state.is_some() {
             return Err(Problem::invalid(
-                "`state` is only for sessions; send it to `/v1/sessions/execute`, or remove it",
+                "`state` is supported only for sessions; send it to `/v1/sessions/execute`, or remove it",
             ));
         }
         let patterns = self.patterns()?;
@@ -163,7 +163,8 @@ impl ExecuteBody {
 
     fn request(self) -> Result<Request, Problem> {
         if self.tools.is_some() {
-            let detail = "`tools` are not supported: this server keeps no suspended executions; compose the provider with a component for the tools";
+            let detail = "`tools` are not supported: this server keeps no suspended executions; compose the provider with \
+                          a component that implements the tools";
             return Err(Problem::unsupported(detail));
         }
         Ok(Request {

@@ -237,7 +237,7 @@ impl Client {
         let mut held: Vec<HeldMemory> = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| broken(&hop.url, &error))? {
             if (body.len() + chunk.len()) as u64 > max_bytes {
-                return Err(limit(format!("the response's body exceeds {max_bytes} bytes (`network.response_bytes`)")));
+                return Err(limit(format!("the response body exceeds {max_bytes} bytes (`network.response_bytes`)")));
             }
             let room = account.hold(chunk.len() as u64 * COPIES_OF_A_BODY);
             held.push(room.ok_or_else(no_room)?);
@@ -251,7 +251,8 @@ impl Client {
         let max = usize::try_from(max_bytes).unwrap_or(usize::MAX);
         let body = reflections.hide(body, max).ok_or_else(|| {
             limit(format!(
-                "the response's body exceeds {max_bytes} bytes (`network.response_bytes`) after placeholders replaced the secrets in it"
+                "the response body exceeds {max_bytes} bytes (`network.response_bytes`) after placeholders replaced the \
+                 secrets in it"
             ))
         })?;
         let grown = body.len().saturating_sub(read) as u64;

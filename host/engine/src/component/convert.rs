@@ -242,10 +242,10 @@ impl From<&ExecuteError> for SandboxError {
             ExecuteError::TooManySessions { key: name, used, most } => {
                 Self::TooManySessions(too_many_sessions(name, *used, *most))
             }
-            ExecuteError::NotPrepared { name } => {
-                Self::Unsupported(format!("`{name}` runs as a plain command, without sessions and validation"))
-            }
-            ExecuteError::Instantiate { .. } => unavailable("no instance is available now", error),
+            ExecuteError::NotPrepared { name } => Self::Unsupported(format!(
+                "`{name}` runs as a plain command, which supports neither sessions nor validation"
+            )),
+            ExecuteError::Instantiate { .. } => unavailable("no instance is available; try again later", error),
             ExecuteError::TypeScript { .. } => unavailable("the TypeScript stripper is unavailable", error),
             ExecuteError::System { .. } | ExecuteError::Driver(_) => unavailable("the guest could not be run", error),
             // Components cannot name sessions, share workspaces or mount host directories.

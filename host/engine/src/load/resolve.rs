@@ -306,8 +306,8 @@ impl EngineInner {
             }
             None => {
                 let reason =
-                    "it exports no `_start`, so it cannot run as a plain command (`javascript-0.11` can); binaries in \
-                              the manifest run prepared"
+                    "it does not export `_start`, so it cannot run as a plain command; run it prepared if the \
+                     manifest lists it, or use another binary, such as `javascript-0.11`"
                         .to_owned();
                 return Err(RuntimeError::Load { name: plan.name.clone(), reason });
             }

@@ -33,7 +33,7 @@ use crate::{Door, Ended, ServiceError, Stepped, Tenant, Watch, Work};
 #[utoipa::path(post, path = "/v1/execute", operation_id = "execute", tag = "scripts", security(("token" = [])), request_body = ExecuteBody,
     params(("Idempotency-Key" = Option<String>, Header, description = "For ten minutes, a retry with the same key and request returns the same response.")),
     responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
-        (status = 202, description = "The execution waits for answers to tool calls.", body = NeedsToolsAnswer),
+        (status = 202, description = "The execution is waiting for answers to tool calls.", body = NeedsToolsAnswer),
         (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn fresh(
@@ -61,7 +61,7 @@ pub(crate) async fn fresh(
     params(("id" = String, Path), ("Idempotency-Key" = Option<String>, Header),
         ("If-Match" = Option<String>, Header, description = "Required generation of the session, from its `ETag`.")),
     responses((status = 200, description = "Outcome of the script. The session is saved.", body = ExecutionAnswer),
-        (status = 202, description = "The execution waits for answers to tool calls. Other requests to the session wait until it ends.", body = NeedsToolsAnswer),
+        (status = 202, description = "The execution is waiting for answers to tool calls. Other requests to the session wait until it ends.", body = NeedsToolsAnswer),
         (status = 412, description = "The session has another generation. The script did not run.", body = Problem),
         (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
@@ -187,12 +187,12 @@ pub(super) enum Asking {
     GoOn { execution: String, answers: Vec<ToolAnswer> },
 }
 
-/// Resumes an execution that waits for answers to tool calls.
+/// Resumes an execution that is waiting for answers to tool calls.
 ///
 /// The response has the same forms as that of the request that started the execution: `Accept` selects streaming.
 #[utoipa::path(post, path = "/v1/executions/{id}/continue", operation_id = "continue_execution", tag = "scripts", security(("token" = [])), request_body = ContinueBody, params(("id" = String, Path)),
     responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
-        (status = 202, description = "The execution waits for further answers.", body = NeedsToolsAnswer),
+        (status = 202, description = "The execution is waiting for further answers.", body = NeedsToolsAnswer),
         (status = 404, description = "The execution does not exist: it has ended, was cancelled, or has expired.", body = Problem),
         (status = "4XX", description = "The answers were refused.", body = Problem),
         (status = "5XX", description = "The server could not resume the execution.", body = Problem)))]
@@ -212,7 +212,7 @@ pub(crate) async fn go_on(
     step(shared, tenant, Asking::GoOn { execution, answers }, Form::of(&headers), held).await
 }
 
-/// Cancels an execution that waits for answers to tool calls.
+/// Cancels an execution that is waiting for answers to tool calls.
 #[utoipa::path(delete, path = "/v1/executions/{id}", operation_id = "cancel_execution", tag = "scripts", security(("token" = [])), params(("id" = String, Path)),
     responses((status = 204, description = "The execution is cancelled. Its session is in the same state as after any cancelled execution."), (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]

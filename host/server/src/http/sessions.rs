@@ -76,7 +76,7 @@ pub(crate) async fn open(Caller(tenant): Caller, read: ReadBody) -> Result<Respo
 
 /// Describes a session.
 #[utoipa::path(get, path = "/v1/sessions/{id}", operation_id = "get_session", tag = "sessions", security(("token" = [])), params(("id" = String, Path)),
-    responses((status = 200, description = "The session. `ETag` has its generation.", body = SessionAnswer), (status = "4XX", description = "The request was refused.", body = Problem),
+    responses((status = 200, description = "The session. `ETag` contains its generation.", body = SessionAnswer), (status = "4XX", description = "The request was refused.", body = Problem),
         (status = "5XX", description = "The server could not carry out the request.", body = Problem)))]
 pub(crate) async fn describe(Caller(tenant): Caller, InPath(id): InPath<String>) -> Result<Response, Problem> {
     Ok(described(StatusCode::OK, tenant.session(&session_id(id)?).await?))

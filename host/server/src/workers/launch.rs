@@ -117,7 +117,7 @@ async fn watch(live: Weak<Live>) {
             // The worker has already ended.
             Ok(Err(_)) => return,
             Err(_) => {
-                tracing::error!(target: "glovebox", "a worker does not respond and is being killed");
+                tracing::error!(target: "glovebox", "a worker is not responding and is being killed");
                 live.kill();
             }
         }

@@ -51,7 +51,7 @@ pub enum WorkerError {
     #[error("a worker can be started only by `glovebox serve` or `glovebox mcp`")]
     NotStarted(#[source] io::Error),
     /// The orders are malformed or have an unexpected type.
-    #[error("cannot parse the server's orders")]
+    #[error("cannot parse the configuration from the server")]
     Orders(#[source] serde_json::Error),
 }
 

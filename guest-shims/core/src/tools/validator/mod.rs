@@ -295,7 +295,7 @@ impl<'a> Reader<'a> {
             Value::Bool(true) => return Ok(Vec::new()),
             Value::Bool(false) => return Ok(vec![Rule::Never]),
             Value::Object(keywords) => keywords,
-            _ => return Err("a schema is neither an object nor true or false".into()),
+            _ => return Err("a schema is neither an object nor a boolean".into()),
         };
         let mut rules = Vec::new();
         for (keyword, said) in keywords {

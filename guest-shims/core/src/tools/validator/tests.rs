@@ -170,7 +170,7 @@ fn unsupported_keywords_and_invalid_schemas_are_rejected() {
         (json!({"$schema": "https://example.com/meta.json"}), "`$schema` does not name a known draft of JSON Schema"),
         (json!({"type": "text"}), "`type` cannot be this text"),
         (json!({"minLength": -1}), "`minLength` cannot be this number"),
-        (json!({"items": 3}), "a schema is neither an object nor true or false"),
+        (json!({"items": 3}), "a schema is neither an object nor a boolean"),
         (json!({"required": "a"}), "`required` cannot be this text"),
         (json!({"multipleOf": 0}), "`multipleOf` cannot be this number"),
     ] {
