@@ -117,7 +117,7 @@ impl Fetcher {
                 Err(WheelError::Cancelled) => return Err(FromBundle::Cancelled),
                 Err(WheelError::Cache(error)) => return Err(FromBundle::Cache(error)),
                 Err(error) => {
-                    tracing::warn!(bundle = %escaped(bundle.path()), file = pinned.file_name, %error, "cannot use the file of the bundle");
+                    tracing::warn!(bundle = %escaped(bundle.path()), file = pinned.file_name, %error, "cannot use the bundled file");
                     return Ok(false);
                 }
             }

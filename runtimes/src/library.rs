@@ -98,7 +98,7 @@ fn read(file: &mut impl Read, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has more than {most} bytes")));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it is larger than {most} bytes")));
     }
     Ok(bytes)
 }

@@ -189,7 +189,7 @@ impl Manifest {
             {
                 return Err(invalid(
                     &key("library.guest_path"),
-                    format!("`{path}` must be an absolute path of a file in a directory"),
+                    format!("`{path}` must be the absolute path of a file in a directory"),
                 ));
             }
         }
@@ -236,7 +236,9 @@ pub(crate) fn check_name(key: &str, name: &str) -> Result<(), ManifestError> {
     if !starts_well || name.len() > 64 || !name.chars().all(plain) {
         return Err(invalid(
             key,
-            format!("`{name}` must be 1 to 64 letters, digits, `.`, `-`, `_`, `+` or `!`, a letter or digit first"),
+            format!(
+                "`{name}` must be 1 to 64 letters, digits, `.`, `-`, `_`, `+` or `!`, starting with a letter or digit"
+            ),
         ));
     }
     Ok(())

@@ -189,7 +189,7 @@ impl Runtimes {
         let mut file = File::open(path).map_err(failed)?;
         let bytes = read_at_most(&mut file, MAX_BINARY_BYTES).map_err(failed)?;
         if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_BINARY_BYTES {
-            return Err(not(&format!("it has more than {MAX_BINARY_BYTES} bytes")));
+            return Err(not(&format!("it is larger than {MAX_BINARY_BYTES} bytes")));
         }
         if !bytes.starts_with(b"\0asm") {
             return Err(not("it is not a WebAssembly binary (bad magic number)"));

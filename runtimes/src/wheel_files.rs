@@ -58,7 +58,7 @@ pub enum WheelFault {
     #[error("it has more than {MAX_WHEEL_FILES} files")]
     TooManyFiles,
     /// The wheel exceeds [`MAX_WHEEL_BYTES`].
-    #[error("it has more than {MAX_WHEEL_BYTES} bytes")]
+    #[error("it is larger than {MAX_WHEEL_BYTES} bytes")]
     TooLarge,
     /// A path escapes the package, or is invalid in the guest's file system.
     #[error("its path `{name}` is not a plain relative path", name = escaped(.0))]

@@ -48,7 +48,7 @@ impl Program {
         let program = self.words.first().map(String::as_str).unwrap_or_default();
         if !is_executable(program) {
             return Err(Hinted::new(
-                format!("program `{program}` of tool `{name}` does not exist"),
+                format!("program `{program}` for tool `{name}` does not exist"),
                 "use the path of an executable, or the name of one in your PATH",
             ));
         }
@@ -61,7 +61,7 @@ impl Program {
     fn answer(&self, call: &ToolCall, arguments: String, max_bytes: usize) -> Result<String, ToolError> {
         let failed = |reason: String| ToolError::new(format!("`{}` {reason}", call.name));
         let not_awaited =
-            |error: io::Error| ToolError::new(format!("cannot wait for the program of tool `{}`: {error}", call.name));
+            |error: io::Error| ToolError::new(format!("tool `{}`: cannot wait for its program: {error}", call.name));
         let mut running = self.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
         // Each stream has its own thread, so that the streams do not block each other.
         running.write(arguments);

@@ -84,7 +84,7 @@ pub fn with_image(module: &[u8], image: &Image<'_>) -> Result<Vec<u8>, RewriteEr
 pub(super) fn data(memory: &[u8]) -> Result<DataSection, RewriteError> {
     let mut data = DataSection::new();
     for run in runs(memory) {
-        let offset = u32::try_from(run.0).map_err(|_| RewriteError::Image("it has more than 4 GiB".to_owned()))?;
+        let offset = u32::try_from(run.0).map_err(|_| RewriteError::Image("it is larger than 4 GiB".to_owned()))?;
         let bytes = memory.get(run.0..run.1).unwrap_or_default();
         // A constant expression encodes an address above 2 GiB as a negative number.
         data.active(0, &ConstExpr::i32_const(offset.cast_signed()), bytes.iter().copied());

@@ -256,7 +256,7 @@ fn only_known_custom_binaries_get_a_recipe() {
     std::io::Write::write_all(&mut &large, b"\0asm").unwrap();
     large.set_len(glovebox_runtimes::MAX_BINARY_BYTES + 1).unwrap();
     let error = runtimes.load_custom(&world.path("large.wasm")).unwrap_err().to_string();
-    assert!(error.contains("has more than 268435456 bytes"), "{error}");
+    assert!(error.contains("is larger than 268435456 bytes"), "{error}");
 }
 
 /// A helper process of the next test, not a test by itself: fetches the runtime.

@@ -305,7 +305,7 @@ fn show(host: &Host, args: &ShowArgs) -> anyhow::Result<i32> {
         _ => "not in the cache; built at its next use".to_owned(),
     };
     let mut text = format!("{}: an image of {} {}\n", image.name, image.runtime, image.version);
-    text.push_str(&format!("made of      {} ({})\n", image.digest, bytes(image.size_bytes)));
+    text.push_str(&format!("inputs       {} ({})\n", image.digest, bytes(image.size_bytes)));
     text.push_str(&format!("state        {state}\n"));
     text.push_str(&format!("limits       {} of memory, {} ms\n", bytes(image.memory_limit_bytes), image.timeout_ms));
     for (label, lines) in [("wheel", files(&image.wheels)), ("file", files(&image.files))] {

@@ -140,7 +140,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
         Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
             anyhow::bail!(
-                "`{}` has more than {MAX_FILE_BYTES} bytes; add the entry yourself (--print shows it)",
+                "`{}` is larger than {MAX_FILE_BYTES} bytes; add the entry yourself (--print shows it)",
                 escaped(path)
             );
         }

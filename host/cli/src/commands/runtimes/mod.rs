@@ -319,7 +319,7 @@ fn path(host: &Host, args: &NameArgs) -> anyhow::Result<i32> {
         if !fetched {
             return Err(Hinted::new(
                 format!("runtime `{name}` has not been fetched"),
-                format!("get it with `glovebox runtimes fetch {name}`"),
+                format!("fetch it with `glovebox runtimes fetch {name}`"),
             )
             .into());
         }

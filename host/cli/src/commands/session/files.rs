@@ -283,7 +283,10 @@ fn report(args: &FilesArgs, report: &CopyReport) -> anyhow::Result<()> {
     }
     let mut text = format!("{}, {}", counted(report.file_count, "file"), bytes(report.bytes));
     if report.skipped_count > 0 {
-        text += &format!("; {} skipped: not files, or links out of the workspace", grouped(report.skipped_count));
+        text += &format!(
+            "; {} skipped: special files, invalid names, or links that leave the target directory",
+            grouped(report.skipped_count)
+        );
     }
     Ok(out(&format!("{text}\n"))?)
 }
