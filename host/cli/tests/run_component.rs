@@ -209,7 +209,7 @@ fn text_format_is_parsed_within_compile_limits() {
     let ran = output(&["--compile-memory-bytes", "64MiB", &file]);
     let said = text(&ran.stderr);
     assert_eq!(ran.status.code(), Some(125), "{said}");
-    assert!(said.contains("limited to 67108864 bytes of memory, ended early"), "{said}");
+    assert!(said.contains("limited to 67108864 bytes of memory, exited early"), "{said}");
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn compilation_memory_is_limited() {
     let ran = compiled(&slow(), &["--compile-memory-bytes", "256MiB"]);
     let said = text(&ran.stderr);
     assert_eq!(ran.status.code(), Some(125), "{said}");
-    assert!(said.contains("limited to 268435456 bytes of memory, ended early"), "{said}");
+    assert!(said.contains("limited to 268435456 bytes of memory, exited early"), "{said}");
     assert_eq!(compiled("", &["--compile-memory-bytes", "256MiB"]).status.code(), Some(0), "a small one needs less");
     assert_eq!(compiled("", &["--compile-memory-bytes", "1KiB"]).status.code(), Some(125), "and more than that");
 }

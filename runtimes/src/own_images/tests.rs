@@ -113,7 +113,7 @@ fn damaged_image_file_is_rejected_and_removable() {
     };
     for cut in [0, 1, 512, 700, whole.len() - 1600] {
         let said = import(&whole[..cut]);
-        assert!(said.contains("is not an image, or damaged"), "{cut}: {said}");
+        assert!(said.contains("is not an image, or is damaged"), "{cut}: {said}");
     }
     let at = whole.windows(8).position(|bytes| bytes == b"12345678").unwrap();
     let mut changed = whole.clone();

@@ -282,7 +282,7 @@ fn image_wheels_are_importable_in_setup_and_scripts() {
 
     let bare = engine_with(&images.1.path().join("images"), Packages::None);
     let error = Sandbox::builder(&bare).runtime("test-wheel").build().unwrap_err().to_string();
-    assert!(error.contains("it has packages, but this engine has none"), "{error}");
+    assert!(error.contains("it has packages, but this engine runs without packages"), "{error}");
     let clash = ImageBuilder::new("test-clash", PORTABLE_PYTHON).wheel("six-1-py3-none-any.whl", wheel(""));
     assert!(refused(&images, clash).contains("does not match its file name"));
 }

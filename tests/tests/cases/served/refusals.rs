@@ -21,7 +21,7 @@ pub(super) fn name_the_problem(host: &Host) {
         (
             "/v1/execute",
             json!({ "source": "1", "state": "AAAA" }),
-            (400, "invalid-argument", "`state` is only for sessions"),
+            (400, "invalid-argument", "`state` is supported only for sessions"),
         ),
         ("/v1/execute", json!({ "source": "1", "tools": [] }), (422, "unsupported", "`tools`")),
         ("/v1/execute", json!({ "source": "1", "runtime": "ruby" }), (404, "unknown-runtime", "unknown runtime name")),

@@ -156,7 +156,7 @@ fn memory_must_be_whole_pages_and_cover_the_image() {
     forged.info.memory_bytes = 128 << 10;
     sample.decode(&forged.bytes()).unwrap();
     forged.info.page_count = 33;
-    refused(&sample, &forged, "more pages than memory");
+    refused(&sample, &forged, "more pages than its memory");
     forged.info.memory_bytes = 1 << 63;
     let error = sample.decode(&forged.bytes()).unwrap_err();
     assert!(matches!(error, ResumeError::TooLarge { key: "memory_bytes", .. }), "{error}");

@@ -115,8 +115,8 @@ fn hard_links_refer_only_to_archive_entries() {
     for target in [&b"held"[..], b"gone", b"l"] {
         assert_eq!(refusal::<()>(Err(refused(&raw(EntryType::Link, b"l", target, b"")))), VfsError::NotFound);
     }
-    refused_with(&raw(EntryType::Link, b"l", b"../../etc/passwd", b""), "leaves the archive");
-    refused_with(&raw(EntryType::Link, b"l", b"/etc/passwd", b""), "leaves the archive");
+    refused_with(&raw(EntryType::Link, b"l", b"../../etc/passwd", b""), "points outside the archive");
+    refused_with(&raw(EntryType::Link, b"l", b"/etc/passwd", b""), "points outside the archive");
     let onto_dir = [raw(EntryType::Directory, b"d/", b"", b""), raw(EntryType::Link, b"l", b"d", b"")].concat();
     assert_eq!(refusal::<()>(Err(refused(&onto_dir))), VfsError::NotFound);
     // A file can have at most 1,024 names.
@@ -149,7 +149,7 @@ fn special_and_unknown_entries_are_rejected() {
         refused_with(&raw(kind, b"x", b"", b""), "devices and pipes");
     }
     for kind in [EntryType::new(b'V'), EntryType::new(b'D'), EntryType::new(b'M')] {
-        refused_with(&raw(kind, b"x", b"", b""), "kind is unknown");
+        refused_with(&raw(kind, b"x", b"", b""), "type is unknown");
     }
 }
 
@@ -250,7 +250,7 @@ fn malformed_archives_are_refused() {
         // Only the first record is well-formed.
         assert_eq!(result.is_ok(), records == "9 path=a\n", "{records:?}: {result:?}");
     }
-    refused_with(&[pax(&[("size", "5")]), file(b"x", b"1")].concat(), "disagree");
+    refused_with(&[pax(&[("size", "5")]), file(b"x", b"1")].concat(), "different sizes");
     refused_with(&[pax(&[("size", "x")]), file(b"x", b"1")].concat(), "malformed");
     refused_with(&pax(&[("path", "orphan")]), "no entry");
     refused_with(&raw(EntryType::Directory, b"d", b"", b"data"), "only files");
