@@ -274,10 +274,10 @@ fn list(host: &Host, args: &ListArgs) -> anyhow::Result<i32> {
         out_json(&images)?;
         return Ok(0);
     }
-    let head = ["NAME", "OF", "STATE", "MEMORY", "SIZE", "SHA256"].map(str::to_owned);
+    let head = ["NAME", "BASE", "STATE", "MEMORY", "SIZE", "SHA256"].map(str::to_owned);
     let rows = images.iter().map(|image| match image {
         Listed::Sound(image) => {
-            let state = if image.prepared { "prepared" } else { "not here" };
+            let state = if image.prepared { "prepared" } else { "not cached" };
             let memory = image.memory_bytes.map(bytes).unwrap_or_default();
             let digest = image.digest.chars().take(16).collect();
             [image.name.clone(), image.runtime.clone(), state.into(), memory, bytes(image.size_bytes), digest]

@@ -201,7 +201,7 @@ impl RuntimeOrTool {
             (_, true) if matches!(self, Self::Runtime(it) if it.added) => "added",
             (_, true) => "prepared",
             (true, false) => "fetched",
-            (false, false) => "not here",
+            (false, false) => "not fetched",
         };
         [name, language, version.clone(), state.into(), bytes(size_bytes), licence.clone()]
     }
