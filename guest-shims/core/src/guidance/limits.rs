@@ -22,7 +22,7 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
                 AdviceKind::Time,
                 format!("The script took longer than {limit} ms."),
                 &[
-                    "Remove waits: `sleep`, `setTimeout` and slow tools count toward the limit.",
+                    "Remove waits: `sleep`, `setTimeout` and slow tools count towards the limit.",
                     "Do less work in one execution, or check for an endless loop.",
                 ],
             );
@@ -66,7 +66,7 @@ fn memory(facts: &Facts<'_>) -> Advice {
         format!("The script exceeded its memory limit of {} bytes (`limits.memory_bytes`).", facts.limits.memory_bytes),
         &[
             "Process the data in parts: read line by line, and write each result immediately.",
-            "Avoid copies of the data: files in `/app` count toward the limit.",
+            "Avoid copies of the data: files in `/app` count towards the limit.",
         ],
     );
     or_raised(advice, facts, "memory_bytes")
