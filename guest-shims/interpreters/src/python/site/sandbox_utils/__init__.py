@@ -1,4 +1,4 @@
-"""What a shell gives, as functions: files found, searched and moved, lists grouped and sorted, formats converted.
+"""Shell commands as functions, with helpers for files, text, lists and data formats.
 
     from sandbox_utils import find, grep, group_by
 
@@ -11,7 +11,7 @@
 * formats: csv_to_json json_to_csv xml_to_dict yaml_to_json json_to_yaml yaml_load yaml_dump
 * shell: ls cat touch mkdir rm cp mv echo
 
-`help(find)` and so on tell the rest. Paths are strings or `Path` objects; relative ones begin at the current directory.
+`help(find)` describes a function. Paths are strings or `Path` objects, relative to the current directory.
 """
 
 from sandbox_utils.data import chunk, filter_by, group_by, map_items, sort_by, unique

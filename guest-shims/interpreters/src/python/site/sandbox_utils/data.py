@@ -1,4 +1,4 @@
-"""Lists of things. A key is a function of an item, or a name: a dict's entry, an attribute, a tuple's index."""
+"""Functions for lists. A key is a function of the item, a dict key, an attribute name or a tuple index."""
 
 from collections.abc import Mapping
 
@@ -14,15 +14,17 @@ def _getter(key):
             return item[key]
         except (AttributeError, LookupError, TypeError):
             has = (
-                f"it has {', '.join(map(repr, item))}" if isinstance(item, Mapping) else f"it is {type(item).__name__}"
+                f"its keys are {', '.join(map(repr, item))}"
+                if isinstance(item, Mapping)
+                else f"its type is {type(item).__name__}"
             )
-            raise KeyError(f"an item has no {key!r}: {has}") from None
+            raise KeyError(f"an item has no {key!r}; {has}") from None
 
     return get
 
 
 def group_by(items, key):
-    """The items as lists by their key, in a dict; keys in the order in which they came.
+    """Groups items by key. Returns a dict of lists, with the keys in order of first occurrence.
 
     >>> group_by(["ant", "bee", "crow"], len)
     {3: ['ant', 'bee'], 4: ['crow']}
@@ -37,7 +39,7 @@ def group_by(items, key):
 
 
 def filter_by(items, predicate=None, **fields):
-    """The items for which the predicate, a function or a key, is true, and whose fields are those given.
+    """Returns the items that satisfy the predicate, a function or a key, and whose fields equal the given values.
 
     >>> filter_by([1, 2, 3, 4], lambda n: n % 2 == 0)
     [2, 4]
@@ -46,7 +48,8 @@ def filter_by(items, predicate=None, **fields):
     """
     if predicate is None and not fields:
         raise TypeError(
-            "filter_by wants a predicate or fields: filter_by(items, lambda item: …), filter_by(items, city='Rome')"
+            "filter_by() requires a predicate or fields: "
+            "filter_by(items, lambda item: …) or filter_by(items, city='Rome')"
         )
     wanted = [(_getter(name), value) for name, value in fields.items()]
     holds = (lambda item: True) if predicate is None else _getter(predicate)
@@ -54,7 +57,7 @@ def filter_by(items, predicate=None, **fields):
 
 
 def map_items(items, transform):
-    """What a function makes of each item, or what each has under a key.
+    """Returns a list with the result of the function, or the value of the key, for each item.
 
     >>> map_items([1, 2, 3], lambda n: n * n)
     [1, 4, 9]
@@ -65,7 +68,7 @@ def map_items(items, transform):
 
 
 def sort_by(items, key, reverse=False):
-    """The items sorted by a key; equal ones keep their order, and those whose key is None come last.
+    """Returns the items sorted by a key. The sort is stable. Items whose key is None are last, even with `reverse`.
 
     >>> sort_by([{"n": 2}, {"n": None}, {"n": 1}], "n", reverse=True)
     [{'n': 2}, {'n': 1}, {'n': None}]
@@ -75,12 +78,12 @@ def sort_by(items, key, reverse=False):
     try:
         ordered = sorted((pair for pair in keyed if pair[0] is not None), key=lambda pair: pair[0], reverse=reverse)
     except TypeError as error:
-        raise TypeError(f"{error}: give a key that makes them comparable, as `lambda item: str(…)`") from None
+        raise TypeError(f"{error}; use a key with comparable values, e.g. `lambda item: str(…)`") from None
     return [item for _, item in ordered] + [item for value, item in keyed if value is None]
 
 
 def unique(items, key=None):
-    """The items without those that equal an earlier one, or whose key does. Lists and dicts can be compared too.
+    """Returns the items without duplicates, compared by value or by key. Values can be lists and dicts.
 
     >>> unique([1, 2, 2, 3, 1])
     [1, 2, 3]
@@ -98,7 +101,7 @@ def unique(items, key=None):
 
 
 def _frozen(value):
-    """Something hashable that equals another such thing just if the values are equal."""
+    """Converts a value to a hashable one. Equal values stay equal, different values stay different."""
     if isinstance(value, dict):
         return dict, frozenset((name, _frozen(entry)) for name, entry in value.items())
     if isinstance(value, (list, tuple)):
@@ -107,12 +110,12 @@ def _frozen(value):
 
 
 def chunk(items, size):
-    """The items in lists of that many, the last one with what is left.
+    """Splits the items into lists of `size` items. The last list can be shorter.
 
     >>> chunk(range(5), 2)
     [[0, 1], [2, 3], [4]]
     """
     if not isinstance(size, int) or size < 1:
-        raise ValueError(f"size is a whole number from 1 on, not {size!r}")
+        raise ValueError(f"size must be an integer of at least 1, not {size!r}")
     items = list(items)
     return [items[start : start + size] for start in range(0, len(items), size)]

@@ -1,4 +1,4 @@
-"""Trees of files. All of it works through them with a list of its own, so that no depth is too deep."""
+"""Functions for directory trees. They are iterative, so that deep trees do not exceed the recursion limit."""
 
 import os
 import re
@@ -10,14 +10,14 @@ from sandbox_utils.paths import PACKAGES, inside, is_within, make_directories, p
 
 
 def entries(directory):
-    """What is in a directory, by name. The packages of all are not among it unless it is theirs."""
+    """Returns the entries of a directory, sorted by name, without the directory of installed packages."""
     with os.scandir(directory) as found:
         listed = sorted(found, key=lambda entry: entry.name)
     return [entry for entry in listed if os.path.abspath(entry.path) != PACKAGES]
 
 
 def _belongs(entry, root):
-    """Whether it is no link, or one to a file in the directory."""
+    """Returns whether the entry is not a link, or a link to a file within `root`."""
     return not entry.is_symlink() or (os.path.isfile(entry.path) and is_within(entry.path, root))
 
 
@@ -32,35 +32,35 @@ def _files(root):
 
 
 def walk(path="/app", filter_func=None):
-    """The files below a directory, one after the other, in order; those that `filter_func` wants.
+    """Iterates over the files below a directory, sorted by name; `filter_func` selects files.
 
-    Links to directories are not followed, links to files only within the directory; installed packages are left out.
+    Does not follow links to directories or out of the directory, and skips installed packages.
 
     >>> for file in walk("/app", lambda file: file.suffix == ".json"):
     ...     print(file, file.stat().st_size)
     /app/data/2024/b.json 9
     """
     found = _files(path_of(path))
-    os.scandir(path).close()  # What is wrong with the path is said here, and not by the loop.
+    os.scandir(path).close()  # raises for a wrong path now, not in the loop
     return found if filter_func is None else filter(filter_func, found)
 
 
 def find(pattern="*", path="/app", recursive=True, kind="file"):
-    """A list of the paths below a directory whose name is like the pattern, sorted.
+    """Returns a sorted list of the paths below a directory whose name matches the pattern.
 
-    The pattern has `*`, `?` and `[…]`. With a `/` it is about the path below the directory, where `**` is any number of
-    directories. `kind` is "file", "dir" or "any".
+    The pattern can contain `*`, `?` and `[…]`. A pattern with `/` matches the path relative to the directory; `**`
+    matches any number of directories. `kind` is "file", "dir" or "any".
 
     >>> find("*.csv", "/app/data")
     [PosixPath('/app/data/2024/c.csv'), PosixPath('/app/data/a.csv')]
     """
     if not isinstance(pattern, str):
-        raise TypeError(f"the pattern is a string like '*.txt', not {type(pattern).__name__}")
+        raise TypeError(f"pattern must be a string like '*.txt', not {type(pattern).__name__}")
     if kind not in ("file", "dir", "any"):
-        raise ValueError(f"kind is 'file', 'dir' or 'any', not {kind!r}")
+        raise ValueError(f"kind must be 'file', 'dir' or 'any', not {kind!r}")
     root = path_of(path)
     if pattern.startswith("/") or pattern in (".", ".."):
-        raise ValueError(f"the pattern comes first, and then where to look: find('*', {pattern!r})")
+        raise ValueError(f"the pattern is the first argument, the directory the second: find('*', {pattern!r})")
     matches = re.compile(_translated(pattern)).fullmatch
     whole = "/" in pattern
     found = []
@@ -80,7 +80,7 @@ def find(pattern="*", path="/app", recursive=True, kind="file"):
 
 
 def _translated(pattern):
-    """A pattern of names as a regular expression."""
+    """Translates a file name pattern into a regular expression."""
     parts = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
     def expression(match):
@@ -96,7 +96,7 @@ def _translated(pattern):
 
 
 def tree(path="/app", max_depth=None):
-    """A directory and what is in it, as text to be printed. Directories end with `/`, links show where they lead.
+    """Returns a directory tree as text. Directories end with `/`; links are shown with their targets.
 
     >>> print(tree("/app", max_depth=2))
     /app
@@ -107,7 +107,7 @@ def tree(path="/app", max_depth=None):
     └── report.py
     """
     if max_depth is not None and max_depth < 1:
-        raise ValueError(f"max_depth is at least 1, or None for all, not {max_depth}")
+        raise ValueError(f"max_depth must be at least 1, or None for no limit, not {max_depth}")
     root = path_of(path)
     lines = [root]
     todo = [(entry, "", 1, not i) for i, entry in enumerate(entries(root)[::-1])]
@@ -123,7 +123,7 @@ def tree(path="/app", max_depth=None):
 
 
 def copy_tree(src, dst):
-    """Copies a directory with all that is in it. What `dst` has stays, or is replaced where the name is the same.
+    """Copies a directory recursively. Existing files in `dst` are kept, unless the source has a file of the same name.
 
     Links are copied as links.
 
@@ -136,7 +136,7 @@ def copy_tree(src, dst):
         os.scandir(source).close()
     real = os.path.realpath(target)
     if real == os.path.realpath(source) or is_within(target, source):
-        raise ValueError(f"`{target}` is in `{source}`: a directory cannot be copied into itself")
+        raise ValueError(f"Cannot copy a directory '{source}' into itself '{target}'.")
     todo = [(source, target)]
     while todo:
         directory, made = todo.pop()
@@ -150,16 +150,16 @@ def copy_tree(src, dst):
 
 
 def copy_file(source, target):
-    """Copies a file with its time, a link as a link."""
+    """Copies a file with its modification time, and a link as a link."""
     if os.path.islink(source) and os.path.lexists(target):
         os.unlink(target)
     shutil.copy2(source, target, follow_symlinks=False)
 
 
 def remove_tree(path, pattern=None):
-    """Removes a directory with all that is in it; with a pattern, only the files below it whose name is like that.
+    """Removes a directory recursively. With a pattern, removes only the matching files below it.
 
-    Links are removed, and not what they lead to. The workspace itself stays.
+    Links are removed, but not their targets. The workspace itself cannot be removed.
 
     >>> remove_tree("/app/data", pattern="*.csv")
     >>> find("*", "/app/data")
@@ -173,11 +173,11 @@ def remove_tree(path, pattern=None):
         return
     removable(root)
     if os.path.islink(root):
-        raise NotADirectoryError(f"`{root}` is a link: rm({root!r}) removes it")
+        raise NotADirectoryError(f"`{root}` is a link; remove it with rm({root!r})")
     if os.path.isfile(root):
-        raise NotADirectoryError(f"`{root}` is a file: rm({root!r}) removes it")
+        raise NotADirectoryError(f"`{root}` is a file; remove it with rm({root!r})")
     directories = [root]
-    for directory in directories:  # which grows
+    for directory in directories:  # grows in the loop
         with os.scandir(directory) as found:
             for entry in found:
                 if entry.is_dir(follow_symlinks=False):
@@ -189,13 +189,13 @@ def remove_tree(path, pattern=None):
 
 
 def move(source, target):
-    """Moves a file or a directory, into `target` if that is a directory; to another mount by copying."""
+    """Moves a file or directory, into `target` if that is a directory. Copies if the target is on another mount."""
     target = inside(target, source)
     try:
         os.replace(source, target)
     except OSError as error:
         if os.path.isdir(source) and is_within(target, source):
-            raise ValueError(f"`{target}` is in `{source}`: a directory cannot be moved into itself") from None
+            raise ValueError(f"Cannot move a directory '{source}' into itself '{target}'.") from None
         if error.errno != EXDEV:
             raise
         if os.path.isdir(source) and not os.path.islink(source):

@@ -1,4 +1,4 @@
-"""CSV, JSON, XML and YAML."""
+"""Conversions between CSV, JSON, XML and YAML."""
 
 import csv
 import io
@@ -12,11 +12,11 @@ from sandbox_utils.yaml_writer import yaml_dump
 
 
 def _text(source, *suffixes):
-    """The text that is meant: of the file where it is a path, which a string of one line with such a suffix is."""
+    """Returns the text, or reads the file if `source` is a path or a one-line string with one of the suffixes."""
     if isinstance(source, os.PathLike) or isinstance(source, str) and "\n" not in source and source.endswith(suffixes):
         source = read_text(source)
     elif not isinstance(source, str):
-        raise TypeError(f"text or a path is wanted, not {type(source).__name__}")
+        raise TypeError(f"expected text or a path, not {type(source).__name__}")
     return source.removeprefix("\ufeff")
 
 
@@ -27,7 +27,7 @@ def _json(source):
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ValueError(f"this is no JSON: {error}") from None
+        raise ValueError(f"the text is not JSON: {error}") from None
 
 
 def _given(text, output):
@@ -40,13 +40,14 @@ def _dumped(value):
     try:
         return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
     except ValueError as error:
-        raise ValueError(f"JSON has no such value: {error}") from None
+        raise ValueError(f"the value cannot be written as JSON: {error}") from None
 
 
 def csv_to_json(csv_file, output=None, delimiter=","):
-    """A CSV file with a header as JSON, an array of objects whose values are strings. To a file, or as text.
+    """Converts a CSV file with a header to JSON: an array of objects with string values.
 
-    Text with line ends in it may be given instead of a path. A short row's last fields are null.
+    Writes to the file `output`, or returns the text. Multi-line CSV text is accepted instead of a path. Fields missing
+    at the end of a row are null.
 
     >>> print(csv_to_json("/app/data/a.csv"))
     [
@@ -61,23 +62,23 @@ def csv_to_json(csv_file, output=None, delimiter=","):
         names = next(rows, [])
         double = [name for i, name in enumerate(names) if name in names[:i]]
         if double:
-            raise ValueError(f"the header has {double[0]!r} twice")
+            raise ValueError(f"duplicate column {double[0]!r} in the header")
         for row in rows:
             if len(row) > len(names):
-                raise ValueError(f"line {rows.line_num} has {len(row)} fields, and the header {len(names)}")
+                raise ValueError(f"line {rows.line_num} has {len(row)} fields, but the header has {len(names)}")
             if row:
                 objects.append(dict(zip(names, row + [None] * (len(names) - len(row)))))
     except csv.Error as error:
-        raise ValueError(f"line {rows.line_num} is no CSV: {error}") from None
-    # A row a line: the encoder that indents is not the one written in C.
+        raise ValueError(f"line {rows.line_num} is not CSV: {error}") from None
+    # One row per line: with `indent`, `json` uses its slower encoder in Python.
     lines = ",\n  ".join(map(json.JSONEncoder(ensure_ascii=False).encode, objects))
     return _given(f"[\n  {lines}\n]" if objects else "[]", output)
 
 
 def json_to_csv(json_file, output=None, delimiter=","):
-    """JSON, an array of objects, as CSV with a header. To a file, or as text without `output`.
+    """Converts JSON, an array of objects, to CSV with a header. Writes to the file `output`, or returns the text.
 
-    A path, JSON text or a list may be given. Lists and objects in it become JSON, null an empty field.
+    Accepts a path, JSON text or a list. Nested lists and objects are written as JSON, null as an empty field.
 
     >>> json_to_csv([{"a": 1, "b": "x, y"}, {"a": 2, "c": True}])
     'a,b,c\\n1,"x, y",\\n2,,true\\n'
@@ -88,7 +89,7 @@ def json_to_csv(json_file, output=None, delimiter=","):
         value = _json(json_file)
     rows = [value] if isinstance(value, dict) else value
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError('CSV is made of an array of objects: [{"name": …}, …]')
+        raise ValueError('CSV output requires an array of objects: [{"name": …}, …]')
     names = list(dict.fromkeys(name for row in rows for name in row))
     if not names:
         return _given("", output)
@@ -106,10 +107,11 @@ def _field(value):
 
 
 def xml_to_dict(xml):
-    """XML, as text or a path, as a dict: of the outermost element's name and what is in it.
+    """Converts XML, as text or a path, to a dict with the root element's name as its only key.
 
-    An element is its text, None where it is empty, or a dict of its elements, of its attributes as `@name`, and of text beside
-    them as `#text`. Elements of the same name are a list. Namespaces are left out. Entities of its own are refused.
+    An element becomes its text, None if it is empty, or a dict of its child elements, its attributes as `@name` and its
+    text as `#text`. Child elements with the same name become a list. Namespaces are dropped. An entity declaration
+    raises a ValueError.
 
     >>> xml_to_dict('<root><item id="1">value</item><item/></root>')
     {'root': {'item': [{'@id': '1', '#text': 'value'}, None]}}
@@ -137,7 +139,9 @@ def xml_to_dict(xml):
             above[name] = [above[name], value]
 
     def entity(name, *_):
-        raise ValueError(f"line {parser.CurrentLineNumber} declares the entity `{name}`: write out what it stands for")
+        raise ValueError(
+            f"line {parser.CurrentLineNumber} declares the entity `{name}`; replace entities with their text"
+        )
 
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.buffer_text = True
@@ -147,7 +151,7 @@ def xml_to_dict(xml):
     try:
         parser.Parse(text.removeprefix("\ufeff"), True)
     except expat.ExpatError as error:
-        raise ValueError(f"this is no XML: {error}") from None
+        raise ValueError(f"the text is not XML: {error}") from None
     return top
 
 
@@ -156,9 +160,9 @@ def _local(name):
 
 
 def yaml_to_json(yaml, output=None):
-    """YAML, as text or as a path that ends with `.yaml` or `.yml`, as JSON. To a file, or as text without `output`.
+    """Converts YAML to JSON. Writes to the file `output`, or returns the text.
 
-    `help(yaml_load)` says which YAML.
+    Accepts text, or a path that ends with `.yaml` or `.yml`. `help(yaml_load)` lists the supported syntax.
 
     >>> yaml_to_json("a: [1, yes]")
     '{\\n  "a": [\\n    1,\\n    "yes"\\n  ]\\n}'
@@ -167,7 +171,9 @@ def yaml_to_json(yaml, output=None):
 
 
 def json_to_yaml(json, output=None):
-    """JSON, as text, as a path that ends with `.json`, or as a value, as YAML. To a file, or as text without `output`.
+    """Converts JSON to YAML. Writes to the file `output`, or returns the text.
+
+    Accepts text, a path that ends with `.json`, or a value.
 
     >>> json_to_yaml('{"a": [1, "yes"]}')
     'a:\\n  - 1\\n  - "yes"\\n'

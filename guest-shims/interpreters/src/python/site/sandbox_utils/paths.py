@@ -1,55 +1,55 @@
-"""Paths as scripts give them, and the text of files."""
+"""Path arguments and text files."""
 
 import os
 
 WORKSPACE = "/app"
-# Shared by everybody and read-only: nothing that a script looks for among its own files.
+# The shared, read-only packages are not among a script's own files.
 PACKAGES = "/app/site-packages"
 
 
 def path_of(path):
-    """A path as a string."""
+    """Returns a path as a string."""
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"a path is a string or a Path, not {type(path).__name__}")
+        raise TypeError(f"expected str or Path, not {type(path).__name__}")
     text = os.fspath(path)
     if not isinstance(text, str):
-        raise TypeError("a path is a string or a Path, not bytes")
+        raise TypeError("expected str or Path, not bytes")
     if not text:
-        raise ValueError("the path is empty: `.` is the current directory")
+        raise ValueError("the path is empty; use '.' for the current directory")
     return text
 
 
 def paths_of(paths):
-    """One path, or several, as strings."""
+    """Returns one path, or several, as a list of strings."""
     if isinstance(paths, (str, bytes, os.PathLike)):
         return [path_of(paths)]
     return [path_of(path) for path in paths]
 
 
 def removable(path):
-    """A path whose file or directory may go away: not the workspace, and nothing that the workspace is in."""
+    """Returns a path that may be removed or moved: not the workspace or a directory that contains it."""
     text = path_of(path)
     if os.path.basename(text.rstrip("/")) in (".", ".."):
-        raise ValueError(f"`{text}` says no name: give the name of what is to go")
+        raise ValueError(f"cannot remove or move `{text}`: the path ends with `.` or `..`; use the directory's name")
     parent, name = os.path.split(os.path.abspath(text))
     real = os.path.join(os.path.realpath(parent), name)
     if f"{WORKSPACE}/".startswith(real.rstrip("/") + "/"):
-        raise ValueError(f"`{text}` is the workspace or holds it, and that stays: remove what is in it by name")
+        raise ValueError(f"cannot remove or move `{text}`: it is or contains the workspace; remove its entries by name")
     return text
 
 
 def inside(directory, name):
-    """Where something goes: into the directory, if there is one, or to that path itself."""
+    """Returns the target path of a copy or move: an entry of `directory` if that is a directory, else that path."""
     return os.path.join(directory, os.path.basename(name.rstrip("/"))) if os.path.isdir(directory) else directory
 
 
 def is_within(path, directory):
-    """Whether what a path leads to is in a directory, both with links followed."""
+    """Returns whether a path is within a directory, with links resolved in both."""
     return os.path.realpath(path).startswith(os.path.realpath(directory).rstrip("/") + "/")
 
 
 def make_directories(path):
-    """Makes a directory and those that it is in; one that is there is left alone."""
+    """Creates a directory and its missing parents. Ignores existing ones."""
     missing = []
     while path and not os.path.isdir(path):
         missing.append(path)
@@ -59,17 +59,17 @@ def make_directories(path):
 
 
 def read_text(path):
-    """The whole of a text file, line ends as they are."""
+    """Reads a UTF-8 file, with line endings unchanged."""
     text = path_of(path)
     try:
         with open(text, encoding="utf-8", newline="") as file:
             return file.read()
     except UnicodeDecodeError as error:
-        raise ValueError(f"`{text}` is not UTF-8 at byte {error.start}: open(…, 'rb') reads bytes") from None
+        raise ValueError(f"`{text}` is not UTF-8 at byte {error.start}; read bytes with open(…, 'rb')") from None
 
 
 def open_lines(path):
-    """A file for reading line by line; what is not UTF-8 is shown as `\N{REPLACEMENT CHARACTER}`."""
+    """Opens a file for reading lines. Invalid UTF-8 is replaced with `\N{REPLACEMENT CHARACTER}`."""
     return open(path_of(path), encoding="utf-8", errors="replace")
 
 

@@ -1,4 +1,4 @@
-"""The commands of a shell."""
+"""Shell commands."""
 
 import os
 import shutil
@@ -10,9 +10,9 @@ from sandbox_utils.paths import inside, make_directories, path_of, paths_of, rea
 
 
 def ls(path="/app", all=False, long=False):
-    """The names in a directory, sorted; those that begin with a dot only with `all`.
+    """Returns the sorted names in a directory. `all` includes names that start with a dot.
 
-    With `long` a list of dicts with `name`, `size` in bytes, `type` ("file", "directory", "link"), `modified` (UTC) and
+    With `long`, returns dicts with `name`, `size` in bytes, `type` ("file", "directory", "link"), `modified` (UTC) and
     `permissions`.
 
     >>> ls("/app/data")
@@ -38,7 +38,7 @@ def _details(path, name):
 
 
 def cat(*files):
-    """The text of files, one after the other.
+    """Returns the concatenated text of the files.
 
     >>> print(cat("/app/data/a.csv", "/app/data/2024/c.csv"), end="")
     name,age
@@ -46,12 +46,12 @@ def cat(*files):
     c
     """
     if not files:
-        raise TypeError("cat wants files: cat('a.txt', 'b.txt')")
+        raise TypeError("cat() requires at least one file: cat('a.txt', 'b.txt')")
     return "".join(read_text(path) for each in files for path in paths_of(each))
 
 
 def touch(file):
-    """Makes an empty file, or sets the time of one that is there to now.
+    """Creates an empty file, or sets the modification time of an existing one to now.
 
     >>> touch("/app/done")
     >>> ls("/app/done", long=True)[0]["size"]
@@ -64,7 +64,7 @@ def touch(file):
 
 
 def mkdir(path, parents=True):
-    """Makes a directory, and with `parents` those that it is in. One that is there is left alone.
+    """Creates a directory, and with `parents` its missing parents. Ignores an existing directory.
 
     >>> mkdir("/app/out/2025")
     >>> ls("/app/out")
@@ -78,9 +78,9 @@ def mkdir(path, parents=True):
 
 
 def rm(path, recursive=False, force=False):
-    """Removes a file, with `recursive` a directory with all that is in it; with `force` it need not be there.
+    """Removes a file, or with `recursive` also a directory and its contents. `force` ignores a missing file.
 
-    A link is removed, and not what it leads to. The workspace itself stays.
+    Removes a link, but not its target. The workspace itself cannot be removed.
 
     >>> rm("/app/log.txt")
     >>> rm("/app/data", recursive=True)
@@ -94,12 +94,12 @@ def rm(path, recursive=False, force=False):
         remove_tree(name)
     else:
         raise IsADirectoryError(
-            f"`{name}` is a directory: rm({name!r}, recursive=True) removes it with all that is in it"
+            f"`{name}` is a directory; remove it and its contents with rm({name!r}, recursive=True)"
         )
 
 
 def cp(src, dst, recursive=False):
-    """Copies a file, with `recursive` a directory; into `dst` if that is a directory.
+    """Copies a file, or with `recursive` also a directory; into `dst` if that is a directory.
 
     >>> cp("/app/log.txt", "/app/data")
     >>> ls("/app/data")
@@ -108,13 +108,15 @@ def cp(src, dst, recursive=False):
     source, target = path_of(src), path_of(dst)
     if os.path.isdir(source):
         if not recursive:
-            raise IsADirectoryError(f"`{source}` is a directory: cp({source!r}, {target!r}, recursive=True) copies it")
+            raise IsADirectoryError(
+                f"`{source}` is a directory; copy it with cp({source!r}, {target!r}, recursive=True)"
+            )
         return copy_tree(source, inside(target, source))
     shutil.copy2(source, inside(target, source))
 
 
 def mv(src, dst):
-    """Moves or renames a file or a directory; into `dst` if that is a directory. A file that is there is replaced.
+    """Moves or renames a file or directory; into `dst` if that is a directory. Replaces an existing file.
 
     >>> mv("/app/log.txt", "/app/data/old.txt")
     >>> ls("/app/data")
@@ -126,7 +128,7 @@ def mv(src, dst):
 
 
 def echo(text="", file=None, append=False):
-    """Prints text; or writes it into a file, with `append` to its end. A line end is added.
+    """Prints text and a newline, or writes them to a file; `append` adds them at its end.
 
     >>> echo("done")
     done

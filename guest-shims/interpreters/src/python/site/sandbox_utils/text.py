@@ -1,4 +1,4 @@
-"""Lines of files."""
+"""Functions for text files."""
 
 import os
 import re
@@ -17,15 +17,15 @@ def _compiled(pattern, flags=0):
         return re.compile(pattern, flags)
     except re.error as error:
         raise ValueError(
-            f"`{pattern}` is no regular expression: {error}; for the text itself: {re.escape(pattern)!r}"
+            f"invalid regular expression `{pattern}`: {error}; to match this text literally, use {re.escape(pattern)!r}"
         ) from None
 
 
 def grep(pattern, files, regex=True, ignore_case=False):
-    """The lines that match, as a list of `(file, line number, line)`.
+    """Returns the matching lines as a list of `(file, line number, line)`.
 
-    `pattern` is a regular expression, or plain text with `regex=False`; `files` is a file, a directory, which stands for all
-    files below it, or a list of them.
+    `pattern` is a regular expression, or literal text with `regex=False`. `files` is a file, a directory, or a list of
+    them. A directory is searched recursively.
 
     >>> grep(r"ERROR|FATAL", find("*.txt"))
     [('/app/log.txt', 2, 'ERROR disk full')]
@@ -45,28 +45,29 @@ def grep(pattern, files, regex=True, ignore_case=False):
 
 
 def sed(pattern, replacement, text, count=0):
-    """The text with what the regular expression matches replaced; `count` is how often at most, 0 for always.
+    """Replaces the matches of a regular expression in a text: at most `count` matches, or all with 0.
 
-    The replacement is text with `\\1` for groups, or a function of the match. For a file: `sed(…, cat(file))`.
+    The replacement is a string, with `\\1` for the first group, or a function of the match. To edit a file's text, use
+    `sed(…, cat(file))`.
 
     >>> sed(r"foo(\\d+)", r"bar\\1", "foo1 foo22")
     'bar1 bar22'
     """
     if not isinstance(text, str):
         raise TypeError(
-            f"sed changes text, not {type(text).__name__}: for a file, sed(pattern, replacement, cat(file))"
+            f"text must be str, not {type(text).__name__}; for a file, use sed(pattern, replacement, cat(file))"
         )
     return _compiled(pattern).sub(replacement, text, count)
 
 
 def _count(lines):
     if not isinstance(lines, int) or lines < 0:
-        raise ValueError(f"lines is a whole number from 0 on, not {lines!r}")
+        raise ValueError(f"lines must be a non-negative integer, not {lines!r}")
     return lines
 
 
 def head(file, lines=10):
-    """The first lines of a file, as text.
+    """Returns the first lines of a file as text.
 
     >>> print(head("/app/log.txt", lines=2), end="")
     INFO begin
@@ -78,7 +79,7 @@ def head(file, lines=10):
 
 
 def tail(file, lines=10):
-    """The last lines of a file, as text.
+    """Returns the last lines of a file as text.
 
     >>> print(tail("/app/log.txt", lines=2), end="")
     ERROR disk full
@@ -90,7 +91,7 @@ def tail(file, lines=10):
 
 
 def wc(file):
-    """How many `lines` (line ends, as `wc` counts), `words`, `chars` and `bytes` a file has.
+    """Counts the `lines` (newlines, as `wc` does), `words`, `chars` and `bytes` of a file.
 
     >>> wc("/app/log.txt")
     {'lines': 3, 'words': 7, 'chars': 36, 'bytes': 36}
@@ -105,7 +106,7 @@ def wc(file):
 
 
 def diff(file1, file2, context=3):
-    """How two files differ, as a unified diff; empty where they do not.
+    """Compares two files. Returns a unified diff, empty if the files are equal.
 
     >>> print(diff("/app/data/2024/c.csv", "/app/report.py"), end="")
     --- /app/data/2024/c.csv

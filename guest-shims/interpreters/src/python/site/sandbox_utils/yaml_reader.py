@@ -1,11 +1,11 @@
-"""The part of YAML 1.2 that configuration files are written in, read.
+"""A reader for the subset of YAML 1.2 that configuration files use.
 
-There are: mappings and sequences as blocks and in flow style, plain, single- and double-quoted scalars, `|` and `>` blocks,
-comments, one document with or without `---`. Scalars mean what the core schema says: null, true, false, whole and other
-numbers; `yes` is a string, and so is a date.
+Supported: block and flow mappings and sequences; plain, single-quoted and double-quoted scalars; `|` and `>` blocks;
+comments; one document, with or without `---`. Scalars follow the core schema: null, true, false, integers and floats.
+`yes` and dates are strings.
 
-There are not: anchors, aliases, tags, directives, several documents, keys that are not scalars, plain and quoted scalars on
-several lines. These are refused with a ValueError that names the line, as is everything that is not well-formed.
+Unsupported: anchors, aliases, tags, directives, several documents, keys that are not scalars, multi-line plain and
+quoted scalars. These and syntax errors raise a ValueError with the line number.
 """
 
 import re
@@ -32,31 +32,31 @@ _KEY_END = re.compile(r":(?=[ \t]|$)|[ \t]#").search
 _FLOW_END = re.compile(r":(?=[ \t,\[\]{}]|$)|[ \t]#|[,\[\]{}]").search
 
 _REFUSED = {
-    "&": "anchors are not read: write the value out where it is used",
-    "*": "aliases are not read: write the value out where it is used",
-    "!": "tags are not read: leave it out, or quote the text",
-    "%": "directives are not read: quote the text if it is text",
-    "@": "a plain scalar cannot begin with `@`: quote it",
-    "`": "a plain scalar cannot begin with a backtick: quote it",
-    "|": "this is no header of a block: `|` or `>`, then nothing but `-`, `+` and a digit",
-    ">": "this is no header of a block: `|` or `>`, then nothing but `-`, `+` and a digit",
-    ",": "a plain scalar cannot begin with `,`: quote it",
-    "]": "there is no `[` for this `]`",
-    "}": "there is no `{` for this `}`",
+    "&": "anchors are unsupported; repeat the value where it is used",
+    "*": "aliases are unsupported; repeat the value where it is used",
+    "!": "tags are unsupported; remove the tag or quote the value",
+    "%": "directives are unsupported; remove the directive or quote the value",
+    "@": "a plain scalar cannot start with `@`; quote it",
+    "`": "a plain scalar cannot start with a backtick; quote it",
+    "|": "invalid block header: only `-`, `+` and a digit can follow `|` or `>`",
+    ">": "invalid block header: only `-`, `+` and a digit can follow `|` or `>`",
+    ",": "a plain scalar cannot start with `,`; quote it",
+    "]": "unmatched `]`",
+    "}": "unmatched `}`",
 }
 
 
 def yaml_load(text):
-    """The value that a YAML text is: dicts, lists, strings, numbers, booleans and None.
+    """Parses a YAML text into dicts, lists, strings, numbers, booleans and None.
 
-    There are mappings and sequences as blocks and in flow style, quoted and plain scalars, `|` and `>` blocks, comments.
-    There are not anchors, aliases, tags and several documents: a ValueError names the line.
+    Supports block and flow mappings and sequences, quoted and plain scalars, `|` and `>` blocks, and comments. Anchors,
+    aliases, tags and several documents raise a ValueError with the line number.
 
     >>> yaml_load("name: Ann\\nskills:\\n  - {python: 3}\\n")
     {'name': 'Ann', 'skills': [{'python': 3}]}
     """
     if not isinstance(text, str):
-        raise TypeError(f"YAML is text, not {type(text).__name__}")
+        raise TypeError(f"text must be str, not {type(text).__name__}")
     return _Reader(text).document()
 
 
@@ -74,14 +74,14 @@ class _Reader:
         raise ValueError(f"line {(self.at if at is None else at) + 1}: {why}") from None
 
     def peek(self):
-        """The next line that says something, as its indentation and the rest, or None at the end."""
+        """Returns the indentation and the rest of the next line with content, or None at the end."""
         while self.at < len(self.lines):
             line = self.lines[self.at]
             text = line.lstrip(" ")
             said = text.strip(_BLANKS)
             if said and not said.startswith("#"):
                 if text.startswith("\t"):
-                    self.fail("a tab does not indent: use spaces")
+                    self.fail("tabs cannot be used for indentation; use spaces")
                 indent = len(line) - len(text)
                 if indent == 0 and re.match(r"(---|\.\.\.)(\s|$)", text):
                     return None
@@ -94,27 +94,27 @@ class _Reader:
             self.at += 1
         value = None if self.peek() is None else self.node(-1)
         if self.peek() is not None:
-            self.fail("it belongs to nothing above: look at its indentation")
+            self.fail("unexpected content after the value; check the indentation")
         if self.marker("..."):
             self.at += 1
         if self.peek() is not None or self.at < len(self.lines):
-            self.fail("a second document begins: give one at a time")
+            self.fail("a second document starts here; load one document at a time")
         return value
 
     def marker(self, mark):
         if self.at < len(self.lines) and self.lines[self.at].startswith(mark):
             if not _COMMENT(self.lines[self.at][3:]):
-                self.fail(f"nothing but a comment may follow `{mark}`")
+                self.fail(f"only a comment can follow `{mark}`")
             return True
         return False
 
     def deeper(self):
         self.depth += 1
         if self.depth > MOST_DEPTH:
-            self.fail(f"more than {MOST_DEPTH} levels")
+            self.fail(f"nested more than {MOST_DEPTH} levels deep")
 
     def node(self, parent):
-        """The value that begins at the next line, which belongs to something indented by `parent`."""
+        """Reads the value that starts on the next line, within a node indented by `parent`."""
         indent, text = self.peek()
         if _is_item(text):
             return self.sequence(indent)
@@ -128,7 +128,7 @@ class _Reader:
         while (found := self.peek()) and found[0] == indent and _is_item(found[1]):
             rest = found[1][1:].lstrip(_BLANKS)
             if rest and not rest.startswith("#"):
-                # What stands behind the dash is a block of its own that begins there.
+                # The text after the dash starts a nested block at its own column.
                 self.lines[self.at] = " " * (indent + len(found[1]) - len(rest)) + rest
                 items.append(self.node(indent))
             else:
@@ -144,13 +144,13 @@ class _Reader:
         while (found := self.peek()) and found[0] == indent:
             text = found[1]
             if _is_item(text):
-                self.fail("an item of a list stands among keys: indent it, or the key above lacks its `:`")
+                self.fail("a list item cannot be a sibling of a key; indent it, or add `:` to the key above")
             ended = self.key_of(text)
             if ended is None:
-                self.fail("this is no `key: value`")
+                self.fail("expected `key: value`")
             key, rest = ended
             if key in entries:
-                self.fail(f"the key {key!r} is there twice")
+                self.fail(f"duplicate key {key!r}")
             entries[key] = self.value(rest, indent)
         self.settled(indent)
         return entries
@@ -159,10 +159,10 @@ class _Reader:
         self.depth -= 1
         found = self.peek()
         if found and found[0] > indent:
-            self.fail("it is indented more than what it follows: keep a scalar on its line, or use `|` or `>`")
+            self.fail("unexpected indentation; keep a scalar on one line, or use `|` or `>`")
 
     def value(self, rest, indent):
-        """The value of a key, of which `rest` is on its line."""
+        """Reads the value of a key. `rest` is the part on the key's line."""
         if rest and not rest.startswith("#"):
             return self.scalar(rest, indent)
         self.at += 1
@@ -172,9 +172,9 @@ class _Reader:
         return None
 
     def key_of(self, text):
-        """A key at the beginning, and what follows its colon; None where there is none."""
+        """Returns the key at the start of a line and the text after its colon, or None without a key."""
         if text == "?" or text.startswith(("? ", "?\t")):
-            self.fail("keys are scalars, without `?`")
+            self.fail("explicit keys with `?` are unsupported; use `key: value`")
         if text[0] in "\"'":
             match = (_DOUBLE if text[0] == '"' else _SINGLE)(text)
             if match is None or not (rest := text[match.end() :].lstrip(_BLANKS)).startswith(":"):
@@ -191,7 +191,7 @@ class _Reader:
         return key, rest[1:].strip(_BLANKS)
 
     def scalar(self, text, parent):
-        """A value on one line, a block, or one in flow style, which goes on."""
+        """Reads a value on one line, a block, or a flow value, which can continue on the next lines."""
         if text[0] in "|>" and (header := _HEADER(text)):
             return self.block(header, parent)
         if text[0] in "[{":
@@ -201,24 +201,24 @@ class _Reader:
         else:
             value, rest = self.bare(text, _KEY_END)
             if rest.startswith(":"):
-                self.fail("a second `: ` on the line: quote the value")
+                self.fail("a plain scalar cannot contain `: `; quote the value")
         if not _COMMENT(rest):
-            self.fail(f"`{rest.strip(_BLANKS)}` follows the value")
+            self.fail(f"unexpected `{rest.strip(_BLANKS)}` after the value")
         self.at += 1
         return value
 
     def quotation(self, text):
         match = (_DOUBLE if text[0] == '"' else _SINGLE)(text)
         if match is None:
-            self.fail(f"the {text[0]} is not closed on its line: for several lines use `\\n` in double quotes, or `|`")
+            self.fail(f"the {text[0]} is not closed on its line; for several lines, use `\\n` in double quotes, or `|`")
         return self.quoted(match), text[match.end() :]
 
     def bare(self, text, end):
-        """A plain scalar at the beginning, and what follows it."""
+        """Returns the plain scalar at the start, and the rest."""
         if text[0] in _REFUSED:
             self.fail(_REFUSED[text[0]])
         if text[0] in "-?:" and text[1:2] in ("", " ", "\t"):
-            self.fail(f"a plain scalar cannot begin with `{text[0]}` alone: quote it")
+            self.fail(f"a plain scalar cannot start with `{text[0]}` and a space; quote it")
         found = end(text)
         stop = len(text) if found is None else found.start()
         return self.plain(text[:stop].rstrip(_BLANKS)), text[stop:]
@@ -231,19 +231,19 @@ class _Reader:
             digits = found[1] or found[2] or found[3]
             if digits:
                 code = int(digits, 16)
-                return chr(code) if code <= 0x10FFFF else self.fail(f"there is no character {found[0]}")
+                return chr(code) if code <= 0x10FFFF else self.fail(f"invalid code point `{found[0]}`")
             if found[4] not in _ESCAPES:
-                self.fail(f"there is no escape `{found[0]}`: a backslash is `\\\\`, or use single quotes")
+                self.fail(f"unknown escape `{found[0]}`; write `\\\\` for a backslash, or use single quotes")
             return _ESCAPES[found[4]]
 
-        # As in JSON, two escapes may stand for one character.
+        # As in JSON, two escapes can form a surrogate pair.
         return _PAIR.sub(
             lambda pair: chr(0x10000 + (ord(pair[1]) - 0xD800) * 0x400 + ord(pair[2]) - 0xDC00),
             _ESCAPE.sub(escaped, match[1]),
         )
 
     def plain(self, text):
-        """What the core schema says a plain scalar is."""
+        """Converts a plain scalar according to the core schema."""
         if text in _NULLS:
             return None
         if text in _BOOLS:
@@ -254,7 +254,7 @@ class _Reader:
             try:
                 return int(text)
             except ValueError:
-                self.fail("a number of too many digits: quote it")
+                self.fail("the number has too many digits; quote it")
         if _BASED(text):
             return int(text, 0)
         if _FLOAT(text):
@@ -263,7 +263,7 @@ class _Reader:
         return float(text.replace(".", "")) if special else text
 
     def block(self, header, parent):
-        """A `|` or `>` block."""
+        """Reads a `|` or `>` block."""
         folded = header[1] == ">"
         digit, chomp = header[2] or header[5], header[3] or header[4]
         self.at += 1
@@ -285,12 +285,12 @@ class _Reader:
                 lines.append(line[base:])
             self.at += 1
         if self.at == len(self.lines) and lines and lines[-1] == "":
-            lines.pop()  # What follows the last line end is no line.
+            lines.pop()  # the empty text after the last newline is not a line
         count = len(lines)
         while count and lines[count - 1] == "":
             count -= 1
         if any(len(self.lines[begin + i]) > (base or 0) for i in range(len(lines)) if lines[i] == "" and i < count):
-            self.fail("blank lines before the block's first are indented more than it", begin)
+            self.fail("a blank line is indented more than the first line of the block", begin)
         text = _folded(lines[:count]) if folded else "\n".join(lines[:count])
         if chomp == "-":
             return text
@@ -299,7 +299,7 @@ class _Reader:
         return text + "\n" * (count > 0)
 
     def flow(self, text):
-        """A list or mapping in flow style, and what follows it on its last line."""
+        """Reads a flow list or mapping. Returns it and the rest of its last line."""
         self.deeper()
         is_map = text[0] == "{"
         close = "}" if is_map else "]"
@@ -310,7 +310,7 @@ class _Reader:
             text = self.skip(text)
             if text.startswith(":"):
                 if not is_map:
-                    self.fail("a pair in a list wants braces: `[{key: value}]`")
+                    self.fail("a pair in a list requires braces: `[{key: value}]`")
                 text = self.skip(text[1:])
                 value, text = (None, text) if text[0] in ",}" else self.flow_value(text)
                 text = self.skip(text)
@@ -319,15 +319,15 @@ class _Reader:
             if not is_map:
                 made.append(key)
             elif isinstance(key, (dict, list)):
-                self.fail("keys are scalars")
+                self.fail("a key must be a scalar, not a list or mapping")
             elif key in made:
-                self.fail(f"the key {key!r} is there twice")
+                self.fail(f"duplicate key {key!r}")
             else:
                 made[key] = value
             if text.startswith(","):
                 text = self.skip(text[1:])
             elif not text.startswith(close):
-                self.fail(f"`,` or `{close}` is missing before `{text}`")
+                self.fail(f"expected `,` or `{close}` before `{text}`")
         self.depth -= 1
         return made, text[1:]
 
@@ -337,11 +337,11 @@ class _Reader:
         if text[0] in "\"'":
             return self.quotation(text)
         if text[0] in "?-" and (len(text) == 1 or text[1] in " \t,[]{}") or text[0] == "#":
-            self.fail(f"`{text[0]}` means nothing within brackets: quote it")
+            self.fail(f"unexpected `{text[0]}` within brackets; quote it")
         return self.bare(text, _FLOW_END)
 
     def skip(self, text):
-        """What comes next within brackets, over blanks, comments and line ends."""
+        """Skips blanks, comments and newlines within brackets. Returns the rest of the line."""
         while True:
             rest = text.lstrip(_BLANKS)
             if rest and (rest == text or not rest.startswith("#")):
@@ -350,15 +350,15 @@ class _Reader:
             if self.at == len(self.lines):
                 self.fail("brackets are not closed", self.at - 1)
             if re.match(r"(---|\.\.\.)(\s|$)", self.lines[self.at]):
-                self.fail("brackets are not closed before the document's end")
+                self.fail("brackets are not closed before the end of the document")
             text = " " + self.lines[self.at].rstrip(_BLANKS)
 
 
 def _folded(lines):
-    """Lines of a `>` block as text: a line end between two lines is a blank, empty lines between them are line ends."""
+    """Folds the lines of a `>` block: joins adjacent lines with a space, and turns blank lines into newlines."""
     parts = []
     blank = 0
-    before = None  # whether the line of text before was an indented one, which keeps its line ends
+    before = None  # whether the previous line of text was indented, and so keeps its newlines
     for line in lines:
         if line == "":
             blank += 1

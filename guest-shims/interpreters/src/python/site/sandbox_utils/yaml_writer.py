@@ -1,23 +1,23 @@
-"""Values written as YAML that `yaml_reader` reads as the same values, and other readers too."""
+"""A YAML writer. `yaml_reader` and other YAML readers read its output as the same values."""
 
 import re
 
 from sandbox_utils.yaml_reader import MOST_DEPTH
 
-# Plain only where no reader takes it for anything but a string: nor one of YAML 1.1, to which `no` is false.
+# Matches strings that every reader reads as a string when plain, even with YAML 1.1, where `no` is false.
 _PLAIN = re.compile(
     r"(?!(?:null|true|false|yes|no|on|off|y|n)\Z)(?:[^\W\d]|/)(?:[\w ./@+()&*!?;,$=<>|%'~^-]|:(?=\S))*(?<! )\Z",
     re.IGNORECASE,
 ).match
 _UNPRINTABLE = r"\x00-\x08\x0b-\x1f\x7f-\xa0\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff"
 _ESCAPED = re.compile(rf'[{_UNPRINTABLE}"\\\n\t]')
-# What a `|` block can hold: its first line says how far it is indented.
+# Matches text for a `|` block, whose indentation is that of its first line.
 _BLOCK = re.compile(rf"[^{_UNPRINTABLE} \t\n][^{_UNPRINTABLE}]*\n[^{_UNPRINTABLE}]*\Z").match
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def yaml_dump(value):
-    """A value as YAML: dicts and lists as blocks indented by two, text on several lines as `|` blocks.
+    """Converts a value to YAML: dicts and lists as blocks indented by two spaces, multi-line text as `|` blocks.
 
     >>> print(yaml_dump({"name": "Ann", "tags": ["a", "no"], "empty": []}), end="")
     name: Ann
@@ -30,9 +30,9 @@ def yaml_dump(value):
 
 
 def _lines(value, depth):
-    """A value as lines that are not indented."""
+    """Returns the lines of a value, without indentation."""
     if depth == MOST_DEPTH and isinstance(value, (dict, list, tuple)):
-        raise ValueError(f"more than {MOST_DEPTH} levels, or a value that is in itself")
+        raise ValueError(f"the value is nested more than {MOST_DEPTH} levels deep, or contains itself")
     made = []
     if isinstance(value, dict) and value:
         for name, entry in value.items():
@@ -76,7 +76,7 @@ def _scalar(value):
         return text if "." in text else text.replace("e", ".0e")
     what = type(value).__name__
     raise TypeError(
-        f"YAML is made of dicts, lists, strings, numbers, booleans and None, not of {what}; keys are no dicts or lists"
+        f"cannot write {what} as YAML; use dicts, lists, str, int, float, bool and None, and no dicts or lists as keys"
     )
 
 
