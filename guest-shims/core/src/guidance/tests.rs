@@ -493,7 +493,7 @@ fn types_in_a_javascript_file_are_recognised() {
 
 #[test]
 fn blocked_request_advice_names_who_can_allow_it() {
-    let off = "<urlopen error the network is off in this sandbox: an operator allows addresses with `[network] allow`>";
+    let off = "<urlopen error the network is off in this sandbox; the operator can allow addresses with `[network] allow`>";
     let advice = python("urlopen(x)", "URLError", off).unwrap();
     assert_eq!((advice.kind, advice.steps.len()), (AdviceKind::Network, 3));
     assert!(advice.steps[2].contains("--allow-net"));

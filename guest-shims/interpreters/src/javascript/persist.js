@@ -140,7 +140,7 @@
   const check = (value, above, depth) => {
     switch (typeof value) {
       case 'number':
-        if (value - value !== 0) refuse(`JSON has no \`${value}\``);
+        if (value - value !== 0) refuse(`JSON cannot represent \`${value}\``);
         break;
       case 'string':
         room -= value.length;
@@ -149,7 +149,7 @@
       case 'object':
         if (value !== null) checkObject(value, above, depth + 1);
         break;
-      default: refuse(`JSON has no \`${typeof value}\``);
+      default: refuse(`JSON cannot represent \`${typeof value}\``);
     }
     room -= 2;
     if (room < 0) throw TOO_LONG;
@@ -159,7 +159,7 @@
     const prototype = getPrototypeOf(value);
     const isList = isArray(value);
     if (isList ? prototype !== ArrayPrototype : prototype !== ObjectPrototype && prototype !== null) {
-      refuse(`JSON has no \`${constructorName(value) ?? 'object of this kind'}\``);
+      refuse(`JSON cannot represent \`${constructorName(value) ?? 'object of this kind'}\``);
     }
     if (setHas(above, value)) refuse('it contains itself');
     if (depth > MOST_DEPTH) refuse(`it is nested more than ${MOST_DEPTH} levels deep`);
@@ -178,7 +178,7 @@
       for (let i = 0; i < keys.length; i++) {
         const own = getOwnPropertyDescriptor(value, keys[i]);
         if (own === undefined || !own.enumerable) continue;
-        if (typeof keys[i] !== 'string') refuse('JSON has no `symbol`');
+        if (typeof keys[i] !== 'string') refuse('JSON cannot represent `symbol`');
         if (!hasOwn(own, 'value')) refuse('a property in it is computed when it is read');
         room -= keys[i].length + 3;
         check(own.value, above, depth);
@@ -221,7 +221,7 @@
     const text = textOf(value);
     if (typeof text !== 'string') refuse('it cannot be read');
     if (text.length > most) throw TOO_LONG;
-    if (hasLoneSurrogate(text)) refuse('a string in it has half a character');
+    if (hasLoneSurrogate(text)) refuse('it contains a lone surrogate');
     return text;
   };
 

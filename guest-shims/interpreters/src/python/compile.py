@@ -1,6 +1,6 @@
-"""Compiles the packages, so that the interpreter that becomes the image need not: compiling leaves holes in its memory.
+"""Compiles the packages in advance, because compiling them in the image's interpreter would fragment its memory.
 
-Each file of bytecode is written as its path, its length and its bytes, one after another."""
+The output contains the path and the bytes of each bytecode file, each preceded by its length."""
 
 import importlib._bootstrap_external as external
 import importlib.util
@@ -21,7 +21,7 @@ with open(written, "wb") as out:
                 code = compile(text, path, "exec", 0, True)
             except SyntaxError:
                 continue  # for another version of Python
-            # Valid whatever the time of the source.
+            # A hash-based pyc is valid regardless of the source's modification time.
             bytecode = external._code_to_hash_pyc(code, importlib.util.source_hash(text), False)
             name = importlib.util.cache_from_source(path)[len(site) + 1 :].encode()
             for part in name, bytecode:

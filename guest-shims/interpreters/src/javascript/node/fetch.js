@@ -5,7 +5,7 @@
   const $ = $glovebox;
   const { decodeUtf8, fromBase64, toBase64 } = $.encoding;
 
-  const OFF = 'the network is off in this sandbox: an operator allows addresses with `[network] allow`';
+  const OFF = 'the network is off in this sandbox; the operator can allow addresses with `[network] allow`';
   const TOKEN = /^[!#$%&'*+\-.^_\x60|~0-9A-Za-z]+$/;
   const METHODS = ['DELETE', 'GET', 'HEAD', 'OPTIONS', 'POST', 'PUT'];
   const WITHOUT_BODY = [101, 204, 205, 304];

@@ -1,14 +1,14 @@
-"""Formats of glibc in `strftime`, and local time of the zone that `TZ` names.
+"""glibc's `strftime` directives, and local time in the time zone that `TZ` names.
 
-The C library beneath the interpreter is musl, without time zones: its local time is always UTC.
+The interpreter's C library is musl without time zone data, so its local time is always UTC.
 """
 
 _strftime = time.strftime
 _UNUSUAL = re.compile("%(?![aAbBcCdDeFgGhHIjmMnprRStTuUVwWxXyYzZ%])").search
 _DIRECTIVE = re.compile(r"%([_0^#+-]*)(\d{0,4})([EO]?)(.?)", re.DOTALL).sub
-# glibc's directives, by modifier.
+# The directives of glibc, by modifier.
 _KNOWN = {"": "aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyYzZ%", "E": "cCxXyY", "O": "bBdeHhIklmMSuUVwWy"}
-# Number of digits of the numeric ones among them.
+# The default number of digits of the numeric directives.
 _DIGITS = {**dict.fromkeys("CdegHIklmMSUVWy", 2), **dict.fromkeys("uwGY", 1), "j": 3}
 
 
@@ -22,7 +22,7 @@ def strftime(module, format, /, *when):
 
 
 def directive(when, match):
-    """The text of one directive for `strftime`, which would return nothing at all for a format with one that it does not know."""
+    """Formats one directive. musl's `strftime` returns an empty string for a format with an unknown directive."""
     flags, width, modifier, letter = match.groups()
     if not letter or letter not in _KNOWN[modifier]:
         return match[0].replace("%", "%%")
@@ -54,8 +54,8 @@ def directive_text(letter, when):
 
 
 def put(owner, name, function):
-    """Puts a function in the place of a built-in one of a module. It is bound to the module, so that it is no method where it
-    is the attribute of a class."""
+    """Replaces a built-in function of a module. The replacement is bound to the module. Like a built-in function, it
+    does not become a method if it is an attribute of a class."""
     native = getattr(owner, name, None)
     setattr(owner, name, types.MethodType(functools.update_wrapper(function, native) if native else function, owner))
 
@@ -65,12 +65,12 @@ put(time, "strftime", strftime)
 
 # --- the time zone --------------------------------------------------------------------------------
 
-zone = None  # of local time, where it is not UTC
+zone = None  # the local time zone; `None` for UTC
 _localtime, _mktime, _asctime = time.localtime, time.mktime, time.asctime
 _EPOCH = datetime.datetime(1970, 1, 1)
 _HALF_YEAR = (365 * 24 + 6) * 3600 // 2
 _modified = type.__dict__["__abstractmethods__"]
-natives = {}  # methods of `date` and `datetime`
+natives = {}  # the original methods of `date` and `datetime`
 
 
 def tzset(module, /):
@@ -81,7 +81,7 @@ def tzset(module, /):
     if zone and not natives:
         use_zone()
     if natives:
-        # As CPython finds them (init_timezone in Modules/timemodule.c).
+        # Like init_timezone in CPython's Modules/timemodule.c.
         january = time.time() // (2 * _HALF_YEAR) * (2 * _HALF_YEAR)
         winter, summer = time.localtime(january), time.localtime(january + _HALF_YEAR)
         if summer.tm_gmtoff < winter.tm_gmtoff:
@@ -96,19 +96,19 @@ put(time, "tzset", tzset)
 
 
 def zone_of(name):
-    """The zone of a value of `TZ`: a name, or a rule as POSIX has it. UTC where it is neither, as on Linux."""
+    """Returns the time zone for a value of `TZ`: a zone name or a POSIX rule. Anything else is UTC, as on Linux."""
     try:
         return zoneinfo.ZoneInfo(name)
     except Exception:
         pass
-    try:  # where the interpreter has no zones of its own
+    try:  # an interpreter without zone data
         found = importlib.import_module("dateutil.zoneinfo").get_zonefile_instance().get(name)
         if found:
             return found
     except Exception:
         pass
     try:
-        # A file without transitions, followed by the rule.
+        # A TZif file without transitions, with the rule as its footer.
         block = b"TZif2" + bytes(15) + b"".join(n.to_bytes(4, "big") for n in (0, 0, 0, 0, 1, 4)) + bytes(6) + b"UTC\0"
         return zoneinfo.ZoneInfo.from_file(io.BytesIO(2 * block + b"\n" + name.encode() + b"\n"))
     except Exception:
@@ -116,7 +116,8 @@ def zone_of(name):
 
 
 def use_zone():
-    """Puts functions for local time in the places of those that know UTC alone. Not before a script sets a zone: they are slower."""
+    """Replaces the UTC-only functions for local time. Called only if a script sets a zone: the replacements are
+    slower."""
     for function in localtime, mktime, ctime, asctime:
         put(time, function.__name__, function)
     if logging.Formatter.__dict__.get("converter") is _localtime:
@@ -125,14 +126,15 @@ def use_zone():
         (datetime.date, (classmethod(today), classmethod(date_fromtimestamp))),
         (datetime.datetime, (classmethod(now), classmethod(fromtimestamp), astimezone, timestamp)),
     ):
-        # The types are immutable, but their dictionaries are not. The old values stay alive, because the interpreter's caches hold them.
+        # The types are immutable, but their dictionaries are not. `natives` keeps the old values alive, because the
+        # interpreter's caches refer to them.
         attributes = gc.get_referents(kind.__dict__)[0]
         for function in functions:
             name = function.__name__.removeprefix("date_")
             natives[kind, name] = attributes[name]
             functools.update_wrapper(getattr(function, "__func__", function), attributes[name])
             attributes[name] = function
-        # Empties those caches.
+        # Invalidates these caches.
         _modified.__set__(kind, ())
         _modified.__delete__(kind)
 
@@ -151,7 +153,7 @@ def localtime(module, seconds=None, /):
 
 
 def mktime(module, when, /):
-    seconds = _mktime(when)  # as if it were UTC, with days and months in range
+    seconds = _mktime(when)  # as UTC, with days and months normalized
     if zone is None:
         return seconds
     moment = (_EPOCH + datetime.timedelta(seconds=seconds)).replace(tzinfo=zone)

@@ -1,12 +1,13 @@
-"""What a script shows: `display(value)`, `pyplot.show()`, and the value of its last statement where that is more than a text.
+"""Displays: `display(value)`, `pyplot.show()`, and the value of the last statement if it has a rich representation.
 
-A display is one message to a device: what kind it is, then media type and data of each of its forms. The host drops what is too much.
+A display is one message to a device: its kind, then media type and data of each representation. The host drops displays
+over its limits.
 """
 
 DISPLAYS = "/dev/glovebox/displays"
-BACKEND = "module://glovebox_figures"  # of matplotlib, as `MPLBACKEND` names it
+BACKEND = "module://glovebox_figures"  # matplotlib's backend, as in `MPLBACKEND`
 
-# As in IPython, so that objects that libraries make for notebooks are shown here.
+# IPython's methods, so that objects with representations for notebooks are displayed.
 _METHODS = (
     ("text/html", "_repr_html_"),
     ("text/markdown", "_repr_markdown_"),
@@ -19,15 +20,15 @@ _METHODS = (
     ("application/pdf", "_repr_pdf_"),
 )
 _TEXTS = "text/", "application/json", "application/javascript", "image/svg+xml"
-# Most values have these types, which have no other form.
+# Common types without a rich representation.
 _PLAIN = frozenset((bool, bytes, complex, dict, float, frozenset, int, list, range, set, str, tuple))
 
 
 def display(*values, include=None, exclude=None, raw=False):
-    """Shows values to whoever runs the script: pictures, tables and figures as such, everything else as text.
+    """Displays values to the caller of the script: images, tables and figures in their rich form, other values as text.
 
-    A value is shown in all forms that it has, by its `_repr_mimebundle_` and methods such as `_repr_html_` and `_repr_png_`, as in
-    notebooks. `include` and `exclude` choose among their media types. With `raw=True` values are dictionaries of media types and data.
+    As in notebooks, a value's representations come from `_repr_mimebundle_` and from methods such as `_repr_html_` and
+    `_repr_png_`. `include` and `exclude` select media types. With `raw=True`, values are dicts from media type to data.
     """
     for value in values:
         if raw:
@@ -47,12 +48,12 @@ builtins.display = display
 
 
 def show_result(value, text):
-    """Shows the value of a script's last statement, if a text is not all there is of it."""
+    """Displays the value of a script's last statement if it has a rich representation."""
     try:
         forms = forms_of(value)
         if forms:
             send_display(b"R", {"text/plain": text, **forms})
-    except Exception:  # then its text is all
+    except Exception:  # the value is reported as text only
         pass
 
 
@@ -62,7 +63,7 @@ def clipped_repr(value):
 
 
 def forms_of(value):
-    """What a value has beside its text, by media type. A method that fails makes no form, as in notebooks."""
+    """Returns a value's rich representations by media type. Methods that fail are ignored, as in notebooks."""
     kind, forms = type(value), {}
     if kind in _PLAIN:
         return forms
@@ -70,7 +71,7 @@ def forms_of(value):
     if figure is not None and isinstance(value, figure.Figure):
         shown_figures.add(value)
         return {"image/png": picture(value)}
-    if kind.__module__.startswith("leather."):  # charts, which have a method and no form
+    if kind.__module__.startswith("leather."):  # charts have `to_svg`, but no `_repr_svg_`
         return {"image/svg+xml": value.to_svg()}
     bundle = getattr(kind, "_repr_mimebundle_", None)
     if bundle is not None:
@@ -100,13 +101,13 @@ def picture(figure):
 
 
 def send_display(kind, forms):
-    """Hands a display to the host. What JSON has no form for, where JSON is wanted, is left out."""
+    """Sends a display to the host. Omits data that cannot be encoded as JSON."""
     parts = [kind]
     for media_type, data in forms.items():
         if isinstance(data, str):
             if media_type.startswith(_TEXTS) or media_type.endswith(("+json", "+xml")):
                 data = data.encode("utf-8", "replace")
-            else:  # as notebooks keep it
+            else:  # base64, as in notebook files
                 data = base64.b64decode(data)
         elif isinstance(data, (bytes, bytearray, memoryview)):
             data = bytes(data)
@@ -128,22 +129,23 @@ def send_display(kind, forms):
 # --- matplotlib's backend, which `MPLBACKEND` names ------------------------------------------------
 
 
-shown_figures = weakref.WeakSet()  # by `display`, or as a value
+shown_figures = weakref.WeakSet()  # figures displayed by `display` or as a value
 
 
 def show_left(result, name):
-    """Shows figures that are open at a script's end, as notebooks do, if the backend is ours. The script's report is `result`."""
+    """Displays the figures that are open when a script ends, as notebooks do, if the backend is ours. `result` is the
+    script's report."""
     global running
     try:
         figures = sys.modules["matplotlib._pylab_helpers"].Gcf
-        if not figures.figs:  # nothing of the library's is called: the script may have replaced what that uses
+        if not figures.figs:  # no call into the library, because the script may have replaced what it uses
             return result
         chosen = sys.modules["matplotlib.pyplot"].get_backend(), os.environ.get("MPLBACKEND")
         if chosen != (BACKEND, BACKEND):
             return result
         running = True
         try:
-            if result is None or result[:1] != b"I":  # a limit is near
+            if result is None or result[:1] != b"I":  # not if a limit is near
                 show_open(figures.get_all_fig_managers())
         finally:
             figures.destroy_all()
@@ -156,17 +158,17 @@ def show_left(result, name):
 
 def show_open(managers):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they would name the driver's lines
+        warnings.simplefilter("ignore")  # warnings would name the driver's lines
         for manager in managers:
             if manager.canvas.figure not in shown_figures:
                 try:
                     display(manager.canvas.figure)
-                except Exception as error:  # a text that is no formula, for instance: the script itself has come to its end
+                except Exception as error:  # e.g. an invalid formula; the script itself has already finished
                     write_error(render(error))
 
 
 def show_figures(*args, **kwargs):
-    """Shows all open figures and closes them, as in notebooks."""
+    """Displays all open figures and closes them, as in notebooks."""
     from matplotlib._pylab_helpers import Gcf
 
     try:
@@ -176,11 +178,11 @@ def show_figures(*args, **kwargs):
         Gcf.destroy_all()
 
 
-show_figures.__module__ = "matplotlib.pyplot"  # where scripts find it
+show_figures.__module__ = "matplotlib.pyplot"
 
 
 def make_figures():
-    """Makes the module. `library.py` calls it when a script imports pyplot, which looks for it."""
+    """Creates the backend module. `library.py` calls this when a script imports pyplot, which loads the backend."""
     figures = type(sys)("glovebox_figures")
     figures.FigureCanvas = importlib.import_module("matplotlib.backends.backend_agg").FigureCanvasAgg
     figures.show = show_figures

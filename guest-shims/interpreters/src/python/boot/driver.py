@@ -1,11 +1,11 @@
-"""What the host calls."""
+"""The driver functions that the host calls."""
 
-# A script's trace and profile hooks end with it. They would see the driver's own calls, and could raise in them.
+# Removes a script's trace and profile hooks when it ends: they would trace the driver's calls, and could raise in them.
 settrace, setprofile = sys.settrace, sys.setprofile
 
 
 def perform(name, shown):
-    """Runs the source, and returns the report of its value, if there is one. Raises what the script raises."""
+    """Runs the source and returns the report of its value, or `None`. Propagates the script's exceptions."""
     global running
     result = loop = None
     try:
@@ -29,7 +29,7 @@ def perform(name, shown):
         settrace(None)
         setprofile(None)
         result = described(value, True)
-        value = None  # which may end it, and its finalizer print
+        value = None  # may run a finalizer that prints
     running = False
     settrace(None)
     setprofile(None)
@@ -37,7 +37,7 @@ def perform(name, shown):
 
 
 def awaiting(error, name):
-    """The code of a script with `await` outside of functions, as notebooks have it, if that is all that is wrong with it."""
+    """Compiles a script with top-level `await`, as in notebooks. Raises `error` if it is about anything else."""
     if not str(error.msg).startswith(("'await'", "'async ", "asynchronous comprehension")):
         raise error
     return parsed(name, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -52,11 +52,11 @@ async def awaited(head, tail):
 
 
 def in_loop(run_loop, head, tail):
-    """Both parts of such a script, in one event loop. Tasks that it leaves behind are cancelled."""
+    """Runs both parts of a script with top-level `await` in one event loop. Cancels remaining tasks."""
     try:
         return run_loop(awaited(head, tail))
     except BaseException as error:
-        # The loop's own frames are not the script's.
+        # Drops the event loop's frames from the traceback.
         trace = at = trace_of(error)
         while at is not None:
             trace = at if at.tb_frame.f_code is awaited.__code__ else trace
@@ -66,8 +66,8 @@ def in_loop(run_loop, head, tail):
 
 
 def run(last, shown):
-    """Runs the source in `buffer` as `<sandbox>`, without arguments, environment or standard input, and reports the value
-    of its last statement if it is to be `shown`. Not `last`: the interpreter is kept."""
+    """Runs the source in `buffer` as `<sandbox>`, without arguments, environment or standard input. Reports the value
+    of the last statement if `shown`. The interpreter is used again unless `last`."""
     global source, running
     result, name = None, DEFAULT_NAME
     try:
@@ -82,7 +82,7 @@ def run(last, shown):
         try:
             settrace(None)
             setprofile(None)
-        except BaseException:  # a hook of the script's that raises at our own calls, and is gone by that
+        except BaseException:  # the script's hook raised at our call; that removed the hook
             settrace(None)
             setprofile(None)
         result = failed(error, name)
@@ -104,7 +104,7 @@ def run(last, shown):
 
 
 def run_with(last, shown):
-    """Like `run`, with everything a script can be given. `buffer` holds length-framed fields: flags,
+    """Like `run`, with a name, arguments, environment and standard input. `buffer` holds length-framed fields: flags,
     name, source, the number of arguments, the arguments, then names and values of the environment."""
     global source, running, dirty_stdin
     result = None
@@ -133,7 +133,7 @@ def run_with(last, shown):
         try:
             settrace(None)
             setprofile(None)
-        except BaseException:  # a hook of the script's that raises at our own calls, and is gone by that
+        except BaseException:  # the script's hook raised at our call; that removed the hook
             settrace(None)
             setprofile(None)
         result = failed(error, name)
@@ -152,7 +152,7 @@ def restock():
     try:
         reserve = bytearray(RESERVE_BYTES)
     except MemoryError:
-        pass  # after the next script, perhaps
+        pass  # tried again after the next script
 
 
 def fields():
@@ -166,7 +166,7 @@ def fields():
 
 
 def set_environment(wanted):
-    """Makes `wanted` the environment beside the image's own, and takes back what the last script got."""
+    """Adds `wanted` to the image's environment, and reverts the changes for the previous script."""
     global script_env
     for key in script_env:
         if key not in wanted:
@@ -185,30 +185,30 @@ def set_environment(wanted):
     script_env = wanted
 
 
-kept = {}  # what `__main__` holds before a script runs: the image's own
+kept = {}  # the image's own globals of `__main__`, before any script runs
 
 
 def finish():
-    """What Py_FinalizeEx does before it tears the interpreter down, as far as a script can see it."""
+    """Does what a script can observe of Py_FinalizeEx before it tears the interpreter down."""
     try:
         if threading._threading_atexits:
             threading._shutdown()
         atexit._run_exitfuncs()
-        if len(logging._handlerList) > 1:  # its exit handler is unregistered, see below
+        if len(logging._handlerList) > 1:  # settle.py unregistered its exit handler
             logging.shutdown()
-        if len(namespace) > len(kept):  # finalizers of what the script's globals hold
+        if len(namespace) > len(kept):  # runs the finalizers of the script's globals
             for private in True, False:
                 for key in list(namespace):
                     if key.startswith("_") is private and not key.startswith("__") and key not in kept:
                         namespace[key] = None
     except BaseException:
-        pass  # what exit handlers and finalizers raise, CPython has printed
+        pass  # CPython prints exceptions of exit handlers and finalizers
 
 
 def flush():
-    """Writes out what the script left open. The host calls it only if files are open. What was
-    there before parking is frozen out of the collector's sight, so this walks the script's objects. Not
-    after a collection: that may close a file below the buffer that is still to be written to it."""
+    """Flushes the files that the script left open. The host calls this only if files are open. The image's objects are
+    frozen, so this iterates over the script's objects only. It must precede a collection, which may close a file before
+    its buffer is flushed."""
     try:
         for item in gc.get_objects():
             try:
@@ -222,7 +222,7 @@ def flush():
 
 
 def flush_streams():
-    """Writes out what a script printed last, after the host stopped it somewhere. Never raises."""
+    """Flushes the standard streams after the host stopped a script. Never raises."""
     for stream in out, err:
         try:
             stream.flush()
@@ -232,14 +232,14 @@ def flush_streams():
 
 
 def close():
-    """Before a kept interpreter is dropped."""
+    """Runs exit handlers and flushes files before the host drops a session's interpreter."""
     finish()
     restore_streams()
     return flush()
 
 
 def grow():
-    """Makes room for as many bytes as `buffer` names in decimal."""
+    """Extends `buffer` by the number of bytes that it contains as decimal text."""
     try:
         buffer.extend(bytes(int(buffer)))
         return None
@@ -248,7 +248,7 @@ def grow():
 
 
 def validate():
-    """Parses and compiles; runs nothing. One diagnostic, as the parser stops at the first error."""
+    """Compiles a script without running it. Reports one diagnostic, because the parser stops at the first error."""
     global source
     try:
         name, source = fields()

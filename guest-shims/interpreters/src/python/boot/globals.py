@@ -1,10 +1,10 @@
-"""The globals that one execution leaves to the next, as JSON."""
+"""The globals that one execution passes to the next, as JSON."""
 
-STATE = "_state"  # the dictionary that is always there
+STATE = "_state"  # the dictionary that always exists
 
-refused = b"E"  # when not even the reason can be said
-state_bytes = 0  # how many they may take
-names_left = None  # an iterator over the globals that the host has not asked for yet
+refused = b"E"  # the reply without a reason
+state_bytes = 0  # the maximum size of the globals
+names_left = None  # an iterator over the globals that the host has not requested yet
 
 _LISTS = {list, tuple}
 _HOLDERS = _LISTS | {dict}
@@ -16,7 +16,8 @@ _SCOPES = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
 
 
 def restore_globals():
-    """`buffer` holds how many bytes globals may take, and the text of a JSON object or nothing."""
+    """Sets the globals of an earlier execution. `buffer` holds the maximum size of globals in bytes, and the text of a
+    JSON object or nothing."""
     global state_bytes, names_left
     names_left = None
     try:
@@ -27,22 +28,22 @@ def restore_globals():
             if is_own(name) or name == STATE and type(value) is dict:
                 namespace[name] = value
         return None
-    except BaseException:  # no memory, or a number that is too long for Python
+    except BaseException:  # out of memory, or a number has too many digits
         return refused
 
 
 def is_own(name):
-    """Whether it is a name for state, and not one that begins with `_`."""
+    """Returns whether a global of this name is saved: an identifier that does not start with `_`."""
     return type(name) is str and name.isidentifier() and name[0] != "_" and not keyword.iskeyword(name)
 
 
 def next_global():
-    """The name of a global, and its JSON or why there is none. Nothing behind the last one."""
+    """Returns the name of the next global and its JSON, or the reason why it has none. `None` after the last one."""
     global names_left
     try:
         if names_left is None:
             if sys.getrecursionlimit() < 500:
-                sys.setrecursionlimit(1000)  # or the script's own limit ends this too
+                sys.setrecursionlimit(1000)  # the script may have set a limit that is too low for this function
             names_left = iter(own_globals())
         for name in names_left:
             return global_of(name, namespace[name])
@@ -52,7 +53,7 @@ def next_global():
 
 
 def own_globals():
-    """The names of what the script made that is no code, and neither the image's."""
+    """Returns the names of the script's globals, without functions, classes, modules and the image's own globals."""
     imported = imported_values() if "import" in source else {}
     own = [STATE] if STATE in namespace else []
     for name in list(namespace):
@@ -64,7 +65,7 @@ def own_globals():
 
 
 def imported_values():
-    """What `from ... import` brings to the top of the script, as long as its module has it."""
+    """Returns the values that top-level `from ... import` statements bind, if the module still has them."""
     found = {}
     try:
         blocks = [compile(source, "", "exec", ast.PyCF_ONLY_AST, True).body]
@@ -80,18 +81,18 @@ def imported_values():
                 elif type(node) not in _SCOPES:
                     parts = map(node.__dict__.get, ("body", "orelse", "finalbody", "handlers", "cases"))
                     blocks += [part for part in parts if type(part) is list]
-    except Exception:  # not even its syntax is right
+    except Exception:  # a syntax error
         pass
     return found
 
 
 class TooLong(Exception):
-    """More text than `state_bytes`, whatever the items are."""
+    """The JSON text of the items is certain to exceed `state_bytes`."""
 
 
 def global_of(name, value):
     try:
-        why = "it is no dictionary" if name == STATE and type(value) is not dict else reason_against(value)
+        why = "it is not a dictionary" if name == STATE and type(value) is not dict else reason_against(value)
         if why is not None:
             return reply(b"N", name, why)
         text = encode_json(value)
@@ -99,28 +100,33 @@ def global_of(name, value):
     except TooLong:
         return reply(b"L", name)
     except UnicodeEncodeError:
-        why = "a string in it has half a character"
+        why = "it contains a lone surrogate"
     except ValueError as error:
-        why = "a number in it has too many digits" if "digits" in str(error) else "a number in it is not finite"
+        why = (
+            "it contains a number with too many digits"
+            if "digits" in str(error)
+            else "it contains a number that is not finite"
+        )
     return reply(b"N", name, why)
 
 
 def reason_against(value):
-    """Why a value is not what `json` would bring back, or brings back as a list. Level by level, as in `is_json`."""
+    """Returns why JSON cannot represent a value exactly, or `None`; tuples may become lists. Checks level by level, as
+    `is_json` does."""
     level, budget = [value], state_bytes // 2  # an item takes two bytes at least
     for _ in range(JSON_DEPTH + 1):
         kinds = set(map(type, level))
         if kinds <= _SCALARS:
             return None
         if not kinds <= _EXACT:
-            return f"JSON has no `{min(map(_name_of, kinds - _EXACT))}`"
+            return f"JSON cannot represent `{min(map(_name_of, kinds - _EXACT))}`"
         maps = [item for item in level if type(item) is dict] if dict in kinds else ()
         if kinds <= _LISTS:
             lists = level
         else:
             lists = [item for item in level if type(item) in _LISTS] if kinds & _LISTS else ()
         if not set(map(type, chain(maps))) <= {str}:
-            return "a key in it is no string"
+            return "it contains a key that is not a string"
         budget -= sum(map(len, maps)) + sum(map(len, lists))
         if budget < 0:
             break
@@ -133,7 +139,7 @@ def reason_against(value):
 
 
 def contains_itself(value):
-    """Whether a list, tuple or dictionary is among what it holds. Looks at each once, however often it is held."""
+    """Returns whether a list, tuple or dictionary contains itself. Visits each container once."""
     path, above, done = [(value, items_of(value))], {id(value)}, set()
     while path:
         holder, rest = path[-1]

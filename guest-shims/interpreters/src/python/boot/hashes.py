@@ -1,4 +1,4 @@
-"""What `hashlib` has from OpenSSL, which is not there: keys from passwords."""
+"""The key derivation functions that `hashlib` otherwise takes from OpenSSL."""
 
 hash_new = hashlib.new
 
@@ -44,7 +44,7 @@ def scrypt(password, *, salt, n, r, p, maxmem=0, dklen=64):
     if n < 2 or n & (n - 1):
         raise ValueError("n must be a power of 2.")
     if r < 1 or p < 1 or dklen < 1 or maxmem < 0:
-        raise ValueError("r, p and dklen must be positive, and maxmem not negative")
+        raise ValueError("r, p and dklen must be positive, and maxmem must not be negative")
     if 128 * r * (n + p + 2) > (maxmem or 32 << 20):
         raise ValueError("memory limit exceeded")
     numbers = n.bit_length() - 1, r, p, dklen, len(password)
@@ -55,7 +55,7 @@ def scrypt(password, *, salt, n, r, p, maxmem=0, dklen=64):
     except (OverflowError, OSError) as error:
         if getattr(error, "errno", None) == errno.ENOMEM:
             raise MemoryError from None
-        raise ValueError("n * r * p is at most 2 ** 19 here, and dklen 65,536") from None
+        raise ValueError("n * r * p must be at most 2**19, and dklen at most 65536") from None
     finally:
         _close(device)
 

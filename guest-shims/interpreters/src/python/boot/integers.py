@@ -1,7 +1,7 @@
-"""numpy's default integer has 64 bits if the module was prepared so: the binary's code makes it so (see the recipe's `wide_integers`), and
-names and results that are made in Python follow here. `intp` stays the type of an index, which has 32 bits."""
+"""Makes numpy's default integer 64 bits wide if the image was prepared with the recipe's `wide_integers`, which patches
+the binary. This file changes the names and results that Python code defines. The index type `intp` stays at 32 bits."""
 
-# Modules that make arrays of `intp` in Python, for scripts or from arrays of scripts. They use `int64` instead.
+# Modules whose Python code converts to `intp` in results or arguments. It uses `int64` instead.
 INDEX_MODULES = """
     numpy._core.numeric numpy.lib._arraysetops_impl numpy.lib._histograms_impl numpy.lib._index_tricks_impl numpy.ma.core
     pandas.core.series scipy.io._mmio scipy.signal._peak_finding
@@ -24,7 +24,7 @@ def with_wide_indices(code):
 
 
 def wide(result):
-    """A function's result with indices of 64 bits. Those of a tuple come first."""
+    """Converts the indices in a function's result to 64 bits. In a tuple, they are the first item."""
     if type(result) is tuple:
         return (wide(result[0]), *result[1:])
     kinds = sys.modules["numpy"]
@@ -32,7 +32,7 @@ def wide(result):
 
 
 def widen(owner, *names):
-    """Makes these functions return indices of 64 bits."""
+    """Makes these functions return 64-bit indices."""
     if has_wide_integers():
         for name in names:
             setattr(owner, name, returning(wide, getattr(owner, name)))
@@ -52,7 +52,7 @@ def aliases_module(module):
     kinds, aliases = module.allTypes, module.sctypeDict
     kinds["int_"] = aliases["int_"] = aliases["int"] = kinds["int64"]
     kinds["uint"] = aliases["uint"] = kinds["uint64"]
-    # `randint` looks it up under this name. `numpy.long` stays the C type.
+    # `randint` uses this name. `numpy.long` stays the C type.
     aliases["long"] = kinds["int64"]
 
 

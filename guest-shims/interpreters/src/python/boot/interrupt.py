@@ -1,14 +1,14 @@
-"""What a script gets when the host asks it to stop.
+"""The exception that a script receives when the host asks it to stop.
 
-The host does what a signal's C handler does (see interrupt.rs), so that the interpreter calls `interrupted` between two of
-the script's instructions. Under WASI nothing else raises a signal but the script itself.
+The host acts as the C signal handler (see interrupt.rs): the interpreter then calls `interrupted` between two
+instructions of the script. WASI has no signals; only the host and the script itself raise one.
 """
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised in a script that is about to reach a limit, or that is cancelled."""
+    """Raised in a script that is about to reach a limit or that was cancelled."""
 
-    __module__ = "builtins"  # as tracebacks and `repr` show it
+    __module__ = "builtins"  # for tracebacks and `repr`
 
 
 REASONS = (
@@ -18,14 +18,14 @@ REASONS = (
     "the execution was cancelled",
 )
 reason = bytearray(4)  # the host writes an index of REASONS here
-running = False  # whether the script's code runs, and not the driver's
-exchanging = False  # whether it waits for the host, in boot/tools.py
-held_back = None  # what is to be raised after that
+running = False  # whether the script's code is running, not the driver's
+exchanging = False  # whether the script is waiting for the host, in boot/tools.py
+held_back = None  # the exception to raise after the exchange
 
 
 @functools.wraps(signal.default_int_handler)
 def interrupted(number, frame):
-    # The handler of SIGINT.
+    # The handler for SIGINT.
     global held_back
     which, reason[0] = reason[0], 0
     if running:
@@ -36,7 +36,7 @@ def interrupted(number, frame):
         loop = running_loop()
         if loop is None or "/asyncio/" not in frame.f_code.co_filename:
             raise error
-        # In the middle of its own work, a loop would lose a task, and then wait for it.
+        # An exception inside the event loop's code could lose a task that the loop then waits for.
         loop.call_soon(throw, error)
 
 
@@ -45,13 +45,13 @@ def throw(error):
 
 
 def rearm():
-    """After a script replaced the handler, or an interrupt came too late for it. On entry to this, `interrupted` has been
-    called in vain."""
+    """Restores the handler after a script replaced it, or an interrupt came after the script's end. A late interrupt is
+    delivered on entry, where `interrupted` ignores it."""
     try:
         reason[0] = 0
         set_handler(signal.SIGINT, interrupted)
     except BaseException:
-        pass  # no memory; the host tries again before the next script
+        pass  # out of memory; the host tries again before the next script
     return None
 
 

@@ -1,15 +1,14 @@
-"""Runs once, inside CPython, at preparation; what it leaves in memory is the image.
+"""Boots the interpreter. Runs once inside CPython, at preparation; the resulting memory is the image.
 
-The interpreter is started as `python -c LOADER BOOT` (see boot.rs), BOOT being the files of this folder
-one after the other: they run in one module of their own, never in `__main__`. The last one writes the
-driver's addresses to standard output and asks to be parked. From then on the host calls `run`,
-`run_with`, `validate`, `flush`, `close` and `grow` directly, by the vectorcall slot of their type. Scripts
-come in through one bytearray, `buffer`, whose header and bytes the host writes in place: nothing is
-allocated, opened or parsed to hand one over. A driver function returns `None` when there is nothing to
-say, and a `bytes` object otherwise.
+The interpreter is started as `python -c LOADER BOOT` (see boot.rs). BOOT is the concatenation of the files in this
+folder. They run in a separate module, not in `__main__`. settle.py prints the driver's addresses, and park.py parks the
+interpreter. From then on, the host calls the driver's functions (`run`, `run_with`, `validate`, `flush`, `close`,
+`grow` and others) directly, through the vectorcall slot of their type. The host passes scripts in the bytearray
+`buffer` by writing its header and bytes in place, without allocating, opening or parsing anything. A driver function
+returns `None` or a `bytes` object with its report.
 
-None of them may raise: the host could not fetch the exception. Fuel counts: each statement in `run` is
-paid by every execution.
+Driver functions must not raise, because the host cannot read the exception. Every statement in `run` costs each
+execution fuel.
 """
 
 import _imp
@@ -22,13 +21,13 @@ ARCHIVE = VERSION.replace(".", "") + ".zip"
 LIBRARY = next(path for path in sys.path if path.endswith("/" + ARCHIVE))
 _module_code, _exec_module = zipimport._get_module_code, zipimport.zipimporter.exec_module
 _get_data = zipimport.zipimporter.get_data
-SOURCES = LIBRARY.replace(ARCHIVE, VERSION)  # the directory of the modules' sources, by the file names in the code
-early = {}  # by the name of a module of the library: a function that changes its code before it runs
-late = {}  # by the name of a module of the library: a function that changes it once it is loaded
+SOURCES = LIBRARY.replace(ARCHIVE, VERSION)  # the directory in the file names of the library's code
+early = {}  # from library module name to a function that changes the module's code before it runs
+late = {}  # from library module name to a function that changes the loaded module
 
 
 def module_code(self, fullname):
-    # The library is a zip of bytecode with file names of the machine that built it.
+    # The library is a zip file of bytecode with the file names of the build machine.
     code, is_package, path = _module_code(self, fullname)
     if code is not None and self.archive == LIBRARY:
         if fullname in early:
@@ -38,8 +37,8 @@ def module_code(self, fullname):
 
 
 def exec_module(self, module):
-    # The file name in the code, by which packages tell their frames from those of scripts. The host provides the files
-    # that packages open next to their code at this path, as in a directory.
+    # Sets `__file__` to the file name in the code: packages use it to tell their frames from those of scripts. The host
+    # provides the data files that packages open next to their code at this path.
     if self.archive == LIBRARY:
         module.__file__ = module.__file__.replace(ARCHIVE, VERSION).removesuffix("c")
     if module.__name__ == "matplotlib.pyplot" and self.archive == LIBRARY:
@@ -50,7 +49,7 @@ def exec_module(self, module):
 
 
 def get_data(self, pathname):
-    # By the name that a module uses for its own file.
+    # Accepts the file names that `exec_module` sets.
     if self.archive == LIBRARY and pathname.startswith(SOURCES + "/"):
         pathname = LIBRARY + pathname[len(SOURCES) :]
     return _get_data(self, pathname)
@@ -99,7 +98,7 @@ import warnings
 import weakref
 import zoneinfo
 
-# The most common imports of scripts, loaded here so that importing them is nearly free there.
+# The modules that scripts import most often. Scripts then import them almost for free.
 for _name in """
     abc argparse array ast asyncio base64 bisect builtins cProfile calendar cmath collections.abc colorsys
     concurrent.futures configparser contextlib contextvars copy csv dataclasses datetime decimal difflib doctest
@@ -119,27 +118,27 @@ DRIVER_NAME = "<glovebox>"
 WORKSPACE = "/app"
 BUFFER_BYTES = 64 * 1024
 RESERVE_BYTES = 512 * 1024
-NAME_CHARS = 1024  # of an exception's class
-MESSAGE_CHARS = 64 * 1024  # of an exception, in the report; all of it goes to standard error
+NAME_CHARS = 1024  # limit for the name of an exception's class
+MESSAGE_CHARS = 64 * 1024  # limit for an exception's message in the report; standard error gets all of it
 TRACEBACK_CHARS = 256 * 1024
 
 main = sys.modules["__main__"]
 namespace = main.__dict__
 buffer = bytearray(BUFFER_BYTES)  # the host writes here; the capacity grows on demand and stays
-reserve = bytearray(RESERVE_BYTES)  # given up to report that memory ran out
-answer = b""  # the last reply: held here while the host reads it
-source = ""  # of the script that runs now: what tracebacks quote
-dirty_stdin = False  # whether its reader may hold bytes of an earlier script
-script_env = {}  # what the running script's environment adds to the image's own
-replaced_env = {}  # and what stood there before
+reserve = bytearray(RESERVE_BYTES)  # freed to report a MemoryError
+answer = b""  # the last reply, kept alive while the host reads it
+source = ""  # the source of the running script, for tracebacks
+dirty_stdin = False  # whether the reader of standard input may buffer bytes of an earlier script
+script_env = {}  # the running script's environment variables, in addition to the image's own
+replaced_env = {}  # the earlier values of these variables
 
 
 def replace(owner, name, function):
-    """Puts a function in the place of one of the standard library, by whose name, documentation and signature it goes."""
+    """Replaces a function of the standard library. The replacement gets its name, documentation and signature."""
     setattr(owner, name, functools.update_wrapper(function, getattr(owner, name)))
 
 
-# Modules that were loaded before, some of which are frozen.
+# Modules that are already loaded, including frozen ones.
 for _module in list(sys.modules.values()):
     _file = getattr(_module, "__file__", None) or ""
     if _file.startswith(LIBRARY + "/"):

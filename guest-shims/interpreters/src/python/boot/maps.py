@@ -1,10 +1,11 @@
-"""`mmap`, by copying: WASI maps no files."""
+"""`mmap` by copying, because WASI cannot map files."""
 
 
 class Map:
     """mmap(fileno, length[, flags[, prot[, access[, offset[, trackfd]]]]])
 
-    The bytes of a file in memory. `flush`, `close`, the object's end and the end of the interpreter write changes to the file.
+    A copy of a file's bytes in memory. Changes are written to the file by `flush` and `close`, when the object is
+    finalized and when the interpreter exits.
     """
 
     __slots__ = "__weakref__", "_at", "_bytes", "_file", "_offset", "_writable", "_written"
@@ -145,7 +146,7 @@ class Map:
         if self._bytes is None:
             return
         try:
-            self._bytes.append(0)  # fails while something else refers to the bytes
+            self._bytes.append(0)  # fails while a buffer is exported
             self._bytes.pop()
         except BufferError:
             raise BufferError("cannot close exported pointers exist") from None
@@ -158,7 +159,7 @@ class Map:
                 self._file.close()
 
     def _write_back(self, start=0, stop=None):
-        """Writes the parts of a shared map that differ from the file, so that a file that only was read stays unchanged."""
+        """Writes the chunks of a shared map that differ from the file. A file that was only read stays unchanged."""
         if not self._written:
             return
         file = self._file
@@ -283,7 +284,7 @@ class Map:
 
 PAGE_BYTES = 4096
 CHUNK_BYTES = 1 << 20
-maps = weakref.WeakSet()  # those that write to files
+maps = weakref.WeakSet()  # the maps that write to files
 
 
 def _is_open_for_writing(fd):

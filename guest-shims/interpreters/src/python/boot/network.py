@@ -1,29 +1,30 @@
-"""The network, as far as the host's policy lets scripts have it.
+"""HTTP requests, performed by the host if its policy allows them.
 
-`http.client` has no socket here. A connection collects what is written to it, and the host performs that as one request, whole: so
-`urllib.request`, whatever is built with its openers, and `requests` are the library's own. The host decides what may be asked; an
-execution without a network finds out when it asks. TLS is the host's as well: there is no `ssl`.
+`http.client` has no socket here. A connection buffers a request, and the host performs it as a whole. `urllib.request`
+and other users of `http.client` therefore work unchanged. The host checks each request against the policy; without a
+network, a request raises an exception. The host also handles TLS: there is no `ssl` module.
 """
 
-NETWORK_OFF = "the network is off in this sandbox: an operator allows addresses with `[network] allow`"
+NETWORK_OFF = "the network is off in this sandbox; the operator can allow addresses with `[network] allow`"
 
 
 class NetworkError(OSError):
-    """A request that the host did not perform. `code` says why: `refused`, `invalid`, `limit`, `redirects`, `unreachable`, `broken`, `off`."""
+    """A failed request. `code` is the reason: `refused`, `invalid`, `limit`, `redirects`, `unreachable`, `broken`,
+    `timeout` or `off`."""
 
     code = "broken"
 
 
 class NetworkRefused(NetworkError, PermissionError):
-    """The policy does not allow the request, or any."""
+    """The policy does not allow the request, or the network is off."""
 
 
 class NetworkUnreachable(NetworkError, ConnectionError):
-    """There was no connection, or it broke."""
+    """The connection failed or was interrupted."""
 
 
 class NetworkTimeout(NetworkError, TimeoutError):
-    """It took too long."""
+    """The request timed out."""
 
 
 for _error in NetworkError, NetworkRefused, NetworkUnreachable, NetworkTimeout:
@@ -48,7 +49,7 @@ def network_error(error):
 
 
 class Wire:
-    """What a connection has for a socket: one request at a time."""
+    """Replaces the socket of a connection. Performs one request at a time."""
 
     def __init__(self, connection, scheme):
         self.connection, self.scheme = connection, scheme
@@ -78,7 +79,7 @@ class Wire:
         pass
 
     def perform(self):
-        """The response as it would have been read from a socket."""
+        """Returns the bytes of the response, as read from a socket."""
         if self.answer is None:
             written, self.written = b"".join(self.written), []
             self.answer = self.exchange(written)
@@ -91,14 +92,14 @@ class Wire:
         method, target = first.split(" ")[:2]
         place = self.place()
         asked = {"method": method, "redirect": "manual"}
-        # A target that was meant for a proxy is complete.
+        # A request target for a proxy is an absolute URL.
         is_whole = target.startswith(("http://", "https://"))
         asked["url"] = target if is_whole else f"{self.scheme}://{place}{target}"
         headers = [tuple(line.split(": ", 1)) if ": " in line else (line.rstrip(":"), "") for line in lines]
         named = {name.lower(): value for name, value in headers}
         if "chunked" in named.get("transfer-encoding", "").lower():
             body = unchunked(body)
-        # The library's headers that the host sets itself.
+        # Headers from the library that the host sets itself.
         own = {
             "accept-encoding": named.get("accept-encoding") == "identity",
             "connection": named.get("connection", "").lower() in ("close", "keep-alive"),
@@ -159,19 +160,19 @@ _send_request = _HTTPConnection._send_request
 
 def connect(self):
     if self._tunnel_host:
-        raise NetworkError("there are no proxies in this sandbox")
+        raise NetworkError("proxies are not supported in this sandbox")
     self.sock = Wire(self, "https" if isinstance(self, HTTPSConnection) else "http")
 
 
 def send_request(self, *args, **named):
     _send_request(self, *args, **named)
     if isinstance(self.sock, Wire):
-        # Connects at once, as a real connection would: `urllib` turns a failure here into an `URLError`.
+        # Performs the request now: `urllib` turns an exception at this point into a `URLError`.
         self.sock.answer = self.sock.perform()
 
 
 class HTTPSConnection(_HTTPConnection):
-    """This class allows communication via TLS, which is the host's: certificates are checked there."""
+    """An HTTPS connection. The host performs TLS and verifies certificates."""
 
     default_port = _http.HTTPS_PORT
 
@@ -191,7 +192,7 @@ class HTTPSHandler(_request.AbstractHTTPHandler):
     https_request = _request.AbstractHTTPHandler.do_request_
 
 
-_request.HTTPRedirectHandler.max_redirections = 5  # as many as the host follows by itself
+_request.HTTPRedirectHandler.max_redirections = 5  # the host's own limit
 replace(_HTTPConnection, "connect", connect)
 replace(_HTTPConnection, "_send_request", send_request)
 for _class, _module in (HTTPSConnection, _http), (HTTPSHandler, _request):

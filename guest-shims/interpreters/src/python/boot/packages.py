@@ -1,13 +1,13 @@
-"""Packages: imported here, where there are any, and put aside until a script imports them."""
+"""Preloads packages at preparation, and sets them aside until a script imports them."""
 
 SITE = WORKSPACE + "/site-packages"
 
-# `True` if the library's zip file has packages too. Those in `SITE` then come first: they have a known version, or are
-# the user's. Names of the standard library are not looked up there, and so stay the library's, as everywhere.
+# `True` if the library's zip file contains packages, too. `SITE` then precedes it on the path: its packages are pinned
+# or the user's. Names of the standard library are not searched in `SITE`.
 LIBRARY_HAS_PACKAGES = machinery.PathFinder.find_spec("numpy", [LIBRARY]) is not None
 
-# All modules that are worth preloading. Importing a package loads those of its modules that are listed here, and their
-# own imports. Modules that are not listed are compiled when they are imported.
+# The modules to preload. Importing a package loads its listed modules and their imports. Other modules are compiled
+# when a script imports them.
 PRELOADED = """
     attr attrs certifi charset_normalizer cobble dateutil.easter dateutil.parser dateutil.relativedelta dateutil.rrule dateutil.tz
     dateutil.utils defusedxml.ElementTree defusedxml.minidom et_xmlfile idna jinja2 leather mammoth markdown markdown.extensions.extra
@@ -16,20 +16,20 @@ PRELOADED = """
 """.split()
 
 if LIBRARY_HAS_PACKAGES:
-    # openpyxl imports numpy, lxml and Pillow if they exist. Such modules are loaded once, and not put aside.
+    # openpyxl imports numpy, lxml and Pillow if they exist. These can be loaded only once, so they cannot be set aside.
     PRELOADED.remove("openpyxl")
 
-# A larger package does not load all its modules, because each costs a script a page.
+# A larger package loads its modules individually, because each loaded module costs a script a page.
 MODULES_MOST = 64
 
-shelf = {}  # by the name that is imported: the modules, by their names, and what looks for more of them
-waiting = {}  # by the name of a package: those of its modules that nobody has imported yet
-usual_path = []  # `sys.path` as scripts find it
-injected = True  # whether scripts find packages
+shelf = {}  # from package name to its preloaded modules by name, and its finders
+waiting = {}  # from package name to those of its modules that are not imported yet
+usual_path = []  # the initial `sys.path` of scripts
+injected = True  # whether scripts can import packages
 
 
 class PackageLoader:
-    """Gives back a module that was imported at preparation, and all others of its package with it."""
+    """Loads a preloaded module, together with the other modules of its package."""
 
     def create_module(self, spec):
         modules, finders = shelf.pop(spec.name)
@@ -39,7 +39,7 @@ class PackageLoader:
         else:
             loaded = sys.modules
             for name in modules:
-                if name not in loaded:  # what a script has put there stays
+                if name not in loaded:  # keeps a script's own entries
                     loaded[name] = modules[name]
         sys.meta_path.extend(finders)
         return module
@@ -49,7 +49,7 @@ class PackageLoader:
 
 
 class PartLoader(PackageLoader):
-    """The same for a module of a package that is too large to bring them all."""
+    """Loads one preloaded module of a package that is too large to load as a whole."""
 
     def create_module(self, spec):
         return waiting[spec.name.partition(".")[0]].pop(spec.name)
@@ -68,7 +68,7 @@ def shelved(fullname):
 
 
 class PartFinder(WorkspaceFinder):
-    """Of the directories of packages."""
+    """Finds modules in the directories of packages."""
 
     def find_spec(self, fullname, target=None):
         module = waiting.get(fullname.partition(".")[0], {}).get(fullname)
@@ -76,7 +76,7 @@ class PartFinder(WorkspaceFinder):
 
 
 class PackageFinder(WorkspaceFinder):
-    """Looks on the shelf, after what the workspace itself has in a directory of this name."""
+    """Finds modules in `SITE`: in a directory of the workspace with this name, then among the preloaded packages."""
 
     def find_spec(self, fullname, target=None):
         if LIBRARY_HAS_PACKAGES and fullname in sys.stdlib_module_names:
@@ -91,8 +91,8 @@ class PackageFinder(WorkspaceFinder):
 
 
 class FirstFinder(WorkspaceFinder):
-    """Of `/app` itself, the first on the path. What is not there and has no name of the standard library's is on the shelf
-    or nowhere before it: the library, a zip file and two directories, need not be searched."""
+    """Finds modules in `/app`, the first entry of the path. A preloaded package that is not in `/app` is not in the
+    library either, so the library's zip file and two directories are not searched."""
 
     def find_spec(self, fullname, target=None):
         found = super().find_spec(fullname, target)
@@ -102,7 +102,7 @@ class FirstFinder(WorkspaceFinder):
 
 
 def is_mounted():
-    """Whether the packages are seen, and not a directory of the workspace's own."""
+    """Returns whether the packages are mounted, not hidden by a directory of the workspace."""
     try:
         return os.stat(SITE).st_dev != os.stat(WORKSPACE).st_dev
     except OSError:
@@ -110,7 +110,7 @@ def is_mounted():
 
 
 def preload():
-    """Fills the shelf, and leaves `sys` as if nothing had been imported."""
+    """Preloads the packages, and restores `sys` as if nothing had been imported."""
     if not is_mounted():
         return
     finders, handlers = len(sys.meta_path), len(logging._handlerList)
@@ -124,7 +124,7 @@ def preload():
             if name in sys.builtin_module_names and owner not in sys.stdlib_module_names:
                 raise ImportError(f"`{wanted}` imports `{name}`, which can be loaded only once", name=name)
             if owner not in sys.stdlib_module_names:
-                # A package's modules under another name are its own.
+                # Modules under another top-level name belong to the package that imported them.
                 modules, _ = shelf.setdefault(owner if owner in tops else top, ({}, []))
                 modules[name] = sys.modules[name]
         for finder in sys.meta_path[known:]:
@@ -135,18 +135,18 @@ def preload():
     for path in list(sys.path_importer_cache):
         if path.startswith(SITE):
             del sys.path_importer_cache[path]
-    sys.modules["importlib.metadata"].FastPath.__new__.cache_clear()  # where a package asked for its own version
+    sys.modules["importlib.metadata"].FastPath.__new__.cache_clear()  # filled when packages look up their version
     del sys.meta_path[finders:]
-    del logging._handlerList[handlers:]  # which do nothing, and would have every script's end shut them down
+    del logging._handlerList[handlers:]  # null handlers, which every script would otherwise shut down at its end
 
 
 def withdraw_packages():
-    """Leaves `sys.path` as it would be without packages. The host calls it for guests that are to have none."""
+    """Removes the packages from `sys.path`. The host calls this for guests without packages."""
     global injected
     try:
         if injected:
             injected = False
             sys.path.remove(SITE)
     except BaseException:
-        pass  # a script was faster
+        pass  # a script has already removed it
     return None

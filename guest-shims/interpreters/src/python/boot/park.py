@@ -1,3 +1,3 @@
-# A command ends with its script, unless it is unwound before.
-os.putenv("PYTHONINSPECT", "1")  # the interpreter asks isatty(0) after this, before it finalizes
-os.write(2, b"\0park")  # and is unwound there
+# Parks the interpreter: the host unwinds it before it would exit.
+os.putenv("PYTHONINSPECT", "1")  # makes the interpreter call isatty(0) before it finalizes
+os.write(2, b"\0park")  # makes the host unwind at that call

@@ -1,14 +1,14 @@
-"""What ended a script, in the words CPython would use."""
+"""Reports exceptions and exit codes of scripts in CPython's format."""
 
 class Name(str):
-    """A kept interpreter's file name: it carries its own source, so that a function defined by an
-    earlier script of the same name is quoted from the right text, for as long as its code lives."""
+    """A script's file name in a session, with the script's source. Tracebacks of a function quote the source of the
+    script that defined it, even if a later script has the same name."""
 
-    __slots__ = ("source",)  # the text; its lines once somebody has looked
+    __slots__ = ("source",)  # the text, replaced by its lines on first use
 
 
 class Lines:
-    """The running script's lines, for linecache; split only if somebody looks."""
+    """The running script's lines for linecache, split on first use."""
 
     def __init__(self):
         self.text, self.split = None, []
@@ -29,7 +29,7 @@ class Lines:
 
 
 def split_lines(text):
-    # Not str.splitlines, which also breaks at form feeds. traceback aligns its carets by the final newline.
+    # Not str.splitlines, which also splits at form feeds. traceback needs the final newline to align its carets.
     return io.StringIO(text if text.endswith("\n") else text + "\n", None).readlines()
 
 
@@ -37,7 +37,7 @@ quoted = Lines()
 
 
 def reply(kind, *fields):
-    """`kind`, then each field as its length in four bytes and itself, in UTF-8."""
+    """Builds a reply: `kind`, then each field with its length in four bytes, in UTF-8."""
     global answer
     answer = kind + frame(*fields)
     return answer
@@ -59,7 +59,7 @@ _format_frame = traceback.StackSummary.format_frame_summary
 
 
 def format_frame_summary(self, frame_summary, **settings):
-    # traceback parses a frame's line each time to place its carets. Once is enough for a thousand equal frames.
+    # traceback parses a frame's line to place its carets. For equal consecutive frames, once is enough.
     frame = frame_summary
     key = frame.filename, frame.lineno, frame.name, frame.colno, frame.end_lineno, frame.end_colno, frame.locals is None
     if getattr(self, "last_key", None) != key or frame.locals is not None:
@@ -74,7 +74,7 @@ _init = traceback.TracebackException.__init__
 
 
 def init(self, exc_type, exc_value, *args, **named):
-    # CPython adds a hint for interpreters without `site`, about directories that do not exist here.
+    # CPython adds a hint about `site` directories, which do not exist here.
     _init(self, exc_type, exc_value, *args, **named)
     if isinstance(exc_value, ModuleNotFoundError):
         self._str = self._str.partition(". Site initialization is disabled")[0]
@@ -87,8 +87,8 @@ _distance = traceback._levenshtein_distance
 
 
 def distance(a, b, max_cost):
-    # "Did you mean": the exact distance costs a thousand times as much as a test that excludes most names. A letter
-    # that the other name does not have, in either case, must be moved or replaced, which costs two.
+    # For "Did you mean": this test costs a thousandth of the exact distance and excludes most names. A letter that the
+    # other name lacks in both cases must be moved or replaced, which costs two.
     ours, theirs = set(a.lower()), set(b.lower())
     if 2 * max(len(ours - theirs), len(theirs - ours)) > max_cost:
         return max_cost + 1
@@ -110,7 +110,7 @@ else:
 
 
 def requote(rendered, seen):
-    """Drops the driver's own frames, and gives those of earlier scripts the source their names carry."""
+    """Removes the driver's frames, and quotes frames of earlier scripts from the source in their `Name`."""
     if rendered is None or id(rendered) in seen:
         return
     seen.add(id(rendered))
@@ -131,7 +131,7 @@ def render(error):
     rendered = traceback.TracebackException(type(error), error, trace, lookup_lines=False, compact=True)
     requote(rendered, set())
     if trace is None:
-        rendered.stack = None  # a syntax error in the script itself: CPython prints no header
+        rendered.stack = None  # for a syntax error in the script itself, CPython prints no header
     return "".join(rendered.format())
 
 
@@ -149,12 +149,12 @@ def write_error(text):
         try:
             err.write(text)
         except BaseException:
-            pass  # restore_streams makes new ones
+            pass  # restore_streams opens new ones
 
 
 def show(error, text):
-    """What CPython's PyErr_Print does (Python/pythonrun.c), from `sys.excepthook` on. Returns the
-    exit code if a hook of the script's own called `sys.exit`."""
+    """Prints an exception like CPython's PyErr_Print (Python/pythonrun.c), through `sys.excepthook`. Returns the exit
+    code if the script's hook called `sys.exit`."""
     hook = sys.__dict__.get("excepthook")
     if hook is sys.__excepthook__:
         write_error(text)
@@ -173,7 +173,7 @@ def show(error, text):
 
 
 def exit_code(left):
-    """What CPython's handle_system_exit does with the argument of `sys.exit`."""
+    """Converts the argument of `sys.exit` to an exit code, like CPython's handle_system_exit."""
     code = left.code
     if code is None:
         return 0
@@ -189,13 +189,13 @@ def exit_code(left):
 
 
 def line_of(error, trace, name):
-    """The script's own line: the innermost of its frames, or where its syntax is wrong."""
+    """Returns the line of the script's innermost frame, or of its syntax error."""
     if isinstance(error, SyntaxError) and error.filename == name and trace is None:
         return error.lineno or 0
     line = 0
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        # A kept name is specific to its execution: functions of earlier executions have lines of another text.
+        # A `Name` belongs to one execution: functions of earlier executions refer to lines of another source.
         if file is name or (type(name) is not Name and file == name):
             line = trace.tb_lineno or line
         trace = trace.tb_next
@@ -207,14 +207,14 @@ def clip(text, chars):
 
 
 def failed(error, name, silent=False):
-    """Reports what ended a script; `error`'s traceback still begins in the driver. Never raises. `silent`: as a report
-    only, whatever was raised."""
+    """Reports the exception that ended a script. `error`'s traceback still starts in the driver. Never raises. If
+    `silent`, prints nothing and reports even a SystemExit as an exception."""
     global reserve
     try:
         if isinstance(error, MemoryError):
             reserve = None
         if sys.getrecursionlimit() < 500:
-            sys.setrecursionlimit(1000)  # or the script's own limit stops its own report
+            sys.setrecursionlimit(1000)  # the script may have set a limit that is too low for this function
         trace = trace_of(error)
         while trace is not None and trace.tb_frame.f_globals is globals():
             trace = trace.tb_next
@@ -235,11 +235,11 @@ def failed(error, name, silent=False):
         kind = clip(type(error).__name__, NAME_CHARS)
         letter = b"I" if isinstance(error, Interrupted) else b"R"
         return reply(letter, kind, clip(message, MESSAGE_CHARS), clip(text, TRACEBACK_CHARS), line)
-    except BaseException:  # no memory to describe it, or an exception class made to resist
+    except BaseException:  # out of memory, or a hostile exception class
         pass
     try:
         message, line = in_short(error, name)
-        reserve = error.__traceback__ = None  # and with the traceback what its frames hold
+        reserve = error.__traceback__ = None  # also frees the objects that its frames refer to
         kind = clip(type(error).__name__, NAME_CHARS)
         text = f"{kind}: the traceback could not be formatted\n"
         if not silent:
@@ -252,15 +252,16 @@ def failed(error, name, silent=False):
 
 
 def complete(error, name):
-    """Adds the line that CPython's compiler, other than its parser, looks for in a file. What the driver tried before, such as
-    compiling the last statement apart, is none of the script's errors."""
+    """Adds the source line, which CPython's compiler, unlike its parser, reads from a file. Removes the errors of the
+    driver's own attempts, such as compiling the last statement separately."""
     error.__context__ = None
     if error.text is None and error.filename == name and error.lineno:
         error.text = split_lines(source)[error.lineno - 1]
 
 
 def in_short(error, name):
-    """The message and the line of an exception whose traceback cannot be formatted, as far as there is memory for them."""
+    """Returns the message and the line of an exception whose traceback cannot be formatted, or "" and "0" if these also
+    fail."""
     try:
         return clip(str(error), MESSAGE_CHARS), str(line_of(error, trace_of(error), name))
     except BaseException:
@@ -268,4 +269,4 @@ def in_short(error, name):
 
 
 last_resort = b"R" + frame("MemoryError", "", "MemoryError\n", "0")
-indescribable = b"R" + frame("Exception", "", "an exception that could not be described\n", "0")
+indescribable = b"R" + frame("Exception", "", "the exception could not be formatted\n", "0")

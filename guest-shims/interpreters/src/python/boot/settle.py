@@ -1,7 +1,7 @@
-"""Warm every path, and settle."""
+"""Warms the interpreter and the driver, and cleans up before the snapshot."""
 
-# Each takes a path through the interpreter and the driver whose first use is expensive: caches fill, code specialises,
-# modules load. The host discards their output.
+# Each sample takes a path through the interpreter and the driver whose first use is expensive: caches fill, code
+# specialises, modules load. The host discards the output.
 SAMPLES = (
     "print(1)",
     "print('warm', 2.5, [1, 'a'], {'b': None}); x = 1; x += 1\ndef f(a, *b, c=2, **d): return f'{a:>5}{c!r}'\nf(1, z=3)",
@@ -41,8 +41,8 @@ VARIABLES = (("a", "1"), ("b", '"text"'), ("c", '{"a": [1, 2.5, null, true]}'), 
 
 
 def settle():
-    """Warms every path, then leaves nothing of it that a script could trip over. The host calls it
-    once, after parking; its own calls come on top of the samples'. Says where numpy's generator is, if there is one."""
+    """Runs the samples, then removes their traces. The host calls this once, after parking, before calls of its own.
+    Returns the location of numpy's generator, or `None`."""
     global kept, source, answer
     kept = dict(namespace)
     for repeat in range(4):
@@ -71,11 +71,11 @@ def settle():
             pass
         forget()
         rearm()
-    preload()  # now, so that it fills the room that the samples took
-    gc.collect()  # which empties CPython's free lists: the last samples fill them again
+    preload()  # reuses the memory that the samples freed
+    gc.collect()  # empties CPython's free lists; the last samples refill them
     if shelf:
         fill_holes()
-        # In fresh memory now, so that the first script that raises does not have to set it up.
+        # The samples now use fresh memory, so that the first script that raises an exception does not pay for it.
         for sample in SAMPLES:
             buffer[:] = sample.encode()
             run(False, False)
@@ -95,12 +95,12 @@ def settle():
     buffer[:] = bytes(BUFFER_BYTES)
     random._inst.gauss_next = None
     answer = numpy_generator()
-    gc.freeze()  # a script's collections never walk, and never copy, the boot's pages
+    gc.freeze()  # a script's collections do not traverse the image's objects, and so do not copy their pages
     return answer
 
 
 def numpy_generator():
-    """The address of the generator behind `numpy.random`'s functions, and the first words of its state."""
+    """Returns the address of the generator of `numpy.random`'s functions, and the first words of its state."""
     mtrand = sys.modules.get("numpy.random.mtrand")
     generator = mtrand and mtrand._rand._bit_generator
     if type(generator).__name__ != "MT19937":
@@ -111,23 +111,24 @@ def numpy_generator():
 
 
 def setup():
-    """Runs the image's own code, whose names every script finds. The host calls it before `settle`, if there is such code."""
+    """Runs the image's own code, which defines names for all scripts. The host calls this before `settle`."""
     try:
         exec(compile(buffer.decode(), "<setup>", "exec", 0, True), namespace)
     except BaseException as error:
         return failed(error, "<setup>", True)
-    # Exit handlers of this process would otherwise run at the end of the first script.
+    # The exit handlers of the image's code would otherwise run at the end of the first script.
     atexit._clear()
     threading._threading_atexits.clear()
-    # The samples' files are gone.
+    # The files of the image's code do not exist in a sandbox.
     sys.path_importer_cache.clear()
     os.chdir(WORKSPACE)
     return None
 
 
 def fill_holes():
-    """Takes the small pieces of free memory that importing packages leaves everywhere, so that what scripts allocate lies together:
-    each page that they write to is one to be copied for them. Ends for each size where pieces come out of one large one."""
+    """Allocates the small free blocks that package imports leave scattered in memory. Scripts then allocate from
+    adjacent pages, which matters because each page that they write to is copied. Stops for each size when new blocks
+    are adjacent."""
     for size in range(7, 264, 16):
         last = adjacent = count = 0
         while adjacent < 128 and count < 20_000:
@@ -155,7 +156,7 @@ sys.path_hooks.insert(0, workspace_hook)
 sys.path_importer_cache.clear()
 os.chdir(WORKSPACE)
 atexit.unregister(logging.shutdown)
-threading._threading_atexits.clear()  # concurrent.futures joins its threads; there are none
+threading._threading_atexits.clear()  # would join the threads of concurrent.futures, which do not exist
 for _name in """
     run run_with validate get_variable set_variable restore_globals next_global complain rearm flush flush_streams close grow
     withdraw_packages setup settle

@@ -1,22 +1,23 @@
-"""Helpers for a `context` that is longer than anybody wants to read at once. They are builtins."""
+"""Builtin helpers for a long `context`."""
 
 
 def chunk_text(text, size, overlap=0):
-    """Cuts text into pieces of `size` characters, each beginning with the last `overlap` of the one before."""
+    """Splits text into chunks of `size` characters. Each starts with the last `overlap` characters of the previous
+    one."""
     if size < 1 or not 0 <= overlap < size:
-        raise ValueError("size must be at least 1, and overlap at least 0 and less than size")
+        raise ValueError("size must be at least 1, and overlap must be at least 0 and less than size")
     starts = range(0, max(len(text) - overlap, 1), size - overlap) if text else ()
     return [text[start : start + size] for start in starts]
 
 
 def search_context(pattern, window=100):
-    """Finds a regular expression in the global `context` (in its JSON text, unless it is a string).
+    """Searches the global `context` for a regular expression. If `context` is not a string, searches its JSON text.
 
-    Returns a list of {"match", "start", "end", "context"}, the last with `window` characters on either side."""
+    Returns a list of {"match", "start", "end", "context"}; "context" includes `window` characters on either side."""
     try:
         text = namespace["context"]
     except KeyError:
-        raise NameError("there is no `context` to search", name="context") from None
+        raise NameError("name 'context' is not defined", name="context") from None
     if not isinstance(text, str):
         text = json.dumps(text, ensure_ascii=False, separators=(",", ":"))
     found = []

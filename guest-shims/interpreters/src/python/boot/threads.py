@@ -1,15 +1,16 @@
-"""One thread: locks that nobody else releases, and pools that run their tasks in the caller."""
+"""Adapts locks, queues and pools to a single thread: waiting forever raises, and pools run their tasks in the
+caller."""
 
 from concurrent.futures import _base as futures
 
 pause, this_thread, TIMEOUT_MAX = time.sleep, _thread.get_ident, _thread.TIMEOUT_MAX
-DEADLOCK = "deadlock: this waits for another thread, and the sandbox has no threads"
+DEADLOCK = "deadlock: the call waits for another thread, but the sandbox has no threads"
 
 # --- locks ----------------------------------------------------------------------------------------
 
 
 def swap(kind, name, function):
-    """Replaces a method of one of C's own types, whose attributes cannot be set."""
+    """Replaces a method of a C type, whose attributes cannot be set."""
     methods = gc.get_referents(vars(kind))[0]  # `vars` is a read-only view of this dictionary
     function = methods[name] = functools.update_wrapper(function, methods[name])
     function.__module__ = kind.__module__
@@ -33,7 +34,7 @@ def enter_lock(self):
 
 
 def acquire_restore(self, state):
-    # A reentrant lock never waits, unless it belongs to a thread that does not exist.
+    # A reentrant lock waits only if it belongs to a thread that does not exist.
     if state[1] != this_thread():
         raise RuntimeError(DEADLOCK)
     return restore_free(self, state)
@@ -66,13 +67,13 @@ restore_free = swap(_thread.RLock, "_acquire_restore", acquire_restore)
 get_filled = swap(queue.SimpleQueue, "get", get)
 if hasattr(_thread, "_ThreadHandle"):  # since 3.13
     join_done = swap(_thread._ThreadHandle, "join", join)
-getattr(sys, "_clear_internal_caches", sys._clear_type_cache)()  # which hold the methods that were there
+getattr(sys, "_clear_internal_caches", sys._clear_type_cache)()  # the caches refer to the original methods
 
 # --- pools ----------------------------------------------------------------------------------------
 
 
 def outside(function, args, kwargs):
-    """Calls a function as a thread of its own would: without a running event loop."""
+    """Calls a function as if in a separate thread: without a running event loop."""
     loop = running_loop()
     if loop is None:
         return function(*args, **kwargs)
@@ -107,7 +108,7 @@ class SerialExecutor(futures.Executor):
         future.set_running_or_notify_cancel()
         try:
             result = outside(fn, args, kwargs)
-        except KeyboardInterrupt:  # which may be the host's
+        except KeyboardInterrupt:  # may come from the host
             raise
         except BaseException as error:
             future.set_exception(error)
@@ -124,7 +125,7 @@ class SerialExecutor(futures.Executor):
                 futures.LOGGER.critical("Exception in initializer:", exc_info=True)
                 self._broken = True
         if self._broken:
-            raise self._broken_error()("the initializer of the pool failed")
+            raise self._broken_error()("the pool's initializer failed, the pool is not usable anymore")
 
     def shutdown(self, wait=True, *, cancel_futures=False):
         self._shutdown = True
@@ -186,7 +187,7 @@ class AsyncResult:
 
 
 class IMapIterator:
-    """Runs each task when its result is asked for."""
+    """Runs each task when its result is requested."""
 
     def __init__(self, function, iterable):
         self._function, self._arguments, self._ready = function, iter(iterable), []
@@ -323,7 +324,7 @@ def pool_module(module):
     module.IMapUnorderedIterator = IMapIterator
 
 
-# Names that only another process could use.
+# Names that require another process.
 PROCESS_NAMES = """
     Array Barrier BoundedSemaphore Condition Event JoinableQueue Lock Manager Pipe Queue RLock Semaphore SimpleQueue Value
 """.split()
@@ -341,13 +342,13 @@ late.update({
     "multiprocessing.managers": lambda module: replace(module.BaseManager, "start", no_processes),
     "multiprocessing.pool": pool_module,
     "multiprocessing.process": lambda module: replace(module.BaseProcess, "start", no_processes),
-    # The monitor of tqdm is a thread.
+    # tqdm's monitor is a thread.
     "tqdm.std": lambda module: setattr(module.tqdm, "monitor_interval", 0),
 })
 
 
 class AbsentFinder:
-    """Makes these modules where the library has none of them."""
+    """Creates these modules if the library does not contain `multiprocessing`."""
 
     def find_spec(self, fullname, path=None, target=None):
         if fullname in pool_modules:

@@ -1,7 +1,8 @@
-"""The host's functions, as `tools.NAME(...)` and, several at once under asyncio, as `tools.NAME.aio(...)`.
+"""The host's tools, as `tools.NAME(...)` and, for concurrent calls with asyncio, as `tools.NAME.aio(...)`.
 
-A call is one message to a device, its reply a frame read from it. Nothing is kept open and nothing is known beforehand: a
-script that uses no tools pays for none, and one that was resumed elsewhere, where there may be others, is not misled.
+A call is one message to a device; its reply is a frame read from it. The device does not stay open, and tools are
+looked up on first use. Scripts without tools therefore pay nothing, and a session that is resumed elsewhere sees the
+tools of its new host.
 """
 
 DEVICE = "/dev/glovebox/tools"
@@ -9,15 +10,15 @@ PATIENCE = 3
 
 
 class ToolError(Exception):
-    """A tool that failed; its message is the host's."""
+    """A tool failed. The message comes from the host."""
 
 
 class ToolLimit(ToolError):
-    """Too many calls, or too large a message."""
+    """There were too many calls, or a message was too large."""
 
 
 class ToolTimeout(ToolError):
-    """It took too long."""
+    """A tool timed out."""
 
 
 class UnknownTool(ToolError):
@@ -25,24 +26,25 @@ class UnknownTool(ToolError):
 
 
 class InvalidArguments(ToolError):
-    """Arguments that the tool's schema does not allow."""
+    """The arguments do not match the tool's schema."""
 
 
 ERRORS = {error.__name__: error for error in (ToolError, ToolLimit, ToolTimeout, UnknownTool, InvalidArguments)}
 for _error in ERRORS.values():
-    _error.__module__ = "tools"  # where scripts find it
+    _error.__module__ = "tools"  # where scripts access it
 
 TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
 
-owner = None  # the source of the execution that what follows belongs to
-catalogue = None  # what the host offers, by name
-functions = {}  # those of it that were asked for
-pending = {}  # by number: the futures of calls whose replies are due
+owner = None  # the source of the execution that the following values belong to
+catalogue = None  # the host's tools, by name
+functions = {}  # the functions of tools that the script has used
+pending = {}  # the futures of calls without a reply, by call number
 numbers = itertools.count(1)
 
 
 def forget_earlier():
-    """The host answers no calls of an earlier execution, and may have other tools since."""
+    """Forgets the tools and calls of an earlier execution: the host does not answer its calls and may offer other
+    tools."""
     global owner, catalogue
     if owner is not source:
         owner, catalogue = source, None
@@ -56,10 +58,10 @@ open_device, close_device, read_device, write_device = os.open, os.close, os.rea
 
 
 def exchange(message, expects_reply):
-    """Writes a message, if there is one, and reads a reply; none where none is due, or the time to wait for it is over.
+    """Writes a message, if any, and reads a reply. Returns `None` if no reply is due or the wait timed out.
 
-    The device is opened each time: a script may close any descriptor, and open another in its place. An interrupt waits
-    until the reply is whole, or the next one read would begin with its rest."""
+    Opens the device each time, because a script can close any descriptor and reuse its number. An interrupt is delayed
+    until the reply is complete; otherwise the next read would start with the rest of this reply."""
     global exchanging, held_back
     exchanging = True
     try:
@@ -72,7 +74,7 @@ def exchange(message, expects_reply):
             close_device(device)
     except OSError as error:
         if error.errno == errno.EMSGSIZE:
-            raise ToolLimit(f"a message of {len(message)} bytes is more than the host takes") from None
+            raise ToolLimit(f"the arguments exceed `limits.tool_bytes`: {len(message)} bytes") from None
         raise
     finally:
         exchanging = False
@@ -93,7 +95,7 @@ def read_reply(device):
 
 
 def deliver(reply):
-    """Gives a reply to the task that waits for it. It may have been cancelled, or its loop closed."""
+    """Passes a reply to the task that waits for it, unless the task was cancelled or its loop was closed."""
     if reply["id"] is None:
         raise ToolError(reply["error"]["message"])
     future = pending.pop(reply["id"], None)
@@ -112,20 +114,20 @@ def request(number, name, arguments):
         return encode_json({"id": number, "name": name, "arguments": arguments}).encode()
     except (TypeError, ValueError) as error:
         reason = str(error)
-    raise TypeError(f"an argument of {name}() is no JSON: {reason}")
+    raise TypeError(f"an argument of {name}() cannot be encoded as JSON: {reason}")
 
 
 def invoke(name, arguments):
-    """Calls and waits; replies to other calls that come meanwhile are not lost."""
+    """Calls a tool and waits for its reply. Delivers replies to other calls that arrive in the meantime."""
     forget_earlier()
     number = next(numbers)
     reply = exchange(request(number, name, arguments), True)
     misses = 0
     while True:
-        if reply is None:  # a read returns early when the script is asked to stop, which it may ignore
+        if reply is None:  # a read returns early if the script is interrupted, but the script may ignore the interrupt
             misses += 1
             if misses == PATIENCE:
-                raise ToolError("the host does not answer")
+                raise ToolError("the host did not answer")
         elif reply["id"] == number:
             return outcome(reply)
         else:
@@ -134,7 +136,7 @@ def invoke(name, arguments):
 
 
 async def start(name, arguments):
-    """Calls, and lets other tasks go on until the reply is there."""
+    """Calls a tool without blocking other tasks."""
     future = asyncio.get_running_loop().create_future()
     forget_earlier()
     number = next(numbers)
@@ -147,8 +149,8 @@ async def start(name, arguments):
 
 
 def await_reply(timeout):
-    """For an event loop with nothing else to do: waits for a reply, at most `timeout` seconds, or for as long as one is
-    due. Whether there was anything to wait for."""
+    """Waits for a reply on behalf of an idle event loop, for at most `timeout` seconds or indefinitely. Returns whether
+    there was anything to wait for."""
     forget_earlier()
     if not pending:
         return False
@@ -161,7 +163,7 @@ def await_reply(timeout):
             return True
         if end is not None:
             if (rest := end - time.monotonic()) > 0:
-                time.sleep(rest)  # a fixed clock moves only so
+                time.sleep(rest)  # advances a fixed clock
             return True
     return False
 
@@ -182,7 +184,7 @@ def offered():
 
 
 def function(name):
-    """The tool as a function; none where the host has no such tool."""
+    """Returns the tool's function, or `None` for an unknown tool."""
     entry = offered().get(name)
     if entry is not None and name not in functions:
         functions[name] = made(entry)
@@ -206,7 +208,7 @@ def made(entry):
     async def aio(*args, **named):
         return await start(name, arguments(args, named))
 
-    for each, doc in (call, entry["description"]), (aio, f"Like tools.{name}, for `await`: several run at once."):
+    for each, doc in (call, entry["description"]), (aio, f"Like tools.{name}, but awaitable: calls run concurrently."):
         each.__name__, each.__module__, each.__doc__ = name, "tools", doc
         each.__qualname__, each.__signature__ = f"tools.{name}", signature(entry)
     aio.__name__, aio.__qualname__ = "aio", f"tools.{name}.aio"
@@ -215,14 +217,14 @@ def made(entry):
 
 
 class Absent:
-    """The default of an argument for which the schema names none: it is not sent."""
+    """The default value of an optional argument without a default in the schema. Such an argument is not sent."""
 
     def __repr__(self):
         return "..."
 
 
 def signature(entry):
-    """For `help` and `inspect.signature`. The host checks the arguments."""
+    """Builds a signature for `help` and `inspect.signature`. The host validates the arguments."""
     schema = entry["schema"] if isinstance(entry["schema"], dict) else {}
     required, parameters = schema.get("required", ()), []
     for name in entry["parameters"]:
@@ -231,7 +233,7 @@ def signature(entry):
         default = inspect.Parameter.empty if name in required else about.get("default", absent)
         kind = about.get("type")
         annotation = TYPES.get(kind, inspect.Parameter.empty) if isinstance(kind, str) else inspect.Parameter.empty
-        if name.isidentifier() and not keyword.iskeyword(name):  # else it is given as `**{name: value}`
+        if name.isidentifier() and not keyword.iskeyword(name):  # other names are passed as `**{name: value}`
             form = inspect.Parameter.POSITIONAL_OR_KEYWORD
             parameters.append(inspect.Parameter(name, form, default=default, annotation=annotation))
     return inspect.Signature(parameters)
@@ -241,8 +243,9 @@ absent = Absent()
 
 
 class Tools:
-    """The host's tools: `tools.NAME(...)`, or `await tools.NAME.aio(...)` for several at once. `dir(tools)` lists them,
-    `help(tools.NAME)` explains one. A tool that fails raises `tools.ToolError` or one of its subclasses."""
+    """The host's tools. Call one with `tools.NAME(...)`, or several concurrently with `await tools.NAME.aio(...)`.
+    `dir(tools)` lists them, `help(tools.NAME)` describes one. A tool that fails raises `tools.ToolError` or a
+    subclass."""
 
     __slots__ = ()
     __module__ = "builtins"
@@ -271,28 +274,28 @@ class Tools:
 def named(name):
     found = function(name)
     if found is None:
-        raise UnknownTool(f"the host has registered no tool `{name}`; it must, for `{name}()` to work")
+        raise UnknownTool(f"the host has no tool `{name}`, which `{name}()` requires")
     return found
 
 
 def llm_query(prompt, **more):
-    """Asks a language model and returns its answer. `await llm_query.aio(prompt)`: several at once."""
+    """Queries a language model and returns its answer. For concurrent queries, use `await llm_query.aio(prompt)`."""
     return named("llm_query")(prompt, **more)
 
 
 async def llm_query_aio(prompt, **more):
-    """Like llm_query, for `await`: several run at once."""
+    """Like llm_query, but awaitable: calls run concurrently."""
     return await named("llm_query").aio(prompt, **more)
 
 
 def rlm_query(task, *ctx, **more):
-    """Gives a task to another session, with a context of its own (the global `context` unless one is given), and returns
-    its answer. `await rlm_query.aio(task)`: several at once."""
+    """Runs a task in another session with its own context, by default the global `context`, and returns the answer. For
+    concurrent tasks, use `await rlm_query.aio(task)`."""
     return named("rlm_query")(task, *own_context(ctx, more), **more)
 
 
 async def rlm_query_aio(task, *ctx, **more):
-    """Like rlm_query, for `await`: several run at once."""
+    """Like rlm_query, but awaitable: calls run concurrently."""
     return await named("rlm_query").aio(task, *own_context(ctx, more), **more)
 
 

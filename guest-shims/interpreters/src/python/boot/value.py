@@ -1,23 +1,23 @@
-"""The value of a script's last statement, and of variables, for the host.
+"""Reports the values of a script's last statement and of variables to the host.
 
-The last statement is compiled apart. It is found from the end of the text, where looking costs next to nothing, and what is
-found is believed only where both it and what stands before it are whole scripts: then together they are the script. All else
-the parser settles. Whatever is wrong with a script is reported by compiling it whole, in the parser's own words.
+The last statement is compiled separately. A cheap search from the end of the text finds its start. The result is used
+only if the parts before and after this position both compile. In all other cases, the syntax tree decides. A script
+with an error is compiled as a whole, so that CPython's own message is reported.
 """
 
 REPR_CHARS = 64 * 1024
 JSON_BYTES = 1024 * 1024
-JSON_DEPTH = 100  # parsers on the host's side stop at 128
+JSON_DEPTH = 100  # the host's parsers allow at most 128 levels
 
-_FUTURE = 0x1FE0000  # PyCF_MASK (Include/cpython/compile.h): what `from __future__ import` leaves in a code's flags
-_NESTED = frozenset(" \t\n#)]}")  # a line that begins with one of these begins no statement
+_FUTURE = 0x1FE0000  # PyCF_MASK (Include/cpython/compile.h): the flags that `from __future__ import` sets in code
+_NESTED = frozenset(" \t\n#)]}")  # a line that starts with one of these does not start a statement
 _ATTEMPTS = 8
 _SCALARS = {str, int, float, bool, type(None)}
 chain = itertools.chain.from_iterable
 
-# The beginnings of statements that are not expressions. "clause" and "block" cannot occur inside an expression, nor can
-# "simple", which has no block. "open" and "other" can, as parts of a comprehension, a call, a product. The `+` after a
-# repetition prevents a second attempt at a name.
+# The starts of statements that are not expressions. "clause", "block" and "simple" cannot occur inside an expression.
+# "simple" has no block. "open" and "other" can occur in a comprehension, a call or a product. The `+` after a
+# repetition prevents backtracking.
 _TARGET = r"[^\W\d][\w.]*+(?:\[[^\[\]\n]*+\][\w.]*+)*+"
 _STATEMENT = re.compile(
     r"(?P<clause>(?:elif|except|finally)\b|else[ ]*:)"
@@ -26,7 +26,7 @@ _STATEMENT = re.compile(
     r"|(?P<simple>(?:assert|break|continue|del|global|import|nonlocal|pass|raise|return)\b)"
     rf"|(?P<other>from\b|(?!lambda\b){_TARGET}(?:[ ,]++{_TARGET})*+[ ]*+(?::(?!=)|(?:[-+*/%@&|^]|//|\*\*|<<|>>)?=(?!=)))"
 ).match
-# Text with closed brackets and plain strings.
+# Text with balanced brackets and plain strings.
 _BALANCED = r"""[^()\[\]{}"'#\\]++|(?<![fFrRbBuU])(?:"[^"\\\n]*+"(?!")|'[^'\\\n]*+'(?!'))"""
 for _ in range(3):
     _BALANCED = rf"(?:{_BALANCED}|\((?:{_BALANCED})*+\)|\[(?:{_BALANCED})*+\]|\{{(?:{_BALANCED})*+\}})"
@@ -37,13 +37,13 @@ _ODD_ESCAPE = re.compile(r"""\\[^\n\\'"abfnrtv0-7xNuU]""").search
 
 
 def halves(name):
-    """The script as code: what stands before its last statement, if anything, and that statement, whose value `eval` gives.
-    None instead of the latter where there is no value and the former is all."""
+    """Compiles the script in two parts: the code before the last statement, or `None`, and the last statement for
+    `eval`. The second part is `None` if the script has no value; the first part is then the whole script."""
     text = source.replace("\r\n", "\n").replace("\r", "\n") if "\r" in source else source
     start = text.rfind("\n", 0, -1) + 1
     if not text or text[start] in _NESTED:
         start = top_line(text, start - 1)
-    is_last = True  # no statement begins behind `start`
+    is_last = True  # no statement starts after `start`
     for _ in range(_ATTEMPTS):
         if start < 0:
             break
@@ -71,7 +71,8 @@ def halves(name):
         if code is None:
             start = above
             continue
-        # `global` and annotations must not contradict each other, and the future is first.
+        # The rest can be compiled separately only without `global`, which conflicts with annotations, and without
+        # `from __future__`, which must come first.
         if kind not in _BLOCKS and (";" in tail or "__future__" in tail):
             break
         if not tail.startswith(_SCOPED) and "global" in text:
@@ -86,8 +87,8 @@ _BLOCKS = "block", "open"
 
 
 def is_certain(text, start, tail, kind):
-    """Whether a statement begins at `start` and none behind it, unless that is in long quotes, as far as the text alone tells:
-    not where brackets may be open, nor where the line above may go on."""
+    """Returns whether the text alone shows that the last statement starts at `start`, assuming that this is not inside
+    a triple-quoted string. `False` if brackets may be open, or if the previous line may continue."""
     if not start and kind in ("simple", "other"):
         return ";" not in tail
     if kind == "open":
@@ -106,7 +107,7 @@ def may_be_quoted(text, start, tail):
 
 
 def defines(code, text, start, tail):
-    """Whether the function or class at `start` is one of those that the code makes, and no part of a text."""
+    """Returns whether the code defines the function or class at `start`. Otherwise, it is text inside a string."""
     line, name = text.count("\n", 0, start) + 1, tail.split(None, 1)[1]
     for each in code.co_consts:
         if type(each) is type(code) and each.co_firstlineno == line and name.startswith(each.co_name):
@@ -115,7 +116,7 @@ def defines(code, text, start, tail):
 
 
 def together(text, start, code, name, mode):
-    """Both, once what stands before `start` compiles too. `code` is that of the rest."""
+    """Returns both parts if the text before `start` compiles, too. `code` is the code of the rest."""
     try:
         head = compile(text[:start], name, "exec", 0, True)
         flags = head.co_flags & _FUTURE
@@ -125,7 +126,7 @@ def together(text, start, code, name, mode):
 
 
 def is_closed(text):
-    """Whether it neither ends nor begins inside brackets or long quotes, as far as counting tells."""
+    """Returns whether brackets and triple quotes in the text are balanced, by counting them."""
     return (
         is_even(text)
         and text.count("(") == text.count(")")
@@ -139,13 +140,13 @@ def is_even(text):
 
 
 def opening(text, start):
-    """The line of the long quotes that are open at `start`."""
+    """Returns the start of the line with the triple quotes that are open at `start`."""
     at = max(text.rfind('"""', 0, start), text.rfind("'''", 0, start))
     return -1 if at < 0 else top_line(text, at + 1)
 
 
 def top_line(text, end):
-    """The start of the last line before `end` that could begin a statement, -1 if there is none."""
+    """Returns the start of the last line before `end` that could start a statement, or -1."""
     while end > 0:
         start = text.rfind("\n", 0, end) + 1
         if start < end and text[start] not in _NESTED:
@@ -155,12 +156,13 @@ def top_line(text, end):
 
 
 def padded(text, start):
-    """What is compiled apart keeps its line numbers."""
+    """Returns the text from `start`, with its line numbers preserved by newlines."""
     return "\n" * text.count("\n", 0, start) + text[start:]
 
 
 def attempt(text, start, name, mode):
-    """What is not kept must not warn: that would be said twice."""
+    """Compiles the text from `start`, or returns `None`. If the text could cause a syntax warning, compiles it without
+    warnings first, so that a failed attempt does not print warnings twice."""
     if start:
         text = padded(text, start)
     try:
@@ -174,18 +176,18 @@ def attempt(text, start, name, mode):
 
 
 def is_statement(text):
-    """Whether it is a single one, and no expression."""
+    """Returns whether the text is a single statement that is not an expression."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             body = compile(text, "", "exec", ast.PyCF_ONLY_AST, True).body
-    except Exception:  # a tree takes more memory, and a deep one is refused
+    except Exception:  # out of memory, or the tree is too deep
         return False
     return len(body) == 1 and not isinstance(body[0], ast.Expr)
 
 
 def parsed(name, flags=0):
-    """Both by way of the syntax tree, which is dear and always right."""
+    """Compiles both parts from the syntax tree, which is expensive but always correct."""
     try:
         tree = compile(source, name, "exec", flags | ast.PyCF_ONLY_AST, True)
         if not (tree.body and isinstance(tree.body[-1], ast.Expr)):
@@ -199,7 +201,8 @@ def parsed(name, flags=0):
 
 
 def described(value, shown=False):
-    """The report that carries a value, which is `shown` as well. What its `repr` raises, the script raised."""
+    """Builds the report of a value, and displays the value if `shown`. An exception of its `repr` counts as the
+    script's."""
     text = clipped_repr(value)
     if shown and type(value) not in _PLAIN:
         show_result(value, text)
@@ -207,20 +210,20 @@ def described(value, shown=False):
 
 
 def json_of(value):
-    """The value as JSON text, if it is JSON and not too long; else nothing."""
+    """Returns the value as JSON text, or "" if JSON cannot represent it or the text is too long."""
     try:
         if is_json(value):
             text = encode_json(value)
             if len(text) <= JSON_BYTES and len(text.encode()) <= JSON_BYTES:
                 return text
-    except Exception:  # a number that is not finite, half a surrogate pair, a subclass with a mind of its own
+    except Exception:  # a number that is not finite, a lone surrogate, or a subclass that raises
         pass
     return ""
 
 
 def is_json(value):
-    """Whether `json` would write it as it is: of keys that are no strings it makes strings. Level by level, since that
-    is far cheaper than item by item."""
+    """Returns whether JSON represents the value without changes; `json` would convert keys to strings. Checks level by
+    level, which is much faster than item by item."""
     level, budget = (value,), JSON_BYTES // 2  # an item takes two bytes at least
     for _ in range(JSON_DEPTH):
         kinds = set(map(type, level))
@@ -241,11 +244,11 @@ def is_json(value):
     return False
 
 
-# Without Python code of `json`, which trusts the builtins even if a script has changed them.
+# These avoid the Python code of `json`, which uses builtins that a script may have changed.
 
 
 def numpy_scalars():
-    """numpy's types of single values; none unless it is imported."""
+    """Returns numpy's base type of scalars if numpy is imported, else an empty tuple."""
     numpy = sys.modules.get("numpy")
     return () if numpy is None else (numpy.generic,)
 
@@ -266,7 +269,7 @@ def decode_json(text):
     except StopIteration:
         end = -1
     if end < 0 or text[end:].strip(JSON_SPACE):
-        raise ValueError("that is not JSON")
+        raise ValueError("the text is not JSON")
     return value
 
 
@@ -276,7 +279,7 @@ scan_json = json.JSONDecoder().scan_once
 
 
 def get_variable():
-    """The global that `buffer` names; none where there is no such."""
+    """Reports the global whose name is in `buffer`, or returns `None`."""
     result = None
     try:
         name = buffer.decode()
@@ -289,11 +292,11 @@ def get_variable():
 
 
 def set_variable():
-    """Sets a global: `buffer` holds its name and JSON."""
+    """Sets a global to a value. `buffer` holds the global's name and the value as JSON."""
     try:
         name, text = fields()
         if not name.isidentifier() or keyword.iskeyword(name):
-            raise ValueError(f"{clip(name, NAME_CHARS)!r} is no name for a variable")
+            raise ValueError(f"{clip(name, NAME_CHARS)!r} is not a valid variable name")
         namespace[name] = decode_json(text)
         return None
     except BaseException as error:

@@ -1,4 +1,5 @@
-"""A world that fits WASI: streams, imports from the workspace, asyncio, stacks without the driver."""
+"""Adapts the standard library to WASI: streams, imports from the workspace, asyncio, files, and stacks without the
+driver."""
 
 def open_output(descriptor, name, errors):
     raw = io.FileIO(descriptor, "wb", closefd=False)
@@ -22,15 +23,15 @@ sys.stdin = sys.__stdin__ = open_input()
 
 
 def restore_streams():
-    """After a script replaced, closed, detached or deleted a standard stream. Never raises."""
+    """Restores standard streams that a script replaced, closed, detached or deleted. Never raises."""
     global out, err
     try:
         for name in "stdout", "stderr":
             try:
-                getattr(sys, name).flush()  # a wrapper of the script's own may hold text
+                getattr(sys, name).flush()  # the script's own wrapper may buffer text
             except BaseException:
                 pass
-        sys.stdout, sys.stderr = out, err  # which may close what lay under the script's wrapper
+        sys.stdout, sys.stderr = out, err  # finalizing the script's wrapper may close the underlying stream
         try:
             out.flush()
         except BaseException:
@@ -40,15 +41,15 @@ def restore_streams():
         except BaseException:
             err = sys.stderr = sys.__stderr__ = open_output(2, "<stderr>", "backslashreplace")
     except BaseException:
-        pass  # no memory for new ones; the next script gets another try
+        pass  # out of memory; tried again after the next script
 
 
 # --- importing from the workspace -----------------------------------------------------------------
 
 
 class WorkspaceFinder(machinery.FileFinder):
-    """Lists its directory anew for each search. FileFinder trusts the directory's modification time,
-    which stands still under a fixed clock: a module written a moment ago would not be found."""
+    """Lists its directory for each search. FileFinder relies on the directory's modification time, which does not
+    change under a fixed clock, and would miss a module that was just written."""
 
     def find_spec(self, fullname, target=None):
         self._path_mtime = -1
@@ -62,9 +63,9 @@ is_directory = importlib._bootstrap_external._path_isdir
 def workspace_hook(path):
     finder = {SITE: PackageFinder, WORKSPACE: FirstFinder}.get(path)
     if finder is None:
-        # Files may be archives, which `zipimport` reads, or scripts.
+        # A file may be a script, or an archive for `zipimport`.
         if not path.startswith(WORKSPACE + "/") or not is_directory(path):
-            raise ImportError("only directories of the workspace are searched here", path=path)
+            raise ImportError("only workspace directories are supported", path=path)
         finder = PartFinder if path.startswith(SITE + "/") else WorkspaceFinder
     return finder(
         path,
@@ -77,7 +78,7 @@ def workspace_hook(path):
 
 
 class Selector(selectors.DefaultSelector):
-    # Waits for tools of the host, sleeps if there are none to wait for, and fails if no event can ever happen.
+    # Waits for replies of the host's tools, sleeps if none are due, and raises if no event can ever occur.
 
     def select(self, timeout=None):
         if self.get_map():
@@ -85,7 +86,7 @@ class Selector(selectors.DefaultSelector):
         if pending and await_reply(timeout):
             return []
         if timeout is None:
-            raise RuntimeError("deadlock: every asyncio task waits, and without threads or sockets nothing can wake one")
+            raise RuntimeError("deadlock: all asyncio tasks are waiting, and no event can wake them")
         if timeout > 0:
             time.sleep(timeout)
         return []
@@ -106,7 +107,7 @@ async def no_names(self, *args, **kwargs):
 replace(asyncio.base_events.BaseEventLoop, "getaddrinfo", no_addresses)
 replace(asyncio.base_events.BaseEventLoop, "getnameinfo", no_names)
 replace(asyncio.unix_events._UnixSelectorEventLoop, "_make_subprocess_transport", no_processes)
-# The self-pipe lets another thread or a signal wake a loop; WASI has neither.
+# The self-pipe lets another thread or a signal wake an event loop. WASI has neither.
 for _name in "_make_self_pipe", "_close_self_pipe", "_write_to_self":
     replace(asyncio.selector_events.BaseSelectorEventLoop, _name, lambda self: None)
 functools.update_wrapper(Selector.select, selectors.DefaultSelector.select)
@@ -116,7 +117,7 @@ selectors.DefaultSelector = Selector
 
 # --- no looking outside ---------------------------------------------------------------------------
 
-# These would look for files and programs of the machine, which do not exist here. Looking would count as an attempt to
+# These search for files and programs of the machine, which do not exist here. The search would count as an attempt to
 # escape.
 mimetypes.knownfiles.clear()
 uuid._GETTERS = []
@@ -130,7 +131,7 @@ _statvfs_result = os.statvfs_result
 
 
 def dup(fd, /):
-    """Return a duplicate of a file descriptor. It has a position of its own, which begins where that of `fd` is."""
+    """Return a duplicate of a file descriptor. It has its own file position, initially that of `fd`."""
     _fstat(fd)
     path = f"/dev/fd/{fd}"
     for flags in os.O_RDWR, os.O_WRONLY:
@@ -138,13 +139,13 @@ def dup(fd, /):
             return _open(path, flags)
         except PermissionError:
             pass
-        except FileNotFoundError:  # the older build has numbers of its own
-            raise OSError(58, "a file has one descriptor here; open it again by its name") from None
+        except FileNotFoundError:  # the older build numbers its descriptors itself
+            raise OSError(58, "descriptors cannot be duplicated in this runtime; open the file by name again") from None
     return _open(path, os.O_RDONLY)
 
 
 def dup2(fd, fd2, inheritable=True):
-    """Duplicate a file descriptor to the number `fd2`. The duplicate has a position of its own, as with `dup`."""
+    """Duplicate a file descriptor to the number `fd2`. Like with `dup`, the duplicate has its own file position."""
     _fstat(fd)
     if fd != fd2:
         new = dup(fd)
@@ -165,7 +166,7 @@ def space():
 
 
 def statvfs(path):
-    """Perform a statvfs system call on the given path: the quota of the files, and what is left of it."""
+    """Perform a statvfs system call on the given path. Returns the quota of the files and its unused part."""
     os.stat(path)
     size, used, files, there = space()
     block = 4096
@@ -196,7 +197,7 @@ for _function, _module in (dup, "os"), (dup2, "os"), (statvfs, "os"), (disk_usag
 
 def getuid():
     """Return the current process's user id."""
-    return 0  # as `os.stat` has it for all files
+    return 0  # the owner of all files in `os.stat`
 
 
 def getgid():
@@ -214,7 +215,7 @@ _chmod, _stat = os.chmod, os.stat
 
 
 def chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
-    # The C library's version changes nothing, and succeeds whether or not there is a file.
+    # The C library's version changes nothing, and succeeds even if the file does not exist.
     _stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
     _chmod(path, mode)
 
@@ -243,7 +244,7 @@ def findsource(object):
     except OSError:
         if not inspect.getfile(object).startswith(SOURCES + "/"):
             raise
-    raise OSError("could not get source code: this module of the library is bytecode without its source here")
+    raise OSError("could not get source code: the image does not include the source of this library module")
 
 
 replace(inspect, "findsource", findsource)

@@ -1,9 +1,8 @@
-"""Requests over HTTP, in the shape of the `requests` package.
+"""HTTP requests with the API of the `requests` package.
 
-It is not that package: it has what most scripts use of it, over `http.client`, and the host performs each request if its policy lets it.
-Certificates are always checked, by the host; there are no proxies, no adapters and no uploads of several parts, and a body is read whole
-before the response is returned, `stream` or not.
-"""
+This is not the original package. It implements the most common functions with `http.client`; the host performs each
+request if its policy allows it. The host always verifies certificates. Proxies, adapters and multipart uploads are
+unsupported. The body is always read before the response is returned, even with `stream`. """
 
 from . import auth, cookies, exceptions, models, sessions, structures
 from .exceptions import (
@@ -24,42 +23,42 @@ __version__ = "2.32.0+glovebox"
 
 
 def request(method, url, **kwargs):
-    """Sends a request and returns the `Response`."""
+    """Constructs and sends a Request. Returns a Response."""
     with Session() as one:
         return one.request(method, url, **kwargs)
 
 
 def get(url, params=None, **kwargs):
-    """A `GET` request."""
+    """Sends a GET request."""
     return request("GET", url, params=params, **kwargs)
 
 
 def options(url, **kwargs):
-    """An `OPTIONS` request."""
+    """Sends an OPTIONS request."""
     return request("OPTIONS", url, **kwargs)
 
 
 def head(url, **kwargs):
-    """A `HEAD` request, whose redirects are not followed unless `allow_redirects` says so."""
+    """Sends a HEAD request. Does not follow redirects, unless `allow_redirects` is set."""
     kwargs.setdefault("allow_redirects", False)
     return request("HEAD", url, **kwargs)
 
 
 def post(url, data=None, json=None, **kwargs):
-    """A `POST` request."""
+    """Sends a POST request."""
     return request("POST", url, data=data, json=json, **kwargs)
 
 
 def put(url, data=None, **kwargs):
-    """A `PUT` request."""
+    """Sends a PUT request."""
     return request("PUT", url, data=data, **kwargs)
 
 
 def patch(url, data=None, **kwargs):
-    """A `PATCH` request."""
+    """Sends a PATCH request."""
     return request("PATCH", url, data=data, **kwargs)
 
 
 def delete(url, **kwargs):
-    """A `DELETE` request."""
+    """Sends a DELETE request."""
     return request("DELETE", url, **kwargs)

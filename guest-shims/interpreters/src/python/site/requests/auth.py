@@ -1,17 +1,17 @@
-"""Who asks."""
+"""Authentication handlers."""
 
 from base64 import b64encode
 
 
 class AuthBase:
-    """Changes a prepared request when it is called with one."""
+    """Base class that all auth implementations derive from."""
 
     def __call__(self, request):
-        raise NotImplementedError("a subclass of AuthBase has __call__")
+        raise NotImplementedError("Auth hooks must be callable.")
 
 
 class HTTPBasicAuth(AuthBase):
-    """User and password. Where the password is a secret's placeholder, the host puts the secret in its place."""
+    """Attaches HTTP Basic Authentication to a request. The host replaces a secret's placeholder with the secret."""
 
     def __init__(self, username, password):
         self.username, self.password = username, password

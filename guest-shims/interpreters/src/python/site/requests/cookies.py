@@ -1,4 +1,4 @@
-"""Cookies, as `http.cookiejar` keeps them."""
+"""Cookies, based on `http.cookiejar`."""
 
 import http.cookiejar
 import urllib.request
@@ -6,7 +6,7 @@ from collections.abc import MutableMapping
 
 
 class RequestsCookieJar(http.cookiejar.CookieJar, MutableMapping):
-    """A jar of cookies that is a dictionary as well."""
+    """A CookieJar with a dict interface."""
 
     def set(self, name, value, domain="", path="/", **kwargs):
         if value is None:
@@ -62,7 +62,7 @@ class RequestsCookieJar(http.cookiejar.CookieJar, MutableMapping):
                 self.set(name, value)
 
     def header(self, url, own):
-        """The value of `Cookie` for a URL, or `None`. `own`: a request's own cookies, which go wherever it goes."""
+        """Returns the `Cookie` header for a URL, or `None`. `own` are the request's own cookies, sent to any URL."""
         request = urllib.request.Request(url)
         self.add_cookie_header(request)
         parts = [request.get_header("Cookie")] if request.has_header("Cookie") else []
@@ -70,11 +70,11 @@ class RequestsCookieJar(http.cookiejar.CookieJar, MutableMapping):
         return "; ".join(parts) or None
 
     def _everywhere(self):
-        """Those that a script has set without a domain."""
+        """Returns the cookies without a domain, which are sent to any URL."""
         return [(cookie.name, cookie.value) for cookie in self if not cookie.domain]
 
     def read(self, url, message):
-        """Takes the cookies of a response."""
+        """Adds the cookies of a response."""
 
         class Answer:
             def info(self):

@@ -1,10 +1,10 @@
-"""What goes wrong with requests."""
+"""Exceptions."""
 
 from json import JSONDecodeError as _JSONDecodeError
 
 
 class RequestException(IOError):
-    """Anything that goes wrong with a request."""
+    """The base class of exceptions that occur while handling a request."""
 
     def __init__(self, *args, **kwargs):
         self.response = kwargs.pop("response", None)
@@ -15,11 +15,11 @@ class RequestException(IOError):
 
 
 class InvalidJSONError(RequestException):
-    """What was to be sent as JSON, or was read as such, is none."""
+    """A JSON error occurred."""
 
 
 class JSONDecodeError(InvalidJSONError, _JSONDecodeError):
-    """The response is no JSON."""
+    """Couldn't decode the text into json."""
 
     def __init__(self, *args, **kwargs):
         _JSONDecodeError.__init__(self, *args)
@@ -30,68 +30,68 @@ class JSONDecodeError(InvalidJSONError, _JSONDecodeError):
 
 
 class HTTPError(RequestException):
-    """The response has a status of an error."""
+    """An HTTP error occurred."""
 
 
 class ConnectionError(RequestException):
-    """There was no connection, or the host's policy allows none."""
+    """A Connection error occurred, or the host's policy does not allow the request."""
 
 
 class Timeout(RequestException):
-    """It took too long."""
+    """The request timed out."""
 
 
 class ConnectTimeout(ConnectionError, Timeout):
-    """The connection took too long."""
+    """The request timed out while trying to connect to the remote server."""
 
 
 class ReadTimeout(Timeout):
-    """The response took too long."""
+    """The server did not send any data in the allotted amount of time."""
 
 
 class URLRequired(RequestException):
-    """There is no URL."""
+    """A valid URL is required to make a request."""
 
 
 class TooManyRedirects(RequestException):
-    """There were more redirects than are followed."""
+    """Too many redirects."""
 
 
 class MissingSchema(RequestException, ValueError):
-    """The URL begins with no scheme."""
+    """The URL scheme (e.g. http or https) is missing."""
 
 
 class InvalidSchema(RequestException, ValueError):
-    """The URL's scheme is neither `http` nor `https`."""
+    """The URL scheme provided is either invalid or unsupported."""
 
 
 class InvalidURL(RequestException, ValueError):
-    """The URL is none."""
+    """The URL provided was somehow invalid."""
 
 
 class InvalidHeader(RequestException, ValueError):
-    """A header cannot be sent."""
+    """The header value provided was somehow invalid."""
 
 
 class ChunkedEncodingError(RequestException):
-    """The response's body broke off."""
+    """The server declared chunked encoding but sent an invalid chunk. Not raised here."""
 
 
 class ContentDecodingError(RequestException):
-    """The response's body cannot be decoded."""
+    """Failed to decode response content. Not raised here."""
 
 
 class StreamConsumedError(RequestException, TypeError):
-    """The response's body was read before."""
+    """The content for this response was already consumed. Not raised here."""
 
 
 class RetryError(RequestException):
-    """Of retries, which there are none of."""
+    """Custom retries logic failed. Not raised here."""
 
 
 class ProxyError(ConnectionError):
-    """Of proxies, which there are none of."""
+    """A proxy error occurred. Not raised here."""
 
 
 class SSLError(ConnectionError):
-    """Of certificates, which the host checks."""
+    """An SSL error occurred. Not raised here: the host verifies certificates."""

@@ -1,4 +1,4 @@
-"""Requests and responses."""
+"""Request and response classes."""
 
 import datetime
 import http
@@ -11,11 +11,11 @@ from .exceptions import HTTPError, InvalidHeader, InvalidJSONError, InvalidSchem
 from .structures import CaseInsensitiveDict
 
 REDIRECTS = (301, 302, 303, 307, 308)
-UNCHANGED = "!#$%&'()*+,/:;=?@[]~"  # what stands in a URL as it is
+UNCHANGED = "!#$%&'()*+,/:;=?@[]~"  # characters of a URL that are not quoted
 
 
 class _Codes:
-    """Statuses by their names: `codes.ok`, `codes.not_found`."""
+    """Status codes by name: `codes.ok`, `codes.not_found`."""
 
     def __init__(self):
         for status in http.HTTPStatus:
@@ -30,7 +30,7 @@ codes = _Codes()
 
 
 def encoded(data):
-    """What stands in a form or a query: pairs with a value, or with several."""
+    """Encodes a form or a query. A name can have a list of values."""
     pairs = data.items() if hasattr(data, "items") else data
     flat = []
     for name, values in pairs:
@@ -41,13 +41,13 @@ def encoded(data):
 
 
 class Request:
-    """A request, to be prepared."""
+    """A user-created request. Used to prepare a PreparedRequest, which is sent to the server."""
 
     def __init__(
         self, method=None, url=None, headers=None, files=None, data=None, params=None, auth=None, cookies=None, hooks=None, json=None
     ):
         if files:
-            raise NotImplementedError("this `requests` sends no files; put their bytes into `data`")
+            raise NotImplementedError("`files` is not supported; send the bytes as `data`")
         self.method, self.url, self.headers, self.data, self.params = method, url, headers or {}, data or [], params or {}
         self.auth, self.cookies, self.json = auth, cookies, json
 
@@ -61,7 +61,7 @@ class Request:
 
 
 class PreparedRequest:
-    """A request as it is sent."""
+    """A request with the exact values that are sent to the server."""
 
     def __init__(self):
         self.method = self.url = self.headers = self.body = None
@@ -98,7 +98,7 @@ class PreparedRequest:
         for name, value in (headers or {}).items():
             name, value = (part.decode("latin-1") if isinstance(part, bytes) else part for part in (name, value))
             if not isinstance(value, str):
-                raise InvalidHeader(f"Header value must be str or bytes, got {type(value)} for {name!r}")
+                raise InvalidHeader(f"Header value of {name!r} must be of type str or bytes, not {type(value)}")
             if "\r" in value or "\n" in value or value[:1].isspace():
                 raise InvalidHeader(f"Invalid leading whitespace, reserved character(s), or return character(s) in header value: {value!r}")
             self.headers[name] = value
@@ -149,7 +149,7 @@ class PreparedRequest:
 
 
 class Response:
-    """What came back. It is true where its status is that of no error."""
+    """The server's response to a request. Its truth value is `ok`: the status code is less than 400."""
 
     def __init__(self):
         self._content = b""
@@ -225,7 +225,7 @@ class Response:
 
     @property
     def links(self):
-        """The header `Link`, by `rel` or by URL."""
+        """Returns the parsed `Link` headers, by `rel` or by URL."""
         found = {}
         for part in self.headers.get("link", "").split(","):
             url, *parameters = part.split(";")

@@ -1,4 +1,4 @@
-"""Requests that have headers, cookies and more in common."""
+"""Sessions: settings that persist across requests."""
 
 import datetime
 import email.message
@@ -11,18 +11,19 @@ from .exceptions import ConnectionError, InvalidHeader, InvalidURL, ReadTimeout,
 from .models import PreparedRequest, Request, Response
 from .structures import CaseInsensitiveDict
 
-MAX_REDIRECTS = 5  # as many as the host follows by itself
+MAX_REDIRECTS = 5  # the host's own limit
 
 
 def merged(own, shared):
-    """`own` over `shared`; `None` takes a header away."""
+    """Merges headers. `own` overrides `shared`; the value `None` removes a header."""
     both = CaseInsensitiveDict(shared)
     both.update(own or {})
     return CaseInsensitiveDict((name, value) for name, value in both.items() if value is not None)
 
 
 def seconds(timeout):
-    """The one of `timeout`, which may be a pair for the connection and for reading: the host counts both together."""
+    """Converts `timeout` to a number. A pair of timeouts for connecting and reading is added up: the host has only
+    one."""
     if isinstance(timeout, tuple):
         parts = [part for part in timeout if part is not None]
         return sum(parts) if parts else None
@@ -30,7 +31,7 @@ def seconds(timeout):
 
 
 class Session:
-    """Keeps headers, cookies, `auth` and `params` from one request to the next."""
+    """A Requests session. Persists headers, cookies, `auth` and `params` across requests."""
 
     def __init__(self):
         self.headers = CaseInsensitiveDict({"User-Agent": "python-requests (glovebox)", "Accept": "*/*"})
@@ -68,9 +69,9 @@ class Session:
 
     def send(self, request, timeout=None, allow_redirects=True, verify=None, cert=None, proxies=None, stream=None):
         if False in (verify, self.verify):
-            raise NotImplementedError("certificates are always checked here; leave `verify` out")
+            raise NotImplementedError("`verify=False` is not supported; the host always verifies certificates")
         if cert or proxies:
-            raise NotImplementedError("this `requests` has no proxies and no certificates of its own; leave them out")
+            raise NotImplementedError("`cert` and `proxies` are not supported; remove them")
         history = []
         response = self._once(request, timeout)
         while allow_redirects and response.is_redirect:
@@ -128,7 +129,7 @@ class Session:
         following.url = urljoin(response.url, urldefrag(response.headers["location"])[0])
         before, after = urlsplit(request.url), urlsplit(following.url)
         if after.scheme.lower() not in ("http", "https"):
-            raise InvalidURL(f"a redirect leads to {following.url!r}", response=response)
+            raise InvalidURL(f"No connection adapters were found for {following.url!r}", response=response)
         becomes_get = response.status_code == 303 and request.method != "HEAD" or response.status_code == 302 and request.method != "HEAD"
         if becomes_get or response.status_code == 301 and request.method == "POST":
             following.method = "GET"
@@ -165,5 +166,5 @@ class Session:
 
 
 def session():
-    """A new `Session`."""
+    """Returns a new Session."""
     return Session()

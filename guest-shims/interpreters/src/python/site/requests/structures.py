@@ -1,10 +1,10 @@
-"""Dictionaries of headers."""
+"""Data structures."""
 
 from collections.abc import Mapping, MutableMapping
 
 
 class CaseInsensitiveDict(MutableMapping):
-    """A dictionary whose keys are the same in upper and lower case. It remembers how they were written last."""
+    """A case-insensitive dict-like object. Remembers the case of the last key to be set."""
 
     def __init__(self, data=None, **kwargs):
         self._store = {}
