@@ -6,7 +6,7 @@ function parse(text, options = {}) {
   const { header = true, delimiter = ',', trim = false } = options;
   if (typeof text !== 'string') throw new TypeError('parse: the text must be a string');
   if (typeof delimiter !== 'string' || delimiter.length !== 1 || delimiter === '"') {
-    throw new TypeError('parse: the delimiter must be one character, and no quote');
+    throw new TypeError('parse: the delimiter must be one character other than a double quote');
   }
   const rows = [];
   let row = [];
@@ -19,7 +19,7 @@ function parse(text, options = {}) {
       let field = '';
       for (at++; ; at++) {
         const end = text.indexOf('"', at);
-        if (end < 0) throw new SyntaxError(`parse: a quote in row ${rows.length + 1} is never closed`);
+        if (end < 0) throw new SyntaxError(`parse: unclosed quote in row ${rows.length + 1}`);
         field += text.slice(at, end);
         at = end + 1;
         if (text[at] !== '"') break;
@@ -37,7 +37,7 @@ function parse(text, options = {}) {
       if (at < text.length) continue;
       add('');
     } else if (at < text.length && text[at] !== '\n' && text[at] !== '\r') {
-      throw new SyntaxError(`parse: text follows a closing quote in row ${rows.length + 1}`);
+      throw new SyntaxError(`parse: unexpected text after a closing quote in row ${rows.length + 1}`);
     }
     if (text[at] === '\r') at++;
     if (text[at] === '\n') at++;

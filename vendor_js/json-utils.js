@@ -7,7 +7,7 @@ const FORBIDDEN = new Set(['__proto__', 'prototype', 'constructor']);
 const parts = (path) => {
   const keys = Array.isArray(path) ? path.map(String) : String(path).replace(/\[(\w+)\]/g, '.$1').split('.').filter((part) => part !== '');
   const wrong = keys.find((key) => FORBIDDEN.has(key));
-  if (wrong !== undefined) throw new TypeError(`the path has the forbidden part '${wrong}'`);
+  if (wrong !== undefined) throw new TypeError(`the path contains the forbidden key '${wrong}'`);
   return keys;
 };
 
@@ -27,7 +27,7 @@ function set(object, path, value) {
   if (keys.length === 0) throw new TypeError('the path is empty');
   let at = object;
   keys.forEach((key, i) => {
-    if (at === null || typeof at !== 'object') throw new TypeError(`'${keys.slice(0, i).join('.')}' is no object`);
+    if (at === null || typeof at !== 'object') throw new TypeError(`'${keys.slice(0, i).join('.')}' is not an object`);
     if (i === keys.length - 1) at[key] = value;
     else {
       if (!Object.hasOwn(at, key) || at[key] === null || at[key] === undefined) at[key] = /^\d+$/.test(keys[i + 1]) ? [] : {};
@@ -71,7 +71,7 @@ function validate(value, schema) {
     const properties = rule.properties ?? {};
     for (const key of Object.keys(properties)) if (Object.hasOwn(at, key)) check(at[key], properties[key], below(key));
     if (rule.additionalProperties === false) {
-      for (const key of Object.keys(at)) if (!Object.hasOwn(properties, key)) errors.push(`${below(key)} is not expected`);
+      for (const key of Object.keys(at)) if (!Object.hasOwn(properties, key)) errors.push(`${below(key)} is not allowed`);
     }
   };
   check(value, schema, '');

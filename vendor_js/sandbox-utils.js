@@ -1,5 +1,5 @@
 'use strict';
-// Functions of a shell and a list library: finding and searching files, grouping and sorting lists.
+// Shell commands and list functions: find and search files, group and sort lists.
 
 const fs = require('fs');
 const path = require('path');
@@ -77,7 +77,7 @@ function unique(items, key = (item) => item) {
   return items.filter((item) => !seen.has(by(key)(item)) && seen.add(by(key)(item)));
 }
 function chunk(items, size) {
-  if (!Number.isInteger(size) || size < 1) throw new RangeError('the size must be a whole number from 1 on');
+  if (!Number.isInteger(size) || size < 1) throw new RangeError('size must be an integer of at least 1');
   return Array.from({ length: Math.ceil(items.length / size) }, (_, i) => items.slice(i * size, (i + 1) * size));
 }
 

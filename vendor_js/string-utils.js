@@ -1,5 +1,5 @@
 'use strict';
-// Text functions. A character is a code point, never half of one.
+// Text functions. Characters are code points.
 
 // Letters that Unicode does not decompose into a base letter and an accent.
 const LETTERS = { ß: 'ss', æ: 'ae', Æ: 'AE', œ: 'oe', Œ: 'OE', ø: 'o', Ø: 'O', đ: 'd', Đ: 'D', ł: 'l', Ł: 'L', þ: 'th', Þ: 'TH', ð: 'd', Ð: 'D', ı: 'i' };
@@ -29,7 +29,7 @@ const camelCase = (text) => words(text).map((word, i) => (i === 0 ? word.toLower
 const snakeCase = (text) => words(text).map((word) => word.toLowerCase()).join('_');
 const kebabCase = (text) => words(text).map((word) => word.toLowerCase()).join('-');
 
-// Pads a text to `length` characters: 'left' (in front), 'right' (behind) or 'both'.
+// Pads a text to `length` characters: 'left' (at the start), 'right' (at the end) or 'both'.
 const pad = (text, length, fill = ' ', side = 'right') => {
   const missing = Math.max(length - [...String(text)].length, 0);
   const made = (count) => [...fill.repeat(Math.ceil(count / Math.max([...fill].length, 1)))].slice(0, count).join('');
@@ -37,7 +37,7 @@ const pad = (text, length, fill = ' ', side = 'right') => {
   return made(before) + text + made(missing - before);
 };
 
-// Trims white space at the ends, and replaces other white space by single blanks.
+// Removes white space at both ends, and replaces other runs of white space with single spaces.
 const clean = (text) => String(text).trim().replace(/\s+/g, ' ');
 
 // Counts the occurrences of a part, without overlaps.

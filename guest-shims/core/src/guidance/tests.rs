@@ -295,7 +295,7 @@ fn paths_are_parsed_as_each_language_prints_them() {
 #[test]
 fn distant_package_names_are_not_suggested() {
     let says = |name: &str| {
-        let message = format!("Vendored package not found: '{name}'; there are …");
+        let message = format!("Vendored package not found: '{name}'; available: …");
         of(Language::JavaScript, "", &raised("Error", &message, None)).pop().unwrap().steps
     };
     assert!(says("csv-smple")[0].contains("requireVendor('csv-simple')"));
@@ -493,7 +493,8 @@ fn types_in_a_javascript_file_are_recognised() {
 
 #[test]
 fn blocked_request_advice_names_who_can_allow_it() {
-    let off = "<urlopen error the network is off in this sandbox; the operator can allow addresses with `[network] allow`>";
+    let off =
+        "<urlopen error the network is off in this sandbox; the operator can allow addresses with `[network] allow`>";
     let advice = python("urlopen(x)", "URLError", off).unwrap();
     assert_eq!((advice.kind, advice.steps.len()), (AdviceKind::Network, 3));
     assert!(advice.steps[2].contains("--allow-net"));

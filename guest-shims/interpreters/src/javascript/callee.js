@@ -1,6 +1,6 @@
 'use strict';
-// The message for a callee that is not a function or constructor. The engine calls `nameCallee` with copies of the running
-// function's code. Its instructions are followed with the texts of the values that they compute, up to the call.
+// Builds the error message for a callee that is not a function or constructor. The engine calls `nameCallee` with copies
+// of the running function's code. Its instructions up to the call are interpreted with the source texts of their values.
 //
 // In the older build, the engine does not call this.
 {
@@ -23,7 +23,7 @@
     return numbers;
   };
 
-  // Of each instruction, in base 36: its size, the values that it takes and the values that it leaves.
+  // For each instruction, in base 36: its size, and the numbers of values that it pops and pushes.
   const SIZES = digits('1555551111112311111111111111111113333333111111111653111555511666555111111115511111262663333333333333333355555111111aaaaaa77751111211121111111111122211115111111111111111111111111513311211111111112322122211111111111111111111111111111111111111222311111111');
   const TAKES = digits('000000000000001231223234345243345211220310100221101221200112300111223322334212223332323011011011001101101100012111212111100001111313440111111111100111120222222222222222222222212001021100000000000000001100000111111110000111111110000111111111110011111111');
   const LEAVES = digits('011111111111110122346345345243345110101100201200001111111003000012010112010112122231123101101101010010000001001111201000022221333520450222111112200011111111111111111111111111111111110201111111111111110121111000011111111000011111111000011111000011111111');
@@ -38,7 +38,7 @@
   const MOST_BYTES = 1 << 17;
   const MOST_NAME = 120;
   const MOST_WIDE_NAME = 60;
-  // A higher stack than any function uses.
+  // More stack slots than any function uses.
   const MOST_VALUES = 1 << 16;
 
   const PUSH_I32 = 1, PUSH_ATOM = 4, UNDEFINED = 6, NULL = 7, THIS = 8, FALSE = 9, TRUE = 10, DUP = 17, PERM3 = 24, SWAP = 27, CONSTRUCT = 33,
@@ -49,7 +49,7 @@
     PUSH_I8 = 194, PUSH_I16 = 195, GET_LOCAL_8 = 199, GET_LOCALS_0_1 = 202, GET_LOCAL_0 = 203, GET_LOCAL_3 = 206, GET_ARGUMENT_0 = 215, GET_ARGUMENT_3 = 218,
     GET_OUTER_0 = 227, GET_OUTER_3 = 230, GET_LENGTH = 239, IF_FALSE_8 = 240, IF_TRUE_8 = 241, GOTO_8 = 242, GOTO_16 = 243, CALL_0 = 244, CALL_3 = 247;
 
-  // The state of a run. A run cannot begin within another one.
+  // The state of a run. Runs cannot be nested.
   let bytes, code, variables, outers, argumentCount, values, height, jumps, isReached;
 
   // Values are texts, or objects for literal keys. `undefined` is a value without a text.
@@ -93,7 +93,7 @@
   const outer = (index) => named(atomText(i32(outers, index * OUTER_BYTES + OUTER_NAME, true)));
   const local = (index) => variable(argumentCount + index);
 
-  // By instruction: what it does, unless it takes values and leaves others without a text.
+  // The handlers by instruction. Without a handler, an instruction pops its values and pushes values without a text.
   const actions = [];
   for (let op = 0; op < INSTRUCTIONS; op++) actions[op] = undefined;
   const on = (first, last, act) => {
@@ -156,7 +156,7 @@
   });
   is(TO_KEY, () => {});
   is(IS_NULLISH, () => {
-    // The test of `?.`, of a copy.
+    // `?.` tests a copy of the value.
     pop();
     const tested = textOf(top(0));
     if (tested !== undefined) values[height - 1] = `${tested}?`;
@@ -209,7 +209,7 @@
   on(THROW, THROW_ERROR, end);
   is(RET, end);
 
-  // Continues with the values of the jumps to an instruction.
+  // Merges the values of the jumps to an instruction.
   const arrive = (at) => {
     const arriving = jumps[at];
     if (arriving === undefined) {

@@ -1,5 +1,5 @@
 'use strict';
-// Helpers for a `context` that is too long to be read at once.
+// Helpers for a long `context`.
 {
   const $ = globalThis.$glovebox;
   const { uncurry } = $;
@@ -24,11 +24,11 @@
   };
 
   const helpers = {
-    // Cuts text into pieces of `size` characters, each beginning with the last `overlap` of the one before.
+    // Splits text into chunks of `size` characters. Each starts with the last `overlap` characters of the previous one.
     chunk_text(text, size, overlap = 0) {
-      if (typeof text !== 'string') throw new WrongType('the text must be a string');
+      if (typeof text !== 'string') throw new WrongType('text must be a string');
       if (!isInteger(size) || !isInteger(overlap) || size < 1 || overlap < 0 || overlap >= size) {
-        throw new OutOfRange('size must be at least 1, and overlap at least 0 and less than size');
+        throw new OutOfRange('size must be at least 1, and overlap must be at least 0 and less than size');
       }
       const pieces = [];
       for (let start = 0; text !== '' && start < max(text.length - overlap, 1); start += size - overlap) {
@@ -38,11 +38,11 @@
       return pieces;
     },
 
-    // Finds a regular expression in the global `context` (in its JSON text, unless it is a string). Returns an array of
-    // `{ match, start, end, context }`, the last with `window` characters on either side.
+    // Searches the global `context` for a regular expression. If `context` is not a string, searches its JSON text.
+    // Returns an array of `{ match, start, end, context }`; `context` includes `window` characters on either side.
     search_context(pattern, window = 100) {
       const text = typeof context === 'string' ? context : stringify(context);
-      if (text === undefined) throw new WrongType('the `context` is nothing that can be searched');
+      if (text === undefined) throw new WrongType('`context` is not a string and cannot be converted to JSON');
       const isPattern = pattern instanceof Pattern;
       const flags = isPattern ? pattern.flags : '';
       const search = new Pattern(isPattern ? pattern.source : pattern, includes(flags, 'g') ? flags : `${flags}g`);

@@ -7,7 +7,7 @@
   const bytesOf = (source) => $.encoding.bytesOf(source);
   const { path } = $.node;
 
-  // By WASI's number: Node's name and number, and the text.
+  // From WASI's error numbers to Node's codes, numbers and texts.
   const ERRORS =
     '2 EACCES 13 permission denied|8 EBADF 9 bad file descriptor|10 EBUSY 16 resource busy or locked|' +
     '19 EDQUOT 122 disk quota exceeded|20 EEXIST 17 file already exists|22 EFBIG 27 file too large|' +
@@ -186,7 +186,7 @@
 
   const names = (directory) => {
     const [found, error] = os.readdir(directory);
-    // A few builds give an empty list for files, not an error.
+    // In some builds, the result for a file is an empty list, not an error.
     if (error !== 0) throw failure(error, 'scandir', directory);
     if (!isDirectory(directory)) throw failure(rawStat(directory) ? NUMBERS.ENOTDIR : NUMBERS.ENOENT, 'scandir', directory);
     return found.filter((name) => name !== '.' && name !== '..').sort();

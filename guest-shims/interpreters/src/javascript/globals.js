@@ -105,13 +105,13 @@
     words[LITTER] = is ? 1 : 0;
   };
 
-  // The kinds of timers: once, repeatedly, and only to let due timers go first.
+  // Kinds of timers: one-shot, repeating, and one that runs after the timers that are due.
   const ONCE = 0;
   const AGAIN = 1;
   const AT_ONCE = 2;
 
   const start = (callback, delay, args, every) => {
-    if (typeof callback !== 'function') throw new Failure('the timer callback must be a function');
+    if (typeof callback !== 'function') throw new Failure('The "callback" argument must be of type function');
     let wait = +delay;
     if (every === AT_ONCE) wait = 0;
     else if (!(wait >= 1 && wait <= MOST_DELAY_MS)) wait = 1;
@@ -184,7 +184,7 @@
       const timer = recordOf(this);
       if (timer.isClosed) return this;
       stop(timer.id);
-      // The heap still has the old record, which is not live any more.
+      // The heap still contains the old record, which is no longer live.
       const fresh = { ...timer };
       replace(this, fresh);
       arm(fresh);
@@ -357,7 +357,7 @@
   // Avoids a look-up of `Promise[Symbol.species]`, which scripts may replace.
   defineProperty(settled, 'constructor', { __proto__: null, value: undefined });
   const queueMicrotask = (callback) => {
-    if (typeof callback !== 'function') throw new Failure('the microtask must be a function');
+    if (typeof callback !== 'function') throw new Failure('The "callback" argument must be of type function');
     const promise = then(settled, () => {
       try {
         callback();
@@ -404,7 +404,7 @@
   // The origin of this instance's clock.
   times[FRESH_ORIGIN] = times[OLD_ORIGIN] + now();
   $.global('performance', clock);
-  // For the library, because a script may declare these names itself without having reached the declaration yet.
+  // The library uses these, because a script may declare the names itself, and an uninitialised binding throws.
   $.builtins = { __proto__: null, performance: clock, setTimeout, clearTimeout, setInterval, clearInterval, setImmediate, clearImmediate };
 
   const depths = new WeakMap();

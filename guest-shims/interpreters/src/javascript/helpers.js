@@ -1,5 +1,5 @@
 'use strict';
-// The most useful functions for scripts, as globals. A script that declares one of the names gets its own.
+// Global helper functions. A script can declare the same names.
 {
   const $ = $glovebox;
   const { fs, path } = $.node;
@@ -23,12 +23,12 @@
       try {
         return JSON.parse(text.replace(/^\ufeff/, ''));
       } catch (error) {
-        throw new SyntaxError(`${file} is no JSON: ${error.message}`);
+        throw new SyntaxError(`${file} is not JSON: ${error.message}`);
       }
     },
     writeJson(file, value, indent = 2) {
       const text = JSON.stringify(value, null, indent);
-      if (text === undefined) throw new TypeError(`there is no JSON of ${$.inspect(value, 0)}`);
+      if (text === undefined) throw new TypeError(`${$.inspect(value, 0)} cannot be converted to JSON`);
       helpers.writeText(file, `${text}\n`);
     },
     readLines: (file) => $.lines(fs.readFileSync(file, 'utf8')),

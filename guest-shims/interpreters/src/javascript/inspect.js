@@ -1,5 +1,5 @@
 'use strict';
-// Values as text, in the style of Node's `util.inspect`, which people and models expect of `console.log`.
+// Formats values in the style of Node's `util.inspect`, for `console.log`.
 {
   const $ = globalThis.$glovebox;
   const { uncurry } = $;
@@ -17,11 +17,11 @@
   const MOST_KEYS = 1000;
   // Approximate maximum length of the text of a structure. `console.log` of a graph with multiplying paths must end.
   const MOST_TEXT = 1 << 20;
-  // A hole in an array up to this length is walked before all keys are listed.
+  // Maximum length of a hole in an array that is skipped element by element. For a longer one, all keys are listed.
   const SHORT_HOLE = 1000;
-  // For a longer list, listing the keys costs more than its other properties are worth.
+  // Longer lists are printed without their other properties, because listing all keys is too expensive.
   const MOST_LISTED = 10000;
-  // Maximum number of nested calls, because such a method may use other objects that have one.
+  // Maximum number of calls of such methods, which may format other objects that have one.
   const MOST_CALLS = 10000;
   // Equal to the limit in `text.js`.
   const MOST_STRING = 10000;
@@ -114,7 +114,7 @@
     return inner(context, own.value, level);
   };
 
-  // Returns the first index of an array that is set, starting at `from`.
+  // Returns the first index of an array that is set, starting at `from`, or the array's length.
   const nextIndex = (value, from) => {
     const keys = ownKeys(value);
     for (let i = 0; i < keys.length && isIndex(keys[i]); i++) if (+keys[i] >= from) return +keys[i];

@@ -1,9 +1,9 @@
 'use strict';
-// Node's interfaces, most of which are compiled on first use. The image contains the frequent parts, and the library at
-// `/data_js` the others.
+// Node's APIs, most of which are compiled on first use. The image contains the frequently used parts. The library at
+// `/data_js` contains the others.
 //
 // These scripts run only when a script calls them, and share nothing with the host. A script that breaks their
-// assumptions breaks itself.
+// assumptions affects only itself.
 {
   const $ = $glovebox;
   const { bjson, std } = $;
@@ -38,7 +38,7 @@
     made.set(bytes.subarray(0, at));
     made.set(to, at);
     made.set(bytes.subarray(at + from.length), at + to.length);
-    // The version is followed by a checksum; all ones mean none.
+    // The version is followed by a checksum. If all bits are set, there is no checksum.
     made.fill(255, 1, 5);
     return bjson.read(made.buffer, 0, made.length, bjson.READ_OBJ_BYTECODE);
   };
@@ -64,7 +64,7 @@
     Object.defineProperty(object, name, {
       __proto__: null,
       get,
-      // Even if a script has changed `Object.prototype`.
+      // Works even if a script has changed `Object.prototype`.
       set(value) {
         define(object, name, { __proto__: null, value, writable: true, configurable: true, enumerable });
       },
@@ -82,7 +82,7 @@
     if (loaded.has(file)) return;
     const path = `${NODE}${file}.js`;
     const source = sources[path] ?? std.loadFile(path);
-    if (source === null) throw new Error(`'${path}' is not there`);
+    if (source === null) throw new Error(`cannot read '${path}'`);
     loaded.add(file);
     $.compileAs(`glovebox:${file}`, `(function ($glovebox) {${source}\n})`)($);
   };

@@ -7,7 +7,7 @@
 
   // The object that always exists.
   const STATE = '_state';
-  // Parsers on the host's side stop at 128.
+  // The host's parsers allow at most 128 levels.
   const MOST_DEPTH = 100;
 
   const { defineProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
@@ -33,7 +33,7 @@
   let before;
   // The objects among these properties.
   let builtins;
-  // Maximum number of characters of the globals, and the rest of it for the current global.
+  // Maximum number of characters of the globals, and the number that remains for the current global.
   let most = 0;
   let room = 0;
   // The values that the image's own code bound with `let`, `const` and `class`, by name.
@@ -42,7 +42,7 @@
   let names;
   let next = 0;
 
-  // The script's arguments are set in between and are not state.
+  // `scriptArgs` is set for each execution and is not part of the state.
   const isOwn = (name) => typeof name === 'string' && name !== 'scriptArgs' && (name === STATE || charCodeAt(name, 0) !== 95);
   const isObject = (value) => typeof value === 'object' && value !== null && !isArray(value);
   const define = (name, value) => {
@@ -83,7 +83,7 @@
     try {
       return !is(mapGet(ofImage, name), lexicals[name]);
     } catch {
-      return true; // declared anew, and not reached
+      return true; // redeclared, but not initialised
     }
   };
 
@@ -109,7 +109,7 @@
       for (let i = 0; i < own.length; i++) {
         if (isOwn(own[i]) && !hasOwn(lexicals, own[i]) && isMade(own[i])) found[count++] = own[i];
       }
-      // An interrupt before this line means a complete repetition.
+      // If an interrupt occurs before this line, the next call starts over.
       next = 0;
       names = found;
     }
@@ -159,7 +159,7 @@
     const prototype = getPrototypeOf(value);
     const isList = isArray(value);
     if (isList ? prototype !== ArrayPrototype : prototype !== ObjectPrototype && prototype !== null) {
-      refuse(`JSON cannot represent \`${constructorName(value) ?? 'object of this kind'}\``);
+      refuse(`JSON cannot represent \`${constructorName(value) ?? 'object without a constructor'}\``);
     }
     if (setHas(above, value)) refuse('it contains itself');
     if (depth > MOST_DEPTH) refuse(`it is nested more than ${MOST_DEPTH} levels deep`);
@@ -179,7 +179,7 @@
         const own = getOwnPropertyDescriptor(value, keys[i]);
         if (own === undefined || !own.enumerable) continue;
         if (typeof keys[i] !== 'string') refuse('JSON cannot represent `symbol`');
-        if (!hasOwn(own, 'value')) refuse('a property in it is computed when it is read');
+        if (!hasOwn(own, 'value')) refuse('it contains an accessor property');
         room -= keys[i].length + 3;
         check(own.value, above, depth);
       }
@@ -208,7 +208,7 @@
       try {
         return stringify(value);
       } catch {
-        // Or out of memory; the next attempt says so.
+        // May be out of memory; `spell` then throws the same error.
       }
     }
     return spell(value);
@@ -232,11 +232,11 @@
     if (value === undefined || typeof value === 'function') return '-';
     try {
       if (typeof value === 'object' && value !== null && isForeign(value)) return '-';
-      if (name === STATE && !isObject(value)) return '!it is no object';
+      if (name === STATE && !isObject(value)) return '!it is not an object';
       return `=${write(value)}`;
     } catch (error) {
       if (error === TOO_LONG) return '+';
-      // Out of memory, which is no fault of this one.
+      // Out of memory is not a reason to refuse this global.
       if (error === null || (error !== REFUSED && typeof error === 'object' && getPrototypeOf(error) === InternalPrototype)) throw error;
       // A Proxy whose traps throw.
       return `!${error === REFUSED ? reason : 'it cannot be read'}`;

@@ -1,6 +1,6 @@
 'use strict';
-// The values shared by the boot scripts. `$glovebox` is a global only while the interpreter boots. Afterwards only
-// their closures hold it, which no script can reach.
+// The values shared by the boot scripts. `$glovebox` is a global only while the interpreter boots. Afterwards, only the
+// closures of these scripts refer to it, and no script can reach those.
 {
   const $ = globalThis.$glovebox;
 

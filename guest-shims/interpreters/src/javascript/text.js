@@ -142,7 +142,7 @@
     object = value;
     for (let hops = 0; object !== null && hops < 100; hops++) {
       const own = getOwnPropertyDescriptor(object, 'constructor');
-      // A class's own prototype was made by the class above.
+      // A class's own prototype is an instance of the parent class.
       if (own !== undefined && typeof own.value === 'function' && getOwnPropertyDescriptor(own.value, 'prototype')?.value !== value) {
         const name = ownName(own.value);
         if (name !== '') return name;

@@ -1,5 +1,5 @@
 'use strict';
-// The host's functions, as `tools.name({...})`, and `llm_query` and `rlm_query`, which call two of them.
+// The host's tools, as `tools.name({...})`, and `llm_query` and `rlm_query`, which call two of them.
 //
 // A call is one message to a device, and its reply a frame read from the device: the length in four bytes, then JSON.
 // No descriptor stays open and no names are known in advance. A script without tools pays for nothing, and a script
@@ -75,12 +75,12 @@
       if (message !== undefined) {
         puts(device, message);
         flush(device);
-        if (hasFailed(device)) throw new ToolLimit('the arguments are more than the host takes (`limits.tool_bytes`)');
+        if (hasFailed(device)) throw new ToolLimit('the arguments exceed `limits.tool_bytes`');
       }
       if (!wantsReply) return undefined;
       const got = readBytes(fileno(device), header.buffer, 0, 4);
       if (got === 0) return undefined;
-      if (got !== 4) throw new ToolLimit('there is no memory for the reply');
+      if (got !== 4) throw new ToolLimit('not enough memory for the reply');
       return $.parseExact(readAsString(device, header[0] + header[1] * 0x100 + header[2] * 0x10000 + header[3] * 0x1000000));
     } finally {
       close(device);
@@ -97,7 +97,7 @@
   };
 
   const fail = (call, reason) => {
-    // The place of the call, not of the answer.
+    // The stack of the call, not of the reply.
     $.text.setFrames(reason, $.text.framesOf(call));
     call.reject(reason);
   };
@@ -140,7 +140,7 @@
     if (wait !== null) return false;
     if (++silences === MOST_SILENCES) {
       silences = 0;
-      failAll(() => new ToolError('the host does not answer'));
+      failAll(() => new ToolError('the host did not answer'));
     }
     return true;
   };
@@ -162,7 +162,7 @@
 
   const encode = (message) => {
     const text = stringify(message);
-    // Half a character would make the whole message unreadable.
+    // A lone surrogate would make the whole message invalid.
     return $.hasLoneSurrogate(text) ? stringify(message, (key, value) => (typeof value === 'string' ? toWellFormed(value) : value)) : text;
   };
 
@@ -185,9 +185,9 @@
     });
   };
 
-  // For `fetch`: the host's services for scripts that are not tools.
+  // `fetch` uses this for the host's services that are not tools.
   $.invoke = invoke;
-  // Abandons a call whose answer is not awaited any more. The host ends it with the execution.
+  // Abandons a call whose reply is no longer awaited. The host ends the call with the execution.
   $.abandon = (number) => {
     take(number);
   };
@@ -232,7 +232,7 @@
   const tools = new Proxy({}, {
     __proto__: null,
     get: (target, name) => {
-      // Names that the language looks up on every object are no tools.
+      // The language looks up these names on every object, so they are not tools.
       if (typeof name === 'symbol' || name === 'then' || name === 'toJSON') return get(target, name);
       if (name in errors) return errors[name];
       const call = find(name);
@@ -265,16 +265,16 @@
 
   const required = (name) => {
     const call = find(name);
-    if (call === undefined) throw new UnknownTool(`the host has registered no tool \`${name}\`; it must, for \`${name}()\` to work`);
+    if (call === undefined) throw new UnknownTool(`the host has no tool \`${name}\`, which \`${name}()\` requires`);
     return call;
   };
 
   const queries = {
-    // Asks a language model.
+    // Queries a language model.
     async llm_query(...args) {
       return apply(required('llm_query'), undefined, args);
     },
-    // Gives a task to another session, with its own context: the global `context`, unless another is passed.
+    // Runs a task in another session with its own context, by default the global `context`.
     async rlm_query(...args) {
       const isBare = args.length === 1 && !isPlain(args[0]) && typeof context !== 'undefined';
       if (isBare) args[1] = context;

@@ -55,7 +55,7 @@
       for (let i = 0; i < keys.length; i++) {
         const own = getOwnPropertyDescriptor(value, keys[i]);
         if (own === undefined || !own.enumerable) continue;
-        // A getter's value is not data, a symbol no name.
+        // The value of a getter is not data, and a symbol is not a name.
         if (typeof keys[i] !== 'string' || !hasOwn(own, 'value') || !isData(own.value, above)) return false;
         room -= keys[i].length + 3;
       }
@@ -105,7 +105,7 @@
 
   // Returns a value in its printed form, and as JSON if it is JSON. The host reads the properties one by one.
   $.show = (value) => {
-    // Most values are no objects, or plain ones, and have no form other than text.
+    // Most values are primitives or plain objects, which have only a text form.
     if (typeof value === 'object' && value !== null) {
       try {
         if (typeof value[FORMS] === 'function') $.showResult(value);
@@ -136,7 +136,7 @@
   $.assign = (lexicals, name, given, isText) => {
     const value = isText ? $.parseExact(given) : given;
     const fresh = { __proto__: null, value, writable: true, enumerable: true, configurable: true };
-    // A `var` property cannot be defined anew, only set.
+    // A `var` property cannot be redefined, only set.
     if (!defineProperty(global, name, fresh) && !defineProperty(global, name, { __proto__: null, value })) {
       throw new Failure(`the global variable '${name}' is read-only`);
     }

@@ -1,5 +1,5 @@
 'use strict';
-// Runs through the paths of scripts, so that state created on first use becomes part of the image.
+// Runs common code paths, so that state created on first use becomes part of the image.
 {
   const $ = globalThis.$glovebox;
   $.os.chdir('/app');

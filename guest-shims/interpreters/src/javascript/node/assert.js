@@ -8,7 +8,7 @@
   const MOST_LINES = 400;
   const shown = (value) => inspectWith(value, { depth: 1000, sorted: true, compact: false, maxArrayLength: Infinity, maxStringLength: Infinity });
 
-  // The longest common lines, with the differences around them.
+  // Returns a diff based on the longest common subsequence of lines.
   const lineDiff = (actual, expected) => {
     const a = shown(actual).split('\n');
     const b = shown(expected).split('\n');

@@ -10,7 +10,7 @@
     for (let n = 2; found.length < count; n++) if (found.every((prime) => n % prime !== 0)) found.push(n);
     return found;
   };
-  // The first 64 bits of the fraction of a root of a prime, from which SHA-2 is defined, as two words.
+  // Returns the first 64 bits of the fractional part of a prime's root as two words. These are the constants of SHA-2.
   const fraction = (prime, power) => {
     // floor(prime^(1/power) * 2^64) by Newton's method on integers.
     const target = BigInt(prime) << BigInt(64 * power);
@@ -156,7 +156,7 @@
   const algorithm = (name) => {
     const known = ALGORITHMS[`${name}`.toLowerCase().replace(/^sha-/, 'sha')];
     if (known !== undefined) return known;
-    throw coded(Error, 'ERR_CRYPTO_INVALID_DIGEST', `Digest method not supported: ${name}; there are ${Object.keys(ALGORITHMS).join(', ')}`);
+    throw coded(Error, 'ERR_CRYPTO_INVALID_DIGEST', `Digest method not supported: ${name}; supported: ${Object.keys(ALGORITHMS).join(', ')}`);
   };
 
   // A hash in progress: the bytes of an unfinished block, and the state after the earlier blocks.
@@ -185,7 +185,7 @@
     end() {
       const bits = this.total * 8;
       this.add(Uint8Array.of(0x80));
-      // The length takes an eighth of a block. Its highest digits are always zero here.
+      // The length field takes an eighth of a block. Its high bytes are always zero here.
       const end = this.block - this.block / 8;
       while (this.filled !== end) this.add(new Uint8Array(this.filled < end ? end - this.filled : this.block - this.filled));
       const tail = new DataView(new ArrayBuffer(this.block / 8));
@@ -259,7 +259,7 @@
   };
   const hmac = (kind, pad, data) => hashOf(kind, pad.map((byte) => byte ^ 0x5c), hashOf(kind, pad.map((byte) => byte ^ 0x36), data));
 
-  // The interpreter's generator, whose seed of 64 bits is the sandbox's, so it is repeatable under a seeded policy, too.
+  // Uses the interpreter's generator with the sandbox's 64-bit seed, so a seeded policy makes the values reproducible.
   const { random } = Math;
   const fillRandom = (bytes) => {
     for (let i = 0; i < bytes.length; i++) bytes[i] = random() * 256;

@@ -22,7 +22,7 @@
   };
 
   const send = (kind, forms) => {
-    if (typeof forms !== 'object' || forms === null) throw new TypeError('a display is an object of media types and their data');
+    if (typeof forms !== 'object' || forms === null) throw new TypeError('the display must be an object that maps media types to data');
     const parts = Object.keys(forms).flatMap((type) => [encode(type), bytesOf(type, forms[type])]);
     if (parts.length === 0) return;
     const message = new Uint8Array(parts.reduce((length, part) => length + 4 + part.length, 1));
@@ -35,7 +35,7 @@
       at += 4 + part.length;
     }
     const device = os.open(DEVICE, os.O_WRONLY);
-    if (device < 0) throw new Error('nothing can be shown here');
+    if (device < 0) throw new Error('displays are not available in this sandbox');
     os.write(device, message.buffer, 0, message.length);
     os.close(device);
   };

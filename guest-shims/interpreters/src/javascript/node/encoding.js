@@ -4,7 +4,7 @@
   const $ = $glovebox;
   const { coded } = $;
 
-  // Number of arguments that a call takes without a noticeable part of the stack.
+  // Number of arguments of a call that does not use much of the stack.
   const MOST_UNITS = 1024;
 
   const textOf = (units) => {
@@ -26,7 +26,7 @@
     return length;
   };
 
-  // Writes as many whole characters as fit. `read` counts UTF-16 units. Halves of characters become U+FFFD.
+  // Writes as many whole characters as fit. `read` counts UTF-16 units. Lone surrogates become U+FFFD.
   const encodeInto = (text, bytes) => {
     let read = 0;
     let written = 0;
@@ -55,7 +55,7 @@
     return bytes;
   };
 
-  // Returns the start of an unfinished character at the end, or the length.
+  // Returns the start of an incomplete character at the end, or the length.
   const wholeUtf8 = (bytes) => {
     const end = bytes.length;
     for (let back = 1; back <= 3 && back <= end; back++) {

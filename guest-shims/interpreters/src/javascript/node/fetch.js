@@ -13,12 +13,12 @@
 
   const nameOf = (name) => {
     const text = `${name}`;
-    if (!TOKEN.test(text)) throw new TypeError(`"${text}" is not a legal HTTP header name`);
+    if (!TOKEN.test(text)) throw new TypeError(`Headers.append: "${text}" is an invalid header name.`);
     return text.toLowerCase();
   };
   const valueOf = (value) => {
     const text = `${value}`.replace(/^[\t\n\r ]+|[\t\n\r ]+$/g, '');
-    if (/[\0\n\r]|[^\0-\xff]/.test(text)) throw new TypeError('a header value has a line end, or a character that no header has');
+    if (/[\0\n\r]|[^\0-\xff]/.test(text)) throw new TypeError(`Headers.append: "${text}" is an invalid header value.`);
     return text;
   };
 
@@ -26,11 +26,11 @@
     #list = [];
     constructor(init) {
       if (init === undefined || init === null) return;
-      if (typeof init !== 'object') throw new TypeError('headers are an object, or a list of pairs');
+      if (typeof init !== 'object') throw new TypeError('Headers constructor: Argument 1 could not be converted to one of: sequence<sequence<ByteString>>, record<ByteString, ByteString>.');
       const pairs = init instanceof Headers ? init.#list : typeof init[Symbol.iterator] === 'function' ? init : Object.entries(init);
       for (const pair of pairs) {
         const [name, value, ...rest] = pair;
-        if (rest.length > 0 || value === undefined) throw new TypeError('each header is a pair of a name and a value');
+        if (rest.length > 0 || value === undefined) throw new TypeError('Headers constructor: expected name/value pair to be length 2.');
         this.append(name, value);
       }
     }
@@ -106,11 +106,11 @@
       return this.#used;
     }
     static copy(body) {
-      if (body.#used) throw new TypeError('Body has already been used');
+      if (body.#used) throw new TypeError('Body is unusable: Body has already been read');
       return body.#data;
     }
     #take() {
-      if (this.#used) throw new TypeError('Body is unusable: it has already been read');
+      if (this.#used) throw new TypeError('Body is unusable: Body has already been read');
       this.#used = this.#data !== undefined;
       return this.#data ?? '';
     }
@@ -149,18 +149,18 @@
       super(data);
       const target = from === undefined ? url(input) : undefined;
       if (target !== undefined && (target.username || target.password)) {
-        throw new TypeError('Request cannot be constructed from a URL that includes credentials');
+        throw new TypeError(`Request cannot be constructed from a URL that includes credentials: ${input}`);
       }
       const method = `${init.method ?? from?.method ?? 'GET'}`;
-      if (!TOKEN.test(method)) throw new TypeError(`'${method}' is not a valid HTTP method`);
+      if (!TOKEN.test(method)) throw new TypeError(`'${method}' is not a valid HTTP method.`);
       const upper = method.toUpperCase();
       this.method = METHODS.includes(upper) ? upper : method;
-      if (data !== undefined && ['GET', 'HEAD'].includes(this.method)) throw new TypeError('Request with GET/HEAD method cannot have body');
+      if (data !== undefined && ['GET', 'HEAD'].includes(this.method)) throw new TypeError('Request with GET/HEAD method cannot have body.');
       this.url = from?.url ?? target.href;
       this.headers = new Headers(init.headers ?? from?.headers);
       if (type !== undefined && !this.headers.has('content-type')) this.headers.set('content-type', type);
       this.redirect = init.redirect ?? from?.redirect ?? 'follow';
-      if (!['follow', 'error', 'manual'].includes(this.redirect)) throw new TypeError(`'${this.redirect}' is no way to take a redirect`);
+      if (!['follow', 'error', 'manual'].includes(this.redirect)) throw new TypeError(`Request constructor: ${this.redirect} is not an accepted type. Expected one of follow, error, manual.`);
       this.signal = init.signal ?? from?.signal ?? null;
     }
     clone() {
@@ -175,8 +175,8 @@
     constructor(body = null, init = {}) {
       const { data, type } = bodyOf(body);
       const status = init.status ?? 200;
-      if (!(Number.isInteger(status) && status >= 200 && status <= 599)) throw new RangeError('a response has a status of 200 to 599');
-      if (data !== undefined && WITHOUT_BODY.includes(status)) throw new TypeError(`a response with status ${status} has no body`);
+      if (!(Number.isInteger(status) && status >= 200 && status <= 599)) throw new RangeError('init["status"] must be in the range of 200 to 599, inclusive.');
+      if (data !== undefined && WITHOUT_BODY.includes(status)) throw new TypeError(`Response constructor: Invalid response status code ${status}`);
       super(data);
       this.status = status;
       this.statusText = `${init.statusText ?? ''}`;
@@ -206,7 +206,7 @@
       return new Response(JSON.stringify(value), { ...init, headers });
     }
     static redirect(target, status = 302) {
-      if (!REDIRECTS.includes(status)) throw new RangeError(`${status} is no status of a redirect`);
+      if (!REDIRECTS.includes(status)) throw new RangeError(`Invalid status code ${status}`);
       return new Response(null, { status, headers: { location: url(target).href } });
     }
     get [Symbol.toStringTag]() {

@@ -34,7 +34,7 @@
     writeAll(fd, bytes);
     return bytes.length;
   };
-  // Does something at a position in a file, and returns to the old position.
+  // Runs a function at a position in a file, then restores the old position.
   const at = (fd, position, action) => {
     if (typeof position !== 'number' || position < 0) return action();
     const before = check(os.seek(fd, 0, std.SEEK_CUR), 'read');

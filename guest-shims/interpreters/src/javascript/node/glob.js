@@ -1,5 +1,5 @@
 'use strict';
-// Patterns of file names.
+// File name patterns.
 {
   const $ = $glovebox;
 

@@ -1,6 +1,6 @@
 'use strict';
-// Rare encodings, as listed in the Encoding Standard. Those with one byte per character have ASCII and 128 other
-// characters. The host decodes those of East Asia.
+// Rarely used encodings of the Encoding Standard. Single-byte encodings consist of ASCII and 128 other characters. The
+// host decodes the East Asian encodings.
 {
   const $ = $glovebox;
   const { coded, os, std } = $;
@@ -46,14 +46,14 @@
     'shift_jis': 'csshiftjis ms932 ms_kanji shift-jis sjis windows-31j x-sjis',
   };
   const DEVICE = '/dev/glovebox/text';
-  // At most 64 KiB with the first two bytes, and with what is left of the bytes before.
+  // A request has at most 64 KiB, including its first two bytes and the remaining bytes of the previous part.
   const MOST_BYTES = 60000;
   const FATAL = 1;
   const CONTINUED = 2;
 
   const invalid = (name) => coded(TypeError, 'ERR_ENCODING_INVALID_ENCODED_DATA', `The encoded data was not valid for encoding ${name}`);
 
-  // Returns the text of a request, and the number of bytes that begin an unfinished character.
+  // Returns the decoded text, and the number of bytes of an incomplete character at the end.
   const exchange = (name, flags, bytes) => {
     const request = new Uint8Array(bytes.length + 2);
     request[0] = Object.keys(WIDE).indexOf(name);
@@ -66,7 +66,7 @@
       device.flush();
       if (device.error()) throw invalid(name);
       const header = new Uint8Array(5);
-      if (os.read(device.fileno(), header.buffer, 0, 5) !== 5) throw new Error('there is no memory for the text');
+      if (os.read(device.fileno(), header.buffer, 0, 5) !== 5) throw new Error('not enough memory for the text');
       const length = header[0] | (header[1] << 8) | (header[2] << 16);
       return { text: length === 0 ? '' : device.readAsString(length), unfinished: header[4] };
     } finally {
@@ -91,7 +91,7 @@
     return both;
   };
 
-  // Returns a function that decodes the next part of a text. It keeps unfinished characters for the part after it.
+  // Returns a function that decodes the next part of a text. It keeps an incomplete character for the following part.
   const wideDecoder = (name) => {
     let left = new Uint8Array();
     let escape = new Uint8Array();

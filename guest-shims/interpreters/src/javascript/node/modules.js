@@ -10,10 +10,10 @@
   const VENDOR = '/data_js';
   // Modules of Node that cannot exist here, by the missing facility.
   const ABSENT = {
-    'there is no network in the sandbox': ['http', 'https', 'http2', 'net', 'tls', 'dns', 'dns/promises', 'dgram', 'node-fetch', 'axios', 'undici', 'got', 'ws', 'express', 'request'],
-    'there are no other processes in the sandbox': ['child_process', 'cluster'],
-    'there are no threads in the sandbox': ['worker_threads'],
-    'the sandbox does not have it': ['stream', 'stream/promises', 'readline', 'readline/promises', 'zlib', 'vm', 'v8', 'repl', 'inspector', 'async_hooks', 'diagnostics_channel', 'test', 'sqlite', 'wasi'],
+    'the sandbox has no network': ['http', 'https', 'http2', 'net', 'tls', 'dns', 'dns/promises', 'dgram', 'node-fetch', 'axios', 'undici', 'got', 'ws', 'express', 'request'],
+    'the sandbox has no child processes': ['child_process', 'cluster'],
+    'the sandbox has no threads': ['worker_threads'],
+    'it is not available in the sandbox': ['stream', 'stream/promises', 'readline', 'readline/promises', 'zlib', 'vm', 'v8', 'repl', 'inspector', 'async_hooks', 'diagnostics_channel', 'test', 'sqlite', 'wasi'],
   };
   const names = () => Object.keys(node).filter((name) => !name.includes('/'));
   const vendored = () => {
@@ -24,7 +24,7 @@
     }
   };
 
-  // The number of letters that must change.
+  // Returns the edit distance of two names.
   const distance = (a, b) => {
     let row = Array.from({ length: b.length + 1 }, (_, j) => j);
     for (let i = 1; i <= a.length; i++) {
@@ -34,7 +34,7 @@
     }
     return row[b.length];
   };
-  // The most likely meaning of a name. None if a third of its letters or more differ, unless it has the same beginning.
+  // Returns the known name that is most similar, or `undefined` if more than a third of the letters differ.
   const nearest = (name, known) => {
     const plain = name.slice(0, 64).toLowerCase();
     const { length } = plain;
@@ -52,19 +52,19 @@
     let text = `Cannot find module '${name}'`;
     const reason = Object.keys(ABSENT).find((each) => ABSENT[each].includes(bare));
     const isPath = /^\.{0,2}\//.test(name);
-    if (reason !== undefined) text += `: ${reason}; it has ${names().join(', ')}`;
+    if (reason !== undefined) text += `: ${reason}; available modules: ${names().join(', ')}`;
     else if (!isPath) {
       const all = [...names(), ...vendored()];
       const near = nearest(bare, all);
-      text += near === undefined ? `; there are ${all.join(', ')}` : `; the nearest there is: '${near}'`;
+      text += near === undefined ? `; available modules: ${all.join(', ')}` : `; did you mean '${near}'?`;
     }
     else {
       const directory = path.dirname(path.resolve(path.dirname(parent), name));
       const files = fs.existsSync(directory) ? fs.readdirSync(directory) : [];
       const near = nearest(path.basename(name), files);
-      if (near !== undefined) text += `; the nearest in '${directory}': '${near}'`;
-      else if (files.length === 0) text += `; '${directory}' has no files`;
-      else text += `; '${directory}' has ${files.slice(0, 10).join(', ')}${files.length > 10 ? ' and others' : ''}`;
+      if (near !== undefined) text += `; the most similar name in '${directory}' is '${near}'`;
+      else if (files.length === 0) text += `; '${directory}' is empty`;
+      else text += `; '${directory}' contains ${files.slice(0, 10).join(', ')}${files.length > 10 ? ' and others' : ''}`;
     }
     return Object.assign(coded(Error, 'MODULE_NOT_FOUND', text), { requireStack: [parent] });
   };
@@ -173,7 +173,7 @@
   };
 
   const cache = { __proto__: null };
-  // The modules that the image was made with, until their first use.
+  // The image's modules, until their first use.
   const ready = { __proto__: null };
   function Module(id) {
     Object.assign(this, { id, path: path.dirname(id), filename: id, exports: {}, loaded: false, children: [], paths: [] });
@@ -229,7 +229,7 @@
     if (typeof name === 'string' && !name.includes('/') && isFile(file)) return load(file);
     const known = vendored();
     const near = nearest(String(name), known);
-    const there = known.length === 0 ? 'there are none here' : near === undefined ? `there are ${known.join(', ')}` : `the nearest is '${near}', of ${known.join(', ')}`;
+    const there = known.length === 0 ? 'no packages are available' : near === undefined ? `available: ${known.join(', ')}` : `did you mean '${near}'? Available: ${known.join(', ')}`;
     throw coded(Error, 'MODULE_NOT_FOUND', `Vendored package not found: '${name}'; ${there}`);
   };
 

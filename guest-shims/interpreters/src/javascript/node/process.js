@@ -352,10 +352,10 @@
   $.node.perf_hooks = { performance };
   const { ReadStream, WriteStream } = {
     ReadStream: function ReadStream() {
-      throw coded(Error, 'ERR_TTY_INIT_FAILED', 'there is no terminal in the sandbox');
+      throw coded(Error, 'ERR_TTY_INIT_FAILED', 'the sandbox has no terminal');
     },
     WriteStream: function WriteStream() {
-      throw coded(Error, 'ERR_TTY_INIT_FAILED', 'there is no terminal in the sandbox');
+      throw coded(Error, 'ERR_TTY_INIT_FAILED', 'the sandbox has no terminal');
     },
   };
   $.node.tty = { isatty: () => false, ReadStream, WriteStream };

@@ -487,7 +487,7 @@
   }
   Object.defineProperty(URL.prototype, Symbol.toStringTag, { value: 'URL', configurable: true });
 
-  // The older interface, on top of the new one.
+  // The legacy API, based on `URL`.
   const legacy = (text, withQuery = false) => {
     const found = { protocol: null, slashes: null, auth: null, host: null, port: null, hostname: null, hash: null, search: null, query: null, pathname: null, path: null, href: '' };
     const isWhole = /^[a-z][a-z0-9+.-]*:/i.test(text);

@@ -2,7 +2,8 @@
 
 This is not the original package. It implements the most common functions with `http.client`; the host performs each
 request if its policy allows it. The host always verifies certificates. Proxies, adapters and multipart uploads are
-unsupported. The body is always read before the response is returned, even with `stream`. """
+unsupported. The body is always read before the response is returned, even with `stream`.
+"""
 
 from . import auth, cookies, exceptions, models, sessions, structures
 from .exceptions import (
