@@ -97,7 +97,7 @@ ${published.map((name) => `  '${name}': {\n${urlsOf(name)}  },\n`).join('')}};
 await writeFile(join(root, 'src/own.ts'), text);
 
 const repl = await readFile(join(root, '../python/src/glovebox_sandbox/_unsafe_repl.py'), 'utf8');
-await writeFile(join(root, 'src/daemon/repl.ts'), `// Made by build.mjs: what runs in an ordinary Python.\nexport const REPL = ${JSON.stringify(repl)};\n`);
+await writeFile(join(root, 'src/daemon/repl.ts'), `// Made by build.mjs: the program that runs in an ordinary Python.\nexport const REPL = ${JSON.stringify(repl)};\n`);
 
 await rm(join(root, 'dist'), { recursive: true, force: true });
 const tsc = fileURLToPath(import.meta.resolve('typescript/lib/tsc.js'));

@@ -58,7 +58,7 @@ export function codeTool(options: CodeToolOptions = {}): CodeTool {
   const keep = check.optional('keep', 'boolean', kept) ?? true;
   const maxCharacters = Number(check.whole('maxCharacters', most ?? MAX_CHARACTERS));
   const language = rest.language ?? 'python';
-  const memory = keep ? 'Variables, functions and files stay between calls.' : 'Every call begins anew.';
+  const memory = keep ? 'Variables, functions and files stay between calls.' : 'Every call uses a new interpreter.';
   const result = 'The result is what the code prints and the value of its last expression.';
   let sandbox: Promise<Sandbox> | undefined;
   let session: Promise<Session> | undefined;

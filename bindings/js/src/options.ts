@@ -238,8 +238,8 @@ function choose(given: unknown, unsafeNative: boolean): BackendChoice {
   if (!unsafeNative) return backend;
   if (backend !== 'native') {
     throw new TypeError(
-      'unsafeNative goes with backend: "native" and nothing else: it runs scripts in an ordinary Python, without a sandbox, where they can read ' +
-        'and write your files, use the network and start programs, and nothing may choose that by itself',
+      'unsafeNative requires an explicit backend: "native": it runs scripts in an ordinary Python, without a sandbox, where they can ' +
+        'read and write your files, use the network and start programs',
     );
   }
   return 'unsafe-native';

@@ -26,10 +26,10 @@ export async function openDaemon(language: string, policy: Policy, host: Host): 
   const path = place();
   try {
     // A socket created by another user is not trusted.
-    if (process.geteuid && (await stat(path)).uid !== process.geteuid()) throw new Error('it belongs to another user');
+    if (process.geteuid && (await stat(path)).uid !== process.geteuid()) throw new Error('the socket belongs to another user');
     const socket = await new Promise<ReturnType<typeof connectSocket>>((resolve, reject) => {
       const made = connectSocket(path);
-      const late = setTimeout(() => made.destroy(new Error('it does not respond')), CONNECT_MS);
+      const late = setTimeout(() => made.destroy(new Error('the connection timed out')), CONNECT_MS);
       made.once('error', reject);
       made.once('connect', () => {
         clearTimeout(late);
@@ -42,7 +42,7 @@ export async function openDaemon(language: string, policy: Policy, host: Host): 
     const connection = new Connection(streams, answersOf(policy, host));
     try {
       const pong = await connection.call('ping', {}, { timeoutMs: CONNECT_MS });
-      if (pong?.protocol !== 1) throw new Error('it is not a daemon of this version');
+      if (pong?.protocol !== 1) throw new Error('the server is not a daemon of this version');
     } catch (error) {
       connection.close(error as Error);
       throw error;

@@ -79,7 +79,7 @@ export class Connection {
       return await new Promise((resolve, reject) => {
         this.#pending.set(id, { resolve, reject, onOutput });
         this.#streams.hold(true);
-        if (timeoutMs !== undefined) timer = setTimeout(() => reject(errorOf('UnavailableError', 'it does not respond')), timeoutMs);
+        if (timeoutMs !== undefined) timer = setTimeout(() => reject(errorOf('UnavailableError', 'the request timed out')), timeoutMs);
         this.#send({ id, method, params });
         cancel?.onCancel(() => this.#send({ method: 'cancel', params: { id } }));
       });

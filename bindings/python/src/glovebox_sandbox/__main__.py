@@ -12,7 +12,7 @@ from . import _native_backend
 def main() -> int:
     """Runs the command line, with the interpreters from the package."""
     if not _native_backend.is_here():
-        print("glovebox: the command needs a native module, and this package has none for this platform", file=sys.stderr)
+        print("glovebox: the command requires a native module; this package has none for this platform", file=sys.stderr)
         return 125
     from ._native import command
 

@@ -82,9 +82,9 @@ class NamedSessions:
 
     def _magics(self) -> dict[str, tuple[Callable[..., str], str]]:
         return {
-            "%undo": (self._undo, "undo the last cell: its variables and files"),
-            "%fork NAME": (self._fork, "make a second session like this one"),
-            "%switch NAME": (self._switch, "run the next cells in another session; a new one if there is none of this name"),
+            "%undo": (self._undo, "undo the last cell's changes to variables and files"),
+            "%fork NAME": (self._fork, "copy this session"),
+            "%switch NAME": (self._switch, "run the next cells in another session, which is created if necessary"),
             "%sessions": (self._list, "list the sessions"),
             "%save FILE": (self._save, "save this session"),
             "%load FILE": (self._load, "resume a saved session under the file's name, and switch to it"),
@@ -92,7 +92,7 @@ class NamedSessions:
 
     def _undo(self) -> str:
         self.current.undo()
-        return f"`{self._current}` is as it was after {_cells(self.current)}"
+        return f"restored `{self._current}` to its state after {_cells(self.current)}"
 
     def _fork(self, name: str) -> str:
         _check_name(name)
@@ -110,7 +110,7 @@ class NamedSessions:
         except GloveboxError:
             self._current = before
             raise
-        return f"cells run in `{name}`, which is new" if is_new else f"cells run in `{name}`, after {_cells(session)}"
+        return f"cells run in the new session `{name}`" if is_new else f"cells run in `{name}`, after {_cells(session)}"
 
     def _list(self) -> str:
         self.current  # noqa: B018: opens the first one

@@ -1,4 +1,4 @@
-"""Explanations for people of executions that did not complete."""
+"""Human-readable explanations of executions that did not complete."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class Connection:
             except queue.Empty:
                 waited += _LOOK_S
                 if timeout_s is not None and waited > timeout_s:
-                    raise UnavailableError("it does not respond") from None
+                    raise UnavailableError("the request timed out") from None
                 if token is not None and token.is_cancelled and not is_cancelled:
                     is_cancelled = True
                     self._link.send({"method": "cancel", "params": {"id": id}})

@@ -307,7 +307,7 @@ def answer(message):
         if method != "execute" and method not in METHODS:
             raise Refused(-32601, f"`{method}` is not supported without a sandbox", "unsupported")
         if id is not None and id in cancelled:
-            raise Refused(-32800, "it was cancelled before it started", "cancelled")
+            raise Refused(-32800, "the execution was cancelled before it started", "cancelled")
         result = execute(id, params) if method == "execute" else METHODS[method](params)
         reply = {"id": id, "result": result}
     except Refused as refused:

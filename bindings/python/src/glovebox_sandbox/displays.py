@@ -15,10 +15,11 @@ def is_text(media_type: str) -> bool:
 
 
 class Display(Mapping[str, "str | bytes"]):
-    """An object that a script displayed, in one or several forms by media type. A reader takes the form that it can render best.
+    """An object that a script displayed, in one or more forms by media type. A client renders the form that suits it
+    best.
 
-    The content is untrusted: an HTML page may contain scripts, and `image/png` may not be a picture. Render it like data from
-    a stranger.
+    The content is untrusted: an HTML page may contain scripts, and `image/png` may not be an image. Render it like any
+    untrusted data.
 
     >>> shown = Display([("text/plain", b"1"), ("image/png", b"...")])
     >>> shown.text, shown.png, shown.html, list(shown)

@@ -1,7 +1,7 @@
 """A Jupyter kernel whose cells run in a sandbox.
 
-`python -m glovebox_sandbox.kernel install` registers it with Jupyter. Each notebook has an interpreter of its own, in
-its kernel's process. Cells can reach neither that process nor the machine.
+`python -m glovebox_sandbox.kernel install` registers it with Jupyter. Each notebook has its own interpreter, in its
+kernel's process. Cells can access neither that process nor the machine.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class _Reply:
 class _Output:
     """Sends a cell's output, a few times a second, from the thread of the kernel's loop.
 
-    The end of standard error is delayed a little longer: after an exception it is the traceback, which has a message of
-    its own.
+    The end of standard error is delayed a little longer: after an exception it is the traceback, which is sent as a
+    separate message.
     """
 
     INTERVAL = 0.05
@@ -242,7 +242,7 @@ class GloveboxKernel(Kernel):
             # The frontend always expects a reply, whatever the error.
             name = type(error).__name__
             is_ours = isinstance(error, GloveboxError)
-            text = str(error) if is_ours else f"{error} (this is a fault of the kernel)"
+            text = str(error) if is_ours else f"{error} (this is a bug in the kernel)"
             reply = _Reply(error=(name, text, [f"{name}: {text}"]))
         finally:
             self._token = self._output = None
@@ -366,7 +366,7 @@ class GloveboxKernel(Kernel):
             elif explanation := explain(run):
                 output.write("stderr", explanation + "\n")
             if (ended := sessions.ended) is not None:
-                said = f"glovebox: the session has ended: {ended}; the next cell begins a new one"
+                said = f"glovebox: the session has ended: {ended}; the next cell starts a new one"
                 if reply.error is not None:
                     reply.error[2].append(said)
                 else:
@@ -405,19 +405,19 @@ def _expression(session: Session, language: str, expression: str) -> dict[str, A
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m glovebox_sandbox.kernel", description="A Jupyter kernel in a sandbox.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="install")
-    install = commands.add_parser("install", help="make the kernel known to Jupyter, and prepare its interpreter")
-    run = commands.add_parser("run", help="be the kernel: what Jupyter calls")
+    install = commands.add_parser("install", help="register the kernel with Jupyter, and prepare its interpreter")
+    run = commands.add_parser("run", help="run the kernel; called by Jupyter")
     for command in (install, run):
         command.add_argument("--language", choices=sorted(LANGUAGES), default=None, help="language of the cells (python)")
         command.add_argument("--runtime", metavar="NAME", help="the runtime or image instead of the language's default")
         command.add_argument("--timeout-ms", type=int, metavar="N", help="end a cell after this time (10000)")
-        command.add_argument("--memory-bytes", type=int, metavar="N", help="memory of a session, its files included (134217728)")
+        command.add_argument("--memory-bytes", type=int, metavar="N", help="memory of a session, including its files (134217728)")
         command.add_argument("--saves", type=Path, metavar="DIR", help="directory for %%save and %%load; without it, they are disabled")
     where = install.add_mutually_exclusive_group()
     where.add_argument("--user", action="store_true", help="install for this user (the default)")
     where.add_argument("--prefix", metavar="DIR", help="install into this directory, such as that of a virtual environment")
     install.add_argument("--name", help="the kernel's name (glovebox-LANGUAGE, or glovebox-RUNTIME)")
-    install.add_argument("--display-name", help="the name that people see")
+    install.add_argument("--display-name", help="the name shown to users")
     run.add_argument("-f", dest="connection_file", required=True, metavar="FILE", help="the connection file")
     return parser
 

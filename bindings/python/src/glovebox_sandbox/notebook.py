@@ -64,7 +64,7 @@ def _parser() -> _Parser:
     parser.add_argument(
         "--timeout-ms", type=_milliseconds, default=DEFAULT_TIMEOUT_MS, metavar="N", help=f"cancel the cell after this time ({DEFAULT_TIMEOUT_MS})"
     )
-    parser.add_argument("--out", type=_identifier, metavar="NAME", help="the variable that gets the `Run`")
+    parser.add_argument("--out", type=_identifier, metavar="NAME", help="store the `Run` in this variable")
     return parser
 
 

@@ -27,10 +27,10 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The ending of a script."""
+    """How a script ended."""
 
     kind: Literal["completed", "exited", "raised", "exhausted", "cancelled", "trapped"]
-    """The kind of ending. The other fields are `None` unless they belong to it."""
+    """The kind of outcome. The fields that do not belong to it are `None`."""
     code: int | None = None
     """`exited`: the exit code."""
     type: str | None = None
@@ -52,7 +52,7 @@ class Outcome:
 
     @property
     def exit_code(self) -> int:
-        """The exit code by the conventions of a shell."""
+        """The exit code, following shell conventions."""
         if self.kind == "exhausted":
             return 124 if self.resource == "time" else 137
         return self.code or {"completed": 0, "exited": 0, "raised": 1, "cancelled": 130, "trapped": 134}[self.kind]
@@ -194,8 +194,8 @@ class Run:
 
     @cached_property
     def displays(self) -> list[Display]:
-        """The script's displays, in order: pictures, tables, and in a session the value of its last expression if that
-        has a form other than text."""
+        """The script's displays, in order: images, tables and, in a session, the value of the last expression if it has
+        a form other than text."""
         return [Display(forms, is_result) for is_result, forms in self._executed.displays]
 
     @property
@@ -215,12 +215,12 @@ class Run:
 
     @cached_property
     def outcome(self) -> Outcome:
-        """The ending of the script."""
+        """How the script ended."""
         return Outcome(**self._record["outcome"])
 
     @property
     def interrupted(self) -> Outcome | None:
-        """The exception by which the script ended after its interruption, shortly before it would have been unwound."""
+        """The exception with which the script ended after its interruption, before it was unwound."""
         raised = self._record["interrupted"]
         return raised and Outcome(kind="raised", **raised)
 

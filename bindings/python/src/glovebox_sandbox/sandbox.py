@@ -36,8 +36,8 @@ def choose(backend: str | None, unsafe_native: bool) -> str:
         return backend or "wasm"
     if backend != "native":
         raise TypeError(
-            'unsafe_native=True goes with backend="native" and nothing else: it runs scripts in an ordinary Python, without a sandbox, where '
-            "they can read and write your files, use the network and start programs, and nothing may choose that by itself"
+            'unsafe_native=True requires an explicit backend="native": it runs scripts in an ordinary Python, without a '
+            "sandbox, where they can read and write your files, use the network and start programs"
         )
     return "unsafe-native"
 
@@ -101,13 +101,13 @@ class Sandbox:
         `mounts` are further host directories by their paths in the sandbox.
 
         `tools` are functions that scripts can call. `env` and `args` are the scripts' environment variables and
-        arguments. `seed` makes random numbers the same every time. `clock_ns` stops the clock at this time, in
+        arguments. `seed` makes random numbers reproducible. `clock_ns` stops the clock at this time, in
         nanoseconds since 1970.
 
-        `checkpoints` is the schedule of automatic checkpoints in sessions. `on_unwind` is the fate of a session whose
-        script was stopped by force. `auto_persist_globals` carries the variables that JSON can represent from one
-        execution to the next. `metering="none"` counts no fuel: scripts run faster, and only the timeout stops an
-        endless script. `packages=False` runs Python without the bundled packages.
+        `checkpoints` is the schedule of automatic checkpoints in sessions. `on_unwind` determines whether a session
+        whose script was stopped by force is rolled back or ends. `auto_persist_globals` carries the variables that JSON
+        can represent from one execution to the next. `metering="none"` counts no fuel: scripts run faster, and only the
+        timeout stops an endless script. `packages=False` runs Python without the bundled packages.
 
         `network` grants network access to `fetch`, `urllib.request` and `requests`; by default there is none.
 

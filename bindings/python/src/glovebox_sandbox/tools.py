@@ -46,10 +46,10 @@ class Tool:
     >>> tool.name, tool.description, tool.schema["required"]
     ('add', 'Adds two numbers.', ['a'])
 
-    The tool has the name of the function, its docstring as description, and a schema made from its type hints. Arguments are
-    validated against the schema before the call. The function must return a value that JSON can represent; an exception
-    becomes a `ToolError` in the script. An `async` function is awaited on the loop of the `AsyncSandbox`, otherwise on a loop
-    of its own. Tools run on threads of their own, several at once.
+    The tool has the name of the function, its docstring as description, and a schema made from its type hints.
+    Arguments are validated against the schema before the call. The function must return a value that JSON can
+    represent; an exception becomes a `ToolError` in the script. An `async` function is awaited on the loop of the
+    `AsyncSandbox`, otherwise on a separate loop. Tools run concurrently, on separate threads.
     """
 
     __slots__ = ("description", "function", "name", "schema")
@@ -106,7 +106,7 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
             schema["additionalProperties"] = True
             continue
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
-            raise TypeError(f"{named} takes `{parameter}` without a name; scripts pass arguments by name")
+            raise TypeError(f"{named} takes `{parameter}` by position only, but scripts pass arguments by name")
         of = form(f"{named}({parameter.name})", hints.get(parameter.name, parameter.empty))
         if parameter.default is parameter.empty:
             schema["required"].append(parameter.name)
@@ -157,7 +157,7 @@ Await = Callable[[Coroutine[Any, Any, Any], Token], Any]
 
 
 def await_here(coroutine: Coroutine[Any, Any, Any], token: Token) -> Any:
-    """Awaits on a loop of its own, until the result is no longer needed."""
+    """Awaits on a separate loop until the result is available or no longer needed."""
 
     async def watched() -> Any:
         task = asyncio.ensure_future(coroutine)
@@ -186,7 +186,7 @@ def answer(tool: Tool, wait: Await, arguments: str, token: Token) -> tuple[bool,
             result = wait(_contained(result), token)
         if dataclasses.is_dataclass(result) and not isinstance(result, type):
             result = dataclasses.asdict(result)
-    except (Exception, asyncio.CancelledError) as error:  # Whatever it is, the script has asked for it.
+    except (Exception, asyncio.CancelledError) as error:  # Any exception is reported to the script.
         # JSON text cannot contain lone surrogates.
         return False, (str(error) or type(error).__name__).encode(errors="backslashreplace").decode()
     try:

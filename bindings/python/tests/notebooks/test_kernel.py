@@ -184,7 +184,7 @@ class Cells(KernelCase):
     def test_ended_interpreter_is_reported_and_replaced(self) -> None:
         ran = self.cell("x = 5\nimport os\nos._exit(3)")
         assert ran.error is not None
-        self.assertIn("the next cell begins a new one", ran.error["traceback"][-1])
+        self.assertIn("the next cell starts a new one", ran.error["traceback"][-1])
         self.assertEqual(self.value("'x' in globals()"), "False")
 
     def test_silent_cells_have_no_output_and_are_not_counted(self) -> None:
@@ -389,7 +389,7 @@ class Magics(KernelCase):
     def test_undo_reverts_a_cell(self) -> None:
         self.value("x = 1\nopen('a.txt', 'w').write('one')")
         self.value("x = 2\nopen('a.txt', 'w').write('two')")
-        self.assertEqual(self.say("%undo"), "`main` is as it was after 1 execution\n")
+        self.assertEqual(self.say("%undo"), "restored `main` to its state after 1 execution\n")
         self.assertEqual(self.value("x, open('a.txt').read()"), "(1, 'one')")
 
     def test_forks_are_independent(self) -> None:

@@ -1,6 +1,7 @@
 'use strict';
-// Builds the error message for a callee that is not a function or constructor. The engine calls `nameCallee` with copies
-// of the running function's code. Its instructions up to the call are interpreted with the source texts of their values.
+// Builds the error message for a callee that is not a function or constructor. The engine calls `nameCallee` with
+// copies of the running function's code. Its instructions up to the call are interpreted with the source texts of their
+// values.
 //
 // In the older build, the engine does not call this.
 {

@@ -50,7 +50,7 @@ class Answers:
             return types.CallFailure(kind="unknown", message=f"unknown tool `{name}`; call a registered tool")
         try:
             return json.dumps(tool.call(json.loads(arguments)))
-        except Exception as error:  # Whatever it is, the script has asked for it.
+        except Exception as error:  # Any exception is reported to the script.
             # Component strings cannot contain lone surrogates.
             message = str(error).encode(errors="backslashreplace").decode()
             return types.CallFailure(kind="failed", message=message)

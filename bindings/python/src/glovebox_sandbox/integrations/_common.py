@@ -50,7 +50,7 @@ def _prepare(dispatch):
     bound = {{}}
 
     class Ended(SystemExit):
-        """Ends a script that has given its answer."""
+        """Ends a script after its final answer."""
 
     def plain(value, lenient):
         if value is None or isinstance(value, (str, bool, int, float)):
@@ -76,7 +76,7 @@ def _prepare(dispatch):
             try:
                 result = dispatch(name=name, args=plain(args, ends), kwargs=plain(kwargs, ends))
             except Exception as error:
-                # The model did not write what is below.
+                # Removes the frames below, which are not the model's code.
                 raise error.with_traceback(None) from None
             if ends:
                 raise Ended(0)
@@ -300,8 +300,8 @@ def shorten(text: str, max_characters: int = MAX_CHARACTERS) -> str:
 
 
 def failure(run: Run) -> str:
-    """Explains a script's failure to a model that is to write a better script: traceback, advice, and the fate of the
-    session."""
+    """Explains a script's failure to the model that will correct it: the traceback, advice, and whether the session was
+    rolled back or has ended."""
     outcome = run.outcome
     lines = [(outcome.traceback or "").strip() or str(outcome)]
     lines += [advice.summary for advice in run.guidance.advice]
@@ -321,12 +321,12 @@ def report(run: Run, max_characters: int = MAX_CHARACTERS) -> str:
 
 
 class CodeTool:
-    """Runs a model's code in a sandbox of the tool's own, and returns a report for the model.
+    """Runs a model's code in the tool's own sandbox, and returns a report for the model.
 
     Variables, functions and files stay between calls unless `keep=False`. All conversations that use this tool share
-    its session: make a tool for each conversation. `name` and `description` describe the tool to the model. A result
-    has at most `max_characters`. `limits` and the other options, including `language="javascript"` and `tools=[…]`, are
-    those of `Sandbox`. By default a call has 60 seconds.
+    its session, so create a tool for each conversation. `name` and `description` describe the tool to the model. A
+    result has at most `max_characters`. `limits` and the other options, including `language="javascript"` and
+    `tools=[…]`, are those of `Sandbox`. By default a call has 60 seconds.
     """
 
     def __init__(
@@ -342,7 +342,7 @@ class CodeTool:
     ) -> None:
         language = _check.of("language", str, language)
         shown = {"python": "Python", "javascript": "JavaScript"}.get(language, language)
-        kept = "Variables, functions and files stay between calls." if keep else "Every call begins anew."
+        kept = "Variables, functions and files stay between calls." if keep else "Every call uses a new interpreter."
         self.name = _check.optional("name", str, name) or f"run_{language if language.isidentifier() else 'code'}"
         """The tool's name for models."""
         self.description = _check.optional("description", str, description) or (

@@ -32,7 +32,7 @@ class GloveboxInterpreter:
 
     execution_instructions = (
         "Python runs in CPython/WebAssembly. Variables, functions, imports and files of the working directory persist across executions. "
-        "The standard library is there; subprocesses, threads, the network and the host's files and environment are not. "
+        "The standard library is available; subprocesses, threads, the network and the host's files and environment are not. "
         "Host tools and SUBMIT are global functions, and their arguments and results are JSON-compatible values."
     )
     """dspy's description of this interpreter for the model."""
@@ -123,7 +123,7 @@ class GloveboxInterpreter:
             raise TypeError(f"SUBMIT takes {len(names)} values, {', '.join(names)}, but was given {len(args)}")
         values = dict(zip(names, args, strict=False))
         if twice := sorted(values.keys() & kwargs.keys()):
-            raise TypeError(f"SUBMIT was given {', '.join(twice)} twice")
+            raise TypeError(f"SUBMIT got multiple values for {', '.join(twice)}")
         values.update(kwargs)
         if wrong := sorted(values.keys() ^ set(names)):
             raise TypeError(f"SUBMIT takes {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
