@@ -1,6 +1,6 @@
-"""Makes a wheel of a native module that is built already, or without a module for any platform. Maturin is not used, because it
-selects Cargo's features anew and so builds Wasmtime again. The wheel is reproducible: entries are sorted, and have the time of
-SOURCE_DATE_EPOCH, in seconds since 1970, or of 1980, the earliest time in zip files.
+"""Builds a wheel from a compiled native module, or a platform-independent wheel without one. Maturin would select
+Cargo's features again and so rebuild Wasmtime. The wheel is reproducible: its entries are sorted, and their time is
+SOURCE_DATE_EPOCH, in seconds since 1970, by default 1980, the earliest time in zip files.
 
 Prints the wheel's path.
 """
@@ -26,7 +26,7 @@ BUNDLE = "glovebox_sandbox/interpreters.zip"
 
 
 def metadata(project: str, readme: str, licences: list[str]) -> tuple[str, str, str]:
-    """Returns name and version, the file METADATA and the file entry_points.txt."""
+    """Returns the name, the version, and the contents of METADATA and entry_points.txt."""
 
     def key(name: str) -> str:
         found = re.search(rf'^{name} = "(.*)"$', project, re.MULTILINE)
@@ -57,7 +57,7 @@ def metadata(project: str, readme: str, licences: list[str]) -> tuple[str, str, 
 
 
 def platform() -> str:
-    """Returns the tag of this platform, which contains only its processor and system."""
+    """Returns the tag of this platform, which names only its processor and system."""
     tag = subprocess.check_output(
         [sys.executable, "-c", "import sysconfig; print(sysconfig.get_platform())"], text=True
     ).strip()
@@ -65,14 +65,14 @@ def platform() -> str:
 
 
 def date() -> tuple[int, int, int, int, int, int]:
-    """Returns the time of every entry."""
+    """Returns the modification time of the entries."""
     since = int(os.environ.get("SOURCE_DATE_EPOCH") or 0)
     year, month, day, hour, minute, second = time.gmtime(since)[:6]
     return (year, month, day, hour, minute, second) if year >= 1980 else (1980, 1, 1, 0, 0, 0)
 
 
 def stripped(module: Path) -> bytes:
-    """Returns the module without its symbols, which are a quarter of it."""
+    """Returns the module without its symbols, which make up a quarter of its size."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "module"
         subprocess.run(["strip", "-o", path, module], check=True)

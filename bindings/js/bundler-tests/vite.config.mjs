@@ -1,5 +1,5 @@
 export default {
   optimizeDeps: { exclude: ['glovebox-sandbox'] },
-  // Shared memory carries the answers of tools and the cancellation of scripts.
+  // Tool answers and cancellations need shared memory.
   server: { headers: { 'Cross-Origin-Opener-Policy': 'same-origin', 'Cross-Origin-Embedder-Policy': 'require-corp' } },
 };

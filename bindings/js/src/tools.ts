@@ -108,7 +108,7 @@ function failed(error: unknown): Answer {
     text = String(error instanceof Error ? error.message || error.name : error);
   } catch {
     // Even converting the thrown value to text can throw.
-    text = 'the tool threw what has no text';
+    text = 'the tool threw a value that cannot be converted to text';
   }
   return [false, text.toWellFormed()];
 }

@@ -235,7 +235,7 @@ for (const way of ways) {
     const answers = [];
     for (const name of Object.keys(tools)) answers.push(await said(name));
     const [number, hostile, message, surrogate, circular, big, nothing] = answers;
-    assert.deepEqual([number, hostile, message, nothing], ['5\n', 'the tool threw what has no text\n', '7\n', 'null\n']);
+    assert.deepEqual([number, hostile, message, nothing], ['5\n', 'the tool threw a value that cannot be converted to text\n', '7\n', 'null\n']);
     for (const each of [surrogate, circular, big]) assert.match(each ?? '', / returned a value that JSON cannot represent: /);
   });
 

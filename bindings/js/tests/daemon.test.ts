@@ -33,14 +33,14 @@ test('auto prefers a daemon that answers', { skip }, async () => {
   await using here = await createSandbox({ language: 'javascript', backend: 'auto', workspace: directory });
   assert.equal(here.backend, 'native');
   await using plain = await createSandbox({ language: 'javascript' });
-  assert.equal(plain.backend, 'native', 'nobody asked for a daemon');
+  assert.equal(plain.backend, 'native', 'without `auto`, no daemon is used');
   at(nowhere);
   await using alone = await createSandbox({ language: 'javascript', backend: 'auto' });
   assert.equal(alone.backend, 'native');
   await assert.rejects(createSandbox({ backend: 'daemon' }), (error) => error instanceof UnavailableError && /glovebox daemon/.test(error.message));
   await writeFile(nowhere, '');
   await using still = await createSandbox({ language: 'javascript', backend: 'auto' });
-  assert.equal(still.backend, 'native', 'what is no socket is no daemon');
+  assert.equal(still.backend, 'native', 'a file that is not a socket is not a daemon');
 });
 
 test('the daemon has one socket path', () => {
@@ -119,7 +119,7 @@ test('an unsandboxed Python needs a name and a flag, and has host access', async
     await assert.rejects(wrong, (error) => error instanceof TypeError && /without a sandbox/.test(error.message));
   }
   await using engine = await createSandbox({ language: 'javascript', backend: 'native' });
-  assert.equal(engine.backend, 'native', 'the name alone is the engine');
+  assert.equal(engine.backend, 'native', 'without the flag, `native` is the engine');
   await assert.rejects(createSandbox({ language: 'javascript', backend: 'native', unsafeNative: true }), UnsupportedError);
   const tools = { llm_query: ({ prompt }: { prompt: string }) => `${prompt}!` };
   await using box = await createSandbox({ backend: 'native', unsafeNative: true, tools });
@@ -134,5 +134,5 @@ test('an unsandboxed Python needs a name and a flag, and has host access', async
   await assert.rejects(session.fork(), UnsupportedError);
   const marker = join(directory, 'written');
   await box.execute(`open(${JSON.stringify(marker)}, 'w').close()`);
-  assert.equal(existsSync(marker), true, 'it is no sandbox');
+  assert.equal(existsSync(marker), true, 'scripts run without a sandbox');
 });

@@ -61,7 +61,7 @@ test('a failed commit is an error with the run', async () => {
   let wrote: () => Promise<void> = async () => undefined;
   const box = await createSandbox({ backend: 'native', workspace: data, tools: { meanwhile: () => wrote() } });
   await writeFile(join(data, 'a'), 'before');
-  wrote = () => writeFile(join(data, 'a'), 'somebody else');
+  wrote = () => writeFile(join(data, 'a'), 'another program');
   const failing = box.execute('open("a").read()\ntools.meanwhile()\nopen("a", "w").write("script")\nprint(1)');
   await assert.rejects(failing, (error) => error instanceof CommitError && error.run.stdout === '1\n');
 });

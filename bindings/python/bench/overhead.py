@@ -1,5 +1,5 @@
-"""The overhead of the Python part of an execution: `Sandbox.execute` against the engine's `execute` in a loop in Rust. Both run
-alternately in the same process, so that other load on the machine affects both.
+"""Measures the overhead of the Python part of an execution: compares `Sandbox.execute` with the engine's `execute` in a
+loop in Rust. Both run alternately in the same process, so other load on the machine affects both.
 
 usage: overhead.py [--most-us N]      prints JSON, in microseconds; fails if the difference exceeds N
 """
@@ -57,7 +57,7 @@ def measure(language: str) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Measures what Python's part of an execution costs.")
+    parser = argparse.ArgumentParser(description="Measures the overhead of the Python part of an execution.")
     parser.add_argument("--most-us", type=float, default=None)
     most_us: float | None = parser.parse_args().most_us
     measured = {language: measure(language) for language in SCRIPTS}

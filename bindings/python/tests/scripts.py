@@ -83,7 +83,7 @@ COMMAND = Path(os.environ.get("GLOVEBOX_COMMAND", Path(__file__).parents[3] / "t
 
 
 class Daemon:
-    """A daemon of its own, for whose socket the package looks from now on."""
+    """A separate daemon, whose socket the package uses from now on."""
 
     shared: Daemon | None = None
 
@@ -95,7 +95,7 @@ class Daemon:
         begun = time.monotonic()
         while not self.socket.exists():
             if self.process.poll() is not None or time.monotonic() - begun > 300:
-                raise RuntimeError("the daemon does not listen")
+                raise RuntimeError("the daemon did not start to listen")
             time.sleep(0.01)
         self.use()
 

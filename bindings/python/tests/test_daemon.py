@@ -39,15 +39,15 @@ class Choosing(unittest.TestCase):
         with Sandbox("javascript", backend="auto") as box:
             self.assertEqual((box.backend, box.execute("console.log(6 * 7)").stdout), ("daemon", "42\n"))
         with tempfile.TemporaryDirectory() as directory, Sandbox(backend="auto", workspace=directory) as box:
-            self.assertEqual(box.backend, "native", "what it cannot do is done here")
+            self.assertEqual(box.backend, "native", "the engine runs what the daemon does not support")
         with Sandbox("javascript") as box:
-            self.assertEqual(box.backend, "native", "nobody asked for a daemon")
+            self.assertEqual(box.backend, "native", "without `auto`, no daemon is used")
         path = nowhere(self)
         with Sandbox("javascript", backend="auto") as box:
             self.assertEqual(box.backend, "native")
         with self.assertRaisesRegex(UnavailableError, "glovebox daemon"):
             Sandbox(backend="daemon")
-        path.write_text("no socket")
+        path.write_text("not a socket")
         with Sandbox("javascript", backend="auto") as box:
             self.assertEqual(box.backend, "native")
 
@@ -117,14 +117,14 @@ class Running(unittest.TestCase):
         box.close()
         del box
         gc.collect()
-        self.assertEqual(session.execute("1 + 1").value, 2, "a session goes on without its sandbox")
+        self.assertEqual(session.execute("1 + 1").value, 2, "a session continues without its sandbox")
         del session
         gc.collect()
         for _ in range(100):
             if watch.call("ping", {})["connections"] == before:
                 return
             threading.Event().wait(0.05)
-        self.fail("it is still connected")
+        self.fail("the connection is still open")
 
     def test_a_daemon_that_is_killed_is_an_error(self) -> None:
         use_daemon()
@@ -146,7 +146,7 @@ class Unsafe(unittest.TestCase):
         for backend in ("auto", "wasm", "component", "daemon", None):
             with self.subTest(backend), self.assertRaisesRegex(TypeError, "without a sandbox"):
                 Sandbox(backend=backend, unsafe_native=True)
-        self.assertEqual(Sandbox(backend="native").backend, "native", "the name alone is the engine")
+        self.assertEqual(Sandbox(backend="native").backend, "native", "without the flag, `native` is the engine")
         with self.assertRaisesRegex(TypeError, "backend must be one of"):
             Sandbox(backend="unsafe-native")  # type: ignore[arg-type]
         with self.assertRaises(UnsupportedError):
@@ -183,7 +183,7 @@ class Unsafe(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory:
             marker = Path(directory, "written")
             box.execute(f"open({str(marker)!r}, 'w').close()").raise_for_outcome()
-            self.assertTrue(marker.exists(), "it is no sandbox")
+            self.assertTrue(marker.exists(), "scripts run without a sandbox")
 
     def test_limits_apply_in_a_background_job(self) -> None:
         # A shell starts its background processes with SIGINT ignored.

@@ -1,4 +1,4 @@
-"""The page on the package, and the examples in its docstrings."""
+"""Tests the examples in the package's page and in its docstrings."""
 
 from __future__ import annotations
 

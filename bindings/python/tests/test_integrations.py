@@ -1,4 +1,4 @@
-"""The adapters without their frameworks. With them: tests/integrations."""
+"""Tests the adapters without their frameworks. tests/integrations tests them with the frameworks."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ class Conformance(unittest.TestCase):
         try:
             checks = importlib.import_module("dspy_interpreters.checks")
         except ImportError:
-            self.skipTest("dspy-interpreters is in no index; with its `src` in PYTHONPATH its checks run here")
+            self.skipTest("dspy-interpreters is not published; add its `src` to PYTHONPATH to run its checks")
         for name in ("interpreter", "execution_instructions", "rlm", "rlm_execution_instructions", "flex_facade"):
             with self.subTest(name):
                 getattr(checks, f"check_{name}")(GloveboxInterpreter).raise_for_failures()

@@ -35,7 +35,7 @@ class ScriptedLLM(MockLLM):  # type: ignore[misc]
 
 
 def population(city: str) -> int:
-    """Says how many people live in a city."""
+    """Returns a city's population."""
     return {"Oslo": 700_000}[city]
 
 

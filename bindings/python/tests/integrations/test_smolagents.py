@@ -28,7 +28,7 @@ class ScriptedModel(Model):  # type: ignore[misc]
 
 @tool  # type: ignore[untyped-decorator]
 def population(city: str) -> int:
-    """Says how many people live in a city.
+    """Returns a city's population.
 
     Args:
         city: The city's name.
