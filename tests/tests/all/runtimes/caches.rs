@@ -67,9 +67,17 @@ fn processes_share_one_cache() {
     assert_eq!(first.iter().map(made).collect::<Vec<_>>(), times, "files must not be rebuilt");
 }
 
+/// The timeout for preparing all runtimes.
+const PREPARING: Duration = Duration::from_secs(3600);
+
 /// The images' hashes are pinned, because an unnoticed change would invalidate fuel measurements and saved sessions.
 #[test]
 fn preparing_again_gives_the_same_image() {
+    // A process of its own, because compiling the large runtimes takes more memory than the tests of hostile components
+    // allow this process.
+    if !process::in_child("runtimes::caches::preparing_again_gives_the_same_image", PREPARING) {
+        return;
+    }
     let mut seen = BTreeMap::new();
     for info in tested_runtimes().into_iter().filter(|info| !is_large(info) || whole_matrix()) {
         let dir = bare_cache_of(&info.name);
