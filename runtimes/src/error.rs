@@ -118,7 +118,7 @@ pub enum PackageError {
     #[error("cancelled while fetching the Python packages")]
     Cancelled,
     /// A cached file does not match its pinned length or digest.
-    #[error("`{}` is not package `{name}`: {problem}; remove it to fetch it again", escaped(path), name = escaped(.name), problem = escaped_text(.problem))]
+    #[error("`{}` is not a valid copy of package `{name}`: {problem}; delete the file to fetch the package again", escaped(path), name = escaped(.name), problem = escaped_text(.problem))]
     Corrupt {
         /// The name of the package.
         name: String,

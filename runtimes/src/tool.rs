@@ -285,7 +285,7 @@ pub(crate) enum NpmError {
     Unreadable(#[from] io::Error),
     #[error("the package has no file `{name}`", name = escaped(.0))]
     NoFile(String),
-    #[error("`{file}` is {bytes} bytes, too large for a module of {expected} bytes", file = escaped(.file))]
+    #[error("`{file}` is {bytes} bytes, too large for the pinned size of {expected} bytes", file = escaped(.file))]
     TooLong { file: String, bytes: u64, expected: u64 },
     #[error("`{name}` contains no module: no decodable `Buffer.from('…', 'base64')` found", name = escaped(.0))]
     NoModule(String),

@@ -52,7 +52,7 @@ pub enum Compiled {
 #[non_exhaustive]
 pub enum WheelFault {
     /// The file is not a zip archive, or is damaged.
-    #[error("it is not a wheel: {name}", name = escaped_text(.0))]
+    #[error("it is not a valid wheel: {name}", name = escaped_text(.0))]
     Unreadable(String),
     /// The wheel has more than [`MAX_WHEEL_FILES`] files.
     #[error("it has more than {MAX_WHEEL_FILES} files")]

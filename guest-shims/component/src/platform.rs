@@ -208,7 +208,7 @@ pub(crate) fn checked(tools: &[types::Tool]) -> Result<Toolbox, String> {
     let schemas = tools.iter().filter_map(|tool| tool.arguments_schema.as_ref());
     let bytes = schemas.fold(0u64, |sum, text| sum.saturating_add(weight(text.as_bytes())));
     if bytes > MAX_SCHEMAS_WEIGHT {
-        return Err(format!("the tools' schemas are {bytes} bytes; the maximum is {MAX_SCHEMAS_WEIGHT}"));
+        return Err(format!("the tools' schemas are {bytes} bytes in total; the maximum is {MAX_SCHEMAS_WEIGHT}"));
     }
     let told = |error: ToolDefinitionError| error.to_string();
     let mut toolbox = Toolbox::default();

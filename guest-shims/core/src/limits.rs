@@ -271,7 +271,7 @@ const MAX_NAME_BYTES: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The source exceeds `limits.source_bytes`.
-    #[error("the source is {bytes} bytes; `limits.source_bytes` is {most}")]
+    #[error("the source is {bytes} bytes, which exceeds `limits.source_bytes` ({most})")]
     SourceTooLarge {
         /// The size of the source in bytes.
         bytes: u64,
@@ -279,7 +279,7 @@ pub enum RequestError {
         most: u64,
     },
     /// The standard input exceeds `limits.stdin_bytes`.
-    #[error("standard input is {bytes} bytes; `limits.stdin_bytes` is {most}")]
+    #[error("standard input is {bytes} bytes, which exceeds `limits.stdin_bytes` ({most})")]
     StdinTooLarge {
         /// The size of the input in bytes.
         bytes: u64,

@@ -156,7 +156,7 @@ fn text(what: &str, from: impl Read, max_bytes: u64) -> anyhow::Result<String> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).to_vec();
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Hinted::new(format!("{what} is not UTF-8: byte {at} is invalid"), "save it as UTF-8").into()
+        Hinted::new(format!("{what} is not UTF-8: invalid byte at offset {at}"), "save it as UTF-8").into()
     })
 }
 
@@ -229,6 +229,6 @@ mod tests {
     fn a_byte_order_mark_is_dropped_and_other_encodings_are_named() {
         assert_eq!(text("x", &b"\xef\xbb\xbfprint(1)"[..], 100).unwrap(), "print(1)");
         let error = text("script `x`", &b"print('\xe9')"[..], 100).unwrap_err();
-        assert_eq!(error.to_string(), "script `x` is not UTF-8: byte 7 is invalid");
+        assert_eq!(error.to_string(), "script `x` is not UTF-8: invalid byte at offset 7");
     }
 }

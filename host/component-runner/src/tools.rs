@@ -89,7 +89,7 @@ impl ToolsComponent {
         let schemas = tools.iter().filter_map(schema);
         let weight = schemas.fold(0u64, |sum, text| sum.saturating_add(json_weight(text.as_bytes())));
         if weight > MAX_SCHEMAS_WEIGHT {
-            return Err(wrong(format!("its schemas are {weight} bytes; the maximum is {MAX_SCHEMAS_WEIGHT}")));
+            return Err(wrong(format!("its schemas are {weight} bytes in total; the maximum is {MAX_SCHEMAS_WEIGHT}")));
         }
         let tools = tools.into_iter().map(|tool| tool_of(&provider, tool).map_err(wrong)).collect::<Result<_, _>>()?;
         Ok(Self { provider, tools })

@@ -151,7 +151,7 @@ pub enum BuildError {
 #[non_exhaustive]
 pub enum ExecuteError {
     /// The source exceeds `limits.source_bytes`.
-    #[error("the source is {bytes} bytes; `limits.source_bytes` is {most}")]
+    #[error("the source is {bytes} bytes, which exceeds `limits.source_bytes` ({most})")]
     SourceTooLarge {
         /// The size of the source in bytes.
         bytes: u64,
@@ -159,7 +159,7 @@ pub enum ExecuteError {
         most: u64,
     },
     /// The standard input exceeds `limits.stdin_bytes`.
-    #[error("standard input is {bytes} bytes; `limits.stdin_bytes` is {most}")]
+    #[error("standard input is {bytes} bytes, which exceeds `limits.stdin_bytes` ({most})")]
     StdinTooLarge {
         /// The size of the standard input in bytes.
         bytes: u64,
@@ -214,7 +214,7 @@ pub enum ExecuteError {
     },
     /// The shared workspace is in use by another session's execution. This request does not wait for it, or waited for
     /// the maximum duration of an execution.
-    #[error("the shared workspace is busy; nothing was done")]
+    #[error("the shared workspace is busy; no changes were made")]
     WorkspaceBusy,
     /// The policies of the shared workspace and of the session have different host directories.
     #[error("the shared workspace and the session have different `{key}`; use the same policy for both")]
@@ -223,7 +223,7 @@ pub enum ExecuteError {
         key: &'static str,
     },
     /// A fork cannot use a shared workspace, because the fork has its own copy of the original session's files.
-    #[error("a fork cannot use a shared workspace, because it has its own copy of the session's files")]
+    #[error("a fork has its own copy of the session's files, so it cannot use a shared workspace")]
     ForkWorkspace,
     /// The session ID is invalid.
     #[error("`{id}` is not a valid session id; use 1 to 64 letters, digits, `.`, `_` or `-`, not starting with `.`", id = escaped(.id))]
@@ -248,7 +248,7 @@ pub enum ExecuteError {
         reason: String,
     },
     /// A value for a variable exceeds `limits.stdin_bytes`.
-    #[error("the value for `{name}` is {bytes} bytes of JSON; `limits.stdin_bytes` is {most}", name = escaped(.name))]
+    #[error("the value for `{name}` is {bytes} bytes of JSON, which exceeds `limits.stdin_bytes` ({most})", name = escaped(.name))]
     ValueTooLarge {
         /// The name of the variable.
         name: String,

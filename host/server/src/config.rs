@@ -267,7 +267,7 @@ pub enum ConfigError {
     #[error("`callbacks`: {0}")]
     Callbacks(#[from] glovebox::UrlPatternError),
     /// `callbacks` is set without `secret_file`, so calls could not be signed.
-    #[error("`callbacks` requires `tools.secret_file`, the file with the secret that signs the calls; set it")]
+    #[error("`callbacks` requires `tools.secret_file`; set it to the file that contains the secret used to sign calls")]
     NoSecret,
     /// The fleet's URL is invalid.
     #[error("`fleet`: {0}")]

@@ -63,7 +63,7 @@ pub enum ServiceError {
         waited: Duration,
     },
     /// The tenant exceeded its number of executions per minute.
-    #[error("the limit of {per_minute} executions per minute is exceeded; try again in {} s", retry_after.as_secs().max(1))]
+    #[error("limit of {per_minute} executions per minute exceeded; try again in {} s", retry_after.as_secs().max(1))]
     Rate {
         /// The limit, in executions per minute.
         per_minute: u32,
@@ -71,7 +71,7 @@ pub enum ServiceError {
         retry_after: Duration,
     },
     /// The tenant has reached one of its quotas.
-    #[error("the limit of {most} {what} is reached; end one first")]
+    #[error("limit of {most} {what} reached; end one first")]
     TooMany {
         /// The objects that the quota limits, in the plural.
         what: &'static str,
@@ -94,7 +94,7 @@ pub enum ServiceError {
     Advance(#[from] AdvanceError),
     /// No suspended execution has this name.
     #[error(
-        "no suspended execution `{execution}`: it was answered or cancelled, or it timed out; start a new one",
+        "execution `{execution}` is not suspended: it was already resumed, was cancelled, or timed out; start a new one",
         execution = escaped(.execution)
     )]
     NoExecution {
@@ -108,7 +108,7 @@ pub enum ServiceError {
         execution: String,
     },
     /// The limit on suspended executions is reached ([`Suspension::count`](crate::Suspension::count)).
-    #[error("the limit of {most} suspended executions is reached; try again in a moment")]
+    #[error("limit of {most} suspended executions reached; try again in a moment")]
     TooManySuspended {
         /// The maximum number of suspended executions.
         most: usize,

@@ -47,7 +47,7 @@ const PATH: &str = "/v1/traces";
 #[non_exhaustive]
 pub enum TelemetryError {
     /// The endpoint is not a valid collector URL.
-    #[error("`{}` is not the address of a collector; use `http://HOST:PORT`; for TLS, use a collector on this machine", glovebox::escaped(.0))]
+    #[error("`{}` is not a valid collector address; use `http://HOST:PORT` (TLS is not supported: use a local collector that forwards over TLS)", glovebox::escaped(.0))]
     Endpoint(String),
     /// The exporter cannot be built.
     #[error("cannot export traces: {0}")]

@@ -152,7 +152,9 @@ impl ImageDefinition {
         }
         let code_bytes: usize = self.steps.iter().map(|step| step.code.len()).sum();
         if code_bytes > MAX_IMAGE_CODE_BYTES {
-            return invalid(format!("its setups have {code_bytes} bytes, more than {MAX_IMAGE_CODE_BYTES}"));
+            return invalid(format!(
+                "the code of its setups is {code_bytes} bytes; the maximum is {MAX_IMAGE_CODE_BYTES}"
+            ));
         }
         for step in &self.steps {
             if step.preload.len() > MAX_IMAGE_PRELOADED {
@@ -167,14 +169,18 @@ impl ImageDefinition {
         }
         let wheel_bytes = self.wheels.iter().fold(0u64, |sum, wheel| sum.saturating_add(wheel.size_bytes));
         if wheel_bytes > MAX_OWN_PACKAGES_BYTES {
-            return invalid(format!("its wheels have {wheel_bytes} bytes, more than {MAX_OWN_PACKAGES_BYTES}"));
+            return invalid(format!(
+                "its wheels are {wheel_bytes} bytes in total; the maximum is {MAX_OWN_PACKAGES_BYTES}"
+            ));
         }
         if self.files.len() > MAX_IMAGE_FILES {
-            return invalid(format!("it has {} files, more than {MAX_IMAGE_FILES}", self.files.len()));
+            return invalid(format!("it has {} files; the maximum is {MAX_IMAGE_FILES}", self.files.len()));
         }
         let file_bytes = self.files.iter().fold(0u64, |sum, file| sum.saturating_add(file.size_bytes));
         if file_bytes > MAX_IMAGE_FILE_BYTES {
-            return invalid(format!("its files have {file_bytes} bytes, more than {MAX_IMAGE_FILE_BYTES}"));
+            return invalid(format!(
+                "its files are {file_bytes} bytes in total; the maximum is {MAX_IMAGE_FILE_BYTES}"
+            ));
         }
         let mut paths = BTreeSet::new();
         for InputFile { path, .. } in &self.files {

@@ -308,7 +308,7 @@ fn read_archive(
         }
         let bytes = content(entries.next(), &input_name(at), input.size_bytes)?;
         if bytes.len() as u64 != input.size_bytes || Digest::of(&bytes) != input.sha256 {
-            return Err(invalid(format!("its file `{}` does not match its definition", escaped(&input.path))));
+            return Err(invalid(format!("its file `{}` does not match the definition", escaped(&input.path))));
         }
         if is_wheel {
             check(&input.path, &bytes)?;

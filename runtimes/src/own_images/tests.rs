@@ -118,7 +118,7 @@ fn damaged_image_file_is_rejected_and_removable() {
     let at = whole.windows(8).position(|bytes| bytes == b"12345678").unwrap();
     let mut changed = whole.clone();
     changed[at] = b'0';
-    assert!(import(&changed).contains("its file `f` does not match its definition"));
+    assert!(import(&changed).contains("its file `f` does not match the definition"));
     assert!(problem(OwnImage::import(&dir.path().join("none"), &[])).contains("cannot read"));
 
     // `find` reads only the definition. `inputs` reads the remaining entries.
@@ -179,7 +179,7 @@ fn invalid_image_archives_are_rejected() {
             one,
             "more than 268435456",
         ),
-        ("more than it has", changed("/files/0/size_bytes", 2.into()), one, "does not match its definition"),
+        ("more than it has", changed("/files/0/size_bytes", 2.into()), one, "does not match the definition"),
         ("a name to escape", changed("/name", "../a".into()), one, "is not a valid image name"),
         ("endless time", changed("/timeout_ms", u64::MAX.into()), one, "must be between 1 and 3600000"),
         ("no time", changed("/timeout_ms", 0.into()), one, "must be between 1 and 3600000"),
@@ -226,7 +226,7 @@ fn import_stops_at_the_first_invalid_wheel() {
 
     let mut larger = definition.clone();
     larger.wheels.iter_mut().for_each(|wheel| wheel.size_bytes = MAX_WHEEL_BYTES);
-    assert!(problem(larger.check()).contains("its wheels have 268435456 bytes, more than 134217728"));
+    assert!(problem(larger.check()).contains("its wheels are 268435456 bytes in total; the maximum is 134217728"));
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn image_definition_is_limited() {
     let names: Vec<String> = (0..=MAX_IMAGE_FILES).map(|at| format!("f{at}")).collect();
     let files: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
     with(Vec::new(), &files[1..]).unwrap();
-    assert!(problem(with(Vec::new(), &files)).contains("1025 files, more than 1024"));
+    assert!(problem(with(Vec::new(), &files)).contains("1025 files; the maximum is 1024"));
     for (files, says) in [
         (&[("f", &b""[..]), ("f", b"")][..], "the file `f` twice"),
         (&[("f/g/h", b""), ("f", b"")], "`f` is a file and a directory"),

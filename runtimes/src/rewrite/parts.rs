@@ -139,7 +139,7 @@ impl<'a> Code<'a> {
         for (part, named) in parts.iter().enumerate() {
             for (first, end) in &named.functions {
                 if first > end || to_usize(*end) > self.types.len() {
-                    return Err(unsupported(format!("it has no functions {first} to {end}")));
+                    return Err(unsupported(format!("its functions {first} to {end} do not exist")));
                 }
                 pending.extend(*first..*end);
             }

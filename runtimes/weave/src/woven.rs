@@ -145,7 +145,7 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
     }
     for (import, at) in machine_functions {
         let (signature, body) = machine::function(import.name, &plan).ok_or_else(|| {
-            WeaveError::Shim(format!("it imports `{MACHINE}` `{}`, an unknown function", import.name))
+            WeaveError::Shim(format!("it imports an unknown function, `{}`, from `{MACHINE}`", import.name))
         })?;
         own.define(&mut assembly, at, signature, body);
         let is_same = match import.ty {

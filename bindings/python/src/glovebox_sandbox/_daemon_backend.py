@@ -65,7 +65,7 @@ def connect(answer: Any) -> Connection:
             link.close()
             raise
     except OSError as error:
-        raise UnavailableError(f"no daemon listens at `{path}` ({error}); {hint}") from error
+        raise UnavailableError(f"no daemon is listening at `{path}` ({error}); {hint}") from error
     if sys.platform == "linux":
         _, user, _ = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
         if user != os.geteuid():

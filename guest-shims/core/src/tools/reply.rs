@@ -57,7 +57,7 @@ pub(super) fn not_understood(reason: &str) -> String {
 pub fn within(text: String, max_bytes: u64) -> Answer {
     let bytes = text.len() as u64;
     if bytes > max_bytes {
-        let message = format!("the result is {bytes} bytes; `limits.tool_bytes` is {max_bytes}");
+        let message = format!("the result is {bytes} bytes, which exceeds `limits.tool_bytes` ({max_bytes})");
         return Err(CallFailure::new(ToolErrorKind::Limit, message));
     }
     Ok(text)

@@ -104,7 +104,9 @@ impl Tally {
         if bytes > max_bytes.unwrap_or(self.max_bytes) {
             let message = match max_bytes {
                 Some(most) => format!("the arguments are {bytes} bytes; the maximum for `{name}` is {most}"),
-                None => format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {}", self.max_bytes),
+                None => {
+                    format!("the arguments are {bytes} bytes, which exceeds `limits.tool_bytes` ({})", self.max_bytes)
+                }
             };
             return Err(CallFailure::new(ToolErrorKind::Limit, message));
         }

@@ -111,7 +111,7 @@ fn exchange(mut stream: UnixStream, method: &str) -> io::Result<Value> {
 
 fn status(socket: &Path) -> anyhow::Result<i32> {
     let Some(pong) = ask(socket, "ping")? else {
-        note(&format!("no daemon listens at `{}`; `glovebox daemon` starts one", escaped(socket)));
+        note(&format!("no daemon is listening at `{}`; `glovebox daemon` starts one", escaped(socket)));
         return Ok(1);
     };
     let number = |name: &str| pong.get(name).and_then(Value::as_u64).unwrap_or_default();
@@ -132,7 +132,7 @@ fn status(socket: &Path) -> anyhow::Result<i32> {
 
 fn stop(socket: &Path) -> anyhow::Result<i32> {
     if ask(socket, "shutdown")?.is_none() {
-        note(&format!("no daemon listens at `{}`", escaped(socket)));
+        note(&format!("no daemon is listening at `{}`", escaped(socket)));
         return Ok(1);
     }
     let begun = Instant::now();

@@ -171,7 +171,7 @@ fn address_space() -> Finding {
             Status::Wrong,
             name,
             format!(
-                "limited to {}; each guest reserves {} without using all of it",
+                "limited to {}; each guest reserves {} but does not use all of it",
                 bytes(most),
                 bytes(ADDRESS_SPACE_NEEDED_BYTES)
             ),
@@ -260,7 +260,7 @@ fn own_images(engine: &Engine) -> Vec<Finding> {
                 if is_described {
                     format!("run `glovebox runtimes remove {name}`; it is rebuilt at its next use")
                 } else {
-                    format!("run `glovebox image remove {name}`, and build or import it again")
+                    format!("run `glovebox image remove {name}`, then build or import the image again")
                 },
             ),
         }

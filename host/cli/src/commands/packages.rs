@@ -244,7 +244,7 @@ fn remove(args: &RemoveArgs) -> anyhow::Result<i32> {
     for name in &args.names {
         if !dir.is_dir() || !open(&dir)?.remove(name)? {
             let hint = "`glovebox packages list` lists yours; bundled packages cannot be removed (`--no-packages` runs without them)";
-            return Err(Hinted::new(format!("no package `{name}` has been added"), hint).into());
+            return Err(Hinted::new(format!("package `{name}` has not been added"), hint).into());
         }
     }
     Ok(0)

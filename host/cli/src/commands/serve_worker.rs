@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use clap::Args;
+use glovebox::escaped;
 use glovebox_server::{
     Admission, NoStore, Reach, ServerConfig, Service, ServiceConfig, TenantConfig, TokenTable, WorkerCommand,
     WorkerTenants, WorkersConfig, WorkersTable, confine, orders, serve_as_worker,
@@ -109,7 +110,8 @@ fn start_with(
     config.tokens.iter_mut().for_each(|token| token.sha256.clear());
     config.tools.secret_file = None;
     config.sessions.live_count = config.sessions.live_count.div_ceil(count);
-    let absolute = |path: &Path| std::path::absolute(path).context("cannot make a path absolute");
+    let absolute =
+        |path: &Path| std::path::absolute(path).with_context(|| format!("cannot make `{}` absolute", escaped(path)));
     let root = root.map(|root| if is_url(root) { Ok(root.to_owned()) } else { absolute(root) }).transpose()?;
     let orders = WorkerConfig { config, own, root, has_parts, cache: absolute(host.engine.cache_dir())? };
     let mut args: Vec<OsString> = vec!["--cache-dir".into(), orders.cache.clone().into()];

@@ -54,7 +54,7 @@ fn daemon_starts_reports_its_status_and_stops() {
     assert!(status.contains("listens at"), "{status}");
     let second = output(&["daemon", "--socket", default.to_str().unwrap()]);
     assert_eq!(second.status.code(), Some(125));
-    assert!(text(&second.stderr).contains("a daemon already listens at"), "{}", text(&second.stderr));
+    assert!(text(&second.stderr).contains("a daemon is already listening at"), "{}", text(&second.stderr));
     assert_eq!(ask("stop", &default), (String::new(), Some(0)));
     assert_eq!(wait(&mut first), 0);
     assert!(!default.exists());

@@ -104,7 +104,11 @@ fn compare(machine: &mut GuestMachine, new: &mut GuestMachine, globals: &[(Strin
         let pages = |machine: &GuestMachine| machine.memory().len() / PAGE_BYTES;
         let mut both = machine.memory().chunks(PAGE_BYTES).zip(new.memory().chunks(PAGE_BYTES));
         let first = both.position(|(one, other)| one != other);
-        return Err(format!("{} pages instead of {}, or page {first:?}", pages(machine), pages(new)));
+        return Err(format!(
+            "expected {} pages, found {}; first different page: {first:?}",
+            pages(new),
+            pages(machine)
+        ));
     }
     for (name, _) in globals {
         let bits = |machine: &mut GuestMachine| machine.global_value(name).as_ref().and_then(bits);

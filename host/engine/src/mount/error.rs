@@ -114,7 +114,7 @@ pub enum MountError {
     },
     /// The guest created a symbolic link that could point outside the directory.
     #[error(
-        "link `{path}` to `{target}` could leave the directory; use a relative target inside it, with `..` only at the start", path = escaped(.path), target = escaped(.target)
+        "link `{path}` to `{target}` could point outside the directory; use a relative target inside it, with any `..` components at the start", path = escaped(.path), target = escaped(.target)
     )]
     LinkLeaves {
         /// The path of the link, relative to the directory.
@@ -182,7 +182,7 @@ pub enum MountError {
     /// A crash interrupted a commit, and the host then changed files, so that the commit can be neither finished nor
     /// undone. The recovery stopped here.
     #[error(
-        "a commit was interrupted, and then `{redo}` and `{undo}` changed on the host; restore them, or repair the files by hand and remove `{staging}`", redo = escaped(.redo), undo = escaped(.undo), staging = escaped(.staging)
+        "a commit was interrupted, and `{redo}` and `{undo}` were then modified on the host; restore their previous contents, or repair the files by hand and remove `{staging}`", redo = escaped(.redo), undo = escaped(.undo), staging = escaped(.staging)
     )]
     Torn {
         /// The path that prevents finishing the commit.

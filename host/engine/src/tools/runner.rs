@@ -189,7 +189,7 @@ impl DirectCall<'_> {
         let failed = |kind, message: String| ToolOutcome::Failed { kind, message: Some(message) };
         let (bytes, most) = (self.arguments.len() as u64, self.limits.tool_bytes);
         if bytes > most {
-            let message = format!("the arguments are {bytes} bytes; `limits.tool_bytes` is {most}");
+            let message = format!("the arguments are {bytes} bytes, which exceeds `limits.tool_bytes` ({most})");
             return failed(ToolErrorKind::Limit, message);
         }
         let invalid = |error| failed(ToolErrorKind::InvalidArguments, format!("the arguments are not JSON: {error}"));

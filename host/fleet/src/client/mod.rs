@@ -186,7 +186,7 @@ pub(crate) const EXISTS: &str = "there is a session";
 #[non_exhaustive]
 pub enum FleetError {
     /// No session has this name.
-    #[error("there is no session `{0}` in the fleet; open one first")]
+    #[error("there is no session `{0}` in the fleet; open it first")]
     NotFound(FleetName),
     /// A session with this name already exists.
     #[error("session `{0}` already exists in the fleet; choose another name or close it first")]
@@ -204,7 +204,7 @@ pub enum FleetError {
     #[error("the fleet could not execute the request: {0}")]
     Failed(String),
     /// No node is registered with the engine.
-    #[error("no node of the fleet is registered; start one with `glovebox fleet node`")]
+    #[error("no fleet node is registered; start one with `glovebox fleet node`")]
     NoNode,
     /// The connection to the engine failed. The request may have run.
     #[error("cannot reach the fleet's engine at `{url}`; check that it is running", url = escaped(.url))]

@@ -186,7 +186,7 @@ fn check(state: &SessionState, expected: Option<Expected>) -> Result<(), Handler
 }
 
 fn no_session(name: &FleetName) -> HandlerError {
-    refused(status::NOT_FOUND, format!("there is no session `{name}`; open one first"))
+    refused(status::NOT_FOUND, format!("there is no session `{name}`; open it first"))
 }
 
 fn refused(code: u16, message: String) -> HandlerError {

@@ -197,7 +197,7 @@ pub(super) fn execute<'a>(
         let Json(is_there) = ctx.run(seek).name("seek").await?;
         if !is_there {
             let message = format!(
-                "no node of the fleet has the image {} of session `{}`; start a node of the version that opened the session",
+                "no fleet node has the image {} of session `{}`; start a node of the version that opened the session",
                 state.session.image_sha256, state.session.name
             );
             return Err(TerminalError::new_with_code(status::FAILED, message));

@@ -276,7 +276,7 @@ impl Connection {
             RpcError::named(
                 REFUSED,
                 "quota-exceeded",
-                format!("the limit of {most} running requests is reached; wait for a response"),
+                format!("limit of {most} running requests reached; wait for a response"),
             )
         })?;
         let (slot, work) = match named {

@@ -128,7 +128,7 @@ pub async fn serve_stdio(daemon: &Daemon) {
 /// Refuses a client that exceeds the connection limit.
 pub(super) async fn refuse_connection<W: AsyncWrite + Unpin>(daemon: &Daemon, output: W) {
     let most = daemon.0.config.connections;
-    let message = format!("the limit of {most} connections is reached; close one first");
+    let message = format!("limit of {most} connections reached; close one first");
     let _ = refuse(output, "quota-exceeded", &message).await;
 }
 

@@ -22,13 +22,13 @@ const MAX_PATH_BYTES: usize = 100;
 #[non_exhaustive]
 pub enum SocketError {
     /// The path is in use by another daemon or program.
-    #[error("a daemon already listens at `{}`; stop it with `glovebox daemon stop`, or choose another path with `--socket`", escaped(.0))]
+    #[error("a daemon is already listening at `{}`; stop it with `glovebox daemon stop`, or choose another path with `--socket`", escaped(.0))]
     InUse(PathBuf),
     /// The path exists but is not a socket.
     #[error("`{}` is not a socket; move it away, or choose another path with `--socket`", escaped(.0))]
     NotASocket(PathBuf),
     /// Other users could replace the socket, because the directory has another owner or a permissive mode.
-    #[error("the directory `{}` {reason}; use `--socket` to choose a path in your own directory", escaped(.path))]
+    #[error("the directory `{}` {reason}; use `--socket` to choose a path in a directory you own", escaped(.path))]
     Directory {
         /// The path of the directory.
         path: PathBuf,
@@ -65,7 +65,7 @@ impl Listener {
     /// be called within a Tokio runtime.
     ///
     /// # Errors
-    /// Fails if a daemon already listens at the path, if other users can write to the directory, if the path is longer
+    /// Fails if a daemon is already listening at the path, if other users can write to the directory, if the path is longer
     /// than 100 bytes, if it exists but is not a socket, or if an I/O operation fails.
     pub fn bind(path: impl Into<PathBuf>) -> Result<Self, SocketError> {
         let path = std::path::absolute(path.into()).map_err(|source| failed(Path::new(""), source))?;

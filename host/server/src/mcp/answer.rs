@@ -168,7 +168,7 @@ impl Answering<'_> {
         let short = shortened(&text, |left_out| {
             link = self.keep(name, "text/plain", text.as_bytes());
             match link {
-                Some(_) => format!("{left_out} characters omitted; the full text is the resource {uri}"),
+                Some(_) => format!("{left_out} characters omitted; the full text is available as resource {uri}"),
                 None => format!("{left_out} characters omitted"),
             }
         });

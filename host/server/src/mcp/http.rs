@@ -145,7 +145,7 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
     let tenant = endpoint.tenants.authenticate(request.headers())?.clone();
     let clients = endpoint.clients(&tenant);
     if connects(request.method(), request.headers()) && clients.connected.sessions.read().await.len() >= MAX_CLIENTS {
-        let detail = format!("the limit of {MAX_CLIENTS} connected clients is reached; try again later");
+        let detail = format!("limit of {MAX_CLIENTS} connected clients reached; try again later");
         let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
         return Err(Problem { retry_after: Some(60), ..problem });
     }

@@ -250,7 +250,9 @@ fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRec
         Some(VERSION) => Some(words.next().ok_or(NOT_ONE)?),
         Some(VERSION_BY_DIGEST) => None,
         Some(other) if other.len() < 10 && other.bytes().all(|byte| byte.is_ascii_digit()) => {
-            return Err(format!("its record has version {other}, but this program supports version {VERSION}"));
+            return Err(format!(
+                "its record is version {other}, but this program supports only versions {VERSION_BY_DIGEST} and {VERSION}"
+            ));
         }
         _ => return Err(NOT_ONE.into()),
     };

@@ -159,7 +159,7 @@ fn unsuitable_shim_error_names_the_missing_export() {
             "\"unwound\" (func $unwound (result i64))",
             "`unwound` with an unexpected type",
         ),
-        ("\"glovebox:machine\" \"unwound\"", "\"glovebox:machine\" \"rewind\"", "`rewind`, an unknown function"),
+        ("\"glovebox:machine\" \"unwound\"", "\"glovebox:machine\" \"rewind\"", "an unknown function, `rewind`"),
         ("glovebox:machine/refuel", "refuel", "glovebox:machine/refuel"),
         ("glovebox:machine/grow", "grow", "glovebox:machine/grow"),
         ("glovebox:wasi/proc_exit", "proc_exit", "glovebox:wasi/proc_exit"),

@@ -80,7 +80,7 @@ fn socket_directory_is_private() {
 fn only_a_dead_daemons_socket_is_replaced() {
     let daemon = Running::new();
     let error = bind(&daemon.socket).unwrap_err().to_string();
-    assert!(error.contains("a daemon already listens at") && error.contains("glovebox daemon stop"), "{error}");
+    assert!(error.contains("a daemon is already listening at") && error.contains("glovebox daemon stop"), "{error}");
     assert_eq!(daemon.client().ok("ping", json!({}))["pong"], true);
 
     let dir = tempfile::tempdir().unwrap();

@@ -60,7 +60,7 @@ fn long_output_is_shortened_and_linked() {
     assert_eq!(
         shown,
         format!(
-            "{}\n[… 1000 characters omitted; the full text is the resource {uri} …]\n{}é",
+            "{}\n[… 1000 characters omitted; the full text is available as resource {uri} …]\n{}é",
             "a".repeat(4_000),
             "z".repeat(3_999)
         )

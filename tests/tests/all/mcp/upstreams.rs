@@ -188,7 +188,7 @@ fn hostile_tool_list_is_bounded() {
         ("say({'tools': [], 'nextCursor': 'again'})", "lists its tools on more than 64 pages"),
         (
             "put({'jsonrpc': '2.0', 'id': m['id'], 'error': {'code': 1, 'message': 'no\\nline'}})",
-            "does not list its tools: ",
+            "failed to list its tools: ",
         ),
         (
             "say({'tools': [{'name': 'x', 'description': 'd' * 6_000_000, 'inputSchema': {}}]})",

@@ -107,7 +107,7 @@ for i in range(3):
             let requests = needs(&started, answers);
             answers = vec![answer(&requests[0], "x".repeat(length - 2))];
         }
-        let expected = "97\n98\nthe result is 101 bytes; `limits.tool_bytes` is 100\n";
+        let expected = "97\n98\nthe result is 101 bytes, which exceeds `limits.tool_bytes` (100)\n";
         assert_eq!(text(&done(&started, answers)), expected);
     }
 }

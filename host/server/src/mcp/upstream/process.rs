@@ -143,7 +143,7 @@ impl Process {
                 Ok(Ok(page)) => page,
                 Ok(Err(error)) => {
                     let error = glovebox::escaped_text(&error.to_string()).to_string();
-                    return Err(format!("does not list its tools: {error}{}", self.last_words().await));
+                    return Err(format!("failed to list its tools: {error}{}", self.last_words().await));
                 }
                 Err(_) => {
                     return Err(format!(

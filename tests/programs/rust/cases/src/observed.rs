@@ -53,8 +53,8 @@ pub fn all_of(files: &Files) -> Result<BTreeMap<String, Hex>, Error> {
 /// files.
 pub fn refused(error: &Error) -> StepResult {
     StepResult::Refused(match error {
-        Error::SourceTooLarge { bytes, limit } => format!("{bytes} bytes; `limits.source_bytes` is {limit}"),
-        Error::StdinTooLarge { bytes, limit } => format!("{bytes} bytes; `limits.stdin_bytes` is {limit}"),
+        Error::SourceTooLarge { bytes, limit } => format!("{bytes} bytes, which exceeds `limits.source_bytes` ({limit})"),
+        Error::StdinTooLarge { bytes, limit } => format!("{bytes} bytes, which exceeds `limits.stdin_bytes` ({limit})"),
         other => other.to_string(),
     })
 }
