@@ -266,12 +266,13 @@ fn quoted(path: &Path) -> String {
 // Listing and evicting cache entries.
 //
 // Compiled code is evicted by age and by size, but never while it is in use. Users hold a shared lock on a file while
-// it is open or mapped; preparation holds the lock of its key. The record is removed before the code, so an interrupted
-// eviction never leaves a record without code. The next eviction removes the remaining files.
+// it is open or mapped; preparation holds the lock for its key. The record is removed before the code, so an
+// interrupted eviction never leaves a record without code. The next eviction removes the remaining files.
 
-/// The number and interval of attempts to lock code. A newly forked child process shares its parent's open files, and
-/// their locks, until it executes its own program.
+/// Number of attempts to lock code. A newly forked child process shares its parent's open files, and their locks, until
+/// it calls `exec`.
 const LOCK_ATTEMPTS: u32 = 4;
+/// Interval between attempts to lock code.
 const CODE_LOCK_POLL: Duration = Duration::from_millis(2);
 
 /// An entry of the cache.

@@ -137,7 +137,7 @@ pub struct ImageEntry {
 pub struct ImageOf {
     /// The name of the base runtime.
     pub runtime: String,
-    /// [`ImageEntry::modules`].
+    /// Same as [`ImageEntry::modules`].
     pub modules: Vec<String>,
     /// Setups that run in the booted interpreter, in order.
     pub steps: Vec<SetupStep>,

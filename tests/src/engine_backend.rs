@@ -154,7 +154,7 @@ impl EngineBackend {
     }
 }
 
-/// Returns all files in a workspace, without empty directories.
+/// Returns all files in a workspace. Ignores empty directories.
 fn all_of(files: &Files) -> BTreeMap<String, Vec<u8>> {
     let listed = files.list("**").expect("a workspace can be listed");
     let bytes = |entry: FileEntry| Some((entry.path.clone(), files.read(&entry.path).ok()?));

@@ -86,7 +86,7 @@ impl TextMatch {
         Self { equals: Some(text.to_owned()), ..Self::default() }
     }
 
-    /// Accepts any text.
+    /// Returns an expectation that any text meets.
     #[must_use]
     pub fn anything() -> Self {
         Self { any: true, ..Self::default() }

@@ -175,7 +175,7 @@ impl LibraryMount {
     }
 }
 
-/// The directory that contains the archive and the other files.
+/// A standard library: a directory with an archive of its modules, and the files that are stored outside the archive.
 struct StandardLibrary<F> {
     name: String,
     archive_bytes: u64,

@@ -34,7 +34,7 @@ pub enum TrapKind {
     BadCall,
     /// An integer division by zero, an integer overflow, or an invalid conversion to an integer.
     Arithmetic,
-    /// The guest's driver returned no usable report, because the guest has damaged it.
+    /// The guest's driver returned no usable report, because the guest had damaged the driver's state.
     BadReport,
     /// Any other trap.
     Other,

@@ -22,14 +22,14 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Returns the value of a header that occurs exactly once and is UTF-8.
+    /// Returns the value of the header `name` if it occurs exactly once and is valid UTF-8.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(header, _)| header == name);
         let (_, value) = values.next()?;
         std::str::from_utf8(value).ok().filter(|_| values.next().is_none())
     }
 
-    /// Returns whether a header occurs.
+    /// Returns whether the request has the header `name`.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.headers.iter().any(|(header, _)| header == name)
     }

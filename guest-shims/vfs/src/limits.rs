@@ -235,8 +235,7 @@ pub enum VfsError {
     /// `notempty`: the directory has entries; remove them first.
     #[error("directory is not empty; remove its entries first")]
     NotEmpty,
-    /// `notcapable`: the path is absolute, or `..` or a symlink leaves the directory beneath which the path is
-    /// resolved.
+    /// `notcapable`: the path is absolute, or escapes its base directory through `..` or a symlink.
     #[error("path leaves its directory; use a relative path inside it")]
     NotCapable,
     /// `nametoolong`: a name, a path or the nesting of directories exceeds its limit.

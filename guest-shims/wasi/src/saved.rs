@@ -392,7 +392,8 @@ impl<'a> Saved<'a> {
     }
 }
 
-/// Formats up to [`SHOWN_PATHS`] of `count` paths for an error message. The saved paths are untrusted.
+/// Formats up to [`SHOWN_PATHS`] of `count` paths for an error message. The paths are untrusted, because they come from
+/// saved state, so each is truncated and quoted.
 fn shown<'a>(paths: impl IntoIterator<Item = &'a str>, count: usize) -> String {
     let clipped = |path: &str| format!("{:?}", path.chars().take(SHOWN_CHARS).collect::<String>());
     let quoted: Vec<String> = paths.into_iter().take(SHOWN_PATHS).map(clipped).collect();

@@ -29,7 +29,7 @@ pub(crate) fn start(global: &GlobalArgs) -> anyhow::Result<()> {
     start_with(global, None::<Identity>)
 }
 
-/// Like [`start`], with a layer for the traces of a server.
+/// Like [`start`], but adds a layer for a server's traces.
 pub(crate) fn start_with<L>(global: &GlobalArgs, traces: Option<L>) -> anyhow::Result<()>
 where
     L: Layer<Registry> + Send + Sync,

@@ -58,7 +58,7 @@ impl ToolsComponent {
         Self::load_bytes(applications, name, &bytes, config)
     }
 
-    /// Like [`load`](Self::load), for a component in memory.
+    /// Like [`load`](Self::load), but for a component that is already in memory.
     pub fn load_bytes(
         applications: &Applications,
         name: impl Into<String>,

@@ -40,8 +40,8 @@ pub struct AuditError {
 }
 
 /// The audit log: one JSON line for each execution and each other operation on a session, written before the answer is
-/// sent. A line names the tenant, the door, the SHA-256 of the source, the outcome and the fuel. The source itself is
-/// recorded only with `with_source`.
+/// sent. A line names the tenant, the front end, the SHA-256 of the source, the outcome and the fuel. The source itself
+/// is recorded only with `with_source`.
 pub struct Audit {
     out: Mutex<Box<dyn Write + Send>>,
     with_source: bool,
@@ -95,7 +95,7 @@ struct ActLine<'a> {
     acted: &'a Acted,
 }
 
-/// Tenant, door and session of an audited request.
+/// Tenant, front end and session of an audited request.
 pub(crate) struct AuditSubject<'a> {
     pub(crate) door: Door,
     pub(crate) tenant: &'a str,
@@ -128,8 +128,8 @@ struct Line<'a> {
 }
 
 impl Audit {
-    /// Opens a file for appending, and creates it if necessary. On Unix, only the current user can read a new file (mode
-    /// 0600).
+    /// Opens a file for appending, and creates it if necessary. On Unix, only the current user can read a new file
+    /// (mode 0600).
     ///
     /// # Errors
     /// Fails if the file cannot be opened.

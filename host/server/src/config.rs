@@ -91,7 +91,7 @@ pub struct ServerConfig {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ToolsTable {
-    /// URL patterns that tools of requests may call back, for tokens that do not set `callbacks`. Default: none.
+    /// Patterns of the URLs that tools may use for callbacks, for tokens that do not set `callbacks`. Default: none.
     pub callbacks: Vec<String>,
     /// A file with the secret that signs callbacks: `whsec_` followed by 24 to 64 bytes in base64. Required with
     /// `callbacks`.
@@ -225,7 +225,8 @@ pub struct TokenTable {
     pub executions_at_once: Option<usize>,
     /// Maximum number of executions per minute. Default: unlimited.
     pub executions_per_minute: Option<NonZeroU32>,
-    /// URL patterns that tools of this token's requests may call back. Default: `callbacks` in `[tools]`.
+    /// Patterns of the URLs that tools may use for callbacks in requests with this token. Default: `callbacks` in
+    /// `[tools]`.
     pub callbacks: Option<Vec<String>>,
     /// Maximum number of suspended executions. Default 16.
     pub suspended: Option<usize>,

@@ -1,10 +1,10 @@
 //! Glovebox as a service for agents, over a network or over standard input and output.
 //!
-//! * [`Service`]: the core behind all doors. It owns the engine, limits concurrent executions, collects metrics, and
-//!   writes the audit log.
-//! * [`Tenant`]: a client of the service with a policy, sessions and quotas. Doors perform every operation through a
-//!   tenant.
-//! * [`http`]: the sandbox contract over HTTP and JSON.
+//! * [`Service`]: the core that all front ends share. It owns the engine, limits concurrent executions, collects
+//!   metrics, and writes the audit log.
+//! * [`Tenant`]: a client of the service with a policy, sessions and quotas. Front ends perform every operation through
+//!   a tenant.
+//! * [`http`]: the sandbox API over HTTP and JSON.
 //! * [`mcp`]: the Model Context Protocol.
 //! * [`daemon`]: JSON-RPC over a Unix socket of the current user, or over standard input and output.
 //! * Workers ([`Service::start_workers`]): child processes that run all executions.

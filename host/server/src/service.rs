@@ -1,4 +1,4 @@
-//! The core of a service, which all doors share.
+//! The core of a service, which all front ends share.
 
 use std::{
     fmt,
@@ -90,7 +90,7 @@ fn means(name: &str, info: &RuntimeInfo) -> bool {
     }
 }
 
-/// The core that all doors share: the engine, the queue for executions, metrics and the audit log. Cheap to clone.
+/// The core that all front ends share: the engine, the queue for executions, metrics and the audit log. Cheap to clone.
 #[derive(Clone)]
 pub struct Service(pub(crate) Arc<ServiceInner>);
 
@@ -377,7 +377,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The protocol through which a request arrived.
+/// The front end through which a request arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Door {
     /// HTTP and JSON.
@@ -391,7 +391,7 @@ pub enum Door {
 }
 
 impl Door {
-    /// Returns the door's name in metrics and in the audit log.
+    /// Returns the front end's name in metrics and in the audit log.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

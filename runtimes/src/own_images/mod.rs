@@ -255,7 +255,8 @@ fn damaged(path: &Path, error: &io::Error) -> OwnImageError {
 
 /// The name of the archive's first entry, the definition.
 const DEFINITION: &str = "image.json";
-/// Maximum size of the definition, in bytes: enough for the setups' code with escapes, and the longest list of files.
+/// Maximum size of the definition, in bytes: enough for the setups' code after JSON
+/// escaping, and the longest list of files.
 const MAX_DEFINITION_BYTES: u64 = 16 << 20;
 
 fn write_archive(definition: &ImageDefinition, inputs: &ImageInputs, out: impl Write) -> io::Result<()> {
@@ -285,7 +286,7 @@ fn append(archive: &mut Builder<impl Write>, name: &str, bytes: &[u8]) -> io::Re
 
 fn read_definition(file: impl Read) -> io::Result<ImageDefinition> {
     let mut archive = Archive::new(file);
-    // Reads raw entries, because an extension header can be as long as the file.
+    // Read raw entries: an extension header, which can be as long as the archive, would otherwise be read into memory.
     let mut entries = archive.entries()?.raw(true);
     definition_of(entries.next())
 }

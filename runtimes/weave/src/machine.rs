@@ -152,7 +152,7 @@ fn global_set(code: &mut InstructionSink<'_>, guest: &Placed<'_>) {
     code.unreachable();
 }
 
-/// Returns the index and type of a mutable global, by its number.
+/// Looks up a mutable global by number. Returns its index and type.
 fn global(guest: &Placed<'_>, number: u32) -> Option<(u32, GlobalKind)> {
     let (global, _) = guest.read.globals.get(index(number))?;
     Some((global.index.saturating_add(guest.shift.globals), global.kind))

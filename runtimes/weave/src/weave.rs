@@ -25,13 +25,13 @@ pub(crate) fn weave_core(shim: &[u8], guests: &[Guest<'_>], options: &WeaveOptio
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WeaveOptions {
-    /// The estimated native stack for nested calls in a guest, in bytes. A call that exceeds this limit unwinds the
-    /// guest.
+    /// The maximum estimated native stack use of nested calls in a guest, in bytes. A call that exceeds this limit
+    /// unwinds the guest.
     ///
-    /// Default: 320 KiB. For half of the 10,200 possibly recursive functions of CPython and QuickJS, Cranelift's frame
-    /// has at most 0.53 of the estimated size. A few frames are larger, among them that of QuickJS's interpreter loop,
-    /// which takes part in every recursion: 1.2 times the estimate in Wasmtime 49, 1.5 times in 50. Guests therefore
-    /// fit into Wasmtime's default stack of 512 KiB, with room for the shim. V8's default stack has 984 KiB.
+    /// Default: 320 KiB. This fits in Wasmtime's default stack of 512 KiB with room for the shim, although a few frames
+    /// are larger than their estimate. One of these is the frame of QuickJS's interpreter loop, which is part of every
+    /// recursion: 1.2 times its estimate in Wasmtime 49, and 1.5 times in Wasmtime 50. The median frame of the 10,200
+    /// possibly recursive functions of CPython and QuickJS is 0.53 times its estimate. V8's default stack is 984 KiB.
     pub stack_bytes: u32,
     /// `true` to meter fuel. Without metering, a script can run forever, so disable it only for measurements.
     pub metered: bool,

@@ -179,7 +179,7 @@ fn stored_sessions_are_logged(captured: &Captured) {
     (prune.max_count, prune.dry_run) = (Some(0), true);
     let _ = captured.take();
     sessions.prune(&prune).unwrap();
-    // The subscriber also captures events of other tests in this process.
+    // The subscriber also captures events from other tests in this process.
     let seen: Vec<_> =
         captured.take().into_iter().filter(|event| event.get("message").starts_with("session.prune.")).collect();
     let [deleted, complete] = seen.as_slice() else { panic!("expected two events, got {seen:#?}") };

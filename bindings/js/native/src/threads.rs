@@ -34,8 +34,8 @@ use crate::error::{EngineFailure, NativeFailure};
 const MAX_RUNNING: usize = 64;
 /// Time that a thread waits for more work before it exits.
 const IDLE: Duration = Duration::from_secs(10);
-/// Time that a thread polls for work before it sleeps. A JavaScript loop that executes one script after another submits
-/// its next script within this time.
+/// Time that a thread polls for work before it sleeps. Long enough for a JavaScript loop that runs scripts back to back
+/// to submit its next script.
 const LOOKING: Duration = Duration::from_micros(50);
 /// Number of polls between two clock reads.
 const LOOKS: u32 = 32;

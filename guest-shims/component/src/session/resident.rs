@@ -275,7 +275,7 @@ impl ComponentBackend {
     }
 }
 
-/// Changes a session's files from outside the guest, completely or not at all.
+/// Atomically changes a session's files from outside the guest.
 pub(super) fn change_files(
     call: SessionCall<'_, ComponentBackend>,
     work: impl FnOnce(&mut Vfs, RootId) -> Result<(), FileError>,

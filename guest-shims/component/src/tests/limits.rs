@@ -207,8 +207,7 @@ fn deadline_stops_a_computing_guest() {
 
 #[test]
 fn deadline_stops_a_guest_that_makes_calls() {
-    // The charge for each call is too small to cause a check of the clock, and the work between two calls is less than
-    // a slice.
+    // Each call's charge is too small to trigger a clock check, and the work between two calls takes less than a slice.
     let source = "burn 1900000\nprint on\n".repeat(300);
     let in_time = types::Policy { clock: Some(types::Clock::Fixed(0)), ..short() };
     let execution = execute(&open(Duration::from_millis(1), in_time), &source);

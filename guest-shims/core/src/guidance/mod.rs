@@ -84,7 +84,7 @@ pub enum AdviceKind {
     Output,
     /// A module, package or export does not exist.
     Module,
-    /// The source is not valid in its language.
+    /// The source has a syntax error.
     Syntax,
     /// TypeScript syntax that generates code, or types in a JavaScript script.
     TypescriptSyntax,

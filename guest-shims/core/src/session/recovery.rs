@@ -66,7 +66,8 @@ impl<B: SessionBackend> SessionState<B> {
             self.end(why);
             return Ok(None);
         }
-        // `to` may not be in the history, so the session may then differ from its last checkpoint.
+        // A given `to` might not be in the history. The session is known to match its last checkpoint only if `to` is
+        // `None`.
         let is_unchanged = to.is_none();
         let Some(saved) = to.or_else(|| self.history.last().cloned()) else {
             self.end(format!("{why}, and the session has no checkpoint to restore"));

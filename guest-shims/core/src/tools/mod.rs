@@ -1,8 +1,8 @@
 //! Host functions that scripts can call: the protocol, and the rules for every call.
 //!
-//! A guest writes calls to a device and reads replies from it. Both carry JSON text. The guest's text is untrusted: its
-//! size, count and shape are checked before a call runs. The backend decides whether calls run on threads or
-//! sequentially ([`ToolRunner`]).
+//! A guest writes calls to a device and reads replies from it. Both carry JSON text. The guest's messages are
+//! untrusted: their size, number and structure are checked before a call runs. The backend decides whether calls run on
+//! threads or sequentially ([`ToolRunner`]).
 //!
 //! | file | contents |
 //! |---|---|

@@ -63,21 +63,23 @@ const READ_BYTECODE: u32 = 1;
 /// A loop that only an interrupt ends.
 const ENDLESS: &str = "for (;;);";
 
-/// The export with the interrupt handler's table slot. The recipe adds the export.
+/// The export that holds the interrupt handler's table slot. The recipe adds the export.
 const INTERRUPT_HANDLER: &str = "__interrupt_handler";
 
-/// The export with the table slot of the function that reads promises. The recipe adds the export. Below are the names
-/// that the boot scripts use for the function, each with its `magic`, and its calling convention
-/// (`JS_CFUNC_getter_magic`).
+/// The export that holds the table slot of the function that reads promises. The recipe adds the export.
 const PROMISE_READER: &str = "__read_promise";
+/// The names of the promise reader in the boot scripts, with the `magic` of each.
 const PROMISE_READERS: [(&str, u32); 2] = [("promiseState", 0), ("promiseResult", 1)];
+/// The promise reader's calling convention (`JS_CFUNC_getter_magic`).
 const GETTER_WITH_MAGIC: u32 = 10;
 
-/// The export with the table slot of the function that reads atoms, and the export with the address of the function
-/// that names callees. The recipe adds both. Below are the names of these functions in the boot scripts.
+/// The export that holds the table slot of the function that reads atoms. The recipe adds the export.
 const ATOM_READER: &str = "__read_atom";
+/// The export that holds the address of the function that names callees. The recipe adds the export.
 const CALLEE_NAMER: &str = "__callee_namer";
+/// The atom reader's name in the boot scripts.
 const READ_ATOM: &str = "readAtom";
+/// The callee namer's name in the boot scripts.
 const NAME_CALLEE: &str = "nameCallee";
 
 const NATIVES: (&str, &str) = ("glovebox:natives", include_str!("natives.js"));
@@ -249,8 +251,8 @@ impl Booted<'_> {
         Ok(self.guest.free(shared)?)
     }
 
-    /// Makes the engine call the boot scripts when a callee is not a function or constructor, so that the error names
-    /// the callee.
+    /// Makes the engine call a function of the boot scripts when a callee is not a function or constructor, so that the
+    /// error names the callee.
     fn name_callees(&mut self, shared: JsValue) -> Result<(), DriverError> {
         let namer = self.function(shared, NAME_CALLEE)?;
         let at = allocate(&mut self.guest, 8)?;

@@ -29,8 +29,8 @@ pub(super) fn pokes(anchors: &Anchors, interrupt: Interrupt) -> Result<Vec<Poke>
 }
 
 impl Booted<'_> {
-    /// Clears the host's word. Returns its reason, or `None` if the host did not write the word. Must come before any
-    /// other call into the guest, which would also be interrupted.
+    /// Clears the interrupt word. Returns the reason that the host wrote, or `None` if it wrote none. Must come before
+    /// any other call into the guest, which would also be interrupted.
     pub(super) fn take_interrupt(&mut self) -> Result<Option<&'static str>, DriverError> {
         let word = self.guest.read_word(self.at.interrupt)?;
         if word == 0 {
@@ -40,12 +40,12 @@ impl Booted<'_> {
         Ok(KINDS.iter().find(|(_, kind, _)| *kind == word).map(|(.., why)| *why))
     }
 
-    /// Returns whether the interpreter has not checked the word since the host wrote it.
+    /// Returns whether the interpreter has yet to check the interrupt word since the host wrote it.
     pub(super) fn has_missed_interrupt(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.interrupt_counter)? == ASK_NOW)
     }
 
-    /// Returns whether the host has written its word.
+    /// Returns whether the host has written the interrupt word.
     pub(super) fn is_interrupted(&mut self) -> Result<bool, DriverError> {
         Ok(self.guest.read_word(self.at.interrupt)? != 0)
     }

@@ -97,11 +97,11 @@ pub(super) fn wipe_free_memory(guest: &mut Guest<'_>, first: u32) -> Result<(), 
     Ok(())
 }
 
-/// The possible offsets of the list link in an object (`JSGCObjectHeader.link`). The link has the fields `prev` and
-/// `next`.
+/// The possible offsets of the list link in an object (`JSGCObjectHeader.link`).
 const LINKS: [u32; 2] = [0, 8];
+/// The offset of the field `next` in a list link, after `prev`.
 const NEXT: u32 = 4;
-/// The number of bytes to search in `JSRuntime`, which is smaller.
+/// The number of bytes to search from the start of `JSRuntime`; more than its size.
 const RUNTIME_BYTES: u32 = 4 << 10;
 /// More objects than any image can contain: each object takes more than 32 bytes.
 const MAX_OBJECTS: u32 = 1 << 26;

@@ -336,7 +336,7 @@ fn numpy_generator_is_reseeded() {
     let words: Vec<u32> = (1..624).map(|word| liar.get(NUMPY + 40 + word * 4)).collect();
     let different: std::collections::BTreeSet<_> = words.iter().collect();
     assert!(different.len() > 620 && !words.contains(&0x0707_0707), "not those of `random`");
-    // The index follows the words.
+    // The generator's index follows its 624 state words.
     assert_eq!((liar.get(NUMPY + 40 + 624 * 4), liar.get(GENERATOR - 4)), (624, 624));
 }
 

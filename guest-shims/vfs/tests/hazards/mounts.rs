@@ -405,7 +405,7 @@ fn why(names: &[u8], bytes: u64, available_bytes: u64) -> RestoreError {
 
 #[test]
 fn journal_names_are_limited_while_reading() {
-    // A decoder that accepts all names reaches the end of the bytes.
+    // If the decoder accepts all names, it then fails at the end of the input.
     let read = RestoreError::Damaged(Damaged("it is truncated"));
     // Each created name is charged its length and 256 bytes, each removed name its length and 160 bytes.
     for (was, charge) in [(MADE, 260), (TAKEN, 164)] {

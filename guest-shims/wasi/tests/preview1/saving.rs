@@ -396,7 +396,7 @@ fn forged_state_is_an_error_or_sound() {
     assert!(accepted * 10 > tried, "mostly content was changed: {accepted} of {tried}");
 }
 
-/// Returns the beginning of a saved state that claims `count` mounts and ends after `paths`.
+/// Returns a truncated saved state, which claims to have `count` mounts but contains only `paths`.
 fn mounts(count: u64, paths: &[String]) -> Vec<u8> {
     let mut to = Encoder::new();
     to.byte(1);

@@ -34,8 +34,9 @@ pub(crate) struct FakeHost {
     pub(crate) deadline_ns: u64,
     pub(crate) slept: Vec<u64>,
     pub(crate) streamed: Vec<(Stream, Vec<u8>)>,
-    /// Messages to the tools device, and replies to reads from it. When no replies are left, reads return nothing.
+    /// Messages that the guest has written to the tools device.
     pub(crate) messages: Vec<Vec<u8>>,
+    /// Replies that the guest has yet to read from the tools device. When none are left, reads return nothing.
     pub(crate) replies: VecDeque<Option<Vec<u8>>>,
     /// Bytes moved and random bytes generated since the last charge: work that has not been paid for.
     pub(crate) moved: u64,

@@ -96,15 +96,15 @@ pub(crate) struct ToolsArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) tools: Vec<PathBuf>,
 
-    /// Like --dir, for the tools; repeatable
+    /// Like --dir, but for the tools; repeatable
     #[arg(long, requires = "tools", value_name = "HOST[::GUEST][:ro]")]
     tools_dir: Vec<Directory>,
 
-    /// Like --env, for the tools; repeatable
+    /// Like --env, but for the tools; repeatable
     #[arg(long, requires = "tools", value_name = "NAME[=VALUE]")]
     tools_env: Vec<String>,
 
-    /// Like --network, for the tools
+    /// Like --network, but for the tools
     #[arg(long, requires = "tools")]
     tools_network: bool,
 }

@@ -210,14 +210,14 @@ struct NetworkArgs {
     #[arg(long = "allow-net", value_name = "URL-PATTERN")]
     allow: Vec<String>,
 
-    /// Allow these addresses although they are not public, such as `127.0.0.0/8`; repeatable
+    /// Allow these non-public addresses, such as `127.0.0.0/8`; repeatable
     #[arg(long = "allow-private-net", value_name = "RANGE")]
     allow_private: Vec<String>,
 
     /// Secret from the environment variable ENV for requests to HOST; repeatable
     ///
-    /// Scripts see a placeholder in the variable NAME. The host replaces it with the secret in the headers of requests to
-    /// HOST.
+    /// Scripts see a placeholder in the variable NAME. The host replaces it with the secret in the headers of requests
+    /// to HOST.
     #[arg(long = "secret", value_name = "NAME=ENV@HOST")]
     secrets: Vec<NamedSecret>,
 }

@@ -125,7 +125,7 @@ pub(crate) struct ProgramArgs {
     tools: Vec<NamedProgram>,
 }
 
-/// A host program with the name of its tool.
+/// A host program and the name of the tool that runs it.
 #[derive(Clone, Debug)]
 struct NamedProgram {
     name: String,

@@ -24,10 +24,10 @@ struct Mounted {
     read_only: bool,
 }
 
-/// The JavaScript library, shared by all guests of the process.
+/// The JavaScript library, shared by all guests in the process.
 static SHARED_LIBRARY: LazyLock<Arc<dyn MountSource>> = LazyLock::new(|| Arc::new(Library(LazyLock::new(library))));
 
-/// The initial files of a policy's executions.
+/// The files with which each execution under a policy starts.
 #[derive(Clone)]
 pub(crate) struct Workspace {
     /// Excludes the mounts of host directories. They are added to each execution's clone, so that each execution sees

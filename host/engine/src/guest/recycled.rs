@@ -195,9 +195,9 @@ pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 /// The additional stack for host functions when the guest has used its maximum, in bytes.
 const HOST_STACK_BYTES: usize = 1 << 20;
 
-/// Maximum number of idle stacks. Pages that a deep recursion touched stay resident, so this limits the idle memory to
-/// 272 MiB, reached if that many concurrent guests used their whole stacks. Further concurrent guests need a new
-/// mapping each.
+/// Maximum number of idle stacks. Pages that a deep recursion touched stay resident, so this caps idle memory at 272
+/// MiB, which is reached only if this many concurrent guests each used their whole stack. Each additional concurrent
+/// guest needs a new mapping.
 const IDLE_COUNT: usize = 16;
 
 /// Reusable stacks of a known size, on which guests run.

@@ -219,7 +219,7 @@ pub struct ImageInfo {
     pub image_sha256: Option<String>,
     /// The size of an instance's linear memory, in bytes. `None` if the image is not in the cache.
     pub memory_bytes: Option<u64>,
-    /// The end of the setups' output, if the image is in the cache.
+    /// The tail of the setups' output. `None` if the image is not in the cache.
     pub setup_output: Option<String>,
 }
 

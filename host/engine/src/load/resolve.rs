@@ -160,7 +160,7 @@ impl EngineInner {
         Ok(FoundRuntime { entry: Cow::Owned(image.entry(self.runtimes.manifest())?), own: Some(image) })
     }
 
-    /// Returns the name of the default runtime of a language. Runtimes that are added later apply only to new engines.
+    /// Returns the name of a language's default runtime. Only new engines consider runtimes that are added later.
     pub(crate) fn preferred(&self, wanted: Language) -> Result<&str, RuntimeError> {
         let (of_manifest, preferred) = match wanted {
             Language::Python => (glovebox_runtimes::Language::Python, &self.preferred.0),

@@ -221,7 +221,7 @@ fn stays(path: &str) -> bool {
     false
 }
 
-/// A setting of a network policy that exceeds another policy.
+/// A network setting that exceeds what another policy allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BeyondNetwork {
     /// The key of the setting in the `network` table.

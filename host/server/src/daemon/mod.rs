@@ -122,7 +122,7 @@ impl Daemon {
 /// The upper bound of [`DaemonConfig::connections`].
 const MAX_CONNECTIONS: usize = 1 << 16;
 
-/// The slot of a connection, freed on drop.
+/// A connection slot, freed on drop.
 struct ConnectionSlot {
     daemon: Daemon,
     name: Arc<str>,

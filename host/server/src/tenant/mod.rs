@@ -52,7 +52,7 @@ pub use work::{Changed, Fresh, OnOutput, Script, SessionTarget, Watch, Work};
 #[derive(Clone)]
 pub struct Tenant {
     inner: Arc<TenantInner>,
-    /// The door through which requests arrive, for the audit log.
+    /// The front end through which requests arrive, for the audit log.
     door: Door,
 }
 
@@ -140,7 +140,7 @@ impl Tenant {
         Self { inner: Arc::new(inner), door: Door::Http }
     }
 
-    /// Returns this tenant for requests through another door, which the audit log records.
+    /// Returns this tenant for requests through another front end, which the audit log records.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
         Self { inner: Arc::clone(&self.inner), door }

@@ -11,7 +11,7 @@ use tracing::{Instrument as _, info_span};
 use super::Tenant;
 use crate::{SPANS, Service, ServiceError, service::ExecutionPermit};
 
-/// Permits that a tenant's work holds. The work owns them, not the caller, because the work continues if the client
+/// Permits held by a tenant's work. The work, rather than the caller, owns them, because it continues if the client
 /// disconnects.
 pub(crate) struct WorkPermits {
     own: OwnedSemaphorePermit,

@@ -221,8 +221,8 @@ fn lock_name(id: &SessionId) -> String {
 const MAGIC: &str = "glovebox-session";
 /// The version of the head's format. The state after the head has its own format version.
 const VERSION: &str = "2";
-/// Previous version of the head's format. Heads in this format do not contain the version of their write, so the digest
-/// is used instead.
+/// The previous version of the head's format. A head in this format does not record which write produced it, so its
+/// digest serves as its write version.
 const VERSION_BY_DIGEST: &str = "1";
 
 /// Maximum size of a head in bytes. A head needs 600 bytes plus the workspace's path, which JSON can expand to six

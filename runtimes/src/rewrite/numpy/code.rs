@@ -244,8 +244,9 @@ impl Context<'_> {
         }))
     }
 
-    /// Returns the format for `__Pyx_BufFmt_CheckString` to check. If the last buffer belongs to an array of 64-bit
-    /// integers and Cython expects indices, or vice versa, a converted copy replaces the buffer.
+    /// Builds the function that returns the format string for `__Pyx_BufFmt_CheckString` to check. If the most recent
+    /// buffer's array has 64-bit integers where Cython expects indices, or indices where Cython expects 64-bit
+    /// integers, the function replaces the buffer with a converted copy.
     fn converted_format(&self) -> Result<Function, RewriteError> {
         let (context, format, last, view, array, info, name, copy, target) = (0, 1, 2, 3, 4, 5, 6, 7, 8);
         let (is_array, fit, release) = (self.call("is_array")?, self.call("indices_fit")?, self.call("release")?);

@@ -86,7 +86,7 @@ pub(super) fn run(global: &GlobalArgs, args: &InstallArgs) -> anyhow::Result<i32
         out(&fresh)?;
         return Ok(0);
     }
-    // Write to the target of a link, so that the link remains.
+    // If the path is a symlink, write to its target, so that the link is not replaced.
     let path = fs::canonicalize(&path).unwrap_or(path);
     let before = read(&path)?;
     let after = edited(args, &before, &start).map_err(|error| {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::terminal::Hinted;
 
-/// A command: a line that begins with a colon, as no code in either language does.
+/// A command: a line that begins with a colon, which no valid code in either language does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Directive {
     Help(Option<String>),

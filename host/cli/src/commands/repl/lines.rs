@@ -73,7 +73,7 @@ impl Lines {
         bind_keys(&mut editor, parser, &bracket);
         editor.set_helper(Some(Editing { completer, bracket }));
         if let Some(path) = &history {
-            // The file does not exist at the first start. The REPL also works without a history.
+            // The file does not exist on the first run, and the REPL also works without a history.
             if let Err(error) = editor.load_history(path) {
                 tracing::debug!(%error, "cannot load the history");
             }

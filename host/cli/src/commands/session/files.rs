@@ -122,13 +122,13 @@ enum Action {
     },
     /// Write all files as a tar archive
     Tar {
-        /// Archive to write, which is replaced if it exists; `-` is standard output
+        /// Archive to write (overwritten if it exists); `-` for standard output
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
     /// Unpack a tar archive
     Untar {
-        /// Uncompressed archive; `-` is standard input
+        /// Uncompressed archive; `-` for standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
 

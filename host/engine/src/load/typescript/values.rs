@@ -86,7 +86,7 @@ impl Value {
     }
 }
 
-/// An error for using the stripper's imports in a way that its JavaScript glue never does.
+/// A use of the stripper's imports that its JavaScript glue never makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Misuse {
     #[error("an invalid or dropped handle")]

@@ -217,7 +217,7 @@ impl E2bError {
         Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
     }
 
-    /// Converts the error to the response to a procedure call. The Connect protocol uses words as error codes.
+    /// Converts the error into a response to a procedure call. Error codes in the Connect protocol are strings.
     pub(super) fn of_call(self) -> Response {
         let code = match self.0.status {
             400 | 413 | 422 => "invalid_argument",

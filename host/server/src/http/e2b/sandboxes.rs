@@ -31,8 +31,8 @@ const PREFIX: &str = "sb";
 /// The length of a sandbox ID in characters.
 const NAME_CHARS: usize = 20;
 
-/// All sandboxes by tenant and ID, because several tenants can have a sandbox with the same ID. Of a sandbox from an
-/// earlier run of the server, only the sessions are known; such a sandbox is treated as paused. Clones share the
+/// All sandboxes, keyed by tenant and ID, because several tenants can have a sandbox with the same ID. If a sandbox is
+/// from an earlier run of the server, only its sessions are known, and it is treated as paused. Clones share the
 /// registry.
 #[derive(Clone, Default)]
 pub(super) struct Sandboxes(Arc<Mutex<ByTenant>>);

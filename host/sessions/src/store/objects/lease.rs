@@ -173,7 +173,7 @@ impl LeaseLog {
         }
     }
 
-    /// Creates an entry. Returns `true` if the entry then has this holder's content.
+    /// Creates an entry. Returns `true` if this holder now owns the entry.
     async fn create(&self, number: u64) -> Result<bool, StoreError> {
         let entry = self.holder.clone().into_bytes();
         Ok(create(&*self.bucket, &self.name(number), entry.into()).await? == Created::Here)

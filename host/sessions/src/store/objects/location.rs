@@ -248,6 +248,6 @@ fn was_cut_off(error: &reqwest::Error) -> HttpErrorKind {
         }
         source = error.source();
     }
-    // The connection closed between requests, before a response began.
+    // A request error here means that the connection closed before a response began, for example while it was idle.
     if error.is_request() { HttpErrorKind::Interrupted } else { HttpErrorKind::Unknown }
 }
