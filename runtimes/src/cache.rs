@@ -21,8 +21,9 @@ use crate::{
     trusted::{FileLock, TrustedDir},
 };
 
-/// The directory of the lock files, and the suffix of their names.
+/// The directory of the lock files.
 const LOCKS: &str = "locks";
+/// The suffix of the lock files' names.
 const LOCK_SUFFIX: &str = ".lock";
 
 /// The interval at which a waiting process retries a lock and checks for cancellation.

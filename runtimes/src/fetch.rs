@@ -22,8 +22,9 @@ use crate::{
 /// The default timeout of a download: enough for the largest pinned wheel on a slow connection.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// pip options for pure Python wheels, and for wheels compiled for that Python version.
+/// pip options for pure Python wheels.
 const PURE: [&str; 8] = ["--python-version", "3.12", "--implementation", "py", "--abi", "none", "--platform", "any"];
+/// pip options for wheels compiled for Python 3.12.
 const COMPILED: [&str; 6] = ["--python-version", "3.12", "--implementation", "cp", "--abi", "cp312"];
 
 /// Advice if pip is missing.

@@ -9,7 +9,7 @@ use std::{
 use glovebox_vfs::escaped;
 use zip::ZipArchive;
 
-/// Limits on an archive's contents, so that a damaged archive cannot exhaust memory.
+// Limits on an archive's contents, so that a damaged archive cannot exhaust memory.
 const MAX_BYTES: u64 = 64 << 20;
 const MAX_FILES: usize = 10_000;
 

@@ -72,8 +72,8 @@ impl PackageList {
         Self::parse(CATALOGUE)
     }
 
-    /// Returns the package with a name, in any spelling that means the same package. Spellings differ in case, `-`, `_` and
-    /// `.`.
+    /// Returns the package with a name, in any spelling that means the same package. Spellings differ in case, `-`, `_`
+    /// and `.`.
     pub fn find(&self, name: &str) -> Option<&PackageEntry> {
         self.packages.iter().find(|package| normal(&package.name) == normal(name))
     }
@@ -148,7 +148,7 @@ impl Runtimes {
         &self.packages
     }
 
-    /// Returns the path of a package's wheel, which may not exist yet.
+    /// Returns the path of a package's wheel, which might not exist yet.
     pub fn package_path(&self, package: &PackageEntry) -> PathBuf {
         self.cache().path().join("packages").join(&package.file)
     }

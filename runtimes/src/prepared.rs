@@ -31,9 +31,9 @@ pub(crate) const RECORD_SUFFIX: &str = ".json";
 /// Maximum length of a record in bytes. Typical records have a few hundred bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 
-/// The number and interval of attempts to lock a file that an eviction has locked. Evictions hold a lock for
-/// milliseconds.
+/// Number of attempts to lock a file that an eviction has locked. Evictions hold a lock for milliseconds.
 const CLAIM_ATTEMPTS: u32 = 500;
+/// Interval between attempts to lock a file.
 const CLAIM_POLL: Duration = Duration::from_millis(2);
 
 /// Errors from opening, storing, listing or removing prepared images.

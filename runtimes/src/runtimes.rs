@@ -103,7 +103,7 @@ impl Runtimes {
         PreparedStore::new(&self.cache, kind)
     }
 
-    /// Returns the path of a runtime's binary, which may not exist yet.
+    /// Returns the path of a runtime's binary, which might not exist yet.
     pub fn path(&self, entry: &RuntimeEntry) -> PathBuf {
         self.cache.path().join("binaries").join(entry.file_name())
     }

@@ -24,7 +24,7 @@ use crate::{
 };
 
 impl Runtimes {
-    /// Returns the path of a tool's module, which may not exist yet.
+    /// Returns the path of a tool's module, which might not exist yet.
     pub fn tool_path(&self, tool: &ToolEntry) -> PathBuf {
         self.cache().path().join("binaries").join(tool.file_name())
     }
@@ -267,8 +267,9 @@ fn io_error(programs: &TrustedDir, error: io::Error) -> RuntimeError {
     CacheError::io("write in", programs.path(), error).into()
 }
 
-/// Text before and after the module in its JavaScript file.
+/// The text before the module in its JavaScript file.
 const BEFORE: &str = "Buffer.from('";
+/// The text after the module.
 const AFTER: &str = "', 'base64')";
 
 /// Maximum size in bytes of the JavaScript around the embedded module. The pinned package has 17 kB.

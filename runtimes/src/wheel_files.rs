@@ -24,8 +24,9 @@ const MAX_PATH_BYTES: usize = 1_024;
 /// The signature of a central directory entry.
 const ENTRY_SIGNATURE: &[u8] = b"PK\x01\x02";
 
-/// The signature of the record at an archive's end, and the offset of its number of entries.
+/// The signature of the record at an archive's end.
 const END_SIGNATURE: &[u8] = b"PK\x05\x06";
+/// The offset of the number of entries in that record.
 const END_COUNT_AT: usize = 10;
 
 /// Suffixes of compiled files.

@@ -6,7 +6,7 @@ use glovebox::{CheckpointId, Execution, HibernateOptions, IfExists, ResumeOption
 
 use crate::{Action, Case, Step, StepResult, engine_steps};
 
-/// The sessions of one case, by their names in its steps.
+/// A case's sessions, keyed by the names that its steps use.
 pub(crate) struct EngineSessions {
     sandbox: Sandbox,
     sessions: BTreeMap<String, Session>,

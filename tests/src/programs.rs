@@ -11,9 +11,11 @@ use std::{
 
 use libtest_mimic::{Failed, Trial};
 
-/// The scripts that build the providers and the programs, and the programs tested at every push.
+/// The script that builds the providers.
 const PROVIDERS: &str = "guest-shims/component/build";
+/// The script that builds the programs.
 const PROGRAMS: &str = "tests/programs/build";
+/// The programs tested at every push.
 const AT_EVERY_PUSH: [&str; 12] = [
     "agent-rust",
     "agent-c",
@@ -142,7 +144,7 @@ pub fn program_trial(
     trial_with(name, program_path(program), move |path| runner(&fs::read(path)?))
 }
 
-/// Like [`program_trial`], for a trial that needs another product of the build scripts.
+/// Like [`program_trial`], but for a trial that needs another product of the build scripts.
 pub fn trial_with<T: Send + 'static>(
     name: impl Into<String>,
     needed: Result<T, String>,

@@ -217,7 +217,7 @@ impl Session {
         Ok(self.raw.write_file(path, bytes.as_ref(), if_exists)?)
     }
 
-    /// Like [`write_file`](Self::write_file), for contents that are too large for a list: more than a few MiB.
+    /// Like [`write_file`](Self::write_file), but for contents that are too large for a list: more than a few MiB.
     ///
     /// # Errors
     /// Same as [`write_file`](Self::write_file).

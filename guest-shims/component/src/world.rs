@@ -105,10 +105,10 @@ pub trait Guests {
     /// Copies a range of the pristine image's bytes to the shim's memory.
     fn image_to_shim(&self, guest: u32, offset: u32, into: &mut [u8]);
 
-    /// Returns the bits of a mutable global, by its number in the guest's description.
+    /// Looks up a mutable global by its number in the guest's description. Returns its bits.
     fn global_get(&self, guest: u32, global: u32) -> u64;
 
-    /// Sets the bits of a mutable global, by its number in the guest's description.
+    /// Looks up a mutable global by its number in the guest's description, and sets its bits.
     fn global_set(&self, guest: u32, global: u32, bits: u64);
 
     /// Returns the fuel counter, which metered code decrements. Negative after a charge that exceeded the counter.
@@ -117,7 +117,7 @@ pub trait Guests {
     /// Sets the fuel counter.
     fn set_fuel(&self, fuel: i64);
 
-    /// Calls an exported function, by its number in the guest's description.
+    /// Calls the exported function with the number `export` in the guest's description.
     fn call_export(&self, guest: u32, export: u32, args: &[u64]) -> Called;
 
     /// Calls the function in a slot of a guest's table, with that function's own type.

@@ -214,7 +214,7 @@ impl<P: Platform> ExecutionCtx<P> {
         self.left(now.elapsed).map(drop)
     }
 
-    /// Like [`Platform::moment`], with all reasons for cancellation.
+    /// Like [`Platform::moment`], but with all reasons for cancellation.
     fn moment(&self) -> Moment {
         let Moment { elapsed, is_cancelled } = self.platform.moment(&self.begun);
         let is_over = |after| self.begun.has_clock() && elapsed >= after;

@@ -83,8 +83,8 @@ impl<M: GuestMachine> Guest<M> {
         image.driver.reseed(&mut self.machine, image.anchors)
     }
 
-    /// Like [`reseed`](Self::reseed), for a guest in which scripts have run. The limits of one execution apply to code
-    /// that the scripts left behind.
+    /// Like [`reseed`](Self::reseed), but for a guest in which scripts have run. The limits of one execution apply to
+    /// code that the scripts left behind.
     pub fn reseed_within(&mut self, image: ImageDriver<'_>, limits: &Limits) -> Result<(), DriverError> {
         self.begin(limits)?;
         let reseeded = image.driver.reseed(&mut self.machine, image.anchors);

@@ -19,10 +19,11 @@ const MAX_POLICY_BYTES: usize = 256 << 10;
 /// Maximum number of files in a request.
 const MAX_FILES: usize = 10_000;
 
-/// Maximum number of patterns for returned files, their maximum total bytes, and the maximum number of `*` in one
-/// pattern. Every file is compared with every pattern.
+/// Maximum number of patterns for returned files. Every file is compared with every pattern.
 const MAX_PATTERNS: usize = 16;
+/// Maximum total size of these patterns, in bytes.
 const MAX_PATTERN_BYTES: usize = 1_024;
+/// Maximum number of `*` in one pattern.
 const MAX_STARS: usize = 8;
 
 /// The parsing mode of JavaScript source.

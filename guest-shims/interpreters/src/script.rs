@@ -140,7 +140,7 @@ pub enum Report {
     Exited(i32),
     /// The script did not catch an exception, which was printed to the guest's standard error.
     Raised(Raised),
-    /// Like `Raised`, for the exception that [`Driver::interrupt`] causes. The guest can forge this report.
+    /// Like `Raised`, but for the exception that [`Driver::interrupt`] causes. The guest can forge this report.
     Interrupted(Raised),
 }
 

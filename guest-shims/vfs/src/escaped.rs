@@ -23,8 +23,8 @@ pub fn escaped<N: AsRef<OsStr> + ?Sized>(name: &N) -> Escaped<'_> {
     Escaped { text: name.as_ref(), is_name: true }
 }
 
-/// Like [`escaped`], for a sentence that may contain quoted names. Backslashes and backticks are unchanged, and a text
-/// of more than 1,024 bytes is shortened.
+/// Like [`escaped`], but for a sentence that may contain quoted names. Backslashes and backticks are unchanged, and a
+/// text of more than 1,024 bytes is shortened.
 #[must_use]
 pub fn escaped_text<T: AsRef<OsStr> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped { text: text.as_ref(), is_name: false }

@@ -79,7 +79,7 @@ impl Wasi {
         })
     }
 
-    /// Like [`with_vfs`](Self::with_vfs), for an operation that changes the file system and therefore records the
+    /// Like [`with_vfs`](Self::with_vfs), but for an operation that changes the file system and therefore records the
     /// guest's time.
     pub(crate) fn change_vfs<H: Host + ?Sized, T>(
         &mut self,

@@ -28,7 +28,7 @@ pub(crate) fn check<H: Host>(host: &H, at: u32, len: u64) -> Result<(), Errno> {
     if end > host.memory_len() { Err(Errno::Fault) } else { Ok(()) }
 }
 
-/// Like [`check`], for `count` elements of `size` bytes each.
+/// Like [`check`], but for `count` elements of `size` bytes each.
 pub(crate) fn check_array<H: Host>(host: &H, at: u32, count: u32, size: u64) -> Result<(), Errno> {
     check(host, at, u64::from(count).saturating_mul(size))
 }

@@ -178,8 +178,8 @@ impl Table {
         Ok(Some(std::mem::replace(place, moved)))
     }
 
-    /// Moves the open descriptor `from` to the number `to`, which must be below `limit`. Returns the descriptor previously at
-    /// `to`, if it was open.
+    /// Moves the open descriptor `from` to the number `to`, which must be below `limit`. Returns the descriptor
+    /// previously at `to`, if it was open.
     pub(crate) fn assign(&mut self, from: u32, to: u32, limit: u32) -> Result<Option<Descriptor>, Errno> {
         self.get(from)?;
         if to >= limit {
@@ -298,7 +298,7 @@ pub(crate) const APPEND: u16 = 1;
 /// All `fdflags`: append, dsync, nonblock, rsync, sync. All except append are stored but have no effect.
 pub(crate) const FDFLAGS: u16 = 0b1_1111;
 
-/// The values of `oflags`.
+// The values of `oflags`.
 pub(crate) const CREAT: u32 = 1;
 pub(crate) const DIRECTORY: u32 = 2;
 pub(crate) const EXCL: u32 = 4;
@@ -307,7 +307,7 @@ pub(crate) const TRUNC: u32 = 8;
 /// The value of `lookupflags`.
 pub(crate) const SYMLINK_FOLLOW: u32 = 1;
 
-/// The values of `fstflags`.
+// The values of `fstflags`.
 pub(crate) const ATIM: u32 = 1;
 pub(crate) const ATIM_NOW: u32 = 2;
 pub(crate) const MTIM: u32 = 4;

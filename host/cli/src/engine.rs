@@ -102,7 +102,7 @@ impl Host {
         self.sandbox_of(args, language, policy, Image::Prepared)
     }
 
-    /// Like [`sandbox`](Self::sandbox), for a prepared image or a plain command.
+    /// Like [`sandbox`](Self::sandbox), but for a prepared image or a plain command.
     pub(crate) fn sandbox_of(
         &self,
         args: &RuntimeArgs,

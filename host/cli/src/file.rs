@@ -33,7 +33,7 @@ fn name_if_free(from: &Path, to: &Path) -> io::Result<()> {
         Ok(()) => fs::remove_file(from),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
         Err(_) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
-        // The file system may not support hard links.
+        // The file system might not support hard links.
         Err(_) => fs::rename(from, to),
     }
 }
@@ -46,7 +46,7 @@ pub(crate) enum NotCreated {
     Failed(anyhow::Error),
 }
 
-/// Like [`replace`], for a file that other users can read as far as the process's umask allows.
+/// Like [`replace`], but for a file that other users can read as far as the process's umask allows.
 pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o666)
 }

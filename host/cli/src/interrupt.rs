@@ -80,8 +80,8 @@ pub(crate) fn install() -> anyhow::Result<CancelToken> {
     Ok(token)
 }
 
-/// Like [`install`], for a server: SIGTERM requests a shutdown like SIGINT, and the shutdown has no time limit here. A
-/// second signal ends the process.
+/// Like [`install`], but for a server: SIGTERM requests a shutdown like SIGINT, and the shutdown has no time limit
+/// here. A second signal ends the process.
 #[cfg(feature = "full")]
 pub(crate) fn install_for_server() -> anyhow::Result<CancelToken> {
     let token = CancelToken::new();

@@ -139,7 +139,7 @@ impl Running {
     /// Writes the program's input on a separate thread.
     fn write(&mut self, input: String) {
         if let Some(mut stdin) = self.child.stdin.take() {
-            // Errors are ignored: a program may not read its input.
+            // Errors are ignored: a program might not read its input.
             let _ = thread::Builder::new().spawn(move || stdin.write_all(input.as_bytes()));
         }
     }

@@ -101,7 +101,7 @@ pub(crate) fn out_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     json(value, io::stdout().lock())
 }
 
-/// Like [`out_json`], to standard error.
+/// Like [`out_json`], but to standard error.
 #[cfg(feature = "full")]
 pub(crate) fn err_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     json(value, io::stderr().lock())

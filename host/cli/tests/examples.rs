@@ -9,8 +9,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A page in the directory of all tasks, and in the directory of each task.
+/// A page that the directory of all tasks and each task's directory contain.
 const PAGE: &str = "README.md";
+/// The file with a task's expected output.
 const OUTPUT: &str = "output.txt";
 
 fn examples() -> PathBuf {

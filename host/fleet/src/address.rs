@@ -109,7 +109,7 @@ impl From<SessionId> for FleetName {
     }
 }
 
-/// Restate's default ports.
+// Restate's default ports.
 const INGRESS_PORT: u16 = 8080;
 const ADMIN_PORT: u16 = 9070;
 

@@ -177,12 +177,14 @@ impl From<Fault> for ToolError {
     }
 }
 
-/// Limits on a request: the number of headers, and the total bytes of their names and values.
+/// Maximum number of a request's headers.
 pub(crate) const MAX_REQUEST_HEADERS: usize = 64;
+/// Maximum total size of the names and values of a request's headers, in bytes.
 pub(crate) const MAX_REQUEST_HEADER_BYTES: usize = 32 << 10;
-/// Limits on a response. Python's `http.client` reads at most 100 headers, including those that the guest's driver
-/// adds.
+/// Maximum number of a response's headers. Python's `http.client` reads at most 100 headers, including those that the
+/// guest's driver adds.
 pub(crate) const MAX_RESPONSE_HEADERS: usize = 96;
+/// Maximum total size of the names and values of a response's headers, in bytes.
 pub(crate) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
 
 /// Hop-by-hop, routing and framing headers. Only the HTTP client sets them: a script could otherwise address a server

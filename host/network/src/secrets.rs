@@ -16,8 +16,9 @@ use zeroize::Zeroizing;
 
 /// The prefix of all placeholders.
 const PLACEHOLDER_START: &str = NetworkPolicy::PLACEHOLDER_START;
-/// Lengths in bytes. Shorter secrets could occur in unrelated responses; longer ones do not belong in headers.
+/// Minimum length of a secret in bytes. Shorter secrets could occur in unrelated responses.
 const MIN_SECRET_BYTES: usize = 8;
+/// Maximum length of a secret in bytes. Longer secrets do not belong in headers.
 const MAX_SECRET_BYTES: usize = 4096;
 
 /// The secrets of a policy. The host keeps no other copy, and their values are zeroed on drop.

@@ -137,8 +137,9 @@ pub struct WorkersTable {
     pub open_files: Option<u64>,
 }
 
-/// The default limits of a worker without live sessions: private memory in bytes, and open files.
+/// The default limit on the private memory of a worker without live sessions, in bytes.
 const WORKER_BYTES: u64 = 64 << 30;
+/// The default limit on the open files of a worker without live sessions.
 const WORKER_FILES: u64 = 4_096;
 /// The number of bytes that a live session maps for its image and its stack. The image of Python with its packages maps
 /// 122 MiB.

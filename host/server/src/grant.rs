@@ -27,7 +27,7 @@ const TABLES: [&str; 3] = ["limits", "session", "network"];
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantError {
-    /// The request sets a key that requests may not set.
+    /// The request sets a key that requests must not set.
     #[error("`policy.{name}` cannot be set by a request; set it in the server's configuration", name = escaped(.0))]
     NotOpen(String),
     /// The request sets a value that exceeds the tenant's grant.

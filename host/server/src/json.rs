@@ -12,8 +12,9 @@ use utoipa::ToSchema;
 const MAX_DEPTH: usize = 100;
 /// Maximum cost of the values in one JSON text.
 const MAX_COST: usize = 256 << 10;
-/// The cost of a list and of an object, which allocate even if empty. Each element costs 1.
+/// The cost of a list, which allocates even if it is empty. Each element costs 1.
 const LIST_COST: usize = 4;
+/// The cost of an object, which allocates even if it is empty. Each entry costs 1.
 const OBJECT_COST: usize = 8;
 /// The upper bound of the memory that one unit of cost occupies during parsing, in bytes. A value occupies 32 bytes.
 /// The buffer from which `serde` deserializes untagged unions occupies 32 more, and both vectors have spare capacity.
@@ -174,8 +175,8 @@ pub(crate) fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX:
     deserializer.deserialize_seq(Few::<T, MAX>(PhantomData))
 }
 
-/// Like [`at_most`], for the entries of an object. If a name occurs several times, its last value wins. Each occurrence
-/// counts.
+/// Like [`at_most`], but for the entries of an object. If a name occurs several times, its last value wins. Each
+/// occurrence counts.
 pub(crate) fn entries_at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
     deserializer: D,
 ) -> Result<BTreeMap<String, T>, D::Error> {

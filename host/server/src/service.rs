@@ -301,7 +301,7 @@ impl Service {
         self.admit_to(&self.0.places, tenant).await
     }
 
-    /// Like [`admit`](Self::admit), for requests to a fleet, which do not use the permits for executions on this
+    /// Like [`admit`](Self::admit), but for requests to a fleet, which do not use the permits for executions on this
     /// machine.
     pub(crate) async fn admit_to_fleet(&self, tenant: &str) -> Result<ExecutionPermit, ServiceError> {
         self.admit_to(&self.0.places_in_fleet, tenant).await

@@ -8,8 +8,9 @@ use std::{
 use glovebox::Untrusted;
 use serde::Serializer;
 
-/// The number of characters quoted from the start and the end of a long text. The end often names a position.
+/// The number of characters quoted from the start of a long text.
 const HEAD_CHARS: usize = 160;
+/// The number of characters quoted from the end of a long text. The end often names a position.
 const TAIL_CHARS: usize = 40;
 /// Maximum length of a message in characters.
 const MESSAGE_CHARS: usize = 1_000;

@@ -132,7 +132,7 @@ fn damaged_image_file_is_rejected_and_removable() {
     assert!(own.remove("b").unwrap().is_some());
 }
 
-/// Returns an archive whose definition may not match its entries.
+/// Returns an archive whose definition might not match its entries.
 fn archived(definition: &str, entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
     let mut archive = Builder::new(Vec::new());
     let all = [("image.json", EntryType::Regular, definition.as_bytes())];

@@ -15,8 +15,9 @@ use super::{
 };
 use crate::Callback;
 
-/// Encoded types `(i32, i32) -> i32` and `(i32, i64, i32) -> i64`.
+/// The encoded type `(i32, i32) -> i32`.
 const TWO_WORDS_TO_ONE: &[u8] = &[0x60, 2, 0x7f, 0x7f, 1, 0x7f];
+/// The encoded type `(i32, i64, i32) -> i64`.
 const MAGIC_GETTER: &[u8] = &[0x60, 3, 0x7f, 0x7e, 0x7f, 1, 0x7e];
 
 /// Maximum initial size of a table that engines and validators accept.

@@ -35,10 +35,13 @@ use super::{
 /// The export name of the global with the address of the namer's value.
 pub(super) const NAMER: &str = "__callee_namer";
 
-/// The names of the functions to change: the parser of calls, and the functions that perform calls.
+/// The name of the function that parses calls.
 const PARSER: &str = "js_parse_postfix_expr";
+/// The name of the function that performs calls.
 const CALL: &str = "JS_CallInternal";
+/// The name of the function that calls constructors.
 const CONSTRUCT: &str = "JS_CallConstructorInternal";
+/// The name of the function that implements `apply`.
 const APPLY: &str = "js_function_apply";
 
 /// Changes within functions. In the parser, local 0 is the parser state and local 2 the stack frame.
@@ -129,11 +132,12 @@ const CALLED: &[&str] = &[
     "JS_ToCStringLen2",
 ];
 
-/// The offsets of the position in the parser's frame. If the line is 0, the call has no position yet.
+/// The offset of the call's line in the parser's frame. If the line is 0, the call has no position yet.
 const CALL_LINE: u64 = 112;
+/// The offset of the call's column in the parser's frame.
 const CALL_COLUMN: u64 = 116;
 
-/// Offsets in `JSParseState`.
+// Offsets in `JSParseState`.
 const TOKEN_KIND: u64 = 24;
 const TOKEN_LINE: u64 = 28;
 const TOKEN_COLUMN: u64 = 32;
@@ -144,7 +148,7 @@ const PARSED_FUNCTION: u64 = 96;
 /// Tokens at which a call can begin: `TOK_IDENT`, `TOK_NEW` and `TOK_SUPER`.
 const NAMED_TOKENS: [i32; 3] = [-125, -74, -50];
 
-/// Offsets in `JSContext`, `JSRuntime`, `JSStackFrame` and `JSObject`.
+// Offsets in `JSContext`, `JSRuntime`, `JSStackFrame` and `JSObject`.
 const RUNTIME: u64 = 8;
 const CURRENT_FRAME: u64 = 652;
 const FRAME_FUNCTION: u64 = 8;
@@ -156,7 +160,7 @@ const FUNCTION_CODE: u64 = 24;
 /// Class IDs of functions with bytecode: plain, generator, asynchronous, and asynchronous generator.
 const CLASSES: [i32; 4] = [13, 17, 55, 59];
 
-/// Offsets in `JSFunctionBytecode`: the code, the variables and the variables of outer functions, each with its length.
+// Offsets in `JSFunctionBytecode`: the code, the variables and the variables of outer functions, each with its length.
 const CODE: u64 = 12;
 const CODE_BYTES: u64 = 16;
 const VARIABLES: u64 = 24;
@@ -165,22 +169,26 @@ const ARGUMENT_COUNT: u64 = 32;
 const VARIABLE_COUNT: u64 = 34;
 const OUTER_COUNT: u64 = 42;
 
-/// The sizes of `JSVarDef` and `JSClosureVar`.
+/// The size of `JSVarDef`.
 const VARIABLE_BYTES: i32 = 20;
+/// The size of `JSClosureVar`.
 const OUTER_BYTES: i32 = 8;
 
-/// The tags of a `JSValue`, in its upper half.
+// The tags of a `JSValue`, in its upper half.
 const OBJECT: i32 = -1;
 const EXCEPTION: i64 = 6;
 const UNDEFINED: i64 = 3 << 32;
 
-/// The addresses of the strings "not a function" and "%s".
+/// The address of the string "not a function".
 const NOT_A_FUNCTION: i32 = 9368;
+/// The address of the string "%s".
 const TEXT_FORMAT: i32 = 6111;
 
-/// The index of the C stack pointer's global, and the offsets and total size of the namer's arguments.
+/// The index of the C stack pointer's global.
 const STACK_POINTER: u32 = 0;
+/// The offsets of the namer's arguments.
 const ARGUMENTS: [u64; 5] = [0, 8, 16, 24, 32];
+/// The total size of the namer's arguments, in bytes.
 const ARGUMENT_BYTES: i32 = 48;
 
 /// Applies the changes to the compiler and the errors. Preserves custom sections.

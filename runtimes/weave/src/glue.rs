@@ -20,7 +20,7 @@ use crate::{
 /// The prefix of the shim's exports that implement WASI preview 1.
 pub(crate) const WASI_PREFIX: &str = "glovebox:wasi/";
 
-/// Other exports of the shim that the guests' code calls.
+// Other exports of the shim that the guests' code calls.
 pub(crate) const REFUEL: &str = "glovebox:machine/refuel";
 pub(crate) const GROW: &str = "glovebox:machine/grow";
 

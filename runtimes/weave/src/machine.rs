@@ -259,15 +259,16 @@ fn step(code: &mut InstructionSink<'_>, at: u32, with: Option<(u32, u32)>, len: 
     code.local_get(len).i32_const(bytes).i32_sub().local_set(len);
 }
 
-/// The parameters of `call_export` and `call_table`: the guest, the callee, the address of the arguments (an `i64`
-/// each), the number of arguments, and the address of the result (an `i64`).
+// The parameters of `call_export` and `call_table`: the guest, the callee, the address of the arguments (an `i64`
+// each), the number of arguments, and the address of the result (an `i64`).
 const CALLEE: u32 = 1;
 const ARGUMENTS: u32 = 2;
 const COUNT: u32 = 3;
 const RESULT: u32 = 4;
 
-/// Locals of both functions: a result, and the stack that remained before the call.
+/// A local of both functions: a result.
 const RETURNED: u32 = 5;
+/// A local of both functions: the stack that remained before the call.
 const DEPTH: u32 = 6;
 
 #[derive(Clone, Copy)]

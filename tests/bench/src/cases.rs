@@ -54,7 +54,7 @@ impl Work {
     }
 }
 
-/// Numbers of runs per turn, for cases that take well under a millisecond.
+// Numbers of runs per turn, for cases that take well under a millisecond.
 const FRESH_PER_TURN: usize = 20;
 const LIVE_PER_TURN: usize = 50;
 

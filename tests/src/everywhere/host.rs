@@ -71,7 +71,7 @@ impl Host {
         Self::invoke_with(component, call, &[])
     }
 
-    /// Like [`invoke`](Self::invoke), with additional options of `wasmtime run`.
+    /// Like [`invoke`](Self::invoke), but with additional options of `wasmtime run`.
     ///
     /// # Errors
     /// Same as [`invoke`](Self::invoke).

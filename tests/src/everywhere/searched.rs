@@ -22,8 +22,9 @@ impl Stretch {
     }
 }
 
-/// The units of `pagemap` and `mem`: machine pages, with an eight-byte entry for each page.
+/// The size of a machine page.
 const PAGE_BYTES: u64 = 4096;
+/// The size of the entry for a page in `pagemap`.
 const ENTRY_BYTES: usize = 8;
 /// The highest bits of an entry, set if the page is present or swapped out.
 const IS_THERE: u8 = 0b1100_0000;

@@ -86,7 +86,7 @@ except BaseException as error:
         policy.limits.timeout_reserve_ms = 60_000;
         policy.limits.fuel = 1_000_000_000_000;
     });
-    // A slow machine may not start the script within the shorter times.
+    // A slow machine might not start the script within the shorter times.
     for after_ms in [200, 2_000, 20_000] {
         let execution = sandbox.run(Request::new(source).cancel_after(Duration::from_millis(after_ms))).unwrap();
         assert_eq!(execution.outcome, Outcome::Cancelled);

@@ -20,7 +20,7 @@ pub(crate) struct Seen {
     memory_bytes: u64,
 }
 
-/// Scripts that end by themselves, after varying amounts of work.
+// Scripts that end by themselves, after varying amounts of work.
 const JAVASCRIPT: [&str; 3] = [
     "console.log(1)",
     "console.log([5, 3, 9].map(x => x * x).sort().join(), 'a-b'.replace(/-/g, '+'), JSON.stringify({ a: [1, { b: 2 }] }))",

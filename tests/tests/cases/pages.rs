@@ -19,7 +19,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Returns the pages, by their paths relative to the root.
+/// Returns the path, relative to the root, and the text of each page.
 fn pages() -> Vec<(PathBuf, String)> {
     let names = |directory: &str| {
         let directory = PathBuf::from(directory);

@@ -50,7 +50,7 @@ impl<B: SessionBackend> SessionState<B> {
                 None
             }
             GuestState::Unwound => {
-                // Drop the lost guest first: the platform may not have room for a second instance.
+                // Drop the lost guest first: the platform might not have room for a second instance.
                 drop(guest);
                 // If another session has taken the room in the meantime, the next call tries again.
                 self.roll_back(to, why()).unwrap_or_default()

@@ -19,7 +19,7 @@ const MAX_NAME_BYTES: usize = 64;
 /// Maximum compiled size of one regular expression, and of its matching cache, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
-/// Like `MAX_PATTERN_BYTES`, for untrusted schemas. A Unicode class such as `\w` takes about 10 KB.
+/// Like `MAX_PATTERN_BYTES`, but for untrusted schemas. A Unicode class such as `\w` takes about 10 KB.
 pub const MAX_FOREIGN_PATTERN_BYTES: usize = 64 << 10;
 
 /// Keywords, which cannot be written after a dot or as a keyword argument, and attributes of `tools`.

@@ -55,9 +55,11 @@ const SCRIPTS: [(&str, &str); 17] = [
     ("glovebox:warm", include_str!("warm.js")),
 ];
 
-/// The flags `JS_WRITE_OBJ_BYTECODE`, `JS_WRITE_OBJ_STRIP_SOURCE` and `JS_READ_OBJ_BYTECODE`.
+/// `JS_WRITE_OBJ_BYTECODE`.
 const WRITE_BYTECODE: u32 = 1;
+/// `JS_WRITE_OBJ_STRIP_SOURCE`.
 const WRITE_STRIP_SOURCE: u32 = 1 << 4;
+/// `JS_READ_OBJ_BYTECODE`.
 const READ_BYTECODE: u32 = 1;
 
 /// A loop that only an interrupt ends.
@@ -266,7 +268,7 @@ impl Booted<'_> {
         self.settle(name, value)
     }
 
-    /// Like [`evaluate`](Self::evaluate), for a boot script whose functions do not need their source text. The
+    /// Like [`evaluate`](Self::evaluate), but for a boot script whose functions do not need their source text. The
     /// interpreter stores the source of each function separately, and that of nested functions several times. The
     /// script is compiled, written without source text, and read again, and then takes a third of the space.
     fn evaluate_stripped(&mut self, (name, source): (&str, &str)) -> Result<(), DriverError> {
@@ -409,6 +411,6 @@ impl Booted<'_> {
     }
 }
 
-/// Offsets at which `globals.js` stores the clock's origins, as doubles.
+// Offsets at which `globals.js` stores the clock's origins, as doubles.
 const NEW_ORIGIN_OFFSET: u32 = 16;
 const OLD_ORIGIN_OFFSET: u32 = 24;

@@ -14,8 +14,9 @@ pub(super) const EVAL_ASYNC: u32 = 1 << 7;
 /// needs.
 const MAX_STRING_BYTES: u32 = 1 << 20;
 
-/// The size of the scratch area, in bytes. Results by address are at its start, and arguments at `ARGUMENTS_OFFSET`.
+/// The size of the scratch area, in bytes. Results by address are at its start.
 pub(super) const SCRATCH_BYTES: u32 = 64;
+/// The offset of arguments in the scratch area.
 const ARGUMENTS_OFFSET: u32 = 16;
 
 /// A QuickJS runtime and its only context.
@@ -135,7 +136,7 @@ impl Guest<'_> {
         self.text_within(value, MAX_STRING_BYTES)
     }
 
-    /// Like [`whole_text`](Self::whole_text), for a text of at most `most` bytes.
+    /// Like [`whole_text`](Self::whole_text), but for a text of at most `most` bytes.
     pub(super) fn text_within(&mut self, value: JsValue, most: u32) -> Result<Option<String>, MachineError> {
         let whole = self.bytes(value, most)?.filter(|(_, is_whole)| *is_whole);
         Ok(whole.and_then(|(bytes, _)| String::from_utf8(bytes).ok()))
@@ -291,7 +292,7 @@ impl JsValue {
     }
 }
 
-/// The states of a promise (`JSPromiseStateEnum`).
+// The states of a promise (`JSPromiseStateEnum`).
 pub(super) const PROMISE_PENDING: u32 = 0;
 pub(super) const PROMISE_FULFILLED: u32 = 1;
 pub(super) const PROMISE_REJECTED: u32 = 2;

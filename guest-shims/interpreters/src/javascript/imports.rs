@@ -53,11 +53,12 @@ fn is_module(name: &str) -> bool {
 /// modules. One more step ends the survey.
 const MAX_SURVEYED: usize = 256 + 2 * MODULES.len() + 1;
 
-/// Maximum number of declared names in a survey, and maximum length of each in bytes.
+/// Maximum number of declared names in a survey.
 const MAX_DECLARED: usize = 256;
+/// Maximum length of a declared name, in bytes.
 const MAX_DECLARED_BYTES: usize = 1024;
 
-/// The interpreter's own modules, by their names without a scheme.
+/// The names of the interpreter's own modules, without a scheme.
 const NATIVE: [&str; 3] = ["std", "os", "bjson"];
 
 /// Returns the modules named in a source's import declarations, except built-in ones.

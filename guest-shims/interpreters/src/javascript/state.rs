@@ -101,7 +101,7 @@ addresses! {
 /// scripts do not change this word.
 const INPUT_OFFSET: u32 = 12;
 
-/// The offsets of the words after the two doubles that `globals.js` stores at boot.
+// The offsets of the words after the two doubles that `globals.js` stores at boot.
 const LITTER_OFFSET: u32 = 32;
 const LEAVING_OFFSET: u32 = 36;
 const LISTENING_OFFSET: u32 = 40;
@@ -188,8 +188,8 @@ impl<'a> Booted<'a> {
         Ok(Some(answer))
     }
 
-    /// Like [`Booted::ask`], for work that must be done after a script has ended. An interrupt that arrives too late
-    /// for the script is cleared, and the call is repeated.
+    /// Like [`Booted::ask`], but for work that must be done after a script has ended. An interrupt that arrives too
+    /// late for the script is cleared, and the call is repeated.
     pub(super) fn ask_settled(&mut self, function: u32, arguments: &[JsValue]) -> Result<Option<JsValue>, DriverError> {
         let answer = self.ask(function, arguments)?;
         if answer.is_none() && self.take_interrupt()?.is_some() {

@@ -18,7 +18,7 @@
 use super::{guest::Guest, state::Booted, structures::fault};
 use crate::DriverError;
 
-/// The flags in the low bits of a chunk's size field.
+// The flags in the low bits of a chunk's size field.
 const PREVIOUS_IN_USE: u32 = 1;
 const IN_USE: u32 = 2;
 const FLAGS: u32 = 7;

@@ -50,8 +50,8 @@ const LOADER: &str = "import sys; driver = type(sys)('glovebox_driver'); \
                       driver.__builtins__ = dict(vars(__builtins__)); \
                       exec(compile(sys.argv.pop(), '<glovebox>', 'exec'), driver.__dict__)";
 
-/// Like [`LOADER`], in a namespace that is dropped afterwards. `HEX` is the boot code in hexadecimal, which needs no
-/// quoting. Adds the script's directory to the path, because a reactor's interpreter is created without it.
+/// Like [`LOADER`], but in a namespace that is dropped afterwards. `HEX` is the boot code in hexadecimal, which needs
+/// no quoting. Adds the script's directory to the path, because a reactor's interpreter is created without it.
 const REACTOR_LOADER: &str = "import sys\n\
     sys.dont_write_bytecode = True\n\
     sys.argv = ['']\n\

@@ -10,16 +10,18 @@ use crate::{
     persist::{Globals, NextGlobal, PYTHON_STATE_FILE},
 };
 
-/// Offsets in `PyObject`, which has the fields `ob_refcnt` and `ob_type`, and in `PyVarObject`, which adds `ob_size`.
+/// The offset of `ob_type` in `PyObject`.
 const OB_TYPE: u32 = 4;
+/// The offset of `ob_size` in `PyVarObject`.
 const OB_SIZE: u32 = 8;
 /// The offset of `PyTypeObject.tp_vectorcall_offset`, after the head (12 bytes), `tp_name`, `tp_basicsize`,
 /// `tp_itemsize` and `tp_dealloc`.
 const TP_VECTORCALL_OFFSET: u32 = 28;
 /// The offset of `PyTypeObject.tp_call`, nine slots after `tp_vectorcall_offset`.
 const TP_CALL: u32 = 64;
-/// Offsets in `PyByteArrayObject`: the allocated size, and the pointer to the bytes.
+/// The offset of the allocated size in `PyByteArrayObject`.
 const BYTEARRAY_ALLOC: u32 = 12;
+/// The offset of the pointer to the bytes in `PyByteArrayObject`.
 const BYTEARRAY_START: u32 = 20;
 /// The offset of `PyBytesObject.ob_sval`, after the head (12 bytes) and the hash.
 const BYTES_START: u32 = 16;
@@ -44,9 +46,11 @@ pub(super) const TWISTER_SAMPLE: usize = 8;
 /// six bytes each. `boot/value.py` truncates a `repr` to 64 Ki characters, and JSON to 1 MiB.
 const REPLY_BYTES: u32 = 2 << 20;
 
-/// Offsets in the scratch area above the stack: the argument vector (two words), and the mark.
+/// The offset of the argument vector (two words) in the scratch area above the stack.
 const ARGUMENTS: u32 = 0;
+/// The offset of the mark in the scratch area.
 const MARK: u32 = 8;
+/// The size of the scratch area, in bytes.
 pub(super) const SCRATCH_BYTES: u32 = 64;
 
 /// A parked interpreter: a machine and the addresses recorded at boot.
@@ -74,7 +78,7 @@ impl<'a> Interpreter<'a> {
         self.vectorcall(function, 0, REPLY_BYTES)
     }
 
-    /// Like [`call`](Self::call), with a maximum size of the reply that is larger by `bytes`.
+    /// Like [`call`](Self::call), but with a maximum size of the reply that is larger by `bytes`.
     pub(super) fn call_for(&mut self, function: &str, bytes: u32) -> Result<Option<Vec<u8>>, DriverError> {
         self.vectorcall(function, 0, REPLY_BYTES.saturating_add(bytes))
     }

@@ -370,8 +370,9 @@ fn only_directories_are_mounted() {
     assert_eq!(vfs.add_mount(host, Access::ReadOnly), Err(VfsError::Io));
 }
 
-/// The type of a name's previous target: none, or a file.
+/// The name had no previous target.
 const MADE: u8 = 0;
+/// The name's previous target was a file.
 const TAKEN: u8 = 1;
 
 /// Returns the journal of a root that claims more names than can exist, and ends after `names`.

@@ -77,7 +77,7 @@ fn check_sound(world: &World, mut vfs: Vfs, root: RootId, open: &BTreeSet<InodeI
         };
         assert!(is_path(&path), "{path:?}");
     }
-    // Reads and removes everything. A source may not have the entries that the bytes claim.
+    // Reads and removes everything. A source might not have the entries that the bytes claim.
     let mut dirs = vec![String::new()];
     while let Some(dir) = dirs.pop() {
         for entry in vfs.list(root, &dir).unwrap_or_default() {

@@ -33,7 +33,7 @@ impl Random {
 
 pub(crate) const MEMORY: u32 = 64 * 1024;
 
-/// The addresses of region arrays and of text. Results are stored below both.
+/// The address of region arrays. Results are stored at lower addresses.
 const PIECES: u32 = 0x4000;
 const TEXT: u32 = 0x8000;
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use glovebox_vfs::{Access, RootId, Vfs, VfsLimits};
 use glovebox_wasi::{Errno, Fault, Host, Mount, Stop, Stream, Wasi, WasiConfig};
 
-/// Addresses in guest memory: results of 4 and 8 bytes, structures, paths, and arrays.
+// Addresses in guest memory: results of 4 and 8 bytes, structures, paths, and arrays.
 pub(crate) const OUT: u32 = 0x100;
 pub(crate) const STAT: u32 = 0x200;
 pub(crate) const PATH: u32 = 0x1000;

@@ -220,7 +220,7 @@ fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let mut admission = Admission::default();
     admission.running = admission.running.max(MIN_RUNNING);
     // With `--stdio`, runtimes are prepared at first use: the client that started this process waits for its first
-    // answer, and may not use every runtime.
+    // answer, and might not use every runtime.
     let config = ServiceConfig {
         runtimes: args.runtimes.clone(),
         admission,

@@ -245,7 +245,7 @@ fn verified(engine: &Engine, RuntimeInfo { name, fetched, prepared, .. }: &Runti
     }
 }
 
-/// Like [`verified`], for custom images.
+/// Like [`verified`], but for custom images.
 fn own_images(engine: &Engine) -> Vec<Finding> {
     let images = engine.images().unwrap_or_default().into_iter();
     let verified = images.map(|(name, found)| {
@@ -268,7 +268,7 @@ fn own_images(engine: &Engine) -> Vec<Finding> {
     verified.collect()
 }
 
-/// Like [`verified`], for the TypeScript stripper, which is downloaded differently.
+/// Like [`verified`], but for the TypeScript stripper, which is downloaded differently.
 fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, .. }: &ToolInfo) -> Finding {
     let check = format!("tool {name}");
     if !*fetched && !*prepared {
@@ -295,7 +295,7 @@ fn verified_tool(engine: &Engine, ToolInfo { name, fetched, prepared, .. }: &Too
     }
 }
 
-/// Like [`verified`], for compiled components.
+/// Like [`verified`], but for compiled components.
 fn components(engine: &Engine) -> Finding {
     let check = "compiled components";
     match engine.verify_components() {

@@ -95,7 +95,7 @@ pub(super) fn started_by(global: &GlobalArgs, host: &Host, job: WorkerJob<'_>) -
     start_with(global, host, job, true)
 }
 
-/// Like [`started_by`], for a single tenant, whose sessions are directly at the location.
+/// Like [`started_by`], but for a single tenant, whose sessions are directly at the location.
 pub(super) fn started_for_one(global: &GlobalArgs, host: &Host, job: WorkerJob<'_>) -> anyhow::Result<WorkersConfig> {
     start_with(global, host, job, false)
 }

@@ -92,7 +92,7 @@ impl Server {
         self.try_begin(method, path, headers, body).unwrap()
     }
 
-    /// Like `begin`, for a server that may be killed at any moment.
+    /// Like `begin`, but for a server that may be killed at any moment.
     pub(crate) fn try_begin(
         &self,
         method: &str,

@@ -158,8 +158,8 @@ fn workers_forward_output_and_cancellation() {
     assert_eq!(server.metric("glovebox_running"), 1, "it came while the script ran");
     drop(stream);
     until("it is cancelled", || server.metric("glovebox_running") == 0);
-    // The server has accepted the request, but a worker may not have received it. An execution that ends in between has
-    // not run and is not counted.
+    // The server has accepted the request, but a worker might not have received it. An execution that ends in between
+    // has not run and is not counted.
     let worker = server.workers()[0];
     let before = processor_ticks(worker);
     let whole = server.begin("POST", "/v1/execute", &[], &python("while True: pass").to_string());

@@ -33,7 +33,7 @@ enum Value<'a> {
     /// An instance that the host provides, with its nesting depth in host instances.
     HostInstance(u64),
     Component(Closure),
-    /// A module, by its index in [`Definitions::modules`].
+    /// The index of a module in [`Definitions::modules`].
     Module(usize),
     /// A module that the host would have to provide.
     HostModule,

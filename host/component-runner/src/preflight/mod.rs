@@ -91,7 +91,7 @@ impl From<BinaryReaderError> for Refusal {
 /// The length of a module's or component's header, in bytes.
 const PREAMBLE_BYTES: usize = 8;
 
-/// Section IDs of a component (component-model, `Binary.md`).
+// Section IDs of a component (component-model, `Binary.md`).
 const CORE_MODULE: u8 = 1;
 const COMPONENT: u8 = 4;
 const TYPE: u8 = 7;

@@ -19,12 +19,12 @@ use glovebox_component_runner::{
 
 use crate::support::{agent, call, config, prepared, probe, value};
 
-/// Arguments for the probe's `open` function.
+// Arguments for the probe's `open` function.
 const READ: &str = "0, 1";
 const CREATE: &str = "1, 2";
 const TRUNCATE: &str = "8, 2";
 
-/// The error codes of `wasi:filesystem` as the probe returns them: negated positions in the enum, counted from 1.
+// The error codes of `wasi:filesystem` as the probe returns them: negated positions in the enum, counted from 1.
 const NO_ENTRY: &str = "-21";
 const NOT_PERMITTED: &str = "-32";
 

@@ -93,8 +93,8 @@ pub fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmti
     wit::tools::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)
 }
 
-/// Like [`add_to_linker`], for stores that are called asynchronously, on any runtime. Calls that run a script or may
-/// wait for one run on their own threads, so the calling thread stays free. Instantiate and call components with
+/// Like [`add_to_linker`], but for stores that are called asynchronously, on any runtime. Calls that run a script or
+/// may wait for one run on their own threads, so the calling thread stays free. Instantiate and call components with
 /// Wasmtime's `_async` functions.
 ///
 /// Dropping the future of a call cancels its execution and loses the store's sandbox: later calls into the sandbox from

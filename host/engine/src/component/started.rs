@@ -299,8 +299,9 @@ fn result_bytes(execution: &Execution) -> u64 {
 /// Maximum number of tools.
 const MAX_TOOLS: usize = 1_024;
 
-/// Maximum size of all names, descriptions and schemas in bytes: as text, and as parsed values.
+/// Maximum total size of all names, descriptions and schemas as text, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 20;
+/// Maximum total size of all schemas as parsed values, in bytes.
 const MAX_VALUE_BYTES: u64 = 32 << 20;
 
 /// Maximum number of JSON values in one tool's schema. Each value is compared at most once with each value in the

@@ -145,7 +145,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Like [`context`](Self::context), from JSON text.
+    /// Like [`context`](Self::context), but from JSON text.
     #[must_use]
     pub fn context_text(mut self, json: JsonText) -> Self {
         self.context = Some(String::from(json).into());
@@ -160,7 +160,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// Like [`context`](Self::context), from text that was already validated as JSON.
+    /// Like [`context`](Self::context), but from text that was already validated as JSON.
     pub(crate) fn context_json(mut self, json: &'a str) -> Self {
         self.context = Some(json.into());
         self

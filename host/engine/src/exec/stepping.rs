@@ -369,7 +369,7 @@ impl Transcript {
     }
 }
 
-/// Like [`Transcript::read`], for a finished execution.
+/// Like [`Transcript::read`], but for a finished execution.
 fn written(execution: &Execution, stream: Stream, offset: u64, len_bytes: u64) -> Vec<u8> {
     let output = match stream {
         Stream::Stdout => &execution.stdout,

@@ -80,7 +80,7 @@ impl SessionFiles {
         }
     }
 
-    /// Like [`Files::list`], on the current files.
+    /// Like [`Files::list`], but on the current files.
     ///
     /// # Errors
     /// Fails like [`Files::list`], or with [`FilesError::Session`].
@@ -89,7 +89,7 @@ impl SessionFiles {
         self.snapshot()?.list(pattern)
     }
 
-    /// Like [`Files::list_page`], on the current files.
+    /// Like [`Files::list_page`], but on the current files.
     ///
     /// # Errors
     /// Fails like [`Files::list_page`], or with [`FilesError::Session`].
@@ -98,7 +98,7 @@ impl SessionFiles {
         self.snapshot()?.list_page(pattern, after, limits)
     }
 
-    /// Like [`Files::list_below`], on the current files.
+    /// Like [`Files::list_below`], but on the current files.
     ///
     /// # Errors
     /// Fails like [`Files::list_below`], or with [`FilesError::Session`].
@@ -107,7 +107,7 @@ impl SessionFiles {
         self.snapshot()?.list_below(dir, max_depth, limits)
     }
 
-    /// Like [`Files::stat`], on the current files.
+    /// Like [`Files::stat`], but on the current files.
     ///
     /// # Errors
     /// Fails like [`Files::stat`], or with [`FilesError::Session`].
@@ -115,7 +115,7 @@ impl SessionFiles {
         self.snapshot()?.stat(path)
     }
 
-    /// Like [`Files::read`], on the current files.
+    /// Like [`Files::read`], but on the current files.
     ///
     /// # Errors
     /// Fails like [`Files::read`], or with [`FilesError::Session`].
@@ -124,7 +124,7 @@ impl SessionFiles {
         self.snapshot()?.read(path)
     }
 
-    /// Like [`Files::read_at`], on the current files.
+    /// Like [`Files::read_at`], but on the current files.
     ///
     /// # Errors
     /// Fails like [`Files::read_at`], or with [`FilesError::Session`].
@@ -197,7 +197,7 @@ impl SessionFiles {
         self.change(|vfs, _, top| carry::into(vfs, top, host.as_ref(), to, if_exists))
     }
 
-    /// Like [`Files::copy_out`], on the current files.
+    /// Like [`Files::copy_out`], but on the current files.
     ///
     /// # Errors
     /// Fails like [`Files::copy_out`], or with [`FilesError::Session`].
@@ -206,7 +206,7 @@ impl SessionFiles {
         self.snapshot()?.copy_out(from, host, if_exists)
     }
 
-    /// Like [`Files::export_tar`], on the current files.
+    /// Like [`Files::export_tar`], but on the current files.
     ///
     /// # Errors
     /// Fails like [`Files::export_tar`], or with [`FilesError::Session`].

@@ -102,7 +102,7 @@ fn faults() -> Option<u64> {
         settings.any(|setting| fs::read_to_string(setting).is_ok_and(|text| text.contains("[always]")))
     }
 
-    // Systems that emulate Linux may not count page faults.
+    // Systems that emulate Linux might not count page faults.
     static ARE_COUNTED: OnceLock<bool> = OnceLock::new();
     let are_counted = ARE_COUNTED.get_or_init(|| {
         if has_huge_pages_unasked() {

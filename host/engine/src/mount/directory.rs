@@ -69,7 +69,7 @@ impl HostDirectory {
         Self::open_reaching(path.as_ref(), Reach::Tree)
     }
 
-    /// Like [`open`](Self::open), for the given part of the directory.
+    /// Like [`open`](Self::open), but for the given part of the directory.
     pub(crate) fn open_reaching(path: &Path, reach: Reach) -> Result<Self, MountError> {
         let opened = open_root(path, false, reach)?;
         let root = &opened.root;
@@ -95,7 +95,7 @@ impl HostDirectory {
         Self::open_for_writing_reaching(path.as_ref(), Reach::Tree, lock_wait)
     }
 
-    /// Like [`open_for_writing`](Self::open_for_writing), for the given part of the directory.
+    /// Like [`open_for_writing`](Self::open_for_writing), but for the given part of the directory.
     pub(crate) fn open_for_writing_reaching(
         path: &Path,
         reach: Reach,

@@ -148,7 +148,7 @@ impl Sandbox {
         self.open_session(SessionOptions::default())
     }
 
-    /// Like [`session`](Self::session), with options such as an ID or a context.
+    /// Like [`session`](Self::session), but with options such as an ID or a context.
     ///
     /// # Errors
     /// Fails like [`session`](Self::session), or if an option is invalid.
@@ -315,7 +315,7 @@ impl Session {
         self.set_variable_json(name, &value.to_string())
     }
 
-    /// Like [`set_variable`](Self::set_variable), from JSON text.
+    /// Like [`set_variable`](Self::set_variable), but from JSON text.
     ///
     /// # Errors
     /// Fails like [`set_variable`](Self::set_variable).
@@ -323,7 +323,7 @@ impl Session {
         self.set_variable_json(name, json.as_str())
     }
 
-    /// Like [`set_variable`](Self::set_variable), from text that was already validated as JSON.
+    /// Like [`set_variable`](Self::set_variable), but from text that was already validated as JSON.
     pub(crate) fn set_variable_json(&self, name: &str, json: &str) -> Result<(), ExecuteError> {
         let (bytes, most) = (json.len() as u64, self.0.sandbox.0.policy.limits.stdin_bytes);
         if bytes > most {
@@ -385,7 +385,7 @@ impl Session {
         self.fork_with(SessionOptions::default())
     }
 
-    /// Like [`fork`](Self::fork), with options such as an ID or another `context`. The fork receives a copy of the
+    /// Like [`fork`](Self::fork), but with options such as an ID or another `context`. The fork receives a copy of the
     /// files.
     ///
     /// # Errors

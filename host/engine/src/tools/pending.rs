@@ -158,7 +158,7 @@ impl PendingState {
     /// Returns the calls that the guest waits for, if all of them are pending.
     fn open_calls(&self) -> Option<Vec<OpenCall>> {
         let awaited = self.awaited.as_ref().filter(|awaited| !awaited.is_empty())?;
-        // Checked first, without copying: an answer may be in transit, or arguments may not have been validated yet.
+        // Checked first, without copying: an answer may be in transit, or arguments might not have been validated yet.
         if !awaited.iter().all(|index| self.calls.contains_key(index)) {
             return None;
         }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{FleetName, FleetSession, OpenRequest, client::status};
 
-/// Maximum values of the session limits.
+// Maximum values of the session limits.
 const MAX_SESSIONS: u32 = 1_000_000;
 const MAX_SESSION_BYTES: u64 = 1 << 50;
 /// The number of blobs to list and delete at a time.

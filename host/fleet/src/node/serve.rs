@@ -217,12 +217,14 @@ fn connection(
 
 /// The timeout for the engine to discover the node and store the result.
 const WAIT: Duration = Duration::from_secs(60);
-/// Maximum number of attempts while the engine is not up, and the pause between attempts.
+/// Maximum number of attempts to reach an engine that is not up.
 const TRIES: u32 = 30;
+/// The pause between attempts.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// HTTP statuses for an address that is registered differently, and for an unknown service.
+/// The HTTP status for an address that is registered differently.
 const CONFLICT: u16 = 409;
+/// The HTTP status for an unknown service.
 const NOT_FOUND: u16 = 404;
 
 #[derive(Serialize)]

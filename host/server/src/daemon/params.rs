@@ -13,8 +13,9 @@ use crate::{
     text::quoted,
 };
 
-/// Maximum numbers of initial files and of tools per session.
+/// Maximum number of initial files per session.
 const MAX_FILES: usize = 10_000;
+/// Maximum number of tools per session.
 const MAX_TOOLS: usize = 256;
 /// Maximum size in bytes of text that is parsed without `block_in_place`. Parsing text of this size takes a fraction of
 /// a millisecond.

@@ -127,8 +127,8 @@ impl Pieces {
         self.on_output_with(|name, text| json!({ "type": name, "text": text }))
     }
 
-    /// Like [`on_output`](Self::on_output), for chunks in a different form. `piece` builds a chunk from the name of the
-    /// output stream and the text.
+    /// Like [`on_output`](Self::on_output), but for chunks in a different form. `piece` builds a chunk from the name of
+    /// the output stream and the text.
     pub(crate) fn on_output_with(&self, piece: impl Fn(&str, &str) -> Value + Send + 'static) -> OnOutput {
         let pieces = self.clone();
         let (mut stdout, mut stderr) = (Utf8Pieces::default(), Utf8Pieces::default());

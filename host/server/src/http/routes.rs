@@ -192,7 +192,7 @@ pub(crate) async fn ready(State(shared): State<Shared>) -> (StatusCode, &'static
     }
 }
 
-/// Returns Prometheus metrics: for all tokens, or only for this token if it may not see the others.
+/// Returns Prometheus metrics: for all tokens, or only for this token if it is not allowed to see the others.
 #[utoipa::path(get, path = "/metrics", operation_id = "get_metrics", tag = "server", security(("token" = [])),
     responses((status = 200, description = "Metrics in the text format of OpenMetrics.", body = String)))]
 pub(crate) async fn metrics(Caller(tenant): Caller) -> impl IntoResponse {

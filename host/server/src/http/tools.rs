@@ -8,8 +8,9 @@ use utoipa::ToSchema;
 use super::Problem;
 use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, json::at_most, tools::Callback};
 
-/// Maximum numbers of tools and of answers in a request.
+/// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 64;
+/// Maximum number of answers in a request.
 const MAX_ANSWERS: usize = 1_000;
 
 /// A tool that a request defines.

@@ -26,10 +26,11 @@ const MAX_VALUE_BYTES: usize = 256 << 10;
 /// Maximum number of files in a request.
 const MAX_FILES: usize = 10_000;
 
-/// Limits on `return_files`: the number of patterns, their total length in bytes, and the number of `*` per pattern.
-/// Every file is matched against every pattern.
+/// Maximum number of patterns in `return_files`. Every file is compared with every pattern.
 const MAX_PATTERNS: usize = 16;
+/// Maximum total size of these patterns, in bytes.
 const MAX_PATTERN_BYTES: usize = 1_024;
+/// Maximum number of `*` in one pattern.
 const MAX_STARS: usize = 8;
 
 /// Parsing mode of JavaScript.

@@ -51,7 +51,7 @@ impl Tenant {
         self.admit_to(id, self.inner.service.admit(&self.inner.name)).await
     }
 
-    /// Like [`admit`](Self::admit), for a session. Sessions in a fleet need no permit to run on this machine.
+    /// Like [`admit`](Self::admit), but for a session. Sessions in a fleet need no permit to run on this machine.
     pub(super) async fn admit_session(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
         let (service, name) = (&self.inner.service, &self.inner.name);
         match self.inner.executor.has_remote_sessions() {
@@ -76,8 +76,8 @@ impl Tenant {
         wait.instrument(info_span!(target: SPANS, "queue")).await
     }
 
-    /// Like [`admit`](Self::admit), for an execution that can be suspended. Also acquires the permits for a suspended
-    /// execution.
+    /// Like [`admit`](Self::admit), but for an execution that can be suspended. Also acquires the permits for a
+    /// suspended execution.
     pub(super) async fn admit_stepped(
         &self,
         id: Option<&SessionId>,

@@ -35,9 +35,10 @@ const MAX_PART_BYTES: u32 = 1 << 30;
 /// Maximum length of a call's JSON in bytes, which exceeds the maximum request body. Parsed JSON can occupy many times
 /// the memory of its text.
 const MAX_CALL_JSON_BYTES: u32 = 64 << 20;
-/// Maximum number of bytes in the other side's calls in progress, and the unit in which they are counted. Further calls
-/// are read only after others have been answered.
+/// Maximum number of bytes in the other side's calls in progress. Further calls are read only after others have been
+/// answered.
 const MAX_CALL_BYTES: usize = 4 << 30;
+/// The unit in which these bytes are counted.
 const UNIT_BYTES: usize = 1 << 10;
 /// Maximum number of the other side's calls in progress.
 const MAX_CALLS: usize = 16_384;

@@ -49,7 +49,7 @@ pub(super) fn signature(name: &str) -> &'static [u8] {
     }
 }
 
-/// Offsets in CPython's 32-bit objects.
+// Offsets in CPython's 32-bit objects.
 const TYPE: u64 = 4;
 const TYPE_FLAGS: u64 = 84;
 const TYPE_BUFFER: u64 = 80;
@@ -60,7 +60,7 @@ const VIEW_FORMAT: u64 = 24;
 const TUPLE_FLAG: i32 = 1 << 26;
 const LAST_MORTAL: i32 = 0x3fff_ffff;
 
-/// Offsets in numpy's arrays, types, scalars and parsed subscripts.
+// Offsets in numpy's arrays, types, scalars and parsed subscripts.
 const ARRAY_DATA: u64 = 8;
 const ARRAY_DIMENSIONS: u64 = 12;
 const ARRAY_SHAPE: u64 = 16;
@@ -75,14 +75,16 @@ const INDEX_KIND: u64 = 8;
 const INDEX_BYTES: i32 = 12;
 const FANCY: i32 = 16;
 
-/// Offsets in Cython's `__Pyx_TypeInfo`.
+// Offsets in Cython's `__Pyx_TypeInfo`.
 const INFO_FIELDS: u64 = 4;
 const INFO_SIZE: u64 = 8;
 const INFO_GROUP: u64 = 48;
 
-/// numpy's type numbers: `NPY_LONG`, which is its `intp`, and `NPY_LONGLONG`.
+/// `NPY_LONG`, the number of the type that numpy uses as `intp`.
 const NARROW: i32 = 7;
+/// `NPY_LONGLONG`.
 const WIDE: i32 = 9;
+/// `NPY_ULONGLONG`.
 const UNSIGNED_WIDE: i32 = 10;
 /// The bit mask of the type numbers of `NPY_UINT`, `NPY_ULONG`, `NPY_LONGLONG` and `NPY_ULONGLONG`.
 const TO_NARROW: i32 = (1 << 6) | (1 << 8) | (1 << WIDE) | (1 << UNSIGNED_WIDE);
@@ -94,8 +96,9 @@ const SAME_KIND_CASTING: i32 = 1 << 26;
 const WRITE_BACK_SHIFT: i32 = 13;
 const BUFFER_RECORDS: i32 = 0x1c; // with format and strides
 
-/// The addresses of `IndexError` and of the message "index out of range".
+/// The address of `IndexError`.
 const INDEX_ERROR: u64 = 26_079_528;
+/// The address of the message "index out of range".
 const INDEX_MESSAGE: i32 = 17_588_093;
 
 /// Functions and numbers that the generated code uses.
@@ -466,7 +469,7 @@ impl Context<'_> {
     }
 }
 
-/// Returns whether a type is an integer type whose values may not fit into an index.
+/// Returns whether a type is an integer type whose values might not fit into an index.
 fn is_index_to_narrow() -> Function {
     function(&[(1, ValType::I32)], |code| {
         code.local_get(0).i32_load(at(TYPE_NUMBER)).local_set(1);

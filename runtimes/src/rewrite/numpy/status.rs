@@ -28,7 +28,7 @@ const ERROR_MASK: u64 = 20;
 /// numpy's default setting: warnings for divisions by zero, overflows and invalid values. Underflow is ignored.
 const DEFAULT_MASK: i32 = 1 | 1 << 3 | 1 << 9;
 
-/// The properties of a loop, with one or two bits each.
+// The properties of a loop, with one or two bits each.
 const TWO_INPUTS: i32 = 1;
 const DOUBLE: i32 = 2;
 /// All elements are checked, even in the default setting.
@@ -144,14 +144,15 @@ pub(super) fn signature(name: &str) -> &'static [u8] {
     }
 }
 
-/// Offsets in the frame of a checked loop on the C stack. The frame begins with the loop's arguments: three pointers, a
-/// count and three steps.
+// Offsets in the frame of a checked loop on the C stack. The frame begins with the loop's arguments: three pointers, a
+// count and three steps.
 const COUNT: u64 = 12;
 const COUNT_AT: i32 = 12;
 const STEPS: u64 = 16;
 const STEPS_AT: i32 = 16;
-/// Pointers to the next chunk, and the steps that the loop's caller passed.
+/// The offset of the pointers to the next chunk.
 const NEXT: u64 = 28;
+/// The offset of the steps that the loop's caller passed.
 const GIVEN_STEPS: u64 = 40;
 /// The number of elements after this chunk.
 const LEFT: u64 = 52;
@@ -159,8 +160,9 @@ const LEFT: u64 = 52;
 const UNCHECKED: u64 = 56;
 /// The number of elements in this chunk that must be checked.
 const CHECKED: u64 = 60;
-/// Copies of inputs that the results overwrite, and the size of the frame.
+/// The offset of copies of inputs that the results overwrite.
 const COPIES: i32 = 64;
+/// The size of the frame, in bytes.
 const FRAME_BYTES: i32 = COPIES + 2 * 8 * CHUNK;
 
 /// Emits the index of a loop's output.

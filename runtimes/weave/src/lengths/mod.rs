@@ -293,7 +293,7 @@ mod tests {
         Ok(lengths.get(&fill).copied())
     }
 
-    /// Like `length`, with `before` preceding the address and the byte.
+    /// Like `length`, but with `before` preceding the address and the byte.
     fn after(before: &str, length_of: &str) -> Option<i32> {
         length(&format!("{before} i32.const 0 i32.const 0 {length_of} memory.fill")).unwrap()
     }

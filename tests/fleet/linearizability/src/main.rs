@@ -17,7 +17,7 @@ use todc_utils::specifications::Specification;
 enum Kind {
     /// Opens the session if it does not exist, increments the count and returns it.
     Execute,
-    /// Like `Execute`, with a tool call.
+    /// Like `Execute`, but with a tool call.
     Record,
     /// Returns the count, or 0 if the session does not exist.
     Info,

@@ -131,7 +131,7 @@ fn kill_repeatedly(place: &dyn Place, kills: u64) {
             last = count;
         }
     }
-    // The lock may not be free immediately: a child process that another test starts inherits the killed process's
+    // The lock might not be free immediately: a child process that another test starts inherits the killed process's
     // descriptor between fork and exec.
     let sessions = open(place, |policy| policy.lock_wait_ms = 60_000);
     let count: u64 = run(&javascript(&sessions, "a"), COUNT_JS).parse().unwrap();

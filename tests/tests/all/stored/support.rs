@@ -48,7 +48,7 @@ pub(crate) fn run(session: &SessionGuard, source: &str) -> String {
     execution.stdout.text().trim_end().to_owned()
 }
 
-/// Scripts that increment a counter and print it.
+// Scripts that increment a counter and print it.
 pub(crate) const COUNT: &str = "n = globals().get('n', 0) + 1; print(n)";
 pub(crate) const COUNT_JS: &str = "globalThis.n = (globalThis.n ?? 0) + 1; console.log(n)";
 

@@ -17,7 +17,7 @@ const GUEST: &str = include_str!("throwing.wat");
 const EXPORTS: [&str; 9] =
     ["ask", "caught", "escape", "swallow_spin", "swallow_exit", "swallow_abort", "swallow_deep", "fall", "stairs"];
 
-/// The reasons for unwinding.
+// The reasons for unwinding.
 const ASKED: i32 = 0;
 const UNREACHABLE: i32 = 1;
 const DEPTH: i32 = 2;

@@ -23,14 +23,14 @@ const GUEST: &str = include_str!("../../../../runtimes/weave/tests/suite/guest.w
 /// The exports that tests call by name; the index is the callee number.
 const EXPORTS: [&str; 10] = ["add", "wide", "nothing", "deep", "chain", "close", "exit", "abort", "grow", "spin"];
 
-/// Statuses of a call.
+// Statuses of a call.
 const NOTHING: i32 = 0;
 const I32: i32 = 1;
 const I64: i32 = 2;
 const UNWOUND: i32 = 3;
 const MISSING: i32 = 4;
 
-/// Addresses in the shim's memory for arguments and results.
+// Addresses in the shim's memory for arguments and results.
 const ARGUMENTS: i32 = 1024;
 const RESULT: i32 = 2048;
 

@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 /// Each level uses stack, whose size the provider's host determines.
 pub const MAX_PROVIDER_LEVELS: usize = 400;
 
-/// Like `MAX_PROVIDER_LEVELS`, for the engine: more than limited schemas and arguments can reach.
+/// Like `MAX_PROVIDER_LEVELS`, but for the engine: more than limited schemas and arguments can reach.
 pub const MAX_ENGINE_LEVELS: usize = 5_000;
 
 /// URL prefixes of the JSON Schema drafts. In other dialects, keywords may have any meaning.

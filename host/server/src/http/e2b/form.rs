@@ -19,11 +19,13 @@ use crate::{ServiceError, http::Problem, json::entries_at_most};
 
 /// The version from which clients infer the supported features: plain uploads, but no later features.
 const ENVD_VERSION: &str = "0.5.7";
-/// The default and maximum timeout of a sandbox in seconds.
+/// A sandbox's default timeout in seconds.
 const DEFAULT_TIME_S: u64 = 300;
+/// A sandbox's maximum timeout in seconds.
 const MAX_TIME_S: u64 = 86_400;
-/// Maximum number of entries in the metadata or the environment, and their maximum total size in bytes.
+/// Maximum number of entries in the metadata or the environment.
 const MAX_ENTRIES: usize = 256;
+/// Maximum total size of these entries, in bytes.
 const MAX_ENTRY_BYTES: usize = 64 << 10;
 
 /// The parameters of a new sandbox. Other fields are ignored, for example network settings: a sandbox never has a

@@ -33,7 +33,9 @@ use crate::store::StoreError;
 
 /// Maximum number of retries after a transient failure, with exponential backoff and jitter.
 const RETRIES: usize = 6;
+/// The backoff before the first retry.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+/// The maximum backoff.
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 /// Maximum time from the first attempt to the start of a retry.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(15);

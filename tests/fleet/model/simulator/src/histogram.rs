@@ -2,8 +2,9 @@
 
 /// The binary logarithm of the number of buckets per octave.
 const PER_OCTAVE_BITS: u32 = 6;
-/// The first bucket is 2^-20 s, a microsecond. The last one ends at 2^14 s, four and a half hours.
+/// The biased exponent of the first bucket: 2^-20 s, a microsecond.
 const FIRST_EXPONENT: u64 = 1023 - 20;
+/// The number of octaves. The last bucket ends at 2^14 s, four and a half hours.
 const OCTAVES: usize = 34;
 
 /// Numbers of durations, by bucket.

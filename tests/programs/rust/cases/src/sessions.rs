@@ -12,7 +12,7 @@ use crate::{
     tools::{finish, tools},
 };
 
-/// The sessions of a case, by their names in the steps.
+/// A case's sessions, keyed by the names that its steps use.
 pub struct Sessions<'a> {
     sandbox: &'a Sandbox,
     case: &'a Case,

@@ -11,8 +11,9 @@ use serde_json::{Map, Value, json};
 
 /// The number of calls before the measurement, because hosts may optimise code that is called often.
 const WARM_UP: usize = 30;
-/// Maximum duration of a row, and maximum number of calls in it.
+/// Maximum duration of a row.
 const ROW: Duration = Duration::from_secs(10);
+/// Maximum number of calls in a row.
 const CALLS: usize = 200;
 const MIB: [u64; 2] = [1, 64];
 
