@@ -23,7 +23,7 @@ pub struct KeyParts {
     pub label: String,
     /// The digest of the runtime's binary.
     pub runtime: Digest,
-    /// The digest of the recipe and of the driver's boot code and arguments.
+    /// The digest of the recipe and the driver's boot code and arguments.
     pub recipe: Digest,
     /// Wasmtime's version.
     pub wasmtime: String,

@@ -1,9 +1,9 @@
 //! The WebAssembly tools for `tests/programs/build`, so that they need not be installed: the same libraries, at the
 //! versions in `Cargo.lock`.
 //!
-//! * `componentize CORE OUT none|command|reactor`: makes a component of a core module that was compiled with bindings; the
-//!   last argument is the adapter that its WASI preview 1 imports need.
-//! * `c-bindings WORLD OUT_DIR`: writes the C bindings of a world of `wit/`.
+//! * `componentize CORE OUT none|command|reactor`: makes a component of a core module that was compiled with bindings;
+//!   the last argument is the adapter that its WASI preview 1 imports need.
+//! * `c-bindings WORLD OUT_DIR`: writes the C bindings for a world in `wit/`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]
 

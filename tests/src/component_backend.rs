@@ -11,7 +11,7 @@ use crate::{
     engine, program_path,
 };
 
-/// Maximum size of the results of one case, in bytes.
+/// Maximum size of one case's results, in bytes.
 const RESULTS_BYTES: usize = 64 << 20;
 
 /// Runs cases through `glovebox:sandbox`, each in a new instance of the `cases` program.

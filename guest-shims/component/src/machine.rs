@@ -194,7 +194,7 @@ pub(crate) fn instantiate(
 /// The size of a WebAssembly page in bytes.
 pub(crate) const PAGE_BYTES: u64 = 1 << 16;
 
-/// The maximum number of pages of a memory with 32-bit addresses.
+/// The maximum number of pages in a memory with 32-bit addresses.
 pub(crate) const MAX_PAGES: u32 = 1 << 16;
 
 /// A guest's memory, with the virtual size that the guest sees.

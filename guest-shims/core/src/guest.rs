@@ -36,7 +36,7 @@ pub trait GuestMachine: Machine {
     /// Sets the remaining fuel before a call.
     fn set_fuel(&mut self, fuel: u64) -> Result<(), MachineError>;
 
-    /// Writes pages into the memory of a new instance of the image. Returns `false` if a page is beyond the end of
+    /// Writes pages into the memory of the image's new instance. Returns `false` if a page is beyond the end of
     /// memory.
     fn write_pages(&mut self, pages: &Pages) -> bool {
         pages.write_with(|at, page| self.write(at, page).is_ok())

@@ -269,7 +269,7 @@ pub trait Boot: Driver {
     /// Returns all code that determines the image. It is part of the cache key of a prepared image.
     fn boot_code(&self) -> &[u8];
 
-    /// Returns the arguments of a run of the unprepared binary that compiles the mounted packages; `None` if there is
+    /// Returns the arguments for running the unprepared binary, which compiles the mounted packages; `None` if there is
     /// nothing to compile. After the run, [`compiled_packages`](Self::compiled_packages) decodes the content of
     /// [`COMPILED_FILE`].
     fn compiler_args(&self) -> Option<Vec<String>> {

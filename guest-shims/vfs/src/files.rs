@@ -331,7 +331,7 @@ impl Chunks {
         }
     }
 
-    /// Encodes the nonzero chunks of a file of `size_bytes` bytes.
+    /// Encodes the nonzero chunks of a file that has `size_bytes` bytes.
     pub(crate) fn encode(&self, to: &mut Encoder, size_bytes: u64) {
         let held: Vec<_> = self.chunks.iter().filter(|(_, chunk)| ***chunk != ZEROS).collect();
         to.length(held.len());

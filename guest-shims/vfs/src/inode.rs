@@ -26,9 +26,9 @@ pub struct Stat {
     /// The time of the last access: the creation, or the last [`set_times`](crate::Vfs::set_times). Reading does not
     /// change it.
     pub accessed_ns: u64,
-    /// The time of the last change of the content.
+    /// The time of the last change to the content.
     pub modified_ns: u64,
-    /// The time of the last change of the content or attributes.
+    /// The time of the last change to the content or attributes.
     pub changed_ns: u64,
 }
 

@@ -61,9 +61,9 @@ pub struct SourceStat {
     pub kind: FileKind,
     /// The length of a file in bytes.
     pub size_bytes: u64,
-    /// The time of the last change of the content, in nanoseconds since 1970.
+    /// The time of the last change to the content, in nanoseconds since 1970.
     pub modified_ns: u64,
-    /// The time of the last change of the content or attributes, in nanoseconds since 1970. 0 if the source does not
+    /// The time of the last change to the content or attributes, in nanoseconds since 1970. 0 if the source does not
     /// record it, or if programs can set it back.
     pub changed_ns: u64,
     /// The identity of the file in the source.

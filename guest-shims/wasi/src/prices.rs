@@ -48,7 +48,7 @@ pub const DISPLAY: u64 = 20_000;
 /// derivation has N · r · p blocks.
 pub const SCRYPT_BLOCK: u64 = 2_000;
 
-/// The price of a byte of a password, a salt or a key.
+/// The price of each byte in a password, a salt or a key.
 pub const SCRYPT_BYTE: u64 = 20;
 
 /// The price of a byte that the text device decodes.

@@ -1,4 +1,4 @@
-//! Tenants of a server and of its workers.
+//! Tenants of a server and its workers.
 
 use std::{path::PathBuf, time::Duration};
 

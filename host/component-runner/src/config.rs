@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, str::FromStr};
 use glovebox::{CancelToken, component::LIFT_BYTES};
 use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe};
 
-/// The configuration of one run of an application. The default grants nothing.
+/// The configuration for one run of an application. The default grants nothing.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AppConfig {

@@ -285,7 +285,7 @@ impl Export {
     }
 }
 
-/// Returns the functions of a component and of the interfaces that it exports, sorted by name.
+/// Returns a component's functions and those of its exported interfaces, sorted by name.
 pub(crate) fn exports(engine: &Engine, component: &Component) -> Vec<Export> {
     let mut found = Vec::new();
     for (name, item) in component.component_type().exports(engine) {

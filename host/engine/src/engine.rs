@@ -81,7 +81,7 @@ pub(crate) struct EngineInner {
     guards: Arc<[Guard]>,
 }
 
-/// The key of a loaded runtime: the digest of the cache key of its prepared artefact.
+/// The key of a loaded runtime: the digest of its prepared artefact's cache key.
 type Loaded = String;
 
 impl fmt::Debug for Engine {

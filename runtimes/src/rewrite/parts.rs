@@ -28,7 +28,7 @@ use super::{
 };
 use crate::CodePart;
 
-/// The module name of all imports of a part, except the memory.
+/// The module name of all of a part's imports, except the memory.
 pub const BASE_IMPORT: &str = "base";
 
 /// The export name of the immutable global that contains the table slot of the function that loads a part: `(part: i32,

@@ -24,7 +24,7 @@ const SLOT_BYTES: u32 = 8;
 
 /// The stack usage of a module's functions.
 pub(crate) struct Depths {
-    /// Bytes per call of each of the module's own functions. `None` if the function cannot recur.
+    /// Bytes per call for each of the module's own functions. `None` if the function cannot recur.
     pub(crate) counted: Vec<Option<i32>>,
     /// The largest total of the functions that cannot recur on one call path, in bytes.
     pub(crate) once_bytes: u32,

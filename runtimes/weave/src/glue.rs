@@ -94,7 +94,7 @@ pub(crate) fn no_host() -> Function {
     function
 }
 
-/// Returns the index of an exported function of the shim.
+/// Returns the index of a function that the shim exports.
 pub(crate) fn exported(shim: &Module<'_>, name: &str) -> Result<u32, WeaveError> {
     let found =
         shim.exports.iter().find(|export| export.name == name && matches!(export.kind, wasmparser::ExternalKind::Func));
@@ -251,7 +251,7 @@ impl Assembly {
         new
     }
 
-    /// Returns the index of the first tag of the next module to be added.
+    /// Returns the index that the first tag of the next module to be added will have.
     pub(crate) fn next_tag(&self) -> u32 {
         self.tags.len()
     }

@@ -18,7 +18,7 @@ use crate::{
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
-    /// The number of turns of each case, except the parallel cases.
+    /// The number of turns for each case, except the parallel cases.
     turns: u64,
     /// The number of runs per point of the checkpoint curve.
     curve_turns: u64,

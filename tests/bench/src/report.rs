@@ -18,7 +18,7 @@ const AGAINST_RIVAL: [&str; 5] = ["fresh", "live", "process", "fork", "resume"];
 /// Cases that add work to an execution in a session, compared with the execution alone.
 const AGAINST_LIVE: [&str; 2] = ["checkpoint", "hibernate"];
 
-/// The results of one run of the benchmark.
+/// The results of one benchmark run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     pub(crate) machine: Machine,

@@ -148,7 +148,7 @@ fn built(path: PathBuf, program: &str) -> Result<PathBuf, String> {
     if path.exists() { Ok(path) } else { Err(format!("not built: tests/programs/build {program}")) }
 }
 
-/// Returns the path of the configuration of Wasmtime's code cache. The tool and the Python package need the cache,
+/// Returns the path of the configuration for Wasmtime's code cache. The tool and the Python package need the cache,
 /// because compiling the provider takes half a minute.
 fn cache_config() -> PathBuf {
     let cache = target().join("everywhere-cache");

@@ -52,7 +52,7 @@ impl Event {
 /// A weak function reference: it does not keep Node.js alive. `src/native/port.ts` does that while an execution runs.
 type Teller = ThreadsafeFunction<(u32, Event), (), Args, Status, false, true>;
 
-/// Receives the events of all executions of one JavaScript thread.
+/// Receives the events of all executions that one JavaScript thread started.
 #[napi]
 pub struct NativePort(Arc<Teller>);
 

@@ -50,14 +50,14 @@ addresses! {
     interrupt,
     /// The address of `JSContext.interrupt_counter`: the calls and loop iterations until the handler runs again.
     interrupt_counter,
-    /// The address of the head of the interpreter's list of unhandled rejections.
+    /// The address at which the interpreter's list of unhandled rejections begins.
     rejections,
     /// The address of `JSContext.random_state`.
     random_state,
     /// The address of `JSContext.global_obj`. `global_var_obj`, the table of `let`, `const` and `class` bindings,
     /// follows it.
     global,
-    /// The address of the head of the context's list of modules.
+    /// The address at which the context's list of modules begins.
     modules,
     /// The offset of the list link in a module.
     module_link,

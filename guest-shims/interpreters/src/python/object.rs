@@ -39,7 +39,7 @@ const TWISTER_BYTES: u32 = 624 * 4;
 const TWISTER_OFFSETS: u32 = 512;
 /// The anchor of the words in numpy's generator.
 const NUMPY_RANDOM: &str = "numpy_random";
-/// The number of words of `random`'s state that `boot/settle.py` reports, to locate the state in the object.
+/// The number of words in `random`'s state that `boot/settle.py` reports, to locate the state in the object.
 pub(super) const TWISTER_SAMPLE: usize = 8;
 
 /// Maximum size of a reply, in bytes. `boot/report.py` truncates message and traceback to 320 Ki characters of at most

@@ -1,4 +1,4 @@
-//! Tests of every call of WASI preview 1, its limits, and hostile arguments, on a host whose memory is a vector.
+//! Tests of every call in WASI preview 1, its limits, and hostile arguments, on a host whose memory is a vector.
 
 #[cfg(test)]
 mod descriptors;

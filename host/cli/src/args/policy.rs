@@ -165,7 +165,7 @@ struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     tool_record_bytes: Option<u64>,
 
-    /// Size of the file of global variables that --auto-persist-globals writes [default: 1048576]
+    /// Size of the file in which --auto-persist-globals stores global variables [default: 1048576]
     #[arg(long, value_name = "N", value_parser = bytes, allow_negative_numbers = true, hide_short_help = true)]
     persisted_bytes: Option<u64>,
 

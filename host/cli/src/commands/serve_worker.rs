@@ -49,7 +49,7 @@ impl WorkersArgs {
 
 /// Limit on concurrent executions in a worker, higher than the number that the server ever forwards.
 const EXECUTIONS: usize = 100_000;
-/// The name of the directory of file locks in the cache directory.
+/// The name of the directory in the cache directory that contains file locks.
 const LOCKS: &str = "locks";
 /// The environment variables that a worker inherits: locations and logging.
 const VARIABLES: [&str; 11] = [

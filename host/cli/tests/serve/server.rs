@@ -18,7 +18,7 @@ use crate::support::{self, PATIENCE, prepare};
 
 const TOKEN: &str = "a token of the tests";
 
-/// The number of lines of a server's log that a failing test prints.
+/// The number of lines from a server's log that a failing test prints.
 const LOG_LINES: usize = 100;
 
 /// A server with its own directory of sessions. Dropping it kills the process.

@@ -313,7 +313,7 @@ pub struct CopyReport {
     pub directory_count: u64,
     /// The number of symbolic links.
     pub link_count: u64,
-    /// The number of bytes of file contents.
+    /// The size of the file contents in bytes.
     pub bytes: u64,
     /// The number of skipped entries: pipes, sockets and devices, names that are not UTF-8, and links that would point
     /// outside the target directory. Copies to the host also skip names that are reserved for commits.

@@ -149,7 +149,7 @@ impl IntegerParam for u64 {
     }
 }
 
-/// The types of all parameters of a function.
+/// The types of a function's parameters.
 trait Params: WasmParams + Sized + 'static {
     fn from_values(values: &[Value]) -> Option<Self>;
 }

@@ -58,7 +58,7 @@ impl PrivatePages {
         }
     }
 
-    /// Returns the numbers of the pages of `memory` that may differ from its image, in ascending order. Returns `None`
+    /// Returns the numbers of the pages in `memory` that may differ from its image, in ascending order. Returns `None`
     /// if the system does not expose them.
     pub(crate) fn look(&mut self, memory: &[u8]) -> Option<&[u32]> {
         let is_known = match self.since {
@@ -77,7 +77,7 @@ impl PrivatePages {
     }
 }
 
-/// Returns the number of page faults of this thread, or `None` if the system does not count them.
+/// Returns this thread's number of page faults, or `None` if the system does not count them.
 #[cfg(target_os = "linux")]
 fn faults() -> Option<u64> {
     use std::{fs, hint::black_box, path::Path, sync::OnceLock};
@@ -130,7 +130,7 @@ const ENTRY_BYTES: usize = 8;
 /// The number of entries to read with one system call: 16 MiB of memory, about the size of an interpreter.
 const ENTRIES_AT_ONCE: usize = 4096;
 
-/// Returns the numbers of the pages of `memory` that may differ from the mapped file, in ascending order: pages that
+/// Returns the numbers of the pages in `memory` that may differ from the mapped file, in ascending order: pages that
 /// were written and pages that were swapped out. Returns `None` if the system does not expose them.
 pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
     // <https://www.kernel.org/doc/Documentation/admin-guide/mm/pagemap.rst>

@@ -232,7 +232,7 @@ impl Stacks {
     }
 }
 
-/// Maximum number of elements in all tables of a guest together. CPython's table has 5,903 and does not grow.
+/// Maximum number of elements in a guest's tables together. CPython's table has 5,903 and does not grow.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 1 << 16;
 
 /// The state of a guest outside its WebAssembly instance.

@@ -187,7 +187,7 @@ const SECONDS_WORTH_SAYING: usize = 10;
 #[derive(Clone, Default)]
 pub(crate) struct GuestParts {
     parts: Option<Arc<Parts>>,
-    /// Instances of the first part and of the parts loaded so far, in order.
+    /// Instances of the parts loaded so far, starting with the first part, in order.
     instances: Vec<Instance>,
 }
 

@@ -318,7 +318,7 @@ pub struct CacheUsage {
     pub in_use: u64,
     /// The size on disk, in bytes.
     pub bytes: u64,
-    /// The time of the last use of an entry. For binaries and packages, this is the file system's access time.
+    /// The time at which an entry was last used. For binaries and packages, this is the file system's access time.
     pub last_used: Option<Timestamp>,
 }
 

@@ -100,7 +100,7 @@ impl Runtime {
         self.image().ok_or_else(|| ExecuteError::NotPrepared { name: self.name.clone() })
     }
 
-    /// Returns the memory limit of a guest of this runtime.
+    /// Returns the memory limit for a guest of this runtime.
     pub(crate) fn memory_limit(&self, limits: &Limits) -> MemoryLimit {
         MemoryLimit::of_image(limits.memory_bytes, self.image().map_or(0, |image| image.memory_bytes))
     }

@@ -26,7 +26,7 @@ pub struct CommitReport {
     /// New and changed files and links: paths relative to the directory, and the states that the next commit compares
     /// with. Pass them to [`Vfs::mark_committed`].
     pub written: Vec<(String, SourceStat)>,
-    /// The number of bytes of file contents written.
+    /// The size of the written file contents in bytes.
     pub bytes: u64,
 }
 

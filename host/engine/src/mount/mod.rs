@@ -57,7 +57,7 @@ pub use glovebox_runtimes::guard::{Guarded, Relation};
 pub use recover::Recovery;
 pub(crate) use stage::leaves as link_leaves;
 
-/// The prefix of the names of commits' private directories.
+/// The prefix of the names that commits' private directories have.
 pub const RESERVED_PREFIX: &str = ".glovebox-commit-";
 
 /// Maximum number of new files and directories to sync one by one, which waits only for them. For more of them, one

@@ -89,7 +89,7 @@ pub(super) fn own_pages(memory: &[u8], pristine: &Pristine, numbers: Option<Vec<
 pub(crate) struct Pristine {
     store: Store<()>,
     memory: Memory,
-    /// Export names and values of the mutable globals of an idle interpreter, sorted by name.
+    /// Export names and values of an idle interpreter's mutable globals, sorted by name.
     globals: Vec<(String, u64)>,
 }
 
@@ -121,7 +121,7 @@ impl Pristine {
         self.memory.data_size(&self.store) as u64
     }
 
-    /// Returns the export names and values of the mutable globals of an idle interpreter, sorted by name.
+    /// Returns the export names and values of an idle interpreter's mutable globals, sorted by name.
     pub(crate) fn globals(&self) -> &[(String, u64)] {
         &self.globals
     }

@@ -26,7 +26,7 @@ pub(crate) struct PendingCalls {
 #[derive(Debug, Default)]
 struct PendingState {
     calls: BTreeMap<usize, PendingCall>,
-    /// The lower bound of the number of calls that the execution has made. All smaller indices are valid.
+    /// A lower bound for the number of calls that the execution has made. All smaller indices are valid.
     known: usize,
     /// The calls that the guest waits for. `None` while it does not wait.
     awaited: Option<Vec<usize>>,

@@ -250,7 +250,7 @@ impl FleetError {
             status::NO_UNDO => Self::NoUndo(name.clone()),
             status::CHANGED => Self::Changed(name.clone()),
             status::INVALID => Self::Invalid(message),
-            // A temporary failure of the engine or of a balancer in front of it.
+            // A temporary failure in the engine or in a balancer in front of the engine.
             502..=504 => unreachable(message),
             _ => Self::Failed(message),
         }

@@ -94,7 +94,7 @@ fn options() -> ServiceOptions {
         .retry_policy_kill_on_max_attempts()
 }
 
-/// Binds a service to `name` instead of the name of its type.
+/// Binds a service to `name` instead of its type's name.
 fn named<S>(service: S, name: &str) -> Result<ServiceDefinition, NodeError>
 where
     S: Discoverable + Service<Future = ServiceBoxFuture> + Send + Sync + 'static,

@@ -31,7 +31,7 @@ pub(super) struct Connection {
     pub(super) daemon: Daemon,
     pub(super) outbox: Outbox,
     pub(super) peer: Arc<Peer>,
-    /// The parent of the cancellation tokens of the connection's executions.
+    /// The parent of the cancellation tokens that the connection's executions have.
     pub(super) executions: CancelToken,
     /// Cancelled when the client disconnects or stops reading.
     pub(super) gone: CancellationToken,

@@ -63,7 +63,7 @@ pub(crate) struct ExecuteBody {
     /// Source code of the script.
     #[schema(required = true, example = "print(6 * 7)")]
     source: Option<String>,
-    /// `python` or `javascript`. Default: the language of the runtime, or of the first runtime of the server. Not
+    /// `python` or `javascript`. Default: the language of the runtime, or of the server's first runtime. Not
     /// allowed in a session, which has its own language.
     #[schema(value_type = Option<String>, example = "python")]
     language: Option<Language>,
@@ -198,7 +198,7 @@ pub(crate) struct OpenBody {
     /// Name of the session: 1 to 64 letters, digits, `.`, `_`, `-`, not starting with `.`. Default: 128 random bits in
     /// hexadecimal.
     pub(crate) id: Option<String>,
-    /// `python` or `javascript`. Default: the language of the runtime, or of the first runtime of the server.
+    /// `python` or `javascript`. Default: the language of the runtime, or of the server's first runtime.
     #[schema(value_type = Option<String>)]
     pub(crate) language: Option<Language>,
     /// Name of a runtime. Default: the default runtime of the language.

@@ -159,7 +159,7 @@ impl Tenant {
         Ok(self.perform(SessionOperation::Export { id: id.clone() }).await?.bytes)
     }
 
-    /// Returns the length in bytes of the result of [`export`](Self::export).
+    /// Returns the length of [`export`](Self::export)'s result in bytes.
     ///
     /// # Errors
     /// Fails like [`export`](Self::export).

@@ -109,7 +109,7 @@ impl SessionsBuilder {
 pub struct NewSession {
     /// Language. Default: the language of the first sandbox.
     pub language: Option<Language>,
-    /// The name of the runtime. Default: the runtime of the first sandbox of the language.
+    /// The name of the runtime. Default: the runtime of the language's first sandbox.
     pub runtime: Option<String>,
     /// The value of the scripts' global variable `context`. Default: no such variable.
     pub context: Option<JsonText>,

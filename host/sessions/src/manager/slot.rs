@@ -23,7 +23,7 @@ use crate::{
 /// Hibernating a session takes milliseconds, longer on a slow disk.
 pub(super) const HIBERNATING_MS: u64 = 1_000;
 
-/// The slot of one session of a [`Sessions`](crate::Sessions).
+/// The slot for one session in a [`Sessions`](crate::Sessions).
 #[derive(Debug)]
 pub(super) struct SessionSlot {
     pub(super) id: SessionId,

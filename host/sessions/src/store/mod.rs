@@ -70,7 +70,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Like [`get`](Self::get), without the state.
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError>;
 
-    /// Returns a page of sessions in the order of their IDs. Damaged sessions are marked. [`Pages`] iterates over all
+    /// Returns a page of sessions, sorted by ID. Damaged sessions are marked. [`Pages`] iterates over all
     /// pages.
     async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError>;
 

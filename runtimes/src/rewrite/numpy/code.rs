@@ -1,4 +1,4 @@
-//! Generates the code of the added functions and of the wrappers around existing ones.
+//! Generates the code for the added functions and the wrappers around existing ones.
 
 use wasm_encoder::{BlockType, Function, InstructionSink, MemArg, ValType};
 

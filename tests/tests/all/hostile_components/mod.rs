@@ -107,7 +107,7 @@ fn grown(work: impl FnOnce()) -> u64 {
     process::peak_resident_bytes().saturating_sub(before)
 }
 
-/// Returns the number of threads of this process.
+/// Returns the number of threads in this process.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }

@@ -34,7 +34,7 @@ impl<'a> Sandbox<'a> {
         answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Returns the text of the main result of an execution.
+    /// Returns the text of an execution's main result.
     fn text(&self, body: &Value) -> String {
         let lines = self.lines(body);
         let main = lines.iter().find(|line| line["is_main_result"] == true);

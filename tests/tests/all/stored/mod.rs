@@ -315,7 +315,7 @@ fn key_prevents_forged_and_swapped_states() {
     assert_eq!(run(&moved, COUNT), "2");
     drop((moved, sessions));
 
-    // An attacker who can write to the directory replaces the state of `b` with that of `a`.
+    // An attacker who can write to the directory replaces `b`'s state with `a`'s state.
     let store = DirectoryStore::open(dir.path()).unwrap();
     let StoredSession { state, .. } = block_on(store.get(&id("a"))).unwrap().unwrap();
     let lock = block_on(store.try_lock(&id("b"))).unwrap().unwrap();

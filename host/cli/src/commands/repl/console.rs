@@ -136,7 +136,7 @@ impl Console {
         self.sessions.get_mut(&self.current).context("the current session no longer exists")
     }
 
-    /// Sets `_` to the value of the last input of the current session, like interpreters at a terminal.
+    /// Sets `_` to the value of the current session's last input, like interpreters at a terminal.
     fn bind_last_value(&mut self) -> anyhow::Result<()> {
         let dialect = self.dialect();
         if self.lines.is_terminal() { self.active_mut()?.bind_last_value(dialect) } else { Ok(()) }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 /// Maximum length of a listing in bytes. About four thousand tokens, which every conversation contains.
 const MAX_LISTING_BYTES: usize = 16_000;
 
-/// Maximum total length of the names of tools whose lines do not fit, in bytes.
+/// Maximum total length in bytes of the names listed for tools whose lines do not fit.
 const MAX_NAMES_BYTES: usize = 2_000;
 
 /// Maximum length of a signature in bytes.

@@ -18,7 +18,7 @@ use super::{
     process::{self, CallError, Process},
 };
 
-/// Maximum number of restarts of a server within [`RESTARTS_WITHIN`].
+/// Maximum number of times that a server is restarted within [`RESTARTS_WITHIN`].
 const MAX_RESTARTS: usize = 5;
 
 /// The period for [`MAX_RESTARTS`]. The limit prevents a server that crashes repeatedly from being restarted on every

@@ -39,7 +39,7 @@ const MAX_LEASE: Duration = Duration::from_secs(60 * 60);
 /// Maximum wait for the release when a lease is dropped, so that the next holder finds it free.
 const GIVING_BACK: Duration = Duration::from_secs(2);
 
-/// The store's clock, measured when the store was opened. Independent of the clocks of the store's users.
+/// The store's clock, measured when the store was opened. Independent of the clocks that the store's users have.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoreClock {
     pub(super) seen_ms: i64,

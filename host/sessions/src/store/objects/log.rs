@@ -69,7 +69,7 @@ const STATES: &str = "states";
 const MAX_LISTED: usize = 10_000;
 /// Maximum number of attempts to read during concurrent writes.
 const READS: usize = 16;
-/// The number of digits of an entry's number.
+/// The number of digits in an entry's number.
 const DIGITS: usize = 20;
 
 /// The log of one session.

@@ -373,7 +373,7 @@ fn parse(name: &str) -> Option<(SessionId, u64)> {
 }
 
 const FORMAT: u32 = 1;
-/// The number of hexadecimal digits of a version.
+/// The number of hexadecimal digits in a version.
 const VERSION_DIGITS: usize = 32;
 /// Maximum number of ancestors in an entry.
 pub(super) const MAX_ANCESTORS: usize = 16;
@@ -399,7 +399,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Returns the entry of a write on top of `base`, or of the first write.
+    /// Returns the entry for a write on top of `base`, or for the first write.
     pub(super) fn new(version: &StoredVersion, base: Option<&Self>, record: Option<&SessionRecord>) -> Self {
         let earlier = base.into_iter().flat_map(|base| std::iter::once(&base.version).chain(&base.ancestors));
         let ancestors = earlier.take(MAX_ANCESTORS).cloned().collect();

@@ -151,7 +151,7 @@ pub struct Config {
     pub settle_s: f64,
     /// The duration of the measured window after the warm-up.
     pub window_s: f64,
-    /// The duration of one step of the timeline.
+    /// The duration of one step in the timeline.
     pub step_s: f64,
     /// Injected failure.
     pub failure: Option<Failure>,

@@ -1,4 +1,4 @@
-//! Times from the end of one execution of a session to the next.
+//! Times between the end of one execution in a session and the next execution.
 
 use serde::Deserialize;
 

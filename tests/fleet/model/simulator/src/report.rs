@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::histogram::Histogram;
 
-/// The results of one step of the timeline.
+/// The results of one step in the timeline.
 #[derive(Clone)]
 pub struct Step {
     /// Latencies of the executions answered in the step.
@@ -52,7 +52,7 @@ pub struct Report {
     pub busy_s: Vec<f64>,
     /// All steps since the start of the simulation, including the warm-up.
     pub timeline: Vec<Step>,
-    /// The duration of a step of the timeline.
+    /// The duration of a step in the timeline.
     step_s: f64,
     /// The number of simulated events.
     pub events: u64,

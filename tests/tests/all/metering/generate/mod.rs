@@ -68,7 +68,7 @@ const TAGS: [&[Ty]; 3] = [&[I32], &[], &[I64, F64]];
 /// The table has empty entries, and a call through one of them traps.
 const TABLE_LEN: usize = FUNCTIONS.len() + 2;
 
-/// The number of locals of each type in addition to the parameters, named `$i320` and so on.
+/// For each type, the number of locals in addition to the parameters, named `$i320` and so on.
 const LOCALS: usize = 3;
 
 /// Generates the text of a module.

@@ -108,7 +108,7 @@ pub fn characteristic_s(config: &Config, intensity: f64) -> f64 {
     high
 }
 
-/// Returns the number of sessions of each runtime and size that fit into a node's memory.
+/// For each runtime and size, returns the number of sessions that fit into a node's memory.
 pub(super) fn held(inputs: &Inputs) -> Value {
     let memory = inputs.node.memory_bytes - inputs.node.reserved_bytes;
     let each = |measured: &crate::inputs::Measured| {
