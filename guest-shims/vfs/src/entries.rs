@@ -216,7 +216,7 @@ pub(crate) struct Entry {
     pub(crate) inode: InodeId,
     /// The position in listings, which is constant while the name exists.
     pub(crate) place: u32,
-    /// `true` if the name came from a mount, which is then charged for it.
+    /// `true` if the name came from a mount. If so, the mount is charged for the name.
     pub(crate) mounted: bool,
     /// The source's stat under this name, as of the last listing or commit. It belongs to the name rather than the
     /// inode, because hard links are separate files in the source.

@@ -195,7 +195,7 @@ impl Wasi {
     /// such a mount. Other open files and directories are closed.
     ///
     /// # Errors
-    /// Returns [`WasiError`] if the mounts are invalid or a preopen has no mount. The state is then unchanged.
+    /// Returns [`WasiError`] if the mounts are invalid or a preopen has no mount. On failure, the state is unchanged.
     pub fn set_file_system(&mut self, vfs: Vfs, mounts: Vec<Mount>) -> Result<(), WasiError> {
         check_mounts(&vfs, &mounts)?;
         let mut table = self.table.clone();

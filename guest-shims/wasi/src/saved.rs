@@ -207,7 +207,7 @@ impl Wasi {
     /// so that the common limit is enforced.
     ///
     /// # Errors
-    /// Returns [`RestoreError`] if the bytes are rejected. The state is then unchanged.
+    /// Returns [`RestoreError`] if the bytes are rejected. On failure, the state is unchanged.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), RestoreError> {
         let mut from = Decoder::new(saved);
         let version = from.byte()?;

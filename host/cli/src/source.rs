@@ -29,7 +29,7 @@ pub(crate) struct Source {
     kind: SourceKind,
     /// The language that the file's extension determines.
     extension: Option<Language>,
-    /// `true` if the source is a file. Its name should then have a known extension.
+    /// `true` if the source is a file. If so, its name should have a known extension.
     is_file: bool,
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct Job<S: Send + 'static> {
     pub(crate) deadline: Option<Instant>,
     /// The caller's token, which stops the run.
     pub(crate) cancel: CancelToken,
-    /// The token that cancels the application's scripts, and the time that the scripts then have to end.
+    /// The token that cancels the application's scripts, and the time that cancelled scripts have to end.
     pub(crate) scripts: Option<(CancelToken, Duration)>,
 }
 

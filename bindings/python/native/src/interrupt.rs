@@ -155,7 +155,7 @@ impl glovebox::Progress for Progress {
     fn message(&self, text: &str) {
         TOLD.with_borrow(|told| {
             if let Some((events, _)) = told {
-                // The send fails if the caller no longer listens, and then the event is irrelevant.
+                // The send fails only if the caller no longer listens, so the event is irrelevant.
                 let _ = events.send(Event::Progress(text.to_owned()));
             }
         });

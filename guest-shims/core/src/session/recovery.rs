@@ -58,8 +58,8 @@ impl<B: SessionBackend> SessionState<B> {
         }
     }
 
-    /// Rolls back a session whose guest was lost, or ends the session. Fails if no instance is available now: the
-    /// session then has no guest but keeps its checkpoints, and the next call rolls it back.
+    /// Rolls back a session whose guest was lost, or ends the session. Fails if no instance is available now. In that
+    /// case, the session has no guest but keeps its checkpoints, and the next call rolls it back.
     fn roll_back(&mut self, to: Option<Saved>, why: String) -> Result<Option<Rollback>, B::Error> {
         self.phase = Phase::Unwound(why.clone());
         if self.backend.setup().policy.on_unwind == OnUnwind::End {

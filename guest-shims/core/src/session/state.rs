@@ -270,7 +270,7 @@ impl<B: SessionBackend> SessionState<B> {
         let wasi = guest.wasi_mut();
         wasi.begin_execution();
         wasi.set_stdin(Vec::new());
-        // Mark before saving: the saved and the live file system are then the same until the guest changes files.
+        // Mark before saving, so that the saved and the live file system are the same until the guest changes files.
         wasi.vfs_mut().mark();
         self.save_if_due(&mut guest)?;
         let mut guest = self.reserve(guest)?;

@@ -170,7 +170,7 @@ impl Booted<'_> {
         match self.guest.call_word("js_module_set_import_meta", &args) {
             Ok(0) => Ok(()),
             Ok(_) => Ok(self.guest.discard_exception()?),
-            // A recipe may omit the function. Modules then have an empty `import.meta`.
+            // A recipe may omit the function. If so, modules have an empty `import.meta`.
             Err(MachineError::Missing(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -470,7 +470,7 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Returns whether a block follows the next parentheses. The word before the parentheses is then a method's name.
+    /// Returns whether a block follows the next parentheses. If so, the word before the parentheses is a method's name.
     fn is_method(&self) -> bool {
         let mut ahead = self.tokens.ahead();
         let mut depth = 0_u32;

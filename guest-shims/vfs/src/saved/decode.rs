@@ -27,7 +27,7 @@ impl Vfs {
     /// within the quotas. The cost is proportional to the content.
     ///
     /// # Errors
-    /// Returns [`RestoreError`] if the bytes are rejected. The file system is then unchanged.
+    /// Returns [`RestoreError`] if the bytes are rejected. On failure, the file system is unchanged.
     pub fn restore(&mut self, saved: &[u8], open: &[u64]) -> Result<(), RestoreError> {
         let mut from = Decoder::new(saved);
         let version = from.byte()?;

@@ -220,8 +220,8 @@ impl RetainedResults {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Charges the result to the quota. The output was already charged, but the other fields can exceed the quota. The
-    /// result is then cleared.
+    /// Charges the result to the quota. The output was already charged, but the other fields can exceed the quota. If
+    /// they do, the result is cleared.
     pub(super) fn finish(&self, execution: &mut Execution) {
         let mut share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = share.resize(result_bytes(execution)) {
@@ -305,8 +305,8 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 const MAX_VALUE_BYTES: u64 = 32 << 20;
 
 /// Maximum number of JSON values in one tool's schema. Each value is compared at most once with each value in the
-/// arguments, and 1 MiB of arguments contains half a million values. The check then takes seconds at worst, on a thread
-/// that cannot be interrupted.
+/// arguments, and 1 MiB of arguments contains half a million values. With this limit, a check takes seconds at worst,
+/// on a thread that cannot be interrupted.
 const MAX_VALUES: usize = 2_000;
 
 /// Maximum number of regular expressions in all tools together. A match can track many states for each byte of text:

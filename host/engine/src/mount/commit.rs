@@ -375,7 +375,7 @@ pub trait Contents {
     ///
     /// # Errors
     ///
-    /// Fails if the contents are unavailable. The commit then fails too, and changes nothing.
+    /// Fails if the contents are unavailable. In that case, the commit fails too, and changes nothing.
     fn read_at(&mut self, inode: InodeId, offset: u64, into: &mut [u8]) -> Result<usize, VfsError>;
 }
 

@@ -358,7 +358,7 @@ impl Session {
     ///
     /// # Errors
     /// [`ExecuteError::NoCheckpoint`] if there is no such checkpoint. Other errors mean that the session has ended or
-    /// stays busy, or that no instance could be created. The session is then unchanged.
+    /// stays busy, or that no instance could be created. On failure, the session is unchanged.
     pub fn undo(&self) -> Result<CheckpointId, ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.undo(None))?
@@ -368,7 +368,7 @@ impl Session {
     ///
     /// # Errors
     /// [`ExecuteError::NoCheckpoint`] if there is no such checkpoint. Other errors mean that the session has ended or
-    /// stays busy, or that no instance could be created. The session is then unchanged.
+    /// stays busy, or that no instance could be created. On failure, the session is unchanged.
     pub fn undo_to(&self, id: CheckpointId) -> Result<(), ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.undo(Some(id)))?.map(drop)

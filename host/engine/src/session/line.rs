@@ -87,7 +87,7 @@ impl FairLock {
         let me = thread::current();
         let ticket = {
             let mut places = self.places();
-            // The lock may have become free, and then no other thread would wake this one.
+            // The lock may have become free. If so, no other thread would wake this one.
             if !places.taken && places.called.is_none() {
                 places.taken = true;
                 return Ok(FairLockGuard(self));

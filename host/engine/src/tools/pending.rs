@@ -197,7 +197,7 @@ impl PendingCall {
 // Memory of abandoned calls, for which the execution no longer waits.
 //
 // While an execution runs, the arguments of its calls are charged to the guest's memory. A handler that does not return
-// holds its arguments longer. They are then charged to the origin of the call until the handler returns.
+// holds its arguments longer. From then on, they are charged to the call's origin until the handler returns.
 
 /// Maximum number of one origin's abandoned calls that still run. An origin that has reached this limit cannot make
 /// further calls.

@@ -45,7 +45,8 @@ pub struct NodeConfig {
     /// The runtimes for new sessions, by name or alias. The first runtime of a language is the default for that
     /// language. Default: the default runtime of each language.
     pub runtimes: Vec<String>,
-    /// The client for the services that answer tool calls. Default: none. Requests with tools are then rejected.
+    /// The client for the services that answer tool calls. Default: none. Without a client, requests with tools are
+    /// rejected.
     pub callbacks: Option<Callbacks>,
     /// Maximum number of concurrent executions. Further executions wait. Default: four per processor.
     pub running: usize,

@@ -22,7 +22,7 @@ use crate::Service;
 
 /// Minimum and maximum delay between the end of a worker and the start of its replacement.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));
-/// A worker that ran longer than this is considered stable. The next delay is then the minimum.
+/// A worker that ran longer than this is considered stable. The next delay is the minimum again.
 const STEADY: Duration = Duration::from_secs(30);
 /// Maximum time between a worker closing its socket and its exit.
 const LAST: Duration = Duration::from_secs(2);

@@ -22,7 +22,8 @@ pub(crate) enum End {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) end: End,
-    /// The fuel used, up to the budget. `None` for a call that trapped, because Wasmtime's count is then inexact.
+    /// The fuel used, up to the budget. `None` for a call that trapped, because Wasmtime's count is inexact after a
+    /// trap.
     pub(crate) used: Option<u64>,
     /// A hash of the memory and its size.
     pub(crate) memory: u64,

@@ -31,7 +31,7 @@ fn stored(sessions: &Sessions) -> Option<StoredRecord> {
     block_on(sessions.store().record(&id("a"))).unwrap()
 }
 
-/// Opens a live session whose count is 1. Another process then takes it over and stores a count of 2.
+/// Opens a live session whose count is 1. Another process takes the session over and stores a count of 2.
 fn taken_over(place: &dyn Place, edit: impl FnOnce(&mut StorePolicy)) -> (Sessions, SessionGuard, Sessions) {
     let (here, there) = (open(place, edit), open(place, |_| {}));
     let session = python(&here, "a");

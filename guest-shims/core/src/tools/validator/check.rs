@@ -17,7 +17,7 @@ struct Check<'a> {
     schemas: &'a [Vec<Rule>],
     /// The remaining steps for regular expressions.
     steps: Cell<u64>,
-    /// The reason why the check was stopped early. All other results are then meaningless.
+    /// The reason why the check was stopped early. If it was, all other results are meaningless.
     stopped: Cell<Option<&'static str>>,
 }
 
