@@ -441,7 +441,7 @@ fn claim(code: &File) -> bool {
     false
 }
 
-/// Checks a file name from a record before the file is opened or removed, although only the current user can write
+/// Checks a file name from a record before the file is opened or removed, even though only the current user can write
 /// records.
 pub(crate) fn is_code_name(name: &str) -> bool {
     name.ends_with(".cwasm")

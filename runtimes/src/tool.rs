@@ -272,7 +272,7 @@ const BEFORE: &str = "Buffer.from('";
 /// The text after the module.
 const AFTER: &str = "', 'base64')";
 
-/// Maximum size in bytes of the JavaScript around the embedded module. The pinned package has 17 kB.
+/// Maximum size in bytes of the JavaScript around the embedded module. The pinned package contains 17 kB.
 const MAX_GLUE_BYTES: u64 = 1 << 20;
 
 /// Maximum unpacked size of a package in bytes.

@@ -137,7 +137,7 @@ impl Vfs {
     }
 
     /// Changes the length of a file, preserving its first `keep` bytes, and makes the file private: the source is no
-    /// longer read. Charges first, so that a refusal leaves the file unchanged and no large file is read in vain.
+    /// longer read. Charges first, so that a refusal leaves the file unchanged and no large file is read unnecessarily.
     fn resize(&mut self, id: InodeId, keep: u64, size: u64) -> Result<(), VfsError> {
         let (old_size, content) = self.file(id)?;
         let (old_charge, from_mount) = match content {

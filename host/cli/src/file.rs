@@ -46,7 +46,7 @@ pub(crate) enum NotCreated {
     Failed(anyhow::Error),
 }
 
-/// Like [`replace`], but for a file that other users can read as far as the process's umask allows.
+/// Like [`replace`], but for a file that other users can read if the process's umask allows it.
 pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     put_or_explain(path, bytes, 0o666)
 }

@@ -204,7 +204,8 @@ impl ServiceError {
         }
     }
 
-    /// Returns `true` if the script may have run although the request failed. A retry would then run it again.
+    /// Returns `true` if the script may have run even though the request failed. In that case, a retry would run it
+    /// again.
     #[must_use]
     pub fn has_run(&self) -> bool {
         if let Self::Relayed(error) = self {

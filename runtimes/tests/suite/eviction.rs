@@ -107,7 +107,7 @@ fn eviction_is_limited_to_the_requested_kind() {
     );
 }
 
-/// A helper process of other tests, not a test by itself: uses an image until it is killed.
+/// Not a test, but a helper process for other tests: uses an image until it is killed.
 #[test]
 fn child_uses_an_image() {
     let Some(dir) = std::env::var_os(CHILD) else { return };

@@ -259,7 +259,7 @@ fn only_known_custom_binaries_get_a_recipe() {
     assert!(error.contains("is larger than 268435456 bytes"), "{error}");
 }
 
-/// A helper process of the next test, not a test by itself: fetches the runtime.
+/// Not a test, but a helper process for the next test: fetches the runtime.
 #[test]
 fn child_fetches() {
     let Some(dir) = std::env::var_os(CHILD) else {

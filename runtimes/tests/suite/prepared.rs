@@ -342,7 +342,7 @@ fn images_are_listed_measured_and_removed_by_binary() {
 /// The size of the code in bytes, long enough for a kill to interrupt a write.
 const CODE_BYTES: usize = 300_000;
 
-/// Helper process, not a test by itself: fetches, stores, replaces, evicts and removes until it is killed.
+/// Not a test, but a helper process: fetches, stores, replaces, evicts and removes until it is killed.
 #[test]
 fn child_writes_until_killed() {
     let Some(dir) = std::env::var_os(CHILD) else {

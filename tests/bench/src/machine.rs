@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, thread::available_parallelism};
 
 use serde::Serialize;
 
-/// The machine's properties, as far as the system reports them.
+/// The machine's properties that the system reports.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,

@@ -90,7 +90,7 @@ fn python_setup_state_is_in_every_execution() {
     images.run("test-sales", "table.clear(); f.append(2); x = 1");
     let gone = "import os; print(total(), x, f, os.listdir(), __import__('sys').modules['decimal'].__name__)";
     assert_eq!(images.run("test-sales", gone), "3 mine [1] [] decimal\n");
-    // Random numbers differ between executions, although the numbers drawn by the setup are fixed.
+    // Random numbers differ between executions, even though the numbers drawn by the setup are fixed.
     let rolls = || images.run("test-sales", "print(random.random())");
     assert_ne!(rolls(), rolls());
     let one = images.run("test-sales", "print(rolled)");

@@ -1,4 +1,4 @@
-//! Checks the manifests for component hosts, as far as that is possible without the hosts.
+//! Checks of the manifests for component hosts that do not need the hosts.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -23,8 +23,8 @@ const SLEEPS: [(Language, &str); 4] = [
 
 const FUEL: u64 = 8_000_000_000;
 
-/// A tenth of the fuel is reserved: an interpreter does not use that much between two checks, even if the clock is
-/// late.
+/// Reserves the maximum, a tenth of the fuel. An interpreter does not use that much between two checks, even if the
+/// clock is late.
 fn little_fuel(policy: &mut Policy) {
     policy.limits.fuel = FUEL;
     policy.limits.fuel_reserve = FUEL;

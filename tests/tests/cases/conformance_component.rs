@@ -29,7 +29,7 @@ pub(crate) fn trials(cases: &[Case]) -> Vec<Trial> {
         let own = cases.iter().filter(|case| case.language == language);
         for case in own.filter(|case| case.smoke || whole_matrix()) {
             let name = format!("conformance_component/{runtime}/{}", case.name);
-            // Another provider's runtime can have any name; for an unknown name, the general expectations apply.
+            // The runtime of another provider can have any name. For an unknown name, the general expectations apply.
             let case = case.on_runtime(&runtime).unwrap_or_else(|| case.clone());
             let runtime = runtime.clone();
             trials.push(Trial::test(name, move || show(&runtime, case)));

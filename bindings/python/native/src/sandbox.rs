@@ -37,8 +37,8 @@ impl PySandbox {
 
 #[pymethods]
 impl PySandbox {
-    /// `name` is a language or the name of a runtime, `policy` is JSON text, and `progress` is called at each slow
-    /// step.
+    /// Creates a sandbox. `name` is a language or the name of a runtime, `policy` is JSON text, and `progress` is
+    /// called at each slow step.
     #[new]
     fn new(
         py: Python<'_>,

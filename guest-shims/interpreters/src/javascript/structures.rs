@@ -64,7 +64,7 @@ pub(super) fn limit_stack(guest: &mut Guest<'_>, stack_top: u32, bytes: u32) -> 
     Ok((size_at + 8, limit))
 }
 
-/// The state transition of `xorshift64star`, without its final multiplication.
+/// Computes the state transition of `xorshift64star`, without its final multiplication.
 fn next_random(mut state: u64) -> u64 {
     state ^= state >> 12;
     state ^= state << 25;

@@ -23,7 +23,8 @@ pub const JAVASCRIPT_STATE_FILE: &str = ".globals_js.json";
 /// Maximum nesting depth of a value. The file nests one level deeper. The host's parsers stop at 128 levels.
 const MAX_DEPTH: usize = 100;
 
-/// The name of an object that exists before the script runs. It is saved although its name starts with an underscore.
+/// The name of an object that exists before the script runs. It is saved even though its name starts with an
+/// underscore.
 pub(crate) const STATE: &str = "_state";
 
 /// Maximum length of a name or reason in an error line, in characters. Both come from the guest.

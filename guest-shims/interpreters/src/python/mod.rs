@@ -52,7 +52,7 @@ impl Boot for Python {
         }
     }
 
-    /// The image keeps these variables in `os.environ`.
+    /// Returns the variables that the image keeps in `os.environ`.
     fn boot_env(&self) -> Vec<(String, String)> {
         boot::env()
     }

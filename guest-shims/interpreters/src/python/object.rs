@@ -247,7 +247,7 @@ impl<'a> Interpreter<'a> {
         self.word(function, offset)
     }
 
-    /// Keeps `object` alive forever, although no Python object refers to it.
+    /// Keeps `object` alive forever, even though no Python object refers to it.
     pub(super) fn immortalise(&mut self, object: u32, count: u32) -> Result<(), DriverError> {
         self.write_word(object, 0, count)
     }

@@ -321,8 +321,8 @@ fn mount_entry_limit_is_exact_on_restore() {
         host.file(&format!("{number}"), b"");
     }
     let (mut vfs, root, _) = mounted(&host, Access::ReadWrite);
-    // A moved file is known although its directory is not listed. The limit on known files is twice the one on listed
-    // files.
+    // A moved file is known even though its directory is not listed. The limit on known files is twice the one on
+    // listed files.
     let top = vfs.root_dir(root).unwrap();
     for number in 0..6 {
         vfs.rename(top, format!("{number}").as_bytes(), top, format!("moved-{number}").as_bytes()).unwrap();

@@ -61,7 +61,7 @@ macro_rules! count {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
         const NAMES: &[&str] = &[$(stringify!($name)),*];
 
-        /// Code that an embedder generates for each function.
+        /// Compiles the code that an embedder generates for each function.
         fn links(wasi: &mut Wasi, host: &mut FakeHost) {
             $({
                 let _import = |wasi: &mut Wasi, host: &mut FakeHost, $($arg: $ty),*| -> Result<$ret, glovebox_wasi::Stop> {

@@ -264,7 +264,7 @@ impl Job<'_> {
         let execution = match interrupt::guarded(|| execute(request)) {
             Ok(execution) => execution,
             Err(error) => {
-                // The script has run. Its result is reported although it was not saved.
+                // The script has run. Its result is reported even though the session was not saved.
                 if let Some(execution) = execution_of(&error)
                     && self.args.json
                 {

@@ -117,7 +117,8 @@ impl tools::Host for SandboxCtx {
 // `resource files`: a snapshot of a workspace. `resource blob`: bytes that may exceed the size limit of lists.
 
 impl SandboxCtx {
-    /// Adds a snapshot as a resource. Its full size is charged, although it shares unchanged contents with its session.
+    /// Adds a snapshot as a resource. Its full size is charged, even though it shares unchanged contents with its
+    /// session.
     pub(super) fn put_files(&mut self, files: Files) -> Result<Resource<Snapshot>, SandboxFailure> {
         let share = self.meter.take(QuotaUse::Bytes(files.held_bytes()))?;
         let handle = self.meter.take(QuotaUse::Handle)?;

@@ -403,7 +403,7 @@ mod tests {
         // Loading a component evicts nothing, even if the cache exceeds its limit. Only adding a component does.
         compile(&engine(dir.path(), 1), &wasmtime, &component(1)).unwrap();
         assert_eq!(count(), 2);
-        // The component that was just added stays, although it alone exceeds the limit.
+        // The component that was just added stays, even though it alone exceeds the limit.
         compile(&engine(dir.path(), 1), &wasmtime, &component(3)).unwrap();
         assert_eq!(count(), 1);
         compile(&engine(dir.path(), 1), &wasmtime, &component(3)).unwrap();

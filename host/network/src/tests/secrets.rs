@@ -18,7 +18,7 @@ fn with_header(client: &Client, url: &str, value: &str) -> Result<Value, String>
     ask(client, &json!({ "url": url, "headers": [["Authorization", value]] }))
 }
 
-/// A server that echoes the request.
+/// Starts a server that echoes each request.
 fn echo() -> Server {
     Server::new(|request, stream| {
         let key =

@@ -181,7 +181,7 @@ pub(crate) struct ExecutionAnswer {
     sizes: BTreeMap<String, u64>,
     /// Contents of the files that match `return_files`, in base64, by path.
     files: BTreeMap<String, String>,
-    /// Number of matching files that are left out because the answer already has 32 MiB of files.
+    /// Number of matching files that are left out because the answer already contains 32 MiB of files.
     files_left_out: usize,
 }
 

@@ -210,7 +210,7 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// `held`: memory already charged for the request.
+    /// Creates a request's account. `held` is the memory that is already charged for the request.
     pub(super) fn new(bodies: &BodyBudget, tenant: &str, held: HeldBytes) -> Self {
         Self { bodies: bodies.clone(), tenant: tenant.into(), held: Arc::new(Mutex::new(held)) }
     }

@@ -67,7 +67,7 @@ impl Child {
         Ok(Self { process, address, token: TOKEN, _store: store, _config: config })
     }
 
-    /// Returns the memory of the server process and of each worker in bytes, as far as the system reports it.
+    /// Returns the memory of the server process and of each worker in bytes, if the system reports it.
     pub(super) fn resident_bytes(&self) -> Vec<u64> {
         let pid = self.process.id();
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();

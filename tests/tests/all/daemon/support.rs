@@ -80,7 +80,7 @@ impl Running {
         line.rsplit(' ').next().unwrap().parse().unwrap()
     }
 
-    /// Returns `true` if the daemon stops by itself within 30 seconds.
+    /// Returns `true` if the daemon stops without a request within 30 seconds.
     pub(super) fn has_stopped(&mut self) -> bool {
         let (Some(runtime), Some(serving)) = (&self.runtime, self.serving.take()) else { return true };
         runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), serving).await.is_ok() })

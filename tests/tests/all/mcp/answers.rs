@@ -129,7 +129,7 @@ fn displays_are_short_text_or_links() {
     assert!(pictures_and_links(&long).1[0].ends_with("/display-1.svg"), "{long:?}");
     let many = mcp.python("for i in range(40): display(i)");
     assert!(text(&many).ends_with("(8 more displays are not shown)"), "{}", text(&many));
-    // The text of a result contains the value once, although it is also a display.
+    // The text of a result contains the value once, even though it is also a display.
     let session = mcp.session();
     let table = mcp.in_session(
         &session,

@@ -46,7 +46,7 @@ enum RuntimesCommand {
     List(ListArgs),
     /// Download and verify interpreters: the named ones, or each language's default and the TypeScript stripper
     Fetch(NameArgs),
-    /// Download, boot, snapshot and compile interpreters, so that runs start at once: the named ones, or each
+    /// Download, boot, snapshot and compile interpreters, so that runs start immediately: the named ones, or each
     /// language's default and the TypeScript stripper
     Prepare(PrepareArgs),
     /// Prepare interpreters and use them for their language by default

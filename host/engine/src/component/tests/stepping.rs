@@ -106,7 +106,7 @@ fn started_executions_are_limited() {
     assert_eq!(ctx.usage().executions, 2, "what is refused is no execution");
     needs(&mut ctx, &first, vec![]);
     done(&mut ctx, &first, vec![answer(0, "1")]);
-    // An execution that has ended is no longer counted, although its handle still exists.
+    // An execution that has ended is no longer counted, even though its handle still exists.
     let third = start(&mut ctx, ASKS);
     assert!(try_start(&mut ctx, ASKS).is_err());
     for started in [first, second, third] {

@@ -290,7 +290,7 @@ const CHILD_VARIABLE: &str = "GLOVEBOX_TEST_COMMIT_LOOP";
 /// The number of files that each commit of the child process changes, creates or removes together.
 const FILES: usize = 6;
 
-/// Not a test by itself: the loop that the child process runs until it is killed.
+/// Not a test: the loop that the child process runs until it is killed.
 #[test]
 fn commit_loop_for_the_kill_test() {
     let Some(path) = std::env::var_os(CHILD_VARIABLE) else {
