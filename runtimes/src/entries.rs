@@ -355,7 +355,7 @@ impl FunctionId {
     }
 }
 
-/// Exports that a prepared module has in addition to those of its binary, and changes to its functions.
+/// Exports that a prepared module has in addition to its binary's exports, and changes to its functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportList {

@@ -15,7 +15,7 @@
 //! * [`Manifest`] pins each binary by digest and names its [`Recipe`].
 //! * [`CacheDir`] is the directory that stores the binaries. Only its owner can write to it.
 //! * [`Runtimes`] downloads each binary once, and verifies its digest at every read.
-//! * [`rewrite`] adds exports to a module and replaces its initial state with that of a booted instance.
+//! * [`rewrite`] adds exports to a module and replaces its initial state with a booted instance's state.
 //! * [`PreparedStore`] stores compiled results atomically, and [`Runtimes::evict`] removes old ones.
 //!
 //! The crate uses no WebAssembly engine; its callers boot and compile the modules.

@@ -123,8 +123,8 @@ impl PackageList {
         &self.packages
     }
 
-    /// Returns the names of the bundled modules, each with its owner: those of the listed packages and of the sandbox
-    /// itself. Other packages must not contain modules with these names.
+    /// Returns the names of the bundled modules, each with its owner: a listed package or the sandbox itself. Other
+    /// packages must not contain modules with these names.
     pub fn modules(&self) -> Vec<(String, String)> {
         let owned = |package: &PackageEntry| {
             let owner = format!("the bundled `{}`", package.name);

@@ -188,7 +188,7 @@ pub fn load_cases(dir: &Path) -> Result<Vec<Case>, String> {
 /// Same as [`load_cases`].
 pub fn load_all_cases(dir: &Path) -> Result<Vec<Case>, String> {
     let wrong = |error: io::Error| format!("{}: {error}", dir.display());
-    // Sorts by name: the extension would change the order of paths.
+    // Sort by name: the extension would change the order of paths.
     let mut paths = BTreeMap::new();
     for entry in fs::read_dir(dir).map_err(wrong)? {
         let path = entry.map_err(wrong)?.path();

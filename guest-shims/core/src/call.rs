@@ -181,7 +181,8 @@ impl Usage<'_> {
         }
     }
 
-    /// Returns the outcome of a script that ended after a soft stop, equal to that of the corresponding hard stop.
+    /// Returns the outcome of a script that ended after a soft stop. A hard stop for the same reason has the same
+    /// outcome.
     fn interrupted(&self, interrupt: Interrupt) -> Outcome {
         match interrupt {
             Interrupt::Fuel => exhausted(Resource::Fuel, self.fuel_limit, self.fuel_limit),

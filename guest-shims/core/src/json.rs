@@ -154,7 +154,7 @@ const MAX_REPR_CHARS: usize = 64 << 10;
 /// Maximum size of a value's JSON text, in bytes. A larger text from a guest is dropped.
 const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// A value from a guest: that of a script's last expression, or of a variable.
+/// A value from a guest: the value of a script's last expression, or of a variable.
 ///
 /// The value serializes as `{"repr": …}`, with a member `"json"` if the value is JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -22,8 +22,7 @@ const MAX_RETURNED_BYTES: u64 = 32 << 20;
 /// Maximum number of bytes in one read of a stream.
 const READ_BYTES: u64 = 4 << 20;
 
-/// The response body of an execution. A test compares its fields and their forms with those of the engine's
-/// `Execution`.
+/// The response body of an execution. A test compares its fields and their formats with the engine's `Execution`.
 #[derive(Debug, Serialize)]
 pub(crate) struct ExecutionAnswer {
     success: bool,

@@ -156,7 +156,7 @@ pub(crate) const BODY_BYTES: &str = "GLOVEBOX_BODY_BYTES";
 /// Maximum size of a session state in bytes.
 pub(crate) const STATE_BYTES: &str = "GLOVEBOX_STATE_BYTES";
 
-/// The default maximum of a request body, equal to that of `glovebox serve`.
+/// The default maximum size of a request body, the same as for `glovebox serve`.
 const DEFAULT_BODY_BYTES: usize = 48 << 20;
 /// The default maximum of a session state. A request body has room for three quarters of its size, due to base64.
 const DEFAULT_STATE_BYTES: usize = 32 << 20;

@@ -1,7 +1,7 @@
 //! Handlers that run scripts in a new interpreter, or in a session whose state the client stores.
 //!
 //! Between two requests, a session consists only of bytes: the provider's hibernated state, sealed with the operator's
-//! key. The format is that of the engine, so `glovebox serve` with the same key resumes these states
+//! key. The engine uses the same format, so `glovebox serve` with the same key resumes these states
 //! (`PUT /v1/sessions/{id}`), and returns such states (`GET …/state`).
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};

@@ -45,7 +45,7 @@ impl From<Kind> for SourceKind {
     }
 }
 
-/// A script with its options. The fields are those of `glovebox serve`, plus a session's `state`.
+/// A script with its options. The fields are the same as for `glovebox serve`, plus a session's `state`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExecuteBody {
@@ -296,7 +296,7 @@ fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Str
 }
 
 /// Deserialises an object of at most `MAX_FILES` entries. Fails at the first excess entry without reading the rest. If
-/// two entries have the same name, the last one is used.
+/// two entries have the same name, the last entry is used.
 fn files<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BTreeMap<String, Bytes>>, D::Error> {
     struct Few;
 

@@ -63,7 +63,7 @@ pub(crate) struct Difference {
     pub(crate) after: Option<Node>,
 }
 
-/// All changed paths. Their number is at most that of the current and previous inodes, times the longest path.
+/// All changed paths. There are at most as many as current and previous inodes, times the longest path.
 pub(crate) type Differences = BTreeMap<String, Difference>;
 
 impl Vfs {

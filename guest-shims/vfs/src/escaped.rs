@@ -6,11 +6,11 @@ use std::fmt::{self, Write as _};
 /// Escapes a name, or any text from a guest or a host file, for messages, tables and logs. The result cannot forge
 /// lines, be invisible, or reorder adjacent text.
 ///
-/// The escapes are those of Rust strings. They apply to line ends and all other controls, U+2028 and U+2029, and to
-/// characters that change the text direction. They also apply to invisible characters (zero-width characters, U+FEFF,
-/// variation selectors, tags), the backslash, and the backtick, which quotes names. Bytes that are not UTF-8 become
-/// `\xNN`. All other characters are unchanged, and so is an ordinary name. A name of more than 256 bytes is shortened
-/// to its beginning and its end, with `…` between them.
+/// The escapes are the same as in Rust strings. They apply to line ends and all other controls, U+2028 and U+2029, and
+/// to characters that change the text direction. They also apply to invisible characters (zero-width characters,
+/// U+FEFF, variation selectors, tags), the backslash, and the backtick, which quotes names. Bytes that are not UTF-8
+/// become `\xNN`. All other characters are unchanged, and so is an ordinary name. A name of more than 256 bytes is
+/// shortened to its beginning and its end, with `…` between them.
 ///
 /// ```
 /// use glovebox_vfs::escaped;

@@ -20,8 +20,8 @@ pub(crate) const INODE_BYTES: u64 = 512;
 pub(crate) const ENTRY_BYTES: u64 = 256;
 
 /// The charge per journal record of an existing name that was removed or replaced, in addition to the name. Each name
-/// can have a record in both journals. The two charges together are less than those of a file's inode and entry, so
-/// removing a file always frees quota.
+/// can have a record in both journals. The two charges together are less than the charges for a file's inode and entry,
+/// so removing a file always frees quota.
 pub(crate) const TOMBSTONE_BYTES: u64 = 160;
 
 /// Maximum number of hard links per file. Each removal searches the list of the file's names. NTFS has the same limit.
@@ -98,7 +98,7 @@ pub(crate) fn length(text: &str) -> u64 {
     u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
-/// The current charges, except those of the mount cache.
+/// The current charges, except for the mount cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     /// Charged against `VfsLimits::bytes`, without tombstones.
@@ -115,7 +115,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// Returns all charged bytes, except those of the mount cache.
+    /// Returns all charged bytes, except for the mount cache.
     pub(crate) fn total_bytes(&self) -> u64 {
         self.workspace_bytes.saturating_add(self.tombstone_bytes).saturating_add(self.mount_bytes)
     }

@@ -70,12 +70,13 @@ pub(crate) fn descriptor_at(path: &str) -> Option<u32> {
     (0..).zip(STREAMS).find_map(|(fd, stream)| (path == stream).then_some(fd))
 }
 
-/// Returns whether an absolute path is that of a device, a standard stream or `/dev/fd`, or of a parent directory.
+/// Returns whether an absolute path belongs to a device, a standard stream or `/dev/fd`, or is a parent directory of
+/// one.
 pub(crate) fn is_above_one(path: &str) -> bool {
     claimed().any(|claimed| is_within(claimed, path))
 }
 
-/// Returns whether an absolute path is that of a device, a standard stream or `/dev/fd`, or below it.
+/// Returns whether an absolute path belongs to a device, a standard stream or `/dev/fd`, or is below one.
 pub(crate) fn claims(path: &str) -> bool {
     claimed().any(|claimed| is_within(path, claimed))
 }

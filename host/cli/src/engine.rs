@@ -91,8 +91,8 @@ impl Host {
         result
     }
 
-    /// Creates a sandbox from the flags. Downloads and prepares its runtime if needed. The default language is that of
-    /// the named runtime, or Python.
+    /// Creates a sandbox from the flags. Downloads and prepares its runtime if needed. The default language is the
+    /// named runtime's language, or Python.
     pub(crate) fn sandbox(
         &self,
         args: &RuntimeArgs,

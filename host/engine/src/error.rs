@@ -1,4 +1,5 @@
-//! Errors that Glovebox or its callers cause. A guest's failure is reported as an [`Outcome`](crate::Outcome), never an error.
+//! Errors that Glovebox or its callers cause. A guest's failure is reported as an [`Outcome`](crate::Outcome), never an
+//! error.
 
 use glovebox_vfs::{escaped, escaped_text};
 use std::{error::Error, io, path::PathBuf};
@@ -83,7 +84,7 @@ pub enum RuntimeError {
     Stack(#[source] io::Error),
 }
 
-/// Indents and escapes a traceback, so that no line of it can pass for a message of Glovebox.
+/// Indents and escapes a traceback, so that no line of the traceback can pass for a message from Glovebox.
 fn lines(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("    {}", escaped_text(line))).collect();
     lines.join("\n")

@@ -272,7 +272,7 @@ pub struct OwnPackage {
     pub licence: String,
     /// The names of the top-level modules, as scripts import them.
     pub imports: Vec<String>,
-    /// The requirements in the metadata, except those of extras.
+    /// The requirements in the metadata, except the requirements of extras.
     pub requires: Vec<String>,
     /// The number of files that the wheel installs.
     pub file_count: usize,

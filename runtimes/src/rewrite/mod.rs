@@ -1,5 +1,5 @@
 //! Changes WebAssembly modules: adds exports and callbacks, wraps functions, removes custom sections, and replaces
-//! memory and globals with those of a booted instance.
+//! memory and globals with a booted instance's memory and globals.
 //!
 //! The input is untrusted: a damaged or hostile module produces a [`RewriteError`], in time and memory proportional to
 //! its length. The output depends only on the input, because the hash of a prepared module is its identity.

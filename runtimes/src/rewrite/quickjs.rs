@@ -348,7 +348,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Calls the namer with the code of the running function: its bytecode, its variables, those of outer functions,
+    /// Calls the namer with the code of the running function: its bytecode, its variables, outer functions' variables,
     /// the offset of the instruction and the number of arguments. Throws an error with the message that the namer
     /// returns. Throws the engine's own error if the running function has no bytecode or the namer returns no message.
     fn throw_uncallable(&self) -> Result<Function, RewriteError> {

@@ -17,7 +17,7 @@ pub(crate) fn pinned() -> Vec<u8> {
     bytes
 }
 
-/// Returns a manifest with one runtime, `fake`, whose pin is that of `pinned` and which has two packages as sources.
+/// Returns a manifest with one runtime, `fake`, whose pin matches `pinned` and which has two packages as sources.
 pub(crate) fn manifest(pinned: &[u8]) -> Manifest {
     let text = format!(
         r#"

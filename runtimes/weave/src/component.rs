@@ -148,7 +148,7 @@ pub fn served(provider: &[u8], adapter: &[u8]) -> Result<Vec<u8>, WeaveError> {
     whole.section(ComponentAliasSection::new().alias(exported(instance, handler)));
     whole.section(ComponentExportSection::new().export(handler, ComponentExportKind::Instance, instance + 1, None));
     let whole = whole.finish();
-    // Validation checks that the types of the provider's exports match those of the adapter's imports.
+    // Validation checks that the types of the provider's exports match the types of the adapter's imports.
     Validator::new_with_features(WasmFeatures::all()).validate_all(&whole).map_err(refused)?;
     Ok(whole)
 }
@@ -224,7 +224,7 @@ fn whole_of(
         aliases.alias(exported(source, name));
     }
     whole.section(&aliases);
-    // The index of the provider's instance follows those of the imports and precedes those of the aliases.
+    // The index of the provider's instance follows the imports' indices and precedes the aliases' indices.
     let outer = imports.outer.iter().zip(0..);
     let sandbox = imports.sandbox.iter().zip(source + 1..);
     let given: Vec<_> =

@@ -1,6 +1,7 @@
 //! Meters a single module, and defines the fuel costs of operators.
 //!
-//! The costs are those of Wasmtime 48: `fuel_*` in its `func_environ.rs`, `default_operator_cost` in `tunables.rs`.
+//! The costs are the same as in Wasmtime 48: `fuel_*` in its `func_environ.rs`, `default_operator_cost` in
+//! `tunables.rs`.
 
 use wasm_encoder::{ConstExpr, EntityType, ExportKind, GlobalType, ValType, reencode::Reencode};
 use wasmparser::{Operator, TypeRef};
@@ -52,7 +53,7 @@ pub fn metered(bytes: &[u8], counter: Counter<'_>) -> Result<Vec<u8>, WeaveError
         own_functions: module.imported_functions.saturating_add(1),
         ..Shift::default()
     };
-    // The module's own global indices would follow that of the counter.
+    // The indices of the module's own globals would follow the counter's index.
     if !is_own && !module.globals.is_empty() {
         return Err(WeaveError::unsupported(module.name, "it is a part of other code and defines globals"));
     }

@@ -1,4 +1,4 @@
-//! Tests that a Python script's value is that of its last statement, according to Python's own parser.
+//! Tests that a Python script's value is its last statement's value, according to Python's own parser.
 
 use glovebox::Language;
 use glovebox_tests::sandbox;

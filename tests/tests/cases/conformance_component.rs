@@ -3,7 +3,7 @@
 //!
 //! A trial runs its case three times: unchanged; with every execution stepped through; and with a fixed clock and
 //! seeded entropy, where the component must produce exactly the engine's results, including fuel. The trials have the
-//! same names as those of `conformance`.
+//! same names as in `conformance`.
 //!
 //! `CASES_PROGRAM` names a composition with another provider. Then only the first two runs are made, which suit any
 //! provider. `CASES_RUNTIMES` sets the names of its runtimes, as `python=NAME,javascript=NAME`; the default is the

@@ -25,8 +25,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
     languages.map(trial).collect()
 }
 
-/// Configures a pool like that of `wasmtime serve`, except for the number of instances and of memories and tables per
-/// module.
+/// Configures a pool like `wasmtime serve`, except for the number of instances and of memories and tables per module.
 fn pool(per_module: u32) -> Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(INSTANCES)

@@ -30,7 +30,7 @@ use crate::{
 type Payload = Either3<NativeExecution, Buffer, NativeFailure>;
 type Args = FnArgs<(u32, u32, Payload)>;
 
-/// An event of an execution. The numbers are those of `src/native/module.ts`.
+/// An event of an execution. The numbers are defined in `src/native/module.ts`.
 enum Event {
     Done(NativeExecution),
     Failed(EngineFailure),

@@ -162,7 +162,7 @@ type Args<T> = FnArgs<(u32, Payload<T>)>;
 /// JavaScript's callback for the events of a job.
 pub(crate) type Callback<'a, T> = Function<'a, Args<T>, ()>;
 
-/// An event of a job. The numbers are those of `src/native/module.ts`.
+/// An event of a job. The numbers are defined in `src/native/module.ts`.
 enum Event<T> {
     Done(T),
     Failed(EngineFailure),

@@ -1,7 +1,7 @@
 //! The backend-independent implementation of the contract `glovebox:sandbox` (`wit/`).
 //!
 //! A backend generates its own types from `wit/`. [`contract_conversions!`](crate::contract_conversions) converts
-//! between these types and those of this crate. The module also defines the size limits of single calls, the checks of
+//! between these types and this crate's types. The module also defines the size limits of single calls, the checks of
 //! arguments, and the error messages, which spell keys as the contract does.
 
 mod conversions;

@@ -234,7 +234,8 @@ macro_rules! contract_policy {
     };
 }
 
-/// Builds limits from a request, with the grant's defaults for omitted ones. Fails if the grant does not allow a limit.
+/// Builds limits from a request, with the grant's defaults for omitted limits. Fails if the grant does not allow a
+/// limit.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! limits_from_wit {

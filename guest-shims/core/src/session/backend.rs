@@ -73,7 +73,7 @@ pub trait SessionBackend {
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest<Self::Machine>, Self::Error>;
 
     /// Returns the memory of an idle guest, as its difference from the image. Pages that equal pages of `earlier`, the
-    /// last checkpoint, are shared with it. The globals are the image's mutable ones, ordered by export name.
+    /// last checkpoint, are shared with it. The globals are the image's mutable globals, ordered by export name.
     ///
     /// # Errors
     /// Fails if the guest has left a global changed.

@@ -44,8 +44,8 @@ impl History {
         }
     }
 
-    /// Adds a checkpoint. An automatic one replaces the previous automatic one. A requested one drops the oldest
-    /// requested ones, so that at most `max` remain.
+    /// Adds a checkpoint. An automatic checkpoint replaces the previous automatic one. A requested checkpoint drops the
+    /// oldest requested ones, so that at most `max` remain.
     pub fn push(&mut self, state: Arc<Checkpoint>, commits: u64, automatic: bool, max: usize) -> CheckpointId {
         if automatic {
             self.saved.retain(|saved| !saved.automatic);

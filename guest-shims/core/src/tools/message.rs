@@ -30,7 +30,7 @@ pub(super) enum Message {
     Wait(Option<Duration>),
 }
 
-/// The largest ID. JavaScript numbers represent all integers up to this one exactly.
+/// The largest ID. JavaScript numbers represent all integers up to this ID exactly.
 const MAX_ID: u64 = (1 << 53) - 1;
 
 impl Message {

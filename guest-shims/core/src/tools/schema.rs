@@ -21,7 +21,7 @@ const MAX_PATTERNS: usize = 64;
 /// of the arguments, it bounds the recursion of a check.
 const MAX_IN_PLACE: usize = 32;
 
-/// Maximum nesting depth of a schema's text, equal to that of parsed JSON text.
+/// Maximum nesting depth of a schema's text. Parsed JSON text has the same limit.
 const MAX_DEPTH: usize = 127;
 
 /// Maximum cost of one check, about one second. Each schema, each element of `enum` and each name in `required` costs

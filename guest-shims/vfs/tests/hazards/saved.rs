@@ -321,7 +321,7 @@ fn mount_entry_limit_is_exact_on_restore() {
         host.file(&format!("{number}"), b"");
     }
     let (mut vfs, root, _) = mounted(&host, Access::ReadWrite);
-    // A moved file is known even though its directory is not listed. The limit on known files is twice the one on
+    // A moved file is known even though its directory is not listed. The limit on known files is twice the limit on
     // listed files.
     let top = vfs.root_dir(root).unwrap();
     for number in 0..6 {

@@ -301,7 +301,7 @@ impl World {
             assert_eq!(&read_all(&mut self.vfs, *inode), expected);
         }
         for (fork, model, commits) in &mut self.forks {
-            // A commit of another fork changes the host, and with it whatever this fork has not read yet.
+            // A commit of another fork changes the host, and therefore the files that this fork has not read yet.
             if !self.mounted || *commits == self.commits {
                 check(fork, self.root, model);
             }

@@ -55,9 +55,9 @@ wasi_preview1_functions!(methods);
 /// $( $(#[$meta:meta])* fn $name:ident( $($arg:ident: $ty:ty),* ) -> $ret:ty; )*
 /// ```
 ///
-/// The types are those of the WebAssembly signature (`u32` for every `i32`). `$ret` is `u32`, or `()` for `proc_exit`.
-/// The method is `Wasi::$name(&mut self, host, $($arg),*) -> Result<Errno, Stop>`, and `.map(<$ret>::from)` converts
-/// its result to the import's type.
+/// The types match the WebAssembly signature (`u32` for every `i32`). `$ret` is `u32`, or `()` for `proc_exit`. The
+/// method is `Wasi::$name(&mut self, host, $($arg),*) -> Result<Errno, Stop>`, and `.map(<$ret>::from)` converts its
+/// result to the import's type.
 #[macro_export]
 macro_rules! wasi_preview1_functions {
     ($callback:ident) => {

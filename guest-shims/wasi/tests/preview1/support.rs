@@ -14,7 +14,7 @@ pub(crate) const IOVS: u32 = 0x5000;
 pub(crate) const DATA: u32 = 0x10000;
 
 pub(crate) const ALL_RIGHTS: u64 = (1 << 28) - 1;
-/// All rights that apply to a file: those of `fd_*` except `fd_readdir`, and of polling.
+/// All rights that apply to a file: the rights for `fd_*` except `fd_readdir`, and for polling.
 pub(crate) const FILE_RIGHTS: u64 = 0b1000_1110_0000_0000_0001_1111_1111;
 pub(crate) const READ: u64 = ALL_RIGHTS & !(1 | 1 << 6 | 1 << 8 | 1 << 22);
 pub(crate) const CREAT: u32 = 1;

@@ -102,8 +102,8 @@ const TYPE_WITHIN: [[u8; 2]; 2] = [[0x01, 0x41], [0x01, 0x42]];
 /// Checks the numbers of modules, components and nested types. Malformed input ends the check without an error:
 /// Wasmtime stops at the same offset and reports the reason.
 ///
-/// The sections of a nested component have the same format as those of the outermost component, so the check need not
-/// track nesting.
+/// Sections have the same format in nested components and in the outermost component, so the check need not track
+/// nesting.
 fn check_headers(component: &[u8]) -> Result<(), Refusal> {
     let mut parts = 0;
     let mut rest = component.get(PREAMBLE_BYTES..).unwrap_or_default();

@@ -15,7 +15,7 @@
 //!     }
 //! }
 //!
-//! // Guests have an engine of their own; this one is the embedder's, with whatever its components need.
+//! // Guests have their own engine; this is the embedder's engine, with the features that its components need.
 //! let host = SandboxHost::builder(&Engine::new(EngineConfig::default())?).build()?;
 //! let wasmtime = wasmtime::Engine::default();
 //! let mut linker = Linker::new(&wasmtime);

@@ -198,7 +198,8 @@ pub struct ImageInfo {
     pub version: String,
     /// The digest of the image's inputs. Images with the same digest are equal, whatever their names.
     pub digest: String,
-    /// The setups that ran in the image, in order, starting with those of the images that it is based on.
+    /// The setups that ran in the image, in order, including the setups of the images that it is based on, which come
+    /// first.
     pub setups: Vec<SetupInfo>,
     /// Wheels of the image.
     pub wheels: Vec<ImageFile>,

@@ -175,8 +175,8 @@ impl Session {
 }
 
 impl Sandbox {
-    /// Restores a session from the bytes of [`Session::hibernate`]. The bytes may be untrusted: limits, quotas, mounts
-    /// and permissions are those of this sandbox. Bytes that exceed them or belong to another image are rejected.
+    /// Restores a session from the bytes of [`Session::hibernate`]. The bytes may be untrusted: this sandbox determines
+    /// limits, quotas, mounts and permissions. Bytes that exceed them or belong to another image are rejected.
     ///
     /// The generators are reseeded with new random numbers, unless the policy seeds them. Seeded generators continue as
     /// if the session had never been hibernated. The monotonic clock continues from its saved time.

@@ -13,7 +13,7 @@ use crate::{Door, ServiceError};
 /// The settings for a new sandbox.
 #[derive(Debug, Default)]
 pub struct NewSandbox {
-    /// The language. Default: the runtime's language, or that of the first served runtime.
+    /// The language. Default: the language of the runtime, or of the first served runtime.
     pub language: Option<Language>,
     /// The runtime, by name or alias. Default: the default runtime of the language.
     pub runtime: Option<String>,

@@ -164,8 +164,8 @@ impl Tenant {
         self.inner.executor.has_remote_sessions()
     }
 
-    /// Returns metrics in the OpenMetrics text format: those of all tenants if this tenant may see them, otherwise only
-    /// those of this tenant.
+    /// Returns metrics in the OpenMetrics text format. Includes all tenants if this tenant is allowed to see their
+    /// metrics; otherwise, only this tenant.
     #[must_use]
     pub fn metrics_text(&self) -> String {
         if self.inner.sees_all_metrics { self.inner.service.metrics_text() } else { self.inner.metrics.text() }

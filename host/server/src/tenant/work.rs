@@ -77,7 +77,7 @@ impl Script {
 pub struct Fresh {
     /// The script to run.
     pub script: Script,
-    /// The language. Default: the runtime's language, or that of the first served runtime.
+    /// The language. Default: the language of the runtime, or of the first served runtime.
     pub language: Option<Language>,
     /// The runtime, by name or alias. Default: the default runtime of the language.
     pub runtime: Option<String>,

@@ -159,7 +159,7 @@ pub(super) struct RunCall {
     place: ScriptInterpreter,
 }
 
-/// The interpreter that runs a script: that of a session, or a new one.
+/// The interpreter that runs a script: a session's interpreter, or a new one.
 #[derive(Debug, Serialize, Deserialize)]
 enum ScriptInterpreter {
     Session(SessionTarget),

@@ -133,7 +133,7 @@ impl Context<'_> {
         self.functions.get(name)
     }
 
-    /// Returns code that precedes the check of a format: it replaces the format with that of a converted buffer.
+    /// Returns code that precedes the check of a format: it replaces the format with a converted buffer's format.
     pub(super) fn format_prefix(&self) -> Result<Vec<u8>, RewriteError> {
         let mut code = Vec::new();
         InstructionSink::new(&mut code).local_get(0).local_get(1).call(self.call("converted_format")?).local_set(1);

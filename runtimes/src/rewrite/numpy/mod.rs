@@ -70,7 +70,7 @@ const RETURN_INDICES: &[&str] = &[
 /// Other functions that are wrapped.
 const WRAPPED: [&str; 5] = [GET_BUFFER, PREPARE_INDEX, TO_LONG, WHERE, status::FETCH_MASK];
 
-/// Changes within functions. The type number of `NPY_LONG` is 7 and that of `NPY_LONGLONG` is 9.
+/// Changes within functions. `NPY_LONG` has type number 7, and `NPY_LONGLONG` has 9.
 const SPLICES: &[Splice] = &[
     // The type of Python's `int`, of a list of Python integers, of `dtype(int)` and of `arange`.
     Splice::new("int_default_descriptor", "41 07 10 {PyArray_DescrFromType}", "41 09 10 {PyArray_DescrFromType}"),

@@ -348,7 +348,7 @@ pub(super) fn define_glue(linker: &mut Linker<Glue>, module: &Module) -> wasmtim
             Ok(())
         },
     )?;
-    // Both imports create text: an error is represented by its message, because nothing else of it is read.
+    // Both imports create text: an error is represented by its message, because nothing else in the error is read.
     for name in ["__wbindgen_string_new", "__wbindgen_error_new"] {
         let make = |mut caller: Stripper<'_>, at: u32, bytes: u32| -> wasmtime::Result<u32> {
             let text = text(&mut caller, at, bytes)?;

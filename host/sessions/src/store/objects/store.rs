@@ -278,7 +278,7 @@ const NAMES: usize = 1_000;
 const READERS: usize = 16;
 /// Maximum number of removals that listing a page expires. Later listings expire further removals.
 const FORGOTTEN: usize = 16;
-/// A number that no entry uses. Its name sorts after the entries of a session and before those of the next session.
+/// A number that no entry uses. Its name sorts after a session's entries and before the next session's entries.
 const LAST: u64 = u64::MAX;
 
 /// The head of a log in a listing.

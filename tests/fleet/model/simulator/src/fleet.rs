@@ -51,8 +51,8 @@ pub struct Fleet {
     pub(crate) report: Report,
     /// Idle sessions that were in the memory of failed nodes.
     pub(crate) lost: Vec<u32>,
-    /// Sessions that are resumed ahead of their next request. Their event numbers follow those of the ordinary
-    /// sessions.
+    /// Sessions that are resumed ahead of their next request. Their event numbers follow the ordinary sessions'
+    /// numbers.
     pub(crate) ahead: Vec<crate::failure::Ahead>,
     pub(crate) get: Latency,
     pub(crate) put: Latency,

@@ -25,7 +25,7 @@ mod bindings {
 /// `true` if this program answers tool calls, and so must step through executions that may make them.
 pub const ANSWERED_HERE: bool = false;
 
-/// Replaces the provider's tools with those of the case.
+/// Replaces the provider's tools with the case's tools.
 pub fn begin(case: &Case) {
     let told = |(name, tool): (&String, &CaseTool)| table::CaseTool {
         name: name.clone(),
