@@ -160,7 +160,7 @@ fn text(what: &str, from: impl Read, max_bytes: u64) -> anyhow::Result<String> {
     })
 }
 
-/// Reads at most `max_bytes` bytes and fails if there are more, because a pipe may never end.
+/// Reads at most `max_bytes` bytes and fails if there are more, because a pipe might never end.
 pub(crate) fn bounded(what: &str, from: impl Read, max_bytes: u64, flag: &str) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(max_bytes.saturating_add(1))

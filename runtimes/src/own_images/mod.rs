@@ -269,7 +269,7 @@ fn write_archive(definition: &ImageDefinition, inputs: &ImageInputs, out: impl W
     archive.into_inner()?.flush()
 }
 
-/// Returns the name of an input's archive entry, which is a number. The definition contains the paths: long ones would
+/// Returns the name of an input's archive entry, which is a number. The definition contains the paths: long paths would
 /// require extensions of the archive format.
 fn input_name(at: usize) -> String {
     format!("inputs/{at}")

@@ -150,5 +150,5 @@ pub(crate) fn child(test: &str, world: &Path) -> Command {
     command
 }
 
-/// The environment variable that tells such a child process the directory of the parent's test.
+/// The environment variable that contains the directory of the parent's test, for a child process that runs a test.
 pub(crate) const CHILD: &str = "GLOVEBOX_TEST_CHILD";

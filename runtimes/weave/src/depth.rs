@@ -115,8 +115,7 @@ fn own(module: &Module<'_>, function: u32) -> Option<usize> {
     function.checked_sub(module.imported_functions).map(index)
 }
 
-/// Returns the node of a type. Indirect calls compare types by structure, so equal types share the node of the first
-/// one.
+/// Returns the node of a type. Indirect calls compare types by structure, so equal types share the first type's node.
 fn type_node(module: &Module<'_>, at: u32) -> usize {
     let of = module.types.get(index(at));
     let first = module.types.iter().position(|other| Some(other) == of).unwrap_or(index(at));

@@ -178,7 +178,7 @@ impl Values {
         }
     }
 
-    /// Joins the values from all predecessors, ignoring this value itself. Equal values are one value; different ones
+    /// Joins the values from all predecessors, ignoring this value itself. Equal values are one value; different values
     /// make this value computed. Without predecessors it is zero, as in Cranelift.
     fn join(&mut self, value: Value, incoming: &[Value]) -> Value {
         let mut others = incoming.iter().map(|other| self.resolve(*other)).filter(|other| *other != value);

@@ -35,7 +35,7 @@ const MAX_MEMORY_BYTES: u64 = 16 << 20;
 const LOOPS: [i64; 2] = [1_234, 4_321];
 /// Maximum number of counted jumps per loop iteration.
 const MAX_JUMPS: i64 = 2;
-/// Maximum number of other counts while such a loop is evaluated, from a few calls.
+/// Maximum number of other counts while a counted loop is evaluated, from a few calls.
 const MAX_CALLS: i64 = 50;
 /// The interpreter's initial counter (`JS_INTERRUPT_COUNTER_INIT`).
 const COUNTER_START: i64 = 10_000;

@@ -26,8 +26,8 @@ pub enum Step {
     Done(Arc<Execution>),
     /// Unanswered tool calls, in the order in which the script made them. Concurrent calls are returned together.
     ///
-    /// Returned if the script can continue only after an answer of the caller or a timeout. Also returned if there are
-    /// unanswered calls when the time limit of [`Started::advance`](crate::Started::advance) expires.
+    /// Returned if the script can continue only after an answer from the caller, or after a timeout. Also returned if
+    /// there are unanswered calls when the time limit of [`Started::advance`](crate::Started::advance) expires.
     NeedsTools(Vec<ToolRequest>),
     /// The time limit of [`Started::advance`](crate::Started::advance) has expired, and the script is running without
     /// unanswered calls.

@@ -365,7 +365,7 @@ pub enum NotInFleet {
     Fork,
     /// Writing a session to a file for another server.
     Export,
-    /// Reading a session from such a file.
+    /// Reading a session from a file that another server wrote.
     Import,
     /// Evicting a session from memory.
     Hibernate,

@@ -42,7 +42,8 @@ use crate::{
 /// task and several queues for each of them. Clients with later versions occupy nothing between requests.
 const MAX_CLIENTS: usize = 1_024;
 
-/// The idle time after which such a client is disconnected. It can connect again and still use its sandbox sessions.
+/// The idle time after which a client with an older protocol version is disconnected. The client can connect again and
+/// still use its sandbox sessions.
 const CLIENT_IDLE: Duration = Duration::from_secs(3_600);
 
 /// Maximum length of the protocol version in a header, in bytes.

@@ -69,7 +69,8 @@ impl SuspendedExecutions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an execution in order to resume it. If it has already ended, removes it and returns its result.
+    /// Takes an execution, so that the caller can resume it. If it has already ended, removes it and returns its
+    /// result.
     pub(super) fn take(&self, id: &str) -> Result<Taken, ServiceError> {
         let mut entries = self.entries();
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;

@@ -17,7 +17,7 @@ use super::{Confinement, peer::Peer, protocol::ToWorker, relay::JobHere};
 #[derive(Debug)]
 pub(super) struct WorkerSlot {
     state: Mutex<SlotState>,
-    /// Counts changes to all slots, in order to wake waiters.
+    /// Counts changes to all slots, to wake waiters.
     changed: watch::Sender<u64>,
     pub(super) restarts: AtomicU64,
     /// The reason why the last process ended. Cleared when a process is ready.

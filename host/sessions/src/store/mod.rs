@@ -67,7 +67,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync {
     /// Reads a session's record, version and state, all from the same write; `None` if there is no such session.
     async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError>;
 
-    /// Like [`get`](Self::get), without the state.
+    /// Like [`get`](Self::get), but without the state.
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError>;
 
     /// Returns a page of sessions, sorted by ID. Damaged sessions are marked. [`Pages`] iterates over all
