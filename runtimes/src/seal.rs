@@ -77,7 +77,6 @@ impl From<&Metadata> for FileState {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Seal {
     format: u32,
-    /// The path of the sealed file.
     path: PathBuf,
     /// The digest of the file.
     pub(crate) code: Digest,

@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns fewer bytes than requested, as providers may.
+    /// Returns fewer bytes than requested, as providers are allowed to.
     fn from(bytes: &[u8], most: usize) -> impl FnMut(u64, u64) -> Result<Vec<u8>, Error> {
         move |offset, _| Ok(bytes.iter().copied().skip(usize::try_from(offset).unwrap()).take(most).collect())
     }

@@ -115,7 +115,7 @@ impl SoftStop {
         self.grace.or_else(soft).map_or(deadline, |at| at.min(deadline))
     }
 
-    /// Returns whether an interrupt is pending that the guest has not seen. Such a guest must not wait.
+    /// Returns whether the guest has yet to see a pending interrupt. Such a guest must not wait.
     #[must_use]
     pub fn is_unread(&self, memory: &(impl LinearMemory + ?Sized)) -> bool {
         let pokes = self.asked.and_then(|interrupt| self.pokes(interrupt));

@@ -75,7 +75,6 @@ pub(crate) struct Problem {
     /// Machine-readable kind of the problem: the name of the error in the contract, if there is one.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
-    /// The HTTP status.
     pub(crate) status: u16,
     /// The kind of problem for people.
     pub(crate) title: &'static str,

@@ -106,8 +106,8 @@ pub trait Machine {
         Ok(found)
     }
 
-    /// Writes a file to the workspace's top directory, completely or not at all, with the guest's clock and within its
-    /// limits. Charges the guest.
+    /// Atomically writes a file to the workspace's top directory, with the guest's clock and within its limits. Charges
+    /// the guest.
     fn replace_file(&mut self, name: &str, bytes: &[u8]) -> Result<Result<(), Errno>, MachineError> {
         let mut replaced = Ok(());
         self.with_wasi(&mut |wasi, host| {

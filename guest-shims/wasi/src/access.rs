@@ -317,7 +317,7 @@ impl Wasi {
         split_stop(looked)
     }
 
-    /// Writes a file at the top level of the mount at `mount`, completely or not at all.
+    /// Atomically writes a file at the top level of the mount at `mount`.
     ///
     /// # Errors
     /// The outer error is returned if the guest cannot pay for the call, and the inner one if the file cannot be

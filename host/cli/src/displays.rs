@@ -57,7 +57,6 @@ impl DisplayFiles {
         Ok(Self { directory: directory.to_owned(), count: Cell::new(0) })
     }
 
-    /// Writes an execution's displays.
     pub(crate) fn write(&self, execution: &Execution) -> anyhow::Result<()> {
         for display in &execution.displays {
             self.count.set(self.count.get() + 1);

@@ -36,7 +36,6 @@ pub(crate) enum Pooling {
 /// The source of an interpreter's initial state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Image {
-    /// The prepared image.
     Prepared,
     /// The binary, booted for each script. It supports neither sessions nor validation.
     Plain,

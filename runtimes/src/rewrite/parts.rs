@@ -78,7 +78,6 @@ struct Code<'a> {
     sections: Sections<'a>,
     /// The type of each function. Imported functions are first.
     types: Vec<u32>,
-    /// The number of imported functions.
     imported: usize,
     /// The type of the imported memory, and the type indices of the tags.
     memory: wasmparser::MemoryType,

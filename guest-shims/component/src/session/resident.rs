@@ -175,7 +175,6 @@ impl Image {
         &self.memory
     }
 
-    /// Returns the runtime of the image.
     pub(super) fn runtime(&self) -> &Rc<Runtime> {
         &self.runtime
     }

@@ -4,7 +4,7 @@ use glovebox_vfs::{FileKind, Follow, InodeId, RootId, Vfs, VfsError};
 
 use super::{FileError, IfExists, path};
 
-/// Applies a change completely or not at all.
+/// Applies a change atomically.
 pub fn whole<T, E>(vfs: &mut Vfs, change: impl FnOnce(&mut Vfs) -> Result<T, E>) -> Result<T, E> {
     let mut changed = vfs.clone();
     let result = change(&mut changed)?;

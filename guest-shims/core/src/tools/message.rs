@@ -19,7 +19,6 @@ pub(super) enum Message {
     Call {
         /// The guest's ID for the call.
         id: u64,
-        /// The tool's name.
         name: String,
         /// The arguments. An object, unless the guest sent another value.
         arguments: Value,

@@ -46,7 +46,6 @@ pub(super) struct Size {
 }
 
 impl Tally {
-    /// Creates an empty tally.
     #[must_use]
     pub(super) fn new(limits: &Limits) -> Self {
         Self {

@@ -70,7 +70,6 @@ pub(super) fn keeps_bindings(script: &Script<'_>) -> bool {
 
 /// The result of compiling a script.
 pub(super) enum Compiled {
-    /// A compiled program.
     Program(JsValue, Grammar),
     /// Compiling failed. Holds the exception of the grammar that parsed furthest.
     Failed(JsValue, Facts),

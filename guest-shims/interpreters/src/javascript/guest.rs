@@ -167,7 +167,6 @@ impl Guest<'_> {
         self.call_value("JS_NewStringLen", &[self.context, at, bytes].map(Value::I32))
     }
 
-    /// Discards the pending exception.
     pub(super) fn discard_exception(&mut self) -> Result<(), MachineError> {
         let thrown = self.exception()?;
         self.free(thrown)
@@ -238,10 +237,8 @@ const TAG_UNINITIALIZED: u64 = 4;
 const TAG_EXCEPTION: u64 = 6;
 
 impl JsValue {
-    /// The value `undefined`.
     pub(super) const UNDEFINED: Self = Self(TAG_UNDEFINED << 32);
 
-    /// The value `true`.
     pub(super) const TRUE: Self = Self((TAG_BOOL << 32) | 1);
 
     /// Returns the object at an address, as a value.

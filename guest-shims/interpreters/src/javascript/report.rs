@@ -43,7 +43,7 @@ impl Facts {
         self.type_name == "SyntaxError"
     }
 
-    /// Returns whether a module was not found. In that case the source itself is a valid module.
+    /// Returns whether the error means that a module was not found. In that case the source itself is a valid module.
     pub(super) fn is_missing_module(&self) -> bool {
         self.type_name == "ReferenceError" && self.message.starts_with("could not load module")
     }

@@ -33,7 +33,6 @@ const SHOWN_CHARS: usize = 200;
 /// The guest's answer for one global.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GlobalJson {
-    /// The JSON text.
     Text(String),
     /// The global has no JSON form, for this reason.
     Refused(String),
@@ -46,7 +45,6 @@ pub(crate) enum GlobalJson {
 /// The next of a guest's globals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NextGlobal {
-    /// A global with its name.
     Global(String, GlobalJson),
     /// There are no more globals.
     End,
@@ -190,7 +188,8 @@ fn text_of(found: &Result<FileAt, Errno>, max_bytes: u64) -> Result<Option<&str>
     }
 }
 
-/// Returns whether brackets nest deeper than stored values may. For text that is not JSON, the result is arbitrary.
+/// Returns whether brackets nest deeper than is allowed for stored values. For text that is not JSON, the result is
+/// arbitrary.
 fn is_too_deep(text: &str) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in text.bytes() {

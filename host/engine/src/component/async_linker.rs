@@ -111,7 +111,6 @@ impl<T: SandboxView + 'static> Interface<'_, T> {
     }
 }
 
-/// Adds the `sandbox` interface.
 pub(super) fn add_sandbox<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     let mut of = Interface(linker.instance(SANDBOX)?);
     of.define_infallible("info", |ctx, ()| Host::info(ctx))?;
@@ -194,7 +193,6 @@ fn add_blob<T: SandboxView + 'static>(of: &mut Interface<'_, T>) -> wasmtime::Re
     of.define_infallible("[method]blob.read", |ctx, (it, offset, len)| HostBlob::read(ctx, it, offset, len))
 }
 
-/// Adds the `tools` interface.
 pub(super) fn add_tools<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmtime::Result<()> {
     let mut of = Interface(linker.instance(TOOLS)?);
     of.define_infallible("list-tools", |ctx, ()| tools::Host::list_tools(ctx))?;

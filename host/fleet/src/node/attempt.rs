@@ -271,7 +271,6 @@ pub(super) enum JournalStep {
 pub(super) struct Called {
     /// The call's ID within the execution.
     pub(super) call: u64,
-    /// The name of the tool.
     pub(super) tool: String,
     pub(super) answer: Result<String, ToolFailure>,
 }

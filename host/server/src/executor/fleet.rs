@@ -216,7 +216,6 @@ impl Fleet {
         Ok(SessionPage { sessions, next, ..SessionPage::default() })
     }
 
-    /// Returns all sessions of the tenant.
     async fn list_all(&self) -> Result<SessionPage, ServiceError> {
         let mut all = SessionPage::default();
         loop {

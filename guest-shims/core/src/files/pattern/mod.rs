@@ -54,7 +54,7 @@ pub(super) struct Matcher {
 }
 
 enum MatcherState {
-    /// The end of the pattern.
+    /// The whole pattern has matched.
     End,
     /// Matches exactly one character.
     One { chosen: CharacterClass, then: usize },

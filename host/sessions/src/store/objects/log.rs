@@ -108,7 +108,6 @@ pub(super) struct Write<'a> {
     pub(super) session: Option<(&'a SessionRecord, &'a Bytes)>,
 }
 
-/// The outcome of a write.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// The write was accepted.
