@@ -152,8 +152,9 @@ impl Policy {
         self
     }
 
-    /// Makes executions reproducible, with a fixed clock in nanoseconds since 1970, and random numbers from a seed. The
-    /// same input then uses exactly the same fuel. There is no soft limit, and the random numbers are predictable.
+    /// Makes executions reproducible, with a fixed clock in nanoseconds since 1970, and random numbers from a seed.
+    /// With these settings, the same input uses exactly the same fuel. There is no soft limit, and the random numbers
+    /// are predictable.
     #[must_use]
     pub fn reproducible(self, clock_ns: u64, seed: u64) -> Self {
         self.clock(Clock::Fixed(clock_ns)).entropy(Entropy::Seeded(seed))

@@ -159,8 +159,8 @@ impl Vfs {
     ) -> Result<(), VfsError> {
         let paths = self.paths_in_question(&self.root(root)?.committed);
         let mut bases = Vec::new();
-        // A file may have returned to its path through another directory or a hard link. The source then still has the
-        // same file at that path.
+        // A file may have returned to its path through another directory or a hard link. In that case, the source still
+        // has the same file at that path.
         for (path, Difference { before, after }) in &paths {
             if let (Some(before), Some(after)) = (before, after)
                 && before.inode == after.inode

@@ -1,4 +1,4 @@
-//! Worker processes, which answer each input line with a line.
+//! Worker processes, which answer each input line with one output line.
 
 use std::{
     fs::{self, File},
@@ -75,7 +75,7 @@ impl Worker {
             Some(running) => running,
             None => self.start(),
         };
-        // An error means that the process has ended. Then no answer arrives either.
+        // An error means that the process has ended. In that case, no answer arrives either.
         let _ = writeln!(running.stdin, "{line}").and_then(|()| running.stdin.flush());
         match running.lines.recv_timeout(limit) {
             Ok(answer) => {

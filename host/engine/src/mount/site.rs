@@ -153,7 +153,7 @@ impl<'a> Site<'a> {
             let expected = if linked { old.moved() } else { *old };
             let now = now.filter(|now| Ident { inode: old.inode, ..*now }.same(&expected));
             *old = now.ok_or_else(|| MountError::conflict(path.as_str(), Collision::Changed))?;
-            // Other names of this file may be part of the same commit, which then updates its change time.
+            // If other names of this file are part of the same commit, the commit updates the file's change time.
             if old.names > if linked { 2 } else { 1 } {
                 *old = old.moved();
             }

@@ -82,8 +82,8 @@ pub(crate) trait SteppedExecution: Send {
     /// called on a thread that is allowed to block.
     ///
     /// # Errors
-    /// Fails if an answer is invalid ([`ServiceError::is_about_an_answer`]). Then no answer was used, and the execution
-    /// stays suspended.
+    /// Fails if an answer is invalid ([`ServiceError::is_about_an_answer`]). In that case, no answer was used, and the
+    /// execution stays suspended.
     fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError>;
 
     /// Returns `true` if the execution has ended.

@@ -189,7 +189,7 @@ pub(super) enum Asking {
 
 /// Resumes an execution that is waiting for answers to tool calls.
 ///
-/// The response has the same forms as that of the request that started the execution: `Accept` selects streaming.
+/// The response has the same forms as for the request that started the execution: `Accept` selects streaming.
 #[utoipa::path(post, path = "/v1/executions/{id}/continue", operation_id = "continue_execution", tag = "scripts", security(("token" = [])), request_body = ContinueBody, params(("id" = String, Path)),
     responses((status = 200, description = "Outcome of the script, whether it succeeded or not.", body = ExecutionAnswer),
         (status = 202, description = "The execution is waiting for further answers.", body = NeedsToolsAnswer),

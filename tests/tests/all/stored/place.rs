@@ -119,7 +119,7 @@ impl Place for Objects {
     }
 
     fn lose_lock(&self, id: &SessionId) {
-        // A server can be so slow that the holder renews the lease in the meantime. Then a new lease exists.
+        // A server can be so slow that the holder renews the lease in the meantime. In that case, a new lease exists.
         let pause = if self.address().is_some_and(|address| address.contains("s3:")) { LEASE } else { Duration::ZERO };
         loop {
             let leases = self.names("leases", id);
