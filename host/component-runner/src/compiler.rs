@@ -210,7 +210,8 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
 /// to its own limits after the parent was killed.
 ///
 /// # Errors
-/// Fails if the parent ended before this call: then the kernel sends no signal, but no process reads standard output.
+/// Fails if the parent ended before this call. In that case, the kernel sends no signal, but no process reads standard
+/// output.
 fn end_with_parent() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {

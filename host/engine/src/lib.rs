@@ -1,4 +1,4 @@
-//! Runs untrusted Python and JavaScript inside WebAssembly, in well under a millisecond, with limits that hold.
+//! Runs untrusted Python and JavaScript inside WebAssembly, in well under a millisecond, with enforced limits.
 //!
 //! ```no_run
 //! use glovebox::{Engine, EngineConfig, Language, Sandbox};

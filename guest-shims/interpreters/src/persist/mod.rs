@@ -60,7 +60,7 @@ pub(crate) trait Globals {
     fn machine(&mut self) -> &mut dyn Machine;
 
     /// Sets globals from a JSON object, if there is one, and creates `_state`. Returns `false` if the guest cannot set
-    /// them; then only `_state` exists.
+    /// them. In that case, only `_state` exists.
     fn restore(&mut self, json: Option<&str>, max_bytes: u64) -> Result<bool, DriverError>;
 
     /// Returns the script's next global.

@@ -66,7 +66,7 @@ with a kind, a summary, steps and, if certain, the corrected line; `fuel` breaks
 /// Run scripts, each in a fresh sandbox, or in a stored session
 ///
 /// A script has an empty /app as its working directory, and no network, host files or host environment, unless the
-/// policy grants them. Its standard input is that of this process, if that is a pipe or file that does not contain the
+/// policy grants them. It reads this process's standard input if that is a pipe or file and does not contain the
 /// script. Standard input is read only when the script reads it, so a script that does not read never waits.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]

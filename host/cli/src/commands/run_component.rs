@@ -55,8 +55,8 @@ memory_bytes, duration_ms, sandbox (sessions, started, executions, fuel, held_by
 
 /// Run a component that uses the sandbox
 ///
-/// The application is as untrusted as its scripts: it has limits of its own, and only the access to this machine that
-/// flags grant. It is compiled once, in a child process, and stored in the cache; a large one takes a while.
+/// The application is as untrusted as its scripts: it has its own limits, and only the access to this machine that
+/// flags grant. It is compiled once, in a child process, and stored in the cache; a large application takes a while.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, override_usage = "glovebox run-component [OPTIONS] APP.wasm [ARGS]...")]
 pub(crate) struct RunComponentArgs {

@@ -4,7 +4,7 @@
 //! use glovebox::{Engine, EngineConfig, component::{self, SandboxCtx, SandboxHost, SandboxView}};
 //! use wasmtime::{Store, component::{Component, Linker}};
 //!
-//! /// The data of a store: the sandbox, and whatever else its component gets.
+//! /// The data of a store: the sandbox, and everything else that its component needs.
 //! struct State {
 //!     sandbox: SandboxCtx,
 //! }

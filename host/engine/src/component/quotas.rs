@@ -21,10 +21,10 @@ pub struct Quotas {
     pub executions: u64,
     /// Maximum total fuel of all executions. Default: 10^14.
     ///
-    /// An execution can use at most the remaining fuel, and can therefore exhaust its fuel below its policy's limit.
-    /// `exhausted.limit` then contains the lower limit. A running execution is charged all the fuel that it may use.
-    /// After a timeout or a cancellation, the charge stays, because the exact use is unknown. The remaining fuel may be
-    /// too little to roll a session back.
+    /// An execution can use at most the remaining fuel, and can therefore exhaust its fuel below its policy's limit. In
+    /// that case, `exhausted.limit` contains the lower limit. A running execution is charged all the fuel that it may
+    /// use. After a timeout or a cancellation, the charge stays, because the exact use is unknown. The remaining fuel
+    /// may be too little to roll a session back.
     pub fuel: u64,
     /// Maximum number of bytes that the host holds for the component: blobs, file snapshots, output of started
     /// executions, tools, and the arguments and environments of policies. Session memory is bounded by the policy's

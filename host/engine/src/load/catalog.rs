@@ -26,7 +26,7 @@ pub struct RuntimeInfo {
     pub language: Language,
     /// `true` if scripts in its language use this runtime by default. In order of precedence, the default is the
     /// runtime in [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes), the
-    /// [added](Engine::add_runtime) one that is last in this list, or the manifest's default.
+    /// [added](Engine::add_runtime) runtime that is last in this list, or the manifest's default.
     pub default: bool,
     /// `true` if the runtime was added with [`Engine::add_runtime`].
     pub added: bool,
@@ -331,8 +331,8 @@ impl Engine {
         Ok(prepared)
     }
 
-    /// Removes all prepared images, including those of binaries that were run by path, and all compiled components.
-    /// Returns the number of bytes freed. Running sandboxes and components are not affected.
+    /// Removes all prepared images, including the images of binaries that were run by path, and all compiled
+    /// components. Returns the number of bytes freed. Running sandboxes and components are not affected.
     ///
     /// # Errors
     /// Fails if the cache cannot be read or changed.

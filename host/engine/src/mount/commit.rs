@@ -142,9 +142,9 @@ fn discard(site: &Site<'_>) {
     }
 }
 
-/// Maximum size of the tracked paths, in bytes. If it is exceeded, all paths are dropped. After a rollback, files that
-/// the session itself wrote then conflict like files that other programs wrote. The limit is necessary because scripts
-/// choose how many files they write.
+/// Maximum size of the tracked paths, in bytes. If it is exceeded, all paths are dropped. In that case, files that the
+/// session itself wrote conflict after a rollback, like files that other programs wrote. The limit is necessary because
+/// scripts choose how many files they write.
 const MAX_PATH_BYTES: usize = 4 << 20;
 
 /// Tracks the state in which a session's commits left each path, back to the oldest checkpoint.

@@ -294,7 +294,7 @@ impl Folder {
     }
 
     /// Fails if this process is definitely not allowed to look up and list entries or, with `writing`, to change them.
-    /// Succeeds if the system cannot tell. Operations that are not allowed then fail themselves.
+    /// Succeeds if the system cannot tell. In that case, operations that are not allowed fail themselves.
     pub(super) fn check_access(&self, writing: bool) -> io::Result<()> {
         use rustix::fs::{Access, AtFlags};
         use rustix::io::Errno;
@@ -311,7 +311,8 @@ impl Folder {
         self.readable()?.sync_all()
     }
 
-    /// Waits until all data written to the file system is on its disk. Returns `false` if the system does not support this.
+    /// Waits until all data written to the file system is on its disk. Returns `false` if the system does not support
+    /// this.
     pub(super) fn sync_file_system(&self) -> io::Result<bool> {
         #[cfg(target_os = "linux")]
         {

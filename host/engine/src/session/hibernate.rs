@@ -36,7 +36,7 @@ pub type ResumeError = glovebox_core::hibernate::ResumeError<ExecuteError>;
 #[non_exhaustive]
 pub struct HibernateOptions {
     /// Authenticates the bytes: only holders of the key can create bytes that [`Sandbox::resume`] accepts with it.
-    /// Default: none. The bytes then contain a checksum, which detects damage but not forgery.
+    /// Default: none. Without a key, the bytes contain a checksum, which detects damage but not forgery.
     pub key: Option<SessionKey>,
     /// Binds the bytes to a name, such as the session's ID in a store, so that [`Sandbox::resume`] rejects them under
     /// any other name. Requires a key. Default: none.

@@ -2,8 +2,8 @@
 //!
 //! A guest writes calls to a device and reads replies from it. Several calls can run concurrently, each on its own
 //! thread, while the guest's thread only starts them and waits. Messages from the guest are untrusted JSON text: their
-//! sizes, counts and shapes are checked before a handler receives them. `glovebox-core` implements the checks and the
-//! records of calls.
+//! sizes, number and structure are checked before a handler receives them. `glovebox-core` implements the checks and
+//! the records of calls.
 //!
 //! | file | content |
 //! |---|---|

@@ -94,7 +94,7 @@ impl Node {
     /// the call. Retries for half a minute.
     ///
     /// Fails if nodes of another version are registered at that address. With `replaces`, this registration replaces
-    /// them; then there must be no sessions that only the replaced nodes can run.
+    /// them. No session may exist that only the replaced nodes can run.
     ///
     /// # Errors
     /// [`NodeError::OtherVersion`] if nodes of another version are registered at the address, [`NodeError::Refused`] if

@@ -46,9 +46,9 @@ use crate::{
 
 /// The retention time of journals, and of answers to requests with a key.
 const RETENTION: Duration = Duration::from_secs(3_600);
-/// Inactivity timeout. It is longer than any execution, so that the engine never suspends a handler. When its input
-/// ends, the SDK suspends a handler that listens for a signal, even while a step runs, and then only that signal would
-/// wake the handler. The engine detects a lost node by its connection.
+/// Inactivity timeout. It is longer than any execution, so that the engine never suspends a handler. When the input of
+/// a handler that listens for a signal ends, the SDK suspends the handler, even while a step runs. After that, only the
+/// signal would wake the handler. The engine detects a lost node by its connection.
 const SILENT: Duration = Duration::from_secs(24 * 3_600);
 /// The time for a handler to end after the engine has asked it to.
 const SPARE: Duration = Duration::from_secs(30);

@@ -208,7 +208,7 @@ impl Connection {
 
     /// Runs a request and waits until the memory budget has room for the response. Returns `None` for a notification.
     ///
-    /// `held`: the memory charged for the message that contains the request.
+    /// `held` is the memory charged for the message that contains the request.
     async fn answered(&self, id: Option<RpcId>, work: Task, held: Arc<HeldBytes>) -> Option<Outgoing> {
         let (answer, place) = work.await;
         drop(held);

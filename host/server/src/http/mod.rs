@@ -1,4 +1,4 @@
-//! The sandbox contract over HTTP and JSON.
+//! The sandbox API over HTTP and JSON.
 //!
 //! | route | |
 //! |---|---|

@@ -137,7 +137,7 @@ struct ServerArgs {
     fleet: Option<FleetUrl>,
 
     /// Interpreters to serve, by name (see `glovebox runtimes list`), separated by commas; the first one of a language
-    /// is its default [default: that of each language]
+    /// is its default [default: each language's default]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     runtime: Vec<String>,
 

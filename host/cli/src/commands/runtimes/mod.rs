@@ -52,7 +52,7 @@ enum RuntimesCommand {
     /// Prepare interpreters and use them for their language by default
     ///
     /// Scripts of the language run on the added interpreter unless --runtime names another one. If several were added,
-    /// the last one in `glovebox runtimes list` is used. `remove` undoes this.
+    /// the last of them in `glovebox runtimes list` is used. `remove` undoes this.
     Add(AddArgs),
     /// Write interpreters and Python packages to one zip file
     ///
