@@ -295,8 +295,8 @@ impl fmt::Display for ToolSource {
     }
 }
 
-/// The driver that boots, parks and calls an interpreter. Its code contains whatever a recipe cannot declare: the boot
-/// script, arguments, environment, stack sizes and the sequence of calls.
+/// The driver that boots, parks and calls an interpreter. Its code contains everything that a recipe cannot declare:
+/// the boot script, arguments, environment, stack sizes and the sequence of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DriverKind {
@@ -359,13 +359,13 @@ impl FunctionId {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportList {
-    /// Functions to export, by their names in the binary's `name` section.
+    /// The names, in the binary's `name` section, of the functions to export.
     #[serde(default)]
     pub functions: Vec<String>,
     /// Functions to export whose names are ambiguous in the binary: export name to function index.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub indices: BTreeMap<String, u32>,
-    /// Functions, by their names in the `name` section, whose calls each reserve a small frame on the C stack, so that
+    /// The names, in the `name` section, of functions whose calls each reserve a small frame on the C stack, so that
     /// the interpreter's recursion check detects them. Requires the global `__stack_pointer` in `globals`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub framed: Vec<String>,

@@ -246,8 +246,8 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
 }
 
-/// Returns the overlaps of a directory with guarded ones: it can equal, contain or be inside a guarded directory. A
-/// guest must not receive a directory that has overlaps.
+/// Returns the overlaps between a directory and the guarded directories: the directory can equal, contain or be inside
+/// a guarded directory. A guest must not receive a directory that has overlaps.
 pub fn overlaps(lineage: &Lineage) -> impl Iterator<Item = Overlap> + use<> {
     let list: Vec<_> =
         GUARDED.read().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();

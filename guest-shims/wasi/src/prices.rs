@@ -9,8 +9,9 @@
 /// 100 ns in Wasmtime, including the time to take the WASI state out and put it back.
 pub const CALL: u64 = 500;
 
-/// The price of a byte moved between guest and host, equal to what Wasmtime charges a guest for copying a byte itself
-/// (`memory.copy`). These bytes are copied twice, through a bounded buffer, at about 10 bytes per nanosecond each time.
+/// The price of a byte moved between guest and host, the same as what Wasmtime charges a guest for copying a byte
+/// itself (`memory.copy`). These bytes are copied twice, through a bounded buffer, at about 10 bytes per nanosecond
+/// each time.
 pub const BYTE: u64 = 1;
 
 /// The price of an `iovec` array entry, a subscription, an argument or an environment variable.

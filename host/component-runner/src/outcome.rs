@@ -30,8 +30,8 @@ pub struct Ended {
     pub duration: Duration,
     /// The sandbox's usage of its quotas when the run ended.
     pub sandbox: Usage,
-    /// `true` if the thread was left behind because a write to this process's own output did not return. Fuel, memory
-    /// and sandbox usage are then unknown and reported as 0. Other writers to that output may block as well.
+    /// `true` if the thread was left behind because a write to this process's own output did not return. If it was,
+    /// fuel, memory and sandbox usage are unknown and reported as 0. Other writers to that output may block as well.
     pub is_left_behind: bool,
 }
 

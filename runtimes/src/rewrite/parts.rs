@@ -359,7 +359,7 @@ impl Forwarders {
 }
 
 /// Generates a forwarder. Its parameters are the parameters of the stub's function, followed by the slot. It loads the
-/// part, and calls the function that is then in the slot.
+/// part, and calls the function that the part has put into the slot.
 fn forwarder_body(part: usize, parameters: usize, kind: u32, (loader, loader_type): (u32, u32)) -> Function {
     let parameters = u32::try_from(parameters).unwrap_or(u32::MAX);
     let fuel = parameters.saturating_mul(2).saturating_add(STUB_FUEL);

@@ -110,8 +110,8 @@ impl Agent {
         Ok(())
     }
 
-    /// The second session, a fork, exceeds the quota, and no agent handles that error. Each agent then fails as usual
-    /// in its language, with the reason.
+    /// The second session, a fork, exceeds the quota, and no agent handles that error. Each agent therefore fails as
+    /// usual in its language, with the reason.
     fn fails_with_what_it_does_not_handle(&self, bytes: &[u8]) -> Result<(), Failed> {
         let mut quotas = Quotas::default();
         quotas.sessions = 1;

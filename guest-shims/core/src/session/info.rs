@@ -53,8 +53,8 @@ pub struct SessionInfo {
     pub held_bytes: u64,
     /// The number of checkpoints that the session can return to.
     pub checkpoints: usize,
-    /// The number of checkpoints that were skipped because they did not fit into `limits.session_total_bytes`. A
-    /// rollback then returns to an earlier checkpoint.
+    /// The number of checkpoints that were skipped because they did not fit into `limits.session_total_bytes`. If any
+    /// were skipped, a rollback returns to an earlier checkpoint.
     pub checkpoints_skipped: u64,
     /// The number of rollbacks so far.
     pub rollbacks: u64,

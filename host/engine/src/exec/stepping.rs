@@ -100,7 +100,7 @@ pub enum AdvanceError {
     /// The execution could not be carried out. Advancing again returns the same error.
     #[error(transparent)]
     Execute(Arc<ExecuteError>),
-    /// The execution's thread panicked, in a listener of the embedder or in the sandbox itself. A session is then in
+    /// The execution's thread panicked, in a listener of the embedder or in the sandbox itself. A session is left in
     /// the same state as after an unwound execution.
     #[error("the execution's thread panicked; see the output of the panic hook")]
     Panicked,

@@ -47,8 +47,8 @@ pub(super) enum Kind {
     If {
         /// The block that tests the condition.
         head: Block,
-        /// The block for a false condition. `None` if the parameter and result types are equal. An `else` is then
-        /// optional, and a false condition branches to the end unless an `else` follows.
+        /// The block for a false condition. `None` if the parameter and result types are equal. If they are, an `else`
+        /// is optional, and a false condition branches to the end unless an `else` follows.
         otherwise: Option<Block>,
         params: Vec<Value>,
     },
