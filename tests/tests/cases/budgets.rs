@@ -1,5 +1,5 @@
 //! Tests that the provider stops a script at the same point as the engine: for every budget, outcome, output, fuel and
-//! memory are equal. In the engine Wasmtime counts the fuel, in the provider the interpreter's own code does.
+//! memory are equal. In the engine, Wasmtime counts the fuel; in the provider, the interpreter's own code does.
 
 use std::{fs, ops::RangeInclusive, path::Path};
 

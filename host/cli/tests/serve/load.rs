@@ -141,8 +141,8 @@ fn server_recovers_from_a_flood() {
     assert_eq!((server.metric("glovebox_running"), server.metric("glovebox_waiting")), (0, 0));
 }
 
-/// Increments counters in sessions until the server is killed. Afterwards, every acknowledged increment exists, and no
-/// increment that was never requested.
+/// Increments counters in sessions until the server is killed. Afterwards, every acknowledged increment must exist, and
+/// every existing increment must have been requested.
 fn kill_under_load(flags: &[&str], rounds: u32) {
     const SESSIONS: usize = 6;
     let mut server = Server::start(flags);

@@ -73,8 +73,8 @@ const PREPARING: Duration = Duration::from_secs(3600);
 /// The images' hashes are pinned, because an unnoticed change would invalidate fuel measurements and saved sessions.
 #[test]
 fn preparing_again_gives_the_same_image() {
-    // A process of its own, because compiling the large runtimes takes more memory than the tests of hostile components
-    // allow this process.
+    // Use a separate process, because compiling the large runtimes takes more memory than the tests of hostile
+    // components allow this process.
     if !process::in_child("runtimes::caches::preparing_again_gives_the_same_image", PREPARING) {
         return;
     }

@@ -167,8 +167,8 @@ asyncio.run(main())",
     }
 }
 
-/// Returns the calls that the script waits for. There is no maximum wait, after which the calls would be returned
-/// anyway.
+/// Returns the calls that the script waits for. Sets no maximum wait, because the calls would be returned anyway when
+/// it expires.
 fn needs_without_end(started: &Started) -> Vec<ToolRequest> {
     match started.advance(Vec::new(), None).unwrap() {
         Step::NeedsTools(requests) => requests,

@@ -290,7 +290,7 @@ fn frozen<'a>(log: &'a LeaseLog, held: &'a Cell<bool>, renewed: &'a Cell<usize>)
     })
 }
 
-/// Holders acquire the lease concurrently, each `times` times. `was_killed`: a holder was killed an hour earlier.
+/// Holders acquire the lease concurrently, each `times` times. With `was_killed`, a holder was killed an hour earlier.
 fn contend(switches: usize, times: &[usize], was_killed: bool) {
     let runs = exhaustively(0, |run| {
         if was_killed {
