@@ -130,7 +130,7 @@ impl CacheDir {
         self.seals.as_ref()
     }
 
-    /// Returns the path of a subdirectory, with all links resolved.
+    /// Returns a subdirectory's path, with all links resolved.
     pub(crate) fn real_path_of(&self, name: &str) -> PathBuf {
         self.real_path.join(name)
     }

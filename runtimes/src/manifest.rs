@@ -109,7 +109,7 @@ impl Manifest {
         self.runtimes.iter().find(|entry| entry.sha256 == *digest && entry.image.is_none())
     }
 
-    /// Returns the images of a runtime.
+    /// Returns a runtime's images.
     pub fn images_of<'a>(&'a self, entry: &'a RuntimeEntry) -> impl Iterator<Item = &'a RuntimeEntry> {
         self.runtimes.iter().filter(|each| each.image.as_ref().is_some_and(|image| image.runtime == entry.name))
     }

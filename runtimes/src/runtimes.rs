@@ -233,7 +233,7 @@ impl Runtimes {
         self.cache.subdir("binaries")
     }
 
-    /// Returns the recipe of a manifest entry.
+    /// Returns a manifest entry's recipe.
     pub fn recipe_of(&self, entry: &RuntimeEntry) -> Result<Recipe, RuntimeError> {
         self.manifest
             .recipe(&entry.recipe)

@@ -286,7 +286,7 @@ fn parse_case(name: &str, text: &str) -> Result<Vec<Case>, CaseError> {
     }
 }
 
-/// Returns the language of a script block, or `None` if the block is not a script.
+/// Returns a script block's language, or `None` if the block is not a script.
 fn script_language(name: &str) -> Option<Language> {
     let (stem, extension) = name.rsplit_once('.')?;
     if stem.contains('/') { None } else { Language::from_extension(extension) }

@@ -105,7 +105,7 @@ fn target() -> PathBuf {
     root().join("target")
 }
 
-/// Returns the path of a program.
+/// Returns a program's path.
 ///
 /// # Errors
 /// Fails if the program is not built; the error is the command that builds it.
@@ -113,7 +113,7 @@ pub fn program_path(name: &str) -> Result<PathBuf, String> {
     there(format!("programs/{name}.wasm"), "not built", &format!("{PROGRAMS} {name}"))
 }
 
-/// Returns the path of a provider.
+/// Returns a provider's path.
 ///
 /// # Errors
 /// Fails if the provider is not built; the error is the command that builds it.

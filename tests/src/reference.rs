@@ -18,7 +18,7 @@ pub fn page(directory: &Path) -> String {
     page.text
 }
 
-/// Returns the anchor of a heading, as GitHub generates it.
+/// Returns a heading's anchor, as GitHub generates it.
 #[must_use]
 pub fn anchor(heading: &str) -> String {
     let lower = heading.to_lowercase().replace(' ', "-");

@@ -243,7 +243,7 @@ impl Files {
         Ok(entries.into_iter().map(Into::into).collect())
     }
 
-    /// Returns the attributes of a path.
+    /// Returns a path's attributes.
     pub fn stat(&self, path: &str) -> Result<types::FileEntry, SandboxError> {
         Ok(self.0.stat(path).map_err(refused(path))?.into())
     }

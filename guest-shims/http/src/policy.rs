@@ -232,7 +232,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Returns the policy of a closed provider, with less fuel.
+    /// Returns a closed provider's policy, with less fuel.
     fn granted() -> ContractPolicy {
         let empty = wit::Policy {
             limits: None,

@@ -186,7 +186,7 @@ pub enum FileKind {
 }
 
 impl Vfs {
-    /// Returns the attributes of an inode.
+    /// Returns an inode's attributes.
     ///
     /// # Errors
     /// Returns [`VfsError::BadInode`] for a stale ID.
@@ -245,7 +245,7 @@ impl Vfs {
         }
     }
 
-    /// Returns the path of a directory. Returns `None` for a removed directory.
+    /// Returns a directory's path. Returns `None` for a removed directory.
     pub(crate) fn path_of_dir(&self, dir: InodeId) -> Option<String> {
         let mut names = Vec::new();
         let mut at = dir;

@@ -111,7 +111,7 @@ impl Vfs {
         result
     }
 
-    /// Returns the root of a mounted directory, the directory's path in the source, and the source.
+    /// Returns a mounted directory's root, the directory's path in the source, and the source.
     fn source_of_dir(&self, dir: InodeId) -> Result<SourceOf, VfsError> {
         let inode = self.inode(dir)?;
         let source = self.root(inode.root)?.source.clone();

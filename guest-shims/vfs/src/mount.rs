@@ -16,7 +16,7 @@ pub(crate) const SOURCE_CHUNK_BYTES: u64 = 64 << 10;
 ///
 /// The file system only requests what a guest accesses, and stores the results.
 pub trait MountSource: Send + Sync {
-    /// Returns the entries of a directory, in any order, without `.` and `..`. Stop after `limit` + 1 entries: the file
+    /// Returns a directory's entries, in any order, without `.` and `..`. Stop after `limit` + 1 entries: the file
     /// system then looks up names one by one with [`stat`](Self::stat). Omit entries that are not files, directories or
     /// symlinks, and names that are not UTF-8.
     ///
@@ -24,7 +24,7 @@ pub trait MountSource: Send + Sync {
     /// If this fails, the guest receives `io`.
     fn list(&self, dir: &str, limit: usize) -> Result<Vec<SourceEntry>, SourceError>;
 
-    /// Returns the stat of a path, or `None` if [`list`](Self::list) would show no entry at the path. A symlink at the
+    /// Returns a path's stat, or `None` if [`list`](Self::list) would show no entry at the path. A symlink at the
     /// end is not followed.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ pub trait MountSource: Send + Sync {
     /// If this fails, the guest receives `io`.
     fn read(&self, path: &str, offset: u64, into: &mut [u8]) -> Result<usize, SourceError>;
 
-    /// Returns the target of a symlink. The file system resolves the target inside the root by the rules for guests'
+    /// Returns a symlink's target. The file system resolves the target inside the root by the rules for guests'
     /// symlinks, so it cannot leave the root.
     ///
     /// # Errors

@@ -200,7 +200,7 @@ impl Vfs {
         Ok(())
     }
 
-    /// Returns the target of a symlink, unchanged.
+    /// Returns a symlink's target, unchanged.
     ///
     /// # Errors
     /// Returns any error from [`lookup`](Self::lookup), or [`VfsError::Invalid`] if the path is not a symlink.

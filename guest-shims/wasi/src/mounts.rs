@@ -165,7 +165,7 @@ pub(crate) fn virtual_inode(path: &str) -> u64 {
     path.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3))
 }
 
-/// Returns the directory of a mount.
+/// Returns a mount's directory.
 pub(crate) fn directory(vfs: &Vfs, mount: &Mount) -> Result<FdTarget, WasiError> {
     let inode = vfs.root_dir(mount.root).ok_or_else(|| WasiError::UnknownRoot(mount.path.clone()))?;
     Ok(FdTarget::Directory { inode })

@@ -152,12 +152,12 @@ impl SessionDir {
         builder.build()
     }
 
-    /// Returns the record of a session, or `None` if it does not exist.
+    /// Returns a session's record, or `None` if it does not exist.
     pub(crate) fn record(&self, id: &SessionId) -> anyhow::Result<Option<SessionRecord>> {
         Ok(block_on(self.store.record(id))?.map(|stored| stored.record))
     }
 
-    /// Returns the record of an existing session.
+    /// Returns an existing session's record.
     pub(crate) fn existing(&self, id: &SessionId) -> anyhow::Result<SessionRecord> {
         self.record(id)?.ok_or_else(|| missing(id))
     }

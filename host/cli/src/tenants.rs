@@ -23,7 +23,7 @@ pub(crate) enum Root {
     Fleet(FleetClient),
 }
 
-/// Returns the name of a tenant. Without `table`, it is the tenant of the token from a flag or the environment.
+/// Returns a tenant's name. Without `table`, it is the tenant of the token from a flag or the environment.
 pub(crate) fn tenant_name(table: Option<&TokenTable>) -> String {
     table.map_or(ONLY, |table| &table.name).to_owned()
 }

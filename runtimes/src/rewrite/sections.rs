@@ -337,7 +337,7 @@ impl Exports {
         self.by_name.get(name).is_some_and(|(of, _)| *of == kind)
     }
 
-    /// Returns the index of an exported function.
+    /// Returns an exported function's index.
     pub(super) fn function(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).and_then(|(kind, index)| (*kind == ExportKind::Func).then_some(*index))
     }

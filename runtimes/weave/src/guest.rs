@@ -259,7 +259,7 @@ impl<'a> Module<'a> {
         Ok(module)
     }
 
-    /// Returns the type of a function, by function index.
+    /// Looks up a function by index. Returns its type.
     pub(crate) fn function_type(&self, function: u32) -> Option<&FuncType> {
         self.types.get(index(*self.functions.get(index(function))?))
     }

@@ -149,7 +149,7 @@ impl Landings {
     }
 }
 
-/// Returns the label of a clause, relative to the code around its `try_table`.
+/// Returns a clause's label, relative to the code around its `try_table`.
 pub(crate) fn label(catch: &wasmparser::Catch) -> u32 {
     match catch {
         wasmparser::Catch::One { label, .. }

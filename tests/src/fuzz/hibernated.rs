@@ -56,7 +56,7 @@ fn base() -> &'static (Sandbox, Vec<u8>) {
     })
 }
 
-/// Returns the bytes of a real session.
+/// Returns a real session's bytes.
 fn real() -> &'static [u8] {
     &base().1
 }

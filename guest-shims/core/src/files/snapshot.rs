@@ -70,7 +70,7 @@ impl Snapshot {
         page_below(&mut vfs, (&dir, top), max_depth, limits, |_| true)
     }
 
-    /// Returns the attributes of a path. Follows links to directories on the path, but not a link at its end.
+    /// Returns a path's attributes. Follows links to directories on the path, but not a link at its end.
     pub fn stat(&self, path: &str) -> Result<FileEntry, FileError> {
         let (mut vfs, root) = self.state()?;
         let path = path::inside(path)?;

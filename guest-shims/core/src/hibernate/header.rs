@@ -52,7 +52,7 @@ pub struct HibernatedInfo {
 }
 
 impl HibernatedInfo {
-    /// Reads the header of a hibernated session, without decompressing the body or verifying the seal.
+    /// Reads a hibernated session's header, without decompressing the body or verifying the seal.
     ///
     /// # Errors
     /// Fails if the bytes are not a hibernated session, use a different format version, or have an invalid header.

@@ -72,7 +72,7 @@ pub trait SessionBackend {
     /// Fails if the state (for example its globals) does not match the image, or if no instance is available.
     fn instantiate(&self, state: &Checkpoint, wasi: Wasi) -> Result<Guest<Self::Machine>, Self::Error>;
 
-    /// Returns the memory of an idle guest, as its difference from the image. Pages that equal pages of `earlier`, the
+    /// Returns an idle guest's memory, as its difference from the image. Pages that equal pages of `earlier`, the
     /// last checkpoint, are shared with it. The globals are the image's mutable globals, ordered by export name.
     ///
     /// # Errors

@@ -188,7 +188,7 @@ impl<'a> Graph<'a> {
         Ok(())
     }
 
-    /// Returns the target of a reference.
+    /// Returns a reference's target.
     fn referred(&self, reference: &Value) -> Result<&'a Value, String> {
         let wrong =
             || format!("`$ref` {reference}: it must be `#` or `#/…`, and refer to an existing part of the schema");

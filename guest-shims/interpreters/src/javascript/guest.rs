@@ -274,7 +274,7 @@ impl JsValue {
         self.0 >> 32 == TAG_UNINITIALIZED
     }
 
-    /// Returns the address of an object; `None` for any other value.
+    /// Returns an object's address; `None` for any other value.
     pub(super) fn address(self) -> Option<u32> {
         self.pointer(TAG_OBJECT)
     }

@@ -126,7 +126,7 @@ pub(super) fn fd_pwrite<H: Host>(
     write_u32(host, nwritten, count)
 }
 
-/// Returns the target of a readable descriptor. A missing right causes `EBADF`, as POSIX requires for a descriptor that
+/// Returns a readable descriptor's target. A missing right causes `EBADF`, as POSIX requires for a descriptor that
 /// was not opened for reading.
 fn readable(wasi: &Wasi, fd: u32) -> Result<FdTarget, Errno> {
     let descriptor = wasi.table.get(fd)?;

@@ -157,7 +157,7 @@ impl WorkerConfig {
         self.dir().map_or_else(|| self.cache.join(LOCKS), Path::to_owned)
     }
 
-    /// Returns the store of a tenant. If the store is not a directory, the server has opened it and the worker uses it
+    /// Returns a tenant's store. If the store is not a directory, the server has opened it and the worker uses it
     /// through the server.
     fn store(&self, name: &str, tenants: &WorkerTenants) -> anyhow::Result<Arc<dyn SessionStore>> {
         Ok(match (self.dir(), &self.root) {

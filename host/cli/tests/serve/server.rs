@@ -74,7 +74,7 @@ impl Server {
         Self { child, address, dir, log }
     }
 
-    /// Returns the text of a request.
+    /// Returns a request's text.
     pub(crate) fn text(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
         let mut head = format!(
             "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {TOKEN}\r\ncontent-length: {}\r\n",

@@ -29,7 +29,7 @@ use crate::{
 const SHARES_OF_A_CALL: u64 = 2;
 
 impl SandboxCtx {
-    /// Returns the scope of a new session: its cancellation token and its fuel budget.
+    /// Returns a new session's scope: its cancellation token and its fuel budget.
     fn keeper(&self) -> SessionScope {
         SessionScope { cancel: self.cancel.clone(), budget: Budget::empty() }
     }

@@ -206,7 +206,7 @@ impl<'a, R: Read> Reader<'a, R> {
     }
 }
 
-/// Reads the data of an extension header.
+/// Reads an extension header's data.
 fn data<R: Read>(entry: &mut Entry<'_, R>, name: &[u8]) -> Result<Vec<u8>, FilesError> {
     if entry.size() > MAX_EXTENSION_BYTES {
         return Err(refused(name, "its extended header is larger than 64 KiB"));

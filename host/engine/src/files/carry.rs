@@ -30,7 +30,7 @@ fn host_path(path: &Path) -> FilesError {
     FilesError::HostPath { path: path.to_owned() }
 }
 
-/// Returns the type of a host path, without following links. Returns `None` if the path does not exist.
+/// Returns a host path's type, without following links. Returns `None` if the path does not exist.
 fn place(host: &Path) -> Result<Option<HostTarget<'_>>, FilesError> {
     match fs::symlink_metadata(host) {
         Ok(metadata) if metadata.is_symlink() => Err(FilesError::HostLink { path: host.to_owned() }),

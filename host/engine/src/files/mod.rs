@@ -134,7 +134,7 @@ impl Files {
         Self(Snapshot::none())
     }
 
-    /// Returns the files of a workspace.
+    /// Returns a workspace's files.
     pub(crate) fn of(vfs: Vfs, root: Option<RootId>) -> Self {
         Self(Snapshot::new(vfs, root))
     }
@@ -178,7 +178,7 @@ impl Files {
         Ok(self.0.list_below(dir, max_depth, limits)?)
     }
 
-    /// Returns the description of an entry. Follows links in the path, except at its end.
+    /// Returns an entry's description. Follows links in the path, except at its end.
     ///
     /// # Errors
     /// [`FileError::Path`] if the path is invalid. [`FileError::Refused`] if it does not exist.

@@ -178,7 +178,7 @@ impl GuestMachine {
         (0..count).map(kind).collect()
     }
 
-    /// Returns the value of an exported global.
+    /// Returns an exported global's value.
     pub(crate) fn global_value(&mut self, name: &str) -> Option<Val> {
         let global = self.exported_global(name)?;
         Some(global.get(&mut self.store))

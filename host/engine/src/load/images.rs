@@ -266,7 +266,7 @@ impl Engine {
         Ok(names.into_iter().map(|name| (name.clone(), self.image(&name))).collect())
     }
 
-    /// Returns the description of a custom image.
+    /// Returns a custom image's description.
     ///
     /// # Errors
     /// Fails if there is no image with this name, if its file is damaged, or if this version of Glovebox does not have

@@ -226,7 +226,7 @@ fn of_bits(kind: GlobalKind, bits: u64) -> Option<Val> {
     })
 }
 
-/// Returns the mounts of a booting interpreter.
+/// Returns a booting interpreter's mounts.
 fn mounts(
     library: Option<&LibraryMount>,
     packages: Option<Arc<dyn MountSource>>,

@@ -95,7 +95,7 @@ impl Runtime {
         }
     }
 
-    /// Returns the image of a prepared runtime.
+    /// Returns a prepared runtime's image.
     pub(crate) fn prepared(&self) -> Result<&Arc<Image>, ExecuteError> {
         self.image().ok_or_else(|| ExecuteError::NotPrepared { name: self.name.clone() })
     }
@@ -106,7 +106,7 @@ impl Runtime {
     }
 }
 
-/// Returns the driver of a recipe. With `lean`, its images contain no libraries for scripts.
+/// Returns a recipe's driver. With `lean`, its images contain no libraries for scripts.
 pub(crate) fn driver(recipe: &Recipe, lean: bool) -> Box<dyn Boot> {
     match recipe.driver {
         DriverKind::Cpython => Box::new(Python::command()),

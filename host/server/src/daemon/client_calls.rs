@@ -124,7 +124,7 @@ impl Router {
         peer.ask(method, &format!("{{\"session\":{},{fields}}}", json!(session)), call)
     }
 
-    /// Returns the tools of a session: model queries and the tools that the client defines.
+    /// Returns a session's tools: model queries and the tools that the client defines.
     pub(super) fn tools(self: &Arc<Self>, queries: &[Query], tools: &[ToolParams]) -> Result<Vec<Tool>, RpcError> {
         let mut all: Vec<Tool> = queries.iter().map(|query| self.query(*query)).collect();
         for tool in tools {

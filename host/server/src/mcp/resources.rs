@@ -74,7 +74,7 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
     ]
 }
 
-/// Returns the contents of a resource.
+/// Returns a resource's contents.
 pub(super) async fn read(tenant: &Tenant, outputs: &Outputs, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let missing = |what: &str| ErrorData::resource_not_found(format!("`{}` {what}", glovebox::escaped(uri)), None);
     let (bytes, media_type) = match Address::parse(uri).ok_or_else(|| missing("is not a resource of this server"))? {

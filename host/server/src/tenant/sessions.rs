@@ -70,7 +70,7 @@ impl Tenant {
         self.perform(SessionOperation::List { after: None, limit: None }).await?.page()
     }
 
-    /// Returns the description of a session.
+    /// Returns a session's description.
     ///
     /// # Errors
     /// Fails if the session does not exist.
@@ -122,7 +122,7 @@ impl Tenant {
         self.perform(SessionOperation::Remove { id: id.clone() }).await?.removed()
     }
 
-    /// Returns the checkpoints of a session, oldest first.
+    /// Returns a session's checkpoints, oldest first.
     ///
     /// # Errors
     /// Fails if the session does not exist.

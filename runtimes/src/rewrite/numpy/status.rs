@@ -104,7 +104,7 @@ pub(super) const LOOPS: &[(&str, i32)] = &[
     ("FLOAT_tan", SLOW),
 ];
 
-/// Returns the properties of a checked loop.
+/// Returns a checked loop's properties.
 pub(super) fn bits_of(name: &str) -> Option<i32> {
     LOOPS.iter().find(|(known, _)| *known == name).map(|(_, bits)| *bits)
 }

@@ -237,7 +237,7 @@ pub(super) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Returns the value of a metric.
+/// Returns a metric's value.
 pub(super) fn metric(server: &Server, name: &str) -> i64 {
     let text = server.service.metrics_text();
     let line = text.lines().find(|line| line.split(' ').next() == Some(name));

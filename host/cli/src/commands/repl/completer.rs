@@ -226,7 +226,7 @@ pub(super) fn inspection_policy(of_sessions: &Policy) -> Policy {
     policy
 }
 
-/// Returns the source of a query. JSON strings are literals in both languages, and `root` is a plain name.
+/// Returns a query's source. JSON strings are literals in both languages, and `root` is a plain name.
 fn query(dialect: Dialect, word: &IncompleteName<'_>, declared: &BTreeSet<&str>) -> String {
     let prefix = json!(word.prefix);
     let (root, path) = match word.path.split_first() {

@@ -83,7 +83,7 @@ pub(super) async fn kill(
     }
 }
 
-/// Sets the timeout of a running sandbox.
+/// Sets a running sandbox's timeout.
 pub(super) async fn set_timeout(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,

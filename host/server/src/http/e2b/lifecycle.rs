@@ -171,7 +171,7 @@ impl Sandbox {
         Ok(record)
     }
 
-    /// Returns the session of a context. Opens a missing context if `language` is given.
+    /// Returns a context's session. Opens a missing context if `language` is given.
     pub(super) async fn context(&self, name: &str, language: Option<Language>) -> Result<SessionSummary, ServiceError> {
         let id = self.session(name)?;
         match (self.tenant.session(&id).await, language) {

@@ -61,7 +61,7 @@ fn measure(language: Language, rows: &mut Map<String, Value>) -> Result<(), Box<
     Ok(())
 }
 
-/// Returns the policy of a row. Rows only differ in checkpoints, which have their own cost.
+/// Returns a row's policy. Rows only differ in checkpoints, which have their own cost.
 fn policy(checkpoints: Checkpoints) -> Policy {
     let limits = Limits { memory_bytes: Some(512 << 20), ..Limits::default() };
     let session = SessionPolicy { checkpoints: Some(checkpoints), ..SessionPolicy::default() };
