@@ -22,7 +22,7 @@ pub enum Value {
 /// A function to call in the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callee<'a> {
-    /// An export of the prepared module, by name.
+    /// The prepared module's export with this name.
     Export(&'a str),
     /// A slot of the exported function table `__table`.
     Table(u32),

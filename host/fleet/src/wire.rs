@@ -78,7 +78,7 @@ pub struct OpenRequest {
     /// The language. Default: the runtime's language, or Python.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub language: Option<Language>,
-    /// The runtime, by name or alias. Default: the nodes' default for the language.
+    /// The runtime's name or alias. Default: the nodes' default for the language.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
     /// JSON value of the global variable `context`. Default: unset.

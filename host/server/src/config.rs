@@ -49,7 +49,7 @@ const MAX_WORKERS: usize = 256;
 pub struct ServerConfig {
     /// The address to listen on. Default `127.0.0.1:8700`.
     pub listen: SocketAddr,
-    /// The runtimes to serve, by name or alias. Default: the default runtime of each language.
+    /// The names or aliases of the runtimes to serve. Default: the default runtime of each language.
     pub runtimes: Vec<String>,
     /// The directory of stored sessions, with one subdirectory per token. Default: `server`, next to the sessions of
     /// the command line.

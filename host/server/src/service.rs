@@ -66,7 +66,7 @@ impl Default for Suspension {
 /// The configuration of a service. Start from `default()` and change fields.
 #[derive(Debug, Default)]
 pub struct ServiceConfig {
-    /// The runtimes to serve, by name or alias. The first runtime of a language becomes the language's default.
+    /// The names or aliases of the runtimes to serve. The first runtime of a language becomes the language's default.
     /// Default: the default runtime of each language.
     pub runtimes: Vec<String>,
     /// Limits on concurrent executions.

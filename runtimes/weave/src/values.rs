@@ -10,7 +10,7 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Value(usize);
 
-/// A basic block, by number.
+/// The number of a basic block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Block(usize);
 

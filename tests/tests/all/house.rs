@@ -20,7 +20,7 @@ struct Crate {
     uses: BTreeMap<String, bool>,
 }
 
-/// Reads the workspace's crates, without the tests, by name.
+/// Returns the workspace's crates, without the tests, keyed by name.
 fn crates(root: &Path) -> BTreeMap<String, Crate> {
     let table = |directory: &str| -> Table {
         fs::read_to_string(root.join(directory).join("Cargo.toml")).unwrap().parse().unwrap()

@@ -19,7 +19,7 @@ use crate::{
     mount::{self, DEFAULT_LOCK_WAIT, HostDirectory, MountError, Reach},
 };
 
-/// A host path from the caller, by type.
+/// A host path from the caller, with its type.
 enum HostTarget<'p> {
     Directory,
     /// A file: its parent directory and its name.

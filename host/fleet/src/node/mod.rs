@@ -42,7 +42,7 @@ pub struct NodeConfig {
     /// The scripts' policy, which should be the same on all nodes. Clock and entropy are set per session: see
     /// [`check_policy`](Self::check_policy).
     pub policy: Policy,
-    /// The runtimes for new sessions, by name or alias. The first runtime of a language is the default for that
+    /// The names or aliases of the runtimes for new sessions. The first runtime of a language is the default for that
     /// language. Default: the default runtime of each language.
     pub runtimes: Vec<String>,
     /// The client for the services that answer tool calls. Default: none. Without a client, requests with tools are

@@ -15,7 +15,7 @@ use crate::{Door, ServiceError};
 pub struct NewSandbox {
     /// The language. Default: the language of the runtime, or of the first served runtime.
     pub language: Option<Language>,
-    /// The runtime, by name or alias. Default: the default runtime of the language.
+    /// The runtime's name or alias. Default: the default runtime of the language.
     pub runtime: Option<String>,
     /// Initial files of each new workspace, as paths and contents.
     pub files: Vec<(String, Vec<u8>)>,
