@@ -94,7 +94,7 @@ pub enum ServiceError {
     Advance(#[from] AdvanceError),
     /// No suspended execution has this name.
     #[error(
-        "execution `{execution}` is not suspended: it was already resumed, was cancelled, or timed out; start a new one",
+        "execution `{execution}` is not suspended: it was resumed or cancelled, or it timed out; start a new one",
         execution = escaped(.execution)
     )]
     NoExecution {

@@ -95,7 +95,8 @@ pub enum SessionsError {
     },
     /// The session was saved with a host directory as its workspace, and the sandbox has no workspace.
     #[error(
-        "session `{id}` cannot be resumed without its workspace `{name}`; pass it with `--workspace` or `Policy::workspace`",
+        "session `{id}` cannot be resumed without its workspace `{name}`; \
+         pass it with `--workspace` or `Policy::workspace`",
         name = escaped(.workspace)
     )]
     NoWorkspace {

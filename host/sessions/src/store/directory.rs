@@ -251,7 +251,7 @@ fn read_head(id: &SessionId, bytes: &[u8], file_bytes: u64) -> Result<(StoredRec
         Some(VERSION_BY_DIGEST) => None,
         Some(other) if other.len() < 10 && other.bytes().all(|byte| byte.is_ascii_digit()) => {
             return Err(format!(
-                "its record is version {other}, but this program supports only versions {VERSION_BY_DIGEST} and {VERSION}"
+                "its record is version {other}; this program supports only versions {VERSION_BY_DIGEST} and {VERSION}"
             ));
         }
         _ => return Err(NOT_ONE.into()),

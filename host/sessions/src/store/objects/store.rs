@@ -436,10 +436,7 @@ impl Entry {
     pub(super) fn read(id: &SessionId, bytes: &[u8]) -> Result<Self, String> {
         let entry: Self = serde_json::from_slice(bytes).map_err(|_| "its record cannot be read")?;
         if entry.format != FORMAT {
-            return Err(format!(
-                "its record is version {}, but this program supports only version {FORMAT}",
-                entry.format
-            ));
+            return Err(format!("its record is version {}; this program supports only version {FORMAT}", entry.format));
         }
         let is_version =
             |name: &String| name.len() == VERSION_DIGITS && name.bytes().all(|byte| byte.is_ascii_hexdigit());

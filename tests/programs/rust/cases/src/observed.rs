@@ -53,7 +53,9 @@ pub fn all_of(files: &Files) -> Result<BTreeMap<String, Hex>, Error> {
 /// files.
 pub fn refused(error: &Error) -> StepResult {
     StepResult::Refused(match error {
-        Error::SourceTooLarge { bytes, limit } => format!("{bytes} bytes, which exceeds `limits.source_bytes` ({limit})"),
+        Error::SourceTooLarge { bytes, limit } => {
+            format!("{bytes} bytes, which exceeds `limits.source_bytes` ({limit})")
+        }
         Error::StdinTooLarge { bytes, limit } => format!("{bytes} bytes, which exceeds `limits.stdin_bytes` ({limit})"),
         other => other.to_string(),
     })
