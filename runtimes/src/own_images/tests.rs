@@ -177,7 +177,7 @@ fn invalid_image_archives_are_rejected() {
             "too many bytes",
             changed("/files/0/size_bytes", (MAX_IMAGE_FILE_BYTES + 1).into()),
             one,
-            "more than 268435456",
+            "the maximum is 268435456",
         ),
         ("more than it has", changed("/files/0/size_bytes", 2.into()), one, "does not match the definition"),
         ("a name to escape", changed("/name", "../a".into()), one, "is not a valid image name"),
@@ -235,7 +235,7 @@ fn image_definition_is_limited() {
     let code = |bytes: usize| vec![SetupStep { preload: Vec::new(), code: " ".repeat(bytes) }];
     let preload = |count: usize| vec![SetupStep { preload: vec!["m".into(); count], code: String::new() }];
     with(code(MAX_IMAGE_CODE_BYTES), &[]).unwrap();
-    assert!(problem(with(code(MAX_IMAGE_CODE_BYTES + 1), &[])).contains("more than 1048576"));
+    assert!(problem(with(code(MAX_IMAGE_CODE_BYTES + 1), &[])).contains("the maximum is 1048576"));
     with(vec![step(""); MAX_IMAGE_STEPS], &[]).unwrap();
     assert!(problem(with(vec![step(""); MAX_IMAGE_STEPS + 1], &[])).contains("more than 16 setups"));
     with(preload(MAX_IMAGE_PRELOADED), &[]).unwrap();

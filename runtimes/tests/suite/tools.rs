@@ -141,7 +141,7 @@ fn unpinned_module_is_never_stored() {
         (FILE, "Buffer.from('AA=A', 'base64')".to_owned(), "contains no module"),
         (FILE, "module.exports = {}".to_owned(), "contains no module"),
         ("package/other.js", script(&module()), "has no file `package/tool.js`"),
-        (FILE, glue(over), "too large for a module"),
+        (FILE, glue(over), "too large for the pinned size"),
     ] {
         let world = world();
         pack(&world, file, content.as_bytes());
