@@ -189,7 +189,7 @@ fn invalid_image_archives_are_rejected() {
         ("another input", json.to_string(), &[("inputs/1", Regular, b"1")], "`inputs/0` is missing"),
         ("a link", json.to_string(), &[("inputs/0", Link, b"1")], "`inputs/0` is missing"),
         ("a symbolic link", json.to_string(), &[("inputs/0", Symlink, b"1")], "`inputs/0` is missing"),
-        ("a longer input", json.to_string(), &[("inputs/0", Regular, b"12")], "more than 1 bytes"),
+        ("a longer input", json.to_string(), &[("inputs/0", Regular, b"12")], "is larger than 1 bytes"),
     ] {
         let said = read(&definition, entries).unwrap_err();
         assert!(said.contains(says), "{what}: {said}");

@@ -303,7 +303,7 @@ fn a_damaged_image_is_listed_refused_and_removed() {
     let listed = images.0.images().unwrap();
     assert!(listed[0].0 == "test-damaged" && listed[0].1.is_err());
     let error = Sandbox::builder(&images.0).runtime("test-damaged").build().unwrap_err().to_string();
-    assert!(error.contains("test-damaged.tar` is not an image, or damaged"), "{error}");
+    assert!(error.contains("test-damaged.tar` is not an image, or is damaged"), "{error}");
     images.0.remove_image("test-damaged").unwrap();
     assert!(images.0.remove_image("test-damaged").unwrap_err().to_string().contains("there is no custom image"));
 }

@@ -68,7 +68,8 @@ fn the_packages_of_javascript_are_pure_and_small() {
     let mut count = 0;
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        if path.file_name().unwrap() == "README.md" {
+        // `intl` is made from libraries, see its README.
+        if ["README.md", "intl"].contains(&path.file_name().unwrap().to_str().unwrap()) {
             continue;
         }
         assert!(path.extension().unwrap() == "js", "{} is not JavaScript", path.display());

@@ -4,10 +4,18 @@ use std::collections::BTreeMap;
 
 use glovebox_vfs::{Access, FileKind, Follow, InodeId, RootId, Vfs, VfsError, VfsLimits};
 
-use super::{FileEntry, FileError, FilePage, ListLimits, path, pattern::Pattern, walk};
+use super::{
+    FileEntry, FileError, FilePage, ListLimits, path,
+    pattern::{self, Pattern},
+    walk,
+};
 
 /// Maximum length of a single read into memory.
 const MAX_READ_BYTES: u64 = 1 << 30;
+
+/// Maximum number of steps for matching the paths of one listing, which takes about a second. A step advances one state
+/// of the pattern by one character.
+const MAX_MATCHING_STEPS: usize = 200_000_000;
 
 /// A snapshot of a workspace. Shares all unchanged data with the workspace.
 #[derive(Clone, Debug)]
@@ -40,6 +48,9 @@ impl Snapshot {
 
     /// Lists the files, directories and links that match a pattern, sorted by path. Names with a leading dot also
     /// match. Links are not followed.
+    ///
+    /// # Errors
+    /// Fails if the pattern is invalid, or if matching takes more than 200 million steps.
     pub fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, FileError> {
         Ok(self.list_page(pattern, None, ListLimits::NONE)?.entries)
     }
@@ -57,8 +68,23 @@ impl Snapshot {
                 Err(error) => return Err(FileError::refused("list", name)(error)),
             };
         }
-        let is_listed = |path: &str| matcher.is_match(path) && after.is_none_or(|after| path > after);
-        page_below(&mut vfs, (&prefix.join("/"), top), max_depth, limits, is_listed)
+        let mut steps = 0_usize;
+        let is_listed = |path: &str| {
+            if after.is_some_and(|after| path <= after) || steps > MAX_MATCHING_STEPS {
+                return false;
+            }
+            let (is_match, taken) = matcher.run(path);
+            steps += taken;
+            is_match
+        };
+        let page = page_below(&mut vfs, (&prefix.join("/"), top), max_depth, limits, is_listed)?;
+        if steps > MAX_MATCHING_STEPS {
+            let reason = format!(
+                "matching it takes more than {MAX_MATCHING_STEPS} steps; use fewer `*`, or begin it with a directory"
+            );
+            return Err(pattern::rejected(pattern, reason));
+        }
+        Ok(page)
     }
 
     /// Returns the first entries below the directory `dir`, up to `max_depth` levels deep, sorted by path. Fails if
@@ -116,7 +142,7 @@ fn page_below(
     (dir, top): (&str, InodeId),
     max_depth: usize,
     limits: ListLimits,
-    is_listed: impl Fn(&str) -> bool,
+    mut is_listed: impl FnMut(&str) -> bool,
 ) -> Result<FilePage, FileError> {
     if vfs.stat(top).is_ok_and(|stat| stat.kind != FileKind::Directory) {
         return Ok(FilePage::default());

@@ -97,7 +97,7 @@ fn network_policy_numbers_and_lists_are_limited() {
     for (number, fits) in [(0, true), (5, true), (6, false)] {
         assert_eq!(check(&|policy| policy.redirects = number).is_ok(), fits, "{number}");
     }
-    assert!(check(&|policy| policy.timeout_ms = 0).unwrap_err().contains("`network.timeout_ms`: it is 0"));
+    assert!(check(&|policy| policy.timeout_ms = 0).unwrap_err().contains("`network.timeout_ms`: the value is 0"));
     assert!(
         check(&|policy| policy.methods.push("CONNECT".into())).unwrap_err().contains("`CONNECT` is not one of GET")
     );

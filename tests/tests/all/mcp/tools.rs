@@ -113,7 +113,7 @@ fn requested_timeout_applies_within_the_grant() {
     let run = |timeout_ms: u64| {
         mcp.call("run_code", json!({ "language": "javascript", "code": "while (true) {}", "timeout_ms": timeout_ms }))
     };
-    for (timeout_ms, said) in [(1, "more than 1 ms"), (300, "more than 300 ms"), (2_000, "more than 2000 ms")] {
+    for (timeout_ms, said) in [(1, "longer than 1 ms"), (300, "longer than 300 ms"), (2_000, "longer than 2000 ms")] {
         let result = run(timeout_ms);
         assert!(result.is_error == Some(true) && text(&result).contains(said), "{result:?}");
         assert_eq!(result.structured_content.unwrap()["outcome"], "exhausted");

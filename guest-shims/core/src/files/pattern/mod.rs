@@ -26,7 +26,7 @@ pub(super) struct Pattern {
 
 impl Pattern {
     pub(super) fn parse(pattern: &str) -> Result<Self, FileError> {
-        let wrong = |reason: String| FileError::Pattern { pattern: pattern.chars().take(100).collect(), reason };
+        let wrong = |reason: String| rejected(pattern, reason);
         if pattern.len() > MAX_PATTERN_BYTES {
             return Err(wrong(format!("it is longer than {MAX_PATTERN_BYTES} bytes; shorten it")));
         }
@@ -41,6 +41,11 @@ impl Pattern {
         let max_depth = if pattern.contains("**") { usize::MAX } else { names.len() - prefix.len() };
         Ok(Self { matcher, prefix, max_depth })
     }
+}
+
+/// Returns the error for a pattern that cannot be used.
+pub(super) fn rejected(pattern: &str, reason: String) -> FileError {
+    FileError::Pattern { pattern: pattern.chars().take(100).collect(), reason }
 }
 
 /// A pattern as a nondeterministic automaton. All its states are followed in parallel, so matching time is proportional
@@ -71,12 +76,8 @@ impl Matcher {
         matcher
     }
 
-    pub(super) fn is_match(&self, path: &str) -> bool {
-        self.run(path).0
-    }
-
     /// Returns whether a path matches, and the number of steps that matching took.
-    fn run(&self, path: &str) -> (bool, usize) {
+    pub(super) fn run(&self, path: &str) -> (bool, usize) {
         let (mut now, mut after) = (Set::new(self.states.len()), Set::new(self.states.len()));
         now.insert(self.start);
         let mut steps = 0;

@@ -222,7 +222,7 @@
         else table.set(letter, [primary, secondary, ++tertiary]);
       }
     }
-    return { table, marks: new Map(Array.from(marks, (mark, i) => [mark, i + 1000])), expansions, tailorings, first, letters: table.get('a')[0], symbols: table.get('`')[0] };
+    return { table, marks: new Map(Array.from(marks, (mark, i) => [mark, i + 1000])), expansions, tailorings, first, letters: table.get('a')[0], symbols: table.get('\x60')[0] };
   });
 
   // Characters without data, such as Han, by their codes after all others.

@@ -126,10 +126,14 @@ fn held_bytes_limit_is_exact() {
     HostBlob::append(&mut ctx, same(&first), vec![1; 2_999_999]).unwrap();
     HostBlob::append(&mut ctx, same(&first), vec![2]).unwrap();
     assert_eq!(ctx.usage().held_bytes, 3_000_000);
-    assert!(over_quota(HostBlob::append(&mut ctx, same(&first), vec![3])).starts_with("`held-bytes`: "));
+    assert!(
+        over_quota(HostBlob::append(&mut ctx, same(&first), vec![3])).starts_with("`held-bytes` would be exceeded")
+    );
     assert_eq!(HostBlob::size(&mut ctx, same(&first)).unwrap(), 3_000_000, "nothing was added");
     let second = blob(&mut ctx);
-    assert!(over_quota(HostBlob::append(&mut ctx, same(&second), vec![3])).starts_with("`held-bytes`: "));
+    assert!(
+        over_quota(HostBlob::append(&mut ctx, same(&second), vec![3])).starts_with("`held-bytes` would be exceeded")
+    );
     HostBlob::drop(&mut ctx, first).unwrap();
     assert_eq!(ctx.usage().held_bytes, 0);
     HostBlob::append(&mut ctx, same(&second), vec![3]).unwrap();
@@ -154,12 +158,12 @@ fn snapshots_and_hibernated_sessions_count_as_held_bytes() {
     HostSession::write_file(&mut ctx, same(&session), "a".into(), vec![1; 2_000_000], types::IfExists::Fail).unwrap();
     let files = HostSession::files(&mut ctx, same(&session)).unwrap();
     assert!(ctx.usage().held_bytes >= 2_000_000);
-    assert!(over_quota(HostSession::files(&mut ctx, same(&session))).starts_with("`held-bytes`: "));
+    assert!(over_quota(HostSession::files(&mut ctx, same(&session))).starts_with("`held-bytes` would be exceeded"));
     HostFiles::drop(&mut ctx, files).unwrap();
     assert_eq!(ctx.usage().held_bytes, 0);
     // Random data cannot be compressed.
     said_in(&mut ctx, &session, "globalThis.a = Array.from({length: 1 << 20}, () => Math.random()); 0");
-    assert!(over_quota(HostSession::hibernate(&mut ctx, same(&session))).starts_with("`held-bytes`: "));
+    assert!(over_quota(HostSession::hibernate(&mut ctx, same(&session))).starts_with("`held-bytes` would be exceeded"));
     assert_eq!(ctx.usage().held_bytes, 0, "what was written so far is not held");
     said_in(&mut ctx, &session, "a.length");
 }
@@ -197,7 +201,10 @@ fn arguments_and_environment_count_as_held_bytes() {
     HostSession::drop(&mut ctx, fork).unwrap();
     assert_eq!(ctx.usage().held_bytes, held);
     ctx.meter = crate::component::quotas::Meter::new(Quotas { held_bytes: 1_000_000, ..Quotas::default() });
-    assert!(over_quota(ctx.run(Runtime::Javascript, request("1"), with_args(100_000))).starts_with("`held-bytes`: "));
+    assert!(
+        over_quota(ctx.run(Runtime::Javascript, request("1"), with_args(100_000)))
+            .starts_with("`held-bytes` would be exceeded")
+    );
 }
 
 #[test]

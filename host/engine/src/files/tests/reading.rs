@@ -220,3 +220,17 @@ fn page_fills_its_limit_and_counts_the_rest() {
     assert_eq!(below("a", 1), expected("", 0));
     assert!(files.list_below("nothing", 1, ListLimits::NONE).is_err());
 }
+
+#[test]
+fn matching_a_costly_pattern_is_limited() {
+    let deep = vec!["a".repeat(240); 15].join("/");
+    let costly = format!("**/{}b", "*a".repeat(500));
+    for (count, fits) in [(10, true), (400, false)] {
+        let paths: Vec<String> = (0..count).map(|index| format!("{deep}/{}{index}", "a".repeat(240))).collect();
+        let files = Space::holding(&paths.iter().map(|path| (&**path, "")).collect::<Vec<_>>()).files();
+        let listed = files.list(&costly);
+        assert_eq!(listed.is_ok(), fits, "{count}: {listed:?}");
+        assert!(listed.map_or_else(|error| error.to_string().contains("use fewer `*`"), |listed| listed.is_empty()));
+        assert_eq!(files.list("**/a*").unwrap().len(), count + 15);
+    }
+}
