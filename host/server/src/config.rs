@@ -96,7 +96,7 @@ pub struct ToolsTable {
     /// A file with the secret that signs callbacks: `whsec_` followed by 24 to 64 bytes in base64. Required with
     /// `callbacks`.
     pub secret_file: Option<PathBuf>,
-    /// Maximum number of suspended executions across all tokens. Default 64.
+    /// Maximum number of suspended executions and unread results across all tokens. Default 64.
     pub suspended: Option<usize>,
     /// Maximum time in milliseconds that a suspended execution waits for its next answer, before it is cancelled.
     /// Default 60,000.
@@ -229,7 +229,7 @@ pub struct TokenTable {
     /// Patterns of the URLs that tools may use for callbacks in requests with this token. Default: `callbacks` in
     /// `[tools]`.
     pub callbacks: Option<Vec<String>>,
-    /// Maximum number of suspended executions. Default 16.
+    /// Maximum number of suspended executions and unread results. Default 16.
     pub suspended: Option<usize>,
     /// `true` if this token can read the metrics of all tokens at `/metrics`, not only its own. Default `false`.
     #[serde(default)]

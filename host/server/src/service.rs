@@ -49,11 +49,11 @@ impl Default for Admission {
 /// Limits on suspended executions, which wait for the client to answer tool calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspension {
-    /// Maximum number of suspended executions. Default 64. Executions beyond the limit are refused
-    /// ([`ServiceError::TooManySuspended`]).
+    /// Maximum number of suspended executions, including those that have ended and whose results are unread. Default
+    /// 64. Executions beyond the limit are refused ([`ServiceError::TooManySuspended`]).
     pub count: usize,
-    /// Maximum time that a suspended execution waits for an answer before it is cancelled. Default 60 s. The
-    /// execution's own limits still apply.
+    /// Maximum time that a suspended execution waits for an answer before it is cancelled and its result is dropped.
+    /// Default 60 s. The execution's own limits still apply.
     pub time: Duration,
 }
 

@@ -60,10 +60,12 @@ fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, bound: Socke
     let names = || tenants.all().map(Tenant::name);
     let stored_bytes = config.bodies_bytes / STORED_FRACTION;
     let stored = ByteBudget::new(stored_bytes, config.body_time, names());
+    let bodies = BodyBudget::new(config, config.bodies_bytes - stored_bytes, names());
+    tenants.all().for_each(|tenant| tenant.charge_unread_to(bodies.bytes()));
     Shared(Arc::new(SharedState {
         service: service.clone(),
         answered: Answered::new(config.idempotency_keys, stored),
-        bodies: BodyBudget::new(config, config.bodies_bytes - stored_bytes, names()),
+        bodies,
         tenants,
         names: Names::new(config, bound),
     }))

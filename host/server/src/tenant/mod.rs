@@ -20,7 +20,7 @@ use std::{
     collections::HashMap,
     fmt,
     num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
 };
 
 use glovebox::{Policy, SessionKey, Tool};
@@ -31,6 +31,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     Door, Service,
+    byte_budget::ByteBudget,
     executor::{AddNetwork, Executor, Fleet, FleetExecutor, InProcess, InProcessConfig},
     metrics::Metrics,
     tools::Callbacks,
@@ -75,6 +76,8 @@ struct TenantInner {
     suspended: SuspendedExecutions,
     max_suspended: usize,
     suspensions: Arc<Semaphore>,
+    /// The budget for unread results of suspended executions.
+    unread: OnceLock<ByteBudget>,
     metrics: Metrics,
     sees_all_metrics: bool,
 }
@@ -134,6 +137,7 @@ impl Tenant {
             suspended: SuspendedExecutions::default(),
             max_suspended: config.suspended,
             suspensions: Arc::new(Semaphore::new(config.suspended.min(Semaphore::MAX_PERMITS))),
+            unread: OnceLock::new(),
             metrics: Metrics::new(),
             sees_all_metrics: config.sees_all_metrics,
         };
@@ -144,6 +148,11 @@ impl Tenant {
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
         Self { inner: Arc::clone(&self.inner), door }
+    }
+
+    /// Charges unread results of suspended executions to `budget`. Only the first call has an effect.
+    pub(crate) fn charge_unread_to(&self, budget: &ByteBudget) {
+        let _ = self.inner.unread.set(budget.clone());
     }
 
     /// Returns the executor that runs in this process.
@@ -250,7 +259,8 @@ pub struct TenantConfig {
     pub executions_at_once: usize,
     /// Maximum number of executions per minute. Default: unlimited.
     pub executions_per_minute: Option<NonZeroU32>,
-    /// Maximum number of simultaneous executions whose tool calls the client answers. Default 16.
+    /// Maximum number of simultaneous executions whose tool calls the client answers, including unread results of
+    /// executions that ended while suspended. Default 16.
     pub suspended: usize,
     /// `true` to include the metrics of all tenants in [`Tenant::metrics_text`]. Default `true`.
     pub sees_all_metrics: bool,

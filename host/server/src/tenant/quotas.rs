@@ -85,7 +85,7 @@ impl Tenant {
         let most = self.inner.max_suspended;
         let own = Arc::clone(&self.inner.suspensions)
             .try_acquire_owned()
-            .map_err(|_| ServiceError::TooMany { what: "unfinished executions with tools", most })?;
+            .map_err(|_| ServiceError::TooMany { what: "suspended executions and unread results", most })?;
         let all = self.inner.service.suspension_place()?;
         Ok(([own, all], self.admit(id).await?))
     }

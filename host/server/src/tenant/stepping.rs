@@ -1,6 +1,6 @@
 //! Stepwise executions: the client answers the script's tool calls.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use glovebox::{ToolAnswer, ToolRequest};
 use glovebox_sessions::SessionId;
@@ -9,7 +9,7 @@ use tracing::Span;
 use super::{
     Tenant, Watch, Work,
     executing::CancelOnDrop,
-    suspended::{Ended, Output, Stepping, Taken},
+    suspended::{Ended, Output, Stepping, SuspensionState},
 };
 use crate::{
     Door, Service, ServiceError,
@@ -88,7 +88,7 @@ impl Tenant {
                 cancel,
                 asked,
                 return_files,
-                _suspended: suspended,
+                suspended: Arc::new(suspended),
                 _own: own,
                 _turn: turn,
             };
@@ -115,14 +115,22 @@ impl Tenant {
         if self.inner.service.is_draining() {
             return Err(ServiceError::Draining);
         }
-        let back = match self.inner.suspended.take(execution)? {
-            Taken::Ended(ended) => return Service::blocking(move || then((*ended)?)).await?.map(Stepped::Done),
-            Taken::Waiting(back) => back,
-        };
+        let back = self.inner.suspended.take(execution)?;
         // If admission fails or the future is dropped, `back` suspends the execution again.
         let place = self.inner.service.admit(self.name()).await?;
         let tenant = self.clone();
-        let Some((id, stepping)) = back.keep() else { return Err(ServiceError::Panicked) };
+        let (id, stepping) = match back.keep() {
+            Some((id, SuspensionState::Waiting(stepping))) => (id, *stepping),
+            Some((id, SuspensionState::Ended(unread))) => {
+                self.inner.suspended.forget(&id);
+                let read = move || {
+                    let _place = place;
+                    unread.read(then)
+                };
+                return Service::blocking(read).await?.map(Stepped::Done);
+            }
+            Some((_, SuspensionState::Busy)) | None => return Err(ServiceError::Panicked),
+        };
         let guard = CancelOnDrop(stepping.cancel.clone());
         let cancelled = stepping.cancel.clone();
         let _hook = watch.cancel.as_ref().map(|cancel| cancel.on_cancel(move || cancelled.cancel()));

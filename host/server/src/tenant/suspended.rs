@@ -12,12 +12,20 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use super::{OnOutput, Tenant, executing::AuditedRequest};
 use crate::{
     Service, ServiceError,
+    byte_budget::HeldBytes,
     executor::{Finished, SteppedExecution},
+    json::json_len,
 };
 
-/// A tenant's suspended executions, keyed by ID. Clones share the map.
+/// A tenant's suspended executions. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct SuspendedExecutions(Arc<Mutex<HashMap<String, Entry>>>);
+pub(super) struct SuspendedExecutions {
+    /// Keyed by ID.
+    entries: Arc<Mutex<HashMap<String, Entry>>>,
+    /// Held while the result of an ended execution is fetched. A result is charged only after that, so results are
+    /// fetched one at a time.
+    fetching: Arc<tokio::sync::Mutex<()>>,
+}
 
 struct Entry {
     state: SuspensionState,
@@ -25,64 +33,68 @@ struct Entry {
     cancel: CancelToken,
 }
 
-enum SuspensionState {
+pub(super) enum SuspensionState {
     /// The execution waits for answers.
     Waiting(Box<Stepping>),
     /// A request is resuming or cancelling the execution.
     Busy,
-    /// The execution has ended without further answers. The client has not yet fetched the result.
-    Ended(Box<Result<Ended, ServiceError>>),
+    /// The execution has ended without further answers. The client has not yet read the result.
+    Ended(Box<Unread>),
 }
 
-/// The result of [`SuspendedExecutions::take`].
-pub(super) enum Taken {
-    Waiting(PutBack),
-    Ended(Box<Result<Ended, ServiceError>>),
+/// The result of an execution that ended while it was suspended. Occupies the execution's permits until it is read or
+/// dropped.
+pub(super) struct Unread {
+    result: Result<Ended, ServiceError>,
+    suspended: Arc<[OwnedSemaphorePermit; 2]>,
+    held: HeldBytes,
+}
+
+impl Unread {
+    /// Maps the result with `then`, which charges the answer instead of the result.
+    pub(super) fn read<T>(self, then: impl FnOnce(Ended) -> Result<T, ServiceError>) -> Result<T, ServiceError> {
+        let Self { result, suspended: _suspended, held } = self;
+        drop(held);
+        then(result?)
+    }
 }
 
 /// Puts the taken execution back into its entry on drop.
 pub(super) struct PutBack {
     executions: SuspendedExecutions,
     id: String,
-    stepping: Option<Box<Stepping>>,
+    state: Option<SuspensionState>,
 }
 
 impl Drop for PutBack {
     fn drop(&mut self) {
-        if let Some(stepping) = self.stepping.take()
+        if let Some(state) = self.state.take()
             && let Some(entry) = self.executions.entries().get_mut(&self.id)
         {
-            entry.state = SuspensionState::Waiting(stepping);
+            entry.state = state;
         }
     }
 }
 
 impl PutBack {
     /// Prevents the execution from being put back. The caller must suspend it again or forget it.
-    pub(super) fn keep(mut self) -> Option<(String, Stepping)> {
-        self.stepping.take().map(|stepping| (self.id.clone(), *stepping))
+    pub(super) fn keep(mut self) -> Option<(String, SuspensionState)> {
+        self.state.take().map(|state| (self.id.clone(), state))
     }
 }
 
 impl SuspendedExecutions {
     fn entries(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an execution, so that the caller can resume it. If it has already ended, removes it and returns its
-    /// result.
-    pub(super) fn take(&self, id: &str) -> Result<Taken, ServiceError> {
+    /// Takes an execution in order to resume it or to read its result.
+    pub(super) fn take(&self, id: &str) -> Result<PutBack, ServiceError> {
         let mut entries = self.entries();
         let entry = entries.get_mut(id).ok_or_else(|| not_found(id))?;
         match std::mem::replace(&mut entry.state, SuspensionState::Busy) {
-            SuspensionState::Waiting(stepping) => {
-                Ok(Taken::Waiting(PutBack { executions: self.clone(), id: id.to_owned(), stepping: Some(stepping) }))
-            }
             SuspensionState::Busy => Err(ServiceError::ExecutionBusy { execution: id.to_owned() }),
-            SuspensionState::Ended(ended) => {
-                entries.remove(id);
-                Ok(Taken::Ended(ended))
-            }
+            state => Ok(PutBack { executions: self.clone(), id: id.to_owned(), state: Some(state) }),
         }
     }
 
@@ -97,22 +109,25 @@ impl SuspendedExecutions {
         }
     }
 
-    /// Removes an execution when its result is returned to the client.
+    /// Removes an execution when its result is returned to the client or dropped.
     pub(super) fn forget(&self, id: &str) {
         self.entries().remove(id);
     }
 
-    /// Checks if an execution has timed out or has ended while it was suspended.
-    pub(super) fn look(&self, id: &str, is_draining: bool) -> SuspensionCheck {
+    /// Checks if an execution has timed out or has ended while it was suspended. Unless `can_fetch`, does not return
+    /// executions whose result would have to be fetched now. During shutdown, returns them all.
+    pub(super) fn look(&self, id: &str, is_draining: bool, can_fetch: bool) -> SuspensionCheck {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(id) else { return SuspensionCheck::Gone };
         let is_over = is_draining || Instant::now() >= entry.expires;
         match std::mem::replace(&mut entry.state, SuspensionState::Busy) {
-            SuspensionState::Waiting(stepping) if is_over => {
+            SuspensionState::Waiting(stepping) if is_over && (is_draining || can_fetch) => {
                 entries.remove(id);
                 SuspensionCheck::End(stepping)
             }
-            SuspensionState::Waiting(stepping) if stepping.started.has_ended() => SuspensionCheck::HasEnded(stepping),
+            SuspensionState::Waiting(stepping) if can_fetch && stepping.started.has_ended() => {
+                SuspensionCheck::HasEnded(stepping)
+            }
             SuspensionState::Ended(_) if is_over => {
                 entries.remove(id);
                 SuspensionCheck::Gone
@@ -138,9 +153,9 @@ impl SuspendedExecutions {
         is_new
     }
 
-    pub(super) fn ended(&self, id: &str, ended: Result<Ended, ServiceError>) {
+    fn ended(&self, id: &str, unread: Unread) {
         if let Some(entry) = self.entries().get_mut(id) {
-            entry.state = SuspensionState::Ended(Box::new(ended));
+            entry.state = SuspensionState::Ended(Box::new(unread));
         }
     }
 }
@@ -199,7 +214,7 @@ pub(super) struct Stepping {
     pub(super) asked: AuditedRequest,
     pub(super) return_files: Vec<String>,
     /// The tenant's and the service's permits for a suspended execution.
-    pub(super) _suspended: [OwnedSemaphorePermit; 2],
+    pub(super) suspended: Arc<[OwnedSemaphorePermit; 2]>,
     pub(super) _own: OwnedSemaphorePermit,
     pub(super) _turn: Option<OwnedMutexGuard<()>>,
 }
@@ -217,6 +232,14 @@ impl Tenant {
         }
         time
     }
+
+    /// Charges a result to the tenant's byte budget until the client reads it. Returns `None` if the budget is
+    /// exhausted.
+    fn charge(&self, result: &Result<Ended, ServiceError>) -> Option<HeldBytes> {
+        let (Some(budget), Ok(ended)) = (self.inner.unread.get(), result) else { return Some(HeldBytes::default()) };
+        let bytes = json_len(ended.execution()).ok()?;
+        budget.try_room(Some(self.name()), bytes).ok()
+    }
 }
 
 /// Watches a suspended execution. Ends it on timeout or shutdown, and releases its resources if it has ended while
@@ -229,16 +252,28 @@ async fn watch(tenant: Tenant, id: String) {
             () = tenant.inner.service.draining() => {}
         }
         let (tenant, draining) = (tenant.clone(), tenant.inner.service.is_draining());
-        match executions.look(&id, draining) {
+        let fetching = executions.fetching.try_lock();
+        match executions.look(&id, draining, fetching.is_ok()) {
             SuspensionCheck::Gone => return,
-            SuspensionCheck::Again => tokio::time::sleep(LOOK).await,
+            SuspensionCheck::Again => {
+                drop(fetching);
+                tokio::time::sleep(LOOK).await;
+            }
             SuspensionCheck::End(stepping) => {
                 let _ = Service::blocking(move || drop(tenant.end(*stepping))).await;
                 return;
             }
             SuspensionCheck::HasEnded(stepping) => {
-                let ended = Service::blocking(move || tenant.result(*stepping, LOOK)).await;
-                executions.ended(&id, ended.and_then(|ended| ended));
+                let suspended = Arc::clone(&stepping.suspended);
+                let fetch = move || {
+                    let result = tenant.result(*stepping, LOOK);
+                    tenant.charge(&result).map(|held| (result, held))
+                };
+                let fetched = Service::blocking(fetch).await;
+                match fetched.unwrap_or_else(|error| Some((Err(error), HeldBytes::default()))) {
+                    Some((result, held)) => executions.ended(&id, Unread { result, suspended, held }),
+                    None => executions.forget(&id),
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use glovebox_server::{ServiceConfig, Suspension, TenantConfig};
+use glovebox_server::{ServiceConfig, Suspension, TenantConfig, http::HttpConfig};
 use serde_json::{Value, json};
 
 use super::support::{Answer, Server, Setup, metric, until};
@@ -33,6 +33,26 @@ fn needs(answer: &Answer) -> (String, Vec<Value>) {
 
 fn resume(server: &Server, execution: &str, answers: &Value) -> Answer {
     server.post(&format!("/v1/executions/{execution}/continue"), &json!({ "answers": answers }))
+}
+
+/// Returns a request for a script that prints and calls a tool. The script ends when the call times out.
+fn unanswered(bytes: usize) -> Value {
+    let source = format!("print('x' * {bytes})\ntools.ask('name?')");
+    let policy = json!({"limits": {"tool_timeout_ms": 1_000}});
+    json!({"language": "python", "source": source, "tools": tools(), "policy": policy})
+}
+
+/// Reads the result of an ended execution. Its result may still be fetched when the audit log reports its end.
+fn result(server: &Server, execution: &str) -> Answer {
+    let mut answer = resume(server, execution, &json!([]));
+    until("the result is fetched", || {
+        let is_busy = answer.status == 409;
+        if is_busy {
+            answer = resume(server, execution, &json!([]));
+        }
+        !is_busy
+    });
+    answer
 }
 
 fn service(change: impl FnOnce(&mut Suspension)) -> Setup {
@@ -222,6 +242,49 @@ fn suspended_executions_are_limited() {
     needs(&ask(own));
     let plain = server.post("/v1/execute", &json!({"language": "javascript", "source": "console.log(1)"}));
     assert_eq!(plain.ok()["stdout"], "1\n", "other executions still run");
+}
+
+#[test]
+fn unread_results_count_as_suspended() {
+    let change: Box<dyn FnOnce(&mut TenantConfig)> = Box::new(|tenant| tenant.suspended = 2);
+    let mut setup = service(|suspension| suspension.count = 2);
+    (setup.tenant, setup.other) = (Some(change), Some("the other token"));
+    let server = Server::start(setup);
+    let body = unanswered(1).to_string();
+    let ask = |token: &str| {
+        let token = format!("Bearer {token}");
+        server.ask("POST", "/v1/execute", &[("authorization", &token)], body.as_bytes())
+    };
+    let own = super::support::TOKEN;
+    let [first, second] = [(); 2].map(|()| needs(&ask(own)).0);
+    until("both have ended", || server.audited().len() == 2);
+    assert_eq!(ask(own).problem(), (429, "quota-exceeded".into()));
+    assert_eq!(ask("the other token").problem(), (503, "unavailable".into()));
+    assert_eq!(result(&server, &first).ok()["outcome"]["kind"], "raised");
+    let (third, _) = needs(&ask(own));
+    assert_eq!(ask(own).problem(), (429, "quota-exceeded".into()), "the second result is unread");
+    assert_eq!(server.ask("DELETE", &format!("/v1/executions/{second}"), &[], b"").status, 204);
+    until("its place is free", || ask("the other token").status == 202);
+    until("all have ended", || server.audited().len() == 4);
+    assert_eq!(result(&server, &third).ok()["outcome"]["kind"], "raised");
+}
+
+#[test]
+fn total_size_of_unread_results_is_limited() {
+    let http = HttpConfig { bodies_bytes: 2 << 20, body_time: Duration::from_secs(1), ..HttpConfig::default() };
+    let server = Server::start(Setup { http, ..Setup::default() });
+    let ended = |bytes: usize| {
+        let before = server.audited().len();
+        let (execution, _) = needs(&server.post("/v1/execute", &unanswered(bytes)));
+        until("it has ended", || server.audited().len() > before);
+        execution
+    };
+    // Results can use seven eighths of the memory: 1,835,008 bytes.
+    let [first, over, under] = [1_000_000, 1_000_000, 700_000].map(&ended);
+    assert_eq!(result(&server, &over).problem(), (404, "not-found".into()), "there is no room for a second result");
+    let printed = |execution: &str| result(&server, execution).ok()["stdout"].as_str().unwrap().len();
+    assert_eq!((printed(&under), printed(&first)), (700_001, 1_000_001));
+    assert_eq!(printed(&ended(1_000_000)), 1_000_001, "the memory is free again");
 }
 
 #[test]
