@@ -31,7 +31,7 @@ fn formatting_equals_nodes() {
     let differences = calls.iter().zip(&results).filter(|(call, result)| call["node"] != **result).count();
     assert!(differences <= MAX_DIFFERENCES, "{differences} of {} calls differ from Node.js", calls.len());
     if Goldens::blessing() {
-        // One call per line, between brackets.
+        // The file contains one call per line, between brackets.
         let lines =
             text.lines().filter_map(|line| line.strip_suffix(',').or_else(|| line.strip_suffix('}').map(|_| line)));
         let lines: Vec<String> = lines

@@ -20,7 +20,6 @@ use axum::{
 };
 use rmcp::{
     RoleServer,
-    model::ProtocolVersion,
     service::RequestContext,
     transport::streamable_http_server::{
         StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
@@ -36,11 +35,17 @@ use crate::{
     byte_budget::{HeldBytes, NoRoom},
     http::{BodyBudget, HttpConfig, Names, PIECE_BYTES, Problem, Tenants, count_answer, counted},
     json::{JsonCost, json_len},
+    text::quoted,
 };
 
 /// Maximum number of connected clients per tenant that use a protocol version before 2026-07-28. The server holds a
 /// task and several queues for each of them. Clients with later versions occupy nothing between requests.
 const MAX_CLIENTS: usize = 1_024;
+
+/// Maximum memory of an `initialize` request in bytes: the length of its text and the cost of its values. The protocol
+/// library keeps the client's description and capabilities until the client disconnects, and the memory budget does not
+/// charge them.
+const MAX_INITIALIZE_BYTES: usize = 64 << 10;
 
 /// The idle time after which a client with an older protocol version is disconnected. The client can connect again and
 /// still use its sandbox sessions.
@@ -100,6 +105,25 @@ struct Clients {
     connected: Arc<LocalSessionManager>,
 }
 
+impl Clients {
+    /// Checks an `initialize` request, which needs `bytes` of memory, against the limits for connected clients.
+    async fn admit(&self, bytes: usize) -> Result<(), Problem> {
+        if bytes > MAX_INITIALIZE_BYTES {
+            let detail = format!(
+                "the `initialize` request needs {bytes} bytes of memory; the maximum is {MAX_INITIALIZE_BYTES}; \
+                 shorten `clientInfo` and `capabilities`"
+            );
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail));
+        }
+        if self.connected.sessions.read().await.len() >= MAX_CLIENTS {
+            let detail = format!("the limit of {MAX_CLIENTS} connected clients is reached; try again later");
+            let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
+            return Err(Problem { retry_after: Some(60), ..problem });
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint").finish_non_exhaustive()
@@ -145,19 +169,20 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
     endpoint.names.check(request.uri(), request.headers())?;
     let tenant = endpoint.tenants.authenticate(request.headers())?.clone();
     let clients = endpoint.clients(&tenant);
-    if connects(request.method(), request.headers()) && clients.connected.sessions.read().await.len() >= MAX_CLIENTS {
-        let detail = format!("limit of {MAX_CLIENTS} connected clients reached; try again later");
-        let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
-        return Err(Problem { retry_after: Some(60), ..problem });
-    }
     let (mut parts, body) = request.into_parts();
     check_version(&parts.headers)?;
     let mut read = endpoint.bodies.read(Some(tenant.name()), &parts.headers, body).await?;
-    check_id(&read.bytes)?;
     let cost = JsonCost::of(&read.bytes).map_err(|error| {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", format!("the request body: {error}"))
     })?;
     read.grow(read.bytes.len() * REQUEST_COPIES + cost)?;
+    if parts.method == Method::POST {
+        let message = Message::parse(&read.bytes)?;
+        message.check_id()?;
+        if message.is_initialize() {
+            clients.admit(read.bytes.len() + cost).await?;
+        }
+    }
     let (bytes, held) = read.into_parts();
     let account = Account::new(&endpoint.bodies, tenant.name(), held);
     parts.extensions.insert(account.clone());
@@ -165,20 +190,37 @@ async fn answer(endpoint: &Endpoint, request: Request) -> Result<Response, Probl
     Ok(account.hold(response.map(Body::new)))
 }
 
-/// Rejects an overlong request ID, because the answer would repeat it.
-fn check_id(body: &[u8]) -> Result<(), Problem> {
-    #[derive(Deserialize)]
-    struct Message<'a> {
-        #[serde(borrow)]
-        id: Option<&'a RawValue>,
+/// The fields of a message that are checked before the protocol library parses it.
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    method: Option<&'a RawValue>,
+}
+
+impl<'a> Message<'a> {
+    /// Parses a message. Fails if a field occurs twice, because the protocol library could use the other value.
+    fn parse(body: &'a [u8]) -> Result<Self, Problem> {
+        let message = serde_json::from_slice(body);
+        message.map_err(|error| Problem::invalid(format!("the request body: {}", quoted(error))))
     }
-    // Invalid messages are ignored here: the protocol library reports them.
-    let id = serde_json::from_slice::<Message<'_>>(body).ok().and_then(|message| message.id);
-    match id.map(|id| id.get().len()) {
-        Some(bytes) if bytes > MAX_ID_BYTES => {
-            Err(Problem::invalid(format!("the request's `id` is {bytes} bytes; the maximum is {MAX_ID_BYTES}")))
+
+    /// Rejects an overlong request ID, because the answer would repeat it.
+    fn check_id(&self) -> Result<(), Problem> {
+        match self.id.map(|id| id.get().len()) {
+            Some(bytes) if bytes > MAX_ID_BYTES => {
+                Err(Problem::invalid(format!("the request's `id` is {bytes} bytes; the maximum is {MAX_ID_BYTES}")))
+            }
+            _ => Ok(()),
         }
-        _ => Ok(()),
+    }
+
+    /// Returns `true` if the request connects a client, or replaces the description of a connected client. The protocol
+    /// library decides by the method alone: the headers can name any version and any client.
+    fn is_initialize(&self) -> bool {
+        let method = self.method.and_then(|method| serde_json::from_str::<String>(method.get()).ok());
+        method.as_deref() == Some("initialize")
     }
 }
 
@@ -190,13 +232,6 @@ fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
         }
         _ => Ok(()),
     }
-}
-
-/// Returns `true` if a request can connect a new client. Requests with protocol version 2026-07-28 or later never do.
-fn connects(method: &Method, headers: &HeaderMap) -> bool {
-    let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
-    let is_stateless = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str());
-    method == Method::POST && !headers.contains_key("mcp-session-id") && !is_stateless
 }
 
 /// The number of copies of an answer in memory: as values, and as JSON.

@@ -207,6 +207,73 @@ fn a_request_id_is_limited_in_length() {
     }
 }
 
+fn initialize(version: &str, name: &str, capabilities: &Value) -> String {
+    let client = json!({ "name": name, "version": "1" });
+    let params = json!({ "protocolVersion": version, "capabilities": capabilities, "clientInfo": client });
+    json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }).to_string()
+}
+
+#[test]
+fn memory_of_an_initialize_request_is_limited() {
+    let server = Server::start(HttpConfig::default());
+    let named = |length: usize| {
+        let body = initialize("2025-06-18", &"x".repeat(length), &json!({}));
+        answer(server.send(&[], body.as_bytes()))
+    };
+    // The error states the memory that the request needs: the name and a constant.
+    let (status, text) = named(100_000);
+    let needed = text.split_once("needs ").and_then(|(_, rest)| rest.split(' ').next()?.parse::<usize>().ok());
+    let constant = needed.unwrap_or_else(|| panic!("{status}: {text}")) - 100_000;
+    for (bytes, is_refused) in [(65_535, false), (65_536, false), (65_537, true)] {
+        let (status, text) = named(bytes - constant);
+        assert_eq!((status == 413, text.contains("serverInfo")), (is_refused, !is_refused), "{bytes}: {text}");
+    }
+
+    // Values also need memory. Neither the headers nor the spelling of the method lift the limit.
+    let experimental = |count: usize| {
+        let entries: serde_json::Map<String, Value> = (0..count).map(|at| (at.to_string(), json!({}))).collect();
+        json!({ "experimental": entries })
+    };
+    let (few, many) =
+        (initialize("2025-06-18", "x", &experimental(10)), initialize("2026-07-28", "x", &experimental(60)));
+    assert_eq!(answer(server.send(&[], few.as_bytes())).0, 200);
+    let spelled = many.replace("\"initialize\"", "\"\\u0069nitialize\"");
+    let repeated = many.replace("\"method\":", "\"method\":\"ping\",\"method\":");
+    assert!(spelled != many && repeated != many);
+    for (headers, body, expected) in [
+        (&[("x-other", "y")][..], &many, 413),
+        (&[("mcp-session-id", "x")][..], &many, 413),
+        (&[("mcp-protocol-version", "2026-07-28")][..], &many, 413),
+        (&[("x-other", "y")][..], &spelled, 413),
+        (&[("x-other", "y")][..], &repeated, 400),
+    ] {
+        let (status, text) = answer(server.send(headers, body.as_bytes()));
+        assert_eq!(status, expected, "{headers:?} {body}: {text}");
+    }
+    // Other requests can be longer.
+    assert_eq!(server.run(&[], &format!("/*{}*/ 1", "x".repeat(100_000))).0, 200);
+}
+
+#[test]
+fn number_of_connected_clients_is_limited() {
+    let server = Server::start(HttpConfig::default());
+    let connect = |version: &str| {
+        let body = initialize(version, "x", &json!({}));
+        answer(server.send(&[("mcp-protocol-version", version)], body.as_bytes()))
+    };
+    // `initialize` connects a client even if it names a version that has no `initialize`.
+    let versions = ["2025-06-18", "2026-07-28"];
+    for (version, _) in versions.into_iter().cycle().zip(0..1_024) {
+        let (status, text) = connect(version);
+        assert_eq!(status, 200, "{version}: {text}");
+    }
+    for version in versions {
+        let (status, text) = connect(version);
+        assert!(status == 503 && text.contains("the limit of 1024 connected clients is reached"), "{version}: {text}");
+    }
+    assert_eq!(server.run(&[], "1").0, 200);
+}
+
 #[test]
 fn malformed_requests_are_rejected_and_serving_continues() {
     let server = Server::start(HttpConfig::default());
