@@ -11,11 +11,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::outputs::{OutputId, Outputs, StoredOutput};
-use crate::ServiceError;
+use crate::{ServiceError, text::quoted};
 
 /// Maximum number of listed file names per kind of change. A script can create ten thousand files, but a model reads
 /// only the first names.
 const MAX_NAMES: usize = 100;
+
+/// Maximum total length of these names in bytes. A script can create files with names of several thousand bytes.
+const MAX_NAMES_BYTES: usize = 16 << 10;
 
 /// The structured content of `run_code`.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -116,7 +119,9 @@ impl Answering<'_> {
         };
         let remarks = remarks(execution, &answer);
         if !remarks.is_empty() {
-            content.push(ContentBlock::text(remarks));
+            let (shown, _, link) = self.shown("remarks", remarks);
+            content.push(ContentBlock::text(shown));
+            content.extend(link);
         }
         if content.is_empty() {
             content.push(ContentBlock::text("The script completed. It printed nothing."));
@@ -195,8 +200,14 @@ impl ChangedFiles {
     fn of(execution: &Execution) -> Self {
         let mut more = 0;
         let mut first = |names: &[String]| {
-            more += names.len().saturating_sub(MAX_NAMES);
-            names.iter().take(MAX_NAMES).cloned().collect()
+            let mut bytes = 0;
+            let fits = names.iter().take(MAX_NAMES).take_while(|name| {
+                bytes += name.len();
+                bytes <= MAX_NAMES_BYTES
+            });
+            let listed: Vec<String> = fits.cloned().collect();
+            more += names.len() - listed.len();
+            listed
         };
         let (created, modified) = (first(&execution.files_created), first(&execution.files_modified));
         let deleted = first(&execution.files_deleted);
@@ -261,7 +272,7 @@ fn remarks(execution: &Execution, answer: &RunAnswer) -> String {
     let files = &answer.files;
     for (what, names) in [("created", &files.created), ("modified", &files.modified), ("deleted", &files.deleted)] {
         if !names.is_empty() {
-            let names: Vec<String> = names.iter().map(|name| glovebox::escaped(name).to_string()).collect();
+            let names: Vec<String> = names.iter().map(|name| quoted(glovebox::escaped(name))).collect();
             lines.push(format!("files {what}: {}", names.join(", ")));
         }
     }

@@ -151,3 +151,35 @@ fn number_of_listed_files_is_limited() {
         text(&result)
     );
 }
+
+#[test]
+fn length_of_listed_file_names_is_limited() {
+    let mcp = Mcp::new();
+    // 80 names of 204 bytes and a last name of 64 bytes are 16 KiB.
+    for (last, listed, more) in [(63, 81, 0), (64, 81, 0), (65, 80, 1)] {
+        let result = mcp.python(&format!(
+            "for i in range(80): open(f'{{i:02}}' + 'x' * 202, 'w').close()\nopen('z' * {last}, 'w').close()"
+        ));
+        let files = &structured(&result)["files"];
+        assert_eq!((files["created"].as_array().unwrap().len(), &files["more"]), (listed, &json!(more)), "{last}");
+        let (shown, (_, links)) = (text(&result), pictures_and_links(&result));
+        assert!(shown.chars().count() < 8_200 && links[0].ends_with("/remarks"), "{links:?} {shown}");
+        assert!(shown.contains(&format!("00{}…{}, 01", "x".repeat(158), "x".repeat(40))), "{shown}");
+        assert_eq!(shown.contains("\nand 1 more files\n"), more == 1, "{shown}");
+    }
+    // The list of names is shortened like any other text. Names of 200 characters are complete.
+    let ends = "\nThese files were discarded: run code in a session (session_open) to keep them.";
+    for (chars, is_shortened) in [(7_999, false), (8_000, false), (8_001, true)] {
+        let last = chars - "files created: ".len() - 39 * 202 - ends.len();
+        let result = mcp.python(&format!(
+            "for i in range(39): open(f'{{i:02}}' + 'x' * 198, 'w').close()\nopen('z' * {last}, 'w').close()"
+        ));
+        let (shown, (_, links)) = (text(&result), pictures_and_links(&result));
+        assert_eq!(
+            (shown.chars().count() == chars, links.len()),
+            (!is_shortened, usize::from(is_shortened)),
+            "{shown}"
+        );
+        assert!(shown.ends_with(ends), "{shown}");
+    }
+}
