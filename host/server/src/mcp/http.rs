@@ -116,7 +116,7 @@ impl Clients {
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail));
         }
         if self.connected.sessions.read().await.len() >= MAX_CLIENTS {
-            let detail = format!("the limit of {MAX_CLIENTS} connected clients is reached; try again later");
+            let detail = format!("limit of {MAX_CLIENTS} connected clients reached; try again later");
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
             return Err(Problem { retry_after: Some(60), ..problem });
         }

@@ -269,7 +269,7 @@ fn number_of_connected_clients_is_limited() {
     }
     for version in versions {
         let (status, text) = connect(version);
-        assert!(status == 503 && text.contains("the limit of 1024 connected clients is reached"), "{version}: {text}");
+        assert!(status == 503 && text.contains("limit of 1024 connected clients reached"), "{version}: {text}");
     }
     assert_eq!(server.run(&[], "1").0, 200);
 }
