@@ -81,6 +81,15 @@ pub(crate) enum Room {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
+impl Room {
+    /// Releases the reservation beyond `bytes`.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        if let Self::HeldBytes(held) = self {
+            held.shrink(bytes);
+        }
+    }
+}
+
 impl HeldBytes {
     /// Takes over the permits of `other`.
     pub(crate) fn join(&mut self, other: Self) {

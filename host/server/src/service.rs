@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Audit, ServiceError, WorkersConfig,
+    byte_budget::ByteBudget,
     fair_semaphore::{FairSemaphore, Permit},
     metrics::Metrics,
     workers::{Relays, Workers},
@@ -101,6 +102,8 @@ pub(crate) struct ServiceInner {
     pub(crate) audit: Option<Audit>,
     has_workers: bool,
     workers: OnceLock<Workers>,
+    /// The memory budget for the replies of workers.
+    reply_budget: OnceLock<ByteBudget>,
     /// Networks and stores that workers access through this process.
     relays: Relays,
     admission: Admission,
@@ -156,6 +159,7 @@ impl Service {
             audit: config.audit,
             has_workers: config.workers,
             workers: OnceLock::new(),
+            reply_budget: OnceLock::new(),
             relays: Relays::default(),
             places: FairSemaphore::new(config.admission.running.max(1)),
             places_in_fleet: FairSemaphore::new(config.admission.in_fleet.max(1)),
@@ -194,6 +198,16 @@ impl Service {
     #[must_use]
     pub fn has_workers(&self) -> bool {
         self.0.has_workers
+    }
+
+    /// Charges the replies of workers to `budget`, in addition to the clients' requests and responses. Does nothing if
+    /// a budget is already set.
+    pub(crate) fn set_reply_budget(&self, budget: &ByteBudget) {
+        let _ = self.0.reply_budget.set(budget.clone());
+    }
+
+    pub(crate) fn reply_budget(&self) -> Option<&ByteBudget> {
+        self.0.reply_budget.get()
     }
 
     pub(crate) fn relays(&self) -> &Relays {

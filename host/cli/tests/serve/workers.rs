@@ -175,6 +175,24 @@ fn workers_forward_output_and_cancellation() {
     assert_eq!(long["stdout"].as_str().unwrap().len(), 500_001);
 }
 
+/// The server does not keep a worker's reply for which its memory budget has no room.
+#[test]
+fn replies_of_workers_take_bounded_memory() {
+    let config = "[http]\nbodies_bytes = 8_388_608\n\n[policy.limits]\nstdout_bytes = 16_000_000\n";
+    let server = Server::start_on(tempfile::tempdir().unwrap(), config, &["--workers", "1"]);
+    // Each character has six bytes in JSON.
+    let print = |count: usize| server.post("/v1/execute", &python(&format!("print('\\x01' * {count}, end='')")));
+    let peak_kib = || status(server.child.id(), "VmHWM").split(' ').next().unwrap().parse::<u64>().unwrap();
+    assert_eq!(print(300_000).ok()["stdout"].as_str().unwrap().len(), 300_000);
+    let before = peak_kib();
+    for _ in 0..2 {
+        assert_eq!(print(6_000_000).problem(), (503, "unavailable".into()));
+    }
+    let more = peak_kib() - before;
+    assert!(more < 16 << 10, "{more} KiB for replies that have no room");
+    assert_eq!(print(300_000).ok()["stdout"].as_str().unwrap().len(), 300_000);
+}
+
 #[test]
 fn queue_and_quotas_stay_in_the_server() {
     let config = "[admission]\nrunning = 1\nwaiting = 1\n";

@@ -105,13 +105,15 @@ pub(crate) struct Finished {
     /// The session's generation after the execution. `None` outside a session.
     pub(crate) generation: Option<String>,
     pub(crate) files: LeftFiles,
+    /// The memory reserved for the execution if a worker sent it. Must be held until the response has its own.
+    pub(crate) reply_room: Option<crate::byte_budget::Room>,
 }
 
 impl Finished {
     /// Wraps the result of an execution in this process.
     pub(crate) fn here(execution: Execution, generation: Option<String>) -> Self {
         let files = LeftFiles::Here(execution.files().clone());
-        Self { execution, generation, files }
+        Self { execution, generation, files, reply_room: None }
     }
 }
 

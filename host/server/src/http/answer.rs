@@ -36,11 +36,12 @@ pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
 fn framed(
     bodies: &BodyBudget,
     tenant: &str,
-    finished: Finished,
+    mut finished: Finished,
     patterns: &[String],
     [before, after]: [&str; 2],
 ) -> Result<Made, ServiceError> {
     let invalid = |error: serde_json::Error| ServiceError::Invalid(error.to_string());
+    let _reply_room = finished.reply_room.take();
     let mut answer = ExecutionAnswer::new(finished, patterns)?;
     let len = before.len() + json_len(&answer).map_err(invalid)? + answer.files_len() + after.len();
     let room = bodies.reserve(tenant, len)?;

@@ -62,6 +62,7 @@ fn shared(service: &Service, tenants: Tenants, config: &HttpConfig, bound: Socke
     let stored = ByteBudget::new(stored_bytes, config.body_time, names());
     let bodies = BodyBudget::new(config, config.bodies_bytes - stored_bytes, names());
     tenants.all().for_each(|tenant| tenant.charge_unread_to(bodies.bytes()));
+    service.set_reply_budget(bodies.bytes());
     Shared(Arc::new(SharedState {
         service: service.clone(),
         answered: Answered::new(config.idempotency_keys, stored),

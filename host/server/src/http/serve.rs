@@ -100,9 +100,9 @@ pub struct HttpConfig {
     pub connections: usize,
     /// Maximum size of a request body, in bytes. Default 48 MiB.
     pub body_bytes: usize,
-    /// The memory budget for all requests and responses, in bytes. Default 512 MiB. A request or a response for which
-    /// the budget has no room fails with status 503; responses wait for at most `body_time`. An eighth of the budget is
-    /// reserved for responses stored for `Idempotency-Key`.
+    /// The memory budget for all requests, responses and replies of workers, in bytes. Default 512 MiB. A request, a
+    /// response or a reply for which the budget has no room fails with status 503; responses wait for at most
+    /// `body_time`. An eighth of the budget is reserved for responses stored for `Idempotency-Key`.
     pub bodies_bytes: usize,
     /// Maximum size of a request's line and headers in bytes. Default 16 KiB; at least 8 KiB. Incomplete requests
     /// occupy at most `connections` times `header_bytes` of memory: 64 MiB by default.

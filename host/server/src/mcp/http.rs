@@ -76,10 +76,12 @@ pub fn router(
     bound: SocketAddr,
     stop: CancellationToken,
 ) -> Router {
+    let bodies = BodyBudget::new(config, config.bodies_bytes, tenants.all().map(Tenant::name));
+    tenants.all().for_each(|tenant| tenant.service().set_reply_budget(bodies.bytes()));
     let endpoint = Endpoint {
         listing: listing.to_owned(),
         names: Names::new(config, bound),
-        bodies: BodyBudget::new(config, config.bodies_bytes, tenants.all().map(Tenant::name)),
+        bodies,
         body_bytes: config.body_bytes,
         stop,
         clients: Mutex::default(),

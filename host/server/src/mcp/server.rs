@@ -2,7 +2,7 @@
 
 use std::{fmt, io, sync::Arc, time::Duration};
 
-use glovebox::{Execution, IfExists, Language};
+use glovebox::{IfExists, Language};
 use rmcp::{
     RoleServer, ServerHandler, ServiceExt as _,
     model::{
@@ -27,7 +27,7 @@ use super::{
     tools::Name,
     upstream::BoundedLines,
 };
-use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch, text::quoted};
+use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch, Work, executor::Finished, text::quoted};
 
 /// Instructions for models, which clients receive when they connect.
 const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox. Use run_code to compute, to work \
@@ -111,21 +111,31 @@ impl McpServer {
         let cancelled_after_ms = given.timeout_ms.filter(|_| in_session);
         let last = LastLine::default();
         let watch = last.watch();
-        let execution = match context.meta.get_progress_token() {
+        let server = self.clone();
+        let then = move |finished: Finished| {
+            let answering = Answering { outputs: &server.0.outputs, id, cancelled_after_ms };
+            Ok(answering.answer(&finished.execution))
+        };
+        match context.meta.get_progress_token() {
             Some(token) => {
                 let most = Duration::from_millis(given.timeout_ms.unwrap_or(max_ms));
                 let reports = progress::report(context.peer.clone(), token, most, last);
                 tokio::select! {
-                    execution = self.execute(given, watch) => execution,
+                    answer = self.execute(given, watch, then) => answer,
                     never = reports => match never {},
                 }
             }
-            None => self.execute(given, watch).await,
-        }?;
-        Ok(Answering { outputs: &self.0.outputs, id, cancelled_after_ms }.answer(&execution))
+            None => self.execute(given, watch, then).await,
+        }
     }
 
-    async fn execute(&self, given: given::RunCode, watch: Watch) -> Result<Execution, ServiceError> {
+    /// Runs a script. Maps the result with `then` on a thread that is allowed to block.
+    async fn execute(
+        &self,
+        given: given::RunCode,
+        watch: Watch,
+        then: impl FnOnce(Finished) -> Result<CallToolResult, ServiceError> + Send + 'static,
+    ) -> Result<CallToolResult, ServiceError> {
         let given::RunCode { language, code, session, timeout_ms, files } = given;
         let files = files.into_iter().map(|file| {
             let bytes = given::content(&file.path, file.text, file.base64)?;
@@ -133,28 +143,29 @@ impl McpServer {
         });
         let files = files.collect::<Result<Vec<_>, ServiceError>>()?;
         let script = Script { source: code, name: language.file_name(), ..Script::default() };
-        match session {
-            Some(session) => self.execute_in(&session, language, script, timeout_ms, files, watch).await,
+        let work = match session {
+            Some(session) => self.work_in(&session, language, script, timeout_ms, files).await?,
             None => {
                 let mut policy = Map::new();
                 if let Some(timeout_ms) = timeout_ms {
                     policy.insert("limits".to_owned(), json!({ "timeout_ms": timeout_ms }));
                 }
                 let fresh = Fresh { script, language: Some(language.language()), files, policy, ..Fresh::default() };
-                self.0.tenant.execute(Door::Mcp, fresh, watch).await
+                Work::Fresh(Box::new(fresh))
             }
-        }
+        };
+        self.0.tenant.execute_then(Door::Mcp, work, watch, then).await
     }
 
-    async fn execute_in(
+    /// Writes files to a session and returns the work that runs a script in it.
+    async fn work_in(
         &self,
         session: &str,
         language: CodeLanguage,
         mut script: Script,
         timeout_ms: Option<u64>,
         files: Vec<(String, Vec<u8>)>,
-        watch: Watch,
-    ) -> Result<Execution, ServiceError> {
+    ) -> Result<Work, ServiceError> {
         let tenant = &self.0.tenant;
         let id = given::session_id(session)?;
         let its: Language = tenant.session(&id).await?.language;
@@ -167,7 +178,7 @@ impl McpServer {
             tenant.write_files(&id, files, IfExists::Replace).await?;
         }
         script.cancel_after = timeout_ms.map(Duration::from_millis);
-        tenant.execute_in(Door::Mcp, (&id).into(), script, watch).await
+        Ok(Work::InSession((&id).into(), Box::new(script)))
     }
 }
 

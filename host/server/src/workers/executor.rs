@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 
 use super::{
     Chosen, Workers,
-    peer::Message,
+    peer::{Message, ReplyBudget},
     protocol::{EntriesReply, RunCall, RunReply, StepReply, ToWorker},
     relay::{JobHere, TenantRelay},
     slot::Live,
@@ -74,6 +74,12 @@ impl WorkerProcesses {
         self.service.workers().ok_or(ServiceError::NoWorker)
     }
 
+    /// Returns the memory budget for the replies to this tenant's calls.
+    fn reply_budget(&self) -> Option<ReplyBudget> {
+        let bytes = self.service.reply_budget()?.clone();
+        Some(ReplyBudget { bytes, tenant: self.tenant.clone() })
+    }
+
     fn home(&self, id: &SessionId) -> Result<usize, ServiceError> {
         Ok(self.workers()?.home(&self.tenant, id))
     }
@@ -112,13 +118,14 @@ impl WorkerProcesses {
         };
         let (execution, wants_files) = (call.execution, call.wants_files);
         let (job, there) = (live.ends(execution), Arc::clone(&live));
-        live.peer.call_then(&ToWorker::Run(call), bytes, &cancel, move |reply| {
+        let budget = self.reply_budget();
+        live.peer.call_then(&ToWorker::Run(call), bytes, budget.clone(), &cancel, move |reply| {
             drop(job);
             let is_short = reply.as_ref().map_or(0, |reply| reply.json.len()) <= MAX_SHORT_BYTES && !wants_files;
-            let left = wants_files.then(|| LeftThere::new(&there, execution));
+            let left = wants_files.then(|| LeftThere::new(&there, execution, budget));
             let finish = move || {
-                let reply = reply.and_then(Message::result::<RunReply>);
-                done(reply.map(|(reply, _)| finished(reply, left)));
+                let reply = reply.and_then(Message::held_result::<RunReply>);
+                done(reply.map(|(reply, _, room)| Finished { reply_room: room, ..finished(reply, left) }));
             };
             if is_short {
                 finish();
@@ -148,7 +155,12 @@ impl WorkerProcesses {
         operation: SessionOperation,
         bytes: Vec<u8>,
     ) -> Result<(SessionAnswer, Vec<u8>), ServiceError> {
-        live.peer.call(&ToWorker::Session { tenant: self.tenant.clone(), operation }, bytes).await
+        // `perform` reserves memory for the contents of a file.
+        let is_reserved = matches!(operation, SessionOperation::Files { operation: FileOperation::Read { .. }, .. });
+        let budget = if is_reserved { None } else { self.reply_budget() };
+        let call = ToWorker::Session { tenant: self.tenant.clone(), operation };
+        let (answer, bytes, _room) = live.peer.call_within(&call, bytes, budget).await?;
+        Ok((answer, bytes))
     }
 
     async fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
@@ -214,7 +226,7 @@ impl Executor for WorkerProcesses {
         let live = self.ready(Chosen::Any).await?;
         let Passed { live, call, bytes } = self.pass(live, Work::Fresh(Box::new(fresh)), None)?;
         let _job = live.ends(call.execution);
-        Ok(live.peer.call(&ToWorker::Validate(call), bytes).await?.0)
+        Ok(live.peer.call_within(&ToWorker::Validate(call), bytes, self.reply_budget()).await?.0)
     }
 
     async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
@@ -230,6 +242,7 @@ impl Executor for WorkerProcesses {
             runtime,
             execution: call.execution,
             wants_files: call.wants_files,
+            reply_budget: self.reply_budget(),
             has_ended: Arc::default(),
             _hook: cancel.on_cancel({
                 let (live, execution, runtime) = (Arc::clone(&live), call.execution, Handle::current());
@@ -275,6 +288,7 @@ fn merged(pages: Vec<SessionPage>, is_home: impl Fn(&SessionId, usize) -> bool) 
 struct LeftThere {
     live: Arc<Live>,
     execution: u64,
+    reply_budget: Option<ReplyBudget>,
     runtime: Handle,
 }
 
@@ -285,18 +299,20 @@ impl fmt::Debug for LeftThere {
 }
 
 impl LeftThere {
-    fn new(live: &Arc<Live>, execution: u64) -> Self {
-        Self { live: Arc::clone(live), execution, runtime: Handle::current() }
+    fn new(live: &Arc<Live>, execution: u64, reply_budget: Option<ReplyBudget>) -> Self {
+        Self { live: Arc::clone(live), execution, reply_budget, runtime: Handle::current() }
     }
 }
 
 impl FilesThere for LeftThere {
     fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, ServiceError> {
         let ask = ToWorker::ListLeft { execution: self.execution, pattern: pattern.to_owned() };
-        Ok(self.runtime.block_on(self.live.peer.call::<EntriesReply>(&ask, Vec::new()))?.0)
+        let call = self.live.peer.call_within::<EntriesReply>(&ask, Vec::new(), self.reply_budget.clone());
+        Ok(self.runtime.block_on(call)?.0)
     }
 
     fn read(&self, path: &str, size_bytes: u64) -> Result<Vec<u8>, ServiceError> {
+        // The caller has reserved memory for the contents.
         let ask = ToWorker::ReadLeft { execution: self.execution, path: path.to_owned() };
         let ((), bytes) = self.runtime.block_on(self.live.peer.call(&ask, Vec::new()))?;
         // The files of a finished execution do not change, so another length means that the worker is faulty.
@@ -315,12 +331,17 @@ struct StartedThere {
     live: Arc<Live>,
     execution: u64,
     wants_files: bool,
+    reply_budget: Option<ReplyBudget>,
     has_ended: Arc<AtomicBool>,
     runtime: Handle,
     _hook: OnCancel,
 }
 
 impl StartedThere {
+    fn left(&self) -> LeftThere {
+        LeftThere::new(&self.live, self.execution, self.reply_budget.clone())
+    }
+
     /// Watches for the end of the execution, and records it in `has_ended`.
     fn watch(&self) {
         let (live, execution, has_ended) = (Arc::clone(&self.live), self.execution, Arc::clone(&self.has_ended));
@@ -337,13 +358,20 @@ impl SteppedExecution for StartedThere {
         let answers = answers.into_iter().map(Into::into).collect();
         let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         let ask = ToWorker::Advance { execution: self.execution, answers, wait_ms };
-        let (step, _) = self.runtime.block_on(self.live.peer.call::<StepReply>(&ask, Vec::new()))?;
+        let call = self.live.peer.call_within::<StepReply>(&ask, Vec::new(), self.reply_budget.clone());
+        let (step, _, room) = self.runtime.block_on(call).inspect_err(|error| {
+            // The reply may have been the last one, after which the worker retains the files.
+            if matches!(error, ServiceError::NoRoom) && self.wants_files {
+                drop(self.left());
+            }
+        })?;
         Ok(match step {
             StepReply::NeedsTools(calls) => Advanced::NeedsTools(calls),
             StepReply::Running => Advanced::Running,
             StepReply::Done(result) => {
-                let there = self.wants_files.then(|| LeftThere::new(&self.live, self.execution));
-                let result = result.map(|reply| finished(reply, there)).map_err(ServiceError::from);
+                let there = self.wants_files.then(|| self.left());
+                let result = result.map(|reply| Finished { reply_room: room, ..finished(reply, there) });
+                let result = result.map_err(ServiceError::from);
                 Advanced::Done(Box::new(result))
             }
         })

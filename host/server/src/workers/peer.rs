@@ -22,7 +22,10 @@ use tokio::{
 };
 
 use super::protocol::RelayedError;
-use crate::ServiceError;
+use crate::{
+    ServiceError,
+    byte_budget::{ByteBudget, Room},
+};
 
 const CALL: u8 = 0;
 const REPLY: u8 = 1;
@@ -40,6 +43,8 @@ const MAX_CALL_JSON_BYTES: u32 = 64 << 20;
 const MAX_CALL_BYTES: usize = 4 << 30;
 /// The unit in which these bytes are counted.
 const UNIT_BYTES: usize = 1 << 10;
+/// Maximum length of a reply that is read even if the budget is exhausted, in bytes. An error would be as long.
+const SHORT_REPLY_BYTES: usize = 4 << 10;
 /// Maximum number of the other side's calls in progress.
 const MAX_CALLS: usize = 16_384;
 
@@ -48,12 +53,34 @@ const MAX_CALLS: usize = 16_384;
 pub(super) struct Message {
     pub(super) json: Vec<u8>,
     pub(super) bytes: Vec<u8>,
+    /// The memory reserved for a reply.
+    room: Option<Room>,
+}
+
+/// The memory budget for the replies to a tenant's calls.
+#[derive(Clone)]
+pub(super) struct ReplyBudget {
+    pub(super) bytes: ByteBudget,
+    pub(super) tenant: String,
+}
+
+impl ReplyBudget {
+    /// Reserves memory for a reply and the values that are parsed from its JSON, without waiting. Reserves nothing for
+    /// a short reply.
+    fn reserve(&self, header: &Header) -> Result<Option<Room>, ServiceError> {
+        let [json, bytes] = [header.json, header.bytes].map(|part| usize::try_from(part).unwrap_or(usize::MAX));
+        let len = json.saturating_mul(2).saturating_add(bytes);
+        if len <= SHORT_REPLY_BYTES {
+            return Ok(None);
+        }
+        self.bytes.reserve(Some(&self.tenant), len).map(Some).map_err(|_| ServiceError::NoRoom)
+    }
 }
 
 impl Message {
     pub(super) fn new(value: &impl Serialize, bytes: Vec<u8>) -> Self {
         // Serialization cannot fail for the types of the protocol.
-        Self { json: serde_json::to_vec(value).unwrap_or_default(), bytes }
+        Self { json: serde_json::to_vec(value).unwrap_or_default(), bytes, room: None }
     }
 
     fn is_too_long(&self) -> bool {
@@ -67,6 +94,18 @@ impl Message {
             ServiceError::WorkerDied
         })?;
         Ok((result?, self.bytes))
+    }
+
+    /// Like [`result`](Self::result), but also returns the memory reserved for the reply. It must be held while the
+    /// value or the bytes exist.
+    pub(super) fn held_result<T: DeserializeOwned>(mut self) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
+        let (mut room, len) = (self.room.take(), self.json.len() + self.bytes.len());
+        let (value, bytes) = self.result()?;
+        // The JSON no longer exists.
+        if let Some(room) = &mut room {
+            room.shrink(len);
+        }
+        Ok((value, bytes, room))
     }
 }
 
@@ -135,6 +174,8 @@ struct Waiting {
 /// A call to the other side, waiting for its reply.
 struct WaitingCall {
     then: Box<dyn FnOnce(Result<Message, ServiceError>) + Send>,
+    /// The memory budget for the reply. `None` if the caller has reserved memory or trusts the other side.
+    budget: Option<ReplyBudget>,
     /// Sends a cancellation when the caller cancels the call.
     _hook: Option<OnCancel>,
 }
@@ -194,7 +235,20 @@ impl Peer {
         bytes: Vec<u8>,
         cancel: &CancelToken,
     ) -> Result<(T, Vec<u8>), ServiceError> {
-        self.call_raw(request, bytes, cancel).await?.result()
+        self.call_raw(request, bytes, None, cancel).await?.result()
+    }
+
+    /// Like [`call`](Self::call), but reserves memory for the reply before reading it. Also returns the reservation,
+    /// which must be held while the reply exists. Discards the reply if the budget has no room.
+    pub(super) async fn call_within<T: DeserializeOwned>(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+        budget: Option<ReplyBudget>,
+    ) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
+        let cancel = CancelToken::new();
+        let _guard = CancelOnDrop(cancel.clone());
+        self.call_raw(request, bytes, budget, &cancel).await?.held_result()
     }
 
     /// Like [`call_until`](Self::call_until), but returns the unparsed reply.
@@ -202,20 +256,23 @@ impl Peer {
         &self,
         request: &impl Serialize,
         bytes: Vec<u8>,
+        budget: Option<ReplyBudget>,
         cancel: &CancelToken,
     ) -> Result<Message, ServiceError> {
         let (sender, receiver) = oneshot::channel();
-        self.call_then(request, bytes, cancel, move |reply| {
+        self.call_then(request, bytes, budget, cancel, move |reply| {
             let _ = sender.send(reply);
         });
         receiver.await.unwrap_or(Err(ServiceError::WorkerDied))
     }
 
-    /// Calls the other side. `then` receives the reply and must not block.
+    /// Calls the other side. `then` receives the reply, or [`ServiceError::NoRoom`] if `budget` has no room for it.
+    /// `then` must not block.
     pub(super) fn call_then(
         &self,
         request: &impl Serialize,
         bytes: Vec<u8>,
+        budget: Option<ReplyBudget>,
         cancel: &CancelToken,
         then: impl FnOnce(Result<Message, ServiceError>) + Send + 'static,
     ) {
@@ -226,7 +283,7 @@ impl Peer {
                 drop(waiting);
                 return then(Err(ServiceError::NoWorker));
             }
-            waiting.calls.insert(number, WaitingCall { then: Box::new(then), _hook: None });
+            waiting.calls.insert(number, WaitingCall { then: Box::new(then), budget, _hook: None });
         }
         self.send(Frame { kind: CALL, number, message: Message::new(request, bytes) });
         let canceller = self.clone();
@@ -360,10 +417,18 @@ impl Peer {
                 }
                 CANCEL => calls.cancel(number),
                 REPLY => {
-                    let message = read_message(&mut read, &header).await?;
+                    // Waiting for the budget would delay all other replies.
+                    let budget = self.waiting().calls.get(&number).and_then(|call| call.budget.clone());
+                    let reply = match budget.map_or(Ok(None), |budget| budget.reserve(&header)) {
+                        Ok(room) => Ok(Message { room, ..read_message(&mut read, &header).await? }),
+                        Err(error) => {
+                            skip_message(&mut read, &header).await?;
+                            Err(error)
+                        }
+                    };
                     let call = self.waiting().calls.remove(&number);
                     if let Some(call) = call {
-                        (call.then)(Ok(message));
+                        (call.then)(reply);
                     }
                 }
                 kind => return Err(io::Error::other(format!("unknown frame kind {kind}"))),
@@ -464,7 +529,17 @@ async fn read_header(read: &mut (impl AsyncRead + Unpin)) -> io::Result<Header> 
 }
 
 async fn read_message(read: &mut (impl AsyncRead + Unpin), header: &Header) -> io::Result<Message> {
-    Ok(Message { json: read_part(read, header.json).await?, bytes: read_part(read, header.bytes).await? })
+    let (json, bytes) = (read_part(read, header.json).await?, read_part(read, header.bytes).await?);
+    Ok(Message { json, bytes, room: None })
+}
+
+/// Reads a message without keeping it.
+async fn skip_message(read: &mut (impl AsyncRead + Unpin), header: &Header) -> io::Result<()> {
+    let bytes = u64::from(header.json) + u64::from(header.bytes);
+    if tokio::io::copy(&mut read.take(bytes), &mut tokio::io::sink()).await? < bytes {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(())
 }
 
 async fn read_part(read: &mut (impl AsyncRead + Unpin), length: u32) -> io::Result<Vec<u8>> {
@@ -513,6 +588,37 @@ mod tests {
         assert_eq!(here.unwrap(), (6, long));
         assert_eq!(there.unwrap(), (8, b"bytes".to_vec()));
         assert_eq!((one.in_progress(), two.in_progress()), (0, 0));
+    }
+
+    /// A discarded reply leaves the connection in order.
+    #[tokio::test]
+    async fn replies_beyond_the_budget_are_discarded() {
+        let (one, _two) = pair();
+        let bytes = ByteBudget::new(64 << 10, Duration::ZERO, []);
+        let budget = ReplyBudget { bytes: bytes.clone(), tenant: "a".to_owned() };
+        let call = |bytes: usize| one.call_within::<u64>(&3_u64, vec![7; bytes], Some(budget.clone()));
+        // The JSON of the reply, `{"Ok":6}`, counts twice.
+        let most = (64 << 10) - 16;
+        let short = SHORT_REPLY_BYTES - 16;
+        for (len, is_reserved) in [(0, false), (short, false), (short + 1, true), (most - 1, true), (most, true)] {
+            let (value, read, room) = call(len).await.unwrap();
+            assert_eq!((value, read.len(), room.is_some()), (6, len, is_reserved));
+        }
+        for _ in 0..2 {
+            assert!(matches!(call(most + 1).await, Err(ServiceError::NoRoom)));
+            assert!(matches!(call(3 << 20).await, Err(ServiceError::NoRoom)));
+        }
+        let held = call(most).await.unwrap();
+        assert!(matches!(call(32 << 10).await, Err(ServiceError::NoRoom)), "the first reply still exists");
+        for len in [0, 8 << 10] {
+            assert_eq!(call(len).await.unwrap().0, 6, "short replies make progress");
+        }
+        drop(held);
+        assert_eq!(bytes.free_bytes(None), 64 << 10);
+        assert_eq!(call(most).await.unwrap().0, 6);
+        // A call without a budget accepts any reply.
+        assert_eq!(one.call::<u64>(&3_u64, vec![7; most + 1]).await.unwrap().1.len(), most + 1);
+        assert_eq!(one.in_progress(), 0);
     }
 
     #[tokio::test]

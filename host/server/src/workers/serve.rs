@@ -323,7 +323,7 @@ impl WorkerSide {
 
     /// Retains the workspace files of an execution if the server wants them.
     fn finished(&self, execution: u64, wants_files: bool, finished: Finished) -> RunReply {
-        let Finished { execution: result, generation, files } = finished;
+        let Finished { execution: result, generation, files, .. } = finished;
         if let (true, LeftFiles::Here(files)) = (wants_files, files) {
             self.left().insert(execution, files);
         }

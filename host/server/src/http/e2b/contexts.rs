@@ -15,7 +15,8 @@ use super::{
     sandboxes::{RequestedSandbox, Sandbox, Sandboxes},
 };
 use crate::{
-    Door, Script, ServiceError, SessionSummary, Watch,
+    Door, Script, ServiceError, SessionSummary, Watch, Work,
+    executor::Finished,
     http::{
         InPath, Problem, ReadBody, Shared,
         budget::HeldBytes,
@@ -204,10 +205,11 @@ pub(super) async fn execute(
     Ok(Pieces::answer(Form::Lines, &shared.bodies, tenant, move |pieces| async move {
         let count = sandbox.count(&running.context);
         let watch = Watch { on_output: Some(pieces.on_output_with(lines::output)), ..Watch::default() };
-        let executed = running.run(&sandbox, watch).await;
+        let framing = pieces.clone();
+        let then = move |finished: Finished| lines::end(&framing, &finished.execution, count);
+        let end = running.run(&sandbox, watch, then).await;
         drop(held);
-        let end = lines::end(executed, count);
-        pieces.end(pieces.reserve_piece(end)).await;
+        pieces.end(end.or_else(|error| lines::failed(&pieces, &error, count))).await;
     }))
 }
 
@@ -220,7 +222,13 @@ struct Running {
 }
 
 impl Running {
-    async fn run(self, sandbox: &Sandbox, watch: Watch) -> Result<glovebox::Execution, ServiceError> {
+    /// Executes the code. Maps the result with `then` on a thread that is allowed to block.
+    async fn run<T: Send + 'static>(
+        self,
+        sandbox: &Sandbox,
+        watch: Watch,
+        then: impl FnOnce(Finished) -> Result<T, ServiceError> + Send + 'static,
+    ) -> Result<T, ServiceError> {
         let Self { context, language, script, env } = self;
         let _turn = sandbox.turn.lock().await;
         sandbox.bring_files(&context).await?;
@@ -229,7 +237,8 @@ impl Running {
             sandbox.run(&context, before.clone()).await?;
         }
         let id = sandbox.session(&context)?;
-        let executed = sandbox.tenant.execute_in(Door::E2b, (&id).into(), script, watch).await;
+        let work = Work::InSession((&id).into(), Box::new(script));
+        let executed = sandbox.tenant.execute_then(Door::E2b, work, watch, then).await;
         if let Some((_, after)) = exchange {
             sandbox.run(&context, after).await?;
         }

@@ -6,7 +6,11 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use glovebox::{Display, Execution, Form, Outcome};
 use serde_json::{Map, Value, json};
 
-use crate::{ServiceError, json::JsonCost};
+use crate::{
+    ServiceError,
+    http::{budget::Made, output::Pieces},
+    json::{JsonCost, json_len},
+};
 
 /// Returns the current Unix time in nanoseconds.
 fn now_ns() -> u64 {
@@ -19,31 +23,45 @@ pub(super) fn output(name: &str, text: &str) -> Value {
     json!({ "type": name, "text": text, "timestamp": now_ns() })
 }
 
-/// Returns the lines that follow the output of an execution. `count` is the execution's number within its context.
-pub(super) fn end(executed: Result<Execution, ServiceError>, count: u64) -> Vec<u8> {
-    let mut lines = Vec::new();
-    match executed {
-        Ok(execution) => {
-            lines.extend(results(&execution));
-            lines.extend(failure(&execution));
-        }
-        Err(error) => lines.push(json!({
-            "type": "error", "name": error.code(), "value": error.public().to_string(), "traceback": "",
-        })),
+/// Returns the lines that follow the output of an execution. Reserves memory for them before building them. `count` is
+/// the execution's number within its context.
+pub(super) fn end(pieces: &Pieces, execution: &Execution, count: u64) -> Result<Made, ServiceError> {
+    let invalid = |error: serde_json::Error| ServiceError::Invalid(error.to_string());
+    // The lines are built twice, so that they never exist all at once as values.
+    let lines = || results(execution).chain(failure(execution)).chain(last(count));
+    let mut len = 0;
+    for line in lines() {
+        len += json_len(&line).map_err(invalid)? + 1;
     }
-    lines.push(json!({ "type": "number_of_executions", "execution_count": count }));
-    lines.push(json!({ "type": "end_of_execution" }));
-    lines.iter().flat_map(|line| (line.to_string() + "\n").into_bytes()).collect()
+    let room = pieces.bodies().reserve(pieces.tenant(), len)?;
+    let mut bytes = Vec::with_capacity(len);
+    for line in lines() {
+        serde_json::to_writer(&mut bytes, &line).map_err(invalid)?;
+        bytes.push(b'\n');
+    }
+    Ok(Made { bytes: bytes.into(), room })
+}
+
+/// Returns the lines for a request that failed.
+pub(super) fn failed(pieces: &Pieces, error: &ServiceError, count: u64) -> Result<Made, ServiceError> {
+    let line = json!({
+        "type": "error", "name": error.code(), "value": error.public().to_string(), "traceback": "",
+    });
+    let lines = [line].into_iter().chain(last(count));
+    pieces.reserve_piece(lines.flat_map(|line| (line.to_string() + "\n").into_bytes()).collect())
+}
+
+/// Returns the last lines of every response.
+fn last(count: u64) -> [Value; 2] {
+    [json!({ "type": "number_of_executions", "execution_count": count }), json!({ "type": "end_of_execution" })]
 }
 
 /// Returns the displays of an execution and the value of its last expression.
-fn results(execution: &Execution) -> Vec<Value> {
-    let mut results: Vec<Value> = execution.displays.iter().map(of_display).collect();
+fn results(execution: &Execution) -> impl Iterator<Item = Value> {
     let has_result = execution.displays.iter().any(|display| display.is_result);
-    if let Some(value) = execution.value.as_ref().filter(|_| !has_result) {
-        results.push(json!({ "type": "result", "is_main_result": true, "text": unquoted(&value.repr) }));
-    }
-    results
+    let value = execution.value.iter().filter(move |_| !has_result);
+    let value = value.map(|value| json!({ "type": "result", "is_main_result": true, "text": unquoted(&value.repr) }));
+    execution.displays.iter().map(of_display).chain(value)
 }
 
 fn of_display(display: &Display) -> Value {
