@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use glovebox::{CancelToken, Engine, OpenNetwork, Policy, RelayedCall, Stream, Tool, ToolError, ToolErrorKind};
+use glovebox::{CancelToken, OpenNetwork, Policy, PolicyError, RelayedCall, Stream, Tool, ToolError, ToolErrorKind};
 use glovebox_sessions::{
     PageRequest, SessionLock, SessionStore, StoreError, StoredEntry, StoredPage, StoredRecord, block_on,
 };
@@ -25,7 +25,7 @@ use super::{
     },
     slot::Live,
 };
-use crate::{OnOutput, Service, ServiceError, grant::narrowed};
+use crate::{OnOutput, Service, ServiceError, grant::narrowed, json::JsonCost};
 
 /// Maximum number of tools that run simultaneously for a worker. The worker's engine additionally enforces its own
 /// limit.
@@ -34,6 +34,10 @@ const MAX_TOOLS: usize = 1_024;
 const STACK_BYTES: usize = 2 << 20;
 /// Maximum number of open networks per tenant. Exceeds the number that a tenant can use simultaneously.
 const MAX_NETWORKS: usize = 256;
+/// Maximum total size of the changes for which a tenant's networks are open, in bytes.
+const MAX_NETWORK_BYTES: usize = 4 << 20;
+/// The [`network_changes`] of a request that does not change the network.
+const UNCHANGED: &str = "[null,null,null]";
 
 /// Tools and output callback of a script that runs in a worker.
 pub(super) struct JobHere {
@@ -68,15 +72,20 @@ impl Relays {
 pub(super) struct TenantRelay {
     policy: Policy,
     store: Arc<dyn SessionStore>,
-    /// Open networks, oldest first.
-    networks: Mutex<VecDeque<TenantNetwork>>,
+    networks: Mutex<OpenNetworks>,
 }
+
+/// A tenant's open networks, oldest first.
+#[derive(Default)]
+struct OpenNetworks(VecDeque<TenantNetwork>);
 
 /// The open network for a policy.
 #[derive(Clone)]
 struct TenantNetwork {
-    /// The changes to the tenant's policy for which the network was opened.
-    changes: Map<String, Value>,
+    /// The [`network_changes`] for which the network was opened.
+    changes: Arc<str>,
+    /// The memory that the changes occupy when parsed, in bytes.
+    bytes: usize,
     open: OpenNetwork,
     /// `limits.memory_bytes` of the changed policy.
     memory_bytes: u64,
@@ -88,22 +97,51 @@ impl TenantRelay {
     }
 
     /// Returns the network for the tenant's policy with `changes`. Opening it reads secrets from the environment.
-    fn network(&self, engine: &Engine, changes: Map<String, Value>) -> Result<TenantNetwork, ServiceError> {
+    fn network(
+        &self,
+        changes: &Map<String, Value>,
+        open: impl FnOnce(&Policy) -> Result<OpenNetwork, PolicyError>,
+    ) -> Result<TenantNetwork, ServiceError> {
+        let key = network_changes(changes)?;
         let mut networks = self.networks.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(network) = networks.iter().find(|network| network.changes == changes) {
+        if let Some(network) = networks.0.iter().find(|network| *network.changes == *key) {
             return Ok(network.clone());
         }
         // The worker has already checked the changes, but it is not trusted.
-        let policy = narrowed(&self.policy, &changes)?;
-        let open = engine.open_network(&policy).map_err(glovebox::BuildError::from)?;
-        let network = TenantNetwork { changes, open, memory_bytes: policy.limits.memory_bytes };
-        if networks.len() == MAX_NETWORKS {
-            // Never remove the network of the unchanged policy.
-            let oldest = networks.iter().position(|network| !network.changes.is_empty());
-            networks.remove(oldest.unwrap_or_default());
-        }
-        networks.push_back(network.clone());
+        let policy = narrowed(&self.policy, changes)?;
+        let open = open(&policy).map_err(glovebox::BuildError::from)?;
+        let bytes = JsonCost::of(key.as_bytes()).map_or(usize::MAX, |cost| cost + key.len());
+        let network = TenantNetwork { changes: key.into(), bytes, open, memory_bytes: policy.limits.memory_bytes };
+        networks.add(network.clone());
         Ok(network)
+    }
+}
+
+/// Returns the JSON text of the changes that determine a [`TenantNetwork`]. The other changes, such as `args`, can be
+/// large and different in each request.
+fn network_changes(changes: &Map<String, Value>) -> Result<String, ServiceError> {
+    let memory_bytes = changes.get("limits").and_then(|limits| limits.get("memory_bytes"));
+    // The placeholders of secrets depend on `entropy`.
+    let changes = (changes.get("network"), changes.get("entropy"), memory_bytes);
+    serde_json::to_string(&changes).map_err(|error| ServiceError::Invalid(error.to_string()))
+}
+
+impl OpenNetworks {
+    fn bytes(&self) -> usize {
+        self.0.iter().map(|network| network.bytes).sum()
+    }
+
+    /// Adds a network. Removes the oldest networks beyond the limits, but never that of the unchanged policy. Does not
+    /// keep a network that exceeds `MAX_NETWORK_BYTES` alone: it is opened again for each call.
+    fn add(&mut self, network: TenantNetwork) {
+        if network.bytes > MAX_NETWORK_BYTES {
+            return;
+        }
+        while self.0.len() >= MAX_NETWORKS || self.bytes() + network.bytes > MAX_NETWORK_BYTES {
+            let Some(oldest) = self.0.iter().position(|other| *other.changes != *UNCHANGED) else { break };
+            self.0.remove(oldest);
+        }
+        self.0.push_back(network);
     }
 }
 
@@ -182,14 +220,16 @@ impl ServerSide {
             }
             ToServer::OpenNetwork { tenant, changes } => {
                 let (relay, engine) = (self.service.relays().find(&tenant)?, self.service.0.engine.clone());
-                let network = Service::blocking(move || relay.network(&engine, changes)).await??;
+                let open = move || relay.network(&changes, |policy| engine.open_network(policy));
+                let network = Service::blocking(open).await??;
                 return Ok(reply(network.open.environment(), Vec::new()));
             }
             ToServer::Fetch { tenant, changes, call } => {
                 let (relay, text) = (self.service.relays().find(&tenant)?, text(bytes)?);
                 let engine = self.service.0.engine.clone();
                 let run = move || {
-                    let network = relay.network(&engine, changes).map_err(|error| ToolError::new(error.public()))?;
+                    let network = relay.network(&changes, |policy| engine.open_network(policy));
+                    let network = network.map_err(|error| ToolError::new(error.public()))?;
                     network.open.fetch(relayed(call, cancel, network.memory_bytes), text)
                 };
                 return self.call(run).await;
@@ -341,5 +381,106 @@ impl From<StoreFailure> for StoreError {
             StoreFailure::Full { id, bytes, most } => Self::Full { id, bytes, most },
             StoreFailure::Other(message) => Self::Other(message.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use glovebox::NetworkPolicy;
+    use serde_json::json;
+
+    use super::*;
+    use crate::NoStore;
+
+    fn relay() -> TenantRelay {
+        let mut policy = Policy::default();
+        policy.network = NetworkPolicy::allowing(["https://api.example.com/v1/*"]);
+        TenantRelay::new(policy, Arc::new(NoStore))
+    }
+
+    fn no_network() -> OpenNetwork {
+        OpenNetwork::new(BTreeMap::new(), |_, _| Ok(String::new()))
+    }
+
+    fn opened(relay: &TenantRelay, changes: Value) -> TenantNetwork {
+        let Value::Object(changes) = changes else { panic!("{changes} is not an object") };
+        relay.network(&changes, |_| Ok(no_network())).unwrap()
+    }
+
+    /// Returns the `network_changes` of the open networks.
+    fn stored(networks: &OpenNetworks) -> Vec<&str> {
+        networks.0.iter().map(|network| &*network.changes).collect()
+    }
+
+    #[test]
+    fn requests_share_a_network_unless_they_change_it() {
+        let relay = relay();
+        for n in 0..10 {
+            let args = vec![n.to_string(); 1_000];
+            opened(
+                &relay,
+                json!({ "args": args, "env": { "A": n.to_string() }, "limits": { "timeout_ms": 1_000 + n } }),
+            );
+        }
+        assert_eq!(stored(&relay.networks.lock().unwrap()), [UNCHANGED]);
+        for (changes, key) in [
+            (json!({ "network": { "request_count": 1 } }), r#"[{"request_count":1},null,null]"#),
+            (json!({ "entropy": { "seeded": 7 } }), r#"[null,{"seeded":7},null]"#),
+            (json!({ "limits": { "memory_bytes": 67_108_864 } }), "[null,null,67108864]"),
+        ] {
+            for args in ["a", "b"] {
+                let mut changes = changes.clone();
+                changes["args"] = json!([args]);
+                assert_eq!(&*opened(&relay, changes).changes, key);
+            }
+        }
+        assert_eq!(opened(&relay, json!({ "limits": { "memory_bytes": 67_108_864 } })).memory_bytes, 67_108_864);
+        assert_eq!(relay.networks.lock().unwrap().0.len(), 4);
+        let Value::Object(beyond) = json!({ "network": { "request_count": 51 } }) else { panic!("not an object") };
+        assert!(relay.network(&beyond, |_| Ok(no_network())).is_err(), "the server checks the changes again");
+    }
+
+    #[test]
+    fn number_of_open_networks_is_limited() {
+        let relay = relay();
+        opened(&relay, json!({}));
+        let mut count = 1;
+        for time in 1..=MAX_NETWORKS {
+            opened(&relay, json!({ "network": { "timeout_ms": time } }));
+            count = (count + 1).min(MAX_NETWORKS);
+            assert_eq!(relay.networks.lock().unwrap().0.len(), count, "{time}");
+        }
+        let networks = relay.networks.lock().unwrap();
+        assert_eq!(
+            stored(&networks)[..2],
+            [UNCHANGED, r#"[{"timeout_ms":2},null,null]"#],
+            "the oldest change is removed"
+        );
+    }
+
+    #[test]
+    fn size_of_open_networks_is_limited() {
+        let mut networks = OpenNetworks::default();
+        let mut add = |changes: &str, bytes: usize| {
+            networks.add(TenantNetwork { changes: changes.into(), bytes, open: no_network(), memory_bytes: 0 });
+            stored(&networks).join(" ")
+        };
+        assert_eq!(add("a", MAX_NETWORK_BYTES - 1), "a");
+        assert_eq!(add("b", 1), "a b");
+        assert_eq!(add("c", 1), "b c", "the oldest is removed");
+        assert_eq!(add("d", MAX_NETWORK_BYTES), "d");
+        assert_eq!(add("e", MAX_NETWORK_BYTES + 1), "d", "one that exceeds the limit alone is not stored");
+        assert_eq!(add(UNCHANGED, 1), UNCHANGED);
+        assert_eq!(add("f", MAX_NETWORK_BYTES - 1), format!("{UNCHANGED} f"));
+        assert_eq!(add("g", 2), format!("{UNCHANGED} g"));
+        // A client can repeat values up to the size limit of a policy.
+        let relay = relay();
+        for n in 1..=20 {
+            opened(&relay, json!({ "network": { "methods": vec!["GET"; 5_000], "timeout_ms": n } }));
+            assert!(relay.networks.lock().unwrap().bytes() <= MAX_NETWORK_BYTES, "{n}");
+        }
+        assert_eq!(relay.networks.lock().unwrap().0.len(), 5);
     }
 }
