@@ -26,7 +26,7 @@ pub(super) struct ClientSession {
     pub(super) session: Option<OwnSession>,
     pub(super) router: Arc<Router>,
     pub(super) context: Option<JsonText>,
-    /// The memory charged for the initial files and the context.
+    /// The memory charged for the initial files, the context, the policy and the tools.
     pub(super) held: Arc<HeldBytes>,
 }
 
@@ -106,7 +106,8 @@ impl InterpreterPool {
     fn hold(&self, bytes: usize) -> Result<Arc<HeldBytes>, RpcError> {
         let held = self.initial.try_room(None, bytes).map(Arc::new);
         held.map_err(|_| {
-            let message = "the daemon's memory for session files and contexts is full; destroy a session first";
+            let message = "the daemon's memory for the files, contexts, policies and tools of sessions is full; destroy a \
+                           session first";
             RpcError::named(REFUSED, "quota-exceeded", message)
         })
     }
@@ -115,8 +116,8 @@ impl InterpreterPool {
         let router = Arc::new(Router::default());
         let (context, files) = (asked.context()?, asked.files());
         let bytes = files.iter().map(|(path, bytes)| path.len() + bytes.len()).sum::<usize>();
-        let held = self.hold(bytes + context.as_ref().map_or(0, |context| context.as_str().len()))?;
-        asked.check_schemas()?;
+        let bytes = bytes + context.as_ref().map_or(0, |context| context.as_str().len());
+        let held = self.hold(bytes + asked.parsed_bytes()?)?;
         let reading = self.reading.acquire().await;
         let policy = asked.policy()?;
         let queries = asked.queries.as_deref().unwrap_or(&[Query::Llm, Query::Rlm]);

@@ -155,7 +155,8 @@ pub struct DaemonConfig {
     /// connection. A connection can take at most half of the other half, so a client that does not read cannot block
     /// the others.
     pub messages_bytes: usize,
-    /// Maximum total size of the initial files and contexts of all sessions, in bytes. Default 256 MiB.
+    /// Maximum total size of the initial files, contexts, policies and tools of all sessions, in bytes. Policies and
+    /// tools count as parsed values. Default 256 MiB.
     pub initial_bytes: usize,
     /// The timeout for receiving a message, from its first to its last byte, and for waiting for memory. Default 30 s.
     pub message_time: Duration,

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, value::RawValue};
 use super::message::RpcError;
 use crate::{
     Script,
-    json::{Bytes, at_most, entries_at_most},
+    json::{Bytes, JsonCost, at_most, entries_at_most},
     text::quoted,
 };
 
@@ -120,18 +120,17 @@ impl Initialize {
     }
 
     pub(super) fn policy(&self) -> Result<Map<String, Value>, RpcError> {
-        self.policy.as_ref().map(|raw| small("policy", raw)).transpose().map(Option::unwrap_or_default)
+        self.policy.as_ref().map(|raw| parsed("policy", raw)).transpose().map(Option::unwrap_or_default)
     }
 
-    /// Fails if the total size of the tool schemas exceeds `MAX_VALUE_BYTES`.
-    pub(super) fn check_schemas(&self) -> Result<(), RpcError> {
-        let schemas = self.tools.iter().flatten().filter_map(|tool| tool.schema.as_ref());
-        let bytes: usize = schemas.map(|schema| schema.get().len()).sum();
-        if bytes <= MAX_VALUE_BYTES {
-            return Ok(());
-        }
-        let message = format!("the schemas of `tools` are {bytes} bytes of JSON; the maximum is {MAX_VALUE_BYTES}");
-        Err(RpcError::params(message))
+    /// Returns the memory that the policy and the tools occupy when parsed, in bytes. Fails if the policy or the
+    /// schemas exceed `MAX_VALUE_BYTES` of JSON or have too many values.
+    pub(super) fn parsed_bytes(&self) -> Result<usize, RpcError> {
+        let tools = self.tools.as_deref().unwrap_or_default();
+        let texts: usize = tools.iter().map(|tool| tool.name.len() + tool.description.len()).sum();
+        let schemas: Vec<&RawValue> = tools.iter().filter_map(|tool| tool.schema.as_deref()).collect();
+        let policy: Vec<&RawValue> = self.policy.as_deref().into_iter().collect();
+        Ok(texts + parsed_bytes("the schemas of `tools`", &schemas)? + parsed_bytes("`policy`", &policy)?)
     }
 
     pub(super) fn context(&mut self) -> Result<Option<JsonText>, RpcError> {
@@ -141,17 +140,27 @@ impl Initialize {
 
 impl ToolParams {
     pub(super) fn schema(&self) -> Result<Option<Value>, RpcError> {
-        self.schema.as_ref().map(|raw| small("tools", raw)).transpose()
+        self.schema.as_ref().map(|raw| parsed("tools", raw)).transpose()
     }
 }
 
-/// Parses the parameter `name`, which is limited to `MAX_VALUE_BYTES` of JSON.
-fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, RpcError> {
-    let bytes = raw.get().len();
+/// Returns the memory that `values` occupy when parsed, in bytes. Fails if they exceed `MAX_VALUE_BYTES` of JSON or have
+/// too many values.
+fn parsed_bytes(name: &str, values: &[&RawValue]) -> Result<usize, RpcError> {
+    let mut bytes: usize = values.iter().map(|value| value.get().len()).sum();
     if bytes > MAX_VALUE_BYTES {
-        let message = format!("`{name}` is {bytes} bytes of JSON; the maximum is {MAX_VALUE_BYTES}");
+        let message = format!("the JSON of {name} is {bytes} bytes; the maximum is {MAX_VALUE_BYTES}");
         return Err(RpcError::params(message));
     }
+    for value in values {
+        let cost = JsonCost::of(value.get().as_bytes());
+        bytes += cost.map_err(|error| RpcError::params(format!("{name}: {error}")))?;
+    }
+    Ok(bytes)
+}
+
+/// Parses the parameter `name`.
+fn parsed<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, RpcError> {
     serde_json::from_str(raw.get()).map_err(|error| RpcError::params(format!("`{name}`: {}", quoted(error))))
 }
 

@@ -243,7 +243,16 @@ impl ReadBody {
     }
 
     /// Parses the body as JSON. Returns the value and the charged memory, which must be held while the value exists.
-    pub(crate) fn json<T: DeserializeOwned>(mut self) -> Result<(T, HeldBytes), Problem> {
+    pub(crate) fn json<T: DeserializeOwned>(self) -> Result<(T, HeldBytes), Problem> {
+        self.json_with(|_| Ok(0))
+    }
+
+    /// Like [`json`](Self::json), for a value that contains JSON text to parse later. `parsed_bytes` returns the memory
+    /// that the parsed text will occupy, which is charged in addition to the body.
+    pub(super) fn json_with<T: DeserializeOwned>(
+        mut self,
+        parsed_bytes: impl FnOnce(&T) -> Result<usize, Problem>,
+    ) -> Result<(T, HeldBytes), Problem> {
         if self.bytes.is_empty() {
             return Err(Problem::invalid("the request has no body; send a JSON object"));
         }
@@ -254,9 +263,11 @@ impl ReadBody {
         }
         let value = serde_json::from_slice(&self.bytes);
         let value = value.map_err(|error| Problem::invalid(format!("the request body: {}", quoted(error))))?;
+        let total = len + parsed_bytes(&value)?;
+        self.grow(total)?;
         let Self { bytes, mut held, .. } = self;
         drop(bytes);
-        held.shrink(len);
+        held.shrink(total);
         Ok((value, held))
     }
 
@@ -352,6 +363,23 @@ mod tests {
         assert!(bodies.bytes().try_room(None, 60_000).is_err());
         drop(written);
         drop(bodies.bytes().try_room(None, 60_000).unwrap());
+    }
+
+    #[tokio::test]
+    async fn parsed_values_are_charged_until_they_are_dropped() {
+        let bodies = bodies(1 << 20);
+        let charge = async |bytes: usize| {
+            let body = bodies.read(Some("a"), &HeaderMap::new(), Body::from("[1]")).await?;
+            body.json_with(|_: &[u8; 1]| Ok(bytes - "[1]".len()))
+        };
+        let (value, held) = charge(600 << 10).await.unwrap();
+        assert_eq!((value, held.bytes()), ([1], 600 << 10));
+        assert_eq!(charge((424 << 10) + 1).await.unwrap_err().status, 503);
+        for bytes in [(424 << 10) - 1, 424 << 10] {
+            drop(charge(bytes).await.unwrap());
+        }
+        drop(held);
+        assert_eq!(charge((424 << 10) + 1).await.unwrap().1.bytes(), 425 << 10);
     }
 
     #[test]

@@ -45,13 +45,14 @@ pub(crate) async fn fresh(
     let (known, asking) = (shared.clone(), tenant.clone());
     let asked = read.parse_with(move |read| {
         let begun = known.answered.begin(asking.name(), &headers, &[b"execute", &read.bytes])?;
-        let (mut body, held): (ExecuteBody, HeldBytes) = read.json()?;
+        let (mut body, held) = ExecuteBody::read(read)?;
+        let tools_bytes = body.tools_bytes()?;
         let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
         let (mut fresh, is_stepped) = (body.fresh()?, tools.is_stepped());
         tools.to(&mut fresh.script);
         fresh.script.wants_files = !patterns.is_empty();
         let work = Work::Fresh(Box::new(fresh));
-        Ok(ParsedRequest { begun, patterns, work, is_stepped, form: Form::of(&headers), held })
+        Ok(ParsedRequest { begun, patterns, work, is_stepped, tools_bytes, form: Form::of(&headers), held })
     });
     execute(shared, tenant, asked.await?).await
 }
@@ -75,14 +76,15 @@ pub(crate) async fn in_session(
     let (known, asking) = (shared.clone(), tenant.clone());
     let asked = read.parse_with(move |read| {
         let begun = known.answered.begin(asking.name(), &headers, &[b"session", id.as_bytes(), &read.bytes])?;
-        let (mut body, held): (ExecuteBody, HeldBytes) = read.json()?;
+        let (mut body, held) = ExecuteBody::read(read)?;
+        let tools_bytes = body.tools_bytes()?;
         let (patterns, tools) = (body.returned()?, Offered::new(body.tools()?, &asking)?);
         let (mut script, is_stepped) = (body.in_session()?, tools.is_stepped());
         tools.to(&mut script);
         script.wants_files = !patterns.is_empty();
         script.key = begun.key().map(str::to_owned);
         let work = Work::InSession(IfMatch::of(&headers).target(id)?, Box::new(script));
-        Ok(ParsedRequest { begun, patterns, work, is_stepped, form: Form::of(&headers), held })
+        Ok(ParsedRequest { begun, patterns, work, is_stepped, tools_bytes, form: Form::of(&headers), held })
     });
     execute(shared, tenant, asked.await?).await
 }
@@ -94,7 +96,7 @@ pub(crate) async fn in_session(
 pub(crate) async fn validate(Caller(tenant): Caller, read: ReadBody) -> Result<Json<ValidateAnswer>, Problem> {
     let (fresh, _held) = read
         .parse_with(|read| {
-            let (body, held): (ExecuteBody, HeldBytes) = read.json()?;
+            let (body, held) = ExecuteBody::read(read)?;
             Ok((body.fresh()?, held))
         })
         .await?;
@@ -106,6 +108,8 @@ struct ParsedRequest {
     work: Work,
     /// `true` if the client answers tool calls, so the execution can be suspended.
     is_stepped: bool,
+    /// The memory that the tools occupy, in bytes.
+    tools_bytes: usize,
     patterns: Vec<String>,
     form: Form,
     held: HeldBytes,
@@ -113,7 +117,7 @@ struct ParsedRequest {
 
 /// Runs a script and responds in the format that the client accepts.
 async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result<Response, Problem> {
-    let ParsedRequest { begun, work, is_stepped, patterns, form, held } = asked;
+    let ParsedRequest { begun, work, is_stepped, tools_bytes, patterns, form, held } = asked;
     let slot = match begun {
         Begun::Again(answer) => return again(&shared, tenant.name(), answer.body, answer.etag).await,
         Begun::Unkeyed => None,
@@ -123,7 +127,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
         let detail = "`Idempotency-Key` is not supported with tools without a `callback`; remove it";
         return match slot {
             Some(_) => Err(Problem::invalid(detail)),
-            None => step(shared, tenant, Asking::Start { work, patterns }, form, held).await,
+            None => step(shared, tenant, Asking::Start { work, patterns, tools_bytes }, form, held).await,
         };
     }
     match (form, slot) {
@@ -183,7 +187,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
 
 /// A step of an execution whose tool calls the client answers.
 pub(super) enum Asking {
-    Start { work: Work, patterns: Vec<String> },
+    Start { work: Work, patterns: Vec<String>, tools_bytes: usize },
     GoOn { execution: String, answers: Vec<ToolAnswer> },
 }
 
@@ -229,11 +233,12 @@ pub(super) async fn step(
     form: Form,
     held: HeldBytes,
 ) -> Result<Response, Problem> {
+    let tools_bytes = asking.tools_bytes();
     if form == Form::Whole {
         let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
         let then = move |Ended { finished, return_files }| serialize_execution(&bodies, &name, finished, &return_files);
         let stepped = asking.step(&tenant, Watch::default(), then).await?;
-        drop(held);
+        release(&tenant, Some(&stepped), held, tools_bytes);
         return match stepped {
             Stepped::Done((made, generation)) => whole(&shared, tenant.name(), made, generation).await,
             Stepped::NeedsTools(needs) => needs_tools(&shared, tenant.name(), needs).await,
@@ -245,9 +250,18 @@ pub(super) async fn step(
         let framing = pieces.clone();
         let then = move |ended: Ended| result_piece(&framing, ended.finished, &ended.return_files);
         let stepped = asking.step(&tenant, watch, then).await;
-        drop(held);
+        release(&tenant, stepped.as_ref().ok(), held, tools_bytes);
         pieces.end(stepped.and_then(|stepped| last(&pieces, stepped))).await;
     }))
+}
+
+/// Releases the memory charged for a request. If its execution is suspended, `tools_bytes` remain charged until the
+/// execution ends, because it keeps its tools.
+fn release<T>(tenant: &Tenant, stepped: Option<&Stepped<T>>, mut held: HeldBytes, tools_bytes: usize) {
+    if let Some(Stepped::NeedsTools(needs)) = stepped {
+        held.shrink(tools_bytes);
+        tenant.charge_suspended(&needs.execution, held);
+    }
 }
 
 fn last(pieces: &Pieces, stepped: Stepped<Made>) -> Result<Made, ServiceError> {
@@ -263,6 +277,14 @@ fn last(pieces: &Pieces, stepped: Stepped<Made>) -> Result<Made, ServiceError> {
 }
 
 impl Asking {
+    /// Returns the memory that the tools of a new execution occupy, in bytes.
+    fn tools_bytes(&self) -> usize {
+        match self {
+            Self::Start { tools_bytes, .. } => *tools_bytes,
+            Self::GoOn { .. } => 0,
+        }
+    }
+
     async fn step<T: Send + 'static>(
         self,
         tenant: &Tenant,
@@ -270,7 +292,7 @@ impl Asking {
         then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         match self {
-            Self::Start { work, patterns } => tenant.start_then(Door::Http, work, patterns, watch, then).await,
+            Self::Start { work, patterns, .. } => tenant.start_then(Door::Http, work, patterns, watch, then).await,
             Self::GoOn { execution, answers } => tenant.go_on_then(&execution, answers, watch, then).await,
         }
     }

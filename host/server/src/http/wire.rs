@@ -9,12 +9,13 @@ use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::{
-    Problem,
+    Problem, ReadBody,
+    budget::HeldBytes,
     tools::{ToolBodies, ToolBody},
 };
 use crate::{
     Fresh, Script, ServiceError, SessionPage, SessionSummary,
-    json::{Bytes, at_most, entries_at_most},
+    json::{Bytes, JsonCost, at_most, entries_at_most},
     text::quoted,
     workers::WorkersState,
 };
@@ -112,6 +113,14 @@ fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Str
 }
 
 impl ExecuteBody {
+    /// Parses a request body. Returns the charged memory, which must be held while the body, or what it is converted
+    /// to, exists. Charges the policy and the tools as parsed values, although they are parsed later.
+    pub(super) fn read(read: ReadBody) -> Result<(Self, HeldBytes), Problem> {
+        read.json_with(|body: &Self| {
+            Ok(parsed_bytes("policy", body.policy.as_deref())? + parsed_bytes("tools", body.tools.as_deref())?)
+        })
+    }
+
     /// Returns the patterns of the files to return. Fails if a pattern is invalid or a limit is exceeded.
     pub(crate) fn returned(&mut self) -> Result<Vec<String>, Problem> {
         let patterns = self.return_files.take().unwrap_or_default();
@@ -128,9 +137,15 @@ impl ExecuteBody {
         Ok(patterns)
     }
 
+    /// Returns the memory that the tools occupy when parsed, in bytes.
+    pub(super) fn tools_bytes(&self) -> Result<usize, Problem> {
+        let text = self.tools.as_deref().map_or(0, |tools| tools.get().len());
+        Ok(text + parsed_bytes("tools", self.tools.as_deref())?)
+    }
+
     /// Parses the tools of the request.
     pub(super) fn tools(&mut self) -> Result<ToolBodies, Problem> {
-        self.tools.take().map(|tools| small("tools", &tools)).transpose().map(Option::unwrap_or_default)
+        self.tools.take().map(|tools| parsed("tools", &tools)).transpose().map(Option::unwrap_or_default)
     }
 
     fn script(self) -> Result<Script, Problem> {
@@ -155,7 +170,7 @@ impl ExecuteBody {
         }
         let files = files.into_iter().map(|(path, bytes)| (path, bytes.0)).collect();
         let (language, runtime) = (self.language, self.runtime.take());
-        let policy = self.policy.take().map(|policy| small("policy", &policy)).transpose()?.unwrap_or_default();
+        let policy = self.policy.take().map(|policy| parsed("policy", &policy)).transpose()?.unwrap_or_default();
         Ok(Fresh { script: self.script()?, language, runtime, files, policy })
     }
 
@@ -182,12 +197,19 @@ pub(crate) fn json_text(raw: Box<RawValue>) -> Result<JsonText, Problem> {
     JsonText::new(Box::<str>::from(raw)).map_err(|error| Problem::invalid(format!("`context`: {}", quoted(error))))
 }
 
-/// Parses the field `name`, which is limited to `MAX_VALUE_BYTES` of JSON.
-fn small<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, Problem> {
-    let bytes = raw.get().len();
+/// Returns the memory that the field `name` occupies when parsed, in bytes. Excludes the contents of strings. Fails if
+/// the field exceeds `MAX_VALUE_BYTES` of JSON or has too many values.
+fn parsed_bytes(name: &str, raw: Option<&RawValue>) -> Result<usize, Problem> {
+    let text = raw.map_or("", RawValue::get);
+    let bytes = text.len();
     if bytes > MAX_VALUE_BYTES {
         return Err(Problem::invalid(format!("`{name}` is {bytes} bytes of JSON; the maximum is {MAX_VALUE_BYTES}")));
     }
+    JsonCost::of(text.as_bytes()).map_err(|error| Problem::invalid(format!("`{name}`: {error}")))
+}
+
+/// Parses the field `name`.
+fn parsed<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, Problem> {
     serde_json::from_str(raw.get()).map_err(|error| Problem::invalid(format!("`{name}`: {}", quoted(error))))
 }
 

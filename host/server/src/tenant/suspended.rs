@@ -31,6 +31,8 @@ struct Entry {
     state: SuspensionState,
     expires: Instant,
     cancel: CancelToken,
+    /// The memory charged for the execution's tools.
+    held: HeldBytes,
 }
 
 pub(super) enum SuspensionState {
@@ -145,7 +147,9 @@ impl SuspendedExecutions {
         let mut entries = self.entries();
         let is_new = !entries.contains_key(id);
         let cancel = stepping.cancel.clone();
-        let entry = entries.entry(id.to_owned()).or_insert(Entry { state: SuspensionState::Busy, expires, cancel });
+        let held = HeldBytes::default();
+        let entry =
+            entries.entry(id.to_owned()).or_insert(Entry { state: SuspensionState::Busy, expires, cancel, held });
         entry.state = SuspensionState::Waiting(Box::new(stepping));
         if was_answered {
             entry.expires = expires;
@@ -223,6 +227,13 @@ pub(super) struct Stepping {
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Tenant {
+    /// Charges memory for a suspended execution until it ends.
+    pub(crate) fn charge_suspended(&self, execution: &str, held: HeldBytes) {
+        if let Some(entry) = self.inner.suspended.entries().get_mut(execution) {
+            entry.held.join(held);
+        }
+    }
+
     /// Suspends an execution and returns its timeout. The timeout restarts only if `was_answered`. Must be called
     /// within a Tokio runtime.
     pub(super) fn suspend(&self, id: String, stepping: Stepping, was_answered: bool) -> Duration {

@@ -113,6 +113,30 @@ fn initial_session_data_is_limited() {
 }
 
 #[test]
+fn parsed_tools_and_policies_of_sessions_are_limited() {
+    let daemon = Running::with(config(|config| config.initial_bytes = 1 << 20));
+    let mut client = daemon.client();
+    let schema = json!({ "default": vec![[0]; 1_000] });
+    // An object costs 8 units, a list 4 and each comma 1. A unit costs 160 bytes.
+    let bytes = (8 + 4 + 1_000 * 4 + 999) * 160 + schema.to_string().len() + "ask".len();
+    let tools = |more: usize| {
+        let tool = json!({ "name": "ask", "schema": schema });
+        json!({ "open": false, "tools": [tool], "files": { "a": "x".repeat((1 << 20) - bytes - "a".len() + more) } })
+    };
+    let args = |count: usize| json!({ "open": false, "policy": { "args": vec![""; count] } });
+    assert_eq!(client.refused("initialize", tools(1)).1, "quota-exceeded");
+    client.ok("initialize", tools(0));
+    assert_eq!(client.refused("initialize", args(1)).1, "quota-exceeded");
+    client.ok("destroy", json!({}));
+    client.ok("initialize", args(6_000));
+    assert_eq!(client.refused("initialize", args(1_000)).1, "quota-exceeded");
+    client.ok("initialize", args(100));
+    let lists = |count: usize| json!({ "tools": [{ "name": "ask", "schema": { "default": vec![[0]; count] } }] });
+    let (code, _, message) = client.refused("initialize", lists(60_000));
+    assert!(code == -32_602 && message.contains("too many values"), "{message}");
+}
+
+#[test]
 fn open_connections_are_limited() {
     let daemon = Running::with(config(|config| config.connections = 2));
     let (mut one, two) = (daemon.client(), daemon.client());

@@ -81,6 +81,61 @@ fn total_body_size_and_body_time_are_limited() {
     );
 }
 
+/// Returns a server with 896 KiB of memory for requests and responses, which executes one script at a time.
+fn small_server() -> Server {
+    let admission = Admission { running: 1, waiting: 8, wait: Duration::from_secs(20), ..Admission::default() };
+    Server::start(Setup {
+        service: ServiceConfig { admission, ..ServiceConfig::default() },
+        http: HttpConfig { bodies_bytes: 1 << 20, ..HttpConfig::default() },
+        ..tenant(|tenant| tenant.policy.limits.timeout_ms = 60_000)
+    })
+}
+
+/// Returns a request with a tool whose schema contains `count` lists. Each list costs 5 * 160 bytes.
+fn with_lists(source: &str, count: usize) -> String {
+    let tools = json!([{"name": "ask", "schema": {"default": vec![[0]; count]}}]);
+    json!({"language": "python", "source": source, "tools": tools}).to_string()
+}
+
+#[test]
+fn parsed_values_of_waiting_requests_are_limited() {
+    let server = small_server();
+    let body = json!({"language": "python", "source": "import time; time.sleep(50)"}).to_string();
+    let first = server.begin("POST", "/v1/execute", &[], body.as_bytes());
+    until("one runs", || metric(&server, "glovebox_running") == 1);
+    let execute = |body: &str| server.begin("POST", "/v1/execute", &[], body.as_bytes());
+    let second = execute(&with_lists("print(2)", 1_000));
+    until("one waits", || metric(&server, "glovebox_waiting") == 1);
+    let args = json!({"language": "python", "source": "1", "policy": {"args": vec![""; 1_000]}}).to_string();
+    for body in [with_lists("1", 1_000), with_lists("1", 200), args] {
+        let refused = Answer::read(execute(&body));
+        assert_eq!(refused.problem(), (503, "unavailable".into()));
+        assert!(refused.text().contains("memory for requests is full"), "{refused:?}");
+    }
+    let third = execute(&with_lists("print(3)", 100));
+    until("a request that fits waits", || metric(&server, "glovebox_waiting") == 2);
+    drop(first);
+    assert_eq!(Answer::read(second).ok()["stdout"], "2\n");
+    assert_eq!(Answer::read(third).ok()["stdout"], "3\n");
+    assert_eq!(Answer::read(execute(&with_lists("print(4)", 1_000))).ok()["stdout"], "4\n", "the memory is free again");
+}
+
+#[test]
+fn tools_of_suspended_executions_are_limited() {
+    let server = small_server();
+    let execute = |count: usize| server.ask("POST", "/v1/execute", &[], with_lists("tools.ask()", count).as_bytes());
+    let cancel = |answer: &Answer| {
+        assert_eq!(answer.status, 202, "{answer:?}");
+        let execution = answer.json()["execution"].as_str().unwrap().to_owned();
+        assert_eq!(server.ask("DELETE", &format!("/v1/executions/{execution}"), &[], b"").status, 204);
+    };
+    let first = execute(1_000);
+    assert_eq!((first.status, execute(200).problem()), (202, (503, "unavailable".into())));
+    cancel(&execute(100));
+    cancel(&first);
+    cancel(&execute(1_000));
+}
+
 #[test]
 fn total_size_of_stored_responses_is_limited() {
     let server = Server::start(http(|http| (http.bodies_bytes, http.body_time) = (2 << 20, Duration::from_secs(1))));
@@ -204,6 +259,9 @@ fn policies_files_and_patterns_are_limited() {
     let policy = |bytes: usize| execute("policy", json!({"args": ["a".repeat(bytes)]}));
     assert_eq!((policy(100_000).status, policy(200_000).problem().0), (200, 400), "the engine's own limit is lower");
     assert_eq!(policy((256 << 10) + 1).problem(), (400, "invalid-argument".into()));
+    // 52,000 lists cost 5 units each, and more than 256 Ki units are never parsed.
+    let lists = |count: usize| server.ask("POST", "/v1/validate", &[], with_lists("1", count).as_bytes());
+    assert_eq!((lists(52_000).status, lists(53_000).problem()), (200, (400, "invalid-argument".into())));
 }
 
 #[test]
