@@ -107,7 +107,7 @@ class Schemas(unittest.TestCase):
         refused: list[tuple[Any, str]] = [
             (custom, r"custom\(value\) is a Custom, and JSON cannot represent it; .* Tool\(…, schema=…\)"),
             (colour, r"colour\(value\) is a Colour"),
-            (nameless, r"nameless takes `\*values: .*` without a name"),
+            (nameless, r"nameless takes `\*values: .*` by position only"),
             (unknown, r"cannot derive a schema for the arguments of unknown: .*NoSuchType"),
         ]
         for function, said in refused:
