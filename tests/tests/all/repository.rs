@@ -100,7 +100,7 @@ fn boundary_tests_exist_in_both_languages() {
         "recursion-",
         "subprocess-",
     ];
-    /// Restrictions that only Python needs, each with the corresponding case in JavaScript.
+    /// Python cases whose JavaScript counterparts have other names, each with its counterpart.
     const PYTHON_ONLY: [(&str, &str); 6] = [
         ("interrupt-python-asyncio", "javascript-interrupt-promises"),
         ("interrupt-python-fuel", "javascript-interrupt"),

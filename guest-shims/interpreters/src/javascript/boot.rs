@@ -24,7 +24,7 @@ const STACK_BYTES: u32 = 320 << 10;
 /// [`STACK_BYTES`] are for native code below QuickJS's last check.
 const SHADOW_PAGES: u32 = 16;
 const PAGE_BYTES: u32 = 64 << 10;
-/// The distance from the start of a segment to the memory of its first chunk, in bytes.
+/// The alignment of chunks in a segment, in bytes. The usable memory of the first chunk starts at this offset.
 const CHUNK_ALIGNMENT: u32 = 16;
 
 /// The native modules, with the names by which the boot scripts import them.

@@ -83,7 +83,8 @@ pub(super) enum InstantiationStep<'a> {
 }
 
 impl<'a> Definitions<'a> {
-    /// Reads a component without validating it. Wasmtime rejects every component that is malformed here, too.
+    /// Reads a component without validating it. Wasmtime also rejects every component that this function
+    /// rejects as malformed.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let mut reader = Reader::default();
         for payload in Parser::new(0).parse_all(bytes) {

@@ -181,12 +181,12 @@ impl From<stepping::ToolRequest> for ToolRequest {
 }
 
 /// A started execution.
-#[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
+#[expect(unreachable_pub, reason = "the bindings re-export it, also from a private module")]
 #[derive(Debug)]
 pub struct Stepped {
     pub(super) started: Started,
     pub(super) left: Arc<RetainedResults>,
-    /// In a session, keeps the session busy until the component has received the end.
+    /// In a session, keeps the session busy until the component has received the final result.
     pub(super) stepping: Option<Stepping>,
     is_in_session: bool,
     pub(super) is_done: bool,

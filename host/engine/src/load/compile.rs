@@ -48,7 +48,7 @@ pub enum CompileError {
 /// share the limit [`CacheLimits::component_bytes`](crate::CacheLimits::component_bytes). When it is exceeded, the
 /// least recently used components are removed first.
 ///
-/// The cache key covers the digest of `wasm` and all settings of the Wasmtime engine that change compiled code. As for
+/// The cache key covers the digest of `wasm` and all settings of the Wasmtime engine that change compiled code. As with
 /// prepared images, a cache that other users can write to is rejected.
 ///
 /// The size of a component does not bound the time and memory that compiling takes. For untrusted components, use

@@ -209,7 +209,7 @@ impl Fleet {
         self.wheel.set(id, ready);
     }
 
-    /// Reads a session's state from the store, and returns when it arrives.
+    /// Reads a session's state from the store, and returns the time at which the state arrives.
     pub(crate) fn fetch(&mut self, now: f64, id: u32, node: u32) -> f64 {
         // Reads the last full state and each later difference.
         let differences = match self.config.persistence {
