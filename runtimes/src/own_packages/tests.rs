@@ -154,8 +154,8 @@ fn total_unpacked_size_is_limited() {
     assert!(matches!(&error, OwnPackageError::TooLarge(name) if name == "e"), "{error}");
     assert!(error.to_string().contains("glovebox packages remove NAME"), "{error}");
     assert_eq!(own.files().unwrap().len(), 8);
-    // A wheel over the size limit that was copied into the directory by hand is listed and can be removed, but cannot be
-    // imported.
+    // A wheel over the size limit that was copied into the directory by hand is listed and can be removed, but cannot
+    // be imported.
     put_unchecked(&own, &over);
     assert_eq!(own.list().unwrap().len(), 5);
     assert!(matches!(own.files(), Err(OwnPackageError::TooLarge(name)) if name == "e"));

@@ -350,7 +350,7 @@ wasmtime::component::bindgen!({
 });
 
 /// An error for the component, or a trap for a call that a correct component never makes.
-#[expect(unreachable_pub, reason = "the generated modules, which are private as well, export it again")]
+#[expect(unreachable_pub, reason = "the generated modules, which are also private, re-export it")]
 #[derive(Debug)]
 pub enum SandboxFailure {
     Error(SandboxError),

@@ -272,7 +272,7 @@ impl HostSession for SandboxCtx {
 }
 
 /// A session of the component. Clones refer to the same session. Started executions hold clones.
-#[expect(unreachable_pub, reason = "the bindings export it again, in a private module as well")]
+#[expect(unreachable_pub, reason = "the bindings re-export it, also from a private module")]
 #[derive(Clone)]
 pub struct SessionResource {
     session: Session,
