@@ -70,6 +70,8 @@ const patched = (text) => {
   code = replaceOnce(code, 'calendarIntervals.intervalFormatFallback));\n\t\t\t\t}', 'calendarIntervals.intervalFormatFallback)));\n\t\t\t\t}');
   // A style's connector differs from that of fields: "at" in English.
   code = replaceOnce(code, 'const connector = dataLocaleData.dateTimeFormat[dateStyle];', 'const connector = dataLocaleData.styleConnector[dateStyle];');
+  // Only the long form pads the hours of an offset and names those of UTC.
+  code = replaceOnce(code, 'if (style === "long") offsetStr', 'if (style === "long" || style === "longOffset") offsetStr');
   return code;
 };
 
@@ -99,7 +101,8 @@ const bundle = async (name, contents) => {
     stdin: { contents, resolveDir: HERE, sourcefile: `${name}.mjs` },
     bundle: true, minify: true, format: 'iife', define: { Intl: '$glovebox.intl.Intl' }, target: 'es2022', charset: 'utf8', legalComments: 'none', write: false, plugins: [shared],
   });
-  return outputFiles[0].text;
+  // A `for … in` over data would visit what a script has added to `Object.prototype`.
+  return outputFiles[0].text.replace(/for\((let|var|const) (\w+) in ([^()]+)\)/g, 'for($1 $2 of Object.keys($3??{}))');
 };
 
 // ---- Locales

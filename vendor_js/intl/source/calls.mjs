@@ -42,6 +42,8 @@ const dateOptions = () => ({
     () => ({ year: 'numeric', month: pick(['long', 'short', 'numeric', '2-digit']), day: pick(['numeric', '2-digit']), ...maybe({ weekday: pick(['long', 'short']) }) }),
     () => ({ month: pick(['long', 'short']), day: 'numeric' }),
     () => ({ year: 'numeric', month: pick(['long', 'short']) }),
+    () => ({ timeZoneName: pick(['short', 'longOffset']) }),
+    () => ({ [pick(['minute', 'second'])]: '2-digit' }),
     () => ({ hour: '2-digit', minute: '2-digit', ...maybe({ second: '2-digit' }), ...maybe({ hour12: pick([true, false]) }) }),
     () => ({ year: 'numeric', month: pick(['short', 'numeric']), day: 'numeric', hour: '2-digit', minute: '2-digit' }),
   ])(),

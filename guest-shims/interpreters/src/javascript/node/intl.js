@@ -18,15 +18,18 @@
     return () => (value ??= make());
   };
   const index = once(() => dataOf('index'));
+  const define = (object, name, value, writable = true) => Object.defineProperty(object, name, { __proto__: null, value, writable, configurable: true });
 
-  const Intl = Object.create(Object.prototype, { [Symbol.toStringTag]: { value: 'Intl', configurable: true } });
-  const intl = ($.intl = { Intl, shared: {} });
+  // The library and the methods of the language use these, whatever a script does to the global `Intl`.
+  const types = { __proto__: null };
+  const intl = ($.intl = { Intl: types, shared: {} });
   const loaded = new Set();
   const run = (script) => {
     if (loaded.has(script)) return;
     if (script !== 'shared' && script !== 'rules') run('shared');
-    loaded.add(script);
     $.compileAs(`glovebox:intl/${script}`, `(function ($glovebox) {${textOf(`${script}.js`)}\n})`)($);
+    // Last, because a script that ran out of memory can try again.
+    loaded.add(script);
   };
 
   // Locales
@@ -173,14 +176,18 @@
         });
       }
       PREPARED[name]?.(Type);
+      define(Type, 'name', name, false);
+      for (const key of Object.keys(Type)) Object.defineProperty(Type, key, { enumerable: false });
+      define(Type.prototype, Symbol.for('nodejs.util.inspect.custom'), () => `${name} [Intl.${name}] {}`);
       provided[name] = Type;
     }
   };
-  const typeOf = (name) => {
-    run(SCRIPTS[name]);
-    return provided[name];
-  };
-  for (const name of Object.keys(SCRIPTS)) $.lazily(Intl, name, () => typeOf(name));
+  for (const name of Object.keys(SCRIPTS)) {
+    $.lazily(types, name, () => {
+      run(SCRIPTS[name]);
+      return provided[name];
+    });
+  }
 
   // Time zones by name: [seconds since 1970, abbreviation, offset in seconds, whether it is daylight saving time].
   const rulesOf = (text) => {
@@ -222,13 +229,13 @@
         else table.set(letter, [primary, secondary, ++tertiary]);
       }
     }
-    return { table, marks: new Map(Array.from(marks, (mark, i) => [mark, i + 1000])), expansions, tailorings, first, letters: table.get('a')[0], symbols: table.get('\x60')[0] };
+    return { table, marks: new Map(Array.from(marks, (mark, i) => [mark, i + 1000])), expansions, tailorings, first, letters: table.get('a')[0], digits: table.get('0')[0], symbols: table.get('\x60')[0] };
   });
 
   // Characters without data, such as Han, by their codes after all others.
   const LAST = 1e5;
   const collationFor = (language) => {
-    const { table, marks, expansions, tailorings, first, letters } = weights();
+    const { table, marks, expansions, tailorings, first, letters, digits } = weights();
     const own = new Map();
     let longest = 1;
     for (const [before, groups] of tailorings[language] ?? []) {
@@ -243,7 +250,10 @@
     }
     const [low, high] = (first[language] ?? []).map((letter) => table.get(letter)[0]);
     const moved = (weight) => (weight[0] >= low && weight[0] <= high ? [letters - 1 + (weight[0] - low + 1) / 65536, weight[1], weight[2]] : weight);
-    const weightOf = (letter) => moved(table.get(letter) ?? [LAST + letter.codePointAt(0), 1, 1]);
+    // Symbols come before digits, also emoji and others without data.
+    const isSymbol = (letter) => /[\p{S}\p{P}]/u.test(letter);
+    const withoutData = (letter) => (isSymbol(letter) ? digits - 1 + letter.codePointAt(0) / 0x110000 : LAST + letter.codePointAt(0));
+    const weightOf = (letter) => moved(table.get(letter) ?? [withoutData(letter), 1, 1]);
     // Calls `each` with the weights of a text. A mark has no primary weight.
     return (text, each) => {
       if (own.size > 0) text = text.normalize('NFC');
@@ -270,6 +280,7 @@
     };
   };
   const collations = new Map();
+  const comparisons = new Map();
   const CACHED_KEYS = 4000;
 
   const sequence = (left, right) => {
@@ -285,6 +296,8 @@
     return value;
   };
   const makeCompare = (language, { caseFirst, ignorePunctuation, numeric, sensitivity }) => {
+    const id = `${language} ${caseFirst} ${ignorePunctuation} ${numeric} ${sensitivity}`;
+    if (comparisons.has(id)) return comparisons.get(id);
     if (!collations.has(language)) collations.set(language, collationFor(language));
     const weigh = collations.get(language);
     const { symbols, table } = weights();
@@ -301,11 +314,12 @@
       };
       weigh(text, ([primary, secondary, tertiary], letter) => {
         if (ignorePunctuation && primary < symbols && primary > 0) return;
-        if (numeric && letter >= '0' && letter <= '9') number += letter;
-        else {
-          endNumber();
-          if (primary > 0) key.primary.push(primary);
+        if (numeric && letter >= '0' && letter <= '9') {
+          number += letter;
+          return;
         }
+        endNumber();
+        if (primary > 0) key.primary.push(primary);
         key.secondary.push(secondary);
         if (primary > 0) key.tertiary.push(tertiary);
         if (primary > 0) key.cases.push(letter !== letter.toLowerCase() ? (caseFirst === 'upper' ? 0 : 2) : 1);
@@ -321,7 +335,7 @@
       keys.set(text, key);
       return key;
     };
-    return (left, right) => {
+    const compare = (left, right) => {
       if (left === right) return 0;
       const [one, other] = [cached(left), cached(right)];
       let order = sequence(one.primary, other.primary);
@@ -330,6 +344,8 @@
       if (order === 0 && sensitivity === 'variant') order = sequence(one.tertiary, other.tertiary);
       return order;
     };
+    comparisons.set(id, compare);
+    return compare;
   };
 
   class Collator {
@@ -370,27 +386,33 @@
   Object.defineProperty(Collator.prototype, 'constructor', { value: CollatorOrFunction, writable: true, configurable: true });
   Object.defineProperty(Collator.prototype, Symbol.toStringTag, { value: 'Intl.Collator', configurable: true });
 
-  const define = (object, name, value) => Object.defineProperty(object, name, { __proto__: null, value, writable: true, configurable: true });
-  define(Intl, 'Collator', CollatorOrFunction);
-  define(Intl, 'getCanonicalLocales', { getCanonicalLocales: (locales) => canonicalLocales(locales) }.getCanonicalLocales);
+  define(types, 'Collator', CollatorOrFunction);
+  define(types, 'getCanonicalLocales', { getCanonicalLocales: (locales) => canonicalLocales(locales) }.getCanonicalLocales);
   const supportedValuesOf = (key) => {
     const name = String(key);
     if (name === 'timeZone') return Object.keys(zones()).sort();
     if (!Object.hasOwn(index().supported, name)) throw new RangeError(`Invalid key : ${name}`);
     return [...index().supported[name]];
   };
-  define(Intl, 'supportedValuesOf', supportedValuesOf);
+  define(types, 'supportedValuesOf', supportedValuesOf);
 
   // Methods of the language
 
-  // A formatter for each locale and type without options, because scripts call these methods in loops.
-  const plain = new Map();
-  const formatter = (name, locales, options) => {
-    if (options !== undefined || (locales !== undefined && typeof locales !== 'string')) return new Intl[name](locales, options);
-    const id = `${name} ${locales}`;
-    if (!plain.has(id)) plain.set(id, new Intl[name](locales));
-    return plain.get(id);
+  // Keeps the formatters of these methods, because scripts call them in loops: those with one locale and plain options.
+  const formatters = new Map();
+  const KEPT = 100;
+  const isPlain = (options) => Object.getPrototypeOf(options) === Object.prototype && Object.values(options).every((value) => ['string', 'number', 'boolean', 'undefined'].includes(typeof value));
+  const kept = (kind, locales, options, make) => {
+    if (locales !== undefined && typeof locales !== 'string') return make();
+    if (options !== undefined && (typeof options !== 'object' || options === null || !isPlain(options))) return make();
+    const id = JSON.stringify([kind, locales, options]);
+    if (!formatters.has(id)) {
+      if (formatters.size >= KEPT) formatters.clear();
+      formatters.set(id, make());
+    }
+    return formatters.get(id);
   };
+  const formatter = (name, locales, options) => kept(name, locales, options, () => new types[name](locales, options));
   const DATE = ['weekday', 'year', 'month', 'day'];
   const TIME = ['dayPeriod', 'hour', 'minute', 'second', 'fractionalSecondDigits'];
   // https://tc39.es/ecma402/#sup-properties-of-the-date-prototype-object
@@ -405,13 +427,10 @@
     for (const name of added) define(made, name, 'numeric');
     return made;
   };
-  const dateFormats = new Map();
+  const timeOf = Date.prototype.getTime;
   const formatDate = (required, defaults) => (date, locales, options) => {
-    if (Number.isNaN(Date.prototype.getTime.call(date))) return 'Invalid Date';
-    if (options !== undefined || (locales !== undefined && typeof locales !== 'string')) return new Intl.DateTimeFormat(locales, dateOptions(options, required, defaults)).format(date);
-    const id = `${defaults} ${locales}`;
-    if (!dateFormats.has(id)) dateFormats.set(id, new Intl.DateTimeFormat(locales, dateOptions(undefined, required, defaults)));
-    return dateFormats.get(id).format(date);
+    if (Number.isNaN(timeOf.call(date))) return 'Invalid Date';
+    return kept(defaults, locales, options, () => new types.DateTimeFormat(locales, dateOptions(options, required, defaults))).format(date);
   };
   const turkic = (locales) => ['az', 'tr'].includes((canonicalLocales(locales)[0] ?? DEFAULT).replace(/-.*/, ''));
   const joinLocal = (list, locales, options) =>
@@ -438,5 +457,7 @@
     upper: (text, locales) => (turkic(locales) ? text.replaceAll('i', 'İ') : text).toUpperCase(),
   };
 
+  const Intl = Object.create(Object.prototype, { [Symbol.toStringTag]: { value: 'Intl', configurable: true } });
+  for (const name of Reflect.ownKeys(types)) $.lazily(Intl, name, () => types[name]);
   $.provide('Intl', Intl);
 }
