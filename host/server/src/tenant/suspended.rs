@@ -157,6 +157,12 @@ impl SuspendedExecutions {
         is_new
     }
 
+    /// Releases the memory charged for an execution that has ended.
+    fn release(&self, id: &str) {
+        let held = self.entries().get_mut(id).map(|entry| std::mem::take(&mut entry.held));
+        drop(held);
+    }
+
     fn ended(&self, id: &str, unread: Unread) {
         if let Some(entry) = self.entries().get_mut(id) {
             entry.state = SuspensionState::Ended(Box::new(unread));
@@ -244,12 +250,19 @@ impl Tenant {
         time
     }
 
-    /// Charges a result to the tenant's byte budget until the client reads it. Returns `None` if the budget is
-    /// exhausted.
-    fn charge(&self, result: &Result<Ended, ServiceError>) -> Option<HeldBytes> {
-        let (Some(budget), Ok(ended)) = (self.inner.unread.get(), result) else { return Some(HeldBytes::default()) };
-        let bytes = json_len(ended.execution()).ok()?;
-        budget.try_room(Some(self.name()), bytes).ok()
+    /// Charges a result to the tenant's byte budget until the client reads it, instead of its worker's reply. Returns
+    /// `None` if the budget is exhausted.
+    fn charge(&self, result: &mut Result<Ended, ServiceError>) -> Option<HeldBytes> {
+        let Some(budget) = self.inner.unread.get() else { return Some(HeldBytes::default()) };
+        match result {
+            Ok(ended) => {
+                let bytes = json_len(ended.execution()).ok()?;
+                ended.finished.reply_room = None;
+                budget.try_room(Some(self.name()), bytes).ok()
+            }
+            Err(ServiceError::NoRoom) => None,
+            Err(_) => Some(HeldBytes::default()),
+        }
     }
 }
 
@@ -276,9 +289,11 @@ async fn watch(tenant: Tenant, id: String) {
             }
             SuspensionCheck::HasEnded(stepping) => {
                 let suspended = Arc::clone(&stepping.suspended);
+                let ended = id.clone();
                 let fetch = move || {
-                    let result = tenant.result(*stepping, LOOK);
-                    tenant.charge(&result).map(|held| (result, held))
+                    let mut result = tenant.result(*stepping, LOOK);
+                    tenant.inner.suspended.release(&ended);
+                    tenant.charge(&mut result).map(|held| (result, held))
                 };
                 let fetched = Service::blocking(fetch).await;
                 match fetched.unwrap_or_else(|error| Some((Err(error), HeldBytes::default()))) {

@@ -155,8 +155,11 @@ impl WorkerProcesses {
         operation: SessionOperation,
         bytes: Vec<u8>,
     ) -> Result<(SessionAnswer, Vec<u8>), ServiceError> {
-        // `perform` reserves memory for the contents of a file.
-        let is_reserved = matches!(operation, SessionOperation::Files { operation: FileOperation::Read { .. }, .. });
+        // The callers reserve memory for the contents of a file and for an exported session.
+        let is_reserved = matches!(
+            operation,
+            SessionOperation::Files { operation: FileOperation::Read { .. }, .. } | SessionOperation::Export { .. }
+        );
         let budget = if is_reserved { None } else { self.reply_budget() };
         let call = ToWorker::Session { tenant: self.tenant.clone(), operation };
         let (answer, bytes, _room) = live.peer.call_within(&call, bytes, budget).await?;
