@@ -118,7 +118,7 @@ impl Session {
     /// The bytes contain the session's memory, files, open descriptors and generators. A shared workspace is included
     /// as a copy. For host directories, only uncommitted changes are included. Checkpoints are not included.
     ///
-    /// A session with few variables takes about 100 KiB.
+    /// A Python session with few variables takes 20 to 40 KB, a JavaScript session less than 20 KB.
     ///
     /// ```no_run
     /// # use glovebox::{Engine, EngineConfig, HibernateOptions, ResumeOptions, Sandbox};

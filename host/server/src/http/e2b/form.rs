@@ -28,8 +28,8 @@ const MAX_ENTRIES: usize = 256;
 /// Maximum total size of these entries, in bytes.
 const MAX_ENTRY_BYTES: usize = 64 << 10;
 
-/// The parameters of a new sandbox. Other fields are ignored, for example network settings: a sandbox never has a
-/// network.
+/// The parameters of a new sandbox. Other fields are ignored, for example network settings: only the tenant's policy
+/// grants network access.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct NewSandbox {
