@@ -27,9 +27,15 @@
   const run = (script) => {
     if (loaded.has(script)) return;
     if (script !== 'shared' && script !== 'rules') run('shared');
-    $.compileAs(`glovebox:intl/${script}`, `(function ($glovebox) {${textOf(`${script}.js`)}\n})`)($);
-    // Last, because a script that ran out of memory can try again.
+    // First, because the library asks for itself while it loads.
     loaded.add(script);
+    try {
+      $.compileAs(`glovebox:intl/${script}`, `(function ($glovebox) {${textOf(`${script}.js`)}\n})`)($);
+    } catch (error) {
+      // Memory may have run out, so a later call tries again.
+      loaded.delete(script);
+      throw error;
+    }
   };
 
   // Locales
