@@ -109,6 +109,14 @@ pub enum PolicyError {
         /// The problem, as text.
         reason: String,
     },
+    /// A package cannot be allowed.
+    #[error("`packages`: `{name}`: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
+    Package {
+        /// The package's name.
+        name: String,
+        /// The problem, as text.
+        reason: String,
+    },
     /// A mount is invalid.
     #[error("mount `{mount}`: {reason}", mount = escaped(.mount), reason = escaped_text(.reason))]
     Mount {

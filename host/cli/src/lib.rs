@@ -13,6 +13,7 @@ mod interrupt;
 mod logging;
 mod output;
 mod program;
+mod script_packages;
 mod source;
 mod stored;
 #[cfg(feature = "full")]

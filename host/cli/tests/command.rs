@@ -346,6 +346,30 @@ fn argument_names_cannot_forge_lines() {
 }
 
 #[test]
+fn packages_that_a_script_requires_are_added_if_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = dir.path().join("tree.py");
+    let block = "# /// script\n# dependencies = [\"anytree<1\", \"requests\", \"no-such-package\"]\n# ///\n";
+    fs::write(&script, format!("{block}import anytree; print(anytree.Node('root').name)")).unwrap();
+    let run = |flags: &[&str]| {
+        let mut command = glovebox(&[&["run"], flags, &[script.to_str().unwrap()]].concat());
+        let output = command.env("XDG_STATE_HOME", dir.path()).output().unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, _, said) = run(&[]);
+    assert!(code == Some(1) && said.contains("ModuleNotFoundError"), "{said}");
+    assert!(said.contains("requires the package `anytree`: allow it with --allow-package anytree"), "{said}");
+    let (code, _, said) = run(&["--allow-package", "anytre"]);
+    assert!(code == Some(125) && said.contains("`anytre`: it is not in the catalogue"), "{said}");
+    let (code, printed, said) = run(&["--allow-package", "Anytree"]);
+    assert!(code == Some(0) && printed == "root\n", "{printed}{said}");
+    assert!(said.contains("added the package anytree 2.13.0"), "{said}");
+    assert!(said.contains("requires `anytree <1`, but has version 2.13.0"), "{said}");
+    let (code, _, said) = run(&[]);
+    assert!(code == Some(0) && !said.contains("added"), "{said}");
+}
+
+#[test]
 fn packages_added_by_name_match_their_digest() {
     let dir = tempfile::tempdir().unwrap();
     let (pip, asked) = (dir.path().join("python3"), dir.path().join("asked"));

@@ -6,7 +6,7 @@ pub use glovebox_core::{Clock, Entropy, PolicyError};
 use glovebox_core::{Metering, PolicyParts};
 use serde::{Deserialize, Serialize};
 
-use crate::{Limits, NetworkPolicy, SessionPolicy};
+use crate::{Limits, NetworkPolicy, PackageList, SessionPolicy};
 
 /// The condition for committing a guest's changes to host directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +113,13 @@ pub struct Policy {
     /// `true` to add `/app/site-packages` to `sys.path`, so that Python scripts find packages there. Default: `true`. A
     /// session keeps the setting that it was created with.
     pub inject_setup: bool,
+    /// Names of packages that Glovebox may download and add for scripts that require them in inline metadata (PEP 723).
+    /// Only packages of the catalogue have a name here; `glovebox packages list --available` prints them. Default:
+    /// none.
+    ///
+    /// `glovebox run` adds the packages that its scripts require. Servers and the REPL add all of these packages when
+    /// they start. Has no effect in this crate, where `EngineConfig::own_packages` names the packages.
+    pub packages: Vec<String>,
     /// Limits on each execution.
     pub limits: Limits,
     /// Checkpoints and rollback of sessions.
@@ -135,6 +142,7 @@ impl Default for Policy {
             metering: Metering::Fuel,
             args: Vec::new(),
             inject_setup: true,
+            packages: Vec::new(),
             auto_persist_globals: false,
             limits: Limits::default(),
             session: SessionPolicy::default(),
@@ -176,7 +184,24 @@ impl Policy {
         PolicyParts { limits, session, args, env }.check()?;
         self.network.check()?;
         self.network.check_environment(env)?;
+        self.check_packages()?;
         self.check_mounts()
+    }
+
+    fn check_packages(&self) -> Result<(), PolicyError> {
+        if self.packages.is_empty() {
+            return Ok(());
+        }
+        let wrong = |name: &str, reason: &str| PolicyError::Package { name: name.to_owned(), reason: reason.to_owned() };
+        let catalogue = PackageList::catalogue().map_err(|error| wrong("", &error.to_string()))?;
+        match self.packages.iter().find(|name| catalogue.find(name).is_none()) {
+            Some(name) => Err(wrong(
+                name,
+                "it is not in the catalogue; `glovebox packages list --available` prints the names, and `glovebox packages \
+                 add` adds other packages",
+            )),
+            None => Ok(()),
+        }
     }
 
     /// Returns `true` if identical inputs produce identical executions, including the fuel used.
@@ -225,6 +250,14 @@ impl Policy {
 mod tests {
     use super::*;
     use crate::{Checkpoints, OnUnwind};
+
+    #[test]
+    fn packages_are_names_of_the_catalogue() {
+        let policy = Policy::from_toml("packages = [\"pytz\", \"Flask\"]").unwrap();
+        assert_eq!(policy.packages, ["pytz", "Flask"]);
+        let error = Policy::from_toml("packages = [\"pytz\", \"pyztz\"]").unwrap_err();
+        assert!(error.to_string().contains("`pyztz`"), "{error}");
+    }
 
     #[test]
     fn session_policy_round_trips_and_is_checked() {

@@ -94,6 +94,7 @@ fn engine_errors_escape_names() {
         Box::new(ExecuteError::NotPrepared { name: name() }),
         Box::new(PolicyError::Env { key: name(), reason: "x".into() }),
         Box::new(PolicyError::Mount { mount: name(), reason: "x".into() }),
+        Box::new(PolicyError::Package { name: name(), reason: "x".into() }),
         Box::new(ToolDefinitionError::Name(name())),
         Box::new(ToolDefinitionError::Duplicate(name())),
         Box::new(ToolDefinitionError::NoHandler(name())),

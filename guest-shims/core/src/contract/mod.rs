@@ -118,7 +118,8 @@ pub fn invalid_policy(error: &PolicyError) -> String {
         | PolicyError::TooLarge { .. }
         | PolicyError::Syntax(_)
         | PolicyError::Network { .. }
-        | PolicyError::Mount { .. } => error.to_string(),
+        | PolicyError::Mount { .. }
+        | PolicyError::Package { .. } => error.to_string(),
     }
 }
 

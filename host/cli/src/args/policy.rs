@@ -30,6 +30,13 @@ pub(crate) struct PolicyArgs {
     #[arg(long = "mount", value_name = "HOST:GUEST[:ro]", help_heading = "Policy")]
     mounts: Vec<Mount>,
 
+    /// Package that scripts may have added, if they require it in inline metadata (PEP 723); repeatable
+    ///
+    /// `glovebox packages list --available` prints the names. `run` adds the packages that its scripts require, and other
+    /// commands add all allowed packages when they start.
+    #[arg(long = "allow-package", value_name = "NAME", help_heading = "Policy")]
+    packages: Vec<String>,
+
     /// When to write the script's changes to host directories [default: always]
     #[arg(long, value_name = "WHEN", value_enum, help_heading = "Policy")]
     commit: Option<CommitArg>,
@@ -228,6 +235,7 @@ impl PolicyArgs {
                 CommitArg::Never => Commit::Never,
             };
         }
+        policy.packages.extend(self.packages.iter().cloned());
         if let Some(metering) = self.metering {
             policy.metering = match metering {
                 MeteringArg::Fuel => Metering::Fuel,

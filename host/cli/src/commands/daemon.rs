@@ -23,6 +23,7 @@ use crate::{
     args::{GlobalArgs, PolicyArgs, ProgramArgs},
     engine::{Host, Pooling},
     interrupt,
+    script_packages::add_allowed,
     terminal::{Hinted, note, out},
 };
 
@@ -215,6 +216,7 @@ struct ServerArgs {
 
 fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     let policy = args.policy.resolve()?;
+    add_allowed(&policy)?;
     let tools = args.programs.tools(&policy)?;
     let host = Host::open(global, Pooling::Pooled)?;
     let mut admission = Admission::default();

@@ -23,6 +23,7 @@ use crate::{
     commands::serve::{cancelled, read_secret},
     engine::{Host, Pooling},
     interrupt,
+    script_packages::add_allowed,
     stored::{self, read_key},
     terminal::{Hinted, note, out, out_json},
 };
@@ -145,7 +146,7 @@ pub(crate) struct UpArgs {
 }
 
 fn run_up(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
-    let host = Host::open(global, args.node.pooling())?;
+    let host = args.node.host(global)?;
     let dir = match &args.dir {
         Some(dir) => std::path::absolute(dir).context("cannot resolve the directory's path")?,
         None => stored::create_state_dir()?.join(FLEET),
@@ -285,6 +286,12 @@ impl NodeOptions {
         Pooling::Holding(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
+    /// Adds the packages that the policy allows, and opens the engine.
+    fn host(&self, global: &GlobalArgs) -> anyhow::Result<Host> {
+        add_allowed(&self.policy.resolve()?)?;
+        Host::open(global, self.pooling())
+    }
+
     /// Returns a node's configuration from the flags, with session states in `store`.
     fn config(&self, host: &Host, fleet: &FleetUrl, store: &str) -> anyhow::Result<NodeConfig> {
         let blobs = BlobStore::open(store).map_err(|error| {
@@ -310,7 +317,7 @@ impl NodeOptions {
 }
 
 fn run_node(global: &GlobalArgs, args: &NodeArgs) -> anyhow::Result<i32> {
-    let host = Host::open(global, args.node.pooling())?;
+    let host = args.node.host(global)?;
     let config = args.node.config(&host, &args.engine, &args.store)?;
     let runtime = threads(config.running)?;
     let served = runtime.block_on(async {

@@ -5,12 +5,13 @@ use std::{fs::File, path::Path};
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use glovebox::{OwnPackage, OwnPackages, PackageList, escaped};
-use glovebox_runtimes::{OwnPackageError, normal_package_name, read_wheel};
+use glovebox_runtimes::{normal_package_name, read_wheel};
 use serde::Serialize;
 
 use crate::{
     engine::{Steps, own_packages_dir},
-    interrupt, stored,
+    interrupt,
+    script_packages::{add_with_requirements, open_own_packages},
     terminal::{Align, Hinted, note, out, out_json, table},
 };
 
@@ -138,7 +139,7 @@ fn list(args: &ListArgs) -> anyhow::Result<i32> {
     };
     let dir = own_packages_dir()?;
     if !args.available && dir.is_dir() {
-        packages.extend(open(&dir)?.list()?.into_iter().map(Shown::from));
+        packages.extend(open_own_packages()?.list()?.into_iter().map(Shown::from));
     }
     if args.json {
         out_json(&packages)?;
@@ -159,29 +160,21 @@ fn list(args: &ListArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-fn open(dir: &Path) -> anyhow::Result<OwnPackages> {
-    OwnPackages::open(dir).with_context(|| format!("cannot store packages in `{}`", escaped(dir)))
-}
-
 fn add(args: &AddArgs) -> anyhow::Result<i32> {
-    stored::create_state_dir()?;
-    let own = open(&own_packages_dir()?)?;
+    let own = open_own_packages()?;
     let (bundled, catalogue) = (PackageList::builtin()?, PackageList::catalogue()?);
-    let taken = bundled.modules();
     let mut added: Vec<OwnPackage> = Vec::new();
     for wanted in &args.packages {
-        let wheels = wheels(&own, &catalogue, wanted)?;
-        if wheels.is_empty() {
+        let packages = add_one(&own, &catalogue, &bundled, wanted)?;
+        if packages.is_empty() {
             note(&format!("`{wanted}` has already been added"));
         }
-        for (file, bytes) in wheels {
-            let package = own.add(&file, &bytes, &taken).with_context(|| format!("cannot add `{wanted}`"))?;
-            if !args.json {
-                let (name, version) = (escaped(&package.name), escaped(&package.version));
-                out(&format!("added {name} {version}, sha256 {}\n", package.sha256))?;
+        if !args.json {
+            for OwnPackage { name, version, sha256, .. } in &packages {
+                out(&format!("added {} {}, sha256 {sha256}\n", escaped(name), escaped(version)))?;
             }
-            added.push(package);
         }
+        added.extend(packages);
     }
     let here = own.list()?;
     // All requirements of an available package are available, bundled, or in the library of CPython 3.15.
@@ -207,21 +200,26 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Returns the file names and bytes of the wheels to add for one argument. Downloads packages that are given by name.
-fn wheels(own: &OwnPackages, catalogue: &PackageList, wanted: &str) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
+/// Adds what one argument names, and returns the added packages. Downloads packages that are given by name.
+fn add_one(
+    own: &OwnPackages,
+    catalogue: &PackageList,
+    bundled: &PackageList,
+    wanted: &str,
+) -> anyhow::Result<Vec<OwnPackage>> {
+    let failed = || format!("cannot add `{wanted}`");
+    if let Some(package) = catalogue.find(wanted) {
+        return add_with_requirements(own, catalogue, package).with_context(failed);
+    }
+    let (file, bytes) = wheel(own, wanted)?;
+    Ok(vec![own.add(&file, &bytes, &bundled.modules()).with_context(failed)?])
+}
+
+/// Returns the file name and the bytes of a wheel that is given as `NAME==VERSION` or as a file.
+fn wheel(own: &OwnPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
     if let Some((name, version)) = wanted.split_once("==") {
         let steps = Steps::default();
         let fetched = own.download(name, version, &steps);
-        steps.clear();
-        return Ok(vec![fetched?]);
-    }
-    if let Some(package) = catalogue.find(wanted) {
-        let here = own.list()?;
-        let missing = catalogue.with_requirements(package);
-        let missing = missing.into_iter().filter(|package| here.iter().all(|other| other.sha256 != package.sha256));
-        let steps = Steps::default();
-        let fetched = missing.map(|package| Ok((package.file.clone(), own.download_pinned(package, &steps)?)));
-        let fetched = fetched.collect::<Result<_, OwnPackageError>>();
         steps.clear();
         return Ok(fetched?);
     }
@@ -236,13 +234,13 @@ fn wheels(own: &OwnPackages, catalogue: &PackageList, wanted: &str) -> anyhow::R
         .into());
     };
     let bytes = File::open(path).and_then(read_wheel).with_context(|| format!("cannot read `{}`", escaped(path)))?;
-    Ok(vec![(file.to_owned(), bytes)])
+    Ok((file.to_owned(), bytes))
 }
 
 fn remove(args: &RemoveArgs) -> anyhow::Result<i32> {
     let dir = own_packages_dir()?;
     for name in &args.names {
-        if !dir.is_dir() || !open(&dir)?.remove(name)? {
+        if !dir.is_dir() || !open_own_packages()?.remove(name)? {
             let hint = "`glovebox packages list` lists yours; bundled packages cannot be removed (`--no-packages` runs without them)";
             return Err(Hinted::new(format!("package `{name}` has not been added"), hint).into());
         }

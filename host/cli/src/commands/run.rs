@@ -15,6 +15,7 @@ use crate::{
     engine::{Host, Image, Pooling},
     interrupt,
     output::{Passthrough, advise, explain, show_value},
+    script_packages::add_required,
     source::{PipedStdin, STDIN, Source, bounded},
     stored::{SessionDir, runtime_of},
     terminal::{BROKEN_PIPE_EXIT_CODE, Hinted, note, out_json},
@@ -145,6 +146,10 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunArgs) -> anyhow::Result<i32> {
     let context = args.context.value(&policy)?;
     let tools = args.programs.tools(&policy)?;
     warn_if_not_persisted(args, &policy);
+    let python = scripts.iter().filter(|script| script.language != Some(Language::JavaScript));
+    for Script { source, .. } in python {
+        add_required(&source.label, source.text(), &policy)?;
+    }
     // From here on, every blocking operation checks for Ctrl-C.
     let cancel = interrupt::install()?;
     let job = Job { host: Host::open(global, Pooling::Single)?, args, policy, stdin, displays, context, tools, cancel };

@@ -25,6 +25,7 @@ use crate::{
     commands::serve_worker::{self, WorkerJob, WorkersArgs},
     engine::{Host, Pooling},
     interrupt, logging,
+    script_packages::add_allowed,
     stored::{self, is_url, read_key},
     tenants::{IDLE_LOOK, ONLY, Root, tenant_config},
     terminal::{Hinted, note, out},
@@ -168,6 +169,9 @@ pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> 
     let workers = config.workers.processes();
     // With workers, this process runs no scripts, but prepares the runtimes that the workers load.
     let pooling = if workers == 0 { Pooling::Pooled } else { Pooling::Single };
+    for policy in config.tokens.iter().filter_map(|token| token.policy.as_ref()).chain([&config.policy]) {
+        add_allowed(policy)?;
+    }
     let host = Host::open(global, pooling)?;
     let runtimes = config.runtimes.clone();
     let audit = config.audit.as_ref().map(|audit| Audit::file(audit.file.clone(), audit.source)).transpose()?;

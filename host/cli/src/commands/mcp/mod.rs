@@ -32,6 +32,7 @@ use crate::{
     },
     engine::{Host, Pooling},
     interrupt,
+    script_packages::add_allowed,
     stored::SessionDir,
     terminal::{Hinted, note},
 };
@@ -151,6 +152,7 @@ struct ServerArgs {
 fn run_server(global: &GlobalArgs, args: &ServerArgs) -> anyhow::Result<i32> {
     args.store.check(None)?;
     let policy = args.policy.resolve()?;
+    add_allowed(&policy)?;
     let servers = args.tools_from.as_deref().map(servers).transpose()?.unwrap_or_default();
     let programs = args.programs.tools(&policy)?;
     let token = match args.listen {

@@ -23,6 +23,7 @@ use crate::{
     args::{ContextArgs, GlobalArgs, LanguageArg, PolicyArgs, ProgramArgs, RuntimeArgs, StoreArgs},
     engine::{Host, Pooling},
     interrupt,
+    script_packages::add_allowed,
     stored::{self, SessionDir, runtime_of},
     terminal::Hinted,
 };
@@ -89,6 +90,7 @@ const UNNAMED: &str = "main";
 pub(crate) fn run(global: &GlobalArgs, args: &ReplArgs) -> anyhow::Result<i32> {
     args.store.check(args.session.as_ref())?;
     let policy = args.policy.resolve()?;
+    add_allowed(&policy)?;
     let context = args.context.value(&policy)?;
     let tools = args.programs.tools(&policy)?;
     let with_tools = |sandbox: Sandbox| sandbox.with_tools(&tools).context("cannot offer the tools");
