@@ -57,8 +57,8 @@ class Limits:
     fuel: int | None = None
     """Fuel: about one unit per WebAssembly instruction, plus the cost of host calls. The guest is unwound when the
     fuel is exhausted. Booting the interpreter is free. At least 1. Default 400,000,000,000: enough for a script
-    to reach the default `timeout-ms` first. On a provider without a clock, fuel alone ends a loop, after about
-    a minute.
+    to reach the default `timeout-ms` first. On a provider without a clock, fuel alone ends a loop, after 20 to
+    70 seconds.
     """
 
     fuel_reserve: int | None = None
@@ -78,10 +78,10 @@ class Limits:
     """
 
     memory_bytes: int | None = None
-    """Bytes of linear memory, files, captured output and displays together. The interpreter's image counts as
-    2,097,152 bytes, regardless of its size: an execution occupies at most this limit plus the image. The guest
-    sees a failed allocation, or `ENOSPC`. At least 1,048,576, more than the image counts as, and at most
-    4,294,967,296. Default 134,217,728.
+    """Bytes of linear memory, files, captured output, displays and tool calls together. The interpreter's image
+    counts as at most 2,097,152 bytes, so an execution occupies at most this limit plus the image. The guest
+    sees a failed allocation, or `ENOSPC`. At least 1,048,576, and at least the bytes that the image counts as.
+    At most 4,294,967,296. Default 134,217,728.
     """
 
     stdout_bytes: int | None = None
@@ -151,8 +151,8 @@ class Limits:
     """
 
     session_total_bytes: int | None = None
-    """Total bytes that all sessions hold. Checked when a session is opened and when a checkpoint is requested.
-    Default 4,294,967,296.
+    """Total bytes that all sessions hold. At the limit, a guest in a session sees failed allocations and `ENOSPC`,
+    and a further session or requested checkpoint is `sandbox-error.too-many-sessions`. Default 4,294,967,296.
     """
 
 
@@ -237,7 +237,7 @@ OnUnwind = Literal["roll-back", "end"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionPolicy:
-    """When a session's state is saved and when it is discarded."""
+    """The checkpoints of a session, and the action taken when its guest is unwound."""
 
     checkpoints: Checkpoints | None = None
     """The schedule of automatic checkpoints. Default: `auto`."""
@@ -279,7 +279,7 @@ class Policy:
 
     inject_setup: bool | None = None
     """Adds `/app/site-packages` to `sys.path`, so that Python scripts find packages there. A session that was
-    opened with `false` cannot add it later. Default: true.
+    opened with `false` remains without packages, even if it is resumed with `true`. Default: true.
     """
 
     auto_persist_globals: bool | None = None
@@ -292,7 +292,7 @@ class Policy:
     """
 
     session: SessionPolicy | None = None
-    """When a session's state is saved and when it is discarded."""
+    """The checkpoints of a session, and the action taken when its guest is unwound."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -785,7 +785,7 @@ class FileEntry:
     """The kind of the entry."""
 
     size_bytes: int
-    """The size in bytes of a file, or of a link's target; 0 for a directory."""
+    """The size of a file, or the length of a link's target path, in bytes; 0 for a directory."""
 
     modified_ns: int
     """The time of the last modification, in nanoseconds since 1970, by the policy's clock."""
