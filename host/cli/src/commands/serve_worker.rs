@@ -161,8 +161,10 @@ impl WorkerConfig {
     /// through the server.
     fn store(&self, name: &str, tenants: &WorkerTenants) -> anyhow::Result<Arc<dyn SessionStore>> {
         Ok(match (self.dir(), &self.root) {
-            (Some(dir), _) if self.has_parts => open_store(&dir.join(name))?,
-            (Some(dir), _) => open_store(dir)?,
+            (Some(dir), _) => {
+                let store = if self.has_parts { open_store(&dir.join(name))? } else { open_store(dir)? };
+                Arc::new(tenants.counted(name, store))
+            }
             (None, Some(_)) => Arc::new(tenants.store(name)),
             (None, None) => Arc::new(NoStore),
         })

@@ -37,12 +37,13 @@ use crate::{
     tools::Callbacks,
     workers::WorkerProcesses,
 };
-use stores::{BoundedStore, TracedStore};
+use stores::TracedStore;
 use suspended::SuspendedExecutions;
 
 pub use connection_sandbox::{NewSandbox, OwnSandbox, OwnSession};
 pub use stepping::{NeedsTools, Stepped};
 pub use stores::NoStore;
+pub(crate) use stores::{BoundedStore, ReservedBytes};
 pub(crate) use summary::generation;
 pub use summary::{SessionPage, SessionSummary};
 pub use suspended::Ended;
@@ -98,12 +99,12 @@ impl Tenant {
             SessionPlace::Store(store) => (store, None),
             SessionPlace::Fleet { client, scope } => (Arc::new(NoStore), Some(Fleet::new(client, scope))),
         };
-        let bounded: Arc<dyn SessionStore> = Arc::new(BoundedStore::new(store, config.stored_bytes));
+        let bounded = Arc::new(BoundedStore::new(store, config.stored_bytes));
         let here = Arc::new(InProcess::new(InProcessConfig {
             service: service.clone(),
             policy: policy.clone(),
             tools: tools.clone(),
-            store: Arc::new(TracedStore(Arc::clone(&bounded))),
+            store: Arc::new(TracedStore(Arc::clone(&bounded) as Arc<dyn SessionStore>)),
             store_policy,
             key,
             add_network: config.add_network,

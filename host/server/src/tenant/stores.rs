@@ -16,55 +16,75 @@ use tracing::{Instrument as _, info_span};
 
 use crate::SPANS;
 
-/// Maximum age of the counted bytes. Other processes, such as a server's workers, write to the same store.
+/// Maximum age of the counted bytes. Other servers and `glovebox session` can write to the same store.
 const RECOUNT: Duration = Duration::from_secs(1);
 
 /// A store with a limit on the total size of its sessions. Removing or shrinking a session is always possible.
+///
+/// All writes of a tenant must reserve their bytes in the same `BoundedStore`. A server's workers therefore reserve
+/// bytes in the server ([`CountedStore`](crate::CountedStore)).
 #[derive(Debug)]
-pub(super) struct BoundedStore {
+pub(crate) struct BoundedStore {
     store: Arc<dyn SessionStore>,
     most: u64,
-    count: Mutex<Count>,
+    count: Arc<Mutex<Count>>,
 }
 
 #[derive(Debug, Default)]
 struct Count {
-    /// The total size of all sessions in bytes, with the time of the count. `None` forces a recount.
+    /// The total size of all sessions in bytes, with the time of the count.
     stored: Option<(u64, Instant)>,
     /// The number of bytes that writes in progress will add.
     reserved: u64,
+    /// The number of bytes that all finished writes have added.
+    written: u64,
 }
 
-/// The bytes reserved for a write in progress, released on drop.
-struct Reserved<'a> {
-    store: &'a BoundedStore,
+impl Count {
+    /// Returns the total size of all sessions after the writes in progress.
+    fn total(&self) -> u64 {
+        self.stored.map_or(0, |(bytes, _)| bytes).saturating_add(self.reserved)
+    }
+}
+
+/// The bytes reserved for a write, which are counted as stored on drop. A failed write might have reached the store,
+/// so its bytes count until the next count.
+#[derive(Debug)]
+pub(crate) struct ReservedBytes {
+    count: Arc<Mutex<Count>>,
     bytes: u64,
 }
 
-impl Drop for Reserved<'_> {
+impl Drop for ReservedBytes {
     fn drop(&mut self) {
-        let mut count = self.store.counted();
+        let mut count = locked(&self.count);
         count.reserved = count.reserved.saturating_sub(self.bytes);
+        count.written = count.written.saturating_add(self.bytes);
+        if let Some((stored, _)) = &mut count.stored {
+            *stored = stored.saturating_add(self.bytes);
+        }
     }
 }
 
+fn locked(count: &Mutex<Count>) -> MutexGuard<'_, Count> {
+    count.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl BoundedStore {
-    pub(super) fn new(store: Arc<dyn SessionStore>, most: u64) -> Self {
-        Self { store, most, count: Mutex::default() }
+    /// Limits the total size of the sessions in `store` to `most` bytes. `u64::MAX` means no limit.
+    pub(crate) fn new(store: Arc<dyn SessionStore>, most: u64) -> Self {
+        Self { store, most, count: Arc::default() }
     }
 
-    fn counted(&self) -> MutexGuard<'_, Count> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the total size of all sessions in bytes. The count is at most a second old.
-    async fn stored(&self) -> Result<u64, StoreError> {
-        let counted = self.counted().stored;
-        if let Some((bytes, at)) = counted
-            && at.elapsed() < RECOUNT
-        {
-            return Ok(bytes);
-        }
+    /// Counts the total size of all sessions, unless the last count is younger than `max_age`.
+    async fn recount(&self, max_age: Duration) -> Result<(), StoreError> {
+        let written = {
+            let count = locked(&self.count);
+            if count.stored.is_some_and(|(_, at)| at.elapsed() < max_age) {
+                return Ok(());
+            }
+            count.written
+        };
         let at = Instant::now();
         let (mut bytes, mut page) = (0_u64, PageRequest::default());
         loop {
@@ -73,31 +93,38 @@ impl BoundedStore {
             let Some(next) = next else { break };
             page = page.after(next);
         }
-        self.counted().stored = Some((bytes, at));
-        Ok(bytes)
+        let mut count = locked(&self.count);
+        // The list may not include writes that have finished since its start.
+        let missed = count.written.saturating_sub(written);
+        count.stored = Some((bytes.saturating_add(missed), at));
+        Ok(())
     }
 
-    /// Reserves the bytes that a write adds to a session. Fails if the total would exceed the limit.
-    async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<Reserved<'_>, StoreError> {
-        let before = match self.store.record(id).await {
-            Ok(found) => found.map_or(0, |stored| stored.record.bytes),
-            // The size of a damaged session is unknown, so the write is charged in full.
-            Err(StoreError::Damaged { .. }) => 0,
-            Err(error) => return Err(error),
-        };
-        let added = bytes.saturating_sub(before);
+    /// Returns the size of a session in bytes. The size of a missing or damaged session is 0.
+    async fn size(&self, id: &SessionId) -> Result<u64, StoreError> {
+        match self.store.record(id).await {
+            Ok(found) => Ok(found.map_or(0, |stored| stored.record.bytes)),
+            Err(StoreError::Damaged { .. }) => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reserves the bytes that are added to a session by a write of `bytes`. Fails if the total would exceed the limit.
+    pub(crate) async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<ReservedBytes, StoreError> {
+        let added = if self.most == u64::MAX { 0 } else { bytes.saturating_sub(self.size(id).await?) };
         if added == 0 {
-            return Ok(Reserved { store: self, bytes: 0 });
+            return Ok(ReservedBytes { count: Arc::clone(&self.count), bytes: 0 });
         }
-        let stored = self.stored().await?;
-        let mut count = self.counted();
-        let total = stored.saturating_add(count.reserved).saturating_add(added);
-        if total > self.most {
-            return Err(StoreError::Full { id: id.clone(), bytes: added, most: self.most });
+        // Count again before failing: sessions may have been removed or become smaller.
+        for max_age in [RECOUNT, Duration::ZERO] {
+            self.recount(max_age).await?;
+            let mut count = locked(&self.count);
+            if count.total().saturating_add(added) <= self.most {
+                count.reserved = count.reserved.saturating_add(added);
+                return Ok(ReservedBytes { count: Arc::clone(&self.count), bytes: added });
+            }
         }
-        count.reserved = count.reserved.saturating_add(added);
-        drop(count);
-        Ok(Reserved { store: self, bytes: added })
+        Err(StoreError::Full { id: id.clone(), bytes: added, most: self.most })
     }
 }
 
@@ -115,12 +142,8 @@ impl SessionStore for BoundedStore {
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
         let bytes = u64::try_from(state.len()).unwrap_or(u64::MAX);
-        let reserved = self.reserve(lock.id(), bytes).await?;
-        let version = self.store.put(lock, expected, record, state).await?;
-        if let Some((stored, _)) = &mut self.counted().stored {
-            *stored = stored.saturating_add(reserved.bytes);
-        }
-        Ok(version)
+        let _reserved = self.reserve(lock.id(), bytes).await?;
+        self.store.put(lock, expected, record, state).await
     }
 
     async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
@@ -140,9 +163,7 @@ impl SessionStore for BoundedStore {
     }
 
     async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
-        let removed = self.store.remove(lock, expected).await;
-        self.counted().stored = None;
-        removed
+        self.store.remove(lock, expected).await
     }
 }
 
@@ -257,15 +278,27 @@ mod tests {
         put("b", 10_000).unwrap();
         assert!(matches!(put("c", 10_000), Err(StoreError::Full { bytes: 10_000, most: 25_000, .. })));
         assert!(matches!(put("a", 20_000), Err(StoreError::Full { bytes: 10_000, .. })));
-        // A recount returns the same total.
-        store.counted().stored = None;
-        assert!(matches!(put("c", 10_000), Err(StoreError::Full { .. })));
         put("b", 10_000).unwrap();
         put("b", 1_000).unwrap();
         let id = SessionId::new("a").unwrap();
         let lock = block_on(store.try_lock(&id)).unwrap().unwrap();
         assert!(block_on(store.remove(&lock, &Expected::Any)).unwrap());
         put("c", 20_000).unwrap();
-        assert_eq!(store.counted().reserved, 0);
+        assert_eq!(locked(&store.count).reserved, 0);
+    }
+
+    #[test]
+    fn reserved_bytes_count_until_the_store_is_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = BoundedStore::new(Arc::new(DirectoryStore::open(dir.path()).unwrap()), 25_000);
+        let reserve = |name: &str| block_on(store.reserve(&SessionId::new(name).unwrap(), 10_000));
+        let (first, second) = (reserve("a").unwrap(), reserve("b").unwrap());
+        assert!(matches!(reserve("c"), Err(StoreError::Full { .. })), "writes in progress count");
+        drop(first);
+        assert_eq!(locked(&store.count).total(), 20_000, "a finished write counts");
+        drop(second);
+        // Neither write has reached the store, as the count before the failure shows.
+        let _third = reserve("c").unwrap();
+        assert_eq!(locked(&store.count).total(), 10_000);
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use glovebox::{Diagnostic, FileEntry, OnCancel, Policy, Tool, ToolAnswer, ToolDefinition};
-use glovebox_sessions::{SessionId, SessionStore};
+use glovebox_sessions::SessionId;
 use tokio::runtime::Handle;
 
 use super::{
@@ -27,6 +27,7 @@ use crate::{
         Advanced, Completion, Executor, FileAnswer, FileOperation, FilesThere, Finished, Job, LeftFiles, SessionAnswer,
         SessionCall, SessionOperation, SessionReply, SteppedExecution,
     },
+    tenant::BoundedStore,
 };
 
 /// Maximum size of an execution's JSON that is handled on an async thread, in bytes. Larger JSON is handled on a thread
@@ -57,13 +58,14 @@ struct Passed {
 }
 
 impl WorkerProcesses {
-    /// Creates a tenant's executor. Workers access the tenant's network and store through this process.
+    /// Creates a tenant's executor. Workers access the tenant's network through this process, and also its store or the
+    /// store's limit.
     pub(crate) fn new(
         service: &Service,
         tenant: &str,
         policy: &Policy,
         tools: &[Tool],
-        store: Arc<dyn SessionStore>,
+        store: Arc<BoundedStore>,
     ) -> Self {
         service.relays().add(tenant, TenantRelay::new(policy.clone(), store));
         let memory_bytes = policy.limits.memory_bytes;

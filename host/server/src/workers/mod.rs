@@ -4,14 +4,15 @@
 //! The server accepts connections, checks tokens, queues requests, counts executions and writes the audit log. Each
 //! worker has an engine and loads the sessions that belong to it. Both sides call each other over a single socket. The
 //! server forwards scripts and session operations. The worker requests operations for which it has no rights: tool
-//! calls, network access, and access to stores that are not directories.
+//! calls, network access, access to stores that are not directories, and bytes for writes to stores that are.
 //!
 //! * [`executor`]: forwards a tenant's work. [`relay`]: performs the workers' requests.
 //! * [`pool`], [`slot`], [`launch`]: the worker processes. [`peer`], [`protocol`]: the calls between server and worker.
-//! * [`serve`]: the worker's side.
+//! * [`serve`]: the worker's side. [`counted`]: stores that it accesses itself.
 //! * [`confine`]: the restrictions that a worker applies to itself before the engine starts.
 
 mod confine;
+mod counted;
 mod executor;
 mod launch;
 #[cfg(target_os = "linux")]
@@ -28,6 +29,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use serde::Serialize;
 
 pub use confine::{Confinement, Measure, Reach, confine};
+pub use counted::CountedStore;
 pub(crate) use executor::WorkerProcesses;
 pub(crate) use pool::{Chosen, Workers, WorkersState};
 pub use protocol::RelayedError;

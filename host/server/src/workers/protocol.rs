@@ -286,6 +286,15 @@ pub(super) enum StoreOperation {
         lock: u64,
         expected: Expected,
     },
+    /// Reserves bytes for a write that the worker performs itself. Returns the reservation's number.
+    Reserve {
+        id: SessionId,
+        bytes: u64,
+    },
+    /// Ends the reservation of a write that has ended.
+    Release {
+        reservation: u64,
+    },
 }
 
 /// The result of a store operation.
@@ -298,6 +307,7 @@ pub(super) enum StoreReply {
     Page { entries: Vec<EntryPart>, next: Option<SessionId> },
     Count(usize),
     Removed(bool),
+    Reserved(u64),
     Failed(StoreFailure),
 }
 

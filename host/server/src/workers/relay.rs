@@ -13,7 +13,7 @@ use std::{
 
 use glovebox::{CancelToken, OpenNetwork, Policy, PolicyError, RelayedCall, Stream, Tool, ToolError, ToolErrorKind};
 use glovebox_sessions::{
-    PageRequest, SessionLock, SessionStore, StoreError, StoredEntry, StoredPage, StoredRecord, block_on,
+    PageRequest, SessionLock, SessionStore as _, StoreError, StoredEntry, StoredPage, StoredRecord, block_on,
 };
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, oneshot};
@@ -25,7 +25,12 @@ use super::{
     },
     slot::Live,
 };
-use crate::{OnOutput, Service, ServiceError, grant::narrowed, json::JsonCost};
+use crate::{
+    OnOutput, Service, ServiceError,
+    grant::narrowed,
+    json::JsonCost,
+    tenant::{BoundedStore, ReservedBytes},
+};
 
 /// Maximum number of tools that run simultaneously for a worker. The worker's engine additionally enforces its own
 /// limit.
@@ -71,7 +76,7 @@ impl Relays {
 /// The policy, store and open networks of a tenant.
 pub(super) struct TenantRelay {
     policy: Policy,
-    store: Arc<dyn SessionStore>,
+    store: Arc<BoundedStore>,
     networks: Mutex<OpenNetworks>,
 }
 
@@ -92,7 +97,7 @@ struct TenantNetwork {
 }
 
 impl TenantRelay {
-    pub(super) fn new(policy: Policy, store: Arc<dyn SessionStore>) -> Self {
+    pub(super) fn new(policy: Policy, store: Arc<BoundedStore>) -> Self {
         Self { policy, store, networks: Mutex::default() }
     }
 
@@ -153,10 +158,11 @@ pub(super) struct ServerSide {
     locks: Arc<Locks>,
 }
 
-/// Session locks that a worker holds, keyed by number. They are released when the worker ends.
+/// Session locks and reserved bytes that a worker holds, keyed by number. They are released when the worker ends.
 #[derive(Default)]
 struct Locks {
     held: Mutex<HashMap<u64, (String, Arc<SessionLock>)>>,
+    reserved: Mutex<HashMap<u64, ReservedBytes>>,
     next: AtomicU64,
 }
 
@@ -292,7 +298,7 @@ impl Locks {
     fn perform(
         &self,
         tenant: &str,
-        store: &dyn SessionStore,
+        store: &BoundedStore,
         operation: StoreOperation,
         bytes: &[u8],
     ) -> Result<(StoreReply, Vec<u8>), StoreError> {
@@ -325,6 +331,16 @@ impl Locks {
             StoreOperation::Count { most } => StoreReply::Count(block_on(store.count(most))?),
             StoreOperation::Remove { lock, expected } => {
                 StoreReply::Removed(block_on(store.remove(&*self.find(tenant, lock)?, &expected))?)
+            }
+            StoreOperation::Reserve { id, bytes } => {
+                let reserved = block_on(store.reserve(&id, bytes))?;
+                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                self.reserved.lock().unwrap_or_else(PoisonError::into_inner).insert(number, reserved);
+                StoreReply::Reserved(number)
+            }
+            StoreOperation::Release { reservation } => {
+                self.reserved.lock().unwrap_or_else(PoisonError::into_inner).remove(&reservation);
+                StoreReply::Done
             }
         };
         Ok((answer, Vec::new()))
@@ -397,7 +413,7 @@ mod tests {
     fn relay() -> TenantRelay {
         let mut policy = Policy::default();
         policy.network = NetworkPolicy::allowing(["https://api.example.com/v1/*"]);
-        TenantRelay::new(policy, Arc::new(NoStore))
+        TenantRelay::new(policy, Arc::new(BoundedStore::new(Arc::new(NoStore), 0)))
     }
 
     fn no_network() -> OpenNetwork {

@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use tracing::Span;
 
 use super::{
-    Confinement,
+    Confinement, CountedStore,
     confine::die_with_parent,
     peer::{Answering, Message, Peer, Reply},
     protocol::{
@@ -114,8 +114,16 @@ impl WorkerTenants {
         ParentStore { server: self.server.clone(), tenant: tenant.to_owned() }
     }
 
-    /// Adds a tenant. Its network requests go through the server.
+    /// Returns a store for the tenant's configuration that this worker accesses itself. The server reserves the bytes
+    /// of each write, so that the tenant's limit applies to all workers together.
+    #[must_use]
+    pub fn counted(&self, tenant: &str, store: Arc<dyn SessionStore>) -> CountedStore {
+        CountedStore::new(store, self.store(tenant))
+    }
+
+    /// Adds a tenant. Its network requests go through the server, which also enforces its `stored_bytes`.
     pub fn add(&mut self, mut config: TenantConfig) {
+        config.stored_bytes = u64::MAX;
         let (server, name) = (self.server.clone(), config.name.clone());
         config.add_network = Some(AddNetwork(Arc::new(move |builder, policy: &Policy, changes| {
             add_network(&server, &name, builder, policy, changes)
@@ -470,18 +478,26 @@ struct LockThere {
 
 impl Drop for LockThere {
     fn drop(&mut self) {
-        let Some((peer, runtime)) = self.store.server.0.get() else { return };
-        let (peer, tenant, lock) = (peer.clone(), self.store.tenant.clone(), self.lock);
-        runtime.spawn(async move {
-            let unlock = ToServer::Store { tenant, operation: StoreOperation::Unlock { lock } };
-            // An error means that the server has ended, and the lock with it.
-            let _ = peer.call::<StoreReply>(&unlock, Vec::new()).await;
-        });
+        self.store.tell(StoreOperation::Unlock { lock: self.lock });
     }
 }
 
 impl ParentStore {
-    async fn ask(&self, operation: StoreOperation, bytes: Vec<u8>) -> Result<(StoreReply, Vec<u8>), StoreError> {
+    /// Releases a lock or a reservation without waiting for the reply.
+    pub(super) fn tell(&self, operation: StoreOperation) {
+        let Some((peer, runtime)) = self.server.0.get() else { return };
+        let (peer, tenant) = (peer.clone(), self.tenant.clone());
+        runtime.spawn(async move {
+            // An error means that the server has ended, and its locks and reservations with it.
+            let _ = peer.call::<StoreReply>(&ToServer::Store { tenant, operation }, Vec::new()).await;
+        });
+    }
+
+    pub(super) async fn ask(
+        &self,
+        operation: StoreOperation,
+        bytes: Vec<u8>,
+    ) -> Result<(StoreReply, Vec<u8>), StoreError> {
         let gone = |error: ServiceError| StoreError::Other(Box::new(error));
         let (peer, _) = self.server.0.get().ok_or_else(|| gone(ServiceError::NoWorker))?;
         let call = ToServer::Store { tenant: self.tenant.clone(), operation };
@@ -498,7 +514,7 @@ impl ParentStore {
     }
 }
 
-fn unexpected() -> StoreError {
+pub(super) fn unexpected() -> StoreError {
     StoreError::Other("the server sent an unexpected answer".into())
 }
 
