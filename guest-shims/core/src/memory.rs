@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{session::Reservation, tools::ToolMemory};
 
 /// Bytes of the limit that linear memory cannot use, so that a guest that has used up its memory can still report that.
-const OUTPUT_RESERVE_BYTES: u64 = 256 << 10;
+pub(crate) const OUTPUT_RESERVE_BYTES: u64 = 256 << 10;
 
 /// Maximum charge for an image, in bytes. A small script modifies less of its image.
 const IMAGE_BYTES: u64 = 2 << 20;

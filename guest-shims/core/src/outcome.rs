@@ -6,7 +6,7 @@ use glovebox_vfs::{Changes, RootId, Vfs};
 use glovebox_wasi::{Captured, whole_characters};
 use serde::{Deserialize, Serialize};
 
-use crate::Language;
+use crate::{Language, memory::OUTPUT_RESERVE_BYTES};
 
 /// A resource with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -108,6 +108,17 @@ impl Outcome {
         }
     }
 
+    /// Returns whether an allocation failed because of `limits.session_total_bytes`: the script had not used up its own
+    /// memory limit.
+    pub(crate) fn is_out_of_session_memory(&self) -> bool {
+        match self {
+            Self::Exhausted { resource: Resource::Memory, limit, used } => {
+                limit.saturating_sub(*used) > OUTPUT_RESERVE_BYTES
+            }
+            _ => false,
+        }
+    }
+
     /// Returns a short human-readable description.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -123,6 +134,9 @@ impl Outcome {
             }
             Self::Exhausted { resource: Resource::Time, limit, .. } => {
                 format!("out of time: ran longer than {limit} ms")
+            }
+            outcome if outcome.is_out_of_session_memory() => {
+                "out of memory: all sessions together have reached `limits.session_total_bytes`".into()
             }
             Self::Exhausted { resource: Resource::Memory, limit, used } => {
                 format!("out of memory: {used} bytes needed, the limit is {limit}")

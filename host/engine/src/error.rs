@@ -259,7 +259,9 @@ pub enum ExecuteError {
         most: u64,
     },
     /// A new session or checkpoint would exceed a limit on sessions.
-    #[error("`{key}` would be exceeded: {used} needed, the limit is {most}; close a session first or raise the limit")]
+    #[error(
+        "`{key}` would be exceeded: {used} needed, the limit for all sessions together is {most}; close a session, try again later, or raise the limit"
+    )]
     TooManySessions {
         /// Exceeded limit: `limits.session_count` or `limits.session_total_bytes`.
         key: &'static str,

@@ -9,13 +9,15 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{BuildError, CancelToken, Engine, Language, Policy, RuntimeInfo, Sandbox};
+use glovebox::{BuildError, CancelToken, Engine, Language, Limits, Policy, RuntimeInfo, Sandbox};
+use glovebox_sessions::{SessionId, Sessions};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     Audit, ServiceError, WorkersConfig,
     byte_budget::ByteBudget,
+    executor::SessionMemory,
     fair_semaphore::{FairSemaphore, Permit},
     metrics::Metrics,
     workers::{Relays, Workers},
@@ -106,6 +108,7 @@ pub(crate) struct ServiceInner {
     reply_budget: OnceLock<ByteBudget>,
     /// Networks and stores that workers access through this process.
     relays: Relays,
+    pub(crate) session_memory: SessionMemory,
     admission: Admission,
     places: FairSemaphore,
     places_in_fleet: FairSemaphore,
@@ -161,6 +164,7 @@ impl Service {
             workers: OnceLock::new(),
             reply_budget: OnceLock::new(),
             relays: Relays::default(),
+            session_memory: SessionMemory::default(),
             places: FairSemaphore::new(config.admission.running.max(1)),
             places_in_fleet: FairSemaphore::new(config.admission.in_fleet.max(1)),
             suspension: config.suspension,
@@ -240,6 +244,11 @@ impl Service {
     pub(crate) fn session_usage(&self) -> (u64, u64) {
         let usage = self.0.engine.session_usage();
         (usage.count, usage.bytes)
+    }
+
+    /// Makes room for a session in this process ([`SessionMemory::make_room`]).
+    pub(crate) fn make_room(&self, limits: &Limits, own: &Sessions, id: &SessionId) {
+        self.0.session_memory.make_room(&self.0.engine, limits, own, id);
     }
 
     /// Returns `true` if the service accepts executions: it is not shutting down, and if it has workers, at least one

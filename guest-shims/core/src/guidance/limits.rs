@@ -28,6 +28,7 @@ pub(super) fn of_outcome(facts: &Facts<'_>) -> Option<Advice> {
             );
             Some(or_raised(advice, facts, "timeout_ms"))
         }
+        outcome if outcome.is_out_of_session_memory() => Some(session_memory(facts)),
         Outcome::Exhausted { resource: Resource::Memory, .. } => Some(memory(facts)),
         Outcome::Trapped { trap: TrapKind::StackOverflow } => Some(call_depth()),
         Outcome::Raised(raised) => {
@@ -70,6 +71,19 @@ fn memory(facts: &Facts<'_>) -> Advice {
         ],
     );
     or_raised(advice, facts, "memory_bytes")
+}
+
+/// Returns advice on an allocation that failed because all sessions together have no more memory.
+fn session_memory(facts: &Facts<'_>) -> Advice {
+    let limit = facts.limits.session_total_bytes;
+    let advice = Advice::new(
+        AdviceKind::Memory,
+        format!(
+            "All sessions together have reached their memory limit of {limit} bytes (`limits.session_total_bytes`)."
+        ),
+        &["Close sessions that are no longer needed, or run the script again later."],
+    );
+    or_raised(advice, facts, "session_total_bytes")
 }
 
 fn call_depth() -> Advice {

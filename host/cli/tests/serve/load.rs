@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::server::{Answer, Server, anonymous_bytes, until};
+use crate::server::{Answer, OTHER, Server, anonymous_bytes, until};
 
 fn is_full() -> bool {
     env::var_os("GLOVEBOX_TESTS").is_some_and(|set| set == "full")
@@ -92,6 +92,25 @@ fn a_thousand_sessions_take_bounded_memory() {
         let value = session(n, "POST", &format!("/s{n}/execute"), "x").ok();
         assert_eq!(value["value"]["json"], n, "{value}");
     }
+}
+
+#[test]
+fn idle_sessions_of_one_token_leave_memory_to_others() {
+    let config = format!("[policy.limits]\nsession_total_bytes = 268_435_456\n{OTHER}");
+    let server = Server::start_on(tempfile::tempdir().unwrap(), &config, &["--in-process"]);
+    let source = json!({ "source": "x = bytes(24 << 20)\nlen(x)" }).to_string();
+    // Together, these sessions need more than all sessions can have.
+    for n in 0..12 {
+        server.post("/v1/sessions", &json!({ "id": format!("s{n}"), "language": "python" })).ok();
+        let answer = server.ask("POST", &format!("/v1/sessions/s{n}/execute"), &source).ok();
+        assert_eq!(answer["value"]["json"], 24 << 20, "{n}: {answer}");
+    }
+    server.ask_as_other("POST", "/v1/sessions", r#"{"id": "t", "language": "python"}"#).ok();
+    let answer = server.ask_as_other("POST", "/v1/sessions/t/execute", &source).ok();
+    assert_eq!(answer["value"]["json"], 24 << 20, "{answer}");
+    // Evicted sessions continue from the store.
+    let first = server.ask("POST", "/v1/sessions/s0/execute", r#"{"source": "len(x)"}"#).ok();
+    assert_eq!(first["value"]["json"], 24 << 20, "{first}");
 }
 
 #[test]

@@ -17,6 +17,11 @@ use tempfile::TempDir;
 use crate::support::{self, PATIENCE, prepare};
 
 const TOKEN: &str = "a token of the tests";
+/// The token of a second tenant, for [`Server::ask_as_other`].
+const OTHER_TOKEN: &str = "a second token of the tests";
+/// The configuration of the second tenant, to which a test can append settings.
+pub(crate) const OTHER: &str =
+    "[[tokens]]\nname = \"other\"\nsha256 = \"c843227a0c3577bf2bf9a8b136f4f355c2712ebd0c2fd84ff87a890d35493e0b\"\n";
 
 /// The number of lines from a server's log that a failing test prints.
 const LOG_LINES: usize = 100;
@@ -110,6 +115,15 @@ impl Server {
 
     pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
         Answer::read(self.begin(method, path, &[], body))
+    }
+
+    /// Like `ask`, but for the second tenant ([`OTHER`]).
+    pub(crate) fn ask_as_other(&self, method: &str, path: &str, body: &str) -> Answer {
+        let text = self.text(method, path, &[("connection", "close")], body).replace(TOKEN, OTHER_TOKEN);
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        Answer::read(stream)
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {

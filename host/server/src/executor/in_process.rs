@@ -79,7 +79,7 @@ impl InProcess {
         let (made, granted, offered, network) = (service.clone(), policy.clone(), tools.clone(), add_network.clone());
         let mut sessions = Sessions::builder(store).policy(store_policy).stop(&service.token());
         sessions = sessions.make_sandbox(move |language, runtime| {
-            // Sessions whose runtime is not served are rejected earlier, in `check`.
+            // Sessions whose runtime is not served are rejected earlier, in `prepare`.
             let runtime = made.runtime(Some(language), runtime).map(|info| info.name.clone());
             let mut builder = Sandbox::builder(&made.0.engine).language(language).policy(granted.clone());
             if let Ok(runtime) = runtime {
@@ -155,8 +155,7 @@ impl Executor for InProcess {
                 (sandbox.start(request)?, None)
             }
             Work::InSession(target, script) => {
-                self.0.check(target)?;
-                let active = self.0.sessions.open(&target.id)?.activate()?;
+                let active = self.0.active(target)?;
                 (active.start(asked(script, &cancel, on_output))?, Some((target.id.clone(), active)))
             }
         };
@@ -188,7 +187,7 @@ impl Local {
                 Ok(Finished::here(sandbox.run(request)?, None))
             }
             Work::InSession(target, script) => {
-                self.check(target)?;
+                self.prepare(target)?;
                 let execution = self.sessions.open(&target.id)?.run(asked(script, cancel, on_output))?;
                 Ok(Finished::here(execution, self.generation(&target.id)))
             }
@@ -317,6 +316,7 @@ impl Local {
         if self.sessions.count(most)? >= most {
             return Err(ServiceError::TooMany { what: "sessions", most });
         }
+        self.service.make_room(&self.policy.limits, &self.sessions, &id);
         make(id.clone())?;
         self.record(&id).map(SessionSummary::from)
     }
@@ -346,7 +346,7 @@ impl Local {
 
     /// Loads a session. Fails if its generation is not the expected one.
     fn active(&self, target: &SessionTarget) -> Result<ActiveSession, ServiceError> {
-        self.check(target)?;
+        self.prepare(target)?;
         Ok(self.sessions.open(&target.id)?.activate()?)
     }
 
@@ -370,9 +370,10 @@ impl Local {
         self.record(id).ok().as_ref().map(generation)
     }
 
-    /// Fails if a session's generation is not the expected one, or if its runtime is not served.
-    fn check(&self, target: &SessionTarget) -> Result<(), ServiceError> {
+    /// Fails if a session's generation is not the expected one, or if its runtime is not served. Makes room for it.
+    fn prepare(&self, target: &SessionTarget) -> Result<(), ServiceError> {
         let record = self.check_generation(target)?;
+        self.service.make_room(&self.policy.limits, &self.sessions, &target.id);
         self.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
     }
 

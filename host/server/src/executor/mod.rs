@@ -9,6 +9,7 @@
 
 mod fleet;
 mod in_process;
+mod memory;
 mod operation;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -23,6 +24,7 @@ use crate::{Fresh, OnOutput, ServiceError, Work};
 pub use fleet::NotInFleet;
 pub(crate) use fleet::{Fleet, FleetExecutor};
 pub(crate) use in_process::{AddNetwork, InProcess, InProcessConfig};
+pub(crate) use memory::SessionMemory;
 pub(crate) use operation::{
     FileAnswer, FileOperation, Room, SessionAnswer, SessionCall, SessionOperation, SessionReply, join_files,
 };

@@ -109,6 +109,7 @@ impl Tenant {
             key,
             add_network: config.add_network,
         }));
+        service.0.session_memory.add(&here);
         let executor: Arc<dyn Executor> = match service.has_workers() {
             true => Arc::new(WorkerProcesses::new(service, &name, &policy, &tools, bounded)),
             false => Arc::clone(&here) as Arc<dyn Executor>,

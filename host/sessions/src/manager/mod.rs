@@ -1,10 +1,12 @@
 //! Sessions that outlive their process: live sessions in memory, hibernated sessions in a store.
 //!
+//! * [`eviction`]: evicts idle sessions when their memory is needed.
 //! * [`sessions`]: opens, lists and removes sessions; saves and hibernates live sessions.
 //! * [`slot`]: the state of one session, which can be resumed and hibernated.
 //! * [`slots`]: all sessions in use, and handles to sessions.
 //! * [`storage`]: the store, the policy and the sandboxes; forks, exports and imports sessions.
 
+mod eviction;
 mod sessions;
 mod slot;
 mod slots;
