@@ -179,7 +179,7 @@ pub struct AdmissionTable {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct HttpTable {
-    /// Maximum number of simultaneous connections.
+    /// Maximum number of simultaneous connections. Default 1,024, which occupy up to 64 MiB of memory.
     pub connections: Option<usize>,
     /// Maximum size of a request body in bytes.
     pub body_bytes: Option<usize>,
@@ -466,6 +466,7 @@ mod tests {
         let config = ServerConfig::from_toml("").unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:8700");
         assert_eq!(config.admission(), Admission::default());
+        assert_eq!(config.http().connections, 1_024);
         assert!(config.http().page);
         assert!(!ServerConfig::from_toml("[page]\nenabled = false").unwrap().http().page);
     }

@@ -33,7 +33,7 @@ const SESSION_BYTES: u64 = 2 << 20;
 #[test]
 fn ten_thousand_connections_take_bounded_memory() {
     let count = if is_full() { 10_000 } else { 500 };
-    let server = Server::start(&[]);
+    let server = Server::start_on(tempfile::tempdir().unwrap(), "[http]\nconnections = 20_000\n", &[]);
     execute(&server);
     let before = anonymous_bytes(server.child.id());
     let info = server.text("GET", "/v1/info", &[], "");
@@ -58,6 +58,30 @@ fn ten_thousand_connections_take_bounded_memory() {
     assert!(each < CONNECTION_BYTES, "{each} bytes for each of {count}");
     drop(open);
     until("a connection is free", || server.get("/healthz").status == 200);
+}
+
+/// Maximum memory of one connection with an incomplete request, as documented.
+const INCOMPLETE_BYTES: u64 = 64 << 10;
+
+#[test]
+fn incomplete_requests_take_bounded_memory() {
+    let count = if is_full() { 1_000 } else { 500 };
+    let server = Server::start(&[]);
+    execute(&server);
+    let before = anonymous_bytes(server.child.id());
+    // The last header has no end.
+    let head = server.text("GET", "/v1/info", &[], "");
+    let head = format!("{}\r\nx-many: ", head.trim_end());
+    let head = format!("{head}{}", "x".repeat((16 << 10) - 1 - head.len()));
+    let mut open: Vec<_> = (0..count).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    for stream in &mut open {
+        stream.write_all(head.as_bytes()).unwrap();
+    }
+    execute(&server);
+    let each = anonymous_bytes(server.child.id()).saturating_sub(before) / count;
+    println!("{count} incomplete requests: {each} bytes each");
+    assert!(each < INCOMPLETE_BYTES, "{each} bytes for each of {count}");
+    drop(open);
 }
 
 #[test]

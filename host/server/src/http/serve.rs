@@ -96,7 +96,8 @@ fn slow(stream: TcpStream) -> std::pin::Pin<Box<TimeoutStream<TcpStream>>> {
 /// Options of the HTTP server and limits on clients. Start from `default()` and change fields.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// Maximum number of open connections. Default 4,096. Further connections wait until another connection closes.
+    /// Maximum number of open connections. Default 1,024. Further connections wait until another connection closes. With
+    /// the default `header_bytes`, a connection occupies at most 64 KiB of memory in addition to `bodies_bytes`.
     pub connections: usize,
     /// Maximum size of a request body, in bytes. Default 48 MiB.
     pub body_bytes: usize,
@@ -104,8 +105,7 @@ pub struct HttpConfig {
     /// response or a reply for which the budget has no room fails with status 503; responses wait for at most
     /// `body_time`. An eighth of the budget is reserved for responses stored for `Idempotency-Key`.
     pub bodies_bytes: usize,
-    /// Maximum size of a request's line and headers in bytes. Default 16 KiB; at least 8 KiB. Incomplete requests
-    /// occupy at most `connections` times `header_bytes` of memory: 64 MiB by default.
+    /// Maximum size of a request's line and headers in bytes. Default 16 KiB; at least 8 KiB.
     pub header_bytes: usize,
     /// The timeout for receiving a request's headers, and the maximum idle time between two requests. Default 60 s.
     pub header_time: Duration,
@@ -130,7 +130,7 @@ pub struct HttpConfig {
 impl Default for HttpConfig {
     fn default() -> Self {
         Self {
-            connections: 4_096,
+            connections: 1_024,
             body_bytes: 48 << 20,
             bodies_bytes: 512 << 20,
             header_bytes: 16 << 10,
