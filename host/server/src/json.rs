@@ -18,7 +18,7 @@ const LIST_COST: usize = 4;
 const OBJECT_COST: usize = 8;
 /// The upper bound of the memory that one unit of cost occupies during parsing, in bytes. A value occupies 32 bytes.
 /// The buffer from which `serde` deserializes untagged unions occupies 32 more, and both vectors have spare capacity.
-const UNIT_BYTES: usize = 160;
+pub(crate) const UNIT_BYTES: usize = 160;
 
 /// The cost of the JSON text read so far. The text may be invalid and may arrive in chunks.
 #[derive(Clone, Copy, Debug, Default)]

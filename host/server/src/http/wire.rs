@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     Fresh, Script, ServiceError, SessionPage, SessionSummary,
-    json::{Bytes, JsonCost, at_most, entries_at_most},
+    json::{Bytes, JsonCost, UNIT_BYTES, at_most, entries_at_most},
     text::quoted,
     workers::WorkersState,
 };
@@ -114,10 +114,13 @@ fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Str
 
 impl ExecuteBody {
     /// Parses a request body. Returns the charged memory, which must be held while the body, or what it is converted
-    /// to, exists. Charges the policy and the tools as parsed values, although they are parsed later.
+    /// to, exists. Charges the policy and the tools as parsed values, although they are parsed later, and each file as
+    /// one value.
     pub(super) fn read(read: ReadBody) -> Result<(Self, HeldBytes), Problem> {
         read.json_with(|body: &Self| {
-            Ok(parsed_bytes("policy", body.policy.as_deref())? + parsed_bytes("tools", body.tools.as_deref())?)
+            let files = body.files.as_ref().map_or(0, BTreeMap::len) * UNIT_BYTES;
+            let policy = parsed_bytes("policy", body.policy.as_deref())?;
+            Ok(files + policy + parsed_bytes("tools", body.tools.as_deref())?)
         })
     }
 

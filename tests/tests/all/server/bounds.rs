@@ -107,7 +107,10 @@ fn parsed_values_of_waiting_requests_are_limited() {
     let second = execute(&with_lists("print(2)", 1_000));
     until("one waits", || metric(&server, "glovebox_waiting") == 1);
     let args = json!({"language": "python", "source": "1", "policy": {"args": vec![""; 1_000]}}).to_string();
-    for body in [with_lists("1", 1_000), with_lists("1", 200), args] {
+    // The names and the empty contents have few bytes of JSON.
+    let files: serde_json::Map<_, _> = (0..1_000).map(|n| (n.to_string(), json!(""))).collect();
+    let files = json!({"language": "python", "source": "1", "files": files}).to_string();
+    for body in [with_lists("1", 1_000), with_lists("1", 200), args, files] {
         let refused = Answer::read(execute(&body));
         assert_eq!(refused.problem(), (503, "unavailable".into()));
         assert!(refused.text().contains("memory for requests is full"), "{refused:?}");
