@@ -9,8 +9,10 @@ use std::{
     sync::Arc,
 };
 
+use anyhow::Context as _;
 use glovebox::{
-    CancelToken, Execution, HibernateOptions, IfExists, Language, Request, Sandbox, Session, SessionKey, escaped,
+    CancelToken, Execution, HibernateOptions, HibernatedInfo, IfExists, Language, Request, Sandbox, Session,
+    SessionKey, escaped,
 };
 use glovebox_sessions::{
     DirectoryStore, NewSession, Pages, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions, SessionsError,
@@ -20,6 +22,7 @@ use glovebox_sessions::{
 use crate::{
     args::{ActivateArgs, RuntimeArgs, StoreArgs},
     engine::Host,
+    source::bounded,
     terminal::{Hinted, note},
 };
 
@@ -275,6 +278,18 @@ pub(crate) fn runtime_of(record: &SessionRecord, args: &RuntimeArgs) -> anyhow::
         .into());
     }
     Ok(RuntimeArgs { runtime: Some(record.runtime.clone()), ..args.clone() })
+}
+
+/// Reads an exported session of at most `max_bytes` bytes. Checks the header first, to refuse other data before reading
+/// all of it. `flag` raises the limit.
+pub(crate) fn read_exported(what: &str, mut from: impl Read, max_bytes: u64, flag: &str) -> anyhow::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    from.by_ref()
+        .take(HibernatedInfo::START_BYTES)
+        .read_to_end(&mut start)
+        .map_err(|error| Hinted::new(format!("cannot read {what}"), "check that it is readable").because(error))?;
+    HibernatedInfo::read_start(&start).with_context(|| format!("cannot import {what}"))?;
+    bounded(what, start.as_slice().chain(from), max_bytes, flag)
 }
 
 /// Returns the key for sealing sessions, if one is given.

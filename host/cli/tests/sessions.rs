@@ -239,6 +239,20 @@ fn missing_state_directory_error_names_the_option() {
 }
 
 #[test]
+fn import_refuses_other_data_before_its_end() {
+    let home = Home::new();
+    let mut command = home.glovebox(&["session", "import", "-", "--as", "t"]);
+    let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The pipe stays open until the command has ended.
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(&[b'x'; 8 << 10]).unwrap();
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("not a hibernated session"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn a_damaged_session_is_listed_and_can_be_deleted() {
     let home = Home::new();
     home.said(&["run", "--session", "s", "-e", "1"]);

@@ -52,6 +52,18 @@ pub struct HibernatedInfo {
 }
 
 impl HibernatedInfo {
+    /// The number of bytes that always contain the whole header.
+    pub const START_BYTES: u64 = (PRELUDE_BYTES + MAX_HEADER_BYTES) as u64;
+
+    /// Reads the header from the first [`START_BYTES`](Self::START_BYTES) of a hibernated session, or from all of its
+    /// bytes if there are fewer. Lets a program refuse other bytes before it has received all of them.
+    ///
+    /// # Errors
+    /// Fails like [`read`](Self::read).
+    pub fn read_start(start: &[u8]) -> Result<Self, ResumeError> {
+        Ok(Head::split(start)?.info)
+    }
+
     /// Reads a hibernated session's header, without decompressing the body or verifying the seal.
     ///
     /// # Errors
@@ -127,10 +139,19 @@ pub(super) struct Envelope<'a> {
     pub(super) trailer: &'a [u8; SEAL_BYTES],
 }
 
-impl<'a> Envelope<'a> {
-    /// Splits the bytes into their parts and parses the header.
-    pub(super) fn split(bytes: &'a [u8]) -> Result<Self, ResumeError> {
-        let short = || ResumeError::Damaged { reason: "it is truncated".into() };
+/// The parsed header, and the bytes after it.
+struct Head<'a> {
+    info: HibernatedInfo,
+    seal: SealKind,
+    rest: &'a [u8],
+}
+
+fn short() -> ResumeError {
+    ResumeError::Damaged { reason: "it is truncated".into() }
+}
+
+impl<'a> Head<'a> {
+    fn split(bytes: &'a [u8]) -> Result<Self, ResumeError> {
         let (magic, rest) = bytes.split_first_chunk().ok_or(ResumeError::NotASession)?;
         if magic != MAGIC {
             return Err(ResumeError::NotASession);
@@ -149,11 +170,19 @@ impl<'a> Envelope<'a> {
             return Err(ResumeError::Damaged { reason: "its header is too long".into() });
         }
         let (header, rest) = rest.split_at_checked(length).ok_or_else(short)?;
-        let (body, trailer) = rest.split_last_chunk().ok_or_else(short)?;
-        let sealed = bytes.len().checked_sub(trailer.len()).and_then(|end| bytes.get(..end)).ok_or_else(short)?;
         let info: HibernatedInfo = serde_json::from_slice(header)
             .map_err(|_| ResumeError::Damaged { reason: "its header cannot be read".into() })?;
         info.check()?;
+        Ok(Self { info, seal, rest })
+    }
+}
+
+impl<'a> Envelope<'a> {
+    /// Splits the bytes into their parts and parses the header.
+    pub(super) fn split(bytes: &'a [u8]) -> Result<Self, ResumeError> {
+        let Head { info, seal, rest } = Head::split(bytes)?;
+        let (body, trailer) = rest.split_last_chunk().ok_or_else(short)?;
+        let sealed = bytes.len().checked_sub(trailer.len()).and_then(|end| bytes.get(..end)).ok_or_else(short)?;
         Ok(Self { info, seal, sealed, body, trailer })
     }
 }

@@ -318,6 +318,10 @@ fn header_is_readable_without_the_key() {
     assert_eq!((info.version.as_deref(), info.language), (Some("3.12.0"), Language::Python));
     assert_eq!((info.executions, info.memory_bytes, info.page_count), (12, 192 << 10, 2));
     assert_eq!(info.wasi_bytes, saved.wasi.len() as u64);
+    let bytes = sample.encode(&saved, Some(&key(1)), "one");
+    let length = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    assert_eq!(HibernatedInfo::read_start(&bytes[..16 + length]).unwrap(), info);
+    assert!(HibernatedInfo::read_start(&bytes[..15 + length]).is_err());
 }
 
 #[test]

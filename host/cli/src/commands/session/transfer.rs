@@ -16,8 +16,8 @@ use crate::{
     args::{self, ActivateArgs, GlobalArgs},
     engine::{Host, Pooling},
     file::{self, NotCreated},
-    source::{STDIN, bounded},
-    stored::SessionDir,
+    source::STDIN,
+    stored::{SessionDir, read_exported},
     terminal::{Hinted, bytes, out, out_json},
 };
 
@@ -164,13 +164,13 @@ pub(super) fn export(session_dir: &SessionDir, args: &ExportArgs) -> anyhow::Res
 pub(super) fn import(session_dir: &SessionDir, args: &ImportArgs) -> anyhow::Result<i32> {
     let (what, bytes) = if args.file.as_os_str() == STDIN {
         let what = "standard input".to_owned();
-        let bytes = bounded(&what, io::stdin().lock(), args.max_bytes, "--max-bytes")?;
+        let bytes = read_exported(&what, io::stdin().lock(), args.max_bytes, "--max-bytes")?;
         (what, bytes)
     } else {
         let what = format!("session file `{}`", escaped(&args.file));
         let file = File::open(&args.file)
             .map_err(|error| Hinted::new(format!("cannot read {what}"), "check the path").because(error))?;
-        let bytes = bounded(&what, file, args.max_bytes, "--max-bytes")?;
+        let bytes = read_exported(&what, file, args.max_bytes, "--max-bytes")?;
         (what, bytes)
     };
     let id = match &args.id {
