@@ -93,8 +93,9 @@ pub use session::{
     },
 };
 pub use tools::{
-    HeldMemory, NETWORK_TOOL, RelayedCall, Tool, ToolCall, ToolDefinition, ToolDefinitionError, ToolError,
-    ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, check_tools, weight as json_weight,
+    CallMemory, CallMemoryError, HeldMemory, MemoryBudget, NETWORK_TOOL, RelayedCall, Tool, ToolCall, ToolDefinition,
+    ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, check_tools,
+    weight as json_weight,
 };
 
 /// Compiles and runs the Rust examples of the README and of the docs pages as doc tests.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use glovebox::{AddressRules, HeldMemory, NetworkPolicy, PolicyError, ToolMemory, UrlPatterns};
+use glovebox::{AddressRules, CallMemory, HeldMemory, NetworkPolicy, PolicyError, UrlPatterns};
 use reqwest::{
     Method, Response, StatusCode,
     header::{HeaderValue, LOCATION},
@@ -26,7 +26,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The number of copies of a body that the host holds simultaneously: the bytes, the text, and the message to the
 /// script.
-const COPIES_OF_A_BODY: u64 = 3;
+pub(crate) const COPIES_OF_A_BODY: u64 = 3;
 
 /// Maximum length of an HTTP library's error text in a message to the script, in characters.
 const MAX_REASON_CHARS: usize = 300;
@@ -106,12 +106,13 @@ impl Client {
         made.as_ref().map_err(|message| Fault::new(Code::Broken, message.clone()))
     }
 
-    /// Sends a request, follows its redirects, and reads the final response.
+    /// Sends a request, follows its redirects, and reads the final response. Also returns the memory reserved for the
+    /// response.
     pub(crate) async fn fetch(
         &self,
         mut asked: RequestMessage,
-        account: &Arc<ToolMemory>,
-    ) -> Result<ResponseMessage, Fault> {
+        memory: &CallMemory,
+    ) -> Result<(ResponseMessage, Vec<HeldMemory>), Fault> {
         let invalid = |message| Fault::new(Code::Invalid, message);
         let body = asked.take_body(self.policy.request_bytes)?;
         let url = address::parse(&asked.url).map_err(invalid)?;
@@ -123,7 +124,7 @@ impl Client {
             let response = self.send(&hop, &mut reflections).await?;
             let location = response.headers().get(LOCATION).filter(|_| asked.redirect == Redirect::Follow);
             let Some(location) = location.filter(|_| is_redirect(response.status())) else {
-                return self.answer(hop, response, reflections, account).await;
+                return self.answer(hop, response, reflections, memory).await;
             };
             hop = self.next(hop, response.status(), location)?;
         }
@@ -220,17 +221,11 @@ impl Client {
         hop: Hop,
         mut response: Response,
         mut reflections: Reflections,
-        account: &Arc<ToolMemory>,
-    ) -> Result<ResponseMessage, Fault> {
+        memory: &CallMemory,
+    ) -> Result<(ResponseMessage, Vec<HeldMemory>), Fault> {
         self.secrets.reflect(&hop.url, &mut reflections);
         let max_bytes = self.policy.response_bytes;
         let limit = |message| Fault::new(Code::Limit, message);
-        let no_room = || {
-            limit(
-                "the response does not fit into the remaining `limits.memory_bytes`; read earlier responses first"
-                    .to_owned(),
-            )
-        };
         let status = response.status();
         let headers = message::response(response.headers()).map_err(limit)?;
         let mut body: Vec<u8> = Vec::new();
@@ -239,8 +234,7 @@ impl Client {
             if (body.len() + chunk.len()) as u64 > max_bytes {
                 return Err(limit(format!("the response body exceeds {max_bytes} bytes (`network.response_bytes`)")));
             }
-            let room = account.hold(chunk.len() as u64 * COPIES_OF_A_BODY);
-            held.push(room.ok_or_else(no_room)?);
+            held.push(memory.hold(chunk.len() as u64 * COPIES_OF_A_BODY)?);
             body.extend_from_slice(&chunk);
         }
         let url = reflections.hide_text(hop.url.to_string());
@@ -256,8 +250,8 @@ impl Client {
             ))
         })?;
         let grown = body.len().saturating_sub(read) as u64;
-        held.push(account.hold(grown * COPIES_OF_A_BODY).ok_or_else(no_room)?);
-        Ok(answered.with_body(body))
+        held.push(memory.hold(grown * COPIES_OF_A_BODY)?);
+        Ok((answered.with_body(body), held))
     }
 }
 

@@ -3,21 +3,24 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt,
+    fmt, io,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use glovebox::{
-    CancelToken, NETWORK_TOOL, Network, OpenNetwork, Policy, PolicyError, ToolCall, ToolError, ToolErrorKind,
-    ToolMemory, ToolOutcome, ToolRecord, escaped_text,
+    CallMemory, CallMemoryError, CancelToken, NETWORK_TOOL, Network, OpenNetwork, Policy, PolicyError, ToolCall,
+    ToolError, ToolErrorKind, ToolOutcome, ToolRecord, escaped_text,
 };
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Runtime, sync::Notify, time::timeout_at};
 
-use crate::{client::Client, secrets::Secrets};
+use crate::{
+    client::{COPIES_OF_A_BODY, Client},
+    secrets::Secrets,
+};
 
 /// A script's request. Header values contain placeholders instead of secrets.
 #[derive(Debug, Deserialize)]
@@ -161,6 +164,12 @@ impl fmt::Display for Code {
 impl Fault {
     pub(crate) fn new(code: Code, message: String) -> Self {
         Self { code, message }
+    }
+}
+
+impl From<CallMemoryError> for Fault {
+    fn from(error: CallMemoryError) -> Self {
+        Self::new(Code::Limit, format!("the response {error}"))
     }
 }
 
@@ -353,12 +362,12 @@ impl Network for Http {
 pub(crate) struct Call {
     pub(crate) cancel: CancelToken,
     pub(crate) deadline: Instant,
-    pub(crate) account: Arc<ToolMemory>,
+    pub(crate) memory: CallMemory,
 }
 
 impl From<&ToolCall> for Call {
     fn from(call: &ToolCall) -> Self {
-        Self { cancel: call.cancel.clone(), deadline: call.deadline, account: Arc::clone(&call.account) }
+        Self { cancel: call.cancel.clone(), deadline: call.deadline, memory: call.memory.clone() }
     }
 }
 
@@ -390,16 +399,42 @@ pub(crate) fn fetch(client: &Client, call: &Call, arguments: &str) -> Result<Str
         let stop = Arc::clone(&stop);
         move || stop.notify_one()
     });
-    let answered = runtime.block_on(async {
+    let (answered, _held) = runtime.block_on(async {
         tokio::select! {
             biased;
             () = stop.notified() => Err(Fault::new(Code::Timeout, "the request was cancelled".to_owned())),
-            answered = timeout_at(deadline.into(), client.fetch(asked, &call.account)) => answered.unwrap_or_else(|_| {
+            answered = timeout_at(deadline.into(), client.fetch(asked, &call.memory)) => answered.unwrap_or_else(|_| {
                 let message = format!("the response was incomplete after {} ms", timeout.as_millis());
                 Err(Fault::new(Code::Timeout, message))
             }),
         }
     })?;
-    serde_json::to_string(&answered)
-        .map_err(|error| Fault::new(Code::Broken, format!("the response is not JSON: {error}")))
+    serialize(&answered, &call.memory)
+}
+
+/// Serializes a response. Two of the charged copies of its body are for the message. A control character takes six bytes
+/// in JSON, so the message can be longer. Its remaining length is charged before it is built.
+fn serialize(answered: &ResponseMessage, memory: &CallMemory) -> Result<String, Fault> {
+    let broken = |error: &dyn fmt::Display| Fault::new(Code::Broken, format!("the response is not JSON: {error}"));
+    let mut length = Length(0);
+    serde_json::to_writer(&mut length, answered).map_err(|error| broken(&error))?;
+    let charged = answered.bytes as u64 * (COPIES_OF_A_BODY - 1);
+    let _held = memory.hold((length.0 as u64).saturating_sub(charged))?;
+    let mut json = Vec::with_capacity(length.0);
+    serde_json::to_writer(&mut json, answered).map_err(|error| broken(&error))?;
+    String::from_utf8(json).map_err(|error| broken(&error))
+}
+
+/// A writer that only counts bytes.
+struct Length(usize);
+
+impl io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -10,9 +10,11 @@
 //! | `toolbox` | [`Tool`], which the embedder defines; [`ToolCall`], which its handler receives; the tools of a sandbox, their compiled schemas, and the catalogue for guests |
 //! | `runner` | the calls of one execution, each on its own thread, and calls that no script made |
 //! | `call_status` | tracks whether an execution waits for a call's answer, and whether its guest waits for the caller |
+//! | `call_memory` | the memory for the data of one call |
 //! | `pending` | calls that the caller of a started execution answers, and memory of abandoned calls |
 //! | `relay` | tools whose scripts run in another process |
 
+mod call_memory;
 mod call_status;
 mod pending;
 mod relay;
@@ -22,6 +24,7 @@ mod toolbox;
 #[cfg(test)]
 mod tests;
 
+pub use call_memory::{CallMemory, CallMemoryError, MemoryBudget};
 pub(crate) use glovebox_core::tools::MAX_FOREIGN_PATTERN_BYTES;
 pub use glovebox_core::tools::{
     HeldMemory, ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, ToolOutcome, ToolRecord, weight,

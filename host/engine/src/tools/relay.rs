@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Tool, ToolCall, ToolError, ToolMemory, toolbox::Answerer};
+use super::{CallMemory, MemoryBudget, Tool, ToolCall, ToolError, ToolMemory, toolbox::Answerer};
 use crate::CancelToken;
 
 /// The definition of a [`Tool`] without its handler.
@@ -54,14 +54,17 @@ pub struct RelayedCall {
     pub deadline: Instant,
     /// Maximum memory that a built-in handler may use for the call, in bytes: `limits.memory_bytes`.
     pub memory_bytes: u64,
+    /// The budget that the handler's memory is charged to, in addition. `None` for no budget.
+    pub budget: Option<Arc<dyn MemoryBudget>>,
 }
 
 impl RelayedCall {
     pub(crate) fn of(self, name: &str) -> ToolCall {
-        let Self { index, session_id, cancel, deadline, memory_bytes } = self;
+        let Self { index, session_id, cancel, deadline, memory_bytes, budget } = self;
         let account = Arc::new(ToolMemory::default());
         account.set_room(memory_bytes);
-        ToolCall { name: name.to_owned(), index, session_id, cancel, deadline, account }
+        let memory = CallMemory::new(account, budget);
+        ToolCall { name: name.to_owned(), index, session_id, cancel, deadline, memory }
     }
 }
 
@@ -106,7 +109,8 @@ mod tests {
 
     fn call() -> RelayedCall {
         let deadline = Instant::now() + Duration::from_secs(1);
-        RelayedCall { index: 3, session_id: None, cancel: CancelToken::new(), deadline, memory_bytes: 1 << 20 }
+        let cancel = CancelToken::new();
+        RelayedCall { index: 3, session_id: None, cancel, deadline, memory_bytes: 1 << 20, budget: None }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use glovebox_core::{
 use serde_json::{Value, json};
 
 use super::{
-    ToolCall, ToolErrorKind, ToolMemory, ToolOutcome, Toolbox,
+    CallMemory, ToolCall, ToolErrorKind, ToolMemory, ToolOutcome, Toolbox,
     call_status::{CallStatus, WaitTracker},
     pending::{Abandoned, PendingCall, PendingCalls, Waiting},
     toolbox::{Answerer, Entry},
@@ -109,8 +109,8 @@ impl ToolRunner for ThreadRunner {
         }
         let cancel = CancelToken::new();
         let (session_id, deadline) = (self.session_id.clone(), self.watch.instant(deadline));
-        let account = Arc::clone(&self.account);
-        let call = ToolCall { name, index, session_id, cancel: cancel.clone(), deadline, account };
+        let memory = CallMemory::new(Arc::clone(&self.account), None);
+        let call = ToolCall { name, index, session_id, cancel: cancel.clone(), deadline, memory };
         let (abandoned, pending) = (Arc::clone(self.toolbox.abandoned()), self.waits.pending().cloned());
         let job = Job { call, entry: tool, arguments, text, held, max_bytes, abandoned, pending };
         let status = start(&self.threads, &self.completions, job)?;

@@ -12,7 +12,7 @@ use std::{
 use glovebox_core::tools::{CallFailure, Checked, Definition, MAX_ENGINE_LEVELS, Toolset};
 use serde_json::{Value, json};
 
-use super::{ToolDefinitionError, ToolError, ToolErrorKind, ToolMemory, pending::Abandoned};
+use super::{CallMemory, ToolDefinitionError, ToolError, ToolErrorKind, pending::Abandoned};
 use crate::CancelToken;
 
 /// Maximum number of abandoned calls to one tool that still run. A tool that hangs is soon refused, while other tools
@@ -352,6 +352,6 @@ pub struct ToolCall {
     pub cancel: CancelToken,
     /// The time at which the call times out.
     pub deadline: Instant,
-    /// The memory available to the execution's calls (`limits.memory_bytes`), for handlers that need much memory.
-    pub account: Arc<ToolMemory>,
+    /// The memory available to the call, for handlers that need much memory.
+    pub memory: CallMemory,
 }

@@ -47,10 +47,10 @@ fn compressed_body_counts_its_decompressed_size() {
     assert!(whole.len() < 1 << 20);
     let server = Server::saying([head.into_bytes(), std::mem::take(&mut whole)].concat());
     let client = client(&policy(&[&server]));
-    let call = call();
-    let answer = message::fetch(&client, &call, &json!({ "url": server.url("/") }).to_string());
+    let account = account(1 << 30);
+    let answer = message::fetch(&client, &call_within(&account), &json!({ "url": server.url("/") }).to_string());
     assert!(answer.unwrap_err().message.contains("exceeds 4194304 bytes"));
-    assert_eq!(call.account.held_bytes(), 0, "and nothing of it is held");
+    assert_eq!(account.held_bytes(), 0, "and nothing of it is held");
 
     let small = zeros_compressed(100);
     let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", small.len());
@@ -78,9 +78,7 @@ fn body_counts_against_the_memory_limit() {
     let client = client(&policy(&[&server]));
     let asked = json!({ "url": server.url("/") }).to_string();
     for (room, fits) in [(89_999, false), (90_000, true), (90_001, true)] {
-        let call = call();
-        call.account.set_room(room);
-        let answer = message::fetch(&client, &call, &asked);
+        let answer = message::fetch(&client, &call_within(&account(room)), &asked);
         assert_eq!(answer.is_ok(), fits, "{room}");
         assert!(fits || answer.unwrap_err().message.contains("`limits.memory_bytes`"));
     }

@@ -16,7 +16,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use glovebox::{CancelToken, Entropy, NetworkPolicy, SecretPolicy, ToolError, ToolMemory};
+use glovebox::{CallMemory, CancelToken, Entropy, NetworkPolicy, SecretPolicy, ToolError, ToolMemory};
 
 use crate::{
     address::{Resolved, Resolver},
@@ -111,9 +111,19 @@ fn client(policy: &NetworkPolicy) -> Client {
 }
 
 fn call() -> Call {
+    call_within(&account(1 << 30))
+}
+
+/// Returns the memory of an execution's calls with `room_bytes` left.
+fn account(room_bytes: u64) -> Arc<ToolMemory> {
     let account = Arc::new(ToolMemory::default());
-    account.set_room(1 << 30);
-    Call { cancel: CancelToken::new(), deadline: Instant::now() + Duration::from_secs(20), account }
+    account.set_room(room_bytes);
+    account
+}
+
+fn call_within(account: &Arc<ToolMemory>) -> Call {
+    let memory = CallMemory::new(Arc::clone(account), None);
+    Call { cancel: CancelToken::new(), deadline: Instant::now() + Duration::from_secs(20), memory }
 }
 
 /// Performs a request and returns what the script would receive.
