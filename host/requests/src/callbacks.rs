@@ -11,7 +11,10 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use glovebox::{CancelToken, Timestamp, Tool, ToolError, ToolErrorKind, UrlPatterns, escaped, is_public_address};
+use glovebox::{
+    CallMemory, CallMemoryError, CancelToken, Timestamp, Tool, ToolError, ToolErrorKind, UrlPatterns, escaped,
+    is_public_address,
+};
 use glovebox_sessions::SessionId;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use reqwest::{
@@ -86,6 +89,8 @@ pub struct CallbackRequest<'a> {
     pub deadline: Instant,
     /// Cancels the call.
     pub cancel: &'a CancelToken,
+    /// Memory for the answer, reserved while the answer is read. `None` for the limit of 4 MiB only.
+    pub memory: Option<&'a CallMemory>,
 }
 
 /// A tool whose calls are answered by a service.
@@ -194,6 +199,7 @@ impl Callbacks {
                 session: call.session_id.as_deref(),
                 deadline: call.deadline,
                 cancel: &call.cancel,
+                memory: Some(&call.memory),
             };
             handle.block_on(callbacks.ask(&target, asked))
         }))
@@ -203,7 +209,7 @@ impl Callbacks {
     ///
     /// # Errors
     /// Fails if the service cannot be reached, answers after the deadline or with more than 4 MiB, or reports that the
-    /// tool failed.
+    /// tool failed. Fails with [`ToolErrorKind::Limit`] if the answer does not fit into memory.
     pub async fn ask(&self, target: &CallbackTarget, asked: CallbackRequest<'_>) -> Result<String, ToolError> {
         self.0.ask(&target.0, asked).await
     }
@@ -218,12 +224,15 @@ fn is_private_literal(url: &Url) -> bool {
 
 impl CallbackClients {
     async fn ask(&self, target: &Allowed, asked: CallbackRequest<'_>) -> Result<String, ToolError> {
-        let CallbackRequest { key: id, tool, arguments, call, session, deadline, cancel } = asked;
+        let CallbackRequest { key: id, tool, arguments, call, session, deadline, cancel, memory } = asked;
         let failed = |reason: &str| ToolError::new(format!("the callback of `{tool}` {reason}"));
         let too_late = || ToolError::of(ToolErrorKind::Timeout, format!("the callback of `{tool}` took too long"));
-        let arguments = RawValue::from_string(arguments.to_owned())
-            .map_err(|_| failed("cannot be called: the arguments are not JSON"))?;
-        let question = Question { tool, arguments: &arguments, call, session };
+        let no_room = |error: CallMemoryError| {
+            ToolError::of(ToolErrorKind::Limit, format!("the answer of the callback of `{tool}` {error}"))
+        };
+        let arguments: &RawValue =
+            serde_json::from_str(arguments).map_err(|_| failed("cannot be called: the arguments are not JSON"))?;
+        let question = Question { tool, arguments, call, session };
         let body = serde_json::to_vec(&question).map_err(|_| failed("cannot be called: the arguments are not JSON"))?;
         let timestamp_s = Timestamp::now().unix_ms() / 1_000;
         let client = if target.is_named { &self.named } else { &self.public };
@@ -238,17 +247,20 @@ impl CallbackClients {
         let answer = async {
             let mut response = request.send().await.map_err(|_| failed("is unreachable"))?;
             let status = response.status();
-            let mut bytes = Vec::new();
+            let (mut bytes, mut held) = (Vec::new(), Vec::new());
             while let Some(piece) = response.chunk().await.map_err(|_| failed("ended early"))? {
                 if bytes.len() + piece.len() > MAX_ANSWER_BYTES {
                     return Err(failed(&format!("answered with more than {MAX_ANSWER_BYTES} bytes")));
                 }
+                if let Some(memory) = memory {
+                    held.push(memory.hold(piece.len() as u64).map_err(no_room)?);
+                }
                 bytes.extend_from_slice(&piece);
             }
-            Ok((status, bytes))
+            Ok((status, bytes, held))
         };
         let time = deadline.saturating_duration_since(Instant::now());
-        let (status, bytes) = tokio::select! {
+        let (status, bytes, _held) = tokio::select! {
             answer = tokio::time::timeout(time, answer) => answer.map_err(|_| too_late())??,
             () = cancelled(cancel) => return Err(failed("was cancelled")),
         };

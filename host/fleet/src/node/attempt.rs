@@ -175,6 +175,7 @@ impl Attempt {
                     session: Some(session.id().as_str()),
                     deadline: Instant::now() + timeout,
                     cancel: running.started.cancel_token(),
+                    memory: None,
                 };
                 callbacks.ask(target, asked).await
             }
