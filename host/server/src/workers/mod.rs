@@ -6,7 +6,7 @@
 //! server forwards scripts and session operations. The worker requests operations for which it has no rights: tool
 //! calls, network access, access to stores that are not directories, and bytes for writes to stores that are.
 //!
-//! * [`executor`]: forwards a tenant's work. [`relay`]: performs the workers' requests.
+//! * [`executor`]: forwards a tenant's work. [`relay`], [`relayed_stores`]: perform the workers' requests.
 //! * [`pool`], [`slot`], [`launch`]: the worker processes. [`peer`], [`protocol`]: the calls between server and worker.
 //! * [`serve`]: the worker's side. [`counted`]: stores that it accesses itself.
 //! * [`confine`]: the restrictions that a worker applies to itself before the engine starts.
@@ -21,6 +21,7 @@ mod peer;
 mod pool;
 mod protocol;
 mod relay;
+mod relayed_stores;
 mod serve;
 mod slot;
 
