@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod load;
+mod relayed;
 mod server;
 #[expect(dead_code, reason = "other tests of the command use the rest")]
 #[path = "../support/mod.rs"]

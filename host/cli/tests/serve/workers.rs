@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener, TcpStream},
     thread,
     time::Duration,
 };
@@ -16,7 +16,7 @@ use crate::{
     support,
 };
 
-fn python(source: &str) -> Value {
+pub(crate) fn python(source: &str) -> Value {
     json!({ "language": "python", "source": source })
 }
 
@@ -175,6 +175,11 @@ fn workers_forward_output_and_cancellation() {
     assert_eq!(long["stdout"].as_str().unwrap().len(), 500_001);
 }
 
+/// Returns the maximum resident memory of the server so far, without its workers.
+pub(crate) fn peak_kib(server: &Server) -> u64 {
+    status(server.child.id(), "VmHWM").split(' ').next().unwrap().parse().unwrap()
+}
+
 /// The server does not keep a worker's reply for which its memory budget has no room.
 #[test]
 fn replies_of_workers_take_bounded_memory() {
@@ -182,7 +187,7 @@ fn replies_of_workers_take_bounded_memory() {
     let server = Server::start_on(tempfile::tempdir().unwrap(), config, &["--workers", "1"]);
     // Each character has six bytes in JSON.
     let print = |count: usize| server.post("/v1/execute", &python(&format!("print('\\x01' * {count}, end='')")));
-    let peak_kib = || status(server.child.id(), "VmHWM").split(' ').next().unwrap().parse::<u64>().unwrap();
+    let peak_kib = || peak_kib(&server);
     assert_eq!(print(300_000).ok()["stdout"].as_str().unwrap().len(), 300_000);
     let before = peak_kib();
     for _ in 0..2 {
@@ -289,27 +294,32 @@ fn audit_log_has_operations_of_a_killed_worker() {
     });
 }
 
+/// Reads a request. Returns its body, or its header `x-key` if it has no body.
+pub(crate) fn read_request(stream: &TcpStream) -> String {
+    let mut lines = BufReader::new(stream);
+    let (mut length, mut key, mut head) = (0, String::new(), String::new());
+    while lines.read_line(&mut head).unwrap() > 2 {
+        let (name, value) = head.split_once(": ").unwrap_or_default();
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => length = value.trim().parse().unwrap(),
+            "x-key" => key = value.trim().to_owned(),
+            _ => {}
+        }
+        head.clear();
+    }
+    let mut body = vec![0; length];
+    lines.read_exact(&mut body).unwrap();
+    if length == 0 { key } else { String::from_utf8(body).unwrap() }
+}
+
 /// Starts a service that answers each request with its body, or with its header `x-key` if it has no body.
-fn echo() -> SocketAddr {
+pub(crate) fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
-            let mut lines = BufReader::new(stream.try_clone().unwrap());
-            let (mut length, mut key, mut head) = (0, String::new(), String::new());
-            while lines.read_line(&mut head).unwrap() > 2 {
-                let (name, value) = head.split_once(": ").unwrap_or_default();
-                match name.to_ascii_lowercase().as_str() {
-                    "content-length" => length = value.trim().parse().unwrap(),
-                    "x-key" => key = value.trim().to_owned(),
-                    _ => {}
-                }
-                head.clear();
-            }
-            let mut body = vec![0; length];
-            lines.read_exact(&mut body).unwrap();
-            let body = if length == 0 { key } else { String::from_utf8(body).unwrap() };
+            let body = read_request(&stream);
             let answer =
                 format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
             stream.write_all(answer.as_bytes()).unwrap();

@@ -78,8 +78,7 @@ impl WorkerProcesses {
 
     /// Returns the memory budget for the replies to this tenant's calls.
     fn reply_budget(&self) -> Option<ReplyBudget> {
-        let bytes = self.service.reply_budget()?.clone();
-        Some(ReplyBudget { bytes, tenant: self.tenant.clone() })
+        ReplyBudget::of(&self.service, &self.tenant)
     }
 
     fn home(&self, id: &SessionId) -> Result<usize, ServiceError> {
@@ -107,7 +106,7 @@ impl WorkerProcesses {
         let (mut call, bytes) = RunCall::new(self.tenant.clone(), execution, work, definitions);
         call.wants_output = on_output.is_some();
         if call.wants_output || !tools.is_empty() {
-            live.begin(execution, JobHere::new(tools, on_output, self.memory_bytes));
+            live.begin(execution, JobHere::new(tools, on_output, self.memory_bytes, self.reply_budget()));
         }
         Ok(Passed { live, call, bytes })
     }

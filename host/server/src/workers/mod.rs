@@ -7,10 +7,12 @@
 //! calls, network access, access to stores that are not directories, and bytes for writes to stores that are.
 //!
 //! * [`executor`]: forwards a tenant's work. [`relay`], [`relayed_stores`]: perform the workers' requests.
+//!   [`call_charge`]: the memory of these requests.
 //! * [`pool`], [`slot`], [`launch`]: the worker processes. [`peer`], [`protocol`]: the calls between server and worker.
 //! * [`serve`]: the worker's side. [`counted`]: stores that it accesses itself.
 //! * [`confine`]: the restrictions that a worker applies to itself before the engine starts.
 
+mod call_charge;
 mod confine;
 mod counted;
 mod executor;

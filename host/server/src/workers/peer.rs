@@ -23,8 +23,8 @@ use tokio::{
 
 use super::protocol::RelayedError;
 use crate::{
-    ServiceError,
-    byte_budget::{ByteBudget, Room},
+    Service, ServiceError,
+    byte_budget::{ByteBudget, HeldBytes, Room},
 };
 
 const CALL: u8 = 0;
@@ -53,18 +53,23 @@ const MAX_CALLS: usize = 16_384;
 pub(super) struct Message {
     pub(super) json: Vec<u8>,
     pub(super) bytes: Vec<u8>,
-    /// The memory reserved for a reply.
+    /// The memory reserved for a reply, until its receiver takes it or until it is sent.
     room: Option<Room>,
 }
 
-/// The memory budget for the replies to a tenant's calls.
-#[derive(Clone)]
+/// The memory budget for the replies to a tenant's calls, and for the calls that the server answers for the tenant.
+#[derive(Clone, Debug)]
 pub(super) struct ReplyBudget {
     pub(super) bytes: ByteBudget,
     pub(super) tenant: String,
 }
 
 impl ReplyBudget {
+    /// Returns the budget of a tenant, or `None` if the service has none.
+    pub(super) fn of(service: &Service, tenant: &str) -> Option<Self> {
+        Some(Self { bytes: service.reply_budget()?.clone(), tenant: tenant.to_owned() })
+    }
+
     /// Reserves memory for a reply and the values that are parsed from its JSON, without waiting. Reserves nothing for
     /// a short reply.
     fn reserve(&self, header: &Header) -> Result<Option<Room>, ServiceError> {
@@ -81,6 +86,11 @@ impl Message {
     pub(super) fn new(value: &impl Serialize, bytes: Vec<u8>) -> Self {
         // Serialization cannot fail for the types of the protocol.
         Self { json: serde_json::to_vec(value).unwrap_or_default(), bytes, room: None }
+    }
+
+    /// Holds memory until the message is sent.
+    pub(super) fn holding(self, held: HeldBytes) -> Self {
+        Self { room: Some(Room::HeldBytes(held)), ..self }
     }
 
     fn is_too_long(&self) -> bool {
@@ -160,9 +170,17 @@ struct PeerState {
 struct Output {
     /// `None` after the last frame.
     socket: Option<Arc<OwnedWriteHalf>>,
-    /// Parts that the socket has not yet accepted completely, with the number of bytes already written. The queue needs
-    /// no limit: each frame belongs to a call, and the number of calls is limited.
-    rest: VecDeque<(Vec<u8>, usize)>,
+    /// Parts that the socket has not yet accepted completely. The queue needs no limit: each frame belongs to a call,
+    /// and the number of calls is limited.
+    rest: VecDeque<UnsentPart>,
+}
+
+/// A part of a frame that waits for the socket.
+struct UnsentPart {
+    bytes: Vec<u8>,
+    written: usize,
+    /// The memory reserved for the frame, in its last part.
+    _room: Option<Room>,
 }
 
 #[derive(Default)]
@@ -332,16 +350,21 @@ impl Peer {
         };
         let mut output = self.output();
         let Some(socket) = output.socket.clone() else { return };
-        let parts = [header, frame.message.json, frame.message.bytes];
+        let Message { json, bytes, room } = frame.message;
+        let parts = [header, json, bytes];
         let slices = parts.each_ref().map(|part| io::IoSlice::new(part));
         // The task that writes the queue encounters an error again.
         let mut taken = if output.rest.is_empty() { socket.try_write_vectored(&slices).unwrap_or(0) } else { 0 };
         for part in parts {
-            let done = taken.min(part.len());
-            taken -= done;
-            if done < part.len() {
-                output.rest.push_back((part, done));
+            let written = taken.min(part.len());
+            taken -= written;
+            if written < part.len() {
+                output.rest.push_back(UnsentPart { bytes: part, written, _room: None });
             }
+        }
+        // All parts in the queue precede the frame's last part.
+        if let Some(last) = output.rest.back_mut() {
+            last._room = room;
         }
         if !output.rest.is_empty() {
             drop(output);
@@ -368,13 +391,13 @@ impl Peer {
     /// appended in order.
     fn write_some(&self, socket: &OwnedWriteHalf) -> io::Result<bool> {
         let mut output = self.output();
-        while let Some((part, done)) = output.rest.front_mut() {
-            match socket.try_write(part.get(*done..).unwrap_or_default()) {
-                Ok(written) => *done += written,
+        while let Some(part) = output.rest.front_mut() {
+            match socket.try_write(part.bytes.get(part.written..).unwrap_or_default()) {
+                Ok(written) => part.written += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
-            if *done >= part.len() {
+            if part.written >= part.bytes.len() {
                 output.rest.pop_front();
             }
         }
@@ -619,6 +642,29 @@ mod tests {
         // A call without a budget accepts any reply.
         assert_eq!(one.call::<u64>(&3_u64, vec![7; most + 1]).await.unwrap().1.len(), most + 1);
         assert_eq!(one.in_progress(), 0);
+    }
+
+    /// Replies with 3 MiB that are charged to a budget.
+    struct Charged(ByteBudget);
+
+    impl Answering for Charged {
+        fn answer(self: Arc<Self>, _: Message, _: CancelToken, reply: Reply) {
+            let held = self.0.try_room(None, 3 << 20).unwrap();
+            reply.send(Message::new(&Ok::<_, RelayedError>(()), vec![7; 3 << 20]).holding(held));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_is_charged_until_it_is_sent() {
+        let budget = ByteBudget::new(4 << 20, Duration::ZERO, []);
+        let (one, mut raw) = UnixStream::pair().unwrap();
+        let _peer = Peer::start(one, Arc::new(Charged(budget.clone())));
+        let call = [&[CALL][..], &[0; 8], &1_u32.to_le_bytes(), &0_u32.to_le_bytes(), b"1"].concat();
+        tokio::io::AsyncWriteExt::write_all(&mut raw, &call).await.unwrap();
+        let header = read_header(&mut raw).await.unwrap();
+        assert_eq!(budget.free_bytes(None), 1 << 20, "the reply does not fit into the socket's buffer");
+        assert_eq!(read_message(&mut raw, &header).await.unwrap().bytes.len(), 3 << 20);
+        assert_eq!(budget.free_bytes(None), 4 << 20);
     }
 
     #[tokio::test]

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    io,
     sync::{Arc, Mutex, PoisonError, Weak},
     thread,
     time::{Duration, Instant},
@@ -13,13 +12,15 @@ use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
-    peer::{Answering, Message, Reply},
+    call_charge::CallCharge,
+    peer::{Answering, Message, Reply, ReplyBudget},
     protocol::{CallPart, FailurePart, RelayedError, StoreReply, ToServer, ToolReply},
     relayed_stores::Locks,
     slot::Live,
 };
 use crate::{
     OnOutput, Service, ServiceError,
+    byte_budget::{HeldBytes, NoRoom},
     grant::narrowed,
     json::JsonCost,
     tenant::BoundedStore,
@@ -36,18 +37,29 @@ const MAX_NETWORKS: usize = 256;
 const MAX_NETWORK_BYTES: usize = 4 << 20;
 /// The [`network_changes`] of a request that does not change the network.
 const UNCHANGED: &str = "[null,null,null]";
+/// The error message for a call that does not fit into the budget.
+const NO_ROOM: &str = "the server's memory for calls is full; try again later, or request less";
+/// The error message for a call that would exceed `MAX_TOOLS`.
+const TOO_MANY: &str = "the server is running the maximum number of tools; try again later";
 
 /// Tools and output callback of a script that runs in a worker.
 pub(super) struct JobHere {
     tools: HashMap<String, Tool>,
     on_output: Mutex<Option<OnOutput>>,
     memory_bytes: u64,
+    /// The memory budget for calls of the tools.
+    budget: Option<ReplyBudget>,
 }
 
 impl JobHere {
-    pub(super) fn new(tools: Vec<Tool>, on_output: Option<OnOutput>, memory_bytes: u64) -> Self {
+    pub(super) fn new(
+        tools: Vec<Tool>,
+        on_output: Option<OnOutput>,
+        memory_bytes: u64,
+        budget: Option<ReplyBudget>,
+    ) -> Self {
         let tools = tools.into_iter().map(|tool| (tool.name().to_owned(), tool)).collect();
-        Self { tools, on_output: Mutex::new(on_output), memory_bytes }
+        Self { tools, on_output: Mutex::new(on_output), memory_bytes, budget }
     }
 }
 
@@ -203,11 +215,15 @@ impl ServerSide {
             }
             ToServer::Tool { execution, name, call } => {
                 let (job, text) = (live.job(execution), text(bytes)?);
-                let run = move || match job.as_ref().and_then(|job| Some((job, job.tools.get(&name)?))) {
-                    Some((job, tool)) => tool.answer(relayed(call, cancel, job.memory_bytes), text),
+                let budget = job.as_ref().and_then(|job| job.budget.clone());
+                let run = move |text: String, charge: Arc<CallCharge>| match job
+                    .as_ref()
+                    .and_then(|job| Some((job, job.tools.get(&name)?)))
+                {
+                    Some((job, tool)) => tool.answer(relayed(call, cancel, job.memory_bytes, charge), text),
                     None => Err(ToolError::new("the execution has ended")),
                 };
-                return self.call(run).await;
+                return Ok(self.call(budget, text, run).await);
             }
             ToServer::OpenNetwork { tenant, changes } => {
                 let (relay, engine) = (self.service.relays().find(&tenant)?, self.service.0.engine.clone());
@@ -217,13 +233,13 @@ impl ServerSide {
             }
             ToServer::Fetch { tenant, changes, call } => {
                 let (relay, text) = (self.service.relays().find(&tenant)?, text(bytes)?);
-                let engine = self.service.0.engine.clone();
-                let run = move || {
+                let (engine, budget) = (self.service.0.engine.clone(), ReplyBudget::of(&self.service, &tenant));
+                let run = move |text: String, charge: Arc<CallCharge>| {
                     let network = relay.network(&changes, |policy| engine.open_network(policy));
                     let network = network.map_err(|error| ToolError::new(error.public()))?;
-                    network.open.fetch(relayed(call, cancel, network.memory_bytes), text)
+                    network.open.fetch(relayed(call, cancel, network.memory_bytes, charge), text)
                 };
-                return self.call(run).await;
+                return Ok(self.call(budget, text, run).await);
             }
             ToServer::Store { tenant, operation } => {
                 let (relay, locks) = (self.service.relays().find(&tenant)?, Arc::clone(&self.locks));
@@ -239,31 +255,43 @@ impl ServerSide {
         Ok(reply(&(), Vec::new()))
     }
 
-    /// Runs a tool on a dedicated thread, because tools can block for a long time.
+    /// Performs a call with `run`, and charges it to `budget` until its reply is sent.
     async fn call(
         &self,
-        run: impl FnOnce() -> Result<String, ToolError> + Send + 'static,
-    ) -> Result<Message, ServiceError> {
-        let (sender, receiver) = oneshot::channel();
-        let begun = match Arc::clone(&self.tools).try_acquire_owned() {
-            Ok(permit) => thread::Builder::new().name("tool".into()).stack_size(STACK_BYTES).spawn(move || {
-                let _permit = permit;
-                let _ = sender.send(run());
-            }),
-            Err(_) => Err(io::ErrorKind::QuotaExceeded.into()),
-        };
-        let limit = |_| {
-            ToolError::of(ToolErrorKind::Limit, "the server is running the maximum number of tools; try again later")
-        };
-        let answered = match begun.map_err(limit) {
-            // A panic in the tool drops the sender without a result.
-            Ok(_) => receiver.await.unwrap_or_else(|_| Err(ToolError::new("the tool panicked"))),
-            Err(error) => Err(error),
-        };
-        Ok(match answered {
-            Ok(result) => reply(&ToolReply::Done, result.into_bytes()),
+        budget: Option<ReplyBudget>,
+        arguments: String,
+        run: impl FnOnce(String, Arc<CallCharge>) -> Result<String, ToolError> + Send + 'static,
+    ) -> Message {
+        match self.run_tool(budget, arguments, run).await {
+            Ok((result, held)) => reply(&ToolReply::Done, result.into_bytes()).holding(held),
             Err(error) => reply(&ToolReply::Failed(FailurePart::from(error)), Vec::new()),
-        })
+        }
+    }
+
+    /// Runs a tool on a dedicated thread, because tools can block for a long time. Returns its result and the memory
+    /// charged for it.
+    async fn run_tool(
+        &self,
+        budget: Option<ReplyBudget>,
+        arguments: String,
+        run: impl FnOnce(String, Arc<CallCharge>) -> Result<String, ToolError> + Send + 'static,
+    ) -> Result<(String, HeldBytes), ToolError> {
+        let no_room = |NoRoom| ToolError::of(ToolErrorKind::Limit, NO_ROOM);
+        let too_many = || ToolError::of(ToolErrorKind::Limit, TOO_MANY);
+        let charge = CallCharge::begin(budget, arguments.len()).map_err(no_room)?;
+        let permit = Arc::clone(&self.tools).try_acquire_owned().map_err(|_| too_many())?;
+        let (sender, receiver) = oneshot::channel();
+        let charged = Arc::clone(&charge);
+        let work = move || {
+            let _permit = permit;
+            let _ = sender.send(run(arguments, charged));
+        };
+        let thread = thread::Builder::new().name("tool".into()).stack_size(STACK_BYTES);
+        thread.spawn(work).map_err(|_| too_many())?;
+        // A panic in the tool drops the sender without a result.
+        let result = receiver.await.unwrap_or_else(|_| Err(ToolError::new("the tool panicked")))?;
+        let held = charge.settle(result.len()).map_err(no_room)?;
+        Ok((result, held))
     }
 }
 
@@ -271,11 +299,12 @@ fn text(bytes: Vec<u8>) -> Result<String, ServiceError> {
     String::from_utf8(bytes).map_err(|error| ServiceError::Invalid(error.to_string()))
 }
 
-fn relayed(call: CallPart, cancel: CancelToken, memory_bytes: u64) -> RelayedCall {
+fn relayed(call: CallPart, cancel: CancelToken, memory_bytes: u64, charge: Arc<CallCharge>) -> RelayedCall {
     let CallPart { index, session, time_ms } = call;
     // A longer time has the same effect as no deadline.
     let time = Duration::from_millis(time_ms).min(Duration::from_secs(24 * 60 * 60));
-    RelayedCall { index, session_id: session, cancel, deadline: Instant::now() + time, memory_bytes }
+    let deadline = Instant::now() + time;
+    RelayedCall { index, session_id: session, cancel, deadline, memory_bytes, budget: Some(charge) }
 }
 
 #[cfg(test)]
