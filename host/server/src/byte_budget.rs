@@ -168,6 +168,18 @@ impl ByteBudget {
         Ok(HeldBytes { permits: self.take(tenant, steps).ok_or(NoRoom)?, steps })
     }
 
+    /// Changes `held` to `bytes` without waiting. Releases it if the budget has too little left.
+    pub(crate) fn try_resize(
+        &self,
+        tenant: Option<&str>,
+        mut held: HeldBytes,
+        bytes: usize,
+    ) -> Result<HeldBytes, NoRoom> {
+        held.shrink(bytes);
+        held.join(self.try_room(tenant, bytes.saturating_sub(held.bytes()))?);
+        Ok(held)
+    }
+
     /// Returns the number of bytes that `try_room` can currently acquire for this tenant.
     pub(crate) fn free_bytes(&self, tenant: Option<&str>) -> usize {
         let shared = self.0.shared.available_permits();

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use glovebox::{CancelToken, CheckpointId, Diagnostic, Execution, JsonText, Rollback, Timestamp};
+use glovebox::{CancelToken, CheckpointId, Execution, JsonText, Rollback, Timestamp};
 use glovebox_fleet::{
     ExecuteRequest, Executed, Expected, FleetClient, FleetError, FleetName, FleetSession, OpenRequest, ToolOffer,
 };
@@ -14,6 +14,7 @@ use tracing::{Instrument as _, info_span};
 
 use super::{
     Completion, Executor, Finished, Job, SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution,
+    Validated,
 };
 use crate::{
     Changed, Fresh, NO_CALLBACKS, SPANS, Script, Service, ServiceError, SessionPage, SessionSummary, SessionTarget,
@@ -80,7 +81,7 @@ impl Executor for FleetExecutor {
         tokio::spawn(work.instrument(span));
     }
 
-    async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
+    async fn validate(&self, fresh: Fresh) -> Result<Validated, ServiceError> {
         self.others.validate(fresh).await
     }
 

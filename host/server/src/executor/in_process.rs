@@ -9,8 +9,8 @@ use std::{
 
 use async_trait::async_trait;
 use glovebox::{
-    AdvanceError, BuildError, CancelToken, Diagnostic, ExecuteError, Execution, FilesError, IfExists, Policy, Request,
-    Sandbox, SandboxBuilder, SessionFiles, SessionKey, Started, Step, Stream, Tool, ToolAnswer,
+    AdvanceError, BuildError, CancelToken, ExecuteError, Execution, FilesError, IfExists, Policy, Request, Sandbox,
+    SandboxBuilder, SessionFiles, SessionKey, Started, Step, Stream, Tool, ToolAnswer,
 };
 use glovebox_sessions::{
     ActiveSession, NewSession, PageRequest, Save, SessionGuard, SessionId, SessionRecord, SessionStore, Sessions,
@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Advanced, Completion, Executor, FileAnswer, FileOperation, Finished, Job, SessionAnswer, SessionCall,
-    SessionOperation, SessionReply, SteppedExecution, operation::Room,
+    SessionOperation, SessionReply, SteppedExecution, Validated, operation::Room,
 };
 use crate::{
     Changed, Fresh, OnOutput, Script, Service, ServiceError, SessionSummary, SessionTarget, Work, grant::narrowed,
@@ -126,12 +126,12 @@ impl Executor for InProcess {
         });
     }
 
-    async fn validate(&self, mut fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
+    async fn validate(&self, mut fresh: Fresh) -> Result<Validated, ServiceError> {
         let local = Arc::clone(&self.0);
         Service::blocking(move || {
             fresh.files.clear();
             let sandbox = local.sandbox(&mut fresh)?;
-            Ok(sandbox.validate_request(fresh.script.request())?)
+            Ok((sandbox.validate_request(fresh.script.request())?, None))
         })
         .await?
     }
@@ -289,7 +289,7 @@ impl Local {
             SessionOperation::Files { id, operation } => {
                 let active = self.active(&(&id).into())?;
                 let (answer, bytes) = read_files(&active.files(), operation, &mut room)?;
-                SessionReply { answer: SessionAnswer::Files(answer), bytes }
+                SessionReply { bytes, ..SessionAnswer::Files(answer).into() }
             }
             SessionOperation::ChangeFiles { target, operation: FileOperation::ReplaceBy { session } } => {
                 let archive = self.archive(&session)?;
@@ -301,7 +301,7 @@ impl Local {
                 SessionAnswer::ChangedFiles(self.change(&target, change)?).into()
             }
             SessionOperation::Export { id } => {
-                SessionReply { answer: SessionAnswer::Exported, bytes: sessions.export(&id)? }
+                SessionReply { bytes: sessions.export(&id)?, ..SessionAnswer::Exported.into() }
             }
         })
     }
@@ -470,7 +470,7 @@ struct StartedHere {
 impl SteppedExecution for StartedHere {
     fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError> {
         let finished = match self.started.advance(answers, wait) {
-            Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools(calls)),
+            Ok(Step::NeedsTools(calls)) => return Ok(Advanced::NeedsTools { calls, reply_room: None }),
             Ok(Step::Running) => return Ok(Advanced::Running),
             Err(error @ (AdvanceError::UnknownCall { .. } | AdvanceError::NotJson { .. })) => return Err(error.into()),
             Ok(Step::Done(execution)) => self.save(Arc::unwrap_or_clone(execution)),

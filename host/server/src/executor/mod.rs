@@ -19,7 +19,7 @@ use glovebox::{CancelToken, Diagnostic, Execution, FileEntry, ToolAnswer, ToolRe
 use glovebox_sessions::SessionId;
 use tracing::Span;
 
-use crate::{Fresh, OnOutput, ServiceError, Work};
+use crate::{Fresh, OnOutput, ServiceError, Work, byte_budget};
 
 pub use fleet::NotInFleet;
 pub(crate) use fleet::{Fleet, FleetExecutor};
@@ -57,7 +57,7 @@ pub(crate) trait Executor: fmt::Debug + Send + Sync {
     fn run(self: Arc<Self>, job: Job, done: Completion);
 
     /// Checks a script's syntax with the parser of its language, without running it.
-    async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError>;
+    async fn validate(&self, fresh: Fresh) -> Result<Validated, ServiceError>;
 
     /// Performs a session operation. Completes even if the future is dropped after its first poll.
     async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError>;
@@ -65,6 +65,9 @@ pub(crate) trait Executor: fmt::Debug + Send + Sync {
     /// Starts a script whose tool calls the client answers. Must be called on a thread that is allowed to block.
     fn start(&self, job: Job) -> Result<Box<dyn SteppedExecution>, ServiceError>;
 }
+
+/// The diagnostics of a script, and the memory reserved for them if a worker sent them.
+pub(crate) type Validated = (Vec<Diagnostic>, Option<byte_budget::Room>);
 
 /// Called exactly once with the result of a [`Job`].
 pub(crate) type Completion = Box<dyn FnOnce(Result<Finished, ServiceError>) + Send>;
@@ -96,7 +99,11 @@ pub(crate) trait SteppedExecution: Send {
 pub(crate) enum Advanced {
     /// The execution has finished, and its session is saved.
     Done(Box<Result<Finished, ServiceError>>),
-    NeedsTools(Vec<ToolRequest>),
+    NeedsTools {
+        calls: Vec<ToolRequest>,
+        /// The memory reserved for the calls if a worker sent them. Must be held until the response has its own.
+        reply_room: Option<byte_budget::Room>,
+    },
     /// The wait timed out.
     Running,
 }
@@ -108,7 +115,7 @@ pub(crate) struct Finished {
     pub(crate) generation: Option<String>,
     pub(crate) files: LeftFiles,
     /// The memory reserved for the execution if a worker sent it. Must be held until the response has its own.
-    pub(crate) reply_room: Option<crate::byte_budget::Room>,
+    pub(crate) reply_room: Option<byte_budget::Room>,
 }
 
 impl Finished {
@@ -127,18 +134,21 @@ pub(crate) enum LeftFiles {
     There(Box<dyn FilesThere>),
 }
 
+/// A list of files, and the memory reserved for it if a worker sent it.
+pub(crate) type Listed = (Vec<FileEntry>, Option<byte_budget::Room>);
+
 /// Workspace files of an execution in another process.
 pub(crate) trait FilesThere: fmt::Debug + Send + Sync {
-    fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, ServiceError>;
+    fn list(&self, pattern: &str) -> Result<Listed, ServiceError>;
 
     fn read(&self, path: &str, size_bytes: u64) -> Result<Vec<u8>, ServiceError>;
 }
 
 impl LeftFiles {
     /// Lists the files that match a pattern. Must be called on a thread that is allowed to block.
-    pub(crate) fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, ServiceError> {
+    pub(crate) fn list(&self, pattern: &str) -> Result<Listed, ServiceError> {
         match self {
-            Self::Here(files) => Ok(files.list(pattern)?),
+            Self::Here(files) => Ok((files.list(pattern)?, None)),
             Self::There(files) => files.list(pattern),
         }
     }

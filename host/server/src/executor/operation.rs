@@ -6,7 +6,7 @@ use glovebox::{
 use glovebox_sessions::SessionId;
 use serde::{Deserialize, Serialize};
 
-use crate::{Changed, ServiceError, SessionPage, SessionSummary, SessionTarget, audit::Act};
+use crate::{Changed, ServiceError, SessionPage, SessionSummary, SessionTarget, audit::Act, byte_budget};
 
 /// An operation on a tenant's sessions.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -292,11 +292,13 @@ pub(crate) enum FileAnswer {
 pub(crate) struct SessionReply {
     pub(crate) answer: SessionAnswer,
     pub(crate) bytes: Vec<u8>,
+    /// The memory reserved for the answer and the bytes if workers sent them.
+    pub(crate) rooms: Vec<byte_budget::Room>,
 }
 
 impl From<SessionAnswer> for SessionReply {
     fn from(answer: SessionAnswer) -> Self {
-        Self { answer, bytes: Vec::new() }
+        Self { answer, bytes: Vec::new(), rooms: Vec::new() }
     }
 }
 

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     NeedsTools, ServiceError,
+    byte_budget::Room,
     executor::{Finished, LeftFiles},
     json::json_len,
     text::shown,
@@ -30,6 +31,8 @@ use crate::{
 
 /// Maximum total size of the files in a response, in bytes before base64 encoding.
 pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
+/// The memory of a file to return, in addition to its path, in bytes.
+const ENTRY_BYTES: usize = 64;
 
 /// Serializes an execution between two texts. Reserves memory for the answer before reading files and building the
 /// JSON.
@@ -97,9 +100,11 @@ fn json(body: Body, etag: Option<String>) -> Response {
 
 /// Responds with the unanswered calls of a suspended execution.
 pub(super) async fn needs_tools(shared: &Shared, tenant: &str, needs: NeedsTools) -> Result<Response, Problem> {
-    let (answer, bytes) = NeedsToolsAnswer::new(needs);
-    let held = shared.bodies.room(tenant, bytes).await?;
+    let (answer, bytes, reply_room) = NeedsToolsAnswer::new(needs);
+    let room = shared.bodies.reserve(tenant, bytes)?;
     let json = serde_json::to_vec(&answer).map_err(|error| ServiceError::Invalid(error.to_string()))?;
+    drop((answer, reply_room));
+    let held = shared.bodies.settle(tenant, room, json.len()).await?;
     let json_type = [(header::CONTENT_TYPE, "application/json")];
     Ok((StatusCode::ACCEPTED, Extension(Counted), json_type, held_body(json.into(), held)).into_response())
 }
@@ -180,6 +185,9 @@ pub(crate) struct ExecutionAnswer {
     /// The sizes of the files whose contents are not read yet.
     #[serde(skip)]
     sizes: BTreeMap<String, u64>,
+    /// The memory reserved for the paths in `sizes` if a worker sent them.
+    #[serde(skip)]
+    rooms: Vec<Room>,
     /// Contents of the files that match `return_files`, in base64, by path.
     files: BTreeMap<String, String>,
     /// Number of matching files that are left out because the answer already contains 32 MiB of files.
@@ -202,9 +210,11 @@ impl ExecutionAnswer {
         let Finished { mut execution, files: left, .. } = finished;
         // Network clients must not see host paths.
         execution.workspace_path = None;
-        let (mut sizes, mut left_out, mut bytes) = (BTreeMap::new(), 0, 0_u64);
+        let (mut sizes, mut rooms, mut left_out, mut bytes) = (BTreeMap::new(), Vec::new(), 0, 0_u64);
         for pattern in patterns {
-            for entry in left.list(pattern)? {
+            let (entries, mut room) = left.list(pattern)?;
+            let mut kept = 0;
+            for entry in entries {
                 if entry.kind != glovebox::FileKind::File || sizes.contains_key(&entry.path) {
                     continue;
                 }
@@ -213,11 +223,16 @@ impl ExecutionAnswer {
                     left_out += 1;
                     continue;
                 }
+                kept += entry.path.len() + ENTRY_BYTES;
                 sizes.insert(entry.path, entry.size_bytes);
             }
+            if let Some(room) = &mut room {
+                room.shrink(kept);
+            }
+            rooms.extend(room);
         }
         let execution = ExecutionFields(Box::new(execution));
-        Ok(Self { execution, left, sizes, files: BTreeMap::new(), files_left_out: left_out })
+        Ok(Self { execution, left, sizes, rooms, files: BTreeMap::new(), files_left_out: left_out })
     }
 
     /// Returns the number of bytes that [`read_files`](Self::read_files) adds to the JSON.

@@ -23,6 +23,7 @@ use super::{HttpConfig, Problem, Shared};
 use crate::{
     Service, ServiceError, Tenant,
     byte_budget::{ByteBudget, NoRoom, Room},
+    tenant::ReplyRooms,
     text::quoted,
 };
 
@@ -288,19 +289,28 @@ impl AsRef<[u8]> for ReadBody {
 pub(super) struct Counted;
 
 /// Middleware that charges every response to the memory budget, including error responses.
-pub(super) async fn count(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+pub(super) async fn count(State(shared): State<Shared>, mut request: Request, next: Next) -> Response {
+    let replies = ReplyRooms::default();
+    request.extensions_mut().insert(replies.clone());
     let is_head = request.method() == Method::HEAD;
     let tenant = shared.tenants.authenticate(request.headers()).ok().map(Tenant::name).map(str::to_owned);
     let response = next.run(request).await;
-    if is_head { response } else { count_answer(&shared.bodies, tenant.as_deref(), response).await }
+    let held = replies.take();
+    if is_head { response } else { count_answer(&shared.bodies, tenant.as_deref(), held, response).await }
 }
 
-/// Charges a response until it is written. Ignores responses that are marked as [`Counted`] or have no known length.
-pub(crate) async fn count_answer(bodies: &BodyBudget, tenant: Option<&str>, response: Response) -> Response {
+/// Charges a response until it is written. Uses `held`, the memory of the data that the response was made from. Ignores
+/// responses that are marked as [`Counted`] or have no known length.
+pub(crate) async fn count_answer(
+    bodies: &BodyBudget,
+    tenant: Option<&str>,
+    held: HeldBytes,
+    response: Response,
+) -> Response {
     let is_counted = response.extensions().get::<Counted>().is_some();
     let Some(len) = response.body().size_hint().exact().filter(|len| !is_counted && *len > 0) else { return response };
     let len = usize::try_from(len).unwrap_or(usize::MAX);
-    let held = match bodies.bytes().try_room(tenant, len) {
+    let held = match bodies.bytes().try_resize(tenant, held, len) {
         Ok(held) => held,
         Err(_) if len <= SHORT_BYTES => return response,
         Err(_) => match bodies.bytes().room(tenant, len).await {
@@ -339,21 +349,34 @@ mod tests {
         let mut unread = Vec::new();
         let mut refused = 0;
         for _ in 0..40 {
-            let answer = count_answer(&bodies, Some("a"), response(100_000)).await;
+            let answer = count_answer(&bodies, Some("a"), HeldBytes::default(), response(100_000)).await;
             refused += usize::from(answer.status() == StatusCode::SERVICE_UNAVAILABLE);
             unread.push(answer);
         }
         assert_eq!(refused, 30, "only ten answers of 100,000 bytes fit");
-        let short = count_answer(&bodies, Some("a"), response(100)).await;
+        let short = count_answer(&bodies, Some("a"), HeldBytes::default(), response(100)).await;
         assert_eq!(short.status(), StatusCode::OK, "short answers are never refused");
         drop(unread);
-        assert_eq!(count_answer(&bodies, Some("a"), response(1 << 19)).await.status(), StatusCode::OK);
+        let later = count_answer(&bodies, Some("a"), HeldBytes::default(), response(1 << 19)).await;
+        assert_eq!(later.status(), StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn an_answer_takes_over_the_memory_of_its_data() {
+        let bodies = bodies(1 << 20);
+        for data in [600 << 10, 700 << 10, 800 << 10] {
+            let held = bodies.bytes().try_room(Some("a"), data).unwrap();
+            let answer = count_answer(&bodies, Some("a"), held, response(700 << 10)).await;
+            assert_eq!((answer.status(), bodies.bytes().free_bytes(Some("a"))), (StatusCode::OK, 324 << 10));
+        }
+        assert_eq!(bodies.bytes().free_bytes(Some("a")), 1 << 20);
     }
 
     #[tokio::test]
     async fn an_answer_counts_until_its_last_byte_is_written() {
         let bodies = bodies(256 << 10);
-        let mut answer = count_answer(&bodies, None, response(100_000)).await.into_body();
+        let answer = count_answer(&bodies, None, HeldBytes::default(), response(100_000)).await;
+        let mut answer = answer.into_body();
         let mut written = Vec::new();
         while let Some(frame) = answer.frame().await {
             written.push(frame.unwrap().into_data().unwrap());

@@ -268,7 +268,7 @@ fn last(pieces: &Pieces, stepped: Stepped<Made>) -> Result<Made, ServiceError> {
     match stepped {
         Stepped::Done(piece) => Ok(piece),
         Stepped::NeedsTools(needs) => {
-            let (answer, len) = NeedsToolsAnswer::new(needs);
+            let (answer, len, _reply_room) = NeedsToolsAnswer::new(needs);
             let room = pieces.bodies().reserve(pieces.tenant(), len)?;
             let json = serde_json::to_vec(&answer).map_err(|error| ServiceError::Invalid(error.to_string()))?;
             Ok(Made { bytes: pieces.framed("needs-tools", &json), room })

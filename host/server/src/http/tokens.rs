@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::{Problem, Shared};
-use crate::Tenant;
+use crate::{Tenant, tenant::ReplyRooms};
 
 /// SHA-256 of a token. The server stores only the hash. Tokens are long and random, so a slow hash is unnecessary.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -123,7 +123,9 @@ impl FromRequestParts<Shared> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Problem> {
-        let tenant = shared.tenants.authenticate(&parts.headers)?.clone();
+        let tenant = shared.tenants.authenticate(&parts.headers)?;
+        let rooms = parts.extensions.get::<ReplyRooms>();
+        let tenant = rooms.map_or_else(|| tenant.clone(), |rooms| tenant.replying(rooms));
         // `ReadBody` charges the body to this tenant's share of the memory budget.
         parts.extensions.insert(tenant.clone());
         Ok(Self(tenant))

@@ -6,7 +6,7 @@ use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::Problem;
-use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, json::at_most, tools::Callback};
+use crate::{NO_CALLBACKS, NeedsTools, Script, Tenant, byte_budget::Room, json::at_most, tools::Callback};
 
 /// Maximum number of tools in a request.
 const MAX_TOOLS: usize = 64;
@@ -148,16 +148,17 @@ pub(crate) struct CallAnswer {
 }
 
 impl NeedsToolsAnswer {
-    /// Returns the answer, and the maximum size of its JSON in bytes.
-    pub(super) fn new(needs: NeedsTools) -> (Self, usize) {
+    /// Returns the answer, the maximum size of its JSON in bytes, and the memory reserved for the answer.
+    pub(super) fn new(mut needs: NeedsTools) -> (Self, usize, Option<Room>) {
         // Estimate the sizes of names and numbers, and add them to the size of the arguments.
         let bytes = needs.calls.iter().map(|call| call.arguments.len() + call.name.len() + 256).sum::<usize>() + 1_024;
-        (needs.into(), bytes)
+        let room = needs.reply_room.take();
+        (needs.into(), bytes, room)
     }
 }
 
 impl From<NeedsTools> for NeedsToolsAnswer {
-    fn from(NeedsTools { execution, calls, expires_after }: NeedsTools) -> Self {
+    fn from(NeedsTools { execution, calls, expires_after, .. }: NeedsTools) -> Self {
         let calls = calls.into_iter().map(CallAnswer::from).collect();
         let expires_after_ms = u64::try_from(expires_after.as_millis()).unwrap_or(u64::MAX);
         Self { kind: "needs-tools", execution, calls, expires_after_ms }

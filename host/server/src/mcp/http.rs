@@ -163,7 +163,7 @@ impl Endpoint {
 async fn handle(State(endpoint): State<Arc<Endpoint>>, request: Request) -> Response {
     match answer(&endpoint, request).await {
         Ok(response) => response,
-        Err(problem) => count_answer(&endpoint.bodies, None, problem.into_response()).await,
+        Err(problem) => count_answer(&endpoint.bodies, None, HeldBytes::default(), problem.into_response()).await,
     }
 }
 
@@ -253,13 +253,21 @@ impl Account {
         Self { bodies: bodies.clone(), tenant: tenant.into(), held: Arc::new(Mutex::new(held)) }
     }
 
-    /// Charges an answer to the memory budget. Does nothing if the request did not arrive over HTTP.
-    pub(super) async fn count(context: &RequestContext<RoleServer>, answer: &impl Serialize) -> Result<(), NoRoom> {
+    /// Charges an answer to the memory budget. Uses `data`, the memory of the data that the answer was made from. Does
+    /// nothing if the request did not arrive over HTTP.
+    pub(super) async fn count(
+        context: &RequestContext<RoleServer>,
+        data: HeldBytes,
+        answer: &impl Serialize,
+    ) -> Result<(), NoRoom> {
         let account = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>());
         let Some(Self { bodies, tenant, held }) = account else { return Ok(()) };
         // An answer that cannot be serialized is not sent and needs no memory.
-        let len = json_len(answer).unwrap_or_default();
-        let more = bodies.bytes().room(Some(tenant), ANSWER_COPIES * len).await?;
+        let len = ANSWER_COPIES * json_len(answer).unwrap_or_default();
+        let more = match bodies.bytes().try_resize(Some(tenant), data, len) {
+            Ok(more) => more,
+            Err(NoRoom) => bodies.bytes().room(Some(tenant), len).await?,
+        };
         held.lock().unwrap_or_else(PoisonError::into_inner).join(more);
         Ok(())
     }

@@ -27,7 +27,9 @@ use super::{
     tools::Name,
     upstream::BoundedLines,
 };
-use crate::{Door, Fresh, Script, ServiceError, Tenant, Watch, Work, executor::Finished, text::quoted};
+use crate::{
+    Door, Fresh, Script, ServiceError, Tenant, Watch, Work, executor::Finished, tenant::ReplyRooms, text::quoted,
+};
 
 /// Instructions for models, which clients receive when they connect.
 const INSTRUCTIONS: &str = "Runs Python, JavaScript and TypeScript in a sandbox. Use run_code to compute, to work \
@@ -81,8 +83,9 @@ impl McpServer {
         name: Name,
         arguments: JsonObject,
         context: &RequestContext<RoleServer>,
+        replies: &ReplyRooms,
     ) -> Result<CallToolResult, ServiceError> {
-        let tenant = &self.0.tenant;
+        let tenant = &self.0.tenant.replying(replies);
         let said = match name {
             Name::RunCode => return self.run_code(given::read(arguments)?, context).await,
             Name::SessionOpen => sessions::open(tenant, given::read(arguments)?).await,
@@ -227,13 +230,14 @@ impl ServerHandler for McpServer {
             ErrorData::invalid_params(text, None)
         })?;
         let arguments = request.arguments.unwrap_or_default();
+        let replies = ReplyRooms::default();
         tokio::select! {
             // A cancelled request needs no answer. Dropping `call` cancels its work.
             biased;
             () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
-            result = self.call(name, arguments, &context) => {
+            result = self.call(name, arguments, &context, &replies) => {
                 let result = result.unwrap_or_else(|error| refused(&error));
-                let counted = Account::count(&context, &result).await;
+                let counted = Account::count(&context, replies.take(), &result).await;
                 let unavailable = |_| CallToolResult::error(vec![ContentBlock::text(format!("unavailable: {NO_ROOM}"))]);
                 Ok(counted.map_or_else(unavailable, |()| result).into())
             }
@@ -261,8 +265,11 @@ impl ServerHandler for McpServer {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let read = resources::read(&self.0.tenant, &self.0.outputs, &request.uri).await?;
-        Account::count(&context, &read).await.map_err(|_| ErrorData::internal_error(NO_ROOM, None))?;
+        let replies = ReplyRooms::default();
+        let tenant = self.0.tenant.replying(&replies);
+        let read = resources::read(&tenant, &self.0.outputs, &request.uri).await?;
+        let counted = Account::count(&context, replies.take(), &read).await;
+        counted.map_err(|_| ErrorData::internal_error(NO_ROOM, None))?;
         Ok(read.into())
     }
 }

@@ -80,7 +80,9 @@ impl Tenant {
             let _held = held;
             executor.validate(fresh).await
         };
-        tokio::spawn(work).await.map_err(|_| ServiceError::Panicked)?
+        let (found, room) = tokio::spawn(work).await.map_err(|_| ServiceError::Panicked)??;
+        self.keep(room);
+        Ok(found)
     }
 
     /// Runs a script in a session.

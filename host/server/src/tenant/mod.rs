@@ -3,12 +3,13 @@
 //! * [`executing`], [`stepping`], [`sessions`], [`connection_sandbox`]: a tenant's operations, which its
 //!   [executor](crate::executor) performs.
 //! * [`work`]: requested work. [`summary`]: descriptions of sessions.
-//! * [`suspended`]: suspended executions.
+//! * [`suspended`]: suspended executions. [`replies`]: the memory of workers' replies.
 //! * [`quotas`], [`stores`]: the limits on a tenant.
 
 mod connection_sandbox;
 mod executing;
 mod quotas;
+mod replies;
 mod sessions;
 mod stepping;
 mod stores;
@@ -37,10 +38,12 @@ use crate::{
     tools::Callbacks,
     workers::WorkerProcesses,
 };
+use replies::WeakReplyRooms;
 use stores::TracedStore;
 use suspended::SuspendedExecutions;
 
 pub use connection_sandbox::{NewSandbox, OwnSandbox, OwnSession};
+pub(crate) use replies::ReplyRooms;
 pub use stepping::{NeedsTools, Stepped};
 pub use stores::NoStore;
 pub(crate) use stores::{BoundedStore, ReservedBytes};
@@ -56,6 +59,7 @@ pub struct Tenant {
     inner: Arc<TenantInner>,
     /// The front end through which requests arrive, for the audit log.
     door: Door,
+    replies: WeakReplyRooms,
 }
 
 struct TenantInner {
@@ -143,13 +147,13 @@ impl Tenant {
             metrics: Metrics::new(),
             sees_all_metrics: config.sees_all_metrics,
         };
-        Self { inner: Arc::new(inner), door: Door::Http }
+        Self { inner: Arc::new(inner), door: Door::Http, replies: WeakReplyRooms::default() }
     }
 
     /// Returns this tenant for requests through another front end, which the audit log records.
     #[must_use]
     pub fn through(&self, door: Door) -> Self {
-        Self { inner: Arc::clone(&self.inner), door }
+        Self { inner: Arc::clone(&self.inner), door, replies: self.replies.clone() }
     }
 
     /// Charges unread results of suspended executions to `budget`. Only the first call has an effect.

@@ -275,7 +275,9 @@ impl Tenant {
             }
             result
         };
-        tokio::spawn(work.in_current_span()).await.map_err(|_| ServiceError::Panicked)?
+        let mut reply = tokio::spawn(work.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
+        self.keep(reply.rooms.drain(..));
+        Ok(reply)
     }
 
     /// Records an operation on a session in the audit log.

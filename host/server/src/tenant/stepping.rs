@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     Door, Service, ServiceError,
+    byte_budget::Room,
     executor::{Advanced, Finished, Job},
     service::ExecutionPermit,
 };
@@ -30,7 +31,7 @@ pub enum Stepped<T> {
 }
 
 /// A suspended execution and its unanswered tool calls.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct NeedsTools {
     /// ID of the execution, for [`Tenant::go_on_then`].
     pub execution: String,
@@ -38,6 +39,8 @@ pub struct NeedsTools {
     pub calls: Vec<ToolRequest>,
     /// The timeout for the answers, after which the execution is cancelled.
     pub expires_after: Duration,
+    /// The memory reserved for the calls if a worker sent them. Must be held until the response has its own.
+    pub(crate) reply_room: Option<Room>,
 }
 
 impl Tenant {
@@ -176,9 +179,9 @@ impl Tenant {
                 self.inner.suspended.forget(&id);
                 then(self.finish(stepping, *finished)?).map(Stepped::Done)
             }
-            Ok(Advanced::NeedsTools(calls)) => {
+            Ok(Advanced::NeedsTools { calls, reply_room }) => {
                 let expires_after = self.suspend(id.clone(), stepping, true);
-                Ok(Stepped::NeedsTools(NeedsTools { execution: id, calls, expires_after }))
+                Ok(Stepped::NeedsTools(NeedsTools { execution: id, calls, expires_after, reply_room }))
             }
             // `advance` returns this only with a timeout.
             Ok(Advanced::Running) => Err(ServiceError::Panicked),

@@ -410,7 +410,7 @@ impl WorkerSide {
     async fn validate(&self, run: RunCall, bytes: &[u8]) -> Result<Vec<glovebox::Diagnostic>, ServiceError> {
         let executor = self.executor(&run.tenant)?;
         match self.job(run, bytes, CancelToken::new()).work {
-            Work::Fresh(fresh) => executor.validate(*fresh).await,
+            Work::Fresh(fresh) => executor.validate(*fresh).await.map(|(found, _)| found),
             Work::InSession(..) => Err(ServiceError::Invalid("a session has no scripts to validate".to_owned())),
         }
     }
@@ -439,7 +439,7 @@ impl WorkerSide {
         let started = self.started().get(&execution).cloned().ok_or_else(gone)?;
         let step = started.run.lock().unwrap_or_else(PoisonError::into_inner).advance(answers, wait)?;
         Ok(match step {
-            Advanced::NeedsTools(calls) => StepReply::NeedsTools(calls),
+            Advanced::NeedsTools { calls, .. } => StepReply::NeedsTools(calls),
             Advanced::Running => StepReply::Running,
             Advanced::Done(result) => StepReply::Done(Box::new(match *result {
                 Ok(finished) => Ok(self.finished(execution, started.wants_files, finished)),

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Query, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
@@ -19,7 +19,7 @@ use super::{
     sandboxes::{RequestedSandbox, Sandbox},
 };
 use crate::{
-    ServiceError,
+    ServiceError, Tenant,
     executor::FileOperation,
     http::{
         InPath, Problem, ReadBody, Shared,
@@ -27,6 +27,7 @@ use crate::{
         sessions::{FileProblem, octets, read_with_room},
         wire::{MAX_LISTED, MAX_LISTED_BYTES},
     },
+    tenant::ReplyRooms,
 };
 
 /// Maximum number of files in a request.
@@ -198,10 +199,11 @@ impl From<FileEntry> for Entry {
 /// Performs the procedure that the path names.
 pub(super) async fn call(
     RequestedSandbox(sandbox): RequestedSandbox,
+    Extension(replies): Extension<ReplyRooms>,
     method: Result<InPath<String>, Problem>,
     read: Result<ReadBody, Problem>,
 ) -> Response {
-    match answer(&sandbox, method, read).await {
+    match answer(&sandbox, &sandbox.tenant.replying(&replies), method, read).await {
         Ok(answer) => Json(answer).into_response(),
         Err(failure) => failure.of_call(),
     }
@@ -209,6 +211,7 @@ pub(super) async fn call(
 
 async fn answer(
     sandbox: &Sandbox,
+    tenant: &Tenant,
     method: Result<InPath<String>, Problem>,
     read: Result<ReadBody, Problem>,
 ) -> Result<Value, E2bError> {
@@ -221,7 +224,7 @@ async fn answer(
     let _turn = sandbox.turn.lock().await;
     let path = relative(if method == "Move" { &asked.source } else { &asked.path })?;
     let to = (method == "Move").then(|| relative(&asked.destination)).transpose()?;
-    let (id, tenant) = (sandbox.holder_of_files().await?, &sandbox.tenant);
+    let id = sandbox.holder_of_files().await?;
     let changed = async |operation| Ok::<_, ServiceError>(tenant.change_files(&id, operation).await?.value);
     let done = async {
         Ok(match method.as_str() {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use glovebox::{Diagnostic, FileEntry, OnCancel, Policy, Tool, ToolAnswer, ToolDefinition};
+use glovebox::{OnCancel, Policy, Tool, ToolAnswer, ToolDefinition};
 use glovebox_sessions::SessionId;
 use tokio::runtime::Handle;
 
@@ -24,8 +24,8 @@ use super::{
 use crate::{
     Fresh, OnOutput, Service, ServiceError, SessionPage, Work,
     executor::{
-        Advanced, Completion, Executor, FileAnswer, FileOperation, FilesThere, Finished, Job, LeftFiles, SessionAnswer,
-        SessionCall, SessionOperation, SessionReply, SteppedExecution,
+        Advanced, Completion, Executor, FileAnswer, FileOperation, FilesThere, Finished, Job, LeftFiles, Listed,
+        SessionAnswer, SessionCall, SessionOperation, SessionReply, SteppedExecution, Validated,
     },
     tenant::BoundedStore,
 };
@@ -140,14 +140,15 @@ impl WorkerProcesses {
     /// memory.
     async fn list(&self, operation: SessionOperation) -> Result<SessionReply, ServiceError> {
         let workers = self.workers()?;
-        let mut pages = Vec::new();
+        let (mut pages, mut rooms) = (Vec::new(), Vec::new());
         for index in 0..workers.count() {
             let live = self.ready(Chosen::Number(index)).await?;
-            let (answer, _) = self.ask(&live, operation.clone(), Vec::new()).await?;
-            pages.push(SessionReply::from(answer).page()?);
+            let mut reply = self.ask(&live, operation.clone(), Vec::new()).await?;
+            rooms.append(&mut reply.rooms);
+            pages.push(reply.page()?);
         }
         let page = merged(pages, |id, index| workers.home(&self.tenant, id) == index);
-        Ok(SessionAnswer::Page(page).into())
+        Ok(SessionReply { rooms, ..SessionAnswer::Page(page).into() })
     }
 
     async fn ask(
@@ -155,7 +156,7 @@ impl WorkerProcesses {
         live: &Live,
         operation: SessionOperation,
         bytes: Vec<u8>,
-    ) -> Result<(SessionAnswer, Vec<u8>), ServiceError> {
+    ) -> Result<SessionReply, ServiceError> {
         // The callers reserve memory for the contents of a file and for an exported session.
         let is_reserved = matches!(
             operation,
@@ -163,8 +164,7 @@ impl WorkerProcesses {
         );
         let budget = if is_reserved { None } else { self.reply_budget() };
         let call = ToWorker::Session { tenant: self.tenant.clone(), operation };
-        let (answer, bytes, _room) = live.peer.call_within(&call, bytes, budget).await?;
-        Ok((answer, bytes))
+        session_reply(live, &call, bytes, budget).await
     }
 
     async fn perform(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
@@ -182,9 +182,8 @@ impl WorkerProcesses {
         if let SessionOperation::Files { id, operation: FileOperation::Read { path, max_bytes } } = &mut operation {
             // Reserve memory for the contents before reading them.
             let stat = FileOperation::Stat { path: path.clone() };
-            let (answer, _) =
-                self.ask(&live, SessionOperation::Files { id: id.clone(), operation: stat }, Vec::new()).await?;
-            let entry = SessionReply::from(answer).files()?.0.entry()?;
+            let stat = SessionOperation::Files { id: id.clone(), operation: stat };
+            let entry = self.ask(&live, stat, Vec::new()).await?.files()?.0.entry()?;
             if entry.size_bytes > *max_bytes {
                 return Ok(SessionAnswer::Files(FileAnswer::TooLarge { size_bytes: entry.size_bytes }).into());
             }
@@ -192,12 +191,12 @@ impl WorkerProcesses {
             *max_bytes = entry.size_bytes;
         }
         let fork = if let SessionOperation::Fork { fork, .. } = &operation { Some(fork.clone()) } else { None };
-        let (answer, bytes) = self.ask(&live, operation, bytes).await?;
+        let reply = self.ask(&live, operation, bytes).await?;
         if let Some(fork) = fork.filter(|fork| self.home(fork).is_ok_and(|other| other != home)) {
             // Release the fork, so that the worker that owns its name can load it from the store.
             self.ask(&live, SessionOperation::Hibernate { target: (&fork).into() }, Vec::new()).await?;
         }
-        Ok(SessionReply { answer, bytes })
+        Ok(reply)
     }
 }
 
@@ -226,11 +225,12 @@ impl Executor for WorkerProcesses {
         });
     }
 
-    async fn validate(&self, fresh: Fresh) -> Result<Vec<Diagnostic>, ServiceError> {
+    async fn validate(&self, fresh: Fresh) -> Result<Validated, ServiceError> {
         let live = self.ready(Chosen::Any).await?;
         let Passed { live, call, bytes } = self.pass(live, Work::Fresh(Box::new(fresh)), None)?;
         let _job = live.ends(call.execution);
-        Ok(live.peer.call_within(&ToWorker::Validate(call), bytes, self.reply_budget()).await?.0)
+        let (found, _, room) = live.peer.call_within(&ToWorker::Validate(call), bytes, self.reply_budget()).await?;
+        Ok((found, room))
     }
 
     async fn session(&self, call: SessionCall) -> Result<SessionReply, ServiceError> {
@@ -259,6 +259,17 @@ impl Executor for WorkerProcesses {
         started.watch();
         Ok(Box::new(started))
     }
+}
+
+/// Performs a session operation in a worker.
+async fn session_reply(
+    live: &Live,
+    call: &ToWorker,
+    bytes: Vec<u8>,
+    budget: Option<ReplyBudget>,
+) -> Result<SessionReply, ServiceError> {
+    let (answer, bytes, room) = live.peer.call_within(call, bytes, budget).await?;
+    Ok(SessionReply { answer, bytes, rooms: room.into_iter().collect() })
 }
 
 fn finished(reply: RunReply, there: Option<LeftThere>) -> Finished {
@@ -309,10 +320,11 @@ impl LeftThere {
 }
 
 impl FilesThere for LeftThere {
-    fn list(&self, pattern: &str) -> Result<Vec<FileEntry>, ServiceError> {
+    fn list(&self, pattern: &str) -> Result<Listed, ServiceError> {
         let ask = ToWorker::ListLeft { execution: self.execution, pattern: pattern.to_owned() };
         let call = self.live.peer.call_within::<EntriesReply>(&ask, Vec::new(), self.reply_budget.clone());
-        Ok(self.runtime.block_on(call)?.0)
+        let (entries, _, room) = self.runtime.block_on(call)?;
+        Ok((entries, room))
     }
 
     fn read(&self, path: &str, size_bytes: u64) -> Result<Vec<u8>, ServiceError> {
@@ -370,7 +382,7 @@ impl SteppedExecution for StartedThere {
             }
         })?;
         Ok(match step {
-            StepReply::NeedsTools(calls) => Advanced::NeedsTools(calls),
+            StepReply::NeedsTools(calls) => Advanced::NeedsTools { calls, reply_room: room },
             StepReply::Running => Advanced::Running,
             StepReply::Done(result) => {
                 let there = self.wants_files.then(|| self.left());
@@ -394,54 +406,4 @@ impl Drop for StartedThere {
 }
 
 #[cfg(test)]
-mod tests {
-    use glovebox::{Language, Timestamp};
-
-    use super::*;
-    use crate::SessionSummary;
-
-    fn page(sessions: &str, bytes: u64, next: Option<&str>) -> SessionPage {
-        let id = |id: &str| SessionId::new(id).unwrap();
-        let summary = |name: &str| SessionSummary {
-            id: id(name),
-            language: Language::Python,
-            runtime: "python".into(),
-            version: None,
-            created_at: Timestamp::from_unix_ms(0),
-            updated_at: Timestamp::from_unix_ms(0),
-            executions: 0,
-            generation: "0".into(),
-            files: None,
-            bytes,
-            live: None,
-        };
-        SessionPage {
-            sessions: sessions.split(' ').map(summary).collect(),
-            damaged: vec![id("b"), id("z")],
-            next: next.map(id),
-        }
-    }
-
-    fn names(page: &SessionPage) -> (Vec<&str>, Vec<&str>, Option<&str>) {
-        let sessions = page.sessions.iter().map(|session| session.id.as_str()).collect();
-        (sessions, page.damaged.iter().map(SessionId::as_str).collect(), page.next.as_ref().map(SessionId::as_str))
-    }
-
-    #[test]
-    fn merged_list_takes_each_session_from_its_worker() {
-        let merged =
-            merged(vec![page("b a", 0, None), page("a b", 1, None)], |id, index| (id.as_str() == "a") == (index == 0));
-        let seen: Vec<_> = merged.sessions.iter().map(|session| (session.id.as_str(), session.bytes)).collect();
-        assert_eq!(seen, [("a", 0), ("b", 1)]);
-    }
-
-    #[test]
-    fn merged_list_ends_where_the_shortest_page_ends() {
-        let all = |one, other| merged(vec![one, other], |id, index| (id.as_str() < "c") == (index == 0));
-        let until_c = (vec!["a", "c"], vec!["b"], Some("c"));
-        assert_eq!(names(&all(page("a c", 0, Some("c")), page("a c", 0, Some("c")))), until_c);
-        assert_eq!(names(&all(page("a c d", 0, Some("d")), page("a c", 0, Some("c")))), until_c);
-        assert_eq!(names(&all(page("a c", 0, Some("c")), page("a c d", 0, None))), until_c);
-        assert_eq!(names(&all(page("a c", 0, None), page("a c", 0, None))), (vec!["a", "c"], vec!["b", "z"], None));
-    }
-}
+mod tests;

@@ -1,0 +1,68 @@
+//! The memory of workers' replies between their arrival and the response that is made from them.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use super::Tenant;
+use crate::byte_budget::{HeldBytes, Room};
+
+/// The memory of the replies to one request's operations. Belongs to the code that charges the request's response.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReplyRooms(Arc<Mutex<Vec<Room>>>);
+
+/// A tenant's reference to the [`ReplyRooms`] of a request. Keeps nothing after the request, because tenants can be
+/// stored.
+#[derive(Clone, Debug, Default)]
+pub(super) struct WeakReplyRooms(Weak<Mutex<Vec<Room>>>);
+
+impl ReplyRooms {
+    /// Takes the memory, which the response needs from now on. Releases reservations beyond the budget.
+    pub(crate) fn take(&self) -> HeldBytes {
+        let rooms = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut held = HeldBytes::default();
+        for room in rooms {
+            if let Room::HeldBytes(other) = room {
+                held.join(other);
+            }
+        }
+        held
+    }
+}
+
+impl Tenant {
+    /// Returns this tenant for one request. The replies to its operations stay charged until `rooms` is taken or
+    /// dropped.
+    pub(crate) fn replying(&self, rooms: &ReplyRooms) -> Self {
+        let replies = WeakReplyRooms(Arc::downgrade(&rooms.0));
+        Self { inner: Arc::clone(&self.inner), door: self.door, replies }
+    }
+
+    /// Keeps the memory of a reply until the request's response is charged. Releases it if no request is waiting.
+    pub(super) fn keep(&self, rooms: impl IntoIterator<Item = Room>) {
+        if let Some(kept) = self.replies.0.upgrade() {
+            kept.lock().unwrap_or_else(PoisonError::into_inner).extend(rooms);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::byte_budget::ByteBudget;
+
+    #[test]
+    fn reply_memory_is_taken_by_the_response_or_released() {
+        let budget = ByteBudget::new(8 << 10, Duration::ZERO, []);
+        let room = || Room::HeldBytes(budget.try_room(None, 2 << 10).unwrap());
+        let rooms = ReplyRooms::default();
+        let replies = WeakReplyRooms(Arc::downgrade(&rooms.0));
+        rooms.0.lock().unwrap().extend([room(), room()]);
+        let held = rooms.take();
+        assert_eq!((held.bytes(), budget.free_bytes(None)), (4 << 10, 4 << 10));
+        rooms.0.lock().unwrap().push(room());
+        drop((held, rooms));
+        assert_eq!(budget.free_bytes(None), 8 << 10);
+        assert!(replies.0.upgrade().is_none());
+    }
+}
