@@ -1,0 +1,136 @@
+//! Messages, and their form on the socket.
+//!
+//! A frame consists of a 17-byte header, a JSON part, and a binary part. The header contains the kind of the frame (1
+//! byte), the call number (8 bytes), and the lengths of both parts (4 bytes each), in little-endian order. Each side
+//! numbers its own calls.
+
+use std::io;
+
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use crate::{
+    ServiceError,
+    byte_budget::{HeldBytes, Room},
+    workers::protocol::RelayedError,
+};
+
+pub(super) const CALL: u8 = 0;
+pub(super) const REPLY: u8 = 1;
+pub(super) const CANCEL: u8 = 2;
+
+const HEADER_BYTES: usize = 17;
+/// Maximum length of a part in bytes. Parts are buffered as they arrive, so a large length in a header allocates
+/// nothing.
+pub(super) const MAX_PART_BYTES: u32 = 1 << 30;
+
+/// A JSON part with its binary part.
+#[derive(Default)]
+pub(crate) struct Message {
+    pub(crate) json: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
+    /// The memory reserved for a reply, until its receiver takes it or until it is sent.
+    pub(super) room: Option<Room>,
+}
+
+impl Message {
+    pub(crate) fn new(value: &impl Serialize, bytes: Vec<u8>) -> Self {
+        // Serialization cannot fail for the types of the protocol.
+        Self { json: serde_json::to_vec(value).unwrap_or_default(), bytes, room: None }
+    }
+
+    /// Holds memory until the message is sent.
+    pub(crate) fn holding(self, held: HeldBytes) -> Self {
+        Self { room: Some(Room::HeldBytes(held)), ..self }
+    }
+
+    pub(super) fn is_too_long(&self) -> bool {
+        [&self.json, &self.bytes].into_iter().any(|part| length_of(part).is_none())
+    }
+
+    /// Parses a reply. A malformed reply is treated like the death of the worker.
+    pub(crate) fn result<T: DeserializeOwned>(self) -> Result<(T, Vec<u8>), ServiceError> {
+        let result = serde_json::from_slice::<Result<T, RelayedError>>(&self.json).map_err(|error| {
+            tracing::error!(target: "glovebox", %error, "a process sent a malformed reply");
+            ServiceError::WorkerDied
+        })?;
+        Ok((result?, self.bytes))
+    }
+
+    /// Like [`result`](Self::result), but also returns the memory reserved for the reply. It must be held while the
+    /// value or the bytes exist.
+    pub(crate) fn held_result<T: DeserializeOwned>(mut self) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
+        let (mut room, len) = (self.room.take(), self.json.len() + self.bytes.len());
+        let (value, bytes) = self.result()?;
+        // The JSON no longer exists.
+        if let Some(room) = &mut room {
+            room.shrink(len);
+        }
+        Ok((value, bytes, room))
+    }
+}
+
+pub(super) struct Frame {
+    pub(super) kind: u8,
+    pub(super) number: u64,
+    pub(super) message: Message,
+}
+
+/// Returns the length of a part, or `None` if it is too long.
+fn length_of(part: &[u8]) -> Option<u32> {
+    u32::try_from(part.len()).ok().filter(|length| *length <= MAX_PART_BYTES)
+}
+
+impl Frame {
+    /// Returns the frame's header, or `None` if a part is too long.
+    pub(super) fn header(&self) -> Option<Vec<u8>> {
+        let (json, bytes) = (length_of(&self.message.json)?, length_of(&self.message.bytes)?);
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        header.push(self.kind);
+        header.extend_from_slice(&self.number.to_le_bytes());
+        header.extend_from_slice(&json.to_le_bytes());
+        header.extend_from_slice(&bytes.to_le_bytes());
+        Some(header)
+    }
+}
+
+pub(super) struct Header {
+    pub(super) kind: u8,
+    pub(super) number: u64,
+    pub(super) json: u32,
+    pub(super) bytes: u32,
+}
+
+pub(super) async fn read_header(read: &mut (impl AsyncRead + Unpin)) -> io::Result<Header> {
+    Ok(Header {
+        kind: read.read_u8().await?,
+        number: read.read_u64_le().await?,
+        json: read.read_u32_le().await?,
+        bytes: read.read_u32_le().await?,
+    })
+}
+
+pub(super) async fn read_message(read: &mut (impl AsyncRead + Unpin), header: &Header) -> io::Result<Message> {
+    let (json, bytes) = (read_part(read, header.json).await?, read_part(read, header.bytes).await?);
+    Ok(Message { json, bytes, room: None })
+}
+
+/// Reads a message without keeping it.
+pub(super) async fn skip_message(read: &mut (impl AsyncRead + Unpin), header: &Header) -> io::Result<()> {
+    let bytes = u64::from(header.json) + u64::from(header.bytes);
+    if tokio::io::copy(&mut read.take(bytes), &mut tokio::io::sink()).await? < bytes {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(())
+}
+
+async fn read_part(read: &mut (impl AsyncRead + Unpin), length: u32) -> io::Result<Vec<u8>> {
+    if length > MAX_PART_BYTES {
+        return Err(io::Error::other(format!("a frame has a part of {length} bytes; the maximum is {MAX_PART_BYTES}")));
+    }
+    let mut part = Vec::new();
+    if read.take(length.into()).read_to_end(&mut part).await? < usize::try_from(length).unwrap_or(usize::MAX) {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(part)
+}

@@ -1,0 +1,383 @@
+//! Calls between the server and a worker process, in both directions over a single socket.
+//!
+//! * [`frame`]: the messages, and their form on the socket. [`reply_budget`]: the memory for replies.
+//! * [`incoming`]: the other side's calls.
+
+mod frame;
+mod incoming;
+mod reply_budget;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt, io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use glovebox::{CancelToken, OnCancel};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::{
+    io::{AsyncRead, BufReader},
+    net::{UnixStream, unix::OwnedWriteHalf},
+    sync::{Notify, OwnedSemaphorePermit, oneshot, watch},
+};
+
+use super::protocol::RelayedError;
+use crate::{ServiceError, byte_budget::Room};
+use frame::{CALL, CANCEL, Frame, Header, REPLY, read_header, read_message, skip_message};
+use incoming::Calls;
+
+pub(super) use frame::Message;
+pub(super) use reply_budget::ReplyBudget;
+
+/// Maximum length of a call's JSON in bytes, which exceeds the maximum request body. Parsed JSON can occupy many times
+/// the memory of its text.
+const MAX_CALL_JSON_BYTES: u32 = 64 << 20;
+
+/// Answers the calls from the other side.
+pub(super) trait Answering: Send + Sync + 'static {
+    /// Starts to answer a call. Must not block. Called within a Tokio runtime. `cancel` is cancelled when the other
+    /// side cancels the call or disconnects.
+    fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply);
+}
+
+/// A handle for replying to a call. Every call must receive a reply.
+pub(super) struct Reply {
+    peer: Peer,
+    calls: Calls,
+    number: u64,
+    /// The call's share of `MAX_CALL_BYTES`.
+    _room: OwnedSemaphorePermit,
+}
+
+impl Reply {
+    pub(super) fn send(self, message: Message) {
+        let Self { peer, calls, number, .. } = self;
+        calls.end(number);
+        let message = match message.is_too_long() {
+            true => Message::new(&Err::<(), _>(RelayedError::from(&ServiceError::NoRoom)), Vec::new()),
+            false => message,
+        };
+        peer.send(Frame { kind: REPLY, number, message });
+    }
+}
+
+/// The other side of the socket, which may have disconnected. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Peer(Arc<PeerState>);
+
+struct PeerState {
+    output: Mutex<Output>,
+    /// Notified when output waits for the socket, or when the exchange ends.
+    has_output: Notify,
+    waiting: Mutex<Waiting>,
+    next: AtomicU64,
+    is_gone: watch::Sender<bool>,
+}
+
+/// The socket and the frames that wait for it.
+struct Output {
+    /// `None` after the last frame.
+    socket: Option<Arc<OwnedWriteHalf>>,
+    /// Parts that the socket has not yet accepted completely. The queue needs no limit: each frame belongs to a call,
+    /// and the number of calls is limited.
+    rest: VecDeque<UnsentPart>,
+}
+
+/// A part of a frame that waits for the socket.
+struct UnsentPart {
+    bytes: Vec<u8>,
+    written: usize,
+    /// The memory reserved for the frame, in its last part.
+    _room: Option<Room>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    calls: HashMap<u64, WaitingCall>,
+    is_gone: bool,
+}
+
+/// A call to the other side, waiting for its reply.
+struct WaitingCall {
+    then: Box<dyn FnOnce(Result<Message, ServiceError>) + Send>,
+    /// The memory budget for the reply. `None` if the caller has reserved memory or trusts the other side.
+    budget: Option<ReplyBudget>,
+    /// Sends a cancellation when the caller cancels the call.
+    _hook: Option<OnCancel>,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer").field("in_progress", &self.in_progress()).finish_non_exhaustive()
+    }
+}
+
+impl Peer {
+    /// Starts the exchange of frames. Must be called within a Tokio runtime.
+    pub(super) fn start(stream: UnixStream, answering: Arc<dyn Answering>) -> Self {
+        let (read, write) = stream.into_split();
+        let peer = Self(Arc::new(PeerState {
+            output: Mutex::new(Output { socket: Some(Arc::new(write)), rest: VecDeque::new() }),
+            has_output: Notify::new(),
+            waiting: Mutex::default(),
+            next: AtomicU64::new(0),
+            is_gone: watch::Sender::new(false),
+        }));
+        let (reading, writing) = (peer.clone(), peer.clone());
+        tokio::spawn(async move {
+            if let Err(error) = writing.write_rest().await {
+                tracing::debug!(target: "glovebox", %error, "cannot write to a process");
+            }
+            writing.close();
+        });
+        tokio::spawn(async move {
+            let calls = Calls::default();
+            if let Err(error) = reading.read_frames(read, &answering, &calls).await
+                && error.kind() != io::ErrorKind::UnexpectedEof
+            {
+                tracing::error!(target: "glovebox", %error, "cannot read from a process");
+            }
+            calls.0.all.cancel();
+            reading.gone();
+        });
+        peer
+    }
+
+    /// Calls the other side. Dropping the future cancels the call.
+    pub(super) async fn call<T: DeserializeOwned>(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+    ) -> Result<(T, Vec<u8>), ServiceError> {
+        let cancel = CancelToken::new();
+        let _guard = CancelOnDrop(cancel.clone());
+        self.call_until(request, bytes, &cancel).await
+    }
+
+    /// Calls the other side. If `cancel` is cancelled, the other side is notified, and its reply is still awaited.
+    pub(super) async fn call_until<T: DeserializeOwned>(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+        cancel: &CancelToken,
+    ) -> Result<(T, Vec<u8>), ServiceError> {
+        self.call_raw(request, bytes, None, cancel).await?.result()
+    }
+
+    /// Like [`call`](Self::call), but reserves memory for the reply before reading it. Also returns the reservation,
+    /// which must be held while the reply exists. Discards the reply if the budget has no room.
+    pub(super) async fn call_within<T: DeserializeOwned>(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+        budget: Option<ReplyBudget>,
+    ) -> Result<(T, Vec<u8>, Option<Room>), ServiceError> {
+        let cancel = CancelToken::new();
+        let _guard = CancelOnDrop(cancel.clone());
+        self.call_raw(request, bytes, budget, &cancel).await?.held_result()
+    }
+
+    /// Like [`call_until`](Self::call_until), but returns the unparsed reply.
+    async fn call_raw(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+        budget: Option<ReplyBudget>,
+        cancel: &CancelToken,
+    ) -> Result<Message, ServiceError> {
+        let (sender, receiver) = oneshot::channel();
+        self.call_then(request, bytes, budget, cancel, move |reply| {
+            let _ = sender.send(reply);
+        });
+        receiver.await.unwrap_or(Err(ServiceError::WorkerDied))
+    }
+
+    /// Calls the other side. `then` receives the reply, or [`ServiceError::NoRoom`] if `budget` has no room for it.
+    /// `then` must not block.
+    pub(super) fn call_then(
+        &self,
+        request: &impl Serialize,
+        bytes: Vec<u8>,
+        budget: Option<ReplyBudget>,
+        cancel: &CancelToken,
+        then: impl FnOnce(Result<Message, ServiceError>) + Send + 'static,
+    ) {
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut waiting = self.waiting();
+            if waiting.is_gone {
+                drop(waiting);
+                return then(Err(ServiceError::NoWorker));
+            }
+            waiting.calls.insert(number, WaitingCall { then: Box::new(then), budget, _hook: None });
+        }
+        self.send(Frame { kind: CALL, number, message: Message::new(request, bytes) });
+        let canceller = self.clone();
+        let hook = cancel.on_cancel(move || {
+            canceller.send(Frame { kind: CANCEL, number, message: Message::default() });
+        });
+        // The reply may already have arrived.
+        if let Some(call) = self.waiting().calls.get_mut(&number) {
+            call._hook = Some(hook);
+        }
+    }
+
+    /// Ends the exchange after the frames already sent. The other side reads the end of the stream.
+    pub(super) fn close(&self) {
+        self.output().socket = None;
+        self.0.has_output.notify_one();
+    }
+
+    /// Returns the number of calls to the other side that are in progress.
+    pub(super) fn in_progress(&self) -> usize {
+        self.waiting().calls.len()
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        *self.0.is_gone.borrow()
+    }
+
+    /// Waits until the other side has disconnected.
+    pub(super) async fn wait_gone(&self) {
+        let _ = self.0.is_gone.subscribe().wait_for(|gone| *gone).await;
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.0.output.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a frame. Queues the bytes that the socket does not accept immediately.
+    fn send(&self, frame: Frame) {
+        let Some(header) = frame.header() else {
+            tracing::error!(target: "glovebox", "a message to a process is too long");
+            return self.close();
+        };
+        let mut output = self.output();
+        let Some(socket) = output.socket.clone() else { return };
+        let Message { json, bytes, room } = frame.message;
+        let parts = [header, json, bytes];
+        let slices = parts.each_ref().map(|part| io::IoSlice::new(part));
+        // The task that writes the queue encounters an error again.
+        let mut taken = if output.rest.is_empty() { socket.try_write_vectored(&slices).unwrap_or(0) } else { 0 };
+        for part in parts {
+            let written = taken.min(part.len());
+            taken -= written;
+            if written < part.len() {
+                output.rest.push_back(UnsentPart { bytes: part, written, _room: None });
+            }
+        }
+        // All parts in the queue precede the frame's last part.
+        if let Some(last) = output.rest.back_mut() {
+            last._room = room;
+        }
+        if !output.rest.is_empty() {
+            drop(output);
+            self.0.has_output.notify_one();
+        }
+    }
+
+    /// Writes queued output until the exchange ends.
+    async fn write_rest(&self) -> io::Result<()> {
+        let Some(socket) = self.output().socket.clone() else { return Ok(()) };
+        loop {
+            self.0.has_output.notified().await;
+            while !self.write_some(&socket)? {
+                socket.writable().await?;
+            }
+            if self.output().socket.is_none() {
+                // Dropping the last handle shuts the socket down for writing.
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes until the socket accepts no more. Returns `true` if the queue is empty. Frames sent meanwhile are
+    /// appended in order.
+    fn write_some(&self, socket: &OwnedWriteHalf) -> io::Result<bool> {
+        let mut output = self.output();
+        while let Some(part) = output.rest.front_mut() {
+            match socket.try_write(part.bytes.get(part.written..).unwrap_or_default()) {
+                Ok(written) => part.written += written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            if part.written >= part.bytes.len() {
+                output.rest.pop_front();
+            }
+        }
+        Ok(true)
+    }
+
+    /// Fails all calls in progress.
+    fn gone(&self) {
+        self.close();
+        let mut waiting = self.waiting();
+        waiting.is_gone = true;
+        let calls = std::mem::take(&mut waiting.calls);
+        drop(waiting);
+        calls.into_values().for_each(|call| (call.then)(Err(ServiceError::WorkerDied)));
+        self.0.is_gone.send_replace(true);
+    }
+
+    async fn read_frames(
+        &self,
+        read: impl AsyncRead + Unpin,
+        answering: &Arc<dyn Answering>,
+        calls: &Calls,
+    ) -> io::Result<()> {
+        let mut read = BufReader::new(read);
+        loop {
+            let header = read_header(&mut read).await?;
+            let Header { kind, number, .. } = header;
+            match kind {
+                CALL => {
+                    if header.json > MAX_CALL_JSON_BYTES {
+                        let error =
+                            format!("a call has {} bytes of JSON; the maximum is {MAX_CALL_JSON_BYTES}", header.json);
+                        return Err(io::Error::other(error));
+                    }
+                    let room = calls.room(&header).await?;
+                    let message = read_message(&mut read, &header).await?;
+                    let cancel = calls.begin(number)?;
+                    let reply = Reply { peer: self.clone(), calls: calls.clone(), number, _room: room };
+                    Arc::clone(answering).answer(message, cancel, reply);
+                }
+                CANCEL => calls.cancel(number),
+                REPLY => {
+                    // Waiting for the budget would delay all other replies.
+                    let budget = self.waiting().calls.get(&number).and_then(|call| call.budget.clone());
+                    let reply = match budget.map_or(Ok(None), |budget| budget.reserve(&header)) {
+                        Ok(room) => Ok(Message { room, ..read_message(&mut read, &header).await? }),
+                        Err(error) => {
+                            skip_message(&mut read, &header).await?;
+                            Err(error)
+                        }
+                    };
+                    let call = self.waiting().calls.remove(&number);
+                    if let Some(call) = call {
+                        (call.then)(reply);
+                    }
+                }
+                kind => return Err(io::Error::other(format!("unknown frame kind {kind}"))),
+            }
+        }
+    }
+}
+
+struct CancelOnDrop(CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

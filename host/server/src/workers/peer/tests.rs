@@ -1,0 +1,135 @@
+use std::time::Duration;
+
+use super::{frame::MAX_PART_BYTES, reply_budget::SHORT_REPLY_BYTES, *};
+use crate::byte_budget::ByteBudget;
+
+/// Replies with twice the number. Replies to 0 only after its cancellation.
+struct Double;
+
+impl Answering for Double {
+    fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply) {
+        tokio::spawn(async move {
+            let number: u64 = serde_json::from_slice(&call.json).unwrap();
+            if number == 0 {
+                glovebox_requests::cancelled(&cancel).await;
+            }
+            reply.send(Message::new(&Ok::<_, RelayedError>(number * 2), call.bytes));
+        });
+    }
+}
+
+fn pair() -> (Peer, Peer) {
+    let (one, two) = UnixStream::pair().unwrap();
+    (Peer::start(one, Arc::new(Double)), Peer::start(two, Arc::new(Double)))
+}
+
+#[tokio::test]
+async fn both_sides_call_each_other() {
+    let (one, two) = pair();
+    let long = vec![7; 3 << 20];
+    let (here, there) = tokio::join!(one.call::<u64>(&3_u64, long.clone()), two.call::<u64>(&4_u64, b"bytes".to_vec()));
+    assert_eq!(here.unwrap(), (6, long));
+    assert_eq!(there.unwrap(), (8, b"bytes".to_vec()));
+    assert_eq!((one.in_progress(), two.in_progress()), (0, 0));
+}
+
+/// A discarded reply leaves the connection in order.
+#[tokio::test]
+async fn replies_beyond_the_budget_are_discarded() {
+    let (one, _two) = pair();
+    let bytes = ByteBudget::new(64 << 10, Duration::ZERO, []);
+    let budget = ReplyBudget { bytes: bytes.clone(), tenant: "a".to_owned() };
+    let call = |bytes: usize| one.call_within::<u64>(&3_u64, vec![7; bytes], Some(budget.clone()));
+    // The JSON of the reply, `{"Ok":6}`, counts twice.
+    let most = (64 << 10) - 16;
+    let short = SHORT_REPLY_BYTES - 16;
+    for (len, is_reserved) in [(0, false), (short, false), (short + 1, true), (most - 1, true), (most, true)] {
+        let (value, read, room) = call(len).await.unwrap();
+        assert_eq!((value, read.len(), room.is_some()), (6, len, is_reserved));
+    }
+    for _ in 0..2 {
+        assert!(matches!(call(most + 1).await, Err(ServiceError::NoRoom)));
+        assert!(matches!(call(3 << 20).await, Err(ServiceError::NoRoom)));
+    }
+    let held = call(most).await.unwrap();
+    assert!(matches!(call(32 << 10).await, Err(ServiceError::NoRoom)), "the first reply still exists");
+    for len in [0, 8 << 10] {
+        assert_eq!(call(len).await.unwrap().0, 6, "short replies make progress");
+    }
+    drop(held);
+    assert_eq!(bytes.free_bytes(None), 64 << 10);
+    assert_eq!(call(most).await.unwrap().0, 6);
+    // A call without a budget accepts any reply.
+    assert_eq!(one.call::<u64>(&3_u64, vec![7; most + 1]).await.unwrap().1.len(), most + 1);
+    assert_eq!(one.in_progress(), 0);
+}
+
+/// Replies with 3 MiB that are charged to a budget.
+struct Charged(ByteBudget);
+
+impl Answering for Charged {
+    fn answer(self: Arc<Self>, _: Message, _: CancelToken, reply: Reply) {
+        let held = self.0.try_room(None, 3 << 20).unwrap();
+        reply.send(Message::new(&Ok::<_, RelayedError>(()), vec![7; 3 << 20]).holding(held));
+    }
+}
+
+#[tokio::test]
+async fn a_reply_is_charged_until_it_is_sent() {
+    let budget = ByteBudget::new(4 << 20, Duration::ZERO, []);
+    let (one, mut raw) = UnixStream::pair().unwrap();
+    let _peer = Peer::start(one, Arc::new(Charged(budget.clone())));
+    let call = [&[CALL][..], &[0; 8], &1_u32.to_le_bytes(), &0_u32.to_le_bytes(), b"1"].concat();
+    tokio::io::AsyncWriteExt::write_all(&mut raw, &call).await.unwrap();
+    let header = read_header(&mut raw).await.unwrap();
+    assert_eq!(budget.free_bytes(None), 1 << 20, "the reply does not fit into the socket's buffer");
+    assert_eq!(read_message(&mut raw, &header).await.unwrap().bytes.len(), 3 << 20);
+    assert_eq!(budget.free_bytes(None), 4 << 20);
+}
+
+#[tokio::test]
+async fn a_cancelled_call_returns_its_reply() {
+    let (one, _two) = pair();
+    let cancel = CancelToken::new();
+    let other = cancel.clone();
+    let call = one.call_until::<u64>(&0_u64, Vec::new(), &cancel);
+    let (reply, ()) = tokio::join!(call, async move {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        other.cancel();
+    });
+    assert_eq!(reply.unwrap().0, 0);
+}
+
+#[tokio::test]
+async fn calls_fail_when_the_other_side_is_gone() {
+    let (one, two) = pair();
+    let call = one.call::<u64>(&0_u64, Vec::new());
+    let (reply, ()) = tokio::join!(call, async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        two.close();
+    });
+    assert!(matches!(reply, Err(ServiceError::WorkerDied)));
+    one.wait_gone().await;
+    assert!(one.is_gone());
+    assert!(matches!(one.call::<u64>(&1_u64, Vec::new()).await, Err(ServiceError::NoWorker)));
+}
+
+#[tokio::test]
+async fn refuses_malformed_frames() {
+    for (header, is_allowed) in [
+        ([&[CALL][..], &[0; 8], &1_u32.to_le_bytes(), &0_u32.to_le_bytes(), b"1"].concat(), true),
+        ([&[9][..], &[0; 8], &1_u32.to_le_bytes(), &0_u32.to_le_bytes(), b"1"].concat(), false),
+        ([&[CALL][..], &[0; 8], &(MAX_PART_BYTES + 1).to_le_bytes(), &0_u32.to_le_bytes()].concat(), false),
+        ([&[CALL][..], &[0; 8], &0_u32.to_le_bytes(), &u32::MAX.to_le_bytes()].concat(), false),
+        ([&[CALL][..], &[0; 8], &(MAX_CALL_JSON_BYTES + 1).to_le_bytes(), &0_u32.to_le_bytes()].concat(), false),
+    ] {
+        let (one, mut raw) = UnixStream::pair().unwrap();
+        let peer = Peer::start(one, Arc::new(Double));
+        tokio::io::AsyncWriteExt::write_all(&mut raw, &header).await.unwrap();
+        match is_allowed {
+            true => drop(read_header(&mut raw).await.unwrap()),
+            false => peer.wait_gone().await,
+        }
+        assert_eq!(peer.is_gone(), !is_allowed);
+    }
+}
