@@ -10,8 +10,8 @@ use glovebox_sessions::{
 
 use super::{
     ParentStore,
+    parent_store::unexpected,
     protocol::{StoreOperation, StoreReply},
-    serve::unexpected,
 };
 
 /// A tenant's store that this worker accesses itself. The server reserves the bytes of each write.

@@ -9,7 +9,7 @@
 //! * [`executor`]: forwards a tenant's work. [`relay`], [`relayed_stores`]: perform the workers' requests.
 //!   [`call_charge`]: the memory of these requests.
 //! * [`pool`], [`slot`], [`launch`]: the worker processes. [`peer`], [`protocol`]: the calls between server and worker.
-//! * [`serve`]: the worker's side. [`counted`]: stores that it accesses itself.
+//! * [`serve`]: the worker's side. [`parent_store`], [`counted`]: its stores, accessed through the server or by itself.
 //! * [`confine`]: the restrictions that a worker applies to itself before the engine starts.
 
 mod call_charge;
@@ -19,6 +19,7 @@ mod executor;
 mod launch;
 #[cfg(target_os = "linux")]
 mod linux;
+mod parent_store;
 mod peer;
 mod pool;
 mod protocol;
@@ -34,10 +35,11 @@ use serde::Serialize;
 pub use confine::{Confinement, Measure, Reach, confine};
 pub use counted::CountedStore;
 pub(crate) use executor::WorkerProcesses;
+pub use parent_store::ParentStore;
 pub(crate) use pool::{Chosen, Workers, WorkersState};
 pub use protocol::RelayedError;
 pub(crate) use relay::Relays;
-pub use serve::{ParentStore, WorkerError, WorkerTenants, orders, serve};
+pub use serve::{WorkerError, WorkerTenants, orders, serve};
 
 /// The command that starts a worker.
 #[derive(Clone, Debug)]

@@ -2,19 +2,13 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     io::{self, BufRead as _, BufReader, Read as _},
     os::{fd::AsFd as _, unix::net::UnixStream},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
-use async_trait::async_trait;
 use glovebox::{CancelToken, Files, OpenNetwork, Policy, SandboxBuilder, Stream, ToolCall, ToolError};
-use glovebox_sessions::{
-    Expected, PageRequest, SessionId, SessionLock, SessionRecord, SessionStore, StoreError, StoredPage, StoredRecord,
-    StoredSession, StoredVersion,
-};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
@@ -23,11 +17,9 @@ use tracing::Span;
 use super::{
     Confinement, CountedStore,
     confine::die_with_parent,
+    parent_store::ParentStore,
     peer::{Answering, Message, Peer, Reply},
-    protocol::{
-        CallPart, EnvironmentReply, RelayedError, RunCall, RunReply, StepReply, StoreOperation, StoreReply, ToServer,
-        ToWorker, ToolReply,
-    },
+    protocol::{CallPart, EnvironmentReply, RelayedError, RunCall, RunReply, StepReply, ToServer, ToWorker, ToolReply},
 };
 use crate::{
     OnOutput, Service, ServiceError, Tenant, TenantConfig, Work,
@@ -86,7 +78,7 @@ pub struct WorkerTenants {
 
 /// The connection to the server. Empty until [`serve`] has connected.
 #[derive(Clone, Debug, Default)]
-struct ServerLink(Arc<OnceLock<(Peer, Handle)>>);
+pub(super) struct ServerLink(pub(super) Arc<OnceLock<(Peer, Handle)>>);
 
 impl ServerLink {
     /// Calls the server. Must be called on a thread that is allowed to block.
@@ -454,131 +446,5 @@ fn save(executor: &InProcess) {
     for (id, error) in executor.sessions().hibernate_all().errors {
         let error = glovebox::with_causes(&error);
         tracing::error!(target: "glovebox", session = %id, error, "a session could not be saved");
-    }
-}
-
-/// A tenant's store, accessed through the server.
-#[derive(Clone)]
-pub struct ParentStore {
-    server: ServerLink,
-    tenant: String,
-}
-
-impl fmt::Debug for ParentStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ParentStore").field("tenant", &self.tenant).finish_non_exhaustive()
-    }
-}
-
-/// A lock that the server holds for this worker, released on drop.
-struct LockThere {
-    store: ParentStore,
-    lock: u64,
-}
-
-impl Drop for LockThere {
-    fn drop(&mut self) {
-        self.store.tell(StoreOperation::Unlock { lock: self.lock });
-    }
-}
-
-impl ParentStore {
-    /// Releases a lock or a reservation without waiting for the reply.
-    pub(super) fn tell(&self, operation: StoreOperation) {
-        let Some((peer, runtime)) = self.server.0.get() else { return };
-        let (peer, tenant) = (peer.clone(), self.tenant.clone());
-        runtime.spawn(async move {
-            // An error means that the server has ended, and its locks and reservations with it.
-            let _ = peer.call::<StoreReply>(&ToServer::Store { tenant, operation }, Vec::new()).await;
-        });
-    }
-
-    pub(super) async fn ask(
-        &self,
-        operation: StoreOperation,
-        bytes: Vec<u8>,
-    ) -> Result<(StoreReply, Vec<u8>), StoreError> {
-        let gone = |error: ServiceError| StoreError::Other(Box::new(error));
-        let (peer, _) = self.server.0.get().ok_or_else(|| gone(ServiceError::NoWorker))?;
-        let call = ToServer::Store { tenant: self.tenant.clone(), operation };
-        match peer.call(&call, bytes).await.map_err(gone)? {
-            (StoreReply::Failed(failure), _) => Err(failure.into()),
-            answered => Ok(answered),
-        }
-    }
-
-    /// Returns the number of a lock that this store has returned.
-    fn lock_of(lock: &SessionLock) -> Result<u64, StoreError> {
-        let own = lock.guard::<LockThere>().map(|held| held.lock);
-        own.ok_or_else(|| StoreError::Other("the lock is from another store".into()))
-    }
-}
-
-pub(super) fn unexpected() -> StoreError {
-    StoreError::Other("the server sent an unexpected answer".into())
-}
-
-#[async_trait]
-impl SessionStore for ParentStore {
-    async fn try_lock(&self, id: &SessionId) -> Result<Option<SessionLock>, StoreError> {
-        let (StoreReply::Locked(lock), _) = self.ask(StoreOperation::TryLock { id: id.clone() }, Vec::new()).await?
-        else {
-            return Err(unexpected());
-        };
-        Ok(lock.map(|lock| SessionLock::new(id.clone(), LockThere { store: self.clone(), lock })))
-    }
-
-    async fn put(
-        &self,
-        lock: &SessionLock,
-        expected: &Expected,
-        record: &SessionRecord,
-        state: &[u8],
-    ) -> Result<StoredVersion, StoreError> {
-        let lock = Self::lock_of(lock)?;
-        let put = StoreOperation::Put { lock, expected: expected.clone(), record: Box::new(record.clone()) };
-        match self.ask(put, state.to_vec()).await? {
-            (StoreReply::Put(version), _) => Ok(version),
-            _ => Err(unexpected()),
-        }
-    }
-
-    async fn get(&self, id: &SessionId) -> Result<Option<StoredSession>, StoreError> {
-        match self.ask(StoreOperation::Get { id: id.clone() }, Vec::new()).await? {
-            (StoreReply::Found(found), state) => Ok(found.map(|stored| StoredSession::new(stored, state))),
-            _ => Err(unexpected()),
-        }
-    }
-
-    async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
-        match self.ask(StoreOperation::Record { id: id.clone() }, Vec::new()).await? {
-            (StoreReply::Found(found), _) => Ok(found),
-            _ => Err(unexpected()),
-        }
-    }
-
-    async fn list(&self, page: &PageRequest) -> Result<StoredPage, StoreError> {
-        let list = StoreOperation::List { after: page.begins_after().cloned(), limit: page.limit() };
-        match self.ask(list, Vec::new()).await? {
-            (StoreReply::Page { entries, next }, _) => {
-                Ok(StoredPage::new(entries.into_iter().map(Into::into).collect(), next))
-            }
-            _ => Err(unexpected()),
-        }
-    }
-
-    async fn count(&self, most: usize) -> Result<usize, StoreError> {
-        match self.ask(StoreOperation::Count { most }, Vec::new()).await? {
-            (StoreReply::Count(count), _) => Ok(count),
-            _ => Err(unexpected()),
-        }
-    }
-
-    async fn remove(&self, lock: &SessionLock, expected: &Expected) -> Result<bool, StoreError> {
-        let remove = StoreOperation::Remove { lock: Self::lock_of(lock)?, expected: expected.clone() };
-        match self.ask(remove, Vec::new()).await? {
-            (StoreReply::Removed(removed), _) => Ok(removed),
-            _ => Err(unexpected()),
-        }
     }
 }
