@@ -192,7 +192,8 @@ impl Policy {
         if self.packages.is_empty() {
             return Ok(());
         }
-        let wrong = |name: &str, reason: &str| PolicyError::Package { name: name.to_owned(), reason: reason.to_owned() };
+        let wrong =
+            |name: &str, reason: &str| PolicyError::Package { name: name.to_owned(), reason: reason.to_owned() };
         let catalogue = PackageList::catalogue().map_err(|error| wrong("", &error.to_string()))?;
         match self.packages.iter().find(|name| catalogue.find(name).is_none()) {
             Some(name) => Err(wrong(

@@ -21,15 +21,13 @@ use axum::{
 use rmcp::{
     RoleServer,
     service::RequestContext,
-    transport::streamable_http_server::{
-        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
-    },
+    transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::McpServer;
+use super::{McpServer, connections::Connections};
 use crate::{
     Tenant,
     byte_budget::{HeldBytes, NoRoom},
@@ -103,8 +101,8 @@ struct Endpoint {
 
 /// The MCP service of a tenant, and its connected clients.
 struct Clients {
-    service: StreamableHttpService<McpServer, LocalSessionManager>,
-    connected: Arc<LocalSessionManager>,
+    service: StreamableHttpService<McpServer, Connections>,
+    connected: Arc<Connections>,
 }
 
 impl Clients {
@@ -117,7 +115,7 @@ impl Clients {
             );
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail));
         }
-        if self.connected.sessions.read().await.len() >= MAX_CLIENTS {
+        if self.connected.count().await >= MAX_CLIENTS {
             let detail = format!("limit of {MAX_CLIENTS} connected clients reached; try again later");
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail);
             return Err(Problem { retry_after: Some(60), ..problem });
@@ -150,9 +148,7 @@ impl Endpoint {
             .with_max_request_body_bytes(self.body_bytes)
             .with_sse_keep_alive(Some(KEEP_ALIVE))
             .with_cancellation_token(self.stop.child_token());
-        let mut connected = LocalSessionManager::default();
-        connected.session_config.keep_alive = Some(CLIENT_IDLE);
-        let connected = Arc::new(connected);
+        let connected = Arc::new(Connections::new(CLIENT_IDLE));
         let listing = if tenant.tools().is_empty() { "" } else { &self.listing };
         let server = McpServer::new(tenant.clone(), listing);
         let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&connected), config);

@@ -9,6 +9,7 @@
 
 mod answer;
 mod arguments;
+mod connections;
 mod files;
 mod http;
 mod outputs;

@@ -68,6 +68,10 @@ impl Server {
     }
 
     fn send(&self, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
+        self.send_with("POST", headers, body)
+    }
+
+    fn send_with(&self, method: &str, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
         let own = [
             ("host", &*self.address.to_string()),
             ("authorization", &format!("Bearer {TOKEN}")),
@@ -75,7 +79,7 @@ impl Server {
             ("accept", "application/json, text/event-stream"),
         ]
         .map(|(name, value)| (name, value.to_owned()));
-        let mut head = format!("POST /mcp HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+        let mut head = format!("{method} /mcp HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
         for (name, value) in &own {
             if headers.iter().all(|(given, _)| given != name) {
                 head += &format!("{name}: {value}\r\n");
@@ -272,6 +276,35 @@ fn number_of_connected_clients_is_limited() {
         assert!(status == 503 && text.contains("limit of 1024 connected clients reached"), "{version}: {text}");
     }
     assert_eq!(server.run(&[], "1").0, 200);
+}
+
+#[test]
+fn id_of_a_running_request_is_rejected() {
+    let server = Server::start(HttpConfig::default());
+    let version = ("mcp-protocol-version", "2025-06-18");
+    let (_, head) = answer(server.send(&[version], initialize("2025-06-18", "x", &json!({})).as_bytes()));
+    let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap().to_owned();
+    let headers = [version, ("mcp-session-id", &*session)];
+    let begin = |message: Value| server.send(&headers, message.to_string().as_bytes());
+    let ping = |id: Value| answer(begin(json!({ "jsonrpc": "2.0", "id": id, "method": "ping" })));
+
+    let arguments = json!({ "language": "python", "code": "import time; time.sleep(9)" });
+    let params = json!({ "name": "run_code", "arguments": arguments });
+    let call = json!({ "jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": params });
+    let first = begin(call.clone());
+    until("it runs", || server.running() == 1);
+    let (status, text) = answer(begin(call));
+    assert_eq!((status, text.contains("-32600"), text.contains("the request ID `a`")), (200, true, true), "{text}");
+    assert!(ping(json!("b")).1.contains(r#""result":{}"#), "other IDs are free");
+
+    // A cancelled request frees its ID, and the server does not keep its stream.
+    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": "a" } });
+    assert_eq!(answer(begin(cancelled)).0, 202);
+    let (_, text) = answer(first);
+    assert!(text.contains("id: 0/0"), "the name of the first event of the first stream: {text}");
+    let (status, text) = answer(server.send_with("GET", &[&headers[..], &[("last-event-id", "0/0")]].concat(), b""));
+    assert_eq!((status, text.contains("id: 0/0")), (200, false), "{text}");
+    until("the ID is free", || ping(json!("a")).1.contains(r#""result":{}"#));
 }
 
 #[test]
