@@ -45,7 +45,7 @@ pub use telemetry::{Telemetry, TelemetryError};
 pub(crate) use tenant::NO_CALLBACKS;
 pub use tenant::{
     Changed, Ended, Fresh, NeedsTools, NewSandbox, NoStore, OnOutput, OwnSandbox, OwnSession, Script, SessionPage,
-    SessionPlace, SessionSummary, SessionTarget, Stepped, Tenant, TenantConfig, Watch, Work,
+    SessionPlace, SessionSummary, SessionTarget, Stepped, Tenant, TenantConfig, Undelivered, Watch, Work,
 };
 pub use workers::{
     Confinement, CountedStore, Measure, ParentStore, Reach, RelayedError, WorkerCommand, WorkerError, WorkerTenants,

@@ -22,7 +22,7 @@ use super::{
     tools::NeedsToolsAnswer,
 };
 use crate::{
-    NeedsTools, ServiceError,
+    Ended, NeedsTools, ServiceError, Undelivered,
     byte_budget::Room,
     executor::{Finished, LeftFiles},
     json::json_len,
@@ -34,44 +34,91 @@ pub(crate) const MAX_RETURNED_BYTES: u64 = 32 << 20;
 /// The memory of a file to return, in addition to its path, in bytes.
 const ENTRY_BYTES: usize = 64;
 
-/// Serializes an execution between two texts. Reserves memory for the answer before reading files and building the
+/// Serializes an execution between two texts. Calls `reserve` with the length before reading files and building the
 /// JSON.
 fn framed(
-    bodies: &BodyBudget,
-    tenant: &str,
-    mut finished: Finished,
+    answer: &mut ExecutionAnswer,
     patterns: &[String],
     [before, after]: [&str; 2],
+    reserve: impl FnOnce(usize) -> Result<Room, ServiceError>,
 ) -> Result<Made, ServiceError> {
     let invalid = |error: serde_json::Error| ServiceError::Invalid(error.to_string());
-    let _reply_room = finished.reply_room.take();
-    let mut answer = ExecutionAnswer::new(finished, patterns)?;
-    let len = before.len() + json_len(&answer).map_err(invalid)? + answer.files_len() + after.len();
-    let room = bodies.reserve(tenant, len)?;
+    answer.list_files(patterns)?;
+    let len = before.len() + json_len(&*answer).map_err(invalid)? + answer.files_len() + after.len();
+    let room = reserve(len)?;
     answer.read_files()?;
     let mut json = Vec::with_capacity(len);
     json.extend_from_slice(before.as_bytes());
-    serde_json::to_writer(&mut json, &answer).map_err(invalid)?;
+    serde_json::to_writer(&mut json, &*answer).map_err(invalid)?;
     json.extend_from_slice(after.as_bytes());
     Ok(Made { bytes: json.into(), room })
+}
+
+/// Like [`framed`], for the result of a suspended execution. The answer takes over the memory charged for an unread
+/// result. If there is no room for the rest, the error contains the result.
+fn framed_result(
+    bodies: &BodyBudget,
+    tenant: &str,
+    ended: Ended,
+    texts: [&str; 2],
+) -> Result<(Made, Option<String>), Undelivered> {
+    let Ended { finished, return_files, mut charged } = ended;
+    let mut answer = ExecutionAnswer::new(finished);
+    let reserve = |len| match &mut charged {
+        Some(held) => {
+            bodies.grow(tenant, held, len)?;
+            Ok(Room::HeldBytes(std::mem::take(held)))
+        }
+        None => bodies.reserve(tenant, len),
+    };
+    match framed(&mut answer, &return_files, texts, reserve) {
+        Ok(made) => Ok((made, answer.generation)),
+        Err(ServiceError::NoRoom) if charged.is_some() => {
+            let finished = answer.into_finished();
+            Err(Undelivered::NoRoom(Box::new(Ended { finished, return_files, charged })))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Serializes an execution as JSON. Also returns the session's new generation.
 pub(super) fn serialize_execution(
     bodies: &BodyBudget,
     tenant: &str,
-    mut finished: Finished,
+    finished: Finished,
     patterns: &[String],
 ) -> Result<(Made, Option<String>), ServiceError> {
-    let generation = finished.generation.take();
-    Ok((framed(bodies, tenant, finished, patterns, [""; 2])?, generation))
+    let mut answer = ExecutionAnswer::new(finished);
+    let made = framed(&mut answer, patterns, [""; 2], |len| bodies.reserve(tenant, len))?;
+    Ok((made, answer.generation))
+}
+
+/// Like [`serialize_execution`], for the result of a suspended execution.
+pub(super) fn serialize_result(
+    bodies: &BodyBudget,
+    tenant: &str,
+    ended: Ended,
+) -> Result<(Made, Option<String>), Undelivered> {
+    framed_result(bodies, tenant, ended, [""; 2])
 }
 
 /// Serializes an execution as the last chunk of a streamed response.
-pub(super) fn result_piece(pieces: &Pieces, finished: Finished, patterns: &[String]) -> Result<Made, ServiceError> {
+pub(super) fn execution_piece(pieces: &Pieces, finished: Finished, patterns: &[String]) -> Result<Made, ServiceError> {
+    let [before, after] = result_frame(pieces);
+    let reserve = |len| pieces.bodies().reserve(pieces.tenant(), len);
+    framed(&mut ExecutionAnswer::new(finished), patterns, [&before, &after], reserve)
+}
+
+/// Like [`execution_piece`], for the result of a suspended execution.
+pub(super) fn result_piece(pieces: &Pieces, ended: Ended) -> Result<Made, Undelivered> {
+    let [before, after] = result_frame(pieces);
+    let (made, _) = framed_result(pieces.bodies(), pieces.tenant(), ended, [&before, &after])?;
+    Ok(made)
+}
+
+fn result_frame(pieces: &Pieces) -> [String; 2] {
     let [before, after] = pieces.frame("result");
-    let (before, after) = (format!(r#"{before}{{"type":"result","result":"#), format!("}}{after}"));
-    framed(pieces.bodies(), pieces.tenant(), finished, patterns, [&before, &after])
+    [format!(r#"{before}{{"type":"result","result":"#), format!("}}{after}")]
 }
 
 pub(super) async fn whole(
@@ -182,6 +229,12 @@ pub(crate) struct ExecutionAnswer {
     execution: ExecutionFields,
     #[serde(skip)]
     left: LeftFiles,
+    /// The session's new generation, for the `ETag`.
+    #[serde(skip)]
+    generation: Option<String>,
+    /// The memory reserved for a worker's reply. Held until the answer has its own.
+    #[serde(skip)]
+    reply_room: Option<Room>,
     /// The sizes of the files whose contents are not read yet.
     #[serde(skip)]
     sizes: BTreeMap<String, u64>,
@@ -205,34 +258,44 @@ impl Serialize for ExecutionFields {
 }
 
 impl ExecutionAnswer {
-    /// Lists the files that match one of `patterns`. [`read_files`](Self::read_files) reads their contents.
-    pub(crate) fn new(finished: Finished, patterns: &[String]) -> Result<Self, ServiceError> {
-        let Finished { mut execution, files: left, .. } = finished;
+    pub(crate) fn new(finished: Finished) -> Self {
+        let Finished { mut execution, generation, files: left, reply_room } = finished;
         // Network clients must not see host paths.
         execution.workspace_path = None;
-        let (mut sizes, mut rooms, mut left_out, mut bytes) = (BTreeMap::new(), Vec::new(), 0, 0_u64);
+        let execution = ExecutionFields(Box::new(execution));
+        let (sizes, files) = (BTreeMap::new(), BTreeMap::new());
+        Self { execution, left, generation, reply_room, sizes, rooms: Vec::new(), files, files_left_out: 0 }
+    }
+
+    fn into_finished(self) -> Finished {
+        let Self { execution: ExecutionFields(execution), left, generation, reply_room, .. } = self;
+        Finished { execution: *execution, generation, files: left, reply_room }
+    }
+
+    /// Lists the files that match one of `patterns`. [`read_files`](Self::read_files) reads their contents.
+    fn list_files(&mut self, patterns: &[String]) -> Result<(), ServiceError> {
+        let mut bytes = 0_u64;
         for pattern in patterns {
-            let (entries, mut room) = left.list(pattern)?;
+            let (entries, mut room) = self.left.list(pattern)?;
             let mut kept = 0;
             for entry in entries {
-                if entry.kind != glovebox::FileKind::File || sizes.contains_key(&entry.path) {
+                if entry.kind != glovebox::FileKind::File || self.sizes.contains_key(&entry.path) {
                     continue;
                 }
                 bytes = bytes.saturating_add(entry.size_bytes);
                 if bytes > MAX_RETURNED_BYTES {
-                    left_out += 1;
+                    self.files_left_out += 1;
                     continue;
                 }
                 kept += entry.path.len() + ENTRY_BYTES;
-                sizes.insert(entry.path, entry.size_bytes);
+                self.sizes.insert(entry.path, entry.size_bytes);
             }
             if let Some(room) = &mut room {
                 room.shrink(kept);
             }
-            rooms.extend(room);
+            self.rooms.extend(room);
         }
-        let execution = ExecutionFields(Box::new(execution));
-        Ok(Self { execution, left, sizes, rooms, files: BTreeMap::new(), files_left_out: left_out })
+        Ok(())
     }
 
     /// Returns the number of bytes that [`read_files`](Self::read_files) adds to the JSON.

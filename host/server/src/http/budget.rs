@@ -120,6 +120,13 @@ impl BodyBudget {
         self.bytes.reserve(Some(tenant), bytes).map_err(|NoRoom| ServiceError::NoRoom)
     }
 
+    /// Grows the memory charged for a result to the size of its response, `bytes`, without waiting.
+    pub(crate) fn grow(&self, tenant: &str, held: &mut HeldBytes, bytes: usize) -> Result<(), ServiceError> {
+        let more = self.bytes.try_room(Some(tenant), bytes.saturating_sub(held.bytes()));
+        held.join(more.map_err(|NoRoom| ServiceError::NoRoom)?);
+        Ok(())
+    }
+
     /// Adjusts the memory reserved for a response to its actual size, `bytes`.
     pub(crate) async fn settle(&self, tenant: &str, room: Room, bytes: usize) -> Result<HeldBytes, Problem> {
         self.bytes.settle(Some(tenant), room, bytes).await.map_err(|NoRoom| too_many_answers())

@@ -11,7 +11,10 @@ use tracing::Instrument as _;
 
 use super::{
     Caller, InPath, Problem, ReadBody, Shared,
-    answer::{ExecutionAnswer, again, needs_tools, result_piece, serialize_execution, whole},
+    answer::{
+        ExecutionAnswer, again, execution_piece, needs_tools, result_piece, serialize_execution, serialize_result,
+        whole,
+    },
     budget::{HeldBytes, Made},
     idempotency::{Answer, Begun},
     output::{Form, Pieces},
@@ -19,7 +22,7 @@ use super::{
     tools::{ContinueBody, NeedsToolsAnswer, Offered},
     wire::{ExecuteBody, ValidateAnswer},
 };
-use crate::{Door, Ended, ServiceError, Stepped, Tenant, Watch, Work};
+use crate::{Door, Ended, ServiceError, Stepped, Tenant, Undelivered, Watch, Work};
 
 /// Runs a script in a new interpreter with new files.
 ///
@@ -175,7 +178,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
                 let _held = held;
                 let watch = Watch { on_output: Some(pieces.on_output()), ..Watch::default() };
                 let framing = pieces.clone();
-                let then = move |finished| result_piece(&framing, finished, &patterns);
+                let then = move |finished| execution_piece(&framing, finished, &patterns);
                 let end = tenant.execute_then(Door::Http, work, watch, then).await;
                 // The tenant's work is done, even if the client still reads the response.
                 drop(tenant);
@@ -236,7 +239,7 @@ pub(super) async fn step(
     let tools_bytes = asking.tools_bytes();
     if form == Form::Whole {
         let (bodies, name) = (shared.bodies.clone(), tenant.name().to_owned());
-        let then = move |Ended { finished, return_files }| serialize_execution(&bodies, &name, finished, &return_files);
+        let then = move |ended| serialize_result(&bodies, &name, ended);
         let stepped = asking.step(&tenant, Watch::default(), then).await?;
         release(&tenant, Some(&stepped), held, tools_bytes);
         return match stepped {
@@ -248,7 +251,7 @@ pub(super) async fn step(
     Ok(Pieces::answer(form, &bodies, tenant.name().to_owned(), move |pieces| async move {
         let watch = Watch { on_output: Some(pieces.on_output()), ..Watch::default() };
         let framing = pieces.clone();
-        let then = move |ended: Ended| result_piece(&framing, ended.finished, &ended.return_files);
+        let then = move |ended| result_piece(&framing, ended);
         let stepped = asking.step(&tenant, watch, then).await;
         release(&tenant, stepped.as_ref().ok(), held, tools_bytes);
         pieces.end(stepped.and_then(|stepped| last(&pieces, stepped))).await;
@@ -289,7 +292,7 @@ impl Asking {
         self,
         tenant: &Tenant,
         watch: Watch,
-        then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
+        then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         match self {
             Self::Start { work, patterns, .. } => tenant.start_then(Door::Http, work, patterns, watch, then).await,

@@ -49,7 +49,7 @@ pub use stores::NoStore;
 pub(crate) use stores::{BoundedStore, ReservedBytes};
 pub(crate) use summary::generation;
 pub use summary::{SessionPage, SessionSummary};
-pub use suspended::Ended;
+pub use suspended::{Ended, Undelivered};
 pub(crate) use work::NO_CALLBACKS;
 pub use work::{Changed, Fresh, OnOutput, Script, SessionTarget, Watch, Work};
 

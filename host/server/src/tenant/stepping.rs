@@ -9,7 +9,7 @@ use tracing::Span;
 use super::{
     Tenant, Watch, Work,
     executing::CancelOnDrop,
-    suspended::{Ended, Output, Stepping, SuspensionState},
+    suspended::{Ended, Output, Stepping, SuspensionState, Undelivered},
 };
 use crate::{
     Door, Service, ServiceError,
@@ -56,7 +56,7 @@ impl Tenant {
         mut work: Work,
         return_files: Vec<String>,
         watch: Watch,
-        then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
+        then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         let admitted = async {
             if let Some(refusal) = self.inner.executor.refusal_of(&work, true) {
@@ -107,13 +107,14 @@ impl Tenant {
     ///
     /// # Errors
     /// Fails if the execution does not exist, if another request is resuming it, if an answer is invalid, or if `then`
-    /// fails. If an answer is invalid, the execution stays suspended and the call can be repeated.
+    /// fails. The call can be repeated if an answer is invalid, because the execution stays suspended, and if `then`
+    /// fails with [`Undelivered::NoRoom`].
     pub async fn go_on_then<T: Send + 'static>(
         &self,
         execution: &str,
         answers: Vec<ToolAnswer>,
         watch: Watch,
-        then: impl FnOnce(Ended) -> Result<T, ServiceError> + Send + 'static,
+        then: impl FnOnce(Ended) -> Result<T, Undelivered> + Send + 'static,
     ) -> Result<Stepped<T>, ServiceError> {
         if self.inner.service.is_draining() {
             return Err(ServiceError::Draining);
@@ -125,12 +126,13 @@ impl Tenant {
         let (id, stepping) = match back.keep() {
             Some((id, SuspensionState::Waiting(stepping))) => (id, *stepping),
             Some((id, SuspensionState::Ended(unread))) => {
-                self.inner.suspended.forget(&id);
+                let (executions, named) = (self.inner.suspended.clone(), id.clone());
                 let read = move || {
                     let _place = place;
-                    unread.read(then)
+                    executions.read(&named, *unread, then)
                 };
-                return Service::blocking(read).await?.map(Stepped::Done);
+                let read = Service::blocking(read).await.inspect_err(|_| self.inner.suspended.forget(&id));
+                return read?.map(Stepped::Done);
             }
             Some((_, SuspensionState::Busy)) | None => return Err(ServiceError::Panicked),
         };
@@ -168,7 +170,7 @@ impl Tenant {
         stepping: Stepping,
         answers: Vec<ToolAnswer>,
         place: ExecutionPermit,
-        then: impl FnOnce(Ended) -> Result<T, ServiceError>,
+        then: impl FnOnce(Ended) -> Result<T, Undelivered>,
     ) -> Result<Stepped<T>, ServiceError> {
         let result = stepping.started.advance(answers, None);
         stepping.output.set(None);
@@ -177,7 +179,7 @@ impl Tenant {
         match result {
             Ok(Advanced::Done(finished)) => {
                 self.inner.suspended.forget(&id);
-                then(self.finish(stepping, *finished)?).map(Stepped::Done)
+                Ok(Stepped::Done(then(self.finish(stepping, *finished)?)?))
             }
             Ok(Advanced::NeedsTools { calls, reply_room }) => {
                 let expires_after = self.suspend(id.clone(), stepping, true);
@@ -191,7 +193,7 @@ impl Tenant {
             }
             Err(error) => {
                 self.inner.suspended.forget(&id);
-                then(self.finish(stepping, Err(error))?).map(Stepped::Done)
+                Ok(Stepped::Done(then(self.finish(stepping, Err(error))?)?))
             }
         }
     }
@@ -223,6 +225,6 @@ impl Tenant {
     fn finish(&self, stepping: Stepping, result: Result<Finished, ServiceError>) -> Result<Ended, ServiceError> {
         let Stepping { asked, return_files, .. } = stepping;
         self.note(&Span::current(), asked, result.as_ref().map(|finished| &finished.execution));
-        Ok(Ended { finished: result?, return_files })
+        Ok(Ended { finished: result?, return_files, charged: None })
     }
 }

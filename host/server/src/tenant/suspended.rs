@@ -52,15 +52,6 @@ pub(super) struct Unread {
     held: HeldBytes,
 }
 
-impl Unread {
-    /// Maps the result with `then`, which charges the answer instead of the result.
-    pub(super) fn read<T>(self, then: impl FnOnce(Ended) -> Result<T, ServiceError>) -> Result<T, ServiceError> {
-        let Self { result, suspended: _suspended, held } = self;
-        drop(held);
-        then(result?)
-    }
-}
-
 /// Puts the taken execution back into its entry on drop.
 pub(super) struct PutBack {
     executions: SuspendedExecutions,
@@ -163,6 +154,32 @@ impl SuspendedExecutions {
         drop(held);
     }
 
+    /// Maps the result of an ended execution with `then`, which takes over the charged memory, and removes the
+    /// execution. If `then` had no room, the result stays and can be read again.
+    pub(super) fn read<T>(
+        &self,
+        id: &str,
+        unread: Unread,
+        then: impl FnOnce(Ended) -> Result<T, Undelivered>,
+    ) -> Result<T, ServiceError> {
+        let Unread { result, suspended, held } = unread;
+        let read = match result {
+            Ok(ended) => then(Ended { charged: Some(held), ..ended }),
+            Err(error) => Err(error.into()),
+        };
+        match read {
+            Err(Undelivered::NoRoom(mut ended)) => {
+                let held = ended.charged.take().unwrap_or_default();
+                self.ended(id, Unread { result: Ok(*ended), suspended, held });
+                Err(ServiceError::NoRoom)
+            }
+            read => {
+                self.forget(id);
+                read.map_err(ServiceError::from)
+            }
+        }
+    }
+
     fn ended(&self, id: &str, unread: Unread) {
         if let Some(entry) = self.entries().get_mut(id) {
             entry.state = SuspensionState::Ended(Box::new(unread));
@@ -187,6 +204,8 @@ pub struct Ended {
     pub(crate) finished: Finished,
     /// Patterns of the workspace files to return, as given when the execution was started.
     pub return_files: Vec<String>,
+    /// The memory charged for the result if it was unread until now.
+    pub(crate) charged: Option<HeldBytes>,
 }
 
 impl Ended {
@@ -194,6 +213,30 @@ impl Ended {
     #[must_use]
     pub fn execution(&self) -> &Execution {
         &self.finished.execution
+    }
+}
+
+/// The error of a callback that maps the result of an execution.
+#[derive(Debug)]
+pub enum Undelivered {
+    /// The callback failed.
+    Failed(ServiceError),
+    /// There is no memory for the answer to an unread result. The client can ask for the result again.
+    NoRoom(Box<Ended>),
+}
+
+impl From<ServiceError> for Undelivered {
+    fn from(error: ServiceError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Undelivered> for ServiceError {
+    fn from(undelivered: Undelivered) -> Self {
+        match undelivered {
+            Undelivered::Failed(error) => error,
+            Undelivered::NoRoom(_) => Self::NoRoom,
+        }
     }
 }
 

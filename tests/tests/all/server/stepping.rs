@@ -288,6 +288,38 @@ fn total_size_of_unread_results_is_limited() {
 }
 
 #[test]
+fn result_without_room_for_its_answer_stays_unread() {
+    let http = HttpConfig { bodies_bytes: 2 << 20, body_time: Duration::from_secs(1), ..HttpConfig::default() };
+    let server = Server::start(Setup { http, ..Setup::default() });
+    let ended = |body: &Value| {
+        let before = server.audited().len();
+        let (execution, _) = needs(&server.post("/v1/execute", body));
+        until("it has ended", || server.audited().len() > before);
+        execution
+    };
+    // Together with the other result, there are 330 kB for the file.
+    let large = ended(&unanswered(1_500_000));
+    let mut writes = unanswered(1);
+    writes["source"] = json!("open('a', 'w').write('x' * 300_000)\ntools.ask('name?')");
+    writes["return_files"] = json!(["a"]);
+    let execution = ended(&writes);
+    for _ in 0..2 {
+        assert_eq!(result(&server, &execution).problem(), (503, "unavailable".into()));
+    }
+    assert_eq!(result(&server, &large).ok()["stdout"].as_str().unwrap().len(), 1_500_001);
+    let mut answer = resume(&server, &execution, &json!([]));
+    until("the first answer is sent", || {
+        let is_refused = answer.status == 503;
+        if is_refused {
+            answer = resume(&server, &execution, &json!([]));
+        }
+        !is_refused
+    });
+    assert_eq!(answer.ok()["files"]["a"].as_str().unwrap().len(), 400_000);
+    assert_eq!(resume(&server, &execution, &json!([])).problem().0, 404, "a result is read once");
+}
+
+#[test]
 fn disconnecting_ends_a_resumed_execution() {
     let server = Server::start(Setup::default());
     let mut body = asking("python");
