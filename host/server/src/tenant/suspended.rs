@@ -22,8 +22,8 @@ use crate::{
 pub(super) struct SuspendedExecutions {
     /// Keyed by ID.
     entries: Arc<Mutex<HashMap<String, Entry>>>,
-    /// Held while the result of an ended execution is fetched. A result is charged only after that, so results are
-    /// fetched one at a time.
+    /// Held while the result of an execution that ended by itself is fetched. A result is charged only after that, so
+    /// results are fetched one at a time.
     fetching: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -107,14 +107,14 @@ impl SuspendedExecutions {
         self.entries().remove(id);
     }
 
-    /// Checks if an execution has timed out or has ended while it was suspended. Unless `can_fetch`, does not return
-    /// executions whose result would have to be fetched now. During shutdown, returns them all.
+    /// Checks if an execution has timed out or has ended while it was suspended. Unless `can_fetch`, does not return an
+    /// ended execution whose result would have to be fetched now. During shutdown, all executions have timed out.
     pub(super) fn look(&self, id: &str, is_draining: bool, can_fetch: bool) -> SuspensionCheck {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(id) else { return SuspensionCheck::Gone };
         let is_over = is_draining || Instant::now() >= entry.expires;
         match std::mem::replace(&mut entry.state, SuspensionState::Busy) {
-            SuspensionState::Waiting(stepping) if is_over && (is_draining || can_fetch) => {
+            SuspensionState::Waiting(stepping) if is_over => {
                 entries.remove(id);
                 SuspensionCheck::End(stepping)
             }
@@ -327,6 +327,9 @@ async fn watch(tenant: Tenant, id: String) {
                 tokio::time::sleep(LOOK).await;
             }
             SuspensionCheck::End(stepping) => {
+                // Executions end concurrently, because a script can delay its end. The permits for suspended executions
+                // limit their number.
+                drop(fetching);
                 let _ = Service::blocking(move || drop(tenant.end(*stepping))).await;
                 return;
             }
@@ -345,5 +348,55 @@ async fn watch(tenant: Tenant, id: String) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use glovebox::ToolAnswer;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::{Door, executor::Advanced};
+
+    /// An execution that waits for an answer.
+    struct Waiting;
+
+    impl SteppedExecution for Waiting {
+        fn advance(&self, _: Vec<ToolAnswer>, _: Option<Duration>) -> Result<Advanced, ServiceError> {
+            Ok(Advanced::Running)
+        }
+
+        fn has_ended(&self) -> bool {
+            false
+        }
+    }
+
+    fn stepping() -> Stepping {
+        let permits = Arc::new(Semaphore::new(3));
+        let permit = || Arc::clone(&permits).try_acquire_owned().unwrap();
+        Stepping {
+            started: Box::new(Waiting),
+            output: Output::default(),
+            cancel: CancelToken::new(),
+            asked: AuditedRequest { door: Door::Http, session: None, source: None },
+            return_files: Vec::new(),
+            suspended: Arc::new([permit(), permit()]),
+            _own: permit(),
+            _turn: None,
+        }
+    }
+
+    #[test]
+    fn execution_that_timed_out_ends_while_another_result_is_fetched() {
+        let executions = SuspendedExecutions::default();
+        let now = Instant::now();
+        assert!(executions.put("early", stepping(), now, true));
+        assert!(executions.put("late", stepping(), now + Duration::from_secs(3_600), true));
+        let can_fetch = false;
+        assert!(matches!(executions.look("early", false, can_fetch), SuspensionCheck::End(_)));
+        assert!(matches!(executions.look("early", false, can_fetch), SuspensionCheck::Gone));
+        assert!(matches!(executions.look("late", false, can_fetch), SuspensionCheck::Again));
+        assert!(matches!(executions.look("late", true, can_fetch), SuspensionCheck::End(_)));
     }
 }
