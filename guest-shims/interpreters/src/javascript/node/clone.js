@@ -23,7 +23,9 @@
       const kind = typed.call(value) ?? 'DataView';
       return keep(new globalThis[kind](buffer, value.byteOffset, kind === 'DataView' ? value.byteLength : value.length));
     }
-    switch (Object.prototype.toString.call(value).slice(8, -1)) {
+    const tag = Object.prototype.toString.call(value).slice(8, -1);
+    if (tag.startsWith('Intl.')) refuse(value);
+    switch (tag) {
       case 'Date': return keep(new Date(value.getTime()));
       case 'RegExp': return keep(new RegExp(value.source, value.flags));
       case 'Boolean': case 'Number': case 'String': case 'BigInt': return keep(Object(value.valueOf()));

@@ -160,9 +160,37 @@
     DateTimeFormat: 'dates', ListFormat: 'lists', Locale: 'locale', NumberFormat: 'numbers', PluralRules: 'plurals', RelativeTimeFormat: 'relative', Segmenter: 'segments',
   };
   const provided = { __proto__: null };
+  // Hides the properties in which the library stores an object's state, as if they were internal slots.
+  const hide = (prototype, names) => {
+    const states = new WeakMap();
+    for (const name of names) {
+      Object.defineProperty(prototype, name, {
+        __proto__: null,
+        get() {
+          return states.get(this)?.[name];
+        },
+        set(value) {
+          if (!states.has(this)) states.set(this, { __proto__: null });
+          states.get(this)[name] = value;
+        },
+        configurable: true,
+      });
+    }
+  };
   const PREPARED = {
     DateTimeFormat(Type) {
       Type.tzData = zones();
+    },
+    // The objects of the other types have no properties.
+    Segmenter(Type) {
+      const segments = Object.create(Type.prototype).segment('');
+      const iterator = segments[Symbol.iterator]();
+      hide(Type.prototype, ['mergedSegmentationTypeValue', 'ruleSortedKeys', 'rules']);
+      for (const [object, names] of [[segments, ['input', 'segmenter']], [iterator, ['input', 'lastSegmentIndex', 'segmenter']]]) {
+        const prototype = Object.getPrototypeOf(object);
+        hide(prototype, names);
+        delete prototype.constructor;
+      }
     },
   };
   intl.provide = (types) => {
@@ -184,7 +212,6 @@
       PREPARED[name]?.(Type);
       define(Type, 'name', name, false);
       for (const key of Object.keys(Type)) Object.defineProperty(Type, key, { enumerable: false });
-      define(Type.prototype, Symbol.for('nodejs.util.inspect.custom'), () => `${name} [Intl.${name}] {}`);
       provided[name] = Type;
     }
   };
