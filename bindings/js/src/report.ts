@@ -11,7 +11,7 @@ export const MAX_CHARACTERS = 20_000;
  * The default limits of the adapters. A script's tools may call models, which takes longer than a sandbox's default of
  * ten seconds.
  */
-export const DEFAULT_LIMITS = { timeoutMs: 60_000, toolTimeoutMs: 60_000, toolCalls: 1_000 } as const;
+export const DEFAULT_LIMITS = { timeoutMs: 60_000, fuel: 60_000 * 40_000_000, toolTimeoutMs: 60_000, toolCalls: 1_000 } as const;
 
 /** Cuts the middle out of a text that is too long for a model. */
 export function shorten(text: string, maxCharacters: number): string {

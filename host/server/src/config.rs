@@ -450,6 +450,7 @@ impl ServerConfig {
             hosts,
             origins,
             page: self.page.enabled,
+            e2b: self.e2b.enabled,
             ..default
         }
     }
@@ -467,7 +468,8 @@ mod tests {
         assert_eq!(config.listen.to_string(), "127.0.0.1:8700");
         assert_eq!(config.admission(), Admission::default());
         assert_eq!(config.http().connections, 1_024);
-        assert!(config.http().page);
+        assert!(config.http().page && !config.http().e2b);
+        assert!(ServerConfig::from_toml("[e2b]\nenabled = true").unwrap().http().e2b);
         assert!(!ServerConfig::from_toml("[page]\nenabled = false").unwrap().http().page);
     }
 

@@ -113,7 +113,7 @@ fn the_embedding_host_runs_its_component() -> Result<(), Failed> {
     let evaluate = |expression| embed::evaluate(&calculator, expression).map_err(|error| format!("{error:?}"));
     assert_eq!(evaluate("6 * 7")?, Ok("42".to_owned()));
     assert_eq!(evaluate("1 / 0")?, Err("ZeroDivisionError: division by zero".to_owned()));
-    // The host grants a tenth of the default fuel.
+    // The host grants a four-hundredth of the default fuel.
     let exhausted = evaluate("sum(1 for _ in range(10**9))")?.unwrap_err();
     assert!(exhausted.contains("limit: 1000000000,"), "{exhausted}");
     Ok(())

@@ -255,7 +255,6 @@ async fn serve(service: &Service, tenants: Tenants, config: &ServerConfig, token
         service.drain(Duration::from_millis(config.drain_ms)).await;
     };
     let mut http = config.http();
-    http.e2b = config.e2b.enabled;
     http.connections = allowed_connections(http.connections, config.admission().running);
     let routes = http::router(service, tenants, &http, bound.address);
     tokio::join!(http::serve(bound, service, routes, &http), drain);

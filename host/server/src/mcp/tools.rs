@@ -62,7 +62,7 @@ impl Name {
 
     /// Builds the tool's description for a tenant. `listing` describes the host functions that scripts can call.
     pub(super) fn tool(self, tenant: &Tenant, listing: &str) -> Tool {
-        let has_tools = !tenant.tools().is_empty();
+        let is_open = !tenant.tools().is_empty() || tenant.policy().network.is_on();
         match self {
             Self::RunCode => {
                 let (mut input, policy) = (arguments::input::<given::RunCode>(), tenant.policy());
@@ -75,7 +75,7 @@ impl Name {
                     "Run code",
                     run_code(tenant, policy, listing),
                     input,
-                    ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(has_tools),
+                    ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(is_open),
                 )
             }
             Self::SessionOpen => {

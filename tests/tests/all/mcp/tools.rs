@@ -62,7 +62,9 @@ fn tool_description_lists_runtimes_and_packages() {
         assert!(description.contains(fact), "{fact}: {description}");
     }
     let reaching = Mcp::changed(|config| config.policy.network.allow = vec!["https://api.example.com/v1/*".into()]);
-    let description = tools(&reaching).remove(0).description.unwrap();
+    let reaching = tools(&reaching).remove(0);
+    assert_eq!(reaching.annotations.unwrap().open_world_hint, Some(true));
+    let description = reaching.description.unwrap();
     assert!(description.contains("can reach only https://api.example.com/v1/*."), "{description}");
     assert!(!description.contains("There is no network"), "{description}");
     let input = json!(*run.input_schema);

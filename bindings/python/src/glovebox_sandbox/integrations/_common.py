@@ -25,9 +25,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Made = TypeVar("Made")
 
-DEFAULT_LIMITS = Limits(timeout_ms=60_000, tool_timeout_ms=60_000, tool_calls=1_000)
+DEFAULT_LIMITS = Limits(timeout_ms=60_000, fuel=60_000 * 40_000_000, tool_timeout_ms=60_000, tool_calls=1_000)
 """The default limits of adapters. A script's tools may call models, which takes longer than the ten seconds of a
-sandbox's own default."""
+sandbox's own default. The ratio of fuel to time is the default one, so that a script times out first."""
 
 MAX_CHARACTERS = 20_000
 """Default maximum length of a report for a model, in characters."""
