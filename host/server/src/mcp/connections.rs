@@ -10,7 +10,10 @@ use std::{
 
 use rmcp::{
     RoleServer,
-    model::{ClientJsonRpcMessage, ClientNotification, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage},
+    model::{
+        ClientJsonRpcMessage, ClientNotification, ErrorData, GetExtensions as _, JsonRpcMessage, RequestId,
+        ServerJsonRpcMessage,
+    },
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::{
         Transport,
@@ -25,6 +28,7 @@ use rmcp::{
 use tokio_stream::Stream;
 use tracing::Instrument as _;
 
+use super::http::Account;
 use crate::text::quoted;
 
 type ResponseStream = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send + Sync>>;
@@ -94,14 +98,15 @@ impl SessionManager for Connections {
         let running = self.running().get(id).cloned();
         let running = running.ok_or_else(|| LocalSessionManagerError::SessionNotFound(id.clone()))?;
         let request = match &message {
-            JsonRpcMessage::Request(request) => Some(request.id.clone()),
+            JsonRpcMessage::Request(request) => {
+                let account = Account::of(request.request.extensions()).cloned();
+                if !running.begin(&request.id, account) {
+                    return Ok(Box::pin(tokio_stream::once(in_use(&request.id))) as ResponseStream);
+                }
+                Some(request.id.clone())
+            }
             _ => None,
         };
-        if let Some(request) = &request
-            && !running.begin(request)
-        {
-            return Ok(Box::pin(tokio_stream::once(in_use(request))) as ResponseStream);
-        }
         let (manager, id) = (Arc::clone(&self.manager), id.clone());
         // The library first creates a stream and then passes it the request. If a client that disconnects stopped it in
         // between, it would keep the stream without a request.
@@ -110,7 +115,7 @@ impl SessionManager for Connections {
                 Ok(stream) => Ok(Box::pin(stream) as ResponseStream),
                 Err(error) => {
                     if let Some(request) = &request {
-                        running.forget(request);
+                        running.remove(request);
                     }
                     Err(error)
                 }
@@ -121,6 +126,12 @@ impl SessionManager for Connections {
     }
 
     async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Self::Error> {
+        let running = self.running().get(id).cloned();
+        if let (Some(running), Some(request)) = (running, cancelled(&message))
+            && !running.cancel(request)
+        {
+            return Ok(());
+        }
         self.manager.accept_message(id, message).await
     }
 
@@ -137,6 +148,15 @@ impl SessionManager for Connections {
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Self::Error> {
         Ok(Box::pin(self.manager.resume(id, last_event_id).await?) as ResponseStream)
+    }
+}
+
+/// Returns the ID of the request that a message cancels.
+fn cancelled(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
+    let JsonRpcMessage::Notification(notification) = message else { return None };
+    match &notification.notification {
+        ClientNotification::CancelledNotification(cancelled) => cancelled.params.request_id.as_ref(),
+        _ => None,
     }
 }
 
@@ -168,13 +188,18 @@ impl Transport<RoleServer> for Connection {
             JsonRpcMessage::Error(error) => error.id.clone(),
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
         };
-        let answered = answered.and_then(|id| self.running.number(&id).map(|number| (id, number)));
+        let item = match &answered {
+            Some(id) if self.running.answer(id) => {
+                ServerJsonRpcMessage::error(ErrorData::internal_error("cancelled", None), Some(id.clone()))
+            }
+            _ => item,
+        };
         let running = Arc::clone(&self.running);
         let sent: Pin<Box<dyn Future<Output = Result<(), Self::Error>> + Send>> = Box::pin(self.transport.send(item));
         async move {
             let result = sent.await;
-            if let Some((id, number)) = answered {
-                running.end(&id, number);
+            if let Some(id) = answered {
+                running.remove(&id);
             }
             result
         }
@@ -182,16 +207,10 @@ impl Transport<RoleServer> for Connection {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let message = self.transport.receive().await?;
-        match &message {
-            JsonRpcMessage::Request(request) => self.running.start(&request.id),
-            JsonRpcMessage::Notification(notification) => {
-                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
-                    && let Some(id) = &cancelled.params.request_id
-                {
-                    self.running.cancel(id);
-                }
-            }
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        if let JsonRpcMessage::Request(request) = &message {
+            self.running.start(&request.id);
+        } else if let Some(id) = cancelled(&message) {
+            self.running.end_cancelled(id);
         }
         Some(message)
     }
@@ -201,71 +220,75 @@ impl Transport<RoleServer> for Connection {
     }
 }
 
-/// The IDs of a client's running requests. Contains an ID as long as the protocol library has a stream for it.
+/// A client's running requests by ID. Contains a request as long as the protocol library has a stream for it.
 #[derive(Default)]
-struct RunningRequests(Mutex<Requests>);
+struct RunningRequests(Mutex<HashMap<RequestId, RunningRequest>>);
 
-#[derive(Default)]
-struct Requests {
-    by_id: HashMap<RequestId, RunningRequest>,
-    /// The number of requests begun so far.
-    begun: u64,
-}
-
+/// A request that the protocol library has not yet answered.
 struct RunningRequest {
-    /// Distinguishes the request from earlier and later requests with the same ID.
-    number: u64,
-    /// `true` if the protocol library has received the request. Until then, a cancellation has no effect.
+    /// Charges the response until the library has passed it on, even if the client has disconnected.
+    _account: Option<Account>,
+    /// `true` if the library has received the request. Until then, it ignores a cancellation.
     has_started: bool,
+    /// `true` if the client has cancelled the request. The library may already have removed its stream. It would keep a
+    /// response without a stream until the client disconnects.
+    is_cancelled: bool,
+    /// `true` if the response is being sent.
+    is_answered: bool,
 }
 
 impl RunningRequests {
-    fn requests(&self) -> MutexGuard<'_, Requests> {
+    fn requests(&self) -> MutexGuard<'_, HashMap<RequestId, RunningRequest>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a request. Returns `false` if its ID belongs to a running request.
-    fn begin(&self, id: &RequestId) -> bool {
+    fn begin(&self, id: &RequestId, account: Option<Account>) -> bool {
         let mut requests = self.requests();
-        if requests.by_id.contains_key(id) {
-            return false;
+        let is_free = !requests.contains_key(id);
+        if is_free {
+            let request =
+                RunningRequest { _account: account, has_started: false, is_cancelled: false, is_answered: false };
+            requests.insert(id.clone(), request);
         }
-        requests.begun += 1;
-        let number = requests.begun;
-        requests.by_id.insert(id.clone(), RunningRequest { number, has_started: false });
-        true
+        is_free
     }
 
     /// Records that the protocol library has received a request.
     fn start(&self, id: &RequestId) {
-        if let Some(request) = self.requests().by_id.get_mut(id) {
+        if let Some(request) = self.requests().get_mut(id) {
             request.has_started = true;
         }
     }
 
-    /// Removes a cancelled request, which has no response.
-    fn cancel(&self, id: &RequestId) {
+    /// Records that the client cancels a request. Returns `false` if the protocol library must not know, because the
+    /// response is being sent.
+    fn cancel(&self, id: &RequestId) -> bool {
         let mut requests = self.requests();
-        if requests.by_id.get(id).is_some_and(|request| request.has_started) {
-            requests.by_id.remove(id);
+        let Some(request) = requests.get_mut(id) else { return true };
+        request.is_cancelled = true;
+        !request.is_answered
+    }
+
+    /// Removes a cancelled request when the protocol library has received the cancellation. The library sends no
+    /// response after that.
+    fn end_cancelled(&self, id: &RequestId) {
+        let mut requests = self.requests();
+        if requests.get(id).is_some_and(|request| request.has_started && !request.is_answered) {
+            requests.remove(id);
         }
     }
 
-    fn number(&self, id: &RequestId) -> Option<u64> {
-        self.requests().by_id.get(id).map(|request| request.number)
-    }
-
-    /// Removes a request whose response has been sent.
-    fn end(&self, id: &RequestId, number: u64) {
+    /// Records that the response to a request is being sent. Returns `true` if the request was cancelled before.
+    fn answer(&self, id: &RequestId) -> bool {
         let mut requests = self.requests();
-        if requests.by_id.get(id).is_some_and(|request| request.number == number) {
-            requests.by_id.remove(id);
-        }
+        let Some(request) = requests.get_mut(id) else { return false };
+        request.is_answered = true;
+        request.is_cancelled
     }
 
-    /// Removes a request that the protocol library did not accept.
-    fn forget(&self, id: &RequestId) {
-        self.requests().by_id.remove(id);
+    fn remove(&self, id: &RequestId) {
+        self.requests().remove(id);
     }
 }
 
@@ -276,17 +299,36 @@ mod tests {
     #[test]
     fn request_id_is_free_after_the_response_or_the_cancellation() {
         let (requests, id) = (RunningRequests::default(), RequestId::Number(1));
-        assert!(requests.begin(&id) && !requests.begin(&id));
-        assert!(requests.begin(&RequestId::String("1".into())), "a string is another ID");
-        requests.cancel(&id);
-        assert!(!requests.begin(&id), "the library ignores a cancellation that arrives before its request");
+        assert!(requests.begin(&id, None) && !requests.begin(&id, None));
+        assert!(requests.begin(&RequestId::String("1".into()), None), "a string is another ID");
+        assert!(requests.cancel(&id));
+        requests.end_cancelled(&id);
+        assert!(!requests.begin(&id, None), "the library ignores a cancellation that arrives before its request");
         requests.start(&id);
-        let first = requests.number(&id).unwrap();
-        requests.cancel(&id);
-        assert!(requests.begin(&id));
-        requests.end(&id, first);
-        assert!(!requests.begin(&id), "the response to an earlier request does not free the ID");
-        requests.end(&id, requests.number(&id).unwrap());
-        assert!(requests.begin(&id));
+        requests.end_cancelled(&id);
+        assert!(requests.begin(&id, None));
+        assert!(!requests.answer(&id));
+        requests.remove(&id);
+        assert!(requests.begin(&id, None));
+    }
+
+    #[test]
+    fn response_to_a_cancelled_request_always_has_a_stream_or_is_short() {
+        let (requests, id) = (RunningRequests::default(), RequestId::Number(1));
+        requests.begin(&id, None);
+        requests.start(&id);
+        assert!(!requests.answer(&id));
+        assert!(!requests.cancel(&id), "the stream stays until the response is sent");
+        requests.remove(&id);
+        assert!(requests.cancel(&id), "the library ignores unknown requests");
+
+        requests.begin(&id, None);
+        requests.start(&id);
+        assert!(requests.cancel(&id));
+        assert!(requests.answer(&id), "the stream may be gone");
+        requests.end_cancelled(&id);
+        assert!(!requests.begin(&id, None), "the response could reach the stream of the next request");
+        requests.remove(&id);
+        assert!(requests.begin(&id, None));
     }
 }

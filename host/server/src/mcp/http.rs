@@ -20,6 +20,7 @@ use axum::{
 };
 use rmcp::{
     RoleServer,
+    model::Extensions,
     service::RequestContext,
     transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService},
 };
@@ -249,6 +250,11 @@ impl Account {
         Self { bodies: bodies.clone(), tenant: tenant.into(), held: Arc::new(Mutex::new(held)) }
     }
 
+    /// Returns the account of a request by its extensions, if the request arrived over HTTP.
+    pub(super) fn of(extensions: &Extensions) -> Option<&Self> {
+        extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>())
+    }
+
     /// Charges an answer to the memory budget. Uses `data`, the memory of the data that the answer was made from. Does
     /// nothing if the request did not arrive over HTTP.
     pub(super) async fn count(
@@ -256,8 +262,7 @@ impl Account {
         data: HeldBytes,
         answer: &impl Serialize,
     ) -> Result<(), NoRoom> {
-        let account = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Self>());
-        let Some(Self { bodies, tenant, held }) = account else { return Ok(()) };
+        let Some(Self { bodies, tenant, held }) = Self::of(&context.extensions) else { return Ok(()) };
         // An answer that cannot be serialized is not sent and needs no memory.
         let len = ANSWER_COPIES * json_len(answer).unwrap_or_default();
         let more = match bodies.bytes().try_resize(Some(tenant), data, len) {
