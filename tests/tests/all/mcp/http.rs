@@ -295,7 +295,7 @@ fn id_of_a_running_request_is_rejected() {
     until("it runs", || server.running() == 1);
     let (status, text) = answer(begin(call));
     assert_eq!((status, text.contains("-32600"), text.contains("the request ID `a`")), (200, true, true), "{text}");
-    assert!(ping(json!("b")).1.contains(r#""result":{}"#), "other IDs are free");
+    assert!(ping(json!("b")).1.contains(r#""result":{"#), "other IDs are free");
 
     // A cancelled request frees its ID, and the server does not keep its stream.
     let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": "a" } });
@@ -304,7 +304,7 @@ fn id_of_a_running_request_is_rejected() {
     assert!(text.contains("id: 0/0"), "the name of the first event of the first stream: {text}");
     let (status, text) = answer(server.send_with("GET", &[&headers[..], &[("last-event-id", "0/0")]].concat(), b""));
     assert_eq!((status, text.contains("id: 0/0")), (200, false), "{text}");
-    until("the ID is free", || ping(json!("a")).1.contains(r#""result":{}"#));
+    until("the ID is free", || ping(json!("a")).1.contains(r#""result":{"#));
 }
 
 #[test]
