@@ -9,6 +9,7 @@ use std::{
 };
 
 use glovebox::{CancelToken, Files, OpenNetwork, Policy, SandboxBuilder, Stream, ToolCall, ToolError};
+use glovebox_sessions::SessionStore;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use tokio::runtime::Handle;
