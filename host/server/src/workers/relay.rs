@@ -245,7 +245,7 @@ impl ServerSide {
                 let (relay, locks) = (self.service.relays().find(&tenant)?, Arc::clone(&self.locks));
                 let work = move || {
                     let (answer, bytes) = locks
-                        .perform(&tenant, &*relay.store, operation, &bytes)
+                        .perform(&tenant, &relay.store, operation, &bytes)
                         .unwrap_or_else(|error| (StoreReply::Failed(error.into()), Vec::new()));
                     reply(&answer, bytes)
                 };
