@@ -37,19 +37,19 @@ impl CallCharge {
 
     /// Returns the memory for a result of this length and releases the rest. Fails if the budget has no room.
     pub(super) fn settle(&self, result_bytes: usize) -> Result<HeldBytes, NoRoom> {
-        let mut held = std::mem::take(&mut self.charged().held);
-        if let Some(ReplyBudget { bytes, tenant }) = &self.budget {
-            held.shrink(result_bytes);
-            bytes.try_grow(Some(tenant), &mut held, result_bytes)?;
+        let held = std::mem::take(&mut self.charged().held);
+        match &self.budget {
+            Some(ReplyBudget { bytes, tenant }) => bytes.try_resize(Some(tenant), held, result_bytes),
+            None => Ok(held),
         }
-        Ok(held)
     }
 
     fn grow(&self, more: usize) -> Result<(), NoRoom> {
         let Some(ReplyBudget { bytes, tenant }) = &self.budget else { return Ok(()) };
         let mut charged = self.charged();
         let total = charged.bytes.saturating_add(more);
-        bytes.try_grow(Some(tenant), &mut charged.held, total)?;
+        let room = bytes.try_room(Some(tenant), total.saturating_sub(charged.held.bytes()))?;
+        charged.held.join(room);
         charged.bytes = total;
         Ok(())
     }
