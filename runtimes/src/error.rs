@@ -33,7 +33,7 @@ pub enum RuntimeError {
     NotABinary {
         /// The path of the file.
         path: PathBuf,
-        /// The description of the problem.
+        /// The reason, such as `it is not a regular file`.
         problem: String,
     },
     /// A cached file does not match its pinned length or digest.

@@ -306,7 +306,7 @@ pub enum ManifestError {
     Invalid {
         /// The path of the key in the document.
         key: String,
-        /// The description of the problem, and of valid values.
+        /// The rule that the value violates, with the valid values.
         problem: String,
     },
     /// No runtime has this name.

@@ -84,7 +84,7 @@ pub enum PolicyError {
     Env {
         /// The variable's name.
         key: String,
-        /// The problem, as text.
+        /// The rule that the name or the value violates.
         reason: String,
     },
     /// An argument contains a NUL byte.
@@ -106,7 +106,7 @@ pub enum PolicyError {
     Network {
         /// The key within the `network` table.
         key: String,
-        /// The problem, as text.
+        /// The rule that the value violates.
         reason: String,
     },
     /// A package cannot be allowed.
@@ -114,7 +114,7 @@ pub enum PolicyError {
     Package {
         /// The package's name.
         name: String,
-        /// The problem, as text.
+        /// The reason, such as `it is not in the catalogue`.
         reason: String,
     },
     /// A mount is invalid.
@@ -122,7 +122,7 @@ pub enum PolicyError {
     Mount {
         /// The mount, as the caller passed it.
         mount: String,
-        /// The problem, as text.
+        /// The rule that the mount violates.
         reason: String,
     },
 }

@@ -78,7 +78,7 @@ pub(crate) struct Problem {
     pub(crate) status: u16,
     /// The kind of problem for people.
     pub(crate) title: &'static str,
-    /// The description of the problem and its solution.
+    /// The invalid value or the failure, and a solution.
     pub(crate) detail: String,
 }
 

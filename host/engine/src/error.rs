@@ -114,7 +114,7 @@ pub enum BuildError {
     File {
         /// The path of the file in the workspace.
         path: String,
-        /// The description of the problem.
+        /// The limit that the file exceeds, or the reason why the workspace accepts no files.
         reason: String,
     },
     /// `auto_persist_globals` is set, but the runtime is not prepared.

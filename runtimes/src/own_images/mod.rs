@@ -367,7 +367,7 @@ pub enum OwnImageError {
     Invalid {
         /// The name of the image.
         name: String,
-        /// The description of the problem.
+        /// The limit or rule that the definition violates.
         problem: String,
     },
     /// The image was built for a different version of its interpreter.
@@ -388,7 +388,7 @@ pub enum OwnImageError {
     Damaged {
         /// The path of the file.
         path: PathBuf,
-        /// The description of the problem.
+        /// The text of the error from reading the file.
         problem: String,
     },
     /// A file cannot be read or written.

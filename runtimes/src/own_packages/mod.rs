@@ -392,7 +392,7 @@ pub enum OwnPackageError {
     Metadata {
         /// The name of the file.
         file: String,
-        /// The description of the problem.
+        /// The defect, such as `it has no importable module`.
         problem: String,
     },
     /// A module of the package has the name of an existing module.

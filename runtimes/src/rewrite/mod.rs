@@ -69,7 +69,7 @@ pub enum RewriteError {
     Global {
         /// The index of the global.
         index: u32,
-        /// The description of the problem.
+        /// The mismatch, such as `it is immutable`.
         problem: String,
     },
 }

@@ -237,7 +237,7 @@ pub enum ToolDefinitionError {
     Schema {
         /// The name of the tool.
         name: String,
-        /// The problem, as text.
+        /// The invalid or unsupported part of the schema.
         reason: String,
     },
     /// The tool has no handler.
