@@ -17,7 +17,7 @@ pub enum Commit {
     Always,
     /// Only after a successful execution.
     OnSuccess,
-    /// Never. Changes are reported, then discarded.
+    /// After no execution. Changes are reported, then discarded.
     Never,
 }
 

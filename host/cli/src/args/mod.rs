@@ -98,9 +98,9 @@ pub(crate) enum Color {
     /// On a terminal, unless `NO_COLOR` is set
     #[default]
     Auto,
-    /// Always
+    /// In all output, even in files and pipes
     Always,
-    /// Never
+    /// In no output
     Never,
 }
 

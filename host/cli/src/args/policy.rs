@@ -192,7 +192,7 @@ enum CommitArg {
     Always,
     /// Only if the script succeeded
     OnSuccess,
-    /// Never: changes are reported and dropped
+    /// Report changes, and drop them
     Never,
 }
 
