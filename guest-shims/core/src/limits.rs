@@ -25,7 +25,7 @@ pub struct Limits {
     /// the interpreter is not charged. A guest that runs out of fuel is unwound:
     /// [`Outcome::Exhausted`](crate::Outcome::Exhausted).
     ///
-    /// On a machine of 2026, interpreters use 6 to 18 billion units per second, and at most 29 billion in long
+    /// On a typical machine (2026), interpreters use 6 to 18 billion units per second, and at most 29 billion in long
     /// multiplications and copies. With the defaults, `timeout_ms` is therefore reached first. Fuel bounds the work on
     /// faster machines, and under a provider without a clock. Set it lower for results that do not depend on the
     /// machine.

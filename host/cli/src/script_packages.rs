@@ -80,7 +80,7 @@ pub(crate) fn add_required(label: &str, text: &str, policy: &Policy) -> anyhow::
             add_allowed_package(&catalogue, name)?;
             &package.version
         } else {
-            // Bundled, or unknown: then the import fails with advice.
+            // The package is bundled, or unknown. The import of an unknown package fails with advice.
             continue;
         };
         if Version::from_str(version).is_ok_and(|version| !versions.contains(&version)) {

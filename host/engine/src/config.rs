@@ -104,7 +104,7 @@ pub enum Packages {
     /// preparation, so importing them again costs a script almost nothing.
     #[default]
     Bundled,
-    /// No libraries, as in a portable provider. Python scripts find no packages. Node modules for JavaScript are
+    /// No libraries, as in a provider component. Python scripts find no packages. Node modules for JavaScript are
     /// compiled at first use, at the cost of the script's fuel.
     None,
 }

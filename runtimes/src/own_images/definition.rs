@@ -13,7 +13,8 @@ const FORMAT: u32 = 1;
 
 /// Maximum total size of an image's setup code, in bytes.
 pub const MAX_IMAGE_CODE_BYTES: usize = 1 << 20;
-/// Maximum number of consecutive setups. An image based on an image of another image has three.
+/// Maximum number of consecutive setups. An image that is based on an image that is itself based on another image has
+/// three.
 pub const MAX_IMAGE_STEPS: usize = 16;
 /// Maximum number of modules that one setup preloads.
 pub const MAX_IMAGE_PRELOADED: usize = 256;
@@ -128,7 +129,7 @@ impl ImageDefinition {
     /// Checks this definition, which can come from an untrusted file.
     ///
     /// # Errors
-    /// Returns [`OwnImageError::Name`] or [`OwnImageError::Invalid`], with a description of the problem.
+    /// Returns [`OwnImageError::Name`] or [`OwnImageError::Invalid`], which names the violated rule.
     pub fn check(&self) -> Result<(), OwnImageError> {
         let invalid = |problem: String| Err(OwnImageError::Invalid { name: self.name.clone(), problem });
         check_name("name", &self.name).map_err(|_| OwnImageError::Name(self.name.clone()))?;

@@ -23,7 +23,7 @@ pub(crate) enum Origin {
     Constant(i32),
     /// Computed at run time.
     Computed,
-    /// Unknown to this module. Wasmtime may recognise a constant.
+    /// A value that this analysis cannot determine. Wasmtime may still recognise it as a constant.
     Obscure,
     /// Equal to another value.
     Same(Value),

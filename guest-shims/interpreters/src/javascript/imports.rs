@@ -1,8 +1,8 @@
 //! `import` of the modules that `require` provides. A module is created when a source first imports it.
 //!
 //! The interpreter's loader finds files, and evaluated modules by name. Before it compiles a source, the driver
-//! therefore evaluates every Node module that the source imports. A Node module that only an imported file names is
-//! found when compiling fails.
+//! therefore evaluates every Node module that the source imports. If only an imported file names a Node module,
+//! compiling fails: the driver then evaluates that module and compiles the source again.
 //!
 //! A package in `node_modules` becomes a module of the same name with the exports of the package's file. The driver
 //! compiles it before a source that may import it, or when the script calls `import()`. It runs when it is first

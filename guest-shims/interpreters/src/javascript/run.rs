@@ -30,7 +30,8 @@ struct Input<'a> {
 }
 
 /// Hashes the input of `prepare` with FNV-1a. Each part ends with a byte that never occurs in UTF-8. Zero stands for
-/// the image's own input. The hash only saves a call if consecutive scripts have the same input.
+/// the image's own input. If the hash equals that of the session's previous script, the guest keeps its input, which
+/// saves a call. After a collision, a script therefore sees the name, arguments and environment of its predecessor.
 fn fingerprint(script: &Script<'_>) -> u32 {
     if script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() {
         return 0;

@@ -53,9 +53,9 @@ impl Default for Quotas {
 pub struct Usage {
     /// The current number of sessions.
     pub sessions: u32,
-    /// The current number of started executions.
+    /// The number of executions begun with `start` that have not ended, including those whose handle was dropped.
     pub started: u32,
-    /// The number of executions so far.
+    /// The number of all executions so far, ended or not, counted as in [`Quotas::executions`].
     pub executions: u64,
     /// Fuel charged so far, including all fuel that running executions may still use.
     pub fuel: u64,

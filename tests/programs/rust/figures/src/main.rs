@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 /// The number of calls before the measurement, because hosts may optimise code that is called often.
 const WARM_UP: usize = 30;
-/// Maximum duration of a row.
+/// Maximum duration of the measurement for one row of the table.
 const ROW: Duration = Duration::from_secs(10);
-/// Maximum number of calls in a row.
+/// Maximum number of calls measured for one row of the table.
 const CALLS: usize = 200;
 const MIB: [u64; 2] = [1, 64];
 
