@@ -114,6 +114,17 @@ fn a_session_outlives_the_engine_and_the_sandbox_it_came_from() {
 }
 
 #[test]
+fn each_script_of_a_session_has_its_own_name() {
+    let session = sandbox(Language::JavaScript, |_| {}).session().unwrap();
+    let shown = |request: Request<'_>| session.run(request).unwrap().stdout.text();
+    // These names have the same 32-bit FNV-1a hash.
+    for name in ["lsexqzd.js", "ztxtxde.js"] {
+        assert_eq!(shown(Request::new("console.log(process.argv[1])").name(name)), format!("/app/{name}\n"));
+    }
+    assert_eq!(shown(Request::new("console.log(process.argv[1])")), "/app/script.js\n");
+}
+
+#[test]
 fn exit_handler_output_reaches_the_host() {
     let dir = tempfile::TempDir::new().unwrap();
     let session =

@@ -29,29 +29,10 @@ struct Input<'a> {
     stdin: bool,
 }
 
-/// Hashes the input of `prepare` with FNV-1a. Each part ends with a byte that never occurs in UTF-8. Zero stands for
-/// the image's own input. If the hash equals that of the session's previous script, the guest keeps its input, which
-/// saves a call. After a collision, a script therefore sees the name, arguments and environment of its predecessor.
-fn fingerprint(script: &Script<'_>) -> u32 {
-    if script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() {
-        return 0;
-    }
-    let mut hash: u32 = 0x811c_9dc5;
-    let pairs = script.env.iter().flat_map(|(name, value)| [name, value]);
-    let marks = [u8::MAX - 1, u8::MAX];
-    let mut add = |text: &str, mark: u8| {
-        for byte in text.bytes().chain([mark]) {
-            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-        }
-    };
-    add(script.name, marks[0]);
-    script.args.iter().for_each(|arg| add(arg, marks[0]));
-    pairs.for_each(|text| add(text, marks[1]));
-    hash.max(2)
+/// Returns `true` if the script has the input that `prepare` passed when the image was booted.
+fn has_image_input(script: &Script<'_>) -> bool {
+    script.name == DEFAULT_NAME && script.args.is_empty() && script.env.is_empty() && !script.has_stdin
 }
-
-/// A fingerprint that no input has. It forces the next script to replace the guest's input.
-const STALE: u32 = 1;
 
 /// The way in which the script's own work ended.
 enum Completion {
@@ -138,11 +119,11 @@ impl Booted<'_> {
         Ok(Report::Raised(self.report(thrown, name)?))
     }
 
-    /// Passes arguments, environment and standard input to the guest, unless it already has them. Returns `false` if
-    /// the guest is out of memory.
+    /// Passes arguments, environment and standard input to the guest, unless it has the image's input and the script has
+    /// no other. Returns `false` if the guest is out of memory.
     fn hand_over(&mut self, script: &Script<'_>) -> Result<bool, DriverError> {
-        let wanted = fingerprint(script);
-        if self.state()?.input == wanted && !script.has_stdin {
+        let has_image_input = has_image_input(script);
+        if has_image_input && self.state()?.has_image_input {
             return Ok(true);
         }
         let env = script.env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -160,7 +141,7 @@ impl Booted<'_> {
         }
         let done = self.ask(self.at.prepare, &[parsed])?;
         self.guest.free(parsed)?;
-        self.set_input(if script.has_stdin { STALE } else { wanted })?;
+        self.set_image_input(has_image_input)?;
         Ok(done.is_some())
     }
 
@@ -453,39 +434,5 @@ impl Booted<'_> {
         self.forget_rejections()?;
         self.ask_settled(self.at.reset, &[])?;
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn script<'a>(name: &'a str, args: &'a [String], env: &'a BTreeMap<String, String>) -> Script<'a> {
-        Script {
-            source: "",
-            name,
-            kind: SourceKind::Detect,
-            args,
-            env,
-            has_stdin: false,
-            last: true,
-            wants_value: false,
-            inject_setup: true,
-            persisted_bytes: None,
-        }
-    }
-
-    #[test]
-    fn moving_a_boundary_between_inputs_changes_the_fingerprint() {
-        let text = |text: &str| text.to_owned();
-        let none = &BTreeMap::new();
-        let one = fingerprint(&script("a", &[text("bc")], none));
-        assert_ne!(one, fingerprint(&script("ab", &[text("c")], none)));
-        assert_ne!(one, fingerprint(&script("a", &[text("b"), text("c")], none)));
-        assert_ne!(
-            fingerprint(&script("a", &[text("b"), text("c")], none)),
-            fingerprint(&script("a", &[], &BTreeMap::from([(text("b"), text("c"))]))),
-        );
-        assert_eq!(fingerprint(&script(DEFAULT_NAME, &[], none)), 0);
     }
 }

@@ -97,8 +97,7 @@ addresses! {
     next_package,
 }
 
-/// The offset of the word with the fingerprint of the guest's last input; zero stands for the image's input. The boot
-/// scripts do not change this word.
+/// The offset of the word that is zero while the guest has the image's input. The boot scripts do not change this word.
 const INPUT_OFFSET: u32 = 12;
 
 // The offsets of the words after the two doubles that `globals.js` stores at boot.
@@ -114,8 +113,8 @@ pub(super) struct BootScriptState {
     pub(super) waiting: u32,
     /// The exit code, if the script called `std.exit`.
     pub(super) exit: Option<i32>,
-    /// The fingerprint of the guest's last input.
-    pub(super) input: u32,
+    /// `true` if the guest has the input that was passed when the image was booted.
+    pub(super) has_image_input: bool,
 }
 
 /// A booted guest: its C API, and the addresses in its image.
@@ -143,7 +142,7 @@ impl<'a> Booted<'a> {
         Ok(BootScriptState {
             waiting: u32::from_le_bytes([t0, t1, t2, t3]),
             exit: exited.then_some(i32::from_le_bytes([c0, c1, c2, c3])),
-            input: u32::from_le_bytes([i0, i1, i2, i3]),
+            has_image_input: u32::from_le_bytes([i0, i1, i2, i3]) == 0,
         })
     }
 
@@ -173,8 +172,9 @@ impl<'a> Booted<'a> {
         Ok((code != 0).then_some(code.cast_signed()))
     }
 
-    pub(super) fn set_input(&mut self, fingerprint: u32) -> Result<(), DriverError> {
-        Ok(self.guest.write_word(self.at.words + INPUT_OFFSET, fingerprint)?)
+    /// Stores whether the guest has the input that was passed when the image was booted.
+    pub(super) fn set_image_input(&mut self, has_image_input: bool) -> Result<(), DriverError> {
+        Ok(self.guest.write_word(self.at.words + INPUT_OFFSET, u32::from(!has_image_input))?)
     }
 
     /// Calls a function of the boot scripts. The caller keeps the references to the arguments. Returns `None` and
