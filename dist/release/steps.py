@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import shutil
 import subprocess
 import tarfile
 import textwrap
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import archives, inventory, sbom, tools
+from . import archives, inventory, provenance, sbom, tools
 from .places import NOTICES, ROOT, SUMS, TARGET, Release
 from .room import Failed, Room
 
@@ -114,6 +116,21 @@ def bill(check: Check) -> str:
     if missing := sorted(crates - listed):
         raise Failed(f"the bill of materials does not list these crates of `cargo tree`: {', '.join(' '.join(each) for each in missing)}")
     return f"{said}, including all {len(crates)} crates of `cargo tree`"
+
+
+def interpreters(check: Check) -> str:
+    """Compares the recorded provenance of the interpreters with the published wheels."""
+    reviewed, recorded = provenance.read()
+    if problem := provenance.review_problem(reviewed, datetime.datetime.fromtimestamp(check.release.epoch, datetime.UTC).date()):
+        raise Failed(problem)
+    try:
+        wrong = provenance.compare(tomllib.loads((ROOT / provenance.MANIFEST).read_text()), recorded, provenance.download_wheel)
+    except provenance.Unavailable as reason:
+        raise Skipped(str(reason)) from reason
+    if wrong:
+        raise Failed("\n".join(wrong))
+    parts = sum(len(each.parts) for each in recorded)
+    return f"{len(recorded)} runtimes and {parts} parts match their publishers' wheels; vulnerabilities reviewed on {reviewed}"
 
 
 def isolation(check: Check) -> str:
@@ -263,6 +280,7 @@ def rust(check: Check) -> str:
 STEPS = {
     "checksums": checksums,
     "bill of materials": bill,
+    "provenance of the interpreters": interpreters,
     "clean environment": isolation,
     "wheel": wheel,
     "quick start in Python": quick_start,
