@@ -7,11 +7,12 @@ import os
 import tomllib
 import zipfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from . import provenance
 from .compiling import run
 from .places import ROOT, ReleaseError
 
@@ -27,7 +28,7 @@ class Part:
     """A part of a release, or of its build: our own or third-party."""
 
     kind: str
-    """`crate`, `interpreter`, `tool`, `python` or `npm`."""
+    """`crate`, `interpreter`, `library` (a part of interpreters), `tool`, `python` or `npm`."""
     name: str
     version: str
     licence: str
@@ -38,7 +39,7 @@ class Part:
     origin: str | None = None
     is_ours: bool = False
     is_inside: bool = True
-    """False for build scripts and their dependencies."""
+    """False for build scripts with their dependencies, and for interpreters that are downloaded when first used."""
     texts: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     """The purls of the direct dependencies."""
@@ -160,17 +161,38 @@ def bundled(bundle: Path) -> list[Part]:
     return found
 
 
-def binary(kind: str, entry: dict[str, Any]) -> Part:
-    """Returns an interpreter or a tool of the manifest."""
+def binary(kind: str, entry: dict[str, Any], is_inside: bool = True) -> Part:
+    """Returns an interpreter or a tool of the manifest, with its licence texts if it is shipped."""
     source = entry["sources"][0]
     origin = f"{entry.get('origin', entry['name'])}; `{source['file']}` of {source['package']} {source['version']} ({source['kind']})"
     parts = [each.strip("() ") for each in entry["licence"].split(" AND ")]
-    own = [] if entry["licence"] == STANDARD else [text_of(entry["name"])]
+    own = [] if entry["licence"] == STANDARD or not is_inside else [text_of(entry["name"])]
     return Part(
         kind, entry["name"], entry["version"], entry["licence"], f"pkg:generic/{entry['name']}@{entry['version']}",
-        sha256=entry["sha256"], homepage=entry["homepage"], origin=origin,
+        sha256=entry["sha256"], homepage=entry["homepage"], origin=origin, is_inside=is_inside,
         texts=(*own, *([(ROOT / "LICENSE").read_text()] if STANDARD in parts else [])),
     )  # fmt: skip
+
+
+def with_runtime_parts(found: list[Part]) -> list[Part]:
+    """Adds the interpreters that are not in the bundle, and the parts of all interpreters. A Python package that is also
+    bundled as a wheel is listed once."""
+    manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
+    listed = {part.purl: part for part in found}
+    users: dict[str, list[str]] = {}
+    for recorded in provenance.read()[1]:
+        entry = next(each for each in manifest["runtime"] if each["name"] == recorded.runtime)
+        own = binary("interpreter", entry, is_inside=False)
+        own = replace(listed.get(own.purl, own), needs=tuple(each.purl for each in recorded.parts))
+        listed[own.purl] = own
+        for each in recorded.parts:
+            is_new = each.purl not in listed or each.purl in users
+            users.setdefault(each.purl, []).append(recorded.runtime)
+            if is_new:
+                is_inside = own.is_inside or each.purl in listed and listed[each.purl].is_inside
+                origin = f"part of {', '.join(users[each.purl])}"
+                listed[each.purl] = Part("library", each.name, each.version, "NOASSERTION", each.purl, origin=origin, is_inside=is_inside)
+    return list(listed.values())
 
 
 def npm(lock: Path, licences: Path | None = None) -> list[Part]:
@@ -201,5 +223,5 @@ def everything(triple: str, bundle: Path) -> list[Part]:
     intl = npm(ROOT / "vendor_js" / "intl" / "source" / "package-lock.json", ROOT / "vendor_js" / "intl" / "licences.txt")
     # A tool used to build several of them is listed only once.
     tools = {part.purl: part for part in (*package, *page, *intl)}
-    found = [*crates(targets), *bundled(bundle), *tools.values()]
+    found = [*crates(targets), *with_runtime_parts(bundled(bundle)), *tools.values()]
     return sorted(found, key=lambda part: (part.kind, part.name, part.version))

@@ -23,7 +23,8 @@ def normal(text: str) -> str:
 
 def notices(parts: Iterable[Part], version: str) -> str:
     """Returns a list of all parts, followed by every distinct text with its parts."""
-    inside = [part for part in parts if part.is_inside and not part.is_ours]
+    # The entry of an interpreter covers its libraries.
+    inside = [part for part in parts if part.is_inside and not part.is_ours and part.kind in WHAT]
     lines = [HEAD.format(version=version)]
     for part in inside:
         lines.append(f"{WHAT[part.kind]} {part.name} {part.version}: {part.licence}")

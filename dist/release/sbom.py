@@ -27,13 +27,15 @@ def sbom(parts: Iterable[Part], version: str, epoch: int) -> str:
     licences = LicenseFactory()
 
     def component(part: Part) -> Component:
+        # Interpreters outside the release are downloaded when a script first needs them.
+        outside = ComponentScope.OPTIONAL if part.kind in ("interpreter", "library") else ComponentScope.EXCLUDED
         made = Component(
             name=part.name,
             version=part.version,
             type=ComponentType.APPLICATION if part.kind in ("interpreter", "tool") else ComponentType.LIBRARY,
             purl=PackageURL.from_string(part.purl),
             bom_ref=part.purl,
-            scope=ComponentScope.REQUIRED if part.is_inside else ComponentScope.EXCLUDED,
+            scope=ComponentScope.REQUIRED if part.is_inside else outside,
             description=part.origin,
             hashes=[HashType(alg=HashAlgorithm.SHA_256, content=part.sha256)] if part.sha256 else [],
             licenses=[] if part.licence == "NOASSERTION" else [licences.make_from_string(part.licence)],
@@ -57,7 +59,8 @@ def sbom(parts: Iterable[Part], version: str, epoch: int) -> str:
     )  # fmt: skip
     for part in listed:
         bom.register_dependency(components[part.purl], [components[each] for each in part.needs])
-    bom.register_dependency(whole, [components[part.purl] for part in listed if part.is_ours or part.is_inside and part.kind != "crate"])
+    direct = [part for part in listed if part.is_ours or part.is_inside and part.kind not in ("crate", "library")]
+    bom.register_dependency(whole, [components[part.purl] for part in direct])
     text: str = JsonV1Dot6(bom).output_as_string(indent=1) + "\n"
     if wrong := invalid(text):
         raise ReleaseError(f"the bill of materials is not valid CycloneDX: {wrong}")

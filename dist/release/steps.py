@@ -103,12 +103,15 @@ def tree(release: Release) -> set[tuple[str, str]]:
 
 
 def bill(check: Check) -> str:
-    """Checks that the bill of materials is valid and lists every crate, interpreter and package."""
+    """Checks that the bill of materials is valid and lists every crate, and every part of the interpreters."""
     text = check.one("*.cdx.json", "sbom").read_text()
     if wrong := sbom.invalid(text):
         raise Failed(f"the bill of materials is not valid CycloneDX: {wrong}")
     components = json.loads(text)["components"]
     listed = {(each["name"], each["version"]) for each in components}
+    inside = {part.purl for each in provenance.read()[1] for part in each.parts}
+    if unlisted := sorted(inside - {each.get("purl") for each in components}):
+        raise Failed(f"the bill of materials does not list these parts of interpreters: {', '.join(unlisted)}")
     said = f"valid CycloneDX 1.6, {len(listed)} components"
     if not shutil.which("cargo"):
         return f"{said}; not compared with `cargo tree`: cargo is not installed"

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from release import provenance
+from release import inventory, provenance
 from release.places import ROOT
 from release.provenance import sha256
 
@@ -137,6 +137,18 @@ class Record(unittest.TestCase):
         self.assertIsNone(provenance.review_problem(reviewed, datetime.date(2026, 12, 28)))
         problem = provenance.review_problem(reviewed, datetime.date(2026, 12, 29))
         self.assertIn("last reviewed on 2026-11-27, 32 days before this commit", problem or "")
+
+    def test_inventory_lists_parts_of_bundled_and_downloaded_interpreters(self) -> None:
+        manifest = tomllib.loads((ROOT / "runtimes" / "manifest.toml").read_text())
+        bundled = [inventory.binary("interpreter", each) for each in manifest["runtime"] if each["name"] == "python-3.12"]
+        bundled.append(inventory.Part("python", "openpyxl", "3.1.5", "MIT", "pkg:pypi/openpyxl@3.1.5"))
+        found = {each.purl: each for each in inventory.with_runtime_parts(bundled)}
+        self.assertEqual(found["pkg:generic/bzip2@1.0.8"].origin, "part of python-3.12, python-3.15")
+        inside = {name: found[f"pkg:generic/{name}"].is_inside for name in ("bzip2@1.0.8", "zlib@1.3.1", "python-3.15@3.15.0")}
+        self.assertEqual(inside, {"bzip2@1.0.8": True, "zlib@1.3.1": False, "python-3.15@3.15.0": False})
+        self.assertEqual(found["pkg:pypi/openpyxl@3.1.5"].kind, "python")
+        self.assertIn("pkg:pypi/openpyxl@3.1.5", found["pkg:generic/python-3.15@3.15.0"].needs)
+        self.assertIn("pkg:generic/expat@2.5.0", found["pkg:generic/python-3.12@3.12.0"].needs)
 
 
 if __name__ == "__main__":
