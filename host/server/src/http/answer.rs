@@ -277,7 +277,7 @@ impl ExecutionAnswer {
         let mut bytes = 0_u64;
         for pattern in patterns {
             let (entries, mut room) = self.left.list(pattern)?;
-            let mut kept = 0;
+            let mut stored_bytes = 0;
             for entry in entries {
                 if entry.kind != glovebox::FileKind::File || self.sizes.contains_key(&entry.path) {
                     continue;
@@ -287,11 +287,11 @@ impl ExecutionAnswer {
                     self.files_left_out += 1;
                     continue;
                 }
-                kept += entry.path.len() + ENTRY_BYTES;
+                stored_bytes += entry.path.len() + ENTRY_BYTES;
                 self.sizes.insert(entry.path, entry.size_bytes);
             }
             if let Some(room) = &mut room {
-                room.shrink(kept);
+                room.shrink(stored_bytes);
             }
             self.rooms.extend(room);
         }
