@@ -25,6 +25,7 @@ use crate::{
     engine::{Host, Pooling},
     interrupt,
     output::show_value,
+    script_packages::add_allowed,
     terminal::{Hinted, err_json, note},
 };
 
@@ -106,6 +107,7 @@ struct Report<'a> {
 
 pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Result<i32> {
     let policy = args.granted.resolve()?;
+    add_allowed(&policy)?;
     let mut config = args.app.config()?;
     let component = args.command.first().map(Path::new).context("no component given")?;
     config.args = args.command.iter().map(argument).collect::<anyhow::Result<_>>()?;
