@@ -31,11 +31,16 @@ def wide(result):
     return result.astype(kinds.int64) if getattr(result, "dtype", None) == kinds.intp else result
 
 
-def widen(owner, *names):
+def wide_table(result):
+    """Converts the tuples of indices in a dict."""
+    return {key: tuple(map(wide, indices)) for key, indices in result.items()}
+
+
+def widen(owner, *names, change=wide):
     """Makes these functions return 64-bit indices."""
     if has_wide_integers():
         for name in names:
-            setattr(owner, name, returning(wide, getattr(owner, name)))
+            setattr(owner, name, returning(change, getattr(owner, name)))
 
 
 def returning(change, function):
@@ -70,4 +75,6 @@ late.update({
     "pandas.core.base": lambda module: widen(module.IndexOpsMixin, "factorize"),
     "pandas.core.indexes.base": lambda module: widen(module.Index, "argsort"),
     "pandas.core.indexes.range": lambda module: widen(module.RangeIndex, "argsort", "factorize", "searchsorted"),
+    "scipy.ndimage._measurements": lambda module: widen(module, "value_indices", change=wide_table),
+    "scipy.signal._peak_finding": lambda module: widen(module, "find_peaks"),
 })
