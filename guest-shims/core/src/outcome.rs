@@ -293,6 +293,9 @@ fn line(outcome: &Outcome) -> Option<String> {
     Some(match resource {
         Resource::Fuel => format!("OutOfFuel: the script used all of its fuel, {limit} units\n"),
         Resource::Time => format!("TimedOut: the script took longer than {limit} ms\n"),
+        Resource::Memory if outcome.is_out_of_session_memory() => {
+            "OutOfMemory: all sessions together have reached `limits.session_total_bytes`\n".to_owned()
+        }
         Resource::Memory => format!("OutOfMemory: the script exceeded its memory limit, {limit} bytes\n"),
     })
 }
@@ -300,6 +303,13 @@ fn line(outcome: &Outcome) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn output_names_the_memory_limit_that_was_reached() {
+        let at = |used| line(&Outcome::Exhausted { resource: Resource::Memory, limit: 64 << 20, used }).unwrap();
+        assert_eq!(at(64 << 20), "OutOfMemory: the script exceeded its memory limit, 67108864 bytes\n");
+        assert!(at(27 << 20).contains("`limits.session_total_bytes`"), "{}", at(27 << 20));
+    }
 
     #[test]
     fn script_message_in_the_log_is_truncated() {

@@ -1,6 +1,6 @@
 //! Adds Python packages that the policy allows: the ones that scripts require in inline metadata, or all of them.
 
-use std::str::FromStr;
+use std::{collections::BTreeSet, str::FromStr};
 
 use anyhow::Context;
 use glovebox::{OwnPackage, OwnPackages, PackageList, Policy, escaped, escaped_text};
@@ -65,7 +65,11 @@ pub(crate) fn add_required(label: &str, text: &str, policy: &Policy) -> anyhow::
         return Ok(());
     }
     let (catalogue, present) = (PackageList::catalogue()?, present()?);
+    let mut seen = BTreeSet::new();
     for Requirement { name, versions } in &requirements {
+        if !seen.insert(normal_package_name(name)) {
+            continue;
+        }
         let same = |other: &str| normal_package_name(other) == normal_package_name(name);
         let version = if let Some(own) = present.iter().find(|package| same(&package.name)) {
             &own.version

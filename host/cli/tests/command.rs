@@ -349,7 +349,8 @@ fn argument_names_cannot_forge_lines() {
 fn packages_that_a_script_requires_are_added_if_allowed() {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("tree.py");
-    let block = "# /// script\n# dependencies = [\"anytree<1\", \"requests\", \"no-such-package\"]\n# ///\n";
+    let block =
+        "# /// script\n# dependencies = [\"anytree<1\", \"requests\", \"Anytree\", \"no-such-package\"]\n# ///\n";
     fs::write(&script, format!("{block}import anytree; print(anytree.Node('root').name)")).unwrap();
     let run = |flags: &[&str]| {
         let mut command = glovebox(&[&["run"], flags, &[script.to_str().unwrap()]].concat());
@@ -359,6 +360,7 @@ fn packages_that_a_script_requires_are_added_if_allowed() {
     let (code, _, said) = run(&[]);
     assert!(code == Some(1) && said.contains("ModuleNotFoundError"), "{said}");
     assert!(said.contains("requires the package `anytree`: allow it with --allow-package anytree"), "{said}");
+    assert_eq!(said.matches("--allow-package").count(), 1, "{said}");
     let (code, _, said) = run(&["--allow-package", "anytre"]);
     assert!(code == Some(125) && said.contains("`anytre`: it is not in the catalogue"), "{said}");
     let (code, printed, said) = run(&["--allow-package", "Anytree"]);

@@ -9,7 +9,9 @@ use super::InProcess;
 
 /// A session that is about to be used makes room for `1 / SHARE` of the total at most, so that it does not evict all
 /// other sessions.
-const SHARE: u64 = 4;
+const SHARE: u64 = 2;
+/// A session that has been resumed holds its data up to twice: its state as stored, and what it has written since.
+const COPIES: u64 = 2;
 
 /// The tenants whose live sessions share this process's memory.
 #[derive(Default)]
@@ -26,7 +28,7 @@ impl SessionMemory {
     /// within its `limits`, or no other session is idle. Must be called on a thread that is allowed to block.
     pub(crate) fn make_room(&self, engine: &Engine, limits: &Limits, own: &Sessions, id: &SessionId) {
         let count = u64::from(!own.is_live(id));
-        let bytes = limits.memory_bytes.min(limits.session_total_bytes / SHARE);
+        let bytes = limits.memory_bytes.saturating_mul(COPIES).min(limits.session_total_bytes / SHARE);
         let has_room = || {
             let usage = engine.session_usage();
             usage.count.saturating_add(count) <= u64::from(limits.session_count)
