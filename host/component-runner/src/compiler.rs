@@ -8,7 +8,7 @@ use std::{
     io::{self, Read, Write as _},
     panic,
     path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{self, Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -21,6 +21,9 @@ use crate::LoadError;
 
 /// The stack size for compilation, which recurses deeply.
 const STACK_BYTES: usize = 32 << 20;
+
+/// The stack size of the thread that waits for the end of the parent.
+const WATCH_STACK_BYTES: usize = 64 << 10;
 
 /// Maximum size of a compiled component in bytes. The sandbox's own component needs less than a tenth of it.
 const COMPILED_BYTES: u64 = 1 << 30;
@@ -93,14 +96,15 @@ impl Compiler {
         else {
             return Err(failed(io::Error::other("the process has no standard streams")));
         };
-        let limits = [self.limits.memory_bytes, self.limits.timeout_ms];
+        let header = [self.limits.memory_bytes, self.limits.timeout_ms, wasm.len() as u64];
         let (ended, compiled, words) = thread::scope(|scope| {
             // Write errors are ignored: a process that ends early does not read all its input, and its exit status
             // gives the reason.
-            scope.spawn(move || {
-                limits
+            // The pipe is kept open until the process has ended, see `end_with_parent`.
+            scope.spawn(|| {
+                header
                     .iter()
-                    .try_for_each(|limit| stdin.write_all(&limit.to_le_bytes()))
+                    .try_for_each(|number| stdin.write_all(&number.to_le_bytes()))
                     .and_then(|()| stdin.write_all(wasm))
             });
             let compiled = scope.spawn(|| read(stdout, COMPILED_BYTES));
@@ -185,15 +189,14 @@ pub fn transform_stdin(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String> + S
 
 fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Result<(), (i32, String)> {
     let failed = |error: io::Error| (1, error.to_string());
-    end_with_parent().map_err(failed)?;
-    let mut stdin = io::stdin().lock();
-    let mut limit = || -> io::Result<u64> {
+    let number = || -> io::Result<u64> {
         let mut bytes = [0; 8];
-        stdin.read_exact(&mut bytes)?;
+        io::stdin().read_exact(&mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     };
-    let (memory_bytes, timeout_ms) = (limit().map_err(failed)?, limit().map_err(failed)?);
-    // The limit on CPU time allows for all processors. It also ends a process whose parent is gone.
+    let (memory_bytes, timeout_ms) = (number().map_err(failed)?, number().map_err(failed)?);
+    let length = number().map_err(failed)?;
+    // The limit on CPU time allows for all processors.
     let processors = thread::available_parallelism().map_or(1, |count| u64::try_from(count.get()).unwrap_or(1));
     let seconds = timeout_ms.div_ceil(1_000).saturating_add(1).saturating_mul(processors);
     for (resource, most) in [(Resource::Data, memory_bytes), (Resource::Cpu, seconds), (Resource::Core, 0)] {
@@ -201,31 +204,20 @@ fn transform_input(work: impl FnOnce(Vec<u8>) -> Result<Vec<u8>, String>) -> Res
             .map_err(|error| failed(error.into()))?;
     }
     let mut wasm = Vec::new();
-    stdin.read_to_end(&mut wasm).map_err(failed)?;
+    io::stdin().take(length).read_to_end(&mut wasm).map_err(failed)?;
+    end_with_parent().map_err(failed)?;
     let made = work(wasm).map_err(|words| (REFUSED, words))?;
     io::stdout().write_all(&made).map_err(failed)
 }
 
-/// Asks the kernel to kill this process when the parent's waiting thread ends. Otherwise, compilation would continue up
-/// to its own limits after the parent was killed.
-///
-/// # Errors
-/// Fails if the parent ended before this call. In that case, the kernel sends no signal, but no process reads standard
-/// output.
+/// Ends this process when the parent closes the pipe to standard input, which the kernel does if the parent is killed.
+/// Otherwise, compilation would continue up to its own limits.
 fn end_with_parent() -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
-        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-        let stdout = io::stdout();
-        let mut polled = [PollFd::new(&stdout, PollFlags::OUT)];
-        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-        if polled.iter().any(|stdout| stdout.revents().contains(PollFlags::ERR)) {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
-    }
-    Ok(())
+    let watch = || {
+        let _ = io::stdin().read(&mut [0]);
+        process::exit(1)
+    };
+    thread::Builder::new().stack_size(WATCH_STACK_BYTES).spawn(watch).map(drop)
 }
 
 /// Maximum WebAssembly stack in bytes: twice Wasmtime's default, for interpreters that are compiled to components.
