@@ -28,8 +28,8 @@ pub(super) enum ToWorker {
     Validate(RunCall),
     /// Starts a script whose tool calls the client answers. Other calls refer to it by `execution`.
     Start(RunCall),
-    /// Passes answers to a started execution. Waits until it has finished or needs further answers, or until `wait_ms`
-    /// has passed.
+    /// Passes answers to a started execution. The binary part contains their JSON. Waits until the execution has
+    /// finished or needs further answers, or until `wait_ms` has passed.
     Advance {
         execution: u64,
         answers: Vec<AnswerPart>,
@@ -121,22 +121,38 @@ impl From<FailurePart> for ToolError {
     }
 }
 
-/// A client's answer to a tool call.
+/// A client's answer to a tool call: the length of its JSON text in the binary part, or an error.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct AnswerPart {
     id: u64,
-    answer: Result<String, FailurePart>,
+    answer: Result<usize, FailurePart>,
 }
 
-impl From<ToolAnswer> for AnswerPart {
-    fn from(ToolAnswer { id, answer }: ToolAnswer) -> Self {
-        Self { id, answer: answer.map_err(FailurePart::from) }
+impl AnswerPart {
+    /// Returns the parts of the answers and the binary part.
+    pub(super) fn split(answers: Vec<ToolAnswer>) -> (Vec<Self>, Vec<u8>) {
+        let mut bytes = Vec::new();
+        let part = |ToolAnswer { id, answer }| {
+            let answer = answer.map_err(FailurePart::from).map(|text| {
+                bytes.extend_from_slice(text.as_bytes());
+                text.len()
+            });
+            Self { id, answer }
+        };
+        (answers.into_iter().map(part).collect(), bytes)
     }
-}
 
-impl From<AnswerPart> for ToolAnswer {
-    fn from(AnswerPart { id, answer }: AnswerPart) -> Self {
-        Self { id, answer: answer.map_err(ToolError::from) }
+    /// Returns the answers that [`split`](Self::split) received.
+    pub(super) fn join(parts: Vec<Self>, bytes: &[u8]) -> Vec<ToolAnswer> {
+        let mut rest = bytes;
+        let answer = |Self { id, answer }| {
+            let answer = answer.map_err(ToolError::from).map(|length| {
+                let text = rest.split_off(..length.min(rest.len())).unwrap_or_default();
+                String::from_utf8_lossy(text).into_owned()
+            });
+            ToolAnswer { id, answer }
+        };
+        parts.into_iter().map(answer).collect()
     }
 }
 

@@ -20,7 +20,10 @@ use super::{
     confine::die_with_parent,
     parent_store::ParentStore,
     peer::{Answering, Message, Peer, Reply},
-    protocol::{CallPart, EnvironmentReply, RelayedError, RunCall, RunReply, StepReply, ToServer, ToWorker, ToolReply},
+    protocol::{
+        AnswerPart, CallPart, EnvironmentReply, RelayedError, RunCall, RunReply, StepReply, ToServer, ToWorker,
+        ToolReply,
+    },
 };
 use crate::{
     OnOutput, Service, ServiceError, Tenant, TenantConfig, Work,
@@ -384,7 +387,7 @@ impl WorkerSide {
                 reply(Service::blocking(work).await.and_then(|result| result))
             }
             ToWorker::Advance { execution, answers, wait_ms } => {
-                let answers = answers.into_iter().map(Into::into).collect();
+                let answers = AnswerPart::join(answers, &bytes);
                 let wait = wait_ms.map(Duration::from_millis);
                 let work = move || self.advance(execution, answers, wait).map(|step| (step, Vec::new()));
                 reply(Service::blocking(work).await.and_then(|result| result))

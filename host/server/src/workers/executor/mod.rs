@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use super::{
     Chosen, Workers,
     peer::{Message, ReplyBudget},
-    protocol::{EntriesReply, RunCall, RunReply, StepReply, ToWorker},
+    protocol::{AnswerPart, EntriesReply, RunCall, RunReply, StepReply, ToWorker},
     relay::{JobHere, TenantRelay},
     slot::Live,
 };
@@ -371,10 +371,10 @@ impl StartedThere {
 
 impl SteppedExecution for StartedThere {
     fn advance(&self, answers: Vec<ToolAnswer>, wait: Option<Duration>) -> Result<Advanced, ServiceError> {
-        let answers = answers.into_iter().map(Into::into).collect();
+        let (answers, bytes) = AnswerPart::split(answers);
         let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         let ask = ToWorker::Advance { execution: self.execution, answers, wait_ms };
-        let call = self.live.peer.call_within::<StepReply>(&ask, Vec::new(), self.reply_budget.clone());
+        let call = self.live.peer.call_within::<StepReply>(&ask, bytes, self.reply_budget.clone());
         let (step, _, room) = self.runtime.block_on(call).inspect_err(|error| {
             // The reply may have been the last one, after which the worker retains the files.
             if matches!(error, ServiceError::NoRoom) && self.wants_files {

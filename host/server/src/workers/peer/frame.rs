@@ -44,8 +44,9 @@ impl Message {
         Self { room: Some(Room::HeldBytes(held)), ..self }
     }
 
-    pub(super) fn is_too_long(&self) -> bool {
-        [&self.json, &self.bytes].into_iter().any(|part| length_of(part).is_none())
+    /// Returns `true` if the JSON has at most `max_json_bytes`, and both parts at most `MAX_PART_BYTES`.
+    pub(super) fn fits(&self, max_json_bytes: u32) -> bool {
+        length_of(&self.json).is_some_and(|length| length <= max_json_bytes) && length_of(&self.bytes).is_some()
     }
 
     /// Parses a reply. A malformed reply is treated like the death of the worker.

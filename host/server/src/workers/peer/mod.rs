@@ -29,7 +29,7 @@ use tokio::{
 
 use super::protocol::RelayedError;
 use crate::{ServiceError, byte_budget::Room};
-use frame::{CALL, CANCEL, Frame, Header, REPLY, read_header, read_message, skip_message};
+use frame::{CALL, CANCEL, Frame, Header, MAX_PART_BYTES, REPLY, read_header, read_message, skip_message};
 use incoming::Calls;
 
 pub(super) use frame::Message;
@@ -59,9 +59,9 @@ impl Reply {
     pub(super) fn send(self, message: Message) {
         let Self { peer, calls, number, .. } = self;
         calls.end(number);
-        let message = match message.is_too_long() {
-            true => Message::new(&Err::<(), _>(RelayedError::from(&ServiceError::NoRoom)), Vec::new()),
-            false => message,
+        let message = match message.fits(MAX_PART_BYTES) {
+            true => message,
+            false => Message::new(&Err::<(), _>(RelayedError::from(&ServiceError::NoRoom)), Vec::new()),
         };
         peer.send(Frame { kind: REPLY, number, message });
     }
@@ -198,8 +198,8 @@ impl Peer {
         receiver.await.unwrap_or(Err(ServiceError::WorkerDied))
     }
 
-    /// Calls the other side. `then` receives the reply, or [`ServiceError::NoRoom`] if `budget` has no room for it.
-    /// `then` must not block.
+    /// Calls the other side. `then` receives the reply, [`ServiceError::NoRoom`] if `budget` has no room for it, or
+    /// [`ServiceError::Invalid`] if the call is too long. `then` must not block.
     pub(super) fn call_then(
         &self,
         request: &impl Serialize,
@@ -208,6 +208,15 @@ impl Peer {
         cancel: &CancelToken,
         then: impl FnOnce(Result<Message, ServiceError>) + Send + 'static,
     ) {
+        let message = Message::new(request, bytes);
+        if !message.fits(MAX_CALL_JSON_BYTES) {
+            return then(Err(ServiceError::Invalid(format!(
+                "the request has {} bytes of JSON and {} bytes of data; the maxima are {MAX_CALL_JSON_BYTES} and \
+                 {MAX_PART_BYTES}; send less",
+                message.json.len(),
+                message.bytes.len()
+            ))));
+        }
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         {
             let mut waiting = self.waiting();
@@ -217,7 +226,7 @@ impl Peer {
             }
             waiting.calls.insert(number, WaitingCall { then: Box::new(then), budget, _hook: None });
         }
-        self.send(Frame { kind: CALL, number, message: Message::new(request, bytes) });
+        self.send(Frame { kind: CALL, number, message });
         let canceller = self.clone();
         let hook = cancel.on_cancel(move || {
             canceller.send(Frame { kind: CANCEL, number, message: Message::default() });

@@ -1,15 +1,15 @@
 use std::time::Duration;
 
-use super::{frame::MAX_PART_BYTES, reply_budget::SHORT_REPLY_BYTES, *};
+use super::{reply_budget::SHORT_REPLY_BYTES, *};
 use crate::byte_budget::ByteBudget;
 
-/// Replies with twice the number. Replies to 0 only after its cancellation.
+/// Replies with twice the number, and with 2 to everything else. Replies to 0 only after its cancellation.
 struct Double;
 
 impl Answering for Double {
     fn answer(self: Arc<Self>, call: Message, cancel: CancelToken, reply: Reply) {
         tokio::spawn(async move {
-            let number: u64 = serde_json::from_slice(&call.json).unwrap();
+            let number: u64 = serde_json::from_slice(&call.json).unwrap_or(1);
             if number == 0 {
                 glovebox_requests::cancelled(&cancel).await;
             }
@@ -112,6 +112,22 @@ async fn calls_fail_when_the_other_side_is_gone() {
     one.wait_gone().await;
     assert!(one.is_gone());
     assert!(matches!(one.call::<u64>(&1_u64, Vec::new()).await, Err(ServiceError::NoWorker)));
+}
+
+/// The other side would disconnect, and all calls in progress would fail.
+#[tokio::test]
+async fn a_call_that_is_too_long_is_not_sent() {
+    let (one, _two) = pair();
+    let max_bytes = usize::try_from(MAX_CALL_JSON_BYTES).unwrap();
+    // The JSON contains two quotation marks.
+    for (bytes, is_allowed) in [(max_bytes - 3, true), (max_bytes - 2, true), (max_bytes - 1, false)] {
+        match one.call::<u64>(&"a".repeat(bytes), Vec::new()).await {
+            Ok((reply, _)) => assert!(is_allowed && reply == 2),
+            Err(ServiceError::Invalid(error)) => assert!(!is_allowed && error.contains("67108865 bytes"), "{error}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(!one.is_gone());
 }
 
 #[tokio::test]
