@@ -1,5 +1,5 @@
-//! The interfaces for stores that are called asynchronously. Calls that run a script or may wait for one run on their
-//! own threads, so the store's thread stays free. All other calls run on the store's thread.
+//! The interfaces for stores that are called asynchronously. A call that runs a script, or may wait for one, gets its
+//! own thread, so the store's thread stays free. All other calls run on the store's thread.
 
 use std::{
     future::Future,
@@ -45,7 +45,7 @@ fn into_wit<R>(result: Result<R, SandboxFailure>) -> wasmtime::Result<Result<R, 
 }
 
 impl<T: SandboxView + 'static> Interface<'_, T> {
-    /// Adds a fallible function that runs on its own thread.
+    /// Adds a fallible function whose calls run on separate threads.
     fn awaited<P, R>(
         &mut self,
         name: &str,

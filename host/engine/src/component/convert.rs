@@ -313,7 +313,7 @@ impl From<ResumeError> for SandboxError {
     }
 }
 
-/// Returns a closure for `map_err` that converts a failed operation on files.
+/// Returns a closure for `map_err` that converts the error of a file operation on `path`.
 pub(super) fn refused(path: &str) -> impl FnOnce(FilesError) -> SandboxFailure + use<'_> {
     move |error| {
         let (kind, message) = match error {

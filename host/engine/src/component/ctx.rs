@@ -15,10 +15,10 @@ use crate::{
     exec::platform, load::resolve::language, tools::Toolbox,
 };
 
-/// The number of cached sandboxes per store, for components that use several policies.
+/// Maximum number of cached sandboxes per store, for components that use several policies.
 const SANDBOXES_CACHED: usize = 8;
 
-/// Maximum size of the arguments and environment of a cached sandbox, in bytes.
+/// Maximum estimated memory for the arguments and environment of a cached sandbox, in bytes.
 const MAX_CACHED_BYTES: u64 = 4_096;
 
 /// The sandbox of one store. It owns all resources that the store's component opens. Dropping it cancels the

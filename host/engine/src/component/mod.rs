@@ -42,8 +42,8 @@
 //! # Limits that the embedder must set
 //!
 //! The policy limits scripts, and the quotas limit the component's use of the sandbox. The embedder must limit the
-//! component itself: its fuel, its memory and its time (`glovebox-component-runner` limits all of them). Two of the
-//! embedder's limits concern the sandbox:
+//! component itself: its fuel, its memory and its time (`glovebox-component-runner` limits all of them). Two points
+//! concern calls into the sandbox:
 //!
 //! * [`Store::set_hostcall_fuel`](wasmtime::Store::set_hostcall_fuel) limits the bytes that one call can pass to the
 //!   host. See [`LIFT_BYTES`].
@@ -93,8 +93,8 @@ pub fn add_to_linker<T: SandboxView + 'static>(linker: &mut Linker<T>) -> wasmti
     wit::tools::add_to_linker::<T, HasSelf<SandboxCtx>>(linker, T::sandbox)
 }
 
-/// Like [`add_to_linker`], but for stores that are called asynchronously, on any runtime. Calls that run a script or
-/// may wait for one run on their own threads, so the calling thread stays free. Instantiate and call components with
+/// Like [`add_to_linker`], but for stores that are called asynchronously, on any runtime. A call that runs a script, or
+/// may wait for one, gets its own thread, so the calling thread stays free. Instantiate and call components with
 /// Wasmtime's `_async` functions.
 ///
 /// Dropping the future of a call cancels its execution and loses the store's sandbox: later calls into the sandbox from

@@ -34,7 +34,7 @@ impl SandboxCtx {
         SessionScope { cancel: self.cancel.clone(), budget: Budget::empty() }
     }
 
-    /// Creates a session, and charges the code that runs while it is opened.
+    /// Creates a session, and charges the fuel of the code that runs during its creation.
     fn make<E>(
         &mut self,
         sandbox: &Sandbox,
@@ -309,7 +309,7 @@ impl Steps {
     }
 }
 
-/// Marks the session as busy until the component has received the end of the execution or dropped it.
+/// Marks the session as busy until the component has received the execution's end or dropped the execution.
 #[derive(Debug)]
 pub(super) struct Stepping(Arc<Steps>);
 

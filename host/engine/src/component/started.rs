@@ -231,7 +231,7 @@ impl RetainedResults {
     }
 }
 
-/// Clears all fields of a result that can be large, except its files, so that the result fits in the share for the
+/// Clears the fields that can be large, except the output and the files, so that the result fits in the share for the
 /// output.
 fn empty(execution: &mut Execution) {
     let Execution {
@@ -293,8 +293,9 @@ fn result_bytes(execution: &Execution) -> u64 {
 // Tools that a component answers itself.
 //
 // The component chooses their schemas. The host compiles the schemas and checks arguments against them, so the cost of
-// both must be bounded. Keywords that can make a small schema large or a short check long are rejected: references can
-// refer to two other schemas from each schema, and `unevaluatedItems` and similar keywords evaluate schemas again.
+// both must be bounded. Keywords that can make a small schema expensive are rejected. With references, each schema can
+// include the next one twice, so the cost doubles with each schema. `unevaluatedItems` and similar keywords evaluate
+// schemas again.
 
 /// Maximum number of tools.
 const MAX_TOOLS: usize = 1_024;
@@ -309,8 +310,8 @@ const MAX_VALUE_BYTES: u64 = 32 << 20;
 /// on a thread that cannot be interrupted.
 const MAX_VALUES: usize = 2_000;
 
-/// Maximum number of regular expressions in all tools together. A match can track many states for each byte of text:
-/// about ten seconds for 1 MiB of text and the largest expression.
+/// Maximum number of regular expressions in all tools together. A match can visit many states per byte of text: with
+/// the largest expression, 1 MiB of text takes about ten seconds.
 const MAX_PATTERNS: usize = 8;
 
 /// Schema keywords that are rejected.

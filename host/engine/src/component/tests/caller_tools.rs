@@ -93,7 +93,7 @@ fn text_of_caller_tools_is_limited() {
         let described = Tool { name: "ask".into(), description: "x".repeat(bytes - 3), arguments_schema: None };
         assert_eq!(refusal(&[described]).is_none(), fits, "{bytes}");
     }
-    // A short text can contain many values, so they are counted before they are parsed.
+    // A short text can contain many values, so their memory size is estimated before the text is parsed.
     let objects = |count: usize| format!(r#"{{"enum": [{}]}}"#, vec!["{}"; count].join(","));
     assert!(refusal_of(&objects(40_000)).contains("40002 values"));
     assert!(refusal_of(&objects(45_000)).contains("too many values"));

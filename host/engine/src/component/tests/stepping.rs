@@ -78,7 +78,7 @@ fn output_limits(policy: &mut crate::Policy, bytes: [u64; 3]) {
 
 #[test]
 fn files_over_the_quota_are_rejected() {
-    // The maximum output of 2,000 bytes is charged in advance, and so are the tools.
+    // The maximum output of 2,000 bytes is charged in advance.
     let limits = |policy: &mut crate::Policy| output_limits(policy, [1_000, 1_000, 0]);
     let mut ctx = host(limits, |quotas| quotas.held_bytes = 100_000).ctx();
     let source =
