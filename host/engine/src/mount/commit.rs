@@ -100,7 +100,7 @@ pub(super) fn prepare(
     stager.finish()?;
     let report = CommitReport { written: std::mem::take(&mut stager.written), bytes: stager.bytes };
     let mut steps = std::mem::take(&mut stager.steps);
-    // Check only after staging, which takes long, to shorten the time between the check and the changes.
+    // Check after staging, which can take a long time, so that little time passes between the check and the changes.
     site.check(&steps)?;
     site.keep(&mut steps)?;
     let inode = |folder: &Folder| {
@@ -130,8 +130,8 @@ fn settle(site: &mut Site<'_>, steps: &[JournalStep], written: &mut [(String, So
     }
 }
 
-/// Removes the private directory. The commit is complete, so a failure is only logged. The next opening removes the
-/// remaining files.
+/// Removes the private directory. The commit's outcome is already decided, so a failure is only logged. The next
+/// opening removes the remaining files.
 fn discard(site: &Site<'_>) {
     if let Err(error) = recover::remove_staging(site.root, site.staging_name) {
         tracing::warn!(

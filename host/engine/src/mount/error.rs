@@ -192,8 +192,8 @@ pub enum MountError {
         /// The commit's private directory, which contains the old and the new files.
         staging: String,
     },
-    /// The contents of a file that the guest wrote are unavailable, usually because the guest had read only part of a
-    /// host file before the host removed it.
+    /// The contents of a file that the guest wrote are unavailable. Usually, the guest had read only part of a host
+    /// file before the host removed the file.
     #[error("could not read the contents that the script wrote to `{path}`; nothing was written; run it again", path = escaped(.path))]
     Contents {
         /// The file, relative to the directory.

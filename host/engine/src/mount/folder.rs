@@ -1,8 +1,8 @@
 //! An open host directory and operations on single names in it.
 //!
-//! Every operation takes a single name, never a path, and does not follow a link with that name, so links and races
-//! cannot redirect an operation out of the directory. If a directory is swapped for a link during a walk, the walk
-//! fails.
+//! Every operation takes a single name, never a path, and does not follow a link with that name. Links and races
+//! therefore cannot redirect an operation out of the directory. If a directory is swapped for a link during a walk, the
+//! walk fails.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The file is renamed to its final name only after it is complete and on the disk. It contains the inodes of the
-//! mounted directory and of the commit's private directory, so a copy of the journal from an archive or a checkout is
-//! not applied.
+//! mounted directory and of the commit's private directory. A copy of the journal, for example from an archive, is
+//! therefore rejected.
 //!
 //! Also undoes the steps of a commit after a conflict with the host. Each undo function can be interrupted at any point
 //! and called again, like the functions in `site`.
@@ -34,7 +34,7 @@ pub(super) const UNDO_NAME: &str = "undo";
 const MAGIC: &str = "glovebox-commit 1";
 /// Enough for about 200,000 changes, and small enough to read into memory.
 pub(super) const MAX_BYTES: u64 = 64 << 20;
-/// The magic text, two numbers and a newline have at most 105 bytes.
+/// The magic text, two numbers and a newline take at most 105 bytes.
 const MAX_HEADER_BYTES: usize = 128;
 
 /// A change to one name. The private directory contains the new entry as [`new_slot`] until it is moved, and the

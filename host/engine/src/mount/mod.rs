@@ -2,7 +2,7 @@
 //!
 //! A [`HostDirectory`] is opened once and serves a guest's mount through [`glovebox_vfs::MountSource`]: listings, file
 //! states and chunks of files are read on demand. All paths are resolved name by name below that handle, without
-//! following links, so neither a guest's link nor a race on the host can escape the directory.
+//! following links. Neither a guest's link nor a race on the host can escape the directory.
 //!
 //! A guest's writes stay in the guest's file system until [`HostDirectory::commit`] carries out all or none of them:
 //!
@@ -21,9 +21,10 @@
 //! * *Glovebox's own directories*: no mount is, contains or is inside the cache, a session store, or the custom
 //!   packages. Prepared images in the cache run as native code. Directories are compared by device and inode along
 //!   their ancestors, so aliases do not bypass the check. The check runs when the mount is opened, and again before an
-//!   execution or a commit if directories were registered. A walk never enters one of these directories.
-//! * *Syncing*: new files, the journal, and every changed directory are synced (`fsync`; for more than 32 new files and
-//!   directories one `syncfs` on Linux), so a reported commit survives a power failure if the disk honours syncs.
+//!   execution or a commit if more directories were registered since. A walk never enters one of these directories.
+//! * *Syncing*: new files, the journal and every changed directory are synced, so a reported commit survives a power
+//!   failure if the disk honours syncs. With more than 32 new files and directories, a commit on Linux syncs the whole
+//!   file system once (`syncfs`) instead of each entry (`fsync`).
 //! * *Modes*: new files are 0666 and new directories 0777, minus the process's umask. A replacement has the permission
 //!   bits of the old file, and its owner if the system permits that, but not set-user-ID or set-group-ID. Extended
 //!   attributes are lost, and hard links are separated.
@@ -57,11 +58,11 @@ pub use glovebox_runtimes::guard::{Guarded, Relation};
 pub use recover::Recovery;
 pub(crate) use stage::leaves as link_leaves;
 
-/// The prefix of the names that commits' private directories have.
+/// The name prefix of the private directories of commits.
 pub const RESERVED_PREFIX: &str = ".glovebox-commit-";
 
-/// Maximum number of new files and directories to sync one by one, which waits only for them. For more of them, one
-/// sync of the whole file system is cheaper, and bounds how long a guest can make the host wait.
+/// Maximum number of new files and directories to sync one by one. Such syncs do not wait for other files. With more
+/// entries, one sync of the whole file system is cheaper, and bounds the wait that a guest can cause.
 const SYNC_EACH_COUNT: usize = 32;
 
 /// Returns `true` if a name is reserved. Ignores case, because some file systems do.

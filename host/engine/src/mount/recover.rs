@@ -205,7 +205,7 @@ pub(super) fn remove_staging(root: &Folder, name: &str) -> Result<(), MountError
     loop {
         let mut folders = Vec::new();
         for entry in staging.names().map_err(failed())? {
-            // Commits never use such names. Removing the directory will fail and report it.
+            // Commits never use names that are not UTF-8. Removing the directory will fail and report the entry.
             let Some(entry) = entry.map_err(failed())? else {
                 continue;
             };

@@ -136,7 +136,7 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// Saves the entries that will be replaced, and records their new identities: a second hard link changes a file's
+    /// Saves the entries that will be replaced, and records their new identities. A second hard link changes a file's
     /// change time and, on some file systems, its inode.
     ///
     /// Must be called after [`check`](Self::check): a refused commit must not have touched any file. Otherwise, the

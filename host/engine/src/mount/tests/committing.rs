@@ -22,7 +22,7 @@ fn commit_applies_all_changes_and_leaves_no_private_files() {
     for (path, stat) in &report.written {
         assert_eq!(host.stat(path).unwrap(), Some(*stat), "{path}");
     }
-    // All new files and links and no other entries.
+    // The report contains all new files and links, and no other entries.
     assert_eq!(report.written.len(), 8);
     assert_eq!(report.bytes, 60);
 }

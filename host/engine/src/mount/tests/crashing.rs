@@ -394,8 +394,8 @@ fn kill_repeatedly(dir: &tempfile::TempDir, time: Duration, within_us: u64) -> u
         let found = check_generation(&state(dir.path()), &context).unwrap();
         let number = |stamp: &str| stamp.rsplit_once('-').unwrap().1.parse::<u32>().unwrap();
         assert!(found == last || number(&found) == number(&last) + 1, "{context}: reported {last}, found {found}");
-        // The lock should become free soon, but perhaps not immediately: a child process that another test starts has
-        // a copy of the lock's descriptor between its fork and its exec.
+        // The lock may stay held for a moment: a child process of another test has a copy of the lock's descriptor
+        // between its fork and its exec.
         drop(Lock::take(host.root(), dir.path(), Duration::from_secs(60)).unwrap());
     }
     println!("seed {seed}: {kills} kills, {settled} to settle, {journals} of them with a journal");

@@ -15,7 +15,7 @@ use glovebox_vfs::{Access, CommitStep, FileKind, MountSource as _, RootId, Sourc
 
 use super::{CommitReport, HostDirectory, MountError};
 
-/// Wait for other commits. Long enough for a busy machine.
+/// The maximum wait for other commits. Long enough for a busy machine.
 const WAIT: Duration = Duration::from_secs(20);
 
 /// A guest's file system with the contents for a test's plan.
