@@ -11,10 +11,9 @@
 //!   settings. Wasmtime also rejects a file for another version, other settings or another CPU, a module in place of a
 //!   component, and a component in place of a module.
 //! * Its content is unchanged. The file is read-only, and no guest can access a directory that contains it
-//!   ([`glovebox_runtimes::guard`]). A seal outside the cache records the result of `fstat` at the time of the last
-//!   full digest comparison: device, inode, length, and the modification and change times. If the current result
-//!   differs, the digest is compared again before the file is loaded. Comparing it at every start would cost more than
-//!   a whole run.
+//!   ([`glovebox_runtimes::guard`]). A seal outside the cache records the `fstat` result of the last full digest
+//!   comparison: device, inode, length, and the modification and change times. If the current result differs, the
+//!   digest is compared again before the file is loaded. Comparing it at every start would cost more than a whole run.
 //!
 //! The remaining risks are a disk that corrupts bytes, which `glovebox doctor` detects, and other code that runs as
 //! this user.

@@ -26,7 +26,7 @@ pub struct RuntimeInfo {
     pub language: Language,
     /// `true` if scripts in its language use this runtime by default. In order of precedence, the default is the
     /// runtime in [`EngineConfig::default_runtimes`](crate::EngineConfig::default_runtimes), the
-    /// [added](Engine::add_runtime) runtime that is last in this list, or the manifest's default.
+    /// [added](Engine::add_runtime) runtime that [`Engine::runtimes`] lists last, or the manifest's default.
     pub default: bool,
     /// `true` if the runtime was added with [`Engine::add_runtime`].
     pub added: bool,
@@ -37,7 +37,7 @@ pub struct RuntimeInfo {
     /// ([`Engine::prepared_module`]).
     pub portable: bool,
     /// `true` if the runtime has the data library, a file separate from the interpreter. Such a runtime takes minutes
-    /// to prepare, and its provider component has about 200 MB.
+    /// to prepare, and its provider component is about 200 MB in size.
     pub has_library: bool,
     /// The version of the interpreter.
     pub version: String,

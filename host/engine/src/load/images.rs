@@ -198,8 +198,7 @@ pub struct ImageInfo {
     pub version: String,
     /// The digest of the image's inputs. Images with the same digest are equal, whatever their names.
     pub digest: String,
-    /// The setups that ran in the image, in order, including the setups of the images that it is based on, which come
-    /// first.
+    /// The setups that ran in the image, in order. The setups of the images that it is based on come first.
     pub setups: Vec<SetupInfo>,
     /// Wheels of the image.
     pub wheels: Vec<ImageFile>,

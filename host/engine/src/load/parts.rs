@@ -1,5 +1,5 @@
-//! Compiled code of interpreters, split into [parts](glovebox_runtimes::CodePart). The first part is loaded with
-//! the runtime, each other part when a guest first calls one of its functions.
+//! Compiled code of interpreters, split into [parts](glovebox_runtimes::CodePart). The first part is loaded with the
+//! runtime. Each other part is loaded when a guest first calls one of its functions.
 
 use std::{
     fmt::Display,

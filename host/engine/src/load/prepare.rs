@@ -1,9 +1,9 @@
 //! Prepares a runtime: boots it once, parks it, and saves its memory as the module's initial data. Also fills, measures
 //! and prunes the cache of compiled code.
 //!
-//! Preparation is deterministic. It boots with a fixed clock, seeded entropy, a fixed environment and an empty file
-//! system, so the same binary and the same boot code produce the same image, byte for byte. Equal fuel use, resuming on
-//! other machines, and replay depend on this.
+//! Preparation is deterministic: the same binary and the same boot code produce the same image, byte for byte. The boot
+//! has a fixed clock, seeded entropy, a fixed environment and an empty file system. Equal fuel use, resuming on other
+//! machines, and replay depend on this.
 
 use std::{cell::Cell, collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -318,7 +318,8 @@ pub struct CacheUsage {
     pub in_use: u64,
     /// The size on disk, in bytes.
     pub bytes: u64,
-    /// The time at which an entry was last used. For binaries and packages, this is the file system's access time.
+    /// The most recent use of any of these entries, or `None` if there are none. For binaries and packages, this is the
+    /// file system's access time.
     pub last_used: Option<Timestamp>,
 }
 

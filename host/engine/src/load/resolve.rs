@@ -77,8 +77,8 @@ impl Plan<'_> {
             Some(recipe) => {
                 let driver = driver(recipe, inner.is_lean());
                 let arguments = format!("{:?}{:?}", driver.boot_args(), driver.boot_env());
-                // The boot code does not cover the driver's own share of the boot, such as the stack layout, or the
-                // behaviour of the WASI implementation during the boot. Both change only with the version.
+                // The boot code covers neither the driver's own part of the boot, such as the stack layout, nor the
+                // WASI implementation. Both change only with the version.
                 let version = concat!(
                     env!("CARGO_PKG_VERSION"),
                     " with its memory apart, settled at last, with 512 KiB of its stack, floating-point errors, sources, and one check of interrupts"
@@ -136,13 +136,13 @@ impl Plan<'_> {
 }
 
 impl EngineInner {
-    /// Loads a runtime in the manifest or a custom image.
+    /// Loads a runtime or a custom image by name.
     pub(crate) fn load_named(&self, name: &str, prepared: bool) -> Result<Arc<Runtime>, RuntimeError> {
         let found = self.find(name)?;
         self.load(&self.plan(&found, prepared))
     }
 
-    /// Finds a runtime in the manifest or a custom image by name.
+    /// Finds a runtime or a custom image by name.
     pub(crate) fn find(&self, name: &str) -> Result<FoundRuntime<'_>, RuntimeError> {
         let unknown = match self.runtimes.manifest().find(name) {
             Ok(entry) => return Ok(entry.into()),
