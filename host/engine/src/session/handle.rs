@@ -32,11 +32,11 @@ use crate::{
 /// session uses memory, but no thread and no stack.
 ///
 /// A script that raises keeps its changes, as in a notebook. If a script is unwound (stopped at a limit, cancelled,
-/// trapped), the session is rolled back to its last checkpoint in a new instance, because an unwound interpreter is
-/// never entered again. [`Execution::rolled_back_to`] names the checkpoint. Variables and files are restored, but
-/// output and changes to host directories stay. If no instance is available, the rollback is retried at the next call,
-/// and calls fail with [`ExecuteError::Instantiate`] until it succeeds. `os._exit` ends the session. The policy's
-/// [`session`](crate::SessionPolicy) table determines when checkpoints are taken.
+/// trapped), the session is rolled back to its last checkpoint. The rollback creates a new instance, because an unwound
+/// interpreter is never entered again. [`Execution::rolled_back_to`] names the checkpoint. Variables and files are
+/// restored, but output and changes to host directories stay. If no instance is available, the rollback is retried at
+/// the next call, and calls fail with [`ExecuteError::Instantiate`] until it succeeds. `os._exit` ends the session. The
+/// policy's [`session`](crate::SessionPolicy) table determines when checkpoints are taken.
 ///
 /// Clones are handles to the same session and can be used from any thread. Concurrent calls run one after the other, in
 /// arrival order. Dropping the last handle frees the session's resources immediately, without running exit handlers.
@@ -258,7 +258,8 @@ impl Session {
     /// after it.
     ///
     /// # Errors
-    /// Fails like [`run`](Self::run), for errors that occur before the guest is entered.
+    /// Fails like [`run`](Self::run), for errors that occur before the execution has the turn. [`Started::advance`]
+    /// returns later errors.
     pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
         self.start_with(request, |_| ())
     }
@@ -443,13 +444,12 @@ impl Session {
         self.0.status().info.ended.clone()
     }
 
-    /// Ends the session for all handles. Runs the interpreter's exit handlers within the limits of one execution,
-    /// commits their changes to host directories like those of a successful execution, and frees the session's
-    /// resources.
+    /// Ends the session for all handles, and frees its resources. First runs the interpreter's exit handlers within the
+    /// limits of one execution, and commits their changes to host directories like those of a successful execution.
     ///
     /// # Errors
     /// Fails if the session stays busy, if its exit handlers could not be run, or if the files could not be committed.
-    /// In the latter two cases, the session has still ended. Closing an ended session succeeds.
+    /// In the last two cases, the session has ended nevertheless. Closing an ended session succeeds.
     pub fn close(&self) -> Result<(), ExecuteError> {
         let mut held = self.turn()?;
         self.0.sandbox.0.engine.0.on_stack(|| held.state.close())?
