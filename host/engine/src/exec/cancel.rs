@@ -184,8 +184,8 @@ impl CancelToken {
         self.0.state().cancelled
     }
 
-    /// Waits at most `duration` for cancellation. Returns `true` if the token is cancelled. Suits callers that wait
-    /// only for cancellation, such as a [`Tool`](crate::Tool) between two attempts.
+    /// Waits at most `duration` for cancellation. Returns `true` if the token is cancelled. For callers that wait only
+    /// for cancellation, such as a [`Tool`](crate::Tool) between two attempts.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -216,7 +216,7 @@ impl CancelToken {
         self.0.changed.notify_all();
     }
 
-    /// Waits until `end`, or until `ready` returns `true` after a [`wake`](Self::wake). Cancellation ends the wait too
+    /// Waits until `end`, or until `ready` returns `true` after a [`wake`](Self::wake). Cancellation also ends the wait
     /// if `heeds_cancellation` is set.
     pub(crate) fn wait(&self, end: Instant, heeds_cancellation: bool, ready: impl Fn() -> bool) {
         let mut state = self.0.state();

@@ -54,7 +54,7 @@ pub(crate) struct PreparedRequest<'a> {
     wants_value: bool,
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) toolbox: Arc<Toolbox>,
-    /// Set if the interpreter runs a translation of the source.
+    /// Set if the source was translated for the interpreter, or could not be translated.
     translation: Option<Translation>,
 }
 

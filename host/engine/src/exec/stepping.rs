@@ -120,8 +120,8 @@ const STACK_BYTES: usize = 512 << 10;
 /// Tools with handlers are answered by their handlers. Only calls to [`Tool::stepped`](crate::Tool::stepped) tools are
 /// returned to the caller.
 ///
-/// In a session, the execution keeps the turn until it has ended. Dropping the handle cancels the execution. The thread
-/// then ends on its own, and the session continues as after any other cancelled execution.
+/// In a session, the execution blocks other requests until it has ended. Dropping the handle cancels the execution. The
+/// thread then ends on its own, and the session continues as after any other cancelled execution.
 ///
 /// ```no_run
 /// use glovebox::{Engine, EngineConfig, Request, Sandbox, Step, Tool, ToolAnswer};
@@ -141,7 +141,7 @@ const STACK_BYTES: usize = 512 << 10;
 ///         Step::NeedsTools(requests) => {
 ///             answers = requests.iter().map(|request| ToolAnswer::value(request.id, &json!("Ada"))).collect();
 ///         }
-///         // Only where `advance` is given a time.
+///         // Only if `advance` has a time limit.
 ///         Step::Running => answers = Vec::new(),
 ///     }
 /// };
