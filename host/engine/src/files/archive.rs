@@ -292,8 +292,8 @@ fn record(data: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     Some((body.get(..equals)?, body.get(equals + 1..)?, data.get(len..)?))
 }
 
-/// Maximum number of headers per inode. An entry can have a long name, a long target and an extension header in
-/// addition to its own header, and archives can contain a directory twice.
+/// Maximum number of headers per inode. Each entry can have four headers: its own, a long name, a long target and an
+/// extension header. An archive can also contain a directory twice.
 const HEADERS_PER_INODE: u64 = 5;
 
 /// The lower bound of the header limit, for workspaces with very few inodes.

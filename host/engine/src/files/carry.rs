@@ -463,7 +463,7 @@ impl<'v> Placer<'v> {
         Ok(())
     }
 
-    /// Sets a directory's modification time. Must be called after all its entries were added.
+    /// Sets an entry's modification time. For a directory, must be called after all its entries were added.
     pub(super) fn set_modified(&mut self, path: &str, modified_ns: u64) -> Result<(), FilesError> {
         let inode = self.vfs.lookup(self.top, path.as_bytes(), Follow::No).map_err(self.refused(path))?;
         self.vfs.set_times(inode, None, Some(modified_ns)).map_err(self.refused(path))

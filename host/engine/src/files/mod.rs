@@ -115,8 +115,9 @@ impl FilesError {
 
 // Snapshots of workspaces: reading files and copying them to the host.
 
-/// A snapshot of a workspace: of an execution, whether or not it was committed to a host directory, or of a session. It
-/// shares unchanged contents with the session, so it takes additional memory only for later changes in the session.
+/// A snapshot of the workspace of an execution or a session. It includes changes that were not committed to a host
+/// directory. It shares unchanged contents with the session, so it takes additional memory only for later changes in
+/// the session.
 ///
 /// If the workspace is a host directory, files that have not been read yet are read from the host on demand.
 #[derive(Clone, Debug)]

@@ -136,8 +136,8 @@ impl SessionFiles {
     /// Writes a file and creates its parent directories. Follows a link at the end of the path, inside the workspace.
     ///
     /// # Errors
-    /// [`FilesError::Workspace`] if the path is invalid or a directory, if a quota is exhausted, or if the file exists
-    /// and must not be replaced, even if it is empty. [`FilesError::Session`] if the session has ended or stays busy.
+    /// [`FilesError::Workspace`] if the path is invalid or a directory, if a quota is exhausted, or if a file, even an
+    /// empty one, exists and must not be replaced. [`FilesError::Session`] if the session has ended or stays busy.
     pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>, if_exists: IfExists) -> Result<(), FilesError> {
         self.log("write", path);
         self.change(|vfs, root, _| Ok(change::write(vfs, root, path, bytes.as_ref(), if_exists)?))
