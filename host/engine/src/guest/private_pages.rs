@@ -93,7 +93,7 @@ fn faults() -> Option<u64> {
     }
 
     /// Returns `true` if the kernel may replace small pages with huge ones on its own, which causes no page fault in
-    /// any thread. That is the case if huge pages are enabled for `always` instead of `madvise`. Unreadable settings
+    /// any thread. That is the case if the setting for huge pages is `always` instead of `madvise`. Unreadable settings
     /// are treated as disabled.
     fn has_huge_pages_unasked() -> bool {
         let directory = Path::new("/sys/kernel/mm/transparent_hugepage");
@@ -130,14 +130,14 @@ const ENTRY_BYTES: usize = 8;
 /// The number of entries to read with one system call: 16 MiB of memory, about the size of an interpreter.
 const ENTRIES_AT_ONCE: usize = 4096;
 
-/// Returns the numbers of the pages in `memory` that may differ from the mapped file, in ascending order: pages that
-/// were written and pages that were swapped out. Returns `None` if the system does not expose them.
+/// Returns the numbers of the pages in `memory` that may differ from the mapped file, in ascending order. These are the
+/// pages that were written or swapped out. Returns `None` if the system does not expose them.
 pub(crate) fn private_pages(memory: &[u8]) -> Option<Vec<u32>> {
     // <https://www.kernel.org/doc/Documentation/admin-guide/mm/pagemap.rst>
     const PRESENT: u64 = 1 << 63;
     const SWAPPED: u64 = 1 << 62;
     const FILE_OR_SHARED: u64 = 1 << 61;
-    // Supported only on systems whose pages have 4 KiB and where these flags were verified.
+    // Supported only on systems with 4 KiB pages, where these flags were verified.
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return None;
     }

@@ -143,8 +143,8 @@ fn restore(machine: &mut GuestMachine, pristine: &Pristine, max_private_pages: u
 
 /// Reusable objects. Each thread prefers the object that it used last.
 ///
-/// An object that another processor wrote moves into this processor's cache line by line. When instances moved between
-/// threads, two threads had 1.3 times the throughput of one, instead of 1.8 times.
+/// If another processor wrote an object, this processor must first load each of its cache lines. When instances moved
+/// between threads, two threads had 1.3 times the throughput of one, instead of 1.8 times.
 struct Reuse<T> {
     /// Each object with the thread that used it last, in the order in which they were returned.
     unused: Mutex<Vec<(ThreadId, T)>>,
@@ -187,24 +187,23 @@ impl<T> Reuse<T> {
 }
 
 /// Maximum native stack of a guest, in bytes; a guest that exceeds it traps. QuickJS limits its own stack to 320 KiB
-/// and needs up to 40 times as much native stack to reach its `RangeError` (measured: 12 of 150 hostile scripts fail
-/// with 4 MiB, none with 8 MiB). CPython's own limits apply earlier, at 1 MiB. Its unchecked recursions use at most as
+/// and needs up to 40 times as much native stack to reach its `RangeError`. Measured: 12 of 150 hostile scripts fail
+/// with 4 MiB, none with 8 MiB. CPython's own limits apply earlier, at 1 MiB. Its unchecked recursions use at most as
 /// much C stack as native stack, so they cannot overrun the 24 MiB of C stack.
 pub(crate) const GUEST_STACK_BYTES: usize = 16 << 20;
 
 /// The additional stack for host functions when the guest has used its maximum, in bytes.
 const HOST_STACK_BYTES: usize = 1 << 20;
 
-/// Maximum number of idle stacks. Pages that a deep recursion touched stay resident, so this caps idle memory at 272
-/// MiB, which is reached only if this many concurrent guests each used their whole stack. Each additional concurrent
-/// guest needs a new mapping.
+/// Maximum number of idle stacks. Pages that a deep recursion touched stay resident, so idle stacks use at most 272
+/// MiB: 17 MiB for each stack that a guest used completely. Each additional concurrent guest needs a new mapping.
 const IDLE_COUNT: usize = 16;
 
 /// Reusable stacks of a known size, on which guests run.
 ///
-/// Wasmtime counts `max_wasm_stack` from the current stack pointer and never compares it with the thread's real stack,
-/// so a deep recursion on a small thread would abort the host. Guests therefore never run on the caller's stack, but
-/// always on one of these stacks, which end in a guard page.
+/// Wasmtime counts `max_wasm_stack` from the current stack pointer and does not know the size of the thread's stack. A
+/// deep recursion on a thread with a small stack would abort the host. Guests therefore never run on the caller's
+/// stack, but always on one of these stacks, which end in a guard page.
 pub(crate) struct Stacks(Reuse<DefaultStack>);
 
 impl Default for Stacks {
