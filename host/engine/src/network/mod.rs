@@ -1,8 +1,8 @@
 //! Network access for scripts. Off unless the policy allows addresses.
 //!
-//! Scripts have no sockets. A script describes a request, which reaches the host as a call to the reserved tool
-//! [`NETWORK_TOOL`](crate::tools::NETWORK_TOOL), so limits, cancellation, records and concurrent requests work as for
-//! tools. A [`Network`] performs the requests. The crate `glovebox-network` provides one for HTTP.
+//! Scripts have no sockets. A script's request reaches the host as a call to the reserved tool
+//! [`NETWORK_TOOL`](crate::tools::NETWORK_TOOL). Limits, cancellation, records and concurrent requests therefore work
+//! as for tools. A [`Network`] performs the requests. The crate `glovebox-network` provides one for HTTP.
 //!
 //! | file | contents |
 //! |---|---|

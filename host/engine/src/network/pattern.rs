@@ -315,15 +315,15 @@ pub fn is_public(address: IpAddr) -> bool {
 const SPECIAL_V4: [(Ipv4Addr, u32); 16] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),       // this network
     (Ipv4Addr::new(10, 0, 0, 0), 8),      // private
-    (Ipv4Addr::new(100, 64, 0, 0), 10),   // shared by carriers
+    (Ipv4Addr::new(100, 64, 0, 0), 10),   // carrier-grade NAT
     (Ipv4Addr::new(127, 0, 0, 0), 8),     // loopback
-    (Ipv4Addr::new(169, 254, 0, 0), 16),  // link-local; the metadata of clouds
+    (Ipv4Addr::new(169, 254, 0, 0), 16),  // link-local, including cloud metadata
     (Ipv4Addr::new(172, 16, 0, 0), 12),   // private
-    (Ipv4Addr::new(192, 0, 0, 0), 24),    // protocols
+    (Ipv4Addr::new(192, 0, 0, 0), 24),    // protocol assignments
     (Ipv4Addr::new(192, 0, 2, 0), 24),    // documentation
     (Ipv4Addr::new(192, 31, 196, 0), 24), // AS112
     (Ipv4Addr::new(192, 52, 193, 0), 24), // AMT
-    (Ipv4Addr::new(192, 88, 99, 0), 24),  // relays of 6to4
+    (Ipv4Addr::new(192, 88, 99, 0), 24),  // 6to4 relays
     (Ipv4Addr::new(192, 168, 0, 0), 16),  // private
     (Ipv4Addr::new(198, 18, 0, 0), 15),   // benchmarks
     (Ipv4Addr::new(198, 51, 100, 0), 24), // documentation
@@ -333,9 +333,9 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 16] = [
 
 /// Special-purpose ranges within 2000::/3, the only allocated range: first address, prefix length.
 const SPECIAL_V6: [(Ipv6Addr, u32); 5] = [
-    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocols, Teredo and ORCHID among them
+    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocol assignments, including Teredo and ORCHID
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation
-    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16), // 6to4: stands for an IPv4 address
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16), // 6to4: embeds an IPv4 address
     (Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48), // AS112
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
 ];
