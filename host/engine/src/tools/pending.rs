@@ -204,7 +204,8 @@ impl PendingCall {
 const MAX_ORIGIN_CALLS: usize = 16;
 
 /// Maximum size of the arguments of one origin's abandoned calls and of one execution's running calls together, in
-/// bytes. A call may exceed this limit if no other call is counted, up to the size of its text when parsed.
+/// bytes. A call may exceed this limit if no other call is counted. In that case, only the limit on its text bounds its
+/// size.
 const MAX_ORIGIN_BYTES: u64 = 16 << 20;
 
 /// Maximum size of the arguments for all origins together, in bytes. Each origin is charged at most its own maximum, so

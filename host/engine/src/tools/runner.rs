@@ -261,8 +261,8 @@ impl CompletionQueue {
     }
 }
 
-/// The stack size of a call's thread in bytes, several times what validating the deepest arguments against the deepest
-/// schema needs. Only touched pages take memory.
+/// The stack size of a call's thread, in bytes. Validating the deepest arguments against the deepest schema needs a
+/// fraction of it. Only touched pages take memory.
 const STACK_BYTES: usize = 16 << 20;
 
 /// Counts the tool threads of an engine and limits their number.
