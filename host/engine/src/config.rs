@@ -23,8 +23,8 @@ pub struct EngineConfig {
     /// files are checked.
     pub seals_dir: Option<PathBuf>,
     /// Directories that no guest of this process can reach while the engine exists. A mount must not be, contain or lie
-    /// inside such a directory. They do not have to exist yet. The cache, the seals, packages and open session stores
-    /// are always protected like this. Default: none.
+    /// inside such a directory. The directories need not exist yet. The cache, the seals, packages and open session
+    /// stores are always protected in the same way. Default: none.
     pub private_dirs: Vec<PathBuf>,
     /// The instance pool. Default: [`PoolConfig::default`]. With `None`, instances are allocated on demand. A program
     /// that runs only one script is faster without a pool, because reserving the pool's address space takes time.
@@ -32,10 +32,11 @@ pub struct EngineConfig {
     /// Maximum number of concurrent tool calls in all executions together. Each call runs on its own thread. Default:
     /// 1,024. Further calls fail with `ToolLimit`.
     pub tool_threads: u32,
-    /// Limits on the compiled code in the cache. When code is added, code that is too old is removed, then the least
-    /// recently used code until the cache is within its limits.
+    /// Limits on the compiled code in the cache. They are applied when code is added: code that is too old is removed
+    /// first, then the least recently used code. Default: [`CacheLimits::default`].
     pub cache: CacheLimits,
-    /// Libraries for scripts in the images, including the Python packages at `/app/site-packages`. Default: bundled.
+    /// Libraries that the images provide to scripts, including the Python packages at `/app/site-packages`. Default:
+    /// bundled.
     pub packages: Packages,
     /// The directory of custom packages ([`OwnPackages`](crate::OwnPackages)), which scripts can import in addition to
     /// the bundled ones. They are imported from source. Ignored with [`Packages::None`]. Default: none.
@@ -50,8 +51,8 @@ pub struct EngineConfig {
     /// runtimes take precedence over runtimes that were added to the cache and over the manifest's defaults. For each
     /// language, the first entry applies. Default: none.
     pub default_runtimes: Vec<String>,
-    /// Performs the requests of scripts whose policy allows addresses, such as `glovebox_network::Http`. Default: none,
-    /// so a sandbox with such a policy cannot be built.
+    /// The network for scripts whose policy allows addresses, such as `glovebox_network::Http`. Default: none, so a
+    /// sandbox with such a policy cannot be built.
     pub network: Option<Arc<dyn Network>>,
     /// Receives the progress of fetching, booting and compiling, and can abort them. Default: none.
     pub progress: Arc<dyn Progress + Send + Sync>,
@@ -96,7 +97,7 @@ impl fmt::Debug for EngineConfig {
     }
 }
 
-/// Libraries for scripts in an engine's images. Each choice has its own prepared images.
+/// Libraries that an engine's images provide to scripts. Each choice has its own prepared images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Packages {
@@ -150,7 +151,8 @@ impl Default for CacheLimits {
     }
 }
 
-/// Maximum size of an instance without its memory and tables. CPython 3.15 has 47,000 functions whose address is taken.
+/// Maximum size of an instance without its memory and tables, in bytes. CPython 3.15 has 47,000 functions whose address
+/// is taken, and the instance has an entry for each of them.
 const MAX_INSTANCE_BYTES: usize = 4 << 20;
 
 /// Maximum number of loaded images. Each image has an instance that is never entered. Other instances are compared with

@@ -74,7 +74,7 @@ pub(crate) struct EngineInner {
     /// The default runtimes for Python and for JavaScript, set at first use.
     pub(crate) preferred: (OnceLock<String>, OnceLock<String>),
     loaded: Mutex<HashMap<Loaded, Arc<Runtime>>>,
-    /// The engine with the same configuration that compiles unmetered code. Created for the first policy that turns
+    /// An engine with the same configuration, which compiles unmetered code. Created for the first policy that turns
     /// metering off.
     unmetered: OnceLock<Engine>,
     /// Guards that keep guests out of [`EngineConfig::private_dirs`] while the engine exists.
@@ -94,8 +94,8 @@ impl Engine {
     /// Creates an engine. Does not fetch, compile or start anything yet.
     ///
     /// # Errors
-    /// Fails if Wasmtime rejects the settings on this machine, if the cache directory cannot be used, or if the
-    /// configuration needs a feature that is not in this build.
+    /// Fails if Wasmtime rejects the settings on this machine, or if the cache or another configured directory cannot
+    /// be used.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
         let metering = Metering::Fuel;
         let (wasmtime, linker) = platform(config.pool.as_ref(), metering)?;

@@ -97,7 +97,7 @@ pub enum BuildError {
     /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The second engine, which has the policy's metering mode, cannot be created.
+    /// The engine for the policy's metering mode cannot be created.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The runtime is unavailable.

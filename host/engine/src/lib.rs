@@ -28,10 +28,10 @@
 //! An *outcome* describes the guest: it completed, exited, raised an exception, or exhausted a limit. An *error* comes
 //! from Glovebox or from the caller. They never mix: a script that raises is an `Ok(Execution)`.
 //!
-//! # Features
+//! # Network
 //!
-//! * `network`: [`Policy::network`]. Off by default. Without this feature, a policy that allows addresses fails with
-//!   [`PolicyError::Network`].
+//! Scripts have no network access unless [`Policy::network`] allows addresses. Such a policy requires
+//! [`EngineConfig::network`]. Without it, building a sandbox fails with [`PolicyError::Network`].
 //!
 //! # Threats out of scope
 //!

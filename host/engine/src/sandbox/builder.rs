@@ -131,11 +131,11 @@ impl SandboxBuilder {
     }
 
     /// Checks the policy and the tools, and opens the host directories. Fetches, prepares and loads the runtime if
-    /// necessary, which takes seconds the first time and milliseconds later.
+    /// necessary, which takes seconds or minutes the first time and milliseconds later.
     ///
     /// # Errors
-    /// Fails if the policy, a tool or a workspace file is invalid, if a host directory cannot be used, or if the
-    /// runtime is unavailable or does not fit the policy.
+    /// Fails if the policy, a tool or a workspace file is invalid, or if a host directory cannot be used. Also fails if
+    /// the runtime is unavailable or does not fit the policy.
     pub fn build(mut self) -> Result<Sandbox, BuildError> {
         self.policy.check()?;
         let toolbox = match self.toolbox.take() {
@@ -143,7 +143,7 @@ impl SandboxBuilder {
             None => Arc::new(Toolbox::new(&self.tools)?),
         };
         let (toolbox, environment) = self.with_network(toolbox)?;
-        // Check the directories first, because fetching and preparing a runtime takes long.
+        // Check the directories first, because fetching and preparing a runtime can take a long time.
         for host in self.policy.workspace.iter().chain(self.policy.mounts.iter().map(|mount| &mount.host)) {
             if let Err(error @ MountError::Guarded { .. }) = mount::check_directory(host) {
                 return Err(error.into());

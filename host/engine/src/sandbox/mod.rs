@@ -158,7 +158,8 @@ impl Sandbox {
     /// Starts [`run`](Self::run) on a new thread, for the caller to step through. See [`Started`].
     ///
     /// # Errors
-    /// Fails like [`run`](Self::run), for errors that occur before an instance is created.
+    /// Fails if the request is invalid or exceeds a limit, or if no thread can be started. [`Started::advance`] returns
+    /// the other errors of [`run`](Self::run).
     pub fn start(&self, request: Request<'_>) -> Result<Started, ExecuteError> {
         self.start_with(request, |_| ())
     }

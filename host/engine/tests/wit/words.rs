@@ -23,7 +23,7 @@ fn limits_are_the_same_in_wit_and_rust() {
 fn policies_match_in_wit_and_rust_except_host_keys() {
     let contract = Contract::read();
     let mut policy = fields(&Policy::default());
-    // Not serialized if it is `None`.
+    // `workspace` is not serialized if it is `None`.
     assert!(!policy.contains("workspace"));
     // A component's quotas need metering, and only the host configures network access and adds packages.
     for of_the_host in ["commit", "metering", "mounts", "network", "packages"] {
