@@ -196,7 +196,7 @@ pub(crate) const MAX_RESPONSE_HEADERS: usize = 96;
 /// Maximum total size of the names and values of a response's headers, in bytes.
 pub(crate) const MAX_RESPONSE_HEADER_BYTES: usize = 64 << 10;
 
-/// Hop-by-hop, routing and framing headers. Only the HTTP client sets them: a script could otherwise address a server
+/// Hop-by-hop, routing and framing headers. Only the HTTP client sets them. Otherwise, a script could address a server
 /// that the policy does not allow, or smuggle a second request into the body.
 const NOT_THE_SCRIPTS: [&str; 16] = [
     "connection",

@@ -216,7 +216,7 @@ fn special_purpose_addresses_are_not_public() {
         ("::", false),
         ("::1", false),
         ("::7f00:1", false),       // IPv4-compatible
-        ("::ffff:1.1.1.1", false), // IPv4-mapped, whatever it is mapped to
+        ("::ffff:1.1.1.1", false), // IPv4-mapped, for any IPv4 address
         ("::ffff:127.0.0.1", false),
         ("64:ff9b::7f00:1", false), // NAT64
         ("64:ff9b::101:101", false),
