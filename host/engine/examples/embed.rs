@@ -21,7 +21,7 @@ use wasmtime::{
     component::{Component, Linker},
 };
 
-/// Data of your stores: your own, and the sandbox.
+/// The data of a store: your own, and the sandbox.
 struct State {
     limits: StoreLimits,
     sandbox: SandboxCtx,

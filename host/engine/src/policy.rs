@@ -114,8 +114,7 @@ pub struct Policy {
     /// session keeps the setting that it was created with.
     pub inject_setup: bool,
     /// Names of packages that Glovebox may download and add for scripts that require them in inline metadata (PEP 723).
-    /// Only packages of the catalogue have a name here; `glovebox packages list --available` prints them. Default:
-    /// none.
+    /// Only names in the catalogue are allowed; `glovebox packages list --available` prints them. Default: none.
     ///
     /// `glovebox run` adds the packages that its scripts require. Servers and the REPL add all of these packages when
     /// they start. Has no effect in this crate, where `EngineConfig::own_packages` names the packages.
