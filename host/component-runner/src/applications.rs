@@ -76,8 +76,8 @@ impl Applications {
 
     /// Compiles uncached components in child processes, within the limits of `compiler`.
     ///
-    /// By default, components are compiled in this process without limits: an untrusted component of a few kilobytes
-    /// can keep it busy for hours or exhaust all memory.
+    /// By default, components are compiled in this process without limits. An untrusted component of a few kilobytes
+    /// can then keep this process busy for hours or exhaust all memory.
     #[must_use]
     pub fn compiler(mut self, compiler: Compiler) -> Self {
         self.compiler = Some(compiler);
@@ -195,9 +195,9 @@ impl Application {
 
     /// Runs the component as a command and waits until it ends.
     ///
-    /// The run uses its own thread. It ends within milliseconds of its wall-clock limit or of `config.cancel`, after
-    /// its scripts have used at most the soft-limit reserve of their policy. If a write to this process's own output
-    /// blocks the run for two more seconds, its thread is left behind.
+    /// The run uses its own thread. It ends within milliseconds of its wall-clock limit or of `config.cancel`. Its
+    /// scripts can delay the end by at most the soft-limit reserve of their policy. If a write to this process's own
+    /// output blocks the run for two more seconds, its thread is left behind.
     pub fn run(&self, host: &SandboxHost, config: &AppConfig) -> Result<Ended, RunError> {
         let Some(main) = self.main() else {
             return Err(RunError::NotACommand { name: self.name.clone(), exports: self.exports.clone() });

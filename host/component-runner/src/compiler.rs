@@ -99,8 +99,7 @@ impl Compiler {
         let header = [self.limits.memory_bytes, self.limits.timeout_ms, wasm.len() as u64];
         let (ended, compiled, words) = thread::scope(|scope| {
             // Write errors are ignored: a process that ends early does not read all its input, and its exit status
-            // gives the reason.
-            // The pipe is kept open until the process has ended, see `end_with_parent`.
+            // gives the reason. The pipe stays open until the process has ended: see `end_with_parent`.
             scope.spawn(|| {
                 header
                     .iter()

@@ -103,7 +103,8 @@ pub struct AppLimits {
     /// bounds them. The component traps when the fuel is exhausted. Default: 10^11, a few minutes of computation.
     pub fuel: u64,
     /// Maximum total size in bytes of all linear memories, all tables (eight bytes per element), and the host's
-    /// instance data: globals, segments and function references, at least a few kilobytes.
+    /// instance data. The instance data contains globals, segments and function references, and has at least a few
+    /// kilobytes.
     ///
     /// `memory.grow` beyond the limit returns -1, as WebAssembly specifies; most programs then trap. A component whose
     /// instances alone exceed the limit does not start. Default: 512 MiB.
@@ -144,8 +145,8 @@ impl Default for AppLimits {
 }
 
 impl AppLimits {
-    /// Returns limits for one tool call: 10^10 units of fuel, 256 MiB of memory, ten seconds, 4 MiB for the result, and
-    /// the default for every other limit. The deadline of the calling script applies as well.
+    /// Returns limits for one tool call: 10^10 units of fuel, 256 MiB of memory, ten seconds, and 4 MiB for the result.
+    /// Every other limit has its default. The deadline of the calling script applies as well.
     #[must_use]
     pub fn for_tools() -> Self {
         Self {

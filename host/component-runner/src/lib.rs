@@ -28,8 +28,8 @@
 //! # Access without grants
 //!
 //! An application can read the host's clocks, read random numbers from the system's generator, and set timers, which
-//! end with its wall-clock limit. All other WASI functions report an absent or forbidden resource: no directory is
-//! open, no address can be used, name lookup fails, and the environment and standard input are empty. Output is
+//! end with its wall-clock limit. All other WASI functions report an absent or forbidden resource. No directory is
+//! open, no address can be used, and name lookup fails. The environment and standard input are empty. Output is
 //! discarded.
 //!
 //! # Compilation cost

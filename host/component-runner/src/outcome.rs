@@ -136,7 +136,8 @@ pub(crate) fn classify(error: &wasmtime::Error, limits: &AppLimits, refused_byte
         (Some(Trap::OutOfFuel), _) => {
             AppOutcome::Exhausted { resource: Resource::Fuel, limit: limits.fuel, used: limits.fuel }
         }
-        // Programs abort with `unreachable` when memory is refused. Wasmtime reports an excessive initial memory.
+        // Programs abort with `unreachable` if `memory.grow` fails. A garbage-collected heap that cannot grow traps
+        // with `AllocationTooLarge`. An excessive initial memory is an error without a trap.
         (Some(Trap::UnreachableCodeReached | Trap::AllocationTooLarge) | None, Some(outcome)) => outcome,
         (Some(trap), _) => AppOutcome::Trapped { words: plain(*trap) },
         (None, None) => AppOutcome::Trapped { words: words(error) },
@@ -196,8 +197,8 @@ pub enum LoadError {
     },
     /// Compiling the component would cost far more than its size suggests.
     ///
-    /// Limits: 1,000 modules and components, about as many nested component types, 10,000 instances with 20,000
-    /// canonical ABI functions and 250,000 items in total, and 4,000,000 initial table elements.
+    /// Limits: 1,000 modules and components, about as many nested component types, 10,000 instances, and 4,000,000
+    /// initial table elements. All instances together can have 20,000 canonical ABI functions and 250,000 items.
     #[error("`{name}` is rejected before compilation: {reason}", name = escaped(.name), reason = escaped_text(.reason))]
     Excess {
         /// The name of the component.

@@ -76,7 +76,7 @@ pub(crate) struct Done<S> {
     pub(crate) sandbox: Option<S>,
 }
 
-/// Report that the run's thread sends when it ends.
+/// The report that the run's thread sends when it ends.
 struct Report<S> {
     result: Result<Vec<Val>, wasmtime::Error>,
     /// The reason for a stop before the call returned.

@@ -71,8 +71,8 @@ const ELEMENT_BYTES: u64 = 8;
 
 /// Counts the memory of one store. A store frees nothing before it is dropped, so the sums only grow.
 ///
-/// Growth is counted even if the system then fails to provide the memory: Wasmtime also reports failures of growth that
-/// it never requested here, so failures cannot be subtracted.
+/// Growth is counted even if the system then fails to provide the memory. Failures cannot be subtracted, because
+/// Wasmtime also reports failures of growth that this limiter never counted.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     memory: Sum,

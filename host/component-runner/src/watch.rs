@@ -1,9 +1,9 @@
 //! Monitors a run on another thread and stops it.
 //!
 //! An application executes its own code, waits in a WASI call, or blocks its thread in a host function. To stop an
-//! application, the monitor advances the epoch to interrupt the application's own code, wakes the task to drop a WASI
-//! call, and cancels the scripts. The epoch advances only to stop a run. The thread that requested the run monitors it,
-//! so no further thread is needed.
+//! application, the monitor advances the epoch, which interrupts the application's own code. It also wakes the task,
+//! which drops a WASI call, and cancels the scripts. The epoch advances only to stop a run. The thread that requested
+//! the run monitors it, so no further thread is needed.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},

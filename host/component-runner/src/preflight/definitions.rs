@@ -30,8 +30,8 @@ pub(super) struct Component<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capture {
     pub(super) kind: Captured,
-    /// The number of levels up: from the component that defines the capturing one in [`Component::captures`], or from
-    /// the aliasing component itself in [`InstantiationStep::AliasOuter`].
+    /// The number of levels up. In [`Component::captures`], they are counted from the parent of the capturing
+    /// component. In [`InstantiationStep::AliasOuter`], they are counted from the aliasing component itself.
     pub(super) up: u32,
     pub(super) index: u32,
 }
@@ -83,8 +83,8 @@ pub(super) enum InstantiationStep<'a> {
 }
 
 impl<'a> Definitions<'a> {
-    /// Reads a component without validating it. Wasmtime also rejects every component that this function
-    /// rejects as malformed.
+    /// Reads a component without validating it. Wasmtime also rejects every component that this function rejects as
+    /// malformed.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Self, Refusal> {
         let mut reader = Reader::default();
         for payload in Parser::new(0).parse_all(bytes) {

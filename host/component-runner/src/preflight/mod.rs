@@ -1,9 +1,9 @@
 //! Checks a component before Wasmtime reads it. Rejects a component whose compilation would cost far more than its size
 //! suggests, and computes the host memory per instance.
 //!
-//! During compilation, Wasmtime simulates every instantiation and copies every item that is passed on. 26 components
-//! that each instantiate the previous one twice are 1.7 KB and 2^26 instances. This module performs the same simulation
-//! first, but counts items instead of compiling, and stops at a limit.
+//! During compilation, Wasmtime simulates every instantiation and copies every item that is passed on. For example, 26
+//! components that each instantiate the previous one twice take 1.7 KB and create 2^26 instances. This module performs
+//! the same simulation first, but counts items instead of compiling, and stops at a limit.
 //!
 //! 1. [`check_headers`] reads only section headers, because even parsing can be too expensive.
 //! 2. [`definitions`] reads each module and component once.
@@ -84,9 +84,9 @@ impl From<BinaryReaderError> for Refusal {
 // The first check of a component, which reads only section headers.
 //
 // Two structures make validation of a small file far too expensive. At the end of each nested module or component, the
-// validator copies a list of all earlier definitions: a file of 240 KB with 20,000 nested modules or components took
-// half a minute and 8 GB. The validator also reads component and instance types recursively, at three bytes per level:
-// a file of 300 KB overflowed the stack, which aborts the process.
+// validator copies a list of all earlier definitions. A file of 240 KB with 20,000 nested modules or components took
+// half a minute and 8 GB. The validator also reads component and instance types recursively, at three bytes per level.
+// A file of 300 KB overflowed the stack, which aborts the process.
 
 /// The length of a module's or component's header, in bytes.
 const PREAMBLE_BYTES: usize = 8;

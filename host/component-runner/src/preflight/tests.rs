@@ -33,7 +33,7 @@ fn nested_instances_under_at_and_over_the_limit() {
     }
 }
 
-/// Returns components that each instantiate the previous one twice. The first is a core module.
+/// Returns components that each instantiate the previous one twice. The first one instantiates a core module.
 fn doubling(levels: u64) -> String {
     let level = |n: u64| {
         let of = n - 1;

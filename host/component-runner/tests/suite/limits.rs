@@ -334,7 +334,8 @@ fn multiplying_components_are_rejected_before_parsing() {
 
 #[test]
 fn compiler_panic_is_an_error() {
-    // Cranelift limits the number of memory kinds that a function accesses, and each global is a separate kind.
+    // Cranelift limits the number of distinct memory flags in a function. Each global has its own alias region, and
+    // therefore its own flags.
     let globals = "(global funcref (ref.func $f))".repeat(200_000);
     let bytes = application(&format!("(core module (func $f) {globals})"));
     let error = world().applications.load_bytes("panics", &bytes).unwrap_err();
