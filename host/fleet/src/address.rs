@@ -132,7 +132,7 @@ pub struct FleetUrl {
     admin: u16,
 }
 
-/// The text is not a valid fleet URL.
+/// The error for text that is not a valid fleet URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{url}` is not the URL of a fleet: {reason}; write `restate://HOST`, or `restate://HOST:PORT?admin=PORT` if the ports are not {INGRESS_PORT} and {ADMIN_PORT}",

@@ -15,7 +15,7 @@ pub struct ExecuteRequest {
     /// The file name that tracebacks show. Default: `<sandbox>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Selects whether JavaScript is parsed as a script or as a module. Default: detected from the source.
+    /// The parsing mode of JavaScript: script or module. Default: detected from the source.
     pub kind: SourceKind,
     /// Standard input, in base64. Default: empty.
     #[serde(rename = "stdin_base64", with = "base64_text", skip_serializing_if = "Vec::is_empty")]

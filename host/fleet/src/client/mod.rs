@@ -108,8 +108,8 @@ impl FleetClient {
     /// Undoes the last execution of a session. A second undo in a row fails.
     ///
     /// # Errors
-    /// [`FleetError::NotFound`] if the session does not exist, [`FleetError::NoUndo`] if it has nothing to undo,
-    /// [`FleetError::Changed`] if it is not in the expected state, or another [`FleetError`] if the request fails.
+    /// [`FleetError::NotFound`] if the session does not exist, [`FleetError::NoUndo`] if it has nothing to undo, and
+    /// [`FleetError::Changed`] if it is not in the expected state. Another [`FleetError`] if the request fails.
     pub async fn undo(&self, name: &FleetName, expected: Option<Expected>) -> Result<FleetSession, FleetError> {
         self.call(name, "undo", expected, None).await
     }

@@ -3,7 +3,8 @@
 //! A step runs the script up to and including its next tool call, or to its end. A node that takes over an execution
 //! receives the recorded steps. It replays the script with the recorded answers, without repeating the calls, and runs
 //! the next step. If the last step was recorded, the node runs nothing. The record distinguishes a call from the end of
-//! the script, so the sequence of steps always matches the journal, wherever an execution was interrupted or cancelled.
+//! the script. The sequence of steps therefore always matches the journal, wherever an execution was interrupted or
+//! cancelled.
 
 use std::{
     pin::Pin,
@@ -28,7 +29,8 @@ use super::{
 };
 use crate::{ExecuteRequest, Executed, client::status};
 
-/// Maximum size of an answer in bytes: half of the engine's limit on messages, beyond which it delivers nothing.
+/// Maximum size of an answer in bytes: half of the engine's limit on messages. The engine does not deliver longer
+/// messages.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// An attempt at an execution, on one node.

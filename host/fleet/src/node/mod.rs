@@ -53,8 +53,8 @@ pub struct NodeConfig {
     /// Maximum time that an execution waits to run. After that, the engine retries the execution, perhaps on another
     /// node. Default: 20 s.
     pub queue: Duration,
-    /// Maximum number of sessions held in memory for their next execution. Default: 256. The engine's pool needs a slot
-    /// for each held session, and two per concurrent execution.
+    /// Maximum number of sessions held in memory for their next execution. Default: 256. The pool of
+    /// [`engine`](Self::engine) needs a slot for each held session, and two per concurrent execution.
     pub warm_count: usize,
     /// Maximum memory of all held sessions in bytes. Default: 1 GiB. A session is charged for its stored state or its
     /// memory growth, whichever is larger, plus 1 MiB.

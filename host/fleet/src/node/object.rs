@@ -261,8 +261,8 @@ impl SessionState {
     }
 }
 
-/// Returns the directory of a session's blobs. A session that was opened again under the same name uses a different
-/// directory, so a late close of the first session deletes no blob of the second.
+/// Returns the directory of a session's blobs. A session that is opened again under the same name uses a different
+/// directory. A late close of the first session therefore deletes no blob of the second.
 pub(super) fn blob_dir(name: &FleetName, opening: &str) -> String {
     format!("sessions/{name}/{opening}")
 }

@@ -97,8 +97,8 @@ impl Node {
     /// them. No session may exist that only the replaced nodes can run.
     ///
     /// # Errors
-    /// [`NodeError::OtherVersion`] if nodes of another version are registered at the address, [`NodeError::Refused`] if
-    /// the engine rejects the registration, and [`NodeError::Engine`] if the engine cannot be reached.
+    /// [`NodeError::OtherVersion`] if nodes of another version are registered at the address. [`NodeError::Refused`] if
+    /// the engine rejects the registration. [`NodeError::Engine`] if the engine cannot be reached.
     pub fn register(
         &self,
         advertised: String,
@@ -222,7 +222,7 @@ const TRIES: u32 = 30;
 /// The pause between attempts.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// The HTTP status for an address that is registered differently.
+/// The HTTP status if other services are registered at the address.
 const CONFLICT: u16 = 409;
 /// The HTTP status for an unknown service.
 const NOT_FOUND: u16 = 404;
