@@ -146,7 +146,7 @@ impl Audit {
 
     /// Writes audit lines to `out`.
     ///
-    /// `with_source`: also record each script's source, not only its SHA-256.
+    /// If `with_source` is set, also records each script's source, not only its SHA-256.
     pub fn new(out: impl Write + Send + 'static, with_source: bool) -> Self {
         Self { out: Mutex::new(Box::new(out)), with_source }
     }

@@ -15,8 +15,8 @@ const MAX_LATE_BYTES: usize = 16 << 20;
 
 /// A memory limit in bytes. Half of the limit is divided into equal shares, one per tenant; all tenants share the other
 /// half. A tenant can always use its share, even if other tenants have exhausted the shared half. With several tenants,
-/// each can take at most half of the shared half, so that a tenant whose clients do not read their answers cannot block
-/// the large messages of the other tenants. Without tenants, everything is shared. Clones share the limit.
+/// each can take at most half of the shared half. A tenant whose clients do not read their answers therefore cannot
+/// block the large messages of the other tenants. Without tenants, everything is shared. Clones share the limit.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteBudget(Arc<Budget>);
 

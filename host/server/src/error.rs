@@ -73,7 +73,7 @@ pub enum ServiceError {
     /// The tenant has reached one of its quotas.
     #[error("limit of {most} {what} reached; end one first")]
     TooMany {
-        /// Plural noun for what the quota limits.
+        /// The objects that the quota limits, as a plural noun.
         what: &'static str,
         /// The tenant's quota.
         most: usize,

@@ -191,7 +191,7 @@ impl Service {
         self.0.workers.set(workers).map_err(|_| ServiceError::Worker("they are already running".into()))
     }
 
-    /// Waits for the workers' current requests, and stops the workers. They save their sessions.
+    /// Waits for the workers' current requests, then stops the workers. Each worker saves its sessions first.
     pub async fn end_workers(&self) {
         if let Some(workers) = self.workers() {
             workers.end().await;

@@ -31,7 +31,7 @@ pub(super) struct Connection {
     pub(super) daemon: Daemon,
     pub(super) outbox: Outbox,
     pub(super) peer: Arc<Peer>,
-    /// The parent of the cancellation tokens that the connection's executions have.
+    /// The parent of the cancellation tokens of the connection's executions.
     pub(super) executions: CancelToken,
     /// Cancelled when the client disconnects or stops reading.
     pub(super) gone: CancellationToken,
@@ -166,8 +166,8 @@ impl Connection {
                     }
                     connection.send_batch(messages).await;
                 };
-                // Without tasks, no permits of `outstanding` limit the batches whose answers wait for the queue, so
-                // wait for the queue here.
+                // A batch without tasks holds no permit of `outstanding`, so nothing limits the number of such batches
+                // that wait for the queue. Wait here instead of in the background.
                 if has_tasks {
                     self.spawn(answers)
                 } else {

@@ -125,8 +125,8 @@ pub(super) struct Outbox {
 pub(super) struct Outgoing {
     pub(super) text: String,
     pub(super) held: HeldBytes,
-    /// Permits of the answered requests. Released when the message is queued, so that the requests whose answers wait
-    /// for the queue are limited.
+    /// Permits of the answered requests. They are released when the message is queued, and so limit the requests whose
+    /// answers wait for the queue.
     pub(super) places: Vec<OwnedSemaphorePermit>,
 }
 
@@ -149,7 +149,7 @@ impl Outbox {
     /// Queues a message. Waits while the queue is full.
     pub(super) async fn send(&self, mut message: Outgoing) -> Result<(), Gone> {
         let place = self.sender.reserve().await.map_err(|_| Gone)?;
-        // A client that has the answer can immediately send its next request.
+        // Release the permits before sending: a client can send its next request as soon as it has the answer.
         message.places.clear();
         place.send(message);
         Ok(())

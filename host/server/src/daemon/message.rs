@@ -130,7 +130,7 @@ pub(super) const INVALID_REQUEST: i32 = -32_600;
 pub(super) const METHOD_NOT_FOUND: i32 = -32_601;
 /// Error code: the parameters are invalid.
 const INVALID_PARAMS: i32 = -32_602;
-/// The error code for an internal daemon error.
+/// Error code: an internal error of the daemon.
 const INTERNAL_ERROR: i32 = -32_603;
 /// Error code: the daemon refused the request. `data.code` contains the reason.
 pub(super) const REFUSED: i32 = -32_000;

@@ -64,7 +64,7 @@ pub(super) struct Initialize {
     /// Model queries that scripts can call. Default: both.
     #[serde(default, deserialize_with = "queries")]
     pub(super) queries: Option<Vec<Query>>,
-    /// Start an interpreter immediately. Default: yes.
+    /// `true` to start an interpreter immediately. Default: `true`.
     pub(super) open: Option<bool>,
     /// Session state returned by `hibernate`.
     pub(super) state: Option<Bytes>,

@@ -1,4 +1,4 @@
-//! Named pipe that replaces the socket on Windows. It is compiled but not tested: see `docs/daemon.md`.
+//! The named pipe that replaces the socket on Windows. It is compiled but not tested: see `docs/daemon.md`.
 
 use std::io;
 

@@ -18,7 +18,7 @@ use super::{
     message::{self, INVALID_REQUEST, RpcError, RpcId},
 };
 
-/// The interval at which idle sessions and connections are checked.
+/// The interval between checks for idle sessions and connections.
 const IDLE_LOOK: Duration = Duration::from_secs(5);
 /// The timeout for sending a connection's last responses.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);

@@ -65,8 +65,8 @@ impl Listener {
     /// be called within a Tokio runtime.
     ///
     /// # Errors
-    /// Fails if a daemon is already listening at the path, if other users can write to the directory, if the path is
-    /// longer than 100 bytes, if it exists but is not a socket, or if an I/O operation fails.
+    /// Fails if a daemon is already listening at the path, or if other users can write to the directory. Also fails if
+    /// the path is longer than 100 bytes, if it exists but is not a socket, or if an I/O operation fails.
     pub fn bind(path: impl Into<PathBuf>) -> Result<Self, SocketError> {
         let path = std::path::absolute(path.into()).map_err(|source| failed(Path::new(""), source))?;
         if path.as_os_str().as_bytes().len() > MAX_PATH_BYTES {

@@ -158,7 +158,8 @@ fn request(target: &SessionTarget, script: Script, key: Option<&str>) -> Result<
         tools: tools.collect(),
         open: None,
         expected: expected(target)?,
-        // A retry with the same key returns the same execution.
+        // With a key, the ID is derived from it: a retry waits for the execution of the first request and must be able
+        // to cancel that execution.
         id: Some(key.map_or_else(|| SessionId::random().to_string(), |key| format!("key {key}"))),
     })
 }

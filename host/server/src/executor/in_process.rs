@@ -370,14 +370,15 @@ impl Local {
         self.record(id).ok().as_ref().map(generation)
     }
 
-    /// Fails if a session's generation is not the expected one, or if its runtime is not served. Makes room for it.
+    /// Makes room in memory for a session. Fails if its generation is not the expected one, or if its runtime is not
+    /// served.
     fn prepare(&self, target: &SessionTarget) -> Result<(), ServiceError> {
         let record = self.check_generation(target)?;
         self.service.make_room(&self.policy.limits, &self.sessions, &target.id);
         self.service.runtime(Some(record.language), Some(&record.runtime)).map(drop)
     }
 
-    /// Checks only the generation. For operations that need no runtime.
+    /// Checks only the generation, for operations that need no runtime. Returns the session's record.
     fn check_generation(&self, SessionTarget { id, expected }: &SessionTarget) -> Result<SessionRecord, ServiceError> {
         let record = self.record(id)?;
         if let Some(expected) = expected {

@@ -7,10 +7,10 @@ use glovebox_sessions::{SessionId, Sessions};
 
 use super::InProcess;
 
-/// A session that is about to be used makes room for `1 / SHARE` of the total at most, so that it does not evict all
-/// other sessions.
+/// Room is made for at most `1 / SHARE` of the total. Otherwise, a session with high limits would evict all other
+/// sessions.
 const SHARE: u64 = 2;
-/// A session that has been resumed holds its data up to twice: its state as stored, and what it has written since.
+/// A resumed session holds its data up to twice: the stored state, and the data written since.
 const COPIES: u64 = 2;
 
 /// The tenants whose live sessions share this process's memory.
@@ -24,8 +24,8 @@ impl SessionMemory {
         tenants.push(Arc::downgrade(tenant));
     }
 
-    /// Evicts idle sessions of all tenants, the least recently used first, until the session `id` of `own` has room
-    /// within its `limits`, or no other session is idle. Must be called on a thread that is allowed to block.
+    /// Evicts idle sessions of all tenants, the least recently used first. Stops when the session `id` of `own` has
+    /// room within its `limits`, or when no other session is idle. Must be called on a thread that is allowed to block.
     pub(crate) fn make_room(&self, engine: &Engine, limits: &Limits, own: &Sessions, id: &SessionId) {
         let count = u64::from(!own.is_live(id));
         let bytes = limits.memory_bytes.saturating_mul(COPIES).min(limits.session_total_bytes / SHARE);

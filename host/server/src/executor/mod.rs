@@ -83,8 +83,8 @@ pub(crate) struct Job {
 
 /// An execution whose tool calls the client answers. Dropping it cancels the execution.
 pub(crate) trait SteppedExecution: Send {
-    /// Passes answers to the execution. Waits up to `wait` until it has finished or needs further answers. Must be
-    /// called on a thread that is allowed to block.
+    /// Passes answers to the execution. Waits until it has finished or needs further answers, but at most for `wait`.
+    /// `None` waits without limit. Must be called on a thread that is allowed to block.
     ///
     /// # Errors
     /// Fails if an answer is invalid ([`ServiceError::is_about_an_answer`]). In that case, no answer was used, and the
@@ -101,7 +101,8 @@ pub(crate) enum Advanced {
     Done(Box<Result<Finished, ServiceError>>),
     NeedsTools {
         calls: Vec<ToolRequest>,
-        /// The memory reserved for the calls if a worker sent them. Must be held until the response has its own.
+        /// The memory reserved for the calls if a worker sent them. Must be held until memory is reserved for the
+        /// response.
         reply_room: Option<byte_budget::Room>,
     },
     /// The wait timed out.
@@ -114,7 +115,8 @@ pub(crate) struct Finished {
     /// The session's generation after the execution. `None` outside a session.
     pub(crate) generation: Option<String>,
     pub(crate) files: LeftFiles,
-    /// The memory reserved for the execution if a worker sent it. Must be held until the response has its own.
+    /// The memory reserved for the execution if a worker sent it. Must be held until memory is reserved for the
+    /// response.
     pub(crate) reply_room: Option<byte_budget::Room>,
 }
 

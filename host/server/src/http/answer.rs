@@ -232,7 +232,7 @@ pub(crate) struct ExecutionAnswer {
     /// The session's new generation, for the `ETag`.
     #[serde(skip)]
     generation: Option<String>,
-    /// The memory reserved for a worker's reply. Held until the answer has its own.
+    /// The memory reserved for a worker's reply. Held until memory is reserved for the answer.
     #[serde(skip)]
     reply_room: Option<Room>,
     /// The sizes of the files whose contents are not read yet.

@@ -144,7 +144,7 @@ async fn execute(shared: Shared, tenant: Tenant, asked: ParsedRequest) -> Result
         (Form::Whole, Some(slot)) => {
             let name = tenant.name().to_owned();
             let (bodies, asking) = (shared.bodies.clone(), name.clone());
-            // Runs in a separate task, so that it completes even if the client disconnects and a retry finds the
+            // Runs in a separate task, so that it completes even if the client disconnects. A retry then finds the
             // response.
             let done = async move {
                 let _held = held;

@@ -2,7 +2,7 @@
 //!
 //! A client that received no response repeats its request with the same key, and receives the response to the first
 //! request. The first request is completed even if its connection is lost. Keys belong to a token. They are stored in
-//! memory for ten minutes and do not survive a restart. Stored responses have a separate memory budget: they do not
+//! memory for ten minutes and do not survive a restart. Stored responses have a separate memory budget. They do not
 //! occupy the memory for requests, and a high load cannot evict responses that clients need for retries.
 
 use std::{

@@ -120,7 +120,7 @@ pub struct HttpConfig {
     pub origins: Vec<String>,
     /// `true` to serve the web page at `/`. Default: `true`.
     pub page: bool,
-    /// Serve the routes for E2B clients. Default: no.
+    /// `true` to serve the routes for E2B clients. Default: `false`.
     pub e2b: bool,
     /// Maximum number of remembered `Idempotency-Key` values per token. Each is remembered for ten minutes. Default
     /// 10,000.

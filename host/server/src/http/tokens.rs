@@ -102,7 +102,7 @@ impl Tenants {
         })
     }
 
-    /// Returns the tenant for a token. Compares the token with every known one in constant time.
+    /// Returns the tenant for a token. Compares the token's hash with all known hashes in constant time.
     fn find(&self, token: Option<&str>) -> Option<&Tenant> {
         let Some(token) = token else { return self.open.as_ref() };
         let hash = TokenHash::of(token);

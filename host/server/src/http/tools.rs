@@ -38,7 +38,7 @@ fn few_tools<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<To
     at_most::<D, ToolBody, MAX_TOOLS>(deserializer)
 }
 
-/// The tools of a request, separated by who answers their calls.
+/// The tools of a request, in separate lists for the client and for external services.
 #[derive(Default)]
 pub(super) struct Offered {
     /// Tools whose calls the client answers.
@@ -150,7 +150,7 @@ pub(crate) struct CallAnswer {
 impl NeedsToolsAnswer {
     /// Returns the answer, the maximum size of its JSON in bytes, and the memory reserved for the answer.
     pub(super) fn new(mut needs: NeedsTools) -> (Self, usize, Option<Room>) {
-        // Estimate the sizes of names and numbers, and add them to the size of the arguments.
+        // The constants are upper bounds for the rest of the JSON of each call and of the answer.
         let bytes = needs.calls.iter().map(|call| call.arguments.len() + call.name.len() + 256).sum::<usize>() + 1_024;
         let room = needs.reply_room.take();
         (needs.into(), bytes, room)

@@ -113,9 +113,9 @@ fn patterns<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Str
 }
 
 impl ExecuteBody {
-    /// Parses a request body. Returns the charged memory, which must be held while the body, or what it is converted
-    /// to, exists. Charges the policy and the tools as parsed values, although they are parsed later, and each file as
-    /// one value.
+    /// Parses a request body. Returns the body and the charged memory, which must be held while the body, or a value
+    /// converted from it, exists. Charges the policy and the tools as parsed values, although they are parsed later,
+    /// and each file as one value.
     pub(super) fn read(read: ReadBody) -> Result<(Self, HeldBytes), Problem> {
         read.json_with(|body: &Self| {
             let files = body.files.as_ref().map_or(0, BTreeMap::len) * UNIT_BYTES;

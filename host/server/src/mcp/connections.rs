@@ -35,8 +35,8 @@ type ResponseStream = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send + Sync>
 
 /// The connected clients of a tenant. Rejects a request whose ID belongs to a running request of the same client.
 ///
-/// The protocol library finds a response's stream by the ID of the request. If two running requests had the same ID, it
-/// would keep the stream of the first one, and that request's progress token, until the client disconnects.
+/// The protocol library finds a response's stream by the ID of the request. If two running requests had the same ID,
+/// the library would keep the stream and the progress token of the first one until the client disconnects.
 pub(super) struct Connections {
     manager: Arc<LocalSessionManager>,
     running: Mutex<HashMap<SessionId, Arc<RunningRequests>>>,
@@ -47,7 +47,8 @@ impl Connections {
     pub(super) fn new(idle: Duration) -> Self {
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = Some(idle);
-        // The streams of cancelled requests. They contain no response that a client could still read.
+        // The cache contains only the streams of cancelled requests, which have no response that a client could still
+        // read.
         manager.session_config.completed_cache_ttl = Duration::ZERO;
         Self { manager: Arc::new(manager), running: Mutex::default() }
     }
@@ -108,8 +109,8 @@ impl SessionManager for Connections {
             _ => None,
         };
         let (manager, id) = (Arc::clone(&self.manager), id.clone());
-        // The library first creates a stream and then passes it the request. If a client that disconnects stopped it in
-        // between, it would keep the stream without a request.
+        // Runs in a separate task. The library first creates a stream and then accepts the request for it. If the
+        // client disconnected in between, the library would keep a stream without a request.
         let create = async move {
             match manager.create_stream(&id, message).await {
                 Ok(stream) => Ok(Box::pin(stream) as ResponseStream),
@@ -230,8 +231,8 @@ struct RunningRequest {
     _account: Option<Account>,
     /// `true` if the library has received the request. Until then, it ignores a cancellation.
     has_started: bool,
-    /// `true` if the client has cancelled the request. The library may already have removed its stream. It would keep a
-    /// response without a stream until the client disconnects.
+    /// `true` if the client has cancelled the request. The library may already have removed the request's stream. It
+    /// would keep the response until the client disconnects.
     is_cancelled: bool,
     /// `true` if the response is being sent.
     is_answered: bool,
@@ -261,8 +262,8 @@ impl RunningRequests {
         }
     }
 
-    /// Records that the client cancels a request. Returns `false` if the protocol library must not know, because the
-    /// response is being sent.
+    /// Records that the client cancels a request. Returns `false` if the protocol library must not receive the
+    /// cancellation, because the response is being sent.
     fn cancel(&self, id: &RequestId) -> bool {
         let mut requests = self.requests();
         let Some(request) = requests.get_mut(id) else { return true };

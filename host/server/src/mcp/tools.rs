@@ -36,8 +36,8 @@ impl Name {
         Self::FilesWrite,
     ];
 
-    /// Returns `true` if a fleet supports the tool. Tenants in a fleet do not list other tools, and calls to them fail
-    /// with an error that suggests an alternative.
+    /// Returns `true` if a fleet supports the tool. Other tools are not listed for a tenant in a fleet. Calls to them
+    /// fail with an error that suggests an alternative.
     pub(super) fn is_in_fleet(self) -> bool {
         !matches!(self, Self::SessionFork | Self::FilesList | Self::FilesRead | Self::FilesWrite)
     }

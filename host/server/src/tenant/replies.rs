@@ -9,8 +9,7 @@ use crate::byte_budget::{HeldBytes, Room};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplyRooms(Arc<Mutex<Vec<Room>>>);
 
-/// A tenant's reference to the [`ReplyRooms`] of a request. Keeps nothing after the request, because tenants can be
-/// stored.
+/// A tenant's reference to the [`ReplyRooms`] of a request. It is weak, because the tenant can outlive the request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WeakReplyRooms(Weak<Mutex<Vec<Room>>>);
 

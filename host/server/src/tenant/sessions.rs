@@ -173,8 +173,8 @@ impl Tenant {
     /// Restores a session from the bytes that [`export`](Self::export) returned.
     ///
     /// # Errors
-    /// Fails if a session with this ID exists, if the tenant has reached its maximum number of sessions, or if the
-    /// bytes are not an exported session.
+    /// Fails if a session with this ID exists, or if the tenant has reached its maximum number of sessions. Also fails
+    /// if the bytes are not an exported session.
     pub async fn import(&self, id: SessionId, bytes: Vec<u8>) -> Result<SessionSummary, ServiceError> {
         let operation = SessionOperation::Import { id, most: self.inner.max_sessions };
         self.perform(SessionCall { bytes, ..operation.into() }).await?.session().map(|session| *session)

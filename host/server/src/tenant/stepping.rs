@@ -39,7 +39,7 @@ pub struct NeedsTools {
     pub calls: Vec<ToolRequest>,
     /// The timeout for the answers, after which the execution is cancelled.
     pub expires_after: Duration,
-    /// The memory reserved for the calls if a worker sent them. Must be held until the response has its own.
+    /// The memory reserved for the calls if a worker sent them. Must be held until memory is reserved for the response.
     pub(crate) reply_room: Option<Room>,
 }
 

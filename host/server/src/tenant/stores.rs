@@ -47,8 +47,8 @@ impl Count {
     }
 }
 
-/// The bytes reserved for a write, which are counted as stored on drop. A failed write might have reached the store,
-/// so its bytes count until the next count.
+/// The bytes reserved for a write, which are counted as stored on drop. A failed write might have reached the store, so
+/// its bytes are included until the store is listed again.
 #[derive(Debug)]
 pub(crate) struct ReservedBytes {
     count: Arc<Mutex<Count>>,
@@ -297,7 +297,8 @@ mod tests {
         drop(first);
         assert_eq!(locked(&store.count).total(), 20_000, "a finished write counts");
         drop(second);
-        // Neither write has reached the store, as the count before the failure shows.
+        // Neither write has reached the store. `reserve` lists the store again before it would fail, so the third write
+        // fits.
         let _third = reserve("c").unwrap();
         assert_eq!(locked(&store.count).total(), 10_000);
     }

@@ -22,8 +22,8 @@ use crate::{
 pub(super) struct SuspendedExecutions {
     /// Keyed by ID.
     entries: Arc<Mutex<HashMap<String, Entry>>>,
-    /// Held while the result of an execution that ended by itself is fetched. A result is charged only after that, so
-    /// results are fetched one at a time.
+    /// Held while the result of an execution that ended by itself is fetched. A result is charged only after it is
+    /// fetched, so results are fetched one at a time.
     fetching: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -107,8 +107,9 @@ impl SuspendedExecutions {
         self.entries().remove(id);
     }
 
-    /// Checks if an execution has timed out or has ended while it was suspended. Unless `can_fetch`, does not return an
-    /// ended execution whose result would have to be fetched now. During shutdown, all executions have timed out.
+    /// Checks if an execution has timed out or has ended while it was suspended. Reports an ended execution only if
+    /// `can_fetch`, because the caller must then fetch its result. During shutdown, every execution counts as timed
+    /// out.
     pub(super) fn look(&self, id: &str, is_draining: bool, can_fetch: bool) -> SuspensionCheck {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(id) else { return SuspensionCheck::Gone };
@@ -293,8 +294,8 @@ impl Tenant {
         time
     }
 
-    /// Charges a result to the tenant's byte budget until the client reads it, instead of its worker's reply. Returns
-    /// `None` if the budget is exhausted.
+    /// Charges a result to the tenant's byte budget until the client reads it. Releases the memory reserved for the
+    /// worker's reply. Returns `None` if the budget is exhausted.
     fn charge(&self, result: &mut Result<Ended, ServiceError>) -> Option<HeldBytes> {
         let Some(budget) = self.inner.unread.get() else { return Some(HeldBytes::default()) };
         match result {

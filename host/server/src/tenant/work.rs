@@ -23,7 +23,7 @@ pub struct Script {
     pub source: String,
     /// The file name that tracebacks show. Default: `<sandbox>`.
     pub name: Option<String>,
-    /// How to parse JavaScript source: as a script or as a module. Default: detected from the source.
+    /// The parsing mode of JavaScript: script or module. Default: detected from the source.
     pub kind: SourceKind,
     /// Standard input.
     pub stdin: Vec<u8>,

@@ -12,8 +12,8 @@ const COPIES_OF_ARGUMENTS: usize = 3;
 /// The memory of a call's thread, connection and headers, in bytes.
 const CALL_BYTES: usize = 128 << 10;
 
-/// Memory charged for a call of a tool or a network request: for the call itself, for the data that its handler reads,
-/// and for the result until it is sent to the worker.
+/// Memory charged for a tool call or a network request. Includes the call itself, the data that its handler reads, and
+/// the result until it is sent to the worker.
 #[derive(Debug)]
 pub(super) struct CallCharge {
     /// `None` if the service has no budget.

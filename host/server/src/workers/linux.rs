@@ -243,7 +243,7 @@ fn program() -> Result<BpfProgram, CallsError> {
     Ok(filter.try_into()?)
 }
 
-/// Allows a call if the argument equals one of the values.
+/// Returns the rules that allow a call if the argument equals one of the values.
 fn one_of(argument: u8, values: &[u64]) -> Result<Vec<SeccompRule>, BackendError> {
     let rule = |value: &u64| {
         let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, *value)?;

@@ -4,7 +4,8 @@
 //! The server accepts connections, checks tokens, queues requests, counts executions and writes the audit log. Each
 //! worker has an engine and loads the sessions that belong to it. Both sides call each other over a single socket. The
 //! server forwards scripts and session operations. The worker requests operations for which it has no rights: tool
-//! calls, network access, access to stores that are not directories, and bytes for writes to stores that are.
+//! calls, network access, and access to stores that are not directories. For writes to a directory, it requests only a
+//! reservation of the bytes.
 //!
 //! * [`executor`]: forwards a tenant's work. [`relay`], [`relayed_stores`]: perform the workers' requests.
 //!   [`call_charge`]: the memory of these requests.

@@ -174,7 +174,7 @@ impl CallPart {
     }
 }
 
-/// Serves the parent until it closes the socket. The parent first requests that the sessions are saved.
+/// Serves the parent until it closes the socket. Before that, the parent requests the worker to save its sessions.
 ///
 /// # Errors
 /// Fails if this process was not started as a worker.

@@ -98,7 +98,7 @@ pub(super) async fn set_timeout(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Describes a sandbox, including sandboxes from an earlier run of the server.
+/// Describes a sandbox, which may be from an earlier run of the server.
 pub(super) async fn describe(
     By(tenant): By,
     Extension(sandboxes): Extension<Sandboxes>,

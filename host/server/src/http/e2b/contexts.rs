@@ -56,7 +56,7 @@ pub(super) fn language(name: &str) -> Result<Language, E2bError> {
     }
 }
 
-/// Fails if `name` is not a valid context name.
+/// Fails unless `name` consists of 1 to 40 ASCII letters and digits.
 fn check_name(name: &str) -> Result<(), E2bError> {
     let is_one = (1..=40).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_one.then_some(()).ok_or_else(|| no_context(name))

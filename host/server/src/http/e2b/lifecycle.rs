@@ -44,9 +44,8 @@ impl Sandboxes {
         }
     }
 
-    /// Extends a sandbox's timeout to at least `time` from now, and resumes the sandbox if it is paused or from an
-    /// earlier run of the server. Returns the sandbox with `true` if it was not running, or `None` if it does not
-    /// exist.
+    /// Extends a sandbox's timeout to at least `time` from now. Resumes the sandbox if it is paused or from an earlier
+    /// run of the server. Returns the sandbox with `true` if it was not running, or `None` if it does not exist.
     pub(super) async fn resume(
         &self,
         tenant: &Tenant,
@@ -191,8 +190,8 @@ impl Sandbox {
         }
     }
 
-    /// Replaces the files of a context with the sandbox's files, which the most recently used context has. The caller
-    /// must hold the sandbox's turn.
+    /// Replaces the files of a context with the sandbox's files, which are in the most recently used context. The
+    /// caller must hold the sandbox's turn.
     pub(super) async fn bring_files(&self, context: &str) -> Result<(), ServiceError> {
         let last = self.last();
         if let Some(last) = last.filter(|last| last != context) {

@@ -45,7 +45,7 @@ const MAX_PAGES: usize = 64;
 /// The number of bytes from the end of standard error that an error message quotes.
 const STDERR_BYTES: usize = 1_000;
 
-/// The time that an error message waits for a failed server's output on standard error.
+/// Maximum time to wait for a failed server's last output on standard error.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// A running server process and the connection to it.
@@ -87,7 +87,7 @@ impl Process {
             command.current_dir(cwd);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        // Ctrl-C in the terminal must signal only this process, which then stops the server and its children in order.
+        // Ctrl-C in the terminal must signal only this process, which then stops the server and its children.
         command.process_group(0);
         let mut child = command.spawn().map_err(|error| format!("cannot be started: {error}"))?;
         let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())

@@ -58,8 +58,8 @@ struct Passed {
 }
 
 impl WorkerProcesses {
-    /// Creates a tenant's executor. Workers access the tenant's network through this process, and also its store or the
-    /// store's limit.
+    /// Creates a tenant's executor. Workers access the tenant's network through this process. They also access its
+    /// store through this process, or at least reserve the bytes of their writes here.
     pub(crate) fn new(
         service: &Service,
         tenant: &str,
@@ -281,8 +281,8 @@ fn finished(reply: RunReply, there: Option<LeftThere>) -> Finished {
 }
 
 /// Merges the session pages of workers that share a store. Each session's description comes from the worker for which
-/// `is_home` returns `true`. The pages were read at different times and sessions may have changed in between, so the
-/// result ends where the shortest page ends.
+/// `is_home` returns `true`. The pages were read at different times, and sessions may have changed in between. The
+/// result therefore ends at the smallest `next` of all pages.
 fn merged(pages: Vec<SessionPage>, is_home: impl Fn(&SessionId, usize) -> bool) -> SessionPage {
     let mut all = SessionPage::default();
     for (index, page) in pages.into_iter().enumerate() {
@@ -376,7 +376,8 @@ impl SteppedExecution for StartedThere {
         let ask = ToWorker::Advance { execution: self.execution, answers, wait_ms };
         let call = self.live.peer.call_within::<StepReply>(&ask, bytes, self.reply_budget.clone());
         let (step, _, room) = self.runtime.block_on(call).inspect_err(|error| {
-            // The reply may have been the last one, after which the worker retains the files.
+            // The discarded reply may have been the last one. In that case, the worker retains files that must be
+            // released.
             if matches!(error, ServiceError::NoRoom) && self.wants_files {
                 drop(self.left());
             }

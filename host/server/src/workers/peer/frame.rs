@@ -1,7 +1,7 @@
 //! Messages, and their form on the socket.
 //!
 //! A frame consists of a 17-byte header, a JSON part, and a binary part. The header contains the kind of the frame (1
-//! byte), the call number (8 bytes), and the lengths of both parts (4 bytes each), in little-endian order. Each side
+//! byte), the call number (8 bytes), and the lengths of both parts (4 bytes each). Numbers are little-endian. Each side
 //! numbers its own calls.
 
 use std::io;

@@ -276,7 +276,7 @@ impl Peer {
         let Message { json, bytes, room } = frame.message;
         let parts = [header, json, bytes];
         let slices = parts.each_ref().map(|part| io::IoSlice::new(part));
-        // The task that writes the queue encounters an error again.
+        // Errors are ignored: the task that writes the queue encounters them again.
         let mut taken = if output.rest.is_empty() { socket.try_write_vectored(&slices).unwrap_or(0) } else { 0 };
         for part in parts {
             let written = taken.min(part.len());
@@ -285,7 +285,7 @@ impl Peer {
                 output.rest.push_back(UnsentPart { bytes: part, written, _room: None });
             }
         }
-        // All parts in the queue precede the frame's last part.
+        // If the queue is not empty, its last part belongs to this frame and is written last.
         if let Some(last) = output.rest.back_mut() {
             last._room = room;
         }

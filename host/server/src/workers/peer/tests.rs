@@ -33,7 +33,7 @@ async fn both_sides_call_each_other() {
     assert_eq!((one.in_progress(), two.in_progress()), (0, 0));
 }
 
-/// A discarded reply leaves the connection in order.
+/// A discarded reply does not affect later calls.
 #[tokio::test]
 async fn replies_beyond_the_budget_are_discarded() {
     let (one, _two) = pair();
