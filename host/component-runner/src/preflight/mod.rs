@@ -163,7 +163,7 @@ mod size {
     pub(super) const MEMORY: u64 = 1_024;
     /// `PassiveElementSegment`.
     pub(super) const SEGMENT: u64 = 32;
-    /// `ValRaw`, for each element of a passive or declared segment.
+    /// `ValRaw`, for each element of a passive segment.
     pub(super) const ELEMENT: u64 = 16;
     /// Address and length of a data segment.
     pub(super) const DATA: u64 = 12;

@@ -43,7 +43,7 @@ const END: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// A server did not start the process.
+    /// The process was not started by a server.
     #[error("a worker can be started only by `glovebox serve` or `glovebox mcp`")]
     NotStarted(#[source] io::Error),
     /// The orders are malformed or have an unexpected type.

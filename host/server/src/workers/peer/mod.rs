@@ -35,8 +35,8 @@ use incoming::Calls;
 pub(super) use frame::Message;
 pub(super) use reply_budget::ReplyBudget;
 
-/// Maximum length of a call's JSON in bytes, which exceeds the maximum request body. Parsed JSON can occupy many times
-/// the memory of its text.
+/// Maximum length of a call's JSON in bytes, which exceeds the default maximum of a request body. Parsed JSON can
+/// occupy many times the memory of its text.
 const MAX_CALL_JSON_BYTES: u32 = 64 << 20;
 
 /// Answers the calls from the other side.
