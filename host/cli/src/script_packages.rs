@@ -223,7 +223,7 @@ mod tests {
             let text = format!("# /// script\n# a = '{}'\n# ///\n", "x".repeat(size - "a = ''".len()));
             assert_eq!(names(&text).is_ok(), fits, "{size}");
         }
-        // Starts without an end are read once.
+        // Unterminated blocks are read only once.
         assert!(blocks(&"# /// script\n".repeat(300_000)).is_empty());
     }
 }

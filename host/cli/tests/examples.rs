@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A page that the directory of all tasks and each task's directory contain.
+/// The page in the directory of all tasks, and in each task's directory.
 const PAGE: &str = "README.md";
 /// The file with a task's expected output.
 const OUTPUT: &str = "output.txt";
@@ -46,7 +46,7 @@ fn shown(page: &str) -> Option<(&str, &str, &str)> {
     Some((before, command, rest.strip_suffix("```\n")?))
 }
 
-/// Runs a task and returns how its output differs from the page, or an empty string if it matches.
+/// Runs a task. Returns the difference between its output and the page, or an empty string if there is none.
 fn check(task: &Path, is_blessing: bool) -> String {
     let directory = tempfile::tempdir().unwrap();
     copy(task, directory.path());

@@ -1,7 +1,9 @@
-"""Runs a program at a terminal of its own and types to it.
+"""Runs a program at a new terminal and types the steps from standard input.
 
-Standard input has one JSON array a line: [a text to wait for in what the program wrote since the last one, what to type
-then]. When all is typed, waits for the program's end and prints {"output": all that it wrote, "code": its exit code}.
+Each line of standard input is a step: a JSON array of a text to wait for and a text to type. The first text must occur
+in the program's output after the match of the previous step. After the last step, waits for the program to end, at most
+`PATIENCE_S` seconds from the start. Prints a JSON object with the program's `output`, its exit `code`, and the
+`untyped` steps.
 """
 
 import json
@@ -26,7 +28,7 @@ def main():
         except BlockingIOError:
             read = None
         except OSError:
-            break  # Linux says so when the program has gone.
+            break  # Linux reports the end of the program as an error.
         if read == b"":
             break
         if read is None:

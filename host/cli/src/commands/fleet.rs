@@ -340,7 +340,7 @@ fn threads(running: usize) -> anyhow::Result<tokio::runtime::Runtime> {
         .context("cannot start the node's threads")
 }
 
-/// Decides whether other nodes can use the address of a node.
+/// The nodes that use the address of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shares {
     /// Other nodes of this version can use the same address.

@@ -200,7 +200,7 @@ fn add(args: &AddArgs) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// Adds what one argument names, and returns the added packages. Downloads packages that are given by name.
+/// Adds the packages for one argument, and returns them. Downloads a package that is given by name.
 fn add_one(
     own: &OwnPackages,
     catalogue: &PackageList,

@@ -47,7 +47,7 @@ impl WorkersArgs {
     }
 }
 
-/// Limit on concurrent executions in a worker, higher than the number that the server ever forwards.
+/// Limit on concurrent executions in a worker. The server never forwards as many.
 const EXECUTIONS: usize = 100_000;
 /// The name of the directory in the cache directory that contains file locks.
 const LOCKS: &str = "locks";

@@ -123,7 +123,7 @@ fn idle_sessions_of_one_token_leave_memory_to_others() {
     let config = format!("[policy.limits]\nsession_total_bytes = 268_435_456\n{OTHER}");
     let server = Server::start_on(tempfile::tempdir().unwrap(), &config, &["--in-process"]);
     let source = json!({ "source": "x = bytes(24 << 20)\nlen(x)" }).to_string();
-    // Together, these sessions need more than all sessions can have.
+    // Together, these sessions need more memory than `session_total_bytes`.
     for n in 0..12 {
         server.post("/v1/sessions", &json!({ "id": format!("s{n}"), "language": "python" })).ok();
         let answer = server.ask("POST", &format!("/v1/sessions/s{n}/execute"), &source).ok();
@@ -132,7 +132,7 @@ fn idle_sessions_of_one_token_leave_memory_to_others() {
     server.ask_as_other("POST", "/v1/sessions", r#"{"id": "t", "language": "python"}"#).ok();
     let answer = server.ask_as_other("POST", "/v1/sessions/t/execute", &source).ok();
     assert_eq!(answer["value"]["json"], 24 << 20, "{answer}");
-    // Evicted sessions continue from the store, and need more memory then.
+    // Evicted sessions are resumed from the store, which takes additional memory.
     for n in 0..12 {
         let answer = server.ask("POST", &format!("/v1/sessions/s{n}/execute"), r#"{"source": "len(x)"}"#).ok();
         assert_eq!(answer["value"]["json"], 24 << 20, "{n}: {answer}");

@@ -20,8 +20,8 @@ const CALLS: usize = 32;
 /// The length of an answer in bytes.
 const LONG: usize = 4_000_000;
 
-/// Starts a service that answers `CALLS` requests at the same time. It sends the end of the answers only when it has
-/// sent the rest of all of them, unless the other side has closed the connection.
+/// Starts a service that answers `CALLS` requests at the same time. It holds back the last byte of each answer until it
+/// has sent the rest of all answers. A closed connection does not delay the other answers.
 fn held_back() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -43,7 +43,7 @@ fn held_back() -> SocketAddr {
     address
 }
 
-/// The server reads no more answers at the same time than its memory for clients has room for.
+/// The server reads only as many answers at the same time as fit into its memory for clients.
 #[test]
 fn answers_for_workers_take_bounded_memory() {
     let (held_back, echo) = (held_back(), echo());

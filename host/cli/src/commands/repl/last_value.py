@@ -1,5 +1,5 @@
-# Binds the value of each input to `builtins._`, as the interactive interpreter does. The code of an input is a module's and its
-# file is `<sandbox>`; only that of a trailing expression returns something else than None.
+# Binds the value of each input to `builtins._`, as the interactive interpreter does. An input runs as the code of a
+# module with the file name `<sandbox>`. Only the code of a trailing expression returns a value other than `None`.
 def __glovebox_bind_last_value():
     import builtins, sys
 

@@ -1,4 +1,5 @@
-# Finds names for completion. Attributes are looked up in dictionaries: no property, `__getattr__` or `__dir__` of the session is called.
+# Finds names for completion. Looks up attributes in dictionaries, without calling a property, `__getattr__` or
+# `__dir__` of the session.
 class GloveboxNames:
     MAX_COUNT, MAX_CHARS = 2_000, 100
 
@@ -16,7 +17,7 @@ class GloveboxNames:
         return GloveboxNames.fitting({name for table in GloveboxNames.tables(item) for name in table}, prefix)
 
     def tables(item):
-        """The dictionaries in which the attributes of `item` are: its own and those of its classes."""
+        """Returns the dictionaries that hold the attributes of `item`: its own and those of its classes."""
         kind = type(item)
         is_class = type in type.__dict__["__mro__"].__get__(kind)
         tables = [type.__dict__["__dict__"].__get__(each) for each in type.__dict__["__mro__"].__get__(item if is_class else kind)]

@@ -24,7 +24,7 @@ use crate::{
     terminal::{Hinted, counted},
 };
 
-/// A session of the REPL, with the number of its executions that were not inputs.
+/// A session, and the REPL's own data about it.
 #[derive(Debug)]
 pub(super) struct ReplSession {
     source: Source,
@@ -60,7 +60,7 @@ impl ReplSession {
         Self { source, setup_count: 0, executions_at_start: 0, binds_last_value: false }
     }
 
-    /// Sets `_` to the value of each further input. If this fails, the session works without `_`.
+    /// Sets `_` to the value of each later input. If this fails, the session works without `_`.
     pub(super) fn bind_last_value(&mut self, dialect: Dialect) -> anyhow::Result<()> {
         self.binds_last_value = true;
         if dialect == Dialect::Python {
