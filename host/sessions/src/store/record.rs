@@ -1,4 +1,4 @@
-//! Ids, versions and records of stored sessions.
+//! IDs, versions and records of stored sessions.
 
 use std::{fmt, str::FromStr};
 
