@@ -96,7 +96,7 @@ struct BuildArgs {
     #[arg(long, value_name = "N", value_parser = args::count)]
     timeout_ms: Option<u64>,
 
-    /// Replace an image of this name; its sessions can then not be resumed
+    /// Replace an image of this name; its sessions can no longer be resumed
     #[arg(long)]
     replace: bool,
 

@@ -19,7 +19,7 @@ pub(crate) enum ServiceCommand {
     /// Convert the component's text on standard input to a binary; used by `run-component`
     #[command(hide = true)]
     ParseComponent,
-    /// Execute requests that the server forwards; used by `serve --workers`
+    /// Execute requests that the server forwards; used by `serve` and `mcp --listen`
     #[command(hide = true)]
     ServeWorker,
 }

@@ -60,8 +60,9 @@ of standard input or on Ctrl-C.";
 
 /// Serve the Model Context Protocol, so that a model can run code
 ///
-/// Without a subcommand, serves one client over standard input and output, which is how clients start it, or any number
-/// of clients over HTTP with --listen. `glovebox mcp install CLIENT` configures a client to start this server.
+/// Without a subcommand, serves one client over standard input and output, which is how clients start it. With
+/// --listen, serves any number of clients over HTTP. `glovebox mcp install CLIENT` configures a client to start this
+/// server.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct McpArgs {
