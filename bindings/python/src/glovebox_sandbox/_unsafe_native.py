@@ -38,7 +38,7 @@ def python() -> str:
 
 @functools.cache
 def _version(path: str) -> tuple[int, int] | None:
-    """Returns the output of `python --version`."""
+    """Returns the version that `PATH --version` prints; `None` if the program fails."""
     try:
         said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -48,7 +48,7 @@ def _version(path: str) -> tuple[int, int] | None:
 
 
 def open_backend(name: str, policy: Policy, wait: tools.Await) -> _daemon_backend.Remote:
-    """Starts a Python process in a directory of its own. Nothing else isolates it."""
+    """Starts a Python process in a new directory. Nothing else isolates the process."""
     _daemon_backend.refuse(policy)
     if name != "python":
         raise UnsupportedError(f"unsafe_native: `{name}` is not supported; only Python runs without a sandbox")

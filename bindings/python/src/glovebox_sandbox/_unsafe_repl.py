@@ -320,7 +320,7 @@ def answer(message):
 
 
 def main():
-    # A shell's background process inherits an ignored SIGINT, and no time limit would work.
+    # Time limits use SIGINT, which is ignored at the start if a shell runs this program in the background.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=read, daemon=True).start()
     while True:

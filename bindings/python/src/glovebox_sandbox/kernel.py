@@ -189,7 +189,7 @@ class GloveboxKernel(Kernel):
         return {**info, "supported_features": []}
 
     def start(self) -> None:
-        """Starts to serve requests, and to prepare the interpreter."""
+        """Starts serving requests and preparing the interpreter."""
         super().start()
         # On platforms where an interrupt is a signal, it cancels the running cell.
         signal.signal(signal.SIGINT, lambda *_: self._cancel())
@@ -332,7 +332,7 @@ class GloveboxKernel(Kernel):
         return NamedSessions(self.settings.sandbox(self._progress), self.settings.saves)
 
     def _named(self) -> NamedSessions:
-        """Returns the sessions, on their thread. Retries to open the sandbox after an earlier failure."""
+        """Returns the sessions, on their thread. Opens the sandbox again if it failed to open earlier."""
         opening = self._opening
         if opening is None or opening.exception() is not None:
             opening = Future()

@@ -31,7 +31,7 @@ class Network:
     allow_private: Sequence[str] = ()
     """Non-public address ranges that requests may reach."""
     secrets: Mapping[str, Secret] = field(default_factory=dict)
-    """Secrets by the environment variables in which scripts find their placeholders."""
+    """Secrets, by the names of the environment variables through which scripts see the placeholders."""
     methods: Sequence[str] | None = None
     """The allowed methods."""
     request_count: int | None = None

@@ -27,7 +27,7 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a script ended."""
+    """The reason why a script ended."""
 
     kind: Literal["completed", "exited", "raised", "exhausted", "cancelled", "trapped"]
     """The kind of outcome. The fields that do not belong to it are `None`."""
@@ -215,12 +215,13 @@ class Run:
 
     @cached_property
     def outcome(self) -> Outcome:
-        """How the script ended."""
+        """The reason why the script ended."""
         return Outcome(**self._record["outcome"])
 
     @property
     def interrupted(self) -> Outcome | None:
-        """The exception with which the script ended after its interruption, before it was unwound."""
+        """The exception that ended the script after the soft limit or a cancellation interrupted it; otherwise `None`.
+        """
         raised = self._record["interrupted"]
         return raised and Outcome(kind="raised", **raised)
 

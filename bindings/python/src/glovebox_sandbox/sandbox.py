@@ -317,8 +317,8 @@ class Session:
         return [CheckpointInfo(**each) for each in json.loads(self._session.checkpoints())]
 
     def undo(self, checkpoint: int | None = None) -> int:
-        """Undoes the last change, an execution or the writing of a file or variable, or restores a checkpoint. Returns
-        the id of the restored checkpoint.
+        """Restores a checkpoint; by default, undoes the last change: an execution, or a write to a file or variable.
+        Returns the id of the restored checkpoint.
 
         Files that were written to the host stay.
         """

@@ -136,8 +136,8 @@ class Interpreter:
         self._context = contextvars.copy_context()
         self._threads: _Threads | None = None
         self._lock = threading.Lock()
-        # Ensures that the host functions of one script at a time run with their caller's context variables and event
-        # loop. Without functions, the session itself orders the scripts.
+        # Held while a script runs, because its host functions use the context variables and event loop of its caller.
+        # Without functions, the session itself runs one script at a time.
         self._running: AbstractContextManager[Any] = nullcontext()
         self._session: Session | None = None
         self._bound: frozenset[str] = frozenset()
@@ -365,7 +365,8 @@ class CodeTool:
 
 
 def _taking(make: Callable[P, Made]) -> Callable[[Callable[[Made], T]], Callable[P, T]]:
-    """Creates a decorator: the function gets the parameters of `make`, and receives its result."""
+    """Returns a decorator. The decorated function has the parameters of `make`, and passes the result of `make` to the
+    original function."""
 
     def decorate(function: Callable[[Made], T]) -> Callable[P, T]:
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -382,5 +383,5 @@ def _taking(make: Callable[P, Made]) -> Callable[[Callable[[Made], T]], Callable
 
 
 adapter = _taking(CodeTool)
-"""Makes `run_code_tool` of a function that converts a `CodeTool` to a framework's tool, so that all adapters take the
+"""Creates `run_code_tool` from a function that converts a `CodeTool` to a framework's tool. All adapters thus have the
 same options."""

@@ -45,9 +45,9 @@ class GloveboxInterpreter:
         limits: Limits | None = None,
         **options: Any,
     ) -> None:
-        """`output_fields` are the parameters of `SUBMIT`; without them `SUBMIT` takes one value. `limits` and the other
-        options are those of `Sandbox`, except that its own `tools` are unavailable to scripts. By default an execution
-        and each tool call have 60 seconds.
+        """`tools` are host functions, by name. `output_fields` are the parameters of `SUBMIT`; without them `SUBMIT`
+        takes one value. `limits` and the other options are those of `Sandbox`. By default an execution and each tool
+        call have 60 seconds.
         """
         self._tools: dict[str, Callable[..., Any]] = dict(tools or {})
         self.output_fields = None if output_fields is None else [dict(field) for field in output_fields]
