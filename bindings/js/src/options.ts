@@ -75,7 +75,7 @@ export interface SandboxOptions {
   seed?: number | bigint;
   /** Stops the clock at this time, in nanoseconds since 1970. Default: a running clock. */
   clockNs?: number | bigint;
-  /** When a session takes automatic checkpoints; a number N means every N executions. */
+  /** The schedule of a session's automatic checkpoints; a number N means every N executions. Default: `auto`. */
   checkpoints?: 'auto' | 'always' | 'never' | number;
   /** The action after a session's script was stopped by force. Default: `roll-back`. */
   onUnwind?: 'roll-back' | 'end';
@@ -83,7 +83,7 @@ export interface SandboxOptions {
   autoPersistGlobals?: boolean;
   /** `none` does not count fuel: scripts run faster, and only the timeout stops an endless script. Default: `fuel`. */
   metering?: 'fuel' | 'none';
-  /** `false` runs Python without the bundled packages. */
+  /** `false` runs Python without the bundled packages. Default: true. */
   packages?: boolean;
   /** The network permissions of `fetch`, `urllib.request` and `requests`. Default: no network. */
   network?: Network;
@@ -118,7 +118,7 @@ export interface SandboxOptions {
 export interface ExecuteOptions {
   /** The file name shown in tracebacks. A name that ends in `.ts` marks the script as TypeScript. */
   name?: string;
-  /** How to parse JavaScript. Default: `detect`. */
+  /** The parse mode of JavaScript source. Default: `detect`. */
   kind?: 'detect' | 'script' | 'module';
   /** The script's standard input. Default: empty. */
   stdin?: string | Uint8Array;
@@ -147,7 +147,7 @@ export interface SessionOptions {
   id?: string;
 }
 
-/** Which component to load, and how to run it. */
+/** The options for loading and running a component. */
 export interface ComponentOptions {
   worker: boolean | undefined;
   terminateAfterMs: number;

@@ -32,7 +32,7 @@ export function valueOf(value: ShownValue | undefined): unknown {
   return value.json === undefined ? new Opaque(value.repr) : JSON.parse(value.json);
 }
 
-/** How a script ended. The fields other than `kind` depend on it. */
+/** The reason why a script ended. The fields other than `kind` depend on the kind. */
 export class Outcome {
   /** The kind of outcome. */
   declare readonly kind: 'completed' | 'exited' | 'raised' | 'exhausted' | 'cancelled' | 'trapped';
@@ -91,7 +91,7 @@ export interface ToolCall {
   result: unknown;
   /** The cause of a failed call: the error's type and message as the script sees them. */
   error?: string;
-  /** When the call started, in milliseconds from the start of the execution. */
+  /** The time of the call, in milliseconds from the start of the execution. */
   startedMs: number;
   /** The duration in milliseconds, including the time in the queue. */
   durationMs: number;
@@ -122,7 +122,7 @@ export interface FileEntry {
   path: string;
   /** The type of the entry. */
   kind: 'file' | 'directory' | 'symlink';
-  /** The size in bytes of a file or of a link's target; 0 for a directory. */
+  /** The size of a file, or the length of a link's target path, in bytes; 0 for a directory. */
   sizeBytes: number;
   /** The modification time in nanoseconds since 1970, by the policy's clock. */
   modifiedNs: bigint;
@@ -240,12 +240,14 @@ export class Run {
     return new RunFiles(this.#executed);
   }
 
-  /** How the script ended. */
+  /** The reason why the script ended. */
   get outcome(): Outcome {
     return new Outcome(this.#all['outcome']);
   }
 
-  /** The exception with which the script ended after its interruption, before it was unwound. */
+  /**
+   * The exception that ended the script after the soft limit or a cancellation interrupted it; otherwise `undefined`.
+   */
   get interrupted(): Outcome | undefined {
     const raised = this.#all['interrupted'];
     return raised ? new Outcome({ kind: 'raised', ...raised }) : undefined;
@@ -313,7 +315,7 @@ export class Run {
     return camel(this.#all['guidance']);
   }
 
-  /** The runtime and limits of the execution. */
+  /** The runtime that ran the script. */
   get metadata(): Plain<Metadata> {
     return camel(this.#all['metadata']);
   }

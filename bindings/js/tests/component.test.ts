@@ -19,8 +19,9 @@ const options = { language: 'javascript', backend: 'component' } as const;
 const providers = new URL('../providers/', import.meta.url);
 const skip = !RUNS_COMPONENTS;
 
-/** Serves the providers: `/NAME/FILE` unchanged, `/spoilt/FILE` with a corrupted module, and nothing else. */
+/** The paths of the requests to the server. */
 const asked: string[] = [];
+/** Serves the providers: `/NAME/FILE` unchanged, `/spoilt/FILE` with a corrupted module, and nothing else. */
 const server = createServer((request, response) => {
   const [, name = '', file = ''] = (request.url ?? '').split('/');
   asked.push(`${name}/${file}`);

@@ -339,7 +339,7 @@ impl NativeSession {
         self.ask(&callback, |session| Ok::<_, EngineFailure>(serde_json::to_string(&session.checkpoints()?)?))
     }
 
-    /// Undoes the last execution, or restores a checkpoint.
+    /// Undoes the last change, or restores a checkpoint. Returns the restored checkpoint's ID.
     #[napi]
     pub fn undo(&self, checkpoint: Option<BigInt>, callback: Callback<'_, BigInt>) -> napi::Result<()> {
         let checkpoint = checkpoint.map(|checkpoint| CheckpointId(checkpoint.get_u64().1));

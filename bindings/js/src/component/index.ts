@@ -2,7 +2,7 @@
  * Runs untrusted Python and JavaScript in WebAssembly, with limits on fuel, time, memory, output and files.
  *
  * The module uses no Node.js API: it runs wherever WebAssembly with exceptions and multiple memories does.
- * `@glovebox/sandbox/node` finds the providers in the package.
+ * `glovebox-sandbox/component/node` finds the providers in the package.
  */
 export type * from './contract.ts';
 export { InstanceLostError, SandboxError } from './errors.ts';
