@@ -16,8 +16,9 @@
 //!   rolled back and saved as bytes.
 //! * [`Started`] is an execution that the component steps through: the component answers the script's tool calls
 //!   itself, reads output while the script runs, and reads the resulting files.
-//! * [`Execution`] is the result of a script, and [`Outcome`] is how the script ended. A script that raises, exits or
-//!   exceeds a limit is not an error. An [`Error`] is a failure of the caller or the provider: nothing was executed.
+//! * [`Execution`] is the result of a script, and [`Outcome`] is the reason why the script ended. A script that raises,
+//!   exits or exceeds a limit is not an error. An [`Error`] is a failure of the caller or the provider: nothing was
+//!   executed.
 //! * [`Files`] is a snapshot of a workspace's files; [`Blob`] is a byte string too large for a list.
 //!
 //! The crate needs no WASI. All calls go to the component's host, or to a component that yours is composed with. An
@@ -28,8 +29,8 @@
 //!
 //! Outside WebAssembly, the crate compiles for editors and for tests of code that uses it, but every call panics.
 //!
-//! The crate itself enforces nothing: the provider and the policy determine how tightly a script is confined. Treat
-//! what scripts print and raise as untrusted input.
+//! The crate itself enforces nothing: the provider and the policy determine how tightly a script is confined. Treat the
+//! output and the exceptions of scripts as untrusted input.
 
 pub mod bindings;
 

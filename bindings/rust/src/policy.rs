@@ -134,7 +134,7 @@ impl Policy {
         /// Loads the globals of an execution outside a session from the workspace, and saves them there afterwards.
         /// Default: false.
         auto_persist_globals: bool,
-        /// Sets which checkpoints a session retains, and what happens when its guest is unwound.
+        /// Sets the checkpoints of a session, and the action after its guest was unwound.
         session: SessionPolicy,
     }
 
@@ -170,7 +170,7 @@ impl Default for SessionPolicy {
 
 impl SessionPolicy {
     setters! {
-        /// Sets when automatic checkpoints are taken. Default: [`Checkpoints::Auto`].
+        /// Sets the schedule of automatic checkpoints. Default: [`Checkpoints::Auto`].
         checkpoints: Checkpoints,
         /// Sets the maximum private memory in bytes with which `Auto` takes a checkpoint before every execution.
         /// Default 4,194,304.
@@ -204,7 +204,7 @@ impl Request {
         self
     }
 
-    /// Sets how JavaScript source is interpreted. Default: [`SourceKind::Detect`].
+    /// Sets the parse mode of JavaScript source. Default: [`SourceKind::Detect`].
     #[must_use]
     pub fn kind(mut self, kind: SourceKind) -> Self {
         self.kind = Some(kind);

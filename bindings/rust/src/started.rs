@@ -53,7 +53,7 @@ impl Started {
         Ok(self.raw.continue_(answers, Some(milliseconds(wait)))?)
     }
 
-    /// Waits until the execution has ended, and answers its tool calls one at a time with `tool`, which returns JSON
+    /// Waits until the execution has ended, and answers its tool calls one at a time. `tool` returns an answer as JSON
     /// text, or a failure that becomes an exception in the script.
     ///
     /// # Errors
