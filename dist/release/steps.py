@@ -37,7 +37,7 @@ class Check:
 
     release: Release
     files: Path
-    """A copy of the release's files that is visible inside."""
+    """A copy of the release's files that is visible in the room."""
     room: Room
 
     def one(self, pattern: str, product: str) -> Path:
