@@ -1,9 +1,9 @@
-// Makes the files in the directory above from FormatJS, CLDR's data in it, and the collation of this Node.js:
+// Generates the files in the parent directory from FormatJS, its CLDR data, and the ICU of this Node.js:
 //
 //     npm ci --ignore-scripts && node build.mjs
 //
-// Each library becomes a script that the boot code compiles on first use. What the libraries share is replaced by
-// `$glovebox.intl`, so that it is there once.
+// Each library becomes a script that the boot code compiles on first use. Imports that several libraries share are
+// replaced by `$glovebox.intl.shared`, so that their code exists only once.
 import { build } from 'esbuild';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -14,7 +14,7 @@ const HERE = import.meta.dirname;
 const OUT = path.dirname(HERE);
 const MODULES = path.join(HERE, 'node_modules', '@formatjs');
 
-// The locales with data. One with a parent contains only what differs.
+// The locales with data. The data of a locale in `VARIANTS` contains only the differences from its parent.
 const LOCALES = [
   'ar', 'bn', 'cs', 'da', 'de', 'el', 'en', 'es', 'fa', 'fi', 'fr', 'he', 'hi', 'hu', 'id', 'it', 'ja', 'ko', 'nb', 'nl', 'pl', 'pt', 'ro', 'ru', 'sk', 'sv', 'th', 'tr',
   'uk', 'vi', 'zh',
@@ -23,13 +23,13 @@ const VARIANTS = {
   'ar-AE': 'ar', 'ar-EG': 'ar', 'ar-SA': 'ar', 'de-AT': 'de', 'de-CH': 'de', 'en-AU': 'en', 'en-CA': 'en', 'en-GB': 'en', 'en-IE': 'en', 'en-IN': 'en', 'en-NZ': 'en', 'en-ZA': 'en', 'es-AR': 'es',
   'es-CL': 'es', 'es-CO': 'es', 'es-MX': 'es', 'es-US': 'es', 'fr-BE': 'fr', 'fr-CA': 'fr', 'fr-CH': 'fr', 'it-CH': 'it', 'nl-BE': 'nl', 'pt-PT': 'pt', 'zh-Hant': 'zh', 'zh-Hant-HK': 'zh',
 };
-// Regions whose data is that of their language.
+// Locales whose data equals the data of their language.
 const SAME = [
   'cs-CZ', 'da-DK', 'de-DE', 'el-GR', 'en-US', 'es-ES', 'fa-IR', 'fi-FI', 'fr-FR', 'he-IL', 'hi-IN', 'hu-HU', 'id-ID', 'it-IT', 'ja-JP', 'ko-KR', 'nb-NO', 'nl-NL', 'pl-PL', 'pt-BR', 'ro-RO', 'ru-RU',
   'sk-SK', 'sv-SE', 'th-TH', 'tr-TR', 'uk-UA', 'vi-VN', 'zh-CN', 'bn-BD',
 ];
 
-// A region that implies another script than its language's.
+// Locales whose script determines the data that they use.
 const ALIASES = { 'zh-TW': 'zh-Hant', 'zh-HK': 'zh-Hant-HK', 'zh-MO': 'zh-Hant-HK', 'zh-Hant-TW': 'zh-Hant', 'zh-Hans': 'zh', 'zh-Hans-CN': 'zh' };
 
 const NUMBER_SYSTEMS = ['latn', 'arab', 'arabext', 'beng', 'deva', 'thai', 'hanidec', 'fullwide'];
@@ -60,17 +60,18 @@ const replaceOnce = (text, from, to) => {
   return parts.join(to);
 };
 
-// FormatJS searches for the best of all combinations of a date and a time format. CLDR's specification looks for both
-// apart and joins them, by the width of the month: https://unicode.org/reports/tr35/tr35-dates.html#Missing_Skeleton_Fields
-// This takes a tenth of the data and time. `joining.mjs` contains the function.
+// FormatJS searches all combinations of a date and a time format for the best one. CLDR's specification selects a date
+// format and a time format separately, and joins them with a connector that depends on the width of the month:
+// https://unicode.org/reports/tr35/tr35-dates.html#Missing_Skeleton_Fields
+// This takes a tenth of the data and of the time. `joining.mjs` contains the function.
 const patched = (text) => {
   const joining = fs.readFileSync(path.join(HERE, 'joining.mjs'), 'utf8');
   let code = replaceOnce(text, 'function BestFitFormatMatcher(options, formats) {', `${joining}\nfunction bestFitOf(options, formats) {`);
   code = replaceOnce(code, 'return parsed ??= Object.keys(formats[calendar])', 'return parsed ??= joinedBy(processedData.dateTimeFormat, Object.keys(formats[calendar])');
   code = replaceOnce(code, 'calendarIntervals.intervalFormatFallback));\n\t\t\t\t}', 'calendarIntervals.intervalFormatFallback)));\n\t\t\t\t}');
-  // A style's connector differs from that of fields: "at" in English.
+  // The connector of a style differs from the connector of fields: English has "at".
   code = replaceOnce(code, 'const connector = dataLocaleData.dateTimeFormat[dateStyle];', 'const connector = dataLocaleData.styleConnector[dateStyle];');
-  // Only the long form pads the hours of an offset and names those of UTC.
+  // Only the long forms pad the hours of an offset, and print the offset of UTC.
   code = replaceOnce(code, 'if (style === "long") offsetStr', 'if (style === "long" || style === "longOffset") offsetStr');
   return code;
 };
@@ -101,7 +102,7 @@ const bundle = async (name, contents) => {
     stdin: { contents, resolveDir: HERE, sourcefile: `${name}.mjs` },
     bundle: true, minify: true, format: 'iife', define: { Intl: '$glovebox.intl.Intl' }, target: 'es2022', charset: 'utf8', legalComments: 'none', write: false, plugins: [shared],
   });
-  // A `for … in` over data would visit what a script has added to `Object.prototype`.
+  // A `for … in` loop over data would also visit properties that a script has added to `Object.prototype`.
   return outputFiles[0].text.replace(/for\((let|var|const) (\w+) in ([^()]+)\)/g, 'for($1 $2 of Object.keys($3??{}))');
 };
 
@@ -138,7 +139,7 @@ const SHRUNK = {
     const known = (system) => systems.includes(system) || system === native;
     const { aliases, nu, ...numbers } = data.numbers;
     for (const kind of ['currency', 'decimal', 'percent', 'symbols']) numbers[kind] = only(numbers[kind] ?? {}, known);
-    // Currencies without end: CLDR puts the years of those that are no longer used after their names.
+    // Omits historical currencies: their names in CLDR end with the years of their use.
     const current = new Set(Intl.supportedValuesOf('currency'));
     const used = (code, { displayName }) => current.has(code) && !/[12]\d{3}/.test(displayName.other);
     return {
@@ -149,7 +150,7 @@ const SHRUNK = {
     };
   },
   dates(data, locale) {
-    // A date and a time with this locale's connector: `joining.mjs` makes these.
+    // Tests for a skeleton of a date with a time. `joining.mjs` joins these formats at run time.
     const isJoined = (skeleton) => {
       const fields = skeleton.replace(/'[^']*'/g, '');
       return /[^A-Za-z]/.test(skeleton) && /[hHkKjBms]/.test(fields) && /[GyMLEdcQ]/.test(fields);
@@ -165,12 +166,12 @@ const SHRUNK = {
     for (const style of Object.keys(FIELDS)) rest.dateTimeFormat[style] = rest.dateTimeFormat[style].replace(/[^{}01]*\p{L}[^{}01]*/gu, "'$&'");
     rest.hourCycle = new Intl.DateTimeFormat(of, { hour: 'numeric' }).resolvedOptions().hourCycle;
     rest.zones = timeZoneName;
-    // As V8 does: https://crbug.com/1414292
+    // Replaces narrow no-break spaces with spaces, like V8: https://crbug.com/1414292
     return JSON.parse(JSON.stringify(rest).replaceAll('\u202f', ' '));
   },
 };
 
-// What stands between a date and a time, of styles ("at" in English) or of fields, as this Node.js formats them.
+// The date formats from which `connectors` extracts the text that this Node.js puts between a date and a time.
 const FIELDS = {
   full: { weekday: 'long', year: 'numeric', month: 'long', day: 'numeric' },
   long: { year: 'numeric', month: 'long', day: 'numeric' },
@@ -198,7 +199,7 @@ const dataOf = (locale) => {
   return data;
 };
 
-// What of `value` differs from `base`; `null` for what is missing.
+// Returns the entries of `value` that differ from `base`, and `null` for entries that only `base` has.
 const difference = (base, value) => {
   const isObject = (it) => typeof it === 'object' && it !== null && !Array.isArray(it);
   const changed = {};
@@ -211,8 +212,9 @@ const difference = (base, value) => {
 
 // ---- Time zones
 
-// Per rule: the zones that follow it, its offsets in minutes (base 36, `!` for daylight saving), and the transitions since
-// 1970, each the minutes since the last one (base 36) and the offset's letter.
+// Returns a line for each rule: `ZONES|OFFSETS|TRANSITIONS`. An offset is in minutes, with `!` for daylight saving
+// time. A transition since 1970 is the number of minutes since the previous one, and the letter of the offset. Numbers
+// have base 36.
 const EARLIEST = 0;
 const zoneData = () => {
   let packed;
@@ -245,7 +247,7 @@ const zoneData = () => {
   return [...rules].map(([text, names]) => `${names.join(' ')}|${text}`);
 };
 
-// ---- Plural rules: functions, so they are a script.
+// ---- Plural rules. They are functions, so their file is a script.
 const pluralScript = () => {
   const entries = LOCALES.concat(Object.keys(VARIANTS)).flatMap((locale) => {
     const data = captured('intl-pluralrules', 'PluralRules', locale);
@@ -264,7 +266,7 @@ for (const [name, contents] of Object.entries(SCRIPTS)) write(`${name}.js`, awai
 write('rules.js', await bundle('rules', pluralScript()));
 const all = Object.fromEntries([...LOCALES, ...Object.keys(VARIANTS)].map((locale) => [locale, dataOf(locale)]));
 
-// Most zones have the same names as others in every locale, so names are stored by group.
+// In every locale, most zones share their names with other zones, so names are stored once for each group.
 const groups = new Map();
 for (const zone of new Set(Object.values(all).flatMap(({ dates }) => Object.keys(dates.zones)))) {
   const names = JSON.stringify(Object.values(all).map(({ dates }) => dates.zones[zone]));

@@ -1,4 +1,5 @@
-// Writes `tests/goldens/intl.json`: 500 calls with the results of this Node.js, by locale and options as scripts use them.
+// Writes `tests/goldens/intl.json`: 500 calls with pseudo-random locales and options, and their results in
+// this Node.js.
 import fs from 'node:fs';
 import path from 'node:path';
 
@@ -67,7 +68,7 @@ while (calls.length < 500) {
   const [type, method, make] = pick(weighted);
   const locale = pick(LOCALES);
   const [options, args] = make();
-  // Other calendars than the Gregorian one are a listed difference.
+  // Calendars other than the Gregorian one are unsupported, which is a documented difference.
   const calendar = type === 'DateTimeFormat' && isDifferent(locale) ? { calendar: 'gregory' } : {};
   const all = { ...options, ...calendar };
   const made = new Intl[type](locale === 'tlh' ? ['tlh', 'en-US'] : locale, all);

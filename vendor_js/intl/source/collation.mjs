@@ -1,4 +1,4 @@
-// The order of the Unicode Collation Algorithm with CLDR's root, as `Intl.Collator` of this Node.js sorts.
+// Extracts the collation order from `Intl.Collator` of this Node.js: the Unicode Collation Algorithm with CLDR's root.
 
 const SCRIPTS = /[\p{Script=Common}\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}\p{Script=Armenian}\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Devanagari}\p{Script=Bengali}\p{Script=Gujarati}\p{Script=Gurmukhi}\p{Script=Tamil}\p{Script=Telugu}\p{Script=Kannada}\p{Script=Malayalam}\p{Script=Thai}\p{Script=Georgian}\p{Script=Hiragana}\p{Script=Katakana}]/u;
 const REORDERED = ['Greek', 'Cyrillic', 'Hebrew', 'Arabic', 'Devanagari', 'Bengali', 'Thai'];
@@ -21,8 +21,9 @@ const characters = () => {
   return { letters: letters.sort((a, b) => variant(a, b) || (a < b ? -1 : 1)), marks: marks.sort((a, b) => variant(`a${a}`, `a${b}`) || (a < b ? -1 : 1)) };
 };
 
-// Groups with the same primary weight: each starts with `\n`, and a secondary difference in it is a tab. A run of single
-// characters in the order of their codes is `\r`, the first and the last.
+// Encodes letters as groups with the same primary weight. A group starts with `\n`, and a tab precedes a letter with a
+// secondary difference. `\r` and two letters represent a run of at least four groups of one letter with consecutive
+// codes.
 const encoded = (letters) => {
   const groups = [];
   for (const letter of letters) {
@@ -55,11 +56,11 @@ for (const [from, to] of [[0xdf, 0x17f], [0x1a0, 0x1b0], [0x218, 0x21b], [0x1ea0
 }
 const DIGRAPHS = ['ch', 'cs', 'ddz', 'dz', 'dzs', 'dž', 'gy', 'lj', 'll', 'ly', 'nj', 'ny', 'rr', 'sz', 'ty', 'zs', 'aa'];
 
-// The letters that have a place of their own in a locale: [letter before, [letters]].
+// Returns the letters that a locale sorts separately, as pairs of the preceding letter and groups of letters.
 const tailored = (locale) => {
   const compare = collator(locale, 'base');
   const own = CANDIDATES.filter((it) => compare(it, it.normalize('NFD')[0]) !== 0 && base(it, it.normalize('NFD')[0]) === 0 && it.normalize('NFD').length > 1);
-  // Letters such as `ø` have their own place in the root.
+  // CLDR's root already sorts letters such as `ø` separately.
   own.push(...CANDIDATES.filter((it) => it.normalize('NFD').length === 1 && LATIN.some((letter) => Math.sign(compare(it, letter)) !== Math.sign(base(it, letter)))));
   own.push(...DIGRAPHS.filter((it) => compare(it, `${it.slice(0, -1)}zzz`) > 0 && base(it, `${it.slice(0, -1)}zzz`) < 0));
   const places = new Map();
