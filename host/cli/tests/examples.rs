@@ -46,7 +46,7 @@ fn shown(page: &str) -> Option<(&str, &str, &str)> {
     Some((before, command, rest.strip_suffix("```\n")?))
 }
 
-/// Runs a task. Returns the difference between its output and the page, or an empty string if there is none.
+/// Runs a task. Returns the difference between its output and the page, or an empty string if they are equal.
 fn check(task: &Path, is_blessing: bool) -> String {
     let directory = tempfile::tempdir().unwrap();
     copy(task, directory.path());
