@@ -76,7 +76,7 @@ pub fn refuel() -> i32 {
     answer.unwrap_or(1)
 }
 
-/// Grows the guest's memory by `pages`. Returns the old size in pages, or -1.
+/// Grows the guest's memory by `pages`. Returns the old size in pages, or -1 if it cannot grow.
 #[must_use]
 pub fn grow(pages: u32) -> i32 {
     let old = with_entered(|memory, state| state.grow(memory, pages)).flatten();

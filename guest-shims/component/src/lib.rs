@@ -14,7 +14,7 @@
 //!   state through [`entered`].
 //! * [`Description`] is the weaver's description of the guests.
 //!
-//! The shim contains scripts, provided that the host runs WebAssembly correctly. A compromised interpreter reaches only
+//! The shim confines scripts, provided that the host runs WebAssembly correctly. A compromised interpreter reaches only
 //! its own memory, the WASI calls, and fuel. A genuine trap in a guest ends the instance with all its sessions, even
 //! those of other scripts.
 

@@ -160,14 +160,14 @@ impl glovebox_core::GuestMachine for GuestMachine {
     }
 }
 
-/// A guest. A runtime's memory contains one guest at a time.
+/// A guest of the woven module. A runtime's memory contains one guest at a time.
 pub type Guest = glovebox_core::Guest<GuestMachine>;
 
 /// Fuel for work that is not charged to a script, such as reseeding.
 const UNBILLED_FUEL: u64 = u64::MAX;
 
-/// Creates a guest from the image in the runtime's memory. Destroys a one-shot guest there, and evicts a session's
-/// guest.
+/// Creates a guest from the image, in the runtime's memory. If the memory contains a one-shot guest, destroys that
+/// guest; a session's guest is evicted. Fails if the image does not fit into the memory limit.
 pub(crate) fn instantiate(
     runtime: &Rc<Runtime>,
     guests: &Rc<dyn Guests>,

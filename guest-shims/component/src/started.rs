@@ -104,7 +104,8 @@ impl Started {
         Ok(())
     }
 
-    /// Returns output of the execution, empty until it has run.
+    /// Returns at most `len` bytes of a stream's retained output from `offset`, and at most the contract's maximum for
+    /// one call. Empty until the execution has run.
     #[must_use]
     pub fn read_output(&self, stream: OutputStream, offset: u64, len: u64) -> Vec<u8> {
         let Stage::Done(executed) = &self.stage else { return Vec::new() };

@@ -3,8 +3,8 @@ use std::time::Duration;
 use super::{fake::FakeClocks, *};
 use crate::bindings::types::{Exhausted, Outcome, ResourceKind, TrapKind};
 
-/// Returns a policy whose memory limit has room for `pages` beyond the image. It includes an eighth for the reserve,
-/// and a few bytes for the host.
+/// Returns a policy whose memory limit has room for `pages` beyond the image. The limit includes an eighth for the
+/// reserve, and 4 KiB for the host.
 fn with_pages(pages: u64) -> types::Policy {
     let bytes = (1 + pages) * 65_536;
     limits(|limits| limits.memory_bytes = Some((bytes + 4_096).div_ceil(7) * 8))
