@@ -150,8 +150,8 @@ impl ExecuteBody {
             Problem::invalid("the request body has no `state`; send the state from the last response")
         })?;
         let too_large = || Problem::too_large(format!("`state` exceeds the maximum of {max_state_bytes} bytes"));
-        // Every four characters encode three bytes, except up to two at the end. A larger state is rejected before it
-        // is decoded.
+        // Four characters encode three bytes; the last four can encode up to two bytes less. A larger state is rejected
+        // before it is decoded.
         if state.len() / 4 * 3 > max_state_bytes.saturating_add(2) {
             return Err(too_large());
         }
