@@ -99,7 +99,7 @@ impl Display {
 }
 
 impl From<Shown> for Displays {
-    /// Counts messages that no driver writes as dropped: the guest made them up.
+    /// Counts an invalid message as dropped. No driver writes such a message, so the guest made it up.
     fn from(Shown { messages, mut dropped }: Shown) -> Self {
         let mut retained = Vec::new();
         for message in messages {

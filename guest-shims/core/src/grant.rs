@@ -7,7 +7,7 @@ use crate::{Clock, Entropy, Limits};
 /// Applies a request's changes to a policy. Both are JSON objects with the names of a policy file. The names in
 /// `tables` are merged entry by entry; all others are replaced as a whole.
 ///
-/// The result is unchecked. Parse it as a policy and check that with [`GrantParts::first_beyond`], because JSON can
+/// The result is unchecked. Parse it as a policy, and check the policy with [`GrantParts::first_beyond`]: JSON can
 /// express the same setting in several ways.
 ///
 /// # Errors
@@ -37,11 +37,11 @@ pub enum ChangeError {
 /// The policy settings that every backend checks against a grant.
 #[derive(Clone, Copy, Debug)]
 pub struct GrantParts<'a> {
-    /// The granted limits.
+    /// The granted or requested limits.
     pub limits: &'a Limits,
-    /// The granted clock.
+    /// The granted or requested clock.
     pub clock: &'a Clock,
-    /// The granted source of random numbers.
+    /// The granted or requested source of random numbers.
     pub entropy: &'a Entropy,
 }
 

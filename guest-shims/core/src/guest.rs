@@ -277,8 +277,8 @@ impl<M: GuestMachine> Guest<M> {
         &mut self.machine.host_mut().ctx
     }
 
-    /// Grows the memory by `bytes`, rounded down to whole WebAssembly pages, including the reserve. Returns `false` if
-    /// the memory cannot grow.
+    /// Grows the memory by `bytes`, rounded down to whole WebAssembly pages. The growth may use the reserve. Returns
+    /// `false` if the memory cannot grow.
     pub(crate) fn grow_freely(&mut self, bytes: u64) -> bool {
         let Ok(pages) = u32::try_from(bytes >> 16) else { return false };
         // Files may have used the reserve, and a failure to grow would make the saved state unusable.

@@ -119,7 +119,7 @@ fn string_length(text: &str) -> usize {
     end.map_or(text.len(), |end| end.saturating_add(2))
 }
 
-/// Counts the members of all objects in a value. Values are nested at most 128 levels deep.
+/// Counts the members of all objects in a value. Parsed values are nested at most 127 levels deep.
 fn count_members(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(count_members).sum(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{session::Reservation, tools::ToolMemory};
 
-/// Bytes of the limit that linear memory cannot use, so that a guest that has used up its memory can still report that.
+/// Bytes of the limit that linear memory cannot use, so that a guest without free memory can still report an error.
 pub(crate) const OUTPUT_RESERVE_BYTES: u64 = 256 << 10;
 
 /// Maximum charge for an image, in bytes. A small script modifies less of its image.

@@ -51,7 +51,7 @@ pub fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Truncates the caller's text to a length that an error message may repeat.
+/// Truncates the caller's text for use in an error message.
 #[must_use]
 pub fn quoted(text: &str) -> &str {
     text.get(..text.floor_char_boundary(MAX_QUOTED_BYTES)).unwrap_or(text)
@@ -87,7 +87,7 @@ pub fn check_file_path(path: &str) -> Result<(), InvalidArgument> {
     files::path::below(path).map(drop).map_err(|error| refused_file(path, &error.message()))
 }
 
-/// Returns the error for a file that a request asked for and that could not be written.
+/// Returns the error for a requested file that could not be written.
 #[must_use]
 pub fn refused_file(path: &str, reason: &dyn Display) -> InvalidArgument {
     InvalidArgument(format!("`files`: `{}`: {reason}", quoted(path)))

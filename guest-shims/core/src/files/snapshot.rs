@@ -10,7 +10,7 @@ use super::{
     walk,
 };
 
-/// Maximum length of a single read into memory.
+/// Maximum length of a single read into memory, in bytes.
 const MAX_READ_BYTES: u64 = 1 << 30;
 
 /// Maximum number of steps for matching the paths of one listing, which takes about a second. A step advances one state

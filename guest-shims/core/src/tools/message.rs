@@ -33,7 +33,7 @@ pub(super) enum Message {
 const MAX_ID: u64 = (1 << 53) - 1;
 
 impl Message {
-    /// Parses a message. On failure, returns the reason why it is invalid. The parser limits nesting to 128 levels.
+    /// Parses a message. On failure, returns the reason why it is invalid. The parser limits nesting to 127 levels.
     pub(super) fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(text) else {
             return Err("it is not a JSON object, or is nested more than 128 levels deep");

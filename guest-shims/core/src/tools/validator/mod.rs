@@ -1,9 +1,9 @@
 //! Validates tool arguments against JSON Schema.
 //!
-//! The usual library takes 2.6 MB when compiled to WebAssembly, more than an interpreter. This validator implements
+//! The crate `jsonschema` takes 2.6 MB when compiled to WebAssembly, more than an interpreter. This validator implements
 //! draft 2020-12, and the forms of `items` and `dependencies` in earlier drafts. It behaves the same in the engine and
 //! in the provider. All other keywords, including `format`, are annotations, as in that draft. Unsupported keywords
-//! that would have to be enforced are rejected by name. The tests compare the validator with the library.
+//! that would have to be enforced are rejected by name. The tests compare the validator with `jsonschema`.
 //!
 //! Regular expressions are matched in linear time, so look-around and back-references are rejected. `\d`, `\w`, `\s`
 //! and `\b` are limited to ASCII. The number of matching steps in a check is limited, because a check cannot be
@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 /// Each level uses stack, whose size the provider's host determines.
 pub const MAX_PROVIDER_LEVELS: usize = 400;
 
-/// Like `MAX_PROVIDER_LEVELS`, but for the engine: more than limited schemas and arguments can reach.
+/// Like `MAX_PROVIDER_LEVELS`, but for the engine. Schemas and arguments within their limits never reach this depth.
 pub const MAX_ENGINE_LEVELS: usize = 5_000;
 
 /// URL prefixes of the JSON Schema drafts. In other dialects, keywords may have any meaning.
