@@ -54,8 +54,7 @@ pub enum CommitStep {
         path: String,
         /// The link's target, which the guest chose.
         target: Arc<str>,
-        /// `true` if the target may leave the root when another program follows the link. On a host, such a link is a
-        /// trap for programs that follow links.
+        /// `true` if the target may leave the root when another program follows the link, for example on a host.
         escapes: bool,
         /// The file that is expected at this path.
         base: Option<SourceStat>,

@@ -14,7 +14,7 @@ fn to_u64(len: usize) -> u64 {
     u64::try_from(len).unwrap_or(u64::MAX)
 }
 
-/// Converts a length that a buffer bounds.
+/// Converts a length or an offset. Saturates only for a value that exceeds every buffer.
 fn to_usize(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }

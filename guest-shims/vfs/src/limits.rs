@@ -11,7 +11,7 @@ use crate::{
     vfs::Vfs,
 };
 
-/// The charge per inode, for the inode itself, its share of a table page (which this one inode may hold alive) and its
+/// The charge per inode, for the inode itself, its share of a table page (which a single inode can keep alive) and its
 /// share of the surrounding maps. Rounded up, so that the quota bounds real memory.
 pub(crate) const INODE_BYTES: u64 = 512;
 

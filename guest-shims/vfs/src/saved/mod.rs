@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! version, now_ns, next inode, roots { mounted?, inode, journal }, inodes { ascending id, flags, root, times, body }
-//! journal: { ascending directory id, { ascending name, what it stood for } }
+//! journal: { ascending directory id, { ascending name, previous target } }
 //! ```
 //!
 //! Links, usage, the listing state of directories and their source paths are derived, and therefore not saved.
@@ -34,7 +34,7 @@ const VERSION: u8 = 2;
 /// The previous version, whose bases have no change time.
 const WITHOUT_CHANGED: u8 = 1;
 
-/// The upper bound of inode numbers. The numbers above it suffice for new files for ages, and sums do not overflow.
+/// Upper bound of saved inode numbers. It leaves enough numbers for new files, and sums do not overflow.
 const MAX_INODES: u64 = 1 << 48;
 
 // Type of an inode, in the low bits of its flags.
