@@ -56,8 +56,8 @@ pub struct WasiConfig {
     ///
     /// A C library requests its preopens only once, so a guest that was snapshotted afterwards does not see mounts that
     /// were added later. However, the library looks up every path that no other preopen covers in `/`, where mounts are
-    /// resolved at each call. A path outside every mount is then also resolved here: it is refused (`EACCES`, or
-    /// `ENOENT` for a look-up) and recorded, while the library would refuse it silently.
+    /// resolved at each call. Paths outside every mount then also reach the host, which refuses and records them
+    /// (`EACCES`, or `ENOENT` for a look-up). Without the preopen, the library refuses them silently.
     pub root_preopen: bool,
     /// The limits on host memory.
     pub limits: WasiLimits,

@@ -188,8 +188,8 @@ impl Wasi {
         self.entropy.fill(host, into);
     }
 
-    /// Begins an execution. Clears output, displays, events and the unread part of a tool reply, and neither arms nor
-    /// allows parking. Restores the standard streams with all their rights, whatever the guest did with them.
+    /// Begins an execution. Clears output, displays, events and the unread parts of device replies, and disables
+    /// parking. Restores the standard streams with all their rights, whatever the guest did with them.
     pub fn begin_execution(&mut self) {
         self.stdout.take();
         self.stderr.take();
