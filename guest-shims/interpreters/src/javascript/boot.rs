@@ -187,7 +187,7 @@ pub(super) fn boot(machine: &mut dyn Machine, build: &'static Build, lean: bool)
         booted.import_all()?;
     }
     booted.guest.free(preload)?;
-    booted.guest.machine.wasi().begin_execution(); // forgets what the boot scripts printed
+    booted.guest.machine.wasi().begin_execution(); // discards the boot scripts' output
     (booted.at.first_chunk, booted.at.stack, booted.at.stack_top) =
         (first, old_pages.saturating_mul(PAGE_BYTES), stack_top);
     Ok(booted.at.into_anchors())
@@ -225,7 +225,7 @@ pub(super) fn settle(
     if booted.rejection()?.is_some() {
         return Err(fault("a boot script left a promise rejected"));
     }
-    booted.guest.machine.wasi().begin_execution(); // forgets what the setup printed
+    booted.guest.machine.wasi().begin_execution(); // discards the setup's output
     Ok(booted.at.into_anchors())
 }
 

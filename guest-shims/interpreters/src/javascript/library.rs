@@ -52,9 +52,9 @@ pub(super) const FILES: [(&str, &str); 25] = [
     ("string-utils.js", include_str!("../../../../vendor_js/string-utils.js")),
 ];
 
-/// Returns the files at `/data_js`, by path below it, sorted: packages for `requireVendor`, in `node/` the modules that
-/// the boot scripts compile on first use, and in `intl/` what `Intl` reads. A backend mounts the files read-only in
-/// every guest.
+/// Returns the files at `/data_js`, by path below it, sorted. They are packages for `requireVendor`, modules in `node/`
+/// that the boot scripts compile on first use, and the data of `Intl` in `intl/`. A backend mounts the files read-only
+/// in every guest.
 pub fn library() -> Vec<(String, Vec<u8>)> {
     let mut files = compiled();
     files.extend(INTL.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())));

@@ -119,8 +119,8 @@ impl Booted<'_> {
         Ok(Report::Raised(self.report(thrown, name)?))
     }
 
-    /// Passes arguments, environment and standard input to the guest, unless it has the image's input and the script has
-    /// no other. Returns `false` if the guest is out of memory.
+    /// Passes arguments, environment and standard input to the guest. Does nothing if the script needs the image's
+    /// input and the guest still has it. Returns `false` if the guest is out of memory.
     fn hand_over(&mut self, script: &Script<'_>) -> Result<bool, DriverError> {
         let has_image_input = has_image_input(script);
         if has_image_input && self.state()?.has_image_input {

@@ -20,7 +20,7 @@ pub const PYTHON_STATE_FILE: &str = ".globals_py.json";
 /// The file with JavaScript's globals, in the workspace's top directory.
 pub const JAVASCRIPT_STATE_FILE: &str = ".globals_js.json";
 
-/// Maximum nesting depth of a value. The file nests one level deeper. The host's parsers stop at 128 levels.
+/// Maximum nesting depth of a value. The file nests one level deeper. The host's parsers allow at most 127 levels.
 const MAX_DEPTH: usize = 100;
 
 /// The name of an object that exists before the script runs. It is saved even though its name starts with an

@@ -230,7 +230,7 @@ pub(super) fn settle(
     }
     wipe_source(machine, python.boot_code())?;
     let wasi = machine.wasi();
-    wasi.begin_execution(); // forgets what the samples printed
+    wasi.begin_execution(); // discards the samples' output
     wasi.set_args([]).and_then(|()| wasi.set_env([])).map_err(|error| DriverError::Boot(error.to_string()))?;
     Ok(anchors)
 }

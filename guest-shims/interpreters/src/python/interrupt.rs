@@ -118,7 +118,7 @@ impl Interpreter<'_> {
 
     /// Verifies the words: on entry to the next function, CPython must clear them and call `interrupted`.
     pub(super) fn check_interrupt(&mut self, pokes: &[Poke]) -> Result<(), DriverError> {
-        self.settle_interrupts()?; // what finding them left behind
+        self.settle_interrupts()?; // clears the interrupt that `find_interrupt` caused
         for poke in pokes {
             let old = self.word(poke.at, 0)?;
             self.write_word(poke.at, 0, poke.apply(old))?;
