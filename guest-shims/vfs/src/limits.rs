@@ -11,12 +11,12 @@ use crate::{
     vfs::Vfs,
 };
 
-/// The charge per inode, for the inode itself, its share of a table page (which a single inode can keep alive) and its
-/// share of the surrounding maps. Rounded up, so that the quota bounds real memory.
+/// The charge per inode, for the inode itself, and its shares of a table page and of the surrounding maps. A single
+/// inode can keep a table page alive. Rounded up, so that the quota bounds real memory.
 pub(crate) const INODE_BYTES: u64 = 512;
 
-/// The charge per directory entry in addition to its name, for two ordered maps, the link from the inode to the entry,
-/// and a record in each of the two change journals.
+/// The charge per directory entry, in addition to its name. It covers two ordered maps, the link from the inode to the
+/// entry, and a record in each of the two change journals.
 pub(crate) const ENTRY_BYTES: u64 = 256;
 
 /// The charge per journal record of an existing name that was removed or replaced, in addition to the name. Each name

@@ -177,8 +177,8 @@ impl Vfs {
         listed.sort_by(|a, b| a.name.cmp(&b.name));
         listed.dedup_by(|a, b| a.name == b.name);
 
-        // Some names may be known already, as entries of the directory or as removed names in the journal. In that
-        // case, the directory was restored (see `saved`), or names were looked up while it was too large to list.
+        // The directory's entries and the journal may already contain names. They come from a restored state (see
+        // `saved`), or from look-ups while the directory was too large to list.
         let retained = self.inode(dir)?.entries().cloned().unwrap_or_default();
         let journal = self.root(root)?.committed.clone();
         let mut bytes = length(&path);

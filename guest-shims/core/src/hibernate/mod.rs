@@ -15,10 +15,15 @@
 //! | body | one zstd frame |
 //! | trailer | 32 bytes: the seal over all preceding bytes |
 //!
-//! The body contains, in this order: the mutable globals (name and bits of each), the seeded entropy's key and the fork
-//! count, the private pages' numbers as ranges, the pages, and the WASI state (descriptor table, files, standard input,
-//! clock, generator) as `glovebox-wasi` writes it. A private page is stored as its difference (exclusive or) from the
-//! image's page, which is mostly zero: an interpreter changes reference counts all over its heap.
+//! The body contains, in this order:
+//!
+//! * the mutable globals, with name and bits of each
+//! * the seeded entropy's key, and the fork count
+//! * the private pages' numbers as ranges, and the pages
+//! * the WASI state as `glovebox-wasi` writes it: descriptor table, files, standard input, clock, generator
+//!
+//! A private page is stored as its difference (exclusive or) from the image's page. The difference is mostly zero: an
+//! interpreter changes reference counts all over its heap.
 //!
 //! Equal sessions are encoded to equal bytes.
 //!

@@ -2,7 +2,7 @@
 //!
 //! At preparation, the files in `boot/` run inside the interpreter and define the driver's functions. [`boot`] parks
 //! the interpreter and records the functions' addresses. Later, each call is an indirect call through the vectorcall
-//! slot of Python's function type, as CPython itself would make it, so the binary needs no additional exports.
+//! slot of Python's function type, like CPython's own calls. The binary therefore needs no additional exports.
 //!
 //! Requests and replies pass through guest memory ([`object`]).
 
