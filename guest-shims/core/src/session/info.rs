@@ -98,8 +98,8 @@ pub fn is_session_id(id: &str) -> bool {
 #[serde(rename_all = "kebab-case")]
 pub enum Checkpoints {
     /// Takes a checkpoint before every execution while the session's private memory is at most
-    /// [`SessionPolicy::checkpoint_auto_bytes`]. Up to twice that size, takes one before every second execution, up to
-    /// three times that size before every third, and so on, so the average cost of checkpoints stays constant.
+    /// [`SessionPolicy::checkpoint_auto_bytes`]. Up to twice that size, takes one before every second execution; up to
+    /// three times that size, before every third; and so on. The average cost of checkpoints therefore stays constant.
     #[default]
     Auto,
     /// Takes a checkpoint before every execution.
