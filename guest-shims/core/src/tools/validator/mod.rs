@@ -1,6 +1,6 @@
 //! Validates tool arguments against JSON Schema.
 //!
-//! The crate `jsonschema` takes 2.6 MB when compiled to WebAssembly, more than an interpreter. This validator implements
+//! The `jsonschema` crate takes 2.6 MB as WebAssembly, more than an interpreter. This validator implements
 //! draft 2020-12, and the forms of `items` and `dependencies` in earlier drafts. It behaves the same in the engine and
 //! in the provider. All other keywords, including `format`, are annotations, as in that draft. Unsupported keywords
 //! that would have to be enforced are rejected by name. The tests compare the validator with `jsonschema`.
