@@ -1,9 +1,9 @@
 'use strict';
 // Builds the error message for a callee that is not a function or constructor. The engine calls `nameCallee` with
-// copies of the running function's code. Its instructions up to the call are interpreted with the source texts of their
-// values.
+// copies of the running function's code. `nameCallee` then follows the instructions up to the call, with source texts
+// in place of values.
 //
-// In the older build, the engine does not call this.
+// The older build's engine does not call `nameCallee`.
 {
   const $ = globalThis.$glovebox;
   const { uncurry } = $;
@@ -103,7 +103,7 @@
   const is = (op, act) => on(op, op, act);
   const texts = (first, last, textAt) => on(first, last, (at, op) => replace(TAKES[op], LEAVES[op], textAt(at, op)));
   const text = (op, textAt) => texts(op, op, textAt);
-  // Numbers and strings are only keys.
+  // Number and string literals are used only as keys.
   const key = (value) => ({ text: value });
   text(PUSH_I32, (at) => key(`[${i32(code, at + 1, true)}]`));
   text(PUSH_I8, (at) => key(`[${i8(code, at + 1)}]`));

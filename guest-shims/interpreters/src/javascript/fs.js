@@ -41,7 +41,7 @@
     if (typeof found !== 'string') {
       throw coded(TypeError, 'ERR_INVALID_ARG_TYPE', `The "${name}" argument must be of type string or an instance of Buffer or URL. Received ${$.received(value)}`);
     }
-    // The interpreter would treat it as the working directory.
+    // The interpreter would treat an empty path as the working directory.
     if (found === '') throw failure(NUMBERS.ENOENT, 'open', found);
     if (found.includes('\0')) throw coded(TypeError, 'ERR_INVALID_ARG_VALUE', `The argument '${name}' must be a string, Uint8Array, or URL without null bytes. Received ${$.inspect(found, 0)}`);
     return found;
@@ -107,7 +107,7 @@
     return raw;
   };
   const isDirectory = (name) => ((rawStat(name)?.mode ?? 0) & os.S_IFMT) === os.S_IFDIR;
-  // The interpreter has no `lstat`. A link cannot be opened without following it, by a flag of wasi-libc that `os` does not name.
+  // The interpreter has no `lstat`. With this flag of wasi-libc, which `os` does not define, opening a link fails.
   const O_NOFOLLOW = 1 << 24;
   const isLink = (name) => {
     const fd = os.open(name, os.O_RDONLY | O_NOFOLLOW);
@@ -256,7 +256,7 @@
         const text = open.readAsString();
         open.close();
         if (text === '' && isDirectory(name)) throw failure(NUMBERS.EISDIR, 'read');
-        // The interpreter decodes lone surrogates, and invalid UTF-8 in its own manner.
+        // The interpreter accepts encoded lone surrogates, and replaces other invalid UTF-8 differently from Node.
         if (text.isWellFormed() && !text.includes('\ufffd')) return text;
       }
       if (isDirectory(name)) throw failure(NUMBERS.EISDIR, 'read');

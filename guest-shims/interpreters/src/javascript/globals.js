@@ -178,7 +178,7 @@
   }
   const { replace } = Immediate;
   delete Immediate.replace;
-  // A separate class, so that scripts do not take it for an `Immediate`.
+  // A separate class, so that scripts can distinguish timeouts from immediates.
   class Timeout extends Immediate {
     refresh() {
       const timer = recordOf(this);
@@ -231,7 +231,7 @@
     keptAdd(kept, target);
     $.litter(true);
   };
-  // Releases these at the end of an execution, and the timers that it did not wait for.
+  // Releases the kept targets at the end of an execution, and the timers that the execution did not wait for.
   $.release = () => {
     keptClear(kept);
     heap = { __proto__: null };
@@ -318,7 +318,8 @@
     words[EXITED] = 0;
     words[WANTED] = 0;
   };
-  // Sets whether the script waits for packages that the host must make importable.
+  // Records that the script waits for packages that the host must make importable. Returns whether this is
+  // the first request.
   $.wantPackages = () => {
     const isFirst = words[WANTED] === 0;
     words[WANTED] = 1;

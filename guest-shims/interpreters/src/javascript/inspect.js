@@ -21,7 +21,7 @@
   const SHORT_HOLE = 1000;
   // Longer lists are printed without their other properties, because listing all keys is too expensive.
   const MOST_LISTED = 10000;
-  // Maximum number of calls of such methods, which may format other objects that have one.
+  // Maximum number of calls of `CUSTOM` methods, which may format other objects with such methods.
   const MOST_CALLS = 10000;
   // Equal to the limit in `text.js`.
   const MOST_STRING = 10000;
@@ -464,8 +464,8 @@
     return formatValue(newContext(depth), value, 0);
   };
 
-  // Returns the same with the options of Node's `util.inspect`, except colours and getters.
   const count = (number, missing) => (number === null ? Infinity : number === undefined ? missing : +number);
+  // Like `inspect`, but with the options of Node's `util.inspect`, except colours and getters.
   const inspectWith = (value, options) => {
     const given = options ?? {};
     const context = newContext(count(given.depth, DEPTH));

@@ -38,7 +38,7 @@
   // Replaces `import.meta` in the running script. The files that it imports use the interpreter's own.
   defineProperty(globalThis, '$importMeta', { __proto__: null, get: () => $.modules.meta(), configurable: true, enumerable: false });
 
-  // Not as an expression, because the older build supports no second argument.
+  // Created from text, because the older build cannot parse `import` with a second argument.
   const imported = (() => {
     try {
       return Function('specifier', 'options', 'return import(specifier, options)');
@@ -69,8 +69,8 @@
   // The names of the running script's import declarations.
   let declared = [];
   $.declaredImports = () => declared;
-  // Collects the packages that the imports of names need. They are names separated by line feeds, or those of the
-  // expressions that wait.
+  // Collects the packages that imports need. `names` are the declared names, separated by line feeds. Without `names`,
+  // collects the packages for the expressions that wait.
   let isWaiting = false;
   $.survey = (names) => {
     isWaiting = names === undefined;
@@ -91,7 +91,7 @@
     const frames = $.text.framesOf(new Failure());
     const specifier = `${name}`;
     if (specifier === 'process' || specifier === 'node:process') {
-      // Its variables are those of the running script, so this is not a module of the image.
+      // The exports of `process` depend on the running script, so it is not a module of the image.
       return { __proto__: null, ...node.process, default: node.process };
     }
     if (builtin(specifier) === undefined && needsPackages([specifier])) await packagesOf(specifier);
@@ -112,7 +112,7 @@
         const name = pairs[i][0];
         const get = pairs[i][1];
         const set = (value) => $.global(name, value);
-        // A property of `var` can only be set.
+        // A `var` property cannot be redefined, only set.
         if (!defineProperty(globalThis, name, { __proto__: null, get, set, enumerable: false, configurable: true })) {
           defineProperty(globalThis, name, { __proto__: null, value: get() });
         }

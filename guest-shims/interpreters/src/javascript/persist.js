@@ -7,7 +7,7 @@
 
   // The object that always exists.
   const STATE = '_state';
-  // The host's parsers allow at most 128 levels.
+  // The host's parsers allow at most 127 levels.
   const MOST_DEPTH = 100;
 
   const { defineProperty, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
@@ -96,7 +96,7 @@
     return old === undefined || (hasOwn(old, 'value') && !is(old.value, now.value));
   };
 
-  // Returns the name of the script's next global after the script. Names of `let`, `const` and `class` hide others.
+  // Called after the script. Returns the name of its next global. `let`, `const` and `class` bindings hide properties.
   $.nextGlobal = (lexicals) => {
     if (names === undefined) {
       const found = { __proto__: null };
@@ -136,7 +136,7 @@
     throw REFUSED;
   };
 
-  // Checks that JSON represents a value exactly, and its minimum length: a digit and a comma for an item.
+  // Checks that JSON represents a value exactly, and that its minimum length fits: a digit and a comma for each item.
   const check = (value, above, depth) => {
     switch (typeof value) {
       case 'number':
@@ -215,7 +215,7 @@
   };
 
   const write = (value) => {
-    // The overestimate is at most the comma that the last item does not have.
+    // `check` also counts a comma after the last item, which the text does not have.
     room = most + 2;
     check(value, new SetClass(), 0);
     const text = textOf(value);

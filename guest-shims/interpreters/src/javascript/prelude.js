@@ -15,8 +15,8 @@
   const puts = uncurry(out.puts);
   const flush = uncurry(out.flush);
 
-  // Written through at once, so that output survives a hard stop. `out` comes first, so that the two streams keep the
-  // order of the program.
+  // Flushed immediately, so that output survives a hard stop. `writeErr` flushes `out` first, so that the two streams
+  // keep the order of the program.
   $.writeOut = (text) => {
     puts(out, text);
     flush(out);

@@ -10,7 +10,7 @@
   const { safeString } = $.text;
 
   const DEVICE = '/dev/glovebox/tools';
-  // A read returns early when the script must stop.
+  // Maximum number of consecutive reads without a reply. A read returns early when the script must stop.
   const MOST_SILENCES = 3;
 
   const { open } = std;
@@ -102,7 +102,7 @@
     call.reject(reason);
   };
 
-  // An answer to no call, or the end of all answers, concerns every call.
+  // Rejects all unanswered calls, after a reply without a call's number or if the device or the host fails.
   const failAll = (make) => {
     mapForEach(pending, (call, number) => {
       take(number);

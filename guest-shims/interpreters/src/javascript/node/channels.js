@@ -17,7 +17,7 @@
     }
   }
 
-  // Both ends of a connection: the handler in a property, and listeners by `on` in addition to those of the web.
+  // The base of ports and broadcast channels. Adds handlers in properties, and Node's `on`, `once` and `off`.
   class Receiver extends EventTarget {
     onmessage = null;
     onmessageerror = null;

@@ -108,7 +108,8 @@
     state[7] += h;
   };
 
-  // Words of 64 bits are two of 32, the high one first. `high` and `low` rotate a pair right by this many bits.
+  // A 64-bit word is a pair of 32-bit words, high first. `high` and `low` return the halves of the pair after rotating
+  // it right by `by` bits.
   const high = (h, l, by) => (by < 32 ? (h >>> by) | (l << (32 - by)) : (l >>> (by - 32)) | (h << (64 - by)));
   const low = (h, l, by) => high(l, h, by);
   const sha512 = (state, words) => {

@@ -4,7 +4,7 @@
   const $ = $glovebox;
   const { coded } = $;
 
-  // Number of arguments of a call that does not use much of the stack.
+  // Maximum number of arguments in one call, which limits the stack that the call uses.
   const MOST_UNITS = 1024;
 
   const textOf = (units) => {

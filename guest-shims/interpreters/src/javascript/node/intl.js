@@ -27,7 +27,7 @@
   const run = (script) => {
     if (loaded.has(script)) return;
     if (script !== 'shared' && script !== 'rules') run('shared');
-    // First, because the library asks for itself while it loads.
+    // Marked first, because the library requests itself while it loads.
     loaded.add(script);
     try {
       $.compileAs(`glovebox:intl/${script}`, `(function ($glovebox) {${textOf(`${script}.js`)}\n})`)($);
@@ -265,7 +265,7 @@
     return { table, marks: new Map(Array.from(marks, (mark, i) => [mark, i + 1000])), expansions, tailorings, first, letters: table.get('a')[0], digits: table.get('0')[0], symbols: table.get('\x60')[0] };
   });
 
-  // Characters without data, such as Han, by their codes after all others.
+  // Characters without data, such as Han, come after all others, by code point.
   const LAST = 1e5;
   const collationFor = (language) => {
     const { table, marks, expansions, tailorings, first, letters, digits } = weights();
@@ -283,7 +283,7 @@
     }
     const [low, high] = (first[language] ?? []).map((letter) => table.get(letter)[0]);
     const moved = (weight) => (weight[0] >= low && weight[0] <= high ? [letters - 1 + (weight[0] - low + 1) / 65536, weight[1], weight[2]] : weight);
-    // Symbols come before digits, also emoji and others without data.
+    // Symbols come before digits, including emoji and other symbols without data.
     const isSymbol = (letter) => /[\p{S}\p{P}]/u.test(letter);
     const withoutData = (letter) => (isSymbol(letter) ? digits - 1 + letter.codePointAt(0) / 0x110000 : LAST + letter.codePointAt(0));
     const weightOf = (letter) => moved(table.get(letter) ?? [withoutData(letter), 1, 1]);
@@ -414,7 +414,7 @@
       return intl.shared.LookupSupportedLocales(null, canonicalLocales(locales));
     }
   }
-  // As a function, it makes an object too.
+  // A call without `new` also creates an object.
   const CollatorOrFunction = new Proxy(Collator, { apply: (Type, _, args) => new Type(...args) });
   Object.defineProperty(Collator.prototype, 'constructor', { value: CollatorOrFunction, writable: true, configurable: true });
   Object.defineProperty(Collator.prototype, Symbol.toStringTag, { value: 'Intl.Collator', configurable: true });
@@ -431,7 +431,7 @@
 
   // Methods of the language
 
-  // Keeps the formatters of these methods, because scripts call them in loops: those with one locale and plain options.
+  // Formatters for at most one locale and plain options, kept because scripts call these methods in loops.
   const formatters = new Map();
   const KEPT = 100;
   const isPlain = (options) => Object.getPrototypeOf(options) === Object.prototype && Object.values(options).every((value) => ['string', 'number', 'boolean', 'undefined'].includes(typeof value));

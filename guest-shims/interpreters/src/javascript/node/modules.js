@@ -194,7 +194,7 @@
       return known.exports;
     }
     const module = new Module(file);
-    // Before it runs, so that a cycle gets the exports so far.
+    // Stored before it runs, so that a cyclic `require` returns the exports so far.
     cache[file] = module;
     let isDone = false;
     try {
@@ -277,7 +277,8 @@
     return meta;
   };
 
-  // Returns the module of a name in the running script. For the interpreter, all names are relative to the workspace.
+  // Returns the interpreter's name of a module that the running script imports. Relative names start at
+  // the workspace.
   const importable = (name) => {
     if (name.startsWith('file:')) return node.url.fileURLToPath(name);
     const directory = path.dirname($.mainFile());
@@ -296,7 +297,7 @@
   // Limits of one survey.
   const MOST_PACKAGES = 256;
   const MOST_FILES = 1024;
-  // The length of a name that the host can use.
+  // Maximum length of a name that the host accepts.
   const MOST_NAME = 1024;
   const SPECIFIER = /\b(?:from|import)\s*(?:\(\s*)?(?:'([^'\n]+)'|"([^"\n]+)")/g;
   const isPath = (name) => /^(?:\.{0,2}\/|file:)/.test(name);
@@ -323,7 +324,7 @@
     return /\bexport\s+default\b|\bas\s+default\b|\bexport\s*\{(?:[^{}]*,)?\s*default\s*[,}]/.test(code) || /^export\s+default\b/m.test(text);
   };
 
-  // Returns the names that a CommonJS module exports, found in its text as Node does.
+  // Patterns for the exports in the text of a CommonJS module.
   const EXPORTS = [
     /\bexports\s*\.\s*([A-Za-z_$][\w$]*)\s*=(?!=)/g,
     /\bexports\s*\[\s*['"]([^'"\n]+)['"]\s*\]\s*=(?!=)/g,
@@ -331,6 +332,7 @@
   ];
   const REEXPORT = /(?:\bmodule\s*\.\s*exports\s*=\s*|\b__export(?:Star)?\s*\(\s*|\.{3}\s*)require\s*\(\s*['"]([^'"\n]+)['"]\s*\)/g;
   const MOST_REEXPORTS = 64;
+  // Returns the names that a CommonJS module exports, found in its text as Node does.
   const exportsOf = (first) => {
     const found = new Set();
     const files = new Set([first]);
@@ -355,7 +357,7 @@
     }
     return [...found].filter((name) => /^[A-Za-z_$][\w$]*$/.test(name) && name !== 'default');
   };
-  // Returns the text of a module for a file.
+  // Returns the text of an ES module with the exports of a file.
   const facadeOf = (file, text) => {
     const from = JSON.stringify(nameOf(file));
     if (isModule(file, text)) return `export * from ${from};\n${hasDefault(text) ? `export { default } from ${from};` : ''}`;
@@ -481,9 +483,9 @@
   };
   $.modules = { importError, importable, isImportError, load, mainModule, makeRequire, meta: importMeta, nextPackage, requireVendor, resolve, survey, cache };
 
-  // Returns the text of the module that `import` finds under a name. Created once.
   const FACADE = Symbol.for('glovebox.module');
   const made = new Set();
+  // Returns the text of the module that `import` finds under a name. Empty for an unknown name and for later calls.
   $.makeFacade = (name) => {
     if (made.has(name)) return '';
     made.add(name);

@@ -241,7 +241,8 @@
       'This error originated either by throwing inside of an async function without a catch block, or by rejecting a promise which was not ' +
       `handled with .catch(). The promise rejected with the reason "${typeof reason === 'string' ? reason : $.inspect(reason, 0)}".`);
 
-  // Offers an uncaught error, with its promise if it has one, to a listener. Returns whether a listener handled it. If not, the script ends.
+  // Offers an uncaught error, with its promise if it has one, to the listeners. Returns whether a listener handled
+  // it. If not, the script ends.
   const heed = (thrown, promise) => {
     let error = thrown;
     let origin = 'uncaughtException';
@@ -273,7 +274,8 @@
   };
 
   const HEEDED = { __proto__: null, exit: true, uncaughtException: true, uncaughtExceptionMonitor: true, unhandledRejection: true };
-  // The listeners of the end are called when no work is left, at `exit`, or when the script fails.
+  // `beforeExit` listeners run when no work is left. `exit` listeners run afterwards, and when the script exits or
+  // fails.
   emitter.on('newListener', (name) => {
     if (name in HEEDED) $.listen(heed);
     if (name !== 'exit' && name !== 'beforeExit') return;

@@ -189,7 +189,7 @@ kept = {}  # the image's own globals of `__main__`, before any script runs
 
 
 def finish():
-    """Does what a script can observe of Py_FinalizeEx before it tears the interpreter down."""
+    """Performs the steps of Py_FinalizeEx that a script can observe: exit handlers and finalizers."""
     try:
         if threading._threading_atexits:
             threading._shutdown()

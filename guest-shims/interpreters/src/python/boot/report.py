@@ -87,8 +87,8 @@ _distance = traceback._levenshtein_distance
 
 
 def distance(a, b, max_cost):
-    # For "Did you mean": this test costs a thousandth of the exact distance and excludes most names. A letter that the
-    # other name lacks in both cases must be moved or replaced, which costs two.
+    # For "Did you mean": this test costs a thousandth of the exact distance and excludes most names. A letter of one
+    # name that the other does not contain in either case must be moved or replaced, which costs two.
     ours, theirs = set(a.lower()), set(b.lower())
     if 2 * max(len(ours - theirs), len(theirs - ours)) > max_cost:
         return max_cost + 1

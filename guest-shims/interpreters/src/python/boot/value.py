@@ -7,7 +7,7 @@ with an error is compiled as a whole, so that CPython's own message is reported.
 
 REPR_CHARS = 64 * 1024
 JSON_BYTES = 1024 * 1024
-JSON_DEPTH = 100  # the host's parsers allow at most 128 levels
+JSON_DEPTH = 100  # the host's parsers allow at most 127 levels
 
 _FUTURE = 0x1FE0000  # PyCF_MASK (Include/cpython/compile.h): the flags that `from __future__ import` sets in code
 _NESTED = frozenset(" \t\n#)]}")  # a line that starts with one of these does not start a statement

@@ -115,7 +115,7 @@ functools.update_wrapper(Selector, selectors.DefaultSelector, updated=())
 selectors.DefaultSelector = Selector
 
 
-# --- no looking outside ---------------------------------------------------------------------------
+# --- no searches outside the sandbox --------------------------------------------------------------
 
 # These search for files and programs of the machine, which do not exist here. The search would count as an attempt to
 # escape.
