@@ -266,9 +266,9 @@ fn quoted(path: &Path) -> String {
 
 // Listing and evicting cache entries.
 //
-// Compiled code is evicted by age and by size, but never while it is in use. Users hold a shared lock on a file while
-// it is open or mapped; preparation holds the lock for its key. The record is removed before the code, so an
-// interrupted eviction never leaves a record without code. The next eviction removes the remaining files.
+// Compiled code is evicted by age and by size, but never while it is in use. A process that uses a file holds a shared
+// lock on it while it is open or mapped. Preparation holds the lock for its key. The record is removed before the code,
+// so an interrupted eviction never leaves a record without code. The next eviction removes the remaining files.
 
 /// Number of attempts to lock code. A newly forked child process shares its parent's open files, and their locks, until
 /// it calls `exec`.

@@ -75,8 +75,8 @@ pub struct LibraryEntry {
     pub file: String,
     /// The absolute path in the guest's file system. Guests can read the file.
     pub guest_path: String,
-    /// The archive in the library whose files are unpacked next to the library for guests: data that the library's code
-    /// opens as files.
+    /// An archive in the library with data files that the library's code opens. The files are unpacked next to the
+    /// library for guests.
     #[serde(default)]
     pub unpacked: Option<UnpackedEntry>,
     /// Sources of the library's modules, which guests can read next to the library.
@@ -413,7 +413,7 @@ pub struct Recipe {
 pub struct CodePart {
     /// The description for progress messages, such as `numpy and pandas`.
     pub name: String,
-    /// Ranges of function indices in the binary, without their upper bounds. A function that an earlier part calls
+    /// Ranges of function indices in the binary, excluding their upper bounds. A function that an earlier part calls
     /// directly belongs to that part.
     pub functions: Vec<(u32, u32)>,
 }

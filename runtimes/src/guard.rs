@@ -313,7 +313,8 @@ mod tests {
         Lineage::of(open(path).unwrap()).unwrap()
     }
 
-    /// Returns the relation of `path` to the guarded directory `ours`. Other tests in this process use the same list.
+    /// Returns the relation of `path` to the guarded directory `ours`. Ignores the directories that other tests in this
+    /// process guard.
     fn relation(path: &std::path::Path, ours: &std::path::Path) -> Option<Relation> {
         let lineage = lineage(path);
         overlaps(&lineage).find(|overlap| overlap.path == ours).map(|overlap| overlap.relation)

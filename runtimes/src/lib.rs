@@ -20,11 +20,11 @@
 //!
 //! The crate uses no WebAssembly engine; its callers boot and compile the modules.
 //!
-//! The crate does not protect against code that runs as the same user, which can write to the cache, or against a
-//! processor, kernel or disk that changes bytes between two checks. The full digest of a binary is checked when the
-//! binary is downloaded and at every read. The digest of compiled code is checked on request, and on load only if the
-//! file has changed since its last check. The last check is recorded outside the cache. The crate supports only Unix,
-//! because its trust rules depend on owners and modes.
+//! The crate does not protect against code that runs as the same user, which can write to the cache. Nor does it
+//! protect against a processor, kernel or disk that changes bytes between two checks. The full digest of a binary is
+//! checked when the binary is downloaded and at every read. The digest of compiled code is checked on request, and on
+//! load only if the file has changed since its last check. The last check is recorded outside the cache. The crate
+//! supports only Unix, because its trust rules depend on owners and modes.
 
 mod artefact;
 mod cache;

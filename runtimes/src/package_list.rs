@@ -72,8 +72,7 @@ impl PackageList {
         Self::parse(CATALOGUE)
     }
 
-    /// Returns the package with a name, in any spelling that means the same package. Spellings differ in case, `-`, `_`
-    /// and `.`.
+    /// Returns the package with this name. Ignores case, and treats `-`, `_` and `.` as equal.
     pub fn find(&self, name: &str) -> Option<&PackageEntry> {
         self.packages.iter().find(|package| normal(&package.name) == normal(name))
     }

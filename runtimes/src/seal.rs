@@ -1,15 +1,15 @@
 //! Seals: file attributes of a compiled file, recorded when the file was last compared with its digest.
 //!
 //! Anyone who can write a file in the cache can make Glovebox run native code. The cache's owner gains nothing from
-//! this. The threat is an attacker who can write these files but has no other access:
+//! this. The threat is a writer that can change these files but has no other access:
 //!
 //! * a guest with a mount that the guard did not detect (see [`guard`](crate::guard));
 //! * another sandbox or container that shares the cache;
-//! * a wrongly restored backup.
+//! * a backup tool that restores the wrong files.
 //!
-//! The evidence that a file is unchanged is therefore outside the cache, in a separate directory that guests cannot
-//! access: by default `~/.local/share/glovebox/seals`. An attacker who can write to the cache could also forge a seal
-//! in it.
+//! An attacker who can write to the cache could also forge a seal inside the cache. The evidence that a file is
+//! unchanged is therefore in a separate directory that guests cannot access: by default
+//! `~/.local/share/glovebox/seals`.
 //!
 //! A seal contains the digests of the file and its record, and the attributes that `fstat` reports for the file:
 //! device, inode, length, modification time and change time. Only the kernel sets the change time, so equal attributes
@@ -22,8 +22,9 @@
 //!
 //! Not protected:
 //!
-//! * Files that are changed by code running as this user, or through a writable mapping: the kernel updates the change
-//!   time late for such writes, and never on tmpfs. Guests cannot map files.
+//! * Files that are changed by code running as this user.
+//! * Files that are changed through a writable mapping. The kernel updates the change time late for such writes, and
+//!   never on tmpfs. Guests cannot map files.
 //! * Files that change between the check and their last use, because they are not copied.
 //! * Machines where the directory cannot be created. There, only owner, mode and length are checked, as for all files
 //!   in the cache.
@@ -46,7 +47,7 @@ const FORMAT: u32 = 1;
 const MAX_SEAL_BYTES: u64 = 1 << 16;
 /// A file that is created with the directory. Its change time is the time when sealing began.
 const SINCE: &str = "since";
-/// The number of seals from which on a write first removes the seals of files that no longer exist.
+/// A write first removes the seals of files that no longer exist if there are at least this many seals.
 const MANY: usize = 512;
 
 /// File attributes that the kernel reports.

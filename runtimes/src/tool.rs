@@ -308,8 +308,8 @@ pub(crate) fn take(dir: &Path, file: &str, size_bytes: u64, sha256: &Digest) -> 
     })
 }
 
-/// Copies a file from the only package in `dir`. Rejects a file that does not match its pin; if it does, the
-/// contents of `into` are invalid.
+/// Copies a file from the only package in `dir`. Fails if the file does not match its pin; the contents of `into` are
+/// then invalid.
 pub(crate) fn copy(
     dir: &Path,
     file: &str,

@@ -174,7 +174,7 @@ impl TrustedDir {
         let failed = |e: Errno| CacheError::io("list", &self.path, e.into());
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.handle).map_err(failed)? {
-            // Files created by this module have ASCII names; others are ignored.
+            // This module creates only files with ASCII names, so a name that is not UTF-8 belongs to another program.
             if let Ok(name) = entry.map_err(failed)?.file_name().to_str()
                 && !matches!(name, "." | "..")
             {

@@ -13,8 +13,7 @@ const FORMAT: u32 = 1;
 
 /// Maximum total size of an image's setup code, in bytes.
 pub const MAX_IMAGE_CODE_BYTES: usize = 1 << 20;
-/// Maximum number of consecutive setups. An image that is based on an image that is itself based on another image has
-/// three.
+/// Maximum number of consecutive setups: the image's own setup and those of all images that it is based on.
 pub const MAX_IMAGE_STEPS: usize = 16;
 /// Maximum number of modules that one setup preloads.
 pub const MAX_IMAGE_PRELOADED: usize = 256;

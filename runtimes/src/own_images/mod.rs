@@ -255,8 +255,8 @@ fn damaged(path: &Path, error: &io::Error) -> OwnImageError {
 
 /// The name of the archive's first entry, the definition.
 const DEFINITION: &str = "image.json";
-/// Maximum size of the definition, in bytes: enough for the setups' code after JSON
-/// escaping, and the longest list of files.
+/// Maximum size of the definition, in bytes: enough for the setups' code after JSON escaping, and the longest list of
+/// files.
 const MAX_DEFINITION_BYTES: u64 = 16 << 20;
 
 fn write_archive(definition: &ImageDefinition, inputs: &ImageInputs, out: impl Write) -> io::Result<()> {

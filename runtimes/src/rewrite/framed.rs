@@ -1,8 +1,8 @@
-//! Wraps functions: in a frame on the C stack, or to correct the C library.
+//! Wraps functions, to reserve a frame on the C stack for each call or to correct the C library.
 //!
 //! Interpreters measure call depth by the used part of the C stack. They do not detect calls to a function whose
-//! variables are all locals. With deeply nested data, such calls exhaust the native stack and trap, instead of raising
-//! an exception.
+//! variables are all WebAssembly locals. With deeply nested data, such calls exhaust the native stack and trap, instead
+//! of raising an exception.
 
 use std::collections::BTreeMap;
 
@@ -230,7 +230,7 @@ mod tests {
         ]
         .map(str::to_owned)
         .to_vec();
-        assert_eq!(others, expected, "calls name functions by the indices that they had");
+        assert_eq!(others, expected, "calls must keep their function indices");
     }
 
     #[test]

@@ -200,7 +200,7 @@ fn changes_other_state(operator: &Operator<'_>) -> bool {
             | Op::TableAtomicRmwCmpxchg { .. }
             | Op::ElemDrop { .. }
             | Op::DataDrop { .. }
-            // The effect depends on whether the segment was dropped, and instances share segments.
+            // The effect depends on whether the segment was dropped.
             | Op::MemoryInit { .. }
     )
 }

@@ -128,7 +128,7 @@ fn entries_of_other_processes_stay_until_they_end() {
     store(&world, "a", 1000);
     let mut user = child("eviction::child_uses_an_image", world.dir.path()).stderr(Stdio::null()).spawn().unwrap();
     while !world.path("up").exists() {
-        assert!(user.try_wait().unwrap().is_none(), "it does not run");
+        assert!(user.try_wait().unwrap().is_none(), "the child has ended");
         std::thread::sleep(Duration::from_millis(5));
     }
     let everything = Eviction { max_age: Some(HOUR), max_bytes: Some(0), ..Eviction::default() };

@@ -396,18 +396,18 @@ fn bundled_runtime_is_the_default() {
     let of = |world: &World, fetcher: Fetcher| Runtimes::new(two(), world.cache()).with_fetcher(fetcher);
     let online = of(&from, from.fetcher());
     let name = |runtimes: &Runtimes| runtimes.preferred(Language::Python).unwrap().unwrap().name.clone();
-    assert_eq!(name(&online), "large", "without a bundle it is the default");
+    assert_eq!(name(&online), "large", "without a bundle, the manifest's default applies");
     let fake = online.manifest().find("fake").unwrap().clone();
     online.write_bundle(&[fake], &[], &from.path("one.zip"), &Quiet).unwrap();
     online.write_bundle(&[], &[], &from.path("none.zip"), &Quiet).unwrap();
     let with = |world: &World, bundle: &str| of(world, from.fetcher().with_bundle(from.path(bundle)));
     let to = World::new("");
     assert_eq!(name(&with(&to, "one.zip")), "fake");
-    assert_eq!(name(&with(&to, "none.zip")), "large", "a bundle without any");
-    assert_eq!(name(&with(&to, "not-there.zip")), "large", "no bundle is there");
+    assert_eq!(name(&with(&to, "none.zip")), "large", "the bundle contains no runtime");
+    assert_eq!(name(&with(&to, "not-there.zip")), "large", "the bundle does not exist");
     let runtimes = with(&to, "one.zip");
     runtimes.add(runtimes.manifest().find("large").unwrap()).unwrap();
-    assert_eq!(name(&runtimes), "large", "somebody asked for it");
+    assert_eq!(name(&runtimes), "large", "an added runtime takes precedence");
 }
 
 #[test]

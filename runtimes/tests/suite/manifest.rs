@@ -317,7 +317,7 @@ fn last_added_runtime_is_the_default() {
     runtimes.add(entry("most")).unwrap();
     runtimes.add(entry("more")).unwrap();
     runtimes.add(entry("more")).unwrap();
-    assert_eq!(preferred(), "most", "by the manifest's order, not by that of adding");
+    assert_eq!(preferred(), "most", "the manifest's order decides, not the order of adding");
     assert!(runtimes.is_added(entry("more")).unwrap() && !runtimes.is_added(entry("fake")).unwrap());
     assert!(runtimes.withdraw(entry("most")).unwrap());
     assert!(!runtimes.withdraw(entry("most")).unwrap());
@@ -343,7 +343,7 @@ fn library_is_fetched_checked_and_removed_with_its_binary() {
     assert!(runtimes.verify(entry).unwrap_err().to_string().contains(&library));
     std::fs::remove_file(&path).unwrap();
     assert!(!runtimes.present(entry).unwrap(), "one of two files is not enough");
-    assert!(runtimes.library(entry, &Quiet).unwrap().is_some(), "it is fetched again");
+    assert!(runtimes.library(entry, &Quiet).unwrap().is_some(), "a missing library is fetched again");
     assert_eq!(runtimes.remove(entry).unwrap(), entry.total_bytes());
     assert_eq!(world.files("binaries"), Vec::<String>::new());
 }

@@ -175,7 +175,7 @@ fn unchanged_image_is_resealed() {
     };
     let first = seal();
     store.open_or_build::<()>(&key(), &Quiet, || unreachable!("it is there")).unwrap();
-    assert_eq!(seal(), first, "using it changes nothing");
+    assert_eq!(seal(), first, "using an image must not change its seal");
 
     // A second name, as created by a backup; another mode; the same bytes in a new file.
     let changes: [&dyn Fn(); 3] = [
@@ -192,7 +192,7 @@ fn unchanged_image_is_resealed() {
         let mut found = store.open(&key()).unwrap().unwrap();
         let mut code = Vec::new();
         found.aot.read_to_end(&mut code).unwrap();
-        assert_eq!(code, [9; 4096], "read from its beginning, though it was hashed");
+        assert_eq!(code, [9; 4096], "the file must be at its beginning after hashing");
         assert_ne!(seal(), before);
     }
     store.remove(&parts().runtime).unwrap();

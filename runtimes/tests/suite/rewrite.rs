@@ -290,8 +290,8 @@ fn data_count_section_is_updated() {
 
 #[test]
 fn sparse_memory_stays_within_the_segment_limit() {
-    // Writes every other block of 64 MiB. A segment for each block would make 8,192; a 4 GiB memory would exceed
-    // 100,000.
+    // Writes every other block of 64 MiB. One segment per block would need 8,192 segments, and more than the maximum
+    // of 100,000 in a memory of 4 GiB.
     let module = wasm("(module (memory 1024))");
     let mut memory = vec![0; 1024 * PAGE];
     memory.iter_mut().step_by(2 * 4096).for_each(|byte| *byte = 1);
@@ -315,7 +315,8 @@ fn strip_removes_only_custom_sections() {
     assert_eq!(initial_memory(&module), initial_memory(&stripped));
 }
 
-/// Restoring memory and globals must reset every instance of a module for which the function returns `true`.
+/// Restoring memory and globals must reset every instance of a module for which `changes_only_memory_and_globals`
+/// returns `true`.
 #[test]
 fn code_that_changes_other_state_is_detected() {
     let module = |before: &str, code: &str| {
@@ -374,7 +375,7 @@ fn split_code_imports_the_memory_and_is_unchanged() {
     let module = wasm(SPLIT_MODULE);
     let code = rewrite::code_of(&module).unwrap();
     assert_eq!(initial_globals(&code), initial_globals(&module));
-    assert_eq!(rewrite::code_of(&module).unwrap(), code, "nothing but the module decides");
+    assert_eq!(rewrite::code_of(&module).unwrap(), code, "the output must depend only on the module");
     let (before, code) = (rewrite::inspect(&module).unwrap(), rewrite::inspect(&code).unwrap());
     assert_eq!(code.exports, before.exports);
     let imports: Vec<_> = code.imports.iter().map(|import| (&*import.module, &*import.name, import.kind)).collect();

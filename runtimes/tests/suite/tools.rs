@@ -103,7 +103,7 @@ fn tool_is_fetched_once_and_then_used_offline() {
     assert_eq!(runtimes.fetch_tool(tool, &Quiet).unwrap(), Fetched::AlreadyThere);
     assert_eq!(runtimes.load_or_fetch_tool(tool, &Quiet).unwrap(), module());
     assert_eq!(fs::read_to_string(world.path("asked")).unwrap(), "@a/tool@1.2.3\n");
-    assert_eq!(world.files("binaries").len(), 1, "what npm left is gone");
+    assert_eq!(world.files("binaries").len(), 1, "the files of npm must be removed");
     runtimes.verify_tool(tool).unwrap();
     assert!(runtimes.remove_tool(tool).unwrap() && !runtimes.remove_tool(tool).unwrap());
 }

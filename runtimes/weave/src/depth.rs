@@ -26,7 +26,7 @@ const SLOT_BYTES: u32 = 8;
 pub(crate) struct Depths {
     /// Bytes per call for each of the module's own functions. `None` if the function cannot recur.
     pub(crate) counted: Vec<Option<i32>>,
-    /// The largest total of the functions that cannot recur on one call path, in bytes.
+    /// The largest total, on any call path, of the functions that cannot recur, in bytes.
     pub(crate) once_bytes: u32,
 }
 
@@ -236,6 +236,6 @@ mod tests {
         let odd = frame + slot * 4;
         let tabled = frame + slot * 3;
         assert_eq!(depths.counted, [None, Some(even), Some(odd), None, None, Some(tabled), Some(frame)]);
-        assert_eq!(depths.once_bytes, 3 * 112 + 8, "entry with one operand, below, last");
+        assert_eq!(depths.once_bytes, 3 * 112 + 8, "`entry` with one operand, `below` and `last`");
     }
 }

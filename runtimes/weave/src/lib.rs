@@ -1,6 +1,5 @@
-//! Weaving counts an interpreter's fuel in the interpreter's own code, for the engine. For a provider, it also combines
-//! prepared interpreters and a shim into one core module, and encodes that module as a component that contains the
-//! sandbox.
+//! Adds fuel metering to an interpreter's own code, for the engine. For a provider, weaving also combines prepared
+//! interpreters and a shim into one core module, and encodes that module as a component that contains the sandbox.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

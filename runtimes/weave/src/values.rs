@@ -2,7 +2,7 @@
 //!
 //! This module follows Cranelift's frontend (Braun et al., "Simple and Efficient Construction of Static Single
 //! Assignment Form", 2013), including the order of its queries. The time of a query determines whether a value is
-//! recognised as constant: inside a loop, whose back edges are not known yet, a variable is never constant, whatever
+//! recognised as constant. Inside a loop, whose back edges are not known yet, a variable is never constant, whatever
 //! the final result is.
 
 use std::collections::HashMap;

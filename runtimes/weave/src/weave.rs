@@ -33,7 +33,8 @@ pub struct WeaveOptions {
     /// recursion: 1.2 times its estimate in Wasmtime 49, and 1.5 times in Wasmtime 50. The median frame of the 10,200
     /// possibly recursive functions of CPython and QuickJS is 0.53 times its estimate. V8's default stack is 984 KiB.
     pub stack_bytes: u32,
-    /// `true` to meter fuel. Without metering, a script can run forever, so disable it only for measurements.
+    /// `true` to meter fuel. Default: `true`. Without metering, a script can run forever, so disable it only for
+    /// measurements.
     pub metered: bool,
 }
 

@@ -247,9 +247,9 @@ impl Context<'_> {
         }))
     }
 
-    /// Builds the function that returns the format string for `__Pyx_BufFmt_CheckString` to check. If the most recent
-    /// buffer's array has 64-bit integers where Cython expects indices, or indices where Cython expects 64-bit
-    /// integers, the function replaces the buffer with a converted copy.
+    /// Builds the function that returns the format string for `__Pyx_BufFmt_CheckString` to check. If Cython expects
+    /// indices but the most recent buffer has 64-bit integers, or the reverse, the function replaces the buffer with a
+    /// converted copy.
     fn converted_format(&self) -> Result<Function, RewriteError> {
         let (context, format, last, view, array, info, name, copy, target) = (0, 1, 2, 3, 4, 5, 6, 7, 8);
         let (is_array, fit, release) = (self.call("is_array")?, self.call("indices_fit")?, self.call("release")?);

@@ -4,7 +4,7 @@
 //! integers set. The wrappers in this module set it for loops over floating-point numbers: they look for infinities and
 //! NaN in the results, and compare these with the inputs.
 //!
-//! In numpy's default setting, all errors are warnings. To keep loops fast, only the first [`CHECKED_BY_DEFAULT`]
+//! In numpy's default setting, errors only cause warnings. To keep loops fast, only the first [`CHECKED_BY_DEFAULT`]
 //! elements are then checked, except in slow loops such as `power`. Additions, subtractions and multiplications of more
 //! elements are not checked at all. In any other setting, all elements are checked. If all errors are ignored, no
 //! element is checked.

@@ -7,11 +7,11 @@
 //! charges its cost, plus the potential at its end, minus the potential at its start. The total charge from one read to
 //! the next is therefore the same for any choice of potentials.
 //!
-//! Potentials are chosen so that most segments charge nothing. Proceeding backwards from the function's end, the
-//! potential of a label becomes the amount that the code after the label would otherwise charge. This moves charges
-//! back along all paths to the label, up to a call or check, where a charge costs almost nothing. Positions share a
-//! potential if one branch chooses between them: the targets of a `br_table`, and the two sides of an `if` or `br_if`.
-//! The potential is zero where the counter is read, at loops, and at the function's end.
+//! Potentials are chosen backwards from the function's end, so that most segments charge nothing. The potential of a
+//! label is the amount that the code after the label would otherwise charge. This moves charges back along all paths to
+//! the label, up to a call or check, where a charge costs almost nothing. Positions share a potential if one branch
+//! chooses between them: the targets of a `br_table`, and the two sides of an `if` or `br_if`. The potential is zero
+//! where the counter is read, at loops, and at the function's end.
 //!
 //! A charge can be negative if one side of an `if` is cheaper than the other. No check observes a negative charge.
 //!

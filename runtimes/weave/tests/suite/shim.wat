@@ -22,11 +22,11 @@
   (import "glovebox:machine" "call_table" (func $call_table (param i32 i32 i32 i32 i32) (result i32)))
   (import "glovebox:machine" "unwound" (func $unwound (result i32)))
   (memory (export "memory") 1)
-  ;; The result of WASI calls, the result of `grow`, and the last argument of such a call.
+  ;; The result of WASI calls, the result of `grow`, and the argument of the last such call.
   (global $answer (export "answer") (mut i32) (i32.const 0))
   (global $grown (export "grown") (mut i32) (i32.const -1))
   (global $argument (export "argument") (mut i32) (i32.const 0))
-  ;; The result of `refuel`, the value that it refills the counter with, and the number of its calls.
+  ;; The result of `refuel`, the value that `refuel` adds to the counter, and the number of calls.
   (global $refuels (export "refuels") (mut i32) (i32.const 1))
   (global $slice (export "slice") (mut i32) (i32.const 0))
   (global $asked (export "asked") (mut i32) (i32.const 0))
@@ -65,7 +65,7 @@
   (func (export "glovebox:wasi/proc_exit") (param i32) (result i32)
     (global.set $argument (local.get 0))
     global.get $answer)
-  ;; The shim's own export, which must not be removed with those for the guests.
+  ;; The shim's own table, which the woven module must preserve.
   (table 1 funcref)
   (elem (i32.const 0) func $fuel_get)
   (data (i32.const 16) "shim"))

@@ -103,7 +103,10 @@ fn woven_component_is_valid_and_deterministic() {
     let woven = weave(&shim(SHIM), &guests, &WeaveOptions::default()).unwrap();
     valid(&woven.core);
     valid(&woven.component);
-    assert!(!woven.component.windows(14).any(|bytes| bytes == b"component-name"), "names that nothing reads");
+    assert!(
+        !woven.component.windows(14).any(|bytes| bytes == b"component-name"),
+        "the component must not contain a name section"
+    );
     assert_eq!(woven.component, weave(&shim(SHIM), &guests, &WeaveOptions::default()).unwrap().component);
     assert_eq!((woven.imports.len(), woven.exports.len()), (0, 0));
 }
