@@ -80,7 +80,7 @@ async def prove(options: argparse.Namespace, programs: Programs, checker: Path, 
             injector = Injector(fleet, random.Random(seed))
             supervisor = asyncio.create_task(fleet.supervise())
             load.start()
-            # Every session is opened in this time.
+            # All sessions are opened during this time.
             await asyncio.sleep(2 * options.pause)
             since = time.monotonic()
             await asyncio.sleep(calm_s)

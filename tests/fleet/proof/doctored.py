@@ -87,8 +87,8 @@ DOCTORED: dict[str, tuple[str, Callable[[Record], Record]]] = {
 
 
 def doctored(checker: Path) -> dict[str, dict[str, list[str]]]:
-    """Returns the violations in each doctored history. Raises if the intended check does not notice, or if another
-    check fails."""
+    """Returns the violations in each doctored history. Raises if the valid history has violations, if the intended
+    check misses a change, or if a check has no doctored history."""
     held = {name: found for name, found in check(example(), checker).items() if found}
     if held:
         raise RuntimeError(f"self-test: violations in a valid history: {held}")

@@ -114,8 +114,8 @@ class Injector:
         return injected
 
     async def storm(self, seconds: float) -> None:
-        """Injects faults of nodes, servers, store and balancer concurrently for `seconds`, and until each kind occurred
-        at least once. Faults of the same kind of victim follow one another after a pause of some seconds."""
+        """Injects faults of nodes, servers, store and balancer concurrently for `seconds`, and until each kind has
+        occurred at least once. Faults of the same kind of victim do not overlap, and are some seconds apart."""
         end = time.monotonic() + seconds
         fleet = self.fleet
         await asyncio.gather(

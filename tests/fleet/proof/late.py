@@ -18,7 +18,7 @@ LATE_S = 4.0
 
 
 async def close_comes_late(client: Client, fleet: Fleet) -> list[str]:
-    """Returns the problems of the new session afterwards."""
+    """Returns the problems that were found in the reopened session, or an empty list."""
     numbers = iter(range(1 << 62))
 
     async def ask(kind: Kind) -> Operation:
@@ -32,7 +32,7 @@ async def close_comes_late(client: Client, fleet: Fleet) -> list[str]:
     fleet.throttle.slow(SLOW_S)
     closing = asyncio.create_task(ask("close"))
     await asyncio.sleep(SLOW_S / 2)
-    # The node does not learn that its client has gone.
+    # The node does not notice that its client has disconnected.
     victim.cut([fleet.balancer.host])
     fleet.process(victim).freeze()
     met = fleet.throttle.pass_all()

@@ -1,7 +1,7 @@
 """The machines of the fleet: one network namespace each, on one bridge, so that a partition is real.
 
-All namespaces are within the namespace of `tests/fleet/run`, which has no other network. Its own address is that of the
-clients, the tool server and the object store.
+All namespaces are within the namespace of `tests/fleet/run`, which has no other network. The clients, the tool server
+and the throttle of the object store run directly in that namespace, each with its own address.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DROPPED = re.compile(r"counter packets (\d+)")
 
 
 def sh(*command: str, text: str | None = None) -> str:
-    """Runs a system command and returns its output. After a failure, the message is its error output."""
+    """Runs a system command and returns its output. Raises `RuntimeError` with the error output if it fails."""
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"`{' '.join(command)}`: {done.stderr.strip() or done.stdout.strip()}")
@@ -47,7 +47,7 @@ class Host:
         sh(*self.enter(), "nft", "-f", "-", text="\n".join([*rules, "}"]))
 
     def heal(self) -> int:
-        """Returns the number of packets dropped since `cut`."""
+        """Undoes `cut`, and returns the number of packets dropped since then."""
         rules = sh(*self.enter(), "nft", "list", "table", "inet", "proof")
         sh(*self.enter(), "nft", "delete", "table", "inet", "proof")
         return sum(int(packets) for packets in DROPPED.findall(rules))
@@ -58,14 +58,14 @@ class Network:
 
     def __init__(self) -> None:
         sh("mkdir", "-p", "/run/netns")
-        # Names of network namespaces are files. This mount hides the machine's own names.
+        # Each named network namespace is a file here. This mount hides the machine's own namespaces.
         sh("mount", "-t", "tmpfs", "tmpfs", "/run/netns")
         sh("ip", "link", "set", "lo", "up")
         sh("ip", "link", "add", BRIDGE, "type", "bridge")
         sh("ip", "link", "set", BRIDGE, "up")
 
     def here(self, name: str, number: int) -> Host:
-        """Adds an address of this process itself."""
+        """Adds an address in this process's own namespace."""
         host = Host(name, f"{NETWORK}{number}", own_namespace=False)
         sh("ip", "address", "add", f"{host.address}/24", "dev", BRIDGE)
         return host

@@ -14,8 +14,8 @@ NICE = -10
 
 
 class Process:
-    """A program. `comes_first` gives it a higher priority: in production it has a machine of its own, where the rest of
-    the fleet takes no processor time from it."""
+    """A program. `comes_first` gives it a higher priority, because in production it does not share a machine with the
+    rest of the fleet."""
 
     def __init__(self, name: str, host: Host, command: list[str], log: Path, environment: dict[str, str] | None = None, *, comes_first: bool = True) -> None:
         self.name = name

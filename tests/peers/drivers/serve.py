@@ -22,7 +22,7 @@ WARM_UP_BELOW_MS = 10.0
 
 
 class Peer:
-    """A contestant. Contestants without sessions override `work`; those that cannot save leave `save` and `restore`."""
+    """A contestant. Contestants without sessions override `work`; those that cannot save omit `save` and `restore`."""
 
     def fresh(self, code: str) -> str:
         """Runs a script in a new interpreter, and returns its output."""

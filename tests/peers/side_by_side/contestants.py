@@ -30,16 +30,16 @@ class Contestant:
     lacks: frozenset[str] = frozenset()
     """Measures that the contestant does not support according to its documentation."""
     runtime: str | None = None
-    """The runtime of Glovebox."""
+    """The name of the runtime, for a contestant that is Glovebox."""
     optional: bool = False
-    """True for a contestant that is measured only if it is prepared already, or named."""
+    """True for a contestant that is measured only if it is already prepared or named with `--only`."""
     process: Callable[[Places], Sequence[str]] | None = None
     """The program that the measure `process` starts, if it is not the driver."""
     versions: Sequence[str] = field(default=())
     """Packages whose versions are shown in the table."""
 
     def prepared(self, environment: Environment, env: Mapping[str, str]) -> bool:
-        """Tests whether Glovebox has the interpreter in its cache."""
+        """Returns `True` if Glovebox has the prepared interpreter in its cache."""
         command = [str(environment.bin / "glovebox"), "runtimes", "list", "--json"]
         listed = subprocess.run(command, capture_output=True, text=True, check=True, env=env, timeout=60).stdout
         named = (each for each in json.loads(listed) if self.runtime in (each["name"], *each.get("aliases", ())))
@@ -199,7 +199,7 @@ def environment_variables(contestant: Contestant, places: Places, *, own_cache: 
 
 
 def require(contestant: Contestant, environment: Environment, places: Places, *, named: bool) -> None:
-    """Prepares an optional contestant that is named. Raises the reason if it is not named."""
+    """Prepares an optional contestant if it is named. Otherwise raises `Unavailable` if it is not prepared yet."""
     if not contestant.optional:
         return
     env = environment_variables(contestant, places)

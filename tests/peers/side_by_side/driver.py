@@ -73,14 +73,14 @@ class Driver:
         return result
 
     def alive(self) -> bool:
-        """Tests whether the process runs. The process is not reaped here, so that its number, which is its group's, is
+        """Returns `True` if the process is running. Does not reap it, so that its ID, which is also its group's ID, is
         not reused."""
         if self.process.returncode is not None:
             return False
         return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
 
     def wait(self) -> None:
-        """Gives the process a moment to end by itself."""
+        """Waits until the process ends by itself, up to `CLOSING_SECONDS`."""
         until = time.monotonic() + CLOSING_SECONDS
         while self.alive() and time.monotonic() < until:
             time.sleep(0.005)
@@ -94,7 +94,7 @@ class Driver:
             self.process.wait()
 
     def close(self) -> None:
-        """Lets the process end by itself, so that it ends its children."""
+        """Closes the standard input, so that the process ends itself and its children. Kills it if it does not."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             self.process.stdin.close()

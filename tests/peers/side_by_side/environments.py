@@ -106,7 +106,7 @@ def find_wheel(named: str | None, target: Path) -> Path | None:
 
 
 def run(command: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
-    """Runs an installation or preparation. After a failure, the message is its error output."""
+    """Runs an installation or preparation. Raises `Unavailable` with the first error line if it fails."""
     try:
         ended = subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=env, timeout=INSTALL_SECONDS)
     except OSError as error:

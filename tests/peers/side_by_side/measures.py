@@ -22,7 +22,7 @@ class Script:
 
 
 def each_is(expected: str) -> Callable[[Sequence[str]], str | None]:
-    """Requires one text for all answers."""
+    """Requires every answer to be `expected`."""
 
     def check(answers: Sequence[str]) -> str | None:
         return next((f"`{answer}` for `{expected}`" for answer in answers if answer != expected), None)
@@ -42,7 +42,7 @@ class Measure:
     """The name, as in `glovebox-bench` if it has this measure."""
     what: str
     do: str
-    """The request for the driver; the start of the driver performs `process`."""
+    """The request for the driver. For `process`, the start of the driver is measured instead."""
     code: Script
     check: Callable[[Sequence[str]], str | None]
     setup: Script = Script("", "")

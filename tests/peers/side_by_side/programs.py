@@ -1,4 +1,4 @@
-"""Eleven small programs, each about one part of an interpreter, in both languages."""
+"""Eleven small programs in both languages, each of which exercises one part of an interpreter."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ NAMES = frozenset(name for name, *_ in PROGRAMS)
 
 
 def mean_ratio(ms: Mapping[str, float], zero: Mapping[str, float]) -> float | None:
-    """Returns the geometric mean of the ratios to the zero line, or `None` if a program is missing."""
+    """Returns the geometric mean of the ratios `ms / zero`, or `None` if a program is missing from either."""
     product = 1.0
     for name in NAMES:
         if name not in ms or name not in zero:
