@@ -1,8 +1,8 @@
-//! The WebAssembly tools for `tests/programs/build`, so that they need not be installed: the same libraries, at the
-//! versions in `Cargo.lock`.
+//! WebAssembly tools for `tests/programs/build`, so that they need not be installed. They use the tools' libraries, at
+//! the versions in `Cargo.lock`.
 //!
-//! * `componentize CORE OUT none|command|reactor`: makes a component of a core module that was compiled with bindings;
-//!   the last argument is the adapter that its WASI preview 1 imports need.
+//! * `componentize CORE OUT none|command|reactor`: makes a component from a core module that was compiled with
+//!   bindings. The last argument is the adapter for its WASI preview 1 imports.
 //! * `c-bindings WORLD OUT_DIR`: writes the C bindings for a world in `wit/`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command")]

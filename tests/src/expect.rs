@@ -33,7 +33,7 @@ pub struct TextMatch {
     pub bytes_most: Option<u64>,
     /// For an output stream: the number of bytes written, including truncated ones.
     pub total_bytes: Option<u64>,
-    /// For an output stream: true if it was truncated. Default: false.
+    /// For an output stream: `true` if it was truncated. Default: `false`.
     pub truncated: bool,
     /// `true` if any text is accepted. The other conditions still apply.
     pub any: bool,
@@ -203,7 +203,7 @@ pub struct Expect {
     pub interrupted: Option<TextMatch>,
     /// The traceback of the `interrupted` exception.
     pub interrupted_traceback: Option<TextMatch>,
-    /// `true` if the session was rolled back to its last checkpoint. Default: false.
+    /// `true` if the session was rolled back to its last checkpoint. Default: `false`.
     pub rolled_back: bool,
     /// The subjects of the advice, in order. Not checked by default.
     pub advice: Option<Vec<String>>,

@@ -76,5 +76,5 @@ pub fn hold_file(file: &str, made: &str) {
         fs::write(&path, made).expect("the file can be written");
     }
     let held = fs::read_to_string(&path).unwrap_or_default();
-    assert!(held == made, "{file} is not what it is generated from; run with BLESS=1");
+    assert!(held == made, "{file} is out of date; run with BLESS=1");
 }

@@ -62,7 +62,7 @@ pub fn page(cases: &[Case]) -> String {
     page
 }
 
-/// When the full matrix last passed: `tests/goldens/matrix.toml`.
+/// The date and commit of the full matrix's last pass, from `tests/goldens/matrix.toml`.
 #[derive(Deserialize)]
 struct Matrix {
     date: String,

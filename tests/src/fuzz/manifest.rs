@@ -11,11 +11,11 @@ pub fn manifest(data: &[u8]) {
             for entry in manifest.runtimes() {
                 for name in entry.aliases.iter().chain([&entry.name]) {
                     let found = manifest.find(name).expect("a name that the manifest lists is found");
-                    assert_eq!(found.name, entry.name, "`{name}` means one runtime");
+                    assert_eq!(found.name, entry.name, "`{name}` must name one runtime");
                 }
-                assert!(!entry.sources.is_empty(), "a runtime can be had from somewhere");
-                assert!(manifest.recipe(&entry.recipe).is_some(), "a runtime's recipe is there");
-                assert!(manifest.by_digest(&entry.sha256).is_some(), "a binary is known by its digest");
+                assert!(!entry.sources.is_empty(), "a runtime must have a source");
+                assert!(manifest.recipe(&entry.recipe).is_some(), "a runtime's recipe must exist");
+                assert!(manifest.by_digest(&entry.sha256).is_some(), "a runtime must be found by its digest");
             }
             for language in [Language::Python, Language::JavaScript] {
                 if let Some(default) = manifest.default_for(language) {
@@ -28,7 +28,7 @@ pub fn manifest(data: &[u8]) {
     match Policy::from_toml(&text) {
         Ok(policy) => {
             let again = Policy::from_toml(&policy.to_toml()).expect("a policy's own text is a policy");
-            assert_eq!(again, policy, "a policy survives being written down");
+            assert_eq!(again, policy, "a policy must not change when it is serialized");
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

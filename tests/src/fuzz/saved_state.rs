@@ -18,15 +18,15 @@ pub fn saved_state(data: &[u8]) {
     let mut wasi = fresh();
     let before = wasi.save();
     if wasi.restore(data).is_err() {
-        assert_eq!(wasi.save(), before, "a refusal leaves what was there");
+        assert_eq!(wasi.save(), before, "a failed restore must not change the state");
         return;
     }
-    assert!(wasi.host_bytes() <= MEMORY_BYTES, "the common limit holds");
-    assert!(wasi.vfs().inodes_used() <= 100 && wasi.open_files() <= 16, "the limits hold");
+    assert!(wasi.host_bytes() <= MEMORY_BYTES, "the memory limit was exceeded");
+    assert!(wasi.vfs().inodes_used() <= 100 && wasi.open_files() <= 16, "a limit was exceeded");
     let saved = wasi.save();
     let mut again = fresh();
-    again.restore(&saved).expect("what was restored can be saved and restored");
-    assert_eq!(again.save(), saved, "a state has one form");
+    again.restore(&saved).expect("a restored state can be saved and restored again");
+    assert_eq!(again.save(), saved, "saving a restored state must give the same bytes");
 
     for mount in wasi.mounts().to_vec() {
         let plan = wasi.vfs().commit_plan(mount.root);
@@ -56,7 +56,7 @@ pub fn saved_state(data: &[u8]) {
     wasi.begin_execution();
     let workspace = wasi.unbind();
     wasi.rebind(workspace);
-    assert_eq!(wasi.open_files(), 0, "what the guest had open was given up");
+    assert_eq!(wasi.open_files(), 0, "files of the guest are still open");
 }
 
 /// Creates a state, as an embedder does before restoring into it.
@@ -118,7 +118,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     vfs.remove(host, "f").expect("it is there");
     wasi.set_stdin(b"input".to_vec());
     all.push(wasi.save());
-    assert!(all.iter().all(|saved| fresh().restore(saved).is_ok()), "the seeds get somewhere");
+    assert!(all.iter().all(|saved| fresh().restore(saved).is_ok()), "a seed cannot be restored");
     all.push(endless_mounts());
     all.push(endless_journal());
     all
@@ -136,7 +136,7 @@ fn endless_mounts() -> Vec<u8> {
     }
     let saved = to.finish();
     let error = fresh().restore(&saved).expect_err("other mounts");
-    assert!(matches!(error, RestoreError::OtherMounts { .. }), "no ninth is read: {error}");
+    assert!(matches!(error, RestoreError::OtherMounts { .. }), "a ninth mount must not be read: {error}");
     saved
 }
 
@@ -172,8 +172,8 @@ fn endless_journal() -> Vec<u8> {
         other => panic!("the file system is refused: {other:?}"),
     };
     let damaged = VfsRestoreError::Damaged(Damaged("it is truncated"));
-    assert_eq!(refused(&journal(MOST)), damaged, "what there is room for is read");
+    assert_eq!(refused(&journal(MOST)), damaged, "all names within the quota must be read");
     let saved = journal(MOST + 1);
-    assert_eq!(refused(&saved), VfsRestoreError::Limit("bytes"), "the next is the last");
+    assert_eq!(refused(&saved), VfsRestoreError::Limit("bytes"), "reading must stop at the first name over the quota");
     saved
 }

@@ -44,11 +44,14 @@ pub fn wasi_args(data: &[u8]) {
         match call(which, &mut wasi, &mut host, &mut bytes) {
             Ok(_) => {}
             Err(Stop::OutOfFuel | Stop::Exit(_)) => break,
-            Err(stop) => panic!("nothing here ends a guest with {stop:?}"),
+            Err(stop) => panic!("a guest must not end with {stop:?}"),
         }
-        assert!(wasi.vfs().bytes_used() <= QUOTA_BYTES, "the quota holds");
-        assert!(wasi.host_bytes() <= 8 << 20, "what the host holds is bounded");
-        assert!(wasi.output(Stream::Stdout).len() <= 1_000 && wasi.output(Stream::Stderr).len() <= 10, "the caps hold");
+        assert!(wasi.vfs().bytes_used() <= QUOTA_BYTES, "the quota was exceeded");
+        assert!(wasi.host_bytes() <= 8 << 20, "the host's memory limit was exceeded");
+        assert!(
+            wasi.output(Stream::Stdout).len() <= 1_000 && wasi.output(Stream::Stderr).len() <= 10,
+            "an output limit was exceeded"
+        );
     }
     let _ = (wasi.take_output(), wasi.take_events());
 }

@@ -146,9 +146,9 @@ impl Puppet {
     }
 
     /// Calls a function of the sandbox: `execute`, `session.open`, `blob.new`, `blob.drop`, `tools.call`. The arguments
-    /// are a list of JSON values: records are objects, whose options may be omitted; a case of a variant is its name or
-    /// an object with one key; lists of bytes are text; `{"raw": [pointer, length]}` is any string or list, without
-    /// data.
+    /// are a list of JSON values. Records are objects, whose optional fields may be omitted. A case of a variant is its
+    /// name, or an object with one key. Lists of bytes are text. `{"raw": [pointer, length]}` is any string or list,
+    /// without data.
     ///
     /// # Errors
     /// Fails if the call traps.

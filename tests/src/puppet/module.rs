@@ -46,7 +46,7 @@ pub(super) struct Model {
 impl Import {
     /// Converts flat values to the calling function's parameters.
     pub(super) fn values(&self, flat: Vec<u64>) -> Vec<Val> {
-        assert_eq!(self.flat.len(), flat.len(), "as many values as the function takes");
+        assert_eq!(self.flat.len(), flat.len(), "wrong number of values");
         let values = self.flat.iter().zip(flat).map(|(ty, value)| match wasm(*ty) {
             "i64" => Val::U64(value),
             _ => Val::U32(u32::try_from(value).unwrap()),

@@ -125,7 +125,7 @@ fn check(name: &str, sandbox: &Sandbox) -> usize {
     if Goldens::blessing() {
         fs::write(path(name), page.join("\n") + "\n").unwrap();
     } else {
-        assert!(wrong.is_empty(), "run with BLESS=1 if this is so:\n{wrong}");
+        assert!(wrong.is_empty(), "run with BLESS=1 if the change is intended:\n{wrong}");
     }
     rows.len()
 }
@@ -158,7 +158,7 @@ fn python_capability_rows_hold_in_the_other_runtime() {
     if Goldens::blessing() {
         fs::write(path("python.md"), [before, OTHERWISE, "\n|---|---|\n", &found, after].concat()).unwrap();
     } else {
-        assert_eq!(listed, found, "run with BLESS=1 if this is so");
+        assert_eq!(listed, found, "run with BLESS=1 if the change is intended");
     }
 }
 

@@ -41,7 +41,7 @@ fn undo_reverts_the_last_execution_only_once() {
         assert_eq!((x(&session), session.info().executions), (is(1), 1), "{language}");
         assert!(session.undo().is_err(), "reading a variable creates no undo step");
         session.set_variable("x", &json!(3)).unwrap();
-        session.undo().expect("to set one is");
+        session.undo().expect("setting a variable creates an undo step");
         assert_eq!(x(&session), is(1));
     }
 }
@@ -209,7 +209,7 @@ fn closing_ends_all_handles_and_frees_the_slot() {
         assert!(is_ended(other.execute("1")) && is_ended(other.undo()) && is_ended(other.undo_to(id)));
         assert!(is_ended(other.fork()) && is_ended(other.checkpoint()) && is_ended(other.get_variable("x")));
         assert_eq!((session.info().held_bytes, session.info().checkpoints), (0, 0));
-        let next = sandbox.session().expect("its place is free");
+        let next = sandbox.session().expect("the closed session frees its place");
         let also = next.clone();
         drop(next);
         assert!(sandbox.session().is_err(), "another handle is still open");
@@ -239,7 +239,7 @@ fn checkpoints_count_as_session_bytes() {
                 matches!(error, ExecuteError::TooManySessions { key: "limits.session_total_bytes", .. }),
                 "{error}"
             );
-            session.execute("a[0]").expect("it goes on without");
+            session.execute("a[0]").expect("the session continues without a checkpoint");
             return;
         }
     }

@@ -161,7 +161,7 @@ fn fuel_goldens() {
             other => panic!("{}: a golden is for a case of one execution, not {other:?}", case.name),
         }
     }
-    let heading = "# Fuel of the cases marked `golden`, under a fixed clock and seed 7. Held within 2 %; written by `BLESS=1 cargo test --workspace --test all fuel::`.";
+    let heading = "# Fuel of the cases marked `golden`, under a fixed clock and seed 7. Tolerance: 2%. Written by `BLESS=1 cargo test --workspace --test all fuel::`.";
     let wrong = goldens.finish(heading, 0.02);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

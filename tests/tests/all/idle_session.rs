@@ -58,7 +58,7 @@ fn many(test: &str, language: Language, source: &str, max_bytes: u64) {
     }
     let again = process::anonymous_bytes().saturating_sub(before);
     println!("{language}: after closing and opening as many three times they hold {again} bytes");
-    assert!(again <= held + held / 4, "{again} bytes, and {held} the first time: closed sessions hold memory");
+    assert!(again <= held + held / 4, "{again} bytes instead of {held}: closed sessions keep memory");
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn session_bytes_are_limited() {
     assert!(error.contains("session_total_bytes"), "{error}");
     let error = large.fork().unwrap_err().to_string();
     assert!(error.contains("session_total_bytes"), "{error}");
-    let beside = sandbox.session().expect("it holds next to nothing");
+    let beside = sandbox.session().expect("a new session needs almost no memory");
     assert!(
         !beside.execute("new Uint8Array(4 << 20).fill(1); 0").unwrap().is_success(),
         "another session has no room either"

@@ -1,4 +1,4 @@
-"""Generates scripts, valid and not, and prints those of which the driver and Python's own syntax tree say different things."""
+"""Generates valid and invalid scripts, and prints those for which the driver and Python's syntax tree disagree."""
 
 import random
 import sys
@@ -10,7 +10,7 @@ modes, held = {}, []
 
 
 def compiled(*args):
-    """Remembers which code is an expression's."""
+    """Compiles code, and records the mode: `eval` for an expression, `exec` for statements."""
     code = compile(*args)
     if isinstance(code, types.CodeType):
         held.append(code)
@@ -19,7 +19,7 @@ def compiled(*args):
 
 
 def said(source):
-    """Whether the last statement is an expression, or that it does not compile."""
+    """Returns `True` if the last statement is an expression, and "error" if the source does not compile."""
     try:
         tree = ast.parse(source)
         compile(source, "", "exec", 0, True)

@@ -171,5 +171,5 @@ fn page_is(cases: &[Case]) -> Result<(), Failed> {
         fs::write(&file, &page)?;
     }
     let there = fs::read_to_string(&file).unwrap_or_default();
-    if there == page { Ok(()) } else { Err("docs/cases.md is not what the table says; BLESS=1 makes it anew".into()) }
+    if there == page { Ok(()) } else { Err("docs/cases.md is out of date; run with BLESS=1".into()) }
 }

@@ -66,7 +66,7 @@ pub(crate) fn trials(_: &[Case]) -> Vec<Trial> {
 
 fn imports(path: &Path, closed: bool) -> Result<(), Failed> {
     let DecodedWasm::Component(resolve, world) = wit_component::decode(&fs::read(path)?)? else {
-        return Err("it is no component".into());
+        return Err("it is not a component".into());
     };
     let world = resolve.worlds.get(world).ok_or("it has no world")?;
     let names: Vec<_> = world.imports.keys().map(|key| resolve.name_world_key(key)).collect();

@@ -73,7 +73,7 @@ fn main() -> ExitCode {
         match task.split_once(' ') {
             Some(("run", program)) => run_here(program).expect("the program runs"),
             Some(("hostile", row)) => hostile::child(row),
-            _ => panic!("`{task}` is no task"),
+            _ => panic!("unknown task `{task}`"),
         }
         return ExitCode::SUCCESS;
     }

@@ -43,7 +43,7 @@ fn pool(per_module: u32) -> Config {
 
 fn each_instance_is_new(path: &Path, language: Language) -> Result<(), Failed> {
     // Wasmtime's default of one memory and one table per module is too small, as docs/embed-anywhere.md explains.
-    let refused = Compiled::new(pool(1), path, language).err().ok_or("a pool with one memory for a module takes it")?;
+    let refused = Compiled::new(pool(1), path, language).err().ok_or("a pool with one memory per module accepts it")?;
     let refused = format!("{refused:?}");
     if !refused.contains("defined memories count of 2 exceeds the per-instance limit of 1") {
         return Err(refused.into());
@@ -68,7 +68,7 @@ fn each_instance_is_new(path: &Path, language: Language) -> Result<(), Failed> {
         // Fills both slots, which earlier instances have used.
         let (mut one, mut two) = (compiled.instance()?, compiled.instance()?);
         if compiled.instance().is_ok() {
-            return Err("there is a third instance in a pool of two".into());
+            return Err("a pool of two instances creates a third".into());
         }
         for (source, expected) in scripts.iter().zip(&expected) {
             for provider in [&mut one, &mut two] {

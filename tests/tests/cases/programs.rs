@@ -158,7 +158,7 @@ fn the_first_program_runs_scripts(bytes: &[u8]) -> Result<(), Failed> {
 
 fn imports_no_more(bytes: &[u8], allowed: &[&str]) -> Result<(), Failed> {
     let DecodedWasm::Component(resolve, world) = wit_component::decode(bytes)? else {
-        return Err("it is no component".into());
+        return Err("it is not a component".into());
     };
     for (key, _) in &resolve.worlds[world].imports {
         let name = resolve.name_world_key(key);

@@ -20,10 +20,10 @@ const APP: &str = r#"(module
     (import "glovebox:sandbox/sandbox@0.2.0" "[method]started.continue" (func $continue (param i32 i32 i32 i32 i64 i32)))
     (memory (export "memory") 4)
     (global $next (mut i32) (i32.const 65536))
-    ;; JavaScript, and for what takes a request its source; everything else is none.
+    ;; The runtime JavaScript, and for calls that take a request, its source. All other fields are none.
     (data (i32.const 4096) "\01")
     (data (i32.const 8192) "\01\00\00\00\00\00\00\00\00\00\00\00\00\40\00\00\09\00\00\00")
-    ;; The same in a session, whose handle comes before it.
+    ;; The same request in a session, preceded by the session's handle.
     (data (i32.const 12288) "\00\00\00\00\00\00\00\00\00\40\00\00\09\00\00\00")
     (data (i32.const 16384) "for(;;){}")
     (func $must (if (i32.load8_u (i32.const 1024)) (then unreachable)))
@@ -42,7 +42,7 @@ const APP: &str = r#"(module
         (if (i32.eq (local.get $how) (i32.const 3)) (then (call $execute (i32.const 8192) (i32.const 1024))))
         (if (i32.eq (local.get $how) (i32.const 4))
             (then (call $continue (local.get $started) (i32.const 0) (i32.const 0) (i32.const 0) (i64.const 0) (i32.const 1024))))
-        ;; A script that was cancelled has an end, and the application is to be ended all the same.
+        ;; A cancelled script returns to the application, whose own limit must then end it.
         (if (i32.lt_u (local.get $how) (i32.const 5)) (then (loop $again (br $again)))))
     (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
         (local $at i32)

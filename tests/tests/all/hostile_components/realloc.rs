@@ -41,8 +41,8 @@ fn overlapping_realloc_harms_only_the_component() {
     let session = open(&mut puppet);
     puppet.misbehave(Misbehaviour::Overlapping);
     // The overlapping result is meaningless and is not read.
-    puppet.call_flat("session.id", &[session.as_u64().unwrap()]).expect("it is not the host's business");
-    puppet.call_flat("default-policy", &[]).expect("it is not the host's business");
+    puppet.call_flat("session.id", &[session.as_u64().unwrap()]).expect("the call must succeed");
+    puppet.call_flat("default-policy", &[]).expect("the call must succeed");
     puppet.misbehave(Misbehaviour::None);
     let ran = puppet.call("session.execute", &json!([session, { "source": "console.log('well')" }])).unwrap();
     assert_eq!(ok(&ran)["stdout"]["bytes"], "well\n");

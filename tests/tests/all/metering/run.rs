@@ -118,7 +118,7 @@ fn host_call(mut caller: Caller<'_, Host>, cost: i32) -> i32 {
 fn refuel(mut caller: Caller<'_, Host>, exhausted: i64) -> wasmtime::Result<i64> {
     let counter = counter(&mut caller).unwrap();
     let held = exhausted + 1;
-    assert!(held <= 0, "asks for fuel while {held} is left");
+    assert!(held <= 0, "the module requested fuel while {held} was left");
     let host = caller.data_mut();
     let left = host.reserve + held;
     let slice = left.clamp(0, host.slice);

@@ -11,7 +11,7 @@
   (func $deep (param i32) (if (local.get 0) (then (call $deep (i32.sub (local.get 0) (i32.const 1)))) (else (throw $plain))))
   (func $endless (call $endless))
   (func $spin (loop $again (br $again)))
-  ;; What was thrown, and one more.
+  ;; Throws a number, catches it, and returns the number plus one.
   (func (export "caught") (param i32) (result i32)
     (block $other
       (block $caught (result i32)
@@ -31,7 +31,7 @@
     (block $caught (result exnref) (try_table (catch_all_ref $caught) (call $endless)) (ref.null exn))
     (drop)
     (i32.const 7))
-  ;; So many times so deep, and back by an exception.
+  ;; Repeats `times`: recurses to `depth`, and catches the exception thrown there.
   (func $fall (export "fall") (param $times i32) (param $depth i32) (result i32)
     (local $fallen i32)
     (loop $again
@@ -39,7 +39,7 @@
       (local.set $fallen (i32.add (local.get $fallen) (i32.const 1)))
       (br_if $again (i32.lt_u (local.get $fallen) (local.get $times))))
     (local.get $fallen))
-  ;; The same from a function that calls itself, and so counts what it takes.
+  ;; Like `fall`, but repeats by recursion, so that its own calls are metered as well.
   (func $stairs (export "stairs") (param $times i32) (param $depth i32) (result i32)
     (block $caught (try_table (catch_all $caught) (call $deep (local.get $depth))))
     (if (result i32) (local.get $times)

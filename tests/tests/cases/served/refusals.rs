@@ -88,7 +88,11 @@ pub(super) fn hold_bodies_to_their_limit(host: &Host, language: Language) {
     let chunked = format!("{:x}\r\n{over}\r\n0\r\n\r\n", over.len());
     let answer = host.raw("POST", "/v1/execute", &[("transfer-encoding", "chunked")], chunked.as_bytes());
     assert_eq!(problem(answer.problem()), refused);
-    assert_eq!(host.ask("POST", "/v1/execute", &[], body(BODY_BYTES).as_bytes()).status, 200, "and it goes on");
+    assert_eq!(
+        host.ask("POST", "/v1/execute", &[], body(BODY_BYTES).as_bytes()).status,
+        200,
+        "the server must still work"
+    );
 }
 
 pub(super) fn keep_out_pages_of_others(host: &Host) {
@@ -106,7 +110,7 @@ pub(super) fn ask_for_the_token(host: &Host) {
     }
     let token = [("authorization", "Bearer secret")];
     assert_eq!(host.ask("POST", "/v1/execute", &token, source).status, 200);
-    assert_eq!(host.ask("GET", "/healthz", &[], b"").status, 200, "whoever asks whether it lives has none");
+    assert_eq!(host.ask("GET", "/healthz", &[], b"").status, 200, "the health check needs no token");
     for path in ["/v1/sessions", "/v1/sessions/execute"] {
         let (status, kind, detail) = host.ask("POST", path, &token, b"").problem();
         assert_eq!((status, kind.as_str()), (422, "unsupported"));

@@ -135,7 +135,7 @@ pub(super) fn are_no_larger_than_they_may_be(host: &Host, language: Language) {
     assert_eq!(
         execute(host, &new["state"], words(language).assign).done()["value"]["json"],
         40,
-        "the one before is good"
+        "the previous state must stay valid"
     );
     let over = BASE64_STANDARD.encode(vec![0; STATE_BYTES + 1]);
     let (status, kind, _) = execute(host, &json!(over), "1").problem();
