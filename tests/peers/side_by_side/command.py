@@ -20,41 +20,41 @@ from .rounds import Entry, Plan, Run, empty_cells
 ROOT = Path(__file__).resolve().parents[3]
 
 ABOUT = """\
-Measures Glovebox beside others that run Python or JavaScript, all in one run on this machine.
+Compares the performance of Glovebox with other sandboxes for Python or JavaScript, in one run on this machine.
 
-The first run installs each contestant, in the version that tests/peers/pins.toml names, in an environment of its own under target/peers;
-that takes some minutes, and needs pip and npm and their index. Nothing outside of target/peers is written but the caches of pip and npm.
-Glovebox is installed from the wheel that `bindings/python/build` makes."""
+The first run installs each contestant in a separate environment under target/peers, in the version pinned in tests/peers/pins.toml.
+This takes some minutes, and needs pip, npm and their package indexes. Outside of target/peers, only the caches of pip and npm are
+written. Glovebox is installed from the wheel that `bindings/python/build` builds."""
 
 
 def epilogue() -> str:
     measures = "\n".join(f"  {each.name:<12} {each.what}" for each in MEASURES)
     contestants = "\n".join(f"  {each.name:<26} {each.about}" for each in CONTESTANTS)
     return f"""\
-Measures, in milliseconds; `fresh`, `live`, `hibernate`, `resume` and `process` are those of `glovebox-bench`:
+Measures, in milliseconds (`fresh`, `live`, `hibernate`, `resume` and `process` are the same as in `glovebox-bench`):
 {measures}
-  {table.DISK:<12} what was installed, and what the first call has written; Python and Node.js themselves are not counted
-  {table.ONCE:<12} from starting a process, with all caches of its own empty, to the first answer
+  {table.DISK:<12} size of the installation, and of the files that the first call writes; excludes Python and Node.js
+  {table.ONCE:<12} time from the start of a process with empty caches to the first answer
 
 Contestants:
 {contestants}
 
-A round gives each contestant a turn at each measure, one after the other, so that whatever else the machine does falls upon all; the next
-round begins with another one. Of a round the median counts, and the table has the median and the least of the rounds. Every answer
-is compared with the right one: a wrong one, a time-out or an error stands in the table and makes the command fail. `no` means that a
-contestant has no such thing. One that cannot be installed is left out, and a line says why.
+In each round, all contestants take turns at each measure, so that other load on the machine affects all of them. Each round begins with
+a different contestant. The result of a round is the median of its turn. The table shows the median and the minimum of the rounds. Every
+answer is checked: wrong answers, timeouts and errors are shown in the table and make the command fail. `no` means that a contestant does
+not support a measure. Contestants that cannot be installed are omitted, with the reason.
 
-Everybody runs with the limits and options that it has by default; Glovebox counts fuel. Its sessions take no checkpoints here, since no
-other contestant can go back to before a script; `glovebox-bench` says what they add.
+All contestants run with their default limits and options; Glovebox counts fuel. Glovebox's sessions take no checkpoints, because no other
+contestant can undo a script. `glovebox-bench` measures the cost of checkpoints.
 
-GLOVEBOX_CACHE_DIR is used for Glovebox's rounds where it is set, or a directory under target/peers. CPython 3.15 is measured where it is
-prepared in it; `--only glovebox-python-3.15` prepares it, which takes minutes.
+Glovebox's cache is GLOVEBOX_CACHE_DIR, or by default a directory under target/peers. CPython 3.15 is measured if the cache contains its
+prepared image. `--only glovebox-python-3.15` prepares it, which takes minutes.
 
 Examples:
-  tests/peers/run                                      all, some six minutes
-  tests/peers/run --quick --only monty,glovebox-python two of them, in seconds
+  tests/peers/run                                      all contestants, about six minutes
+  tests/peers/run --quick --only monty,glovebox-python two contestants, a few seconds
   tests/peers/run --markdown >table.md                 the table for docs/performance.md
-  tests/peers/run --check                              tests this command itself, without network"""
+  tests/peers/run --check                              tests this command itself, without a network"""
 
 
 def arguments() -> argparse.Namespace:
@@ -63,16 +63,16 @@ def arguments() -> argparse.Namespace:
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print all figures of all rounds, for a program")
-    form.add_argument("--markdown", action="store_true", help="print the tables as they stand on docs/performance.md")
-    form.add_argument("--check", action="store_true", help="test this command with contestants that are made up; measures nothing")
-    parser.add_argument("--only", metavar="NAME,…", help="measure these contestants alone")
-    parser.add_argument("--rounds", metavar="N", type=positive, help="how many rounds [default: 7, with --quick 2]")
-    parser.add_argument("--quick", action="store_true", help="shorter turns, and no first call: a minute, and rougher figures")
+    form.add_argument("--markdown", action="store_true", help="print the tables in the format of docs/performance.md")
+    form.add_argument("--check", action="store_true", help="test this command with fake contestants, without measuring")
+    parser.add_argument("--only", metavar="NAME,…", help="measure only these contestants")
+    parser.add_argument("--rounds", metavar="N", type=positive, help="number of rounds [default: 7, or 2 with --quick]")
+    parser.add_argument("--quick", action="store_true", help="measure shorter turns and no first call: takes a minute, with less precise results")
     parser.add_argument(
-        "--timeout", metavar="SECONDS", type=positive, default=60, help="how long a contestant's turn may take [default: 60]"
+        "--timeout", metavar="SECONDS", type=positive, default=60, help="timeout of a contestant's turn [default: 60]"
     )
     parser.add_argument(
-        "--python", metavar="PROGRAM", help="the interpreter for the environments and the zero line [default: CPython 3.12, or a later one]"
+        "--python", metavar="PROGRAM", help="the interpreter for the environments and the baseline [default: CPython 3.12 or later]"
     )
     parser.add_argument("--wheel", metavar="FILE", help="Glovebox's wheel [default: the newest under target/wheels]")
     return parser.parse_args()
