@@ -365,8 +365,8 @@ pub struct ExportList {
     /// Functions to export whose names are ambiguous in the binary: export name to function index.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub indices: BTreeMap<String, u32>,
-    /// The names, in the `name` section, of functions whose calls each reserve a small frame on the C stack, so that
-    /// the interpreter's recursion check detects them. Requires the global `__stack_pointer` in `globals`.
+    /// The names, in the `name` section, of functions whose calls each reserve a small frame on the C stack. The
+    /// interpreter's recursion check then detects these calls. Requires the global `__stack_pointer` in `globals`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub framed: Vec<String>,
     /// wasi-libc's `__wasilibc_find_relpath_alloc`, which is changed to leave an empty path empty instead of replacing

@@ -1,7 +1,7 @@
 //! Guarded directories, which no guest can access. The most important one is the cache: loading a prepared image runs
 //! its code.
 //!
-//! The list belongs to the process, not to an engine: a mount in one engine must not reach another engine's cache, or a
+//! The list belongs to the process, not to an engine. A mount in one engine must not reach another engine's cache, or a
 //! session store that is opened later. Before giving a guest a host directory, call [`overlaps`]. Repeat the call when
 //! [`generation`] has changed.
 //!

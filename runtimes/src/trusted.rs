@@ -324,7 +324,7 @@ impl Drop for FileLock {
         if let Err(error) = removed {
             tracing::debug!(%error, "a lock file was not removed");
         }
-        // Closing the file is not enough: a child process that another thread has just forked has a copy of the
+        // Closing the file is not enough. A child process that another thread has just forked has a copy of the
         // descriptor until it executes its own program.
         if let Err(error) = self.file.unlock() {
             tracing::debug!(%error, "a lock is released when its file is closed");

@@ -65,8 +65,8 @@ pub(crate) fn depths(module: &Module<'_>, bytes: &[u8]) -> Result<Depths, WeaveE
     Ok(Depths { counted, once_bytes: once.into_iter().max().unwrap_or(0) })
 }
 
-/// The call graph of a module's own functions. A node for each type follows the functions' nodes: an indirect call is
-/// an edge to its type, and a type has edges to all its functions in tables.
+/// The call graph of a module's own functions. A node for each type follows the functions' nodes. An indirect call is
+/// an edge to its type. A type has edges to all its functions in tables.
 struct Graph {
     callees: Vec<Vec<usize>>,
     frame_bytes: Vec<u32>,

@@ -30,8 +30,9 @@ pub struct WeaveOptions {
     ///
     /// Default: 320 KiB. This fits in Wasmtime's default stack of 512 KiB with room for the shim, although a few frames
     /// are larger than their estimate. One of these is the frame of QuickJS's interpreter loop, which is part of every
-    /// recursion: 1.2 times its estimate in Wasmtime 49, and 1.5 times in Wasmtime 50. The median frame of the 10,200
-    /// possibly recursive functions of CPython and QuickJS is 0.53 times its estimate. V8's default stack is 984 KiB.
+    /// recursion. It is 1.2 times its estimate in Wasmtime 49, and 1.5 times in Wasmtime 50. The median frame of the
+    /// 10,200 possibly recursive functions of CPython and QuickJS is 0.53 times its estimate. V8's default stack is 984
+    /// KiB.
     pub stack_bytes: u32,
     /// `true` to meter fuel. Default: `true`. Without metering, a script can run forever, so disable it only for
     /// measurements.

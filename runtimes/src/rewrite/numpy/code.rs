@@ -478,8 +478,8 @@ fn is_index_to_narrow() -> Function {
     })
 }
 
-/// `f(from, to, ufunc, types)`: returns whether a 64-bit integer is passed as the order of a ufunc: as the first and
-/// only `long` parameter of a loop, where no loop of the ufunc has a 64-bit integer parameter.
+/// `f(from, to, ufunc, types)`: returns whether a 64-bit integer is passed as the order of a ufunc. An order is the
+/// first parameter of a loop, and its only `long` one, in a ufunc whose loops have no 64-bit integer parameters.
 fn is_order() -> Function {
     let (from, to, ufunc, types, left, loops) = (0, 1, 2, 3, 4, 5);
     function(&[(2, ValType::I32)], |code| {
