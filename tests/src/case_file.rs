@@ -130,8 +130,8 @@ impl<'a> Fence<'a> {
         Ok(Self { backticks, name, has_newline })
     }
 
-    /// Returns `true` if a line is a closing fence according to CommonMark: indented by at most three spaces, at least
-    /// as long as the opening fence, and followed only by spaces and tabs.
+    /// Returns `true` if a line is a closing fence according to CommonMark. A closing fence is indented by at most
+    /// three spaces, at least as long as the opening fence, and followed only by spaces and tabs.
     fn is_closed_by(&self, line: &str) -> bool {
         let fence = line.trim_start_matches(' ');
         let rest = fence.trim_start_matches('`');

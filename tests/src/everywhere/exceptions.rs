@@ -136,9 +136,9 @@ pub fn expected(host: Host, case: &Case) -> Option<&'static Exception> {
     EXCEPTIONS.iter().find(|exception| exception.hosts.contains(&host) && exception.names(case.language, &case.name))
 }
 
-/// Exceptions only for Python 3.15. The first applies to different cases than in Python 3.12: the interpreter is
-/// optimised, so a level of C recursion uses little of the stack that the interpreter measures, and the interpreter
-/// allows more levels than fit into the budget.
+/// Exceptions only for Python 3.15. The first applies to different cases than in Python 3.12, because this interpreter
+/// is optimised. A level of C recursion uses little of the stack that the interpreter measures. The interpreter
+/// therefore allows more levels than fit into the budget.
 const LARGE_EXCEPTIONS: &[Exception] = &[
     Exception {
         cases: &[

@@ -7,8 +7,8 @@ use glovebox::{Language, Policy, Request, Sandbox};
 use glovebox_tests::{Goldens, engine};
 use serde_json::{Value, json};
 
-/// The differences come from data that FormatJS lacks: day periods of Traditional Chinese, the nominative of months in
-/// Czech, and an Arabic plural.
+/// The differences come from data that is missing in FormatJS: day periods of Traditional Chinese, the nominative of
+/// months in Czech, and an Arabic plural.
 const MAX_DIFFERENCES: usize = 3;
 
 const SCRIPT: &str = "

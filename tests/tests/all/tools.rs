@@ -201,7 +201,7 @@ fn tool_bytes_count_against_the_memory_limit() {
     });
     // Sixteen results of 8 MiB exceed the memory limit. While the results that fit are unread, the guest cannot
     // allocate 40 MiB either. Checking for results would read them, so the guest cannot know when they have all
-    // arrived: it waits, and waits longer if the first attempt was too short.
+    // arrived. It waits for a fixed time, and the test repeats with a longer wait if that was too short.
     let body = "
 for i in range(16): send({'id': i, 'name': 'long'})
 import time

@@ -1,9 +1,9 @@
 //! Runs every case in `cases/` inside a component, through `glovebox:sandbox`, on every runtime in the manifest. A push
 //! only runs the smoke cases.
 //!
-//! A trial runs its case three times: unchanged; with every execution stepped through; and with a fixed clock and
-//! seeded entropy, where the component must produce exactly the engine's results, including fuel. The trials have the
-//! same names as in `conformance`.
+//! A trial runs its case three times: unchanged, with every execution stepped through, and with a fixed clock and
+//! seeded entropy. In the third run, the component must produce exactly the engine's results, including fuel. The
+//! trials have the same names as in `conformance`.
 //!
 //! `CASES_PROGRAM` names a composition with another provider. If it is set, only the first two runs are made, which
 //! suit any provider. `CASES_RUNTIMES` sets the names of its runtimes, as `python=NAME,javascript=NAME`; the default is
