@@ -330,20 +330,22 @@ pub(crate) fn temp_dir(into: &TrustedDir) -> Result<LockedTempDir, CacheError> {
 
 /// Receives the progress of a download or preparation, and can cancel the operation.
 ///
-/// All methods are called from the thread that started the operation, at most a few times per second. The crate itself
-/// prints nothing.
+/// All methods are called from the thread that started the operation, and must return quickly. The crate itself prints
+/// nothing.
 pub trait Progress: Sync {
     /// Called when a step begins. The text describes the step, for example ``fetching `python` 3.12.0``.
     fn message(&self, _text: &str) {}
 
-    /// Reports the number of bytes that the step has completed. `total_bytes` is 0 if the total is unknown.
+    /// Reports the number of bytes that the step has completed: for each 64 KiB of a copied file, and about every 50 ms
+    /// during a download. `total_bytes` is 0 if the total is unknown.
     fn bytes(&self, _done_bytes: u64, _total_bytes: u64) {}
 
-    /// Called when the operation has ended, successfully or not.
+    /// Called after a missing image has been built, or its build has failed. Operations that only download do not call
+    /// this method.
     fn done(&self) {}
 
     /// Returns `true` to cancel the operation, which then undoes its changes and fails with its `Cancelled` error.
-    /// Called at least every 100 ms.
+    /// Called at least every 200 ms while the operation downloads, copies or waits for another process.
     fn cancelled(&self) -> bool {
         false
     }

@@ -282,7 +282,7 @@ fn above(dir: impl AsFd) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(dir, "..", flags(), Mode::empty())?)
 }
 
-/// Opens directories without read access: a directory that can be traversed need not be readable.
+/// Returns the flags for opening a directory. On Linux, the directory need not be readable, only traversable.
 fn flags() -> OFlags {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let look = OFlags::PATH;

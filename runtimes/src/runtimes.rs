@@ -108,7 +108,10 @@ impl Runtimes {
         self.cache.path().join("binaries").join(entry.file_name())
     }
 
-    /// Returns `true` if a runtime's files are present, trusted and of the right length. Does not hash them.
+    /// Returns `false` if one of a runtime's files is missing. Does not hash the files.
+    ///
+    /// # Errors
+    /// Fails if an existing file is not trusted or has the wrong length.
     pub fn present(&self, entry: &RuntimeEntry) -> Result<bool, RuntimeError> {
         self.is_present(&self.binaries()?, entry)
     }
@@ -304,7 +307,7 @@ impl Runtimes {
 
     /// Returns the preferred runtime for a language: the added runtime that is last in the manifest, or else the
     /// manifest's default. If a bundle is configured that contains other runtimes of the language but not the default,
-    /// the last one in the manifest replaces the default.
+    /// the last of these in the manifest replaces the default.
     ///
     /// # Errors
     /// Fails if the cache cannot be read.

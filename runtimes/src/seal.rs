@@ -45,7 +45,7 @@ use crate::{CacheError, Digest};
 const FORMAT: u32 = 1;
 /// Maximum length of a seal in bytes. A seal has a few hundred bytes and a path.
 const MAX_SEAL_BYTES: u64 = 1 << 16;
-/// A file that is created with the directory. Its change time is the time when sealing began.
+/// A file that is created with the directory. Its modification time is the time when sealing began.
 const SINCE: &str = "since";
 /// A write first removes the seals of files that no longer exist if there are at least this many seals.
 const MANY: usize = 512;
@@ -128,7 +128,7 @@ impl Seals {
         file.changed < self.since
     }
 
-    /// Reads a file's seal. Ignores seals that are damaged or have a different format version.
+    /// Reads a file's seal. Ignores seals that are damaged, have a different format version, or belong to another path.
     pub(crate) fn read(&self, path: &Path) -> Result<Option<Seal>, CacheError> {
         self.read_named(&name_of(path)).map(|seal| seal.filter(|seal| seal.path == path))
     }

@@ -29,7 +29,10 @@ impl Runtimes {
         self.cache().path().join("binaries").join(tool.file_name())
     }
 
-    /// Returns `true` if a tool's module is present, trusted and of the right length. Does not hash it.
+    /// Returns `false` if a tool's module is missing. Does not hash the module.
+    ///
+    /// # Errors
+    /// Fails if an existing module is not trusted or has the wrong length.
     pub fn tool_present(&self, tool: &ToolEntry) -> Result<bool, RuntimeError> {
         match self.binaries()?.open_file(&tool.file_name())? {
             None => Ok(false),

@@ -128,7 +128,7 @@ fn limit_below_the_image_fails_as_in_a_new_instance() {
 fn oldest_instances_are_dropped_when_the_pool_is_full() {
     let engine = pooled(1);
     let sandboxes = Language::ALL.map(|language| sandbox_on(&engine, language, fixed));
-    // The loop runs more often than the pool has slots, not counting the images' slots.
+    // After one recycled instance for each language, sessions occupy all slots of the pool.
     let mut sessions = Vec::new();
     for sandbox in &sandboxes {
         sandbox.execute(print_one(sandbox.language())).unwrap();
