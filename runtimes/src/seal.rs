@@ -47,7 +47,7 @@ const FORMAT: u32 = 1;
 const MAX_SEAL_BYTES: u64 = 1 << 16;
 /// A file that is created with the directory. Its modification time is the time when sealing began.
 const SINCE: &str = "since";
-/// A write first removes the seals of files that no longer exist if there are at least this many seals.
+/// If there are at least this many seals, a write first removes those of files that no longer exist.
 const MANY: usize = 512;
 
 /// File attributes that the kernel reports.

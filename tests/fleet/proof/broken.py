@@ -1,4 +1,4 @@
-"""The test of the proof itself, on the real fleet: broken clients and a broken store, which the checks must notice."""
+"""Tests the proof itself on the real fleet, with broken clients and a broken store, which the checks must detect."""
 
 from __future__ import annotations
 

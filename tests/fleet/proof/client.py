@@ -1,4 +1,4 @@
-"""An operation of a client: attempts with one key, at one ingress after another, until an answer comes."""
+"""An operation of a client: attempts with one key, at one ingress after another, until an answer arrives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 180.0
 
 
 class Again(Exception):
-    """No answer came, so the outcome is unknown."""
+    """No answer arrived, so the outcome is unknown."""
 
 
 class Client:

@@ -1,5 +1,5 @@
-"""The test of the proof itself: doctored histories, each of which a check must notice. A check that never fails proves
-nothing."""
+"""Tests the proof itself with doctored histories, in each of which a check must detect the change. A check that never
+fails proves nothing."""
 
 from __future__ import annotations
 

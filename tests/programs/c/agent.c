@@ -4,8 +4,8 @@
 // the contract's interfaces `sandbox` and `types`.
 //
 // The bindings represent the contract as follows:
-// * a function that can fail returns `true` and fills its last argument but one with the result, or returns `false` and
-//   fills its last argument with the error;
+// * a function that can fail returns `true` and fills its second-to-last argument with the result, or returns `false`
+//   and fills its last argument with the error;
 // * an option is `{.is_some, .val}`; a variant's case is `{.tag, .val}`, with constants for the tags; a string is a
 //   pointer and a length, without a terminating NUL;
 // * the caller owns both arguments and results; `…_free` frees a result's memory;
