@@ -3,6 +3,8 @@
 //! Each subcommand has its own file in `commands/`; shared flags are in `args/`. A command starts only what it needs:
 //! `glovebox run` creates no instance pool, starts no thread except the one that waits for Ctrl-C, and hashes no files.
 
+#[cfg(feature = "full")]
+mod allocator;
 mod args;
 mod cli;
 mod commands;
@@ -31,7 +33,11 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 pub fn command(args: Vec<OsString>, program: PathBuf) -> i32 {
     // Only the first call in a process sets the path.
     let _ = PROGRAM.set(program);
-    let cli = cli::Cli::read(args);
+    let cli = cli::Cli::read(args.clone());
+    #[cfg(feature = "full")]
+    if cli.command.is_server() {
+        allocator::restart_with_threshold(&args);
+    }
     let code = match commands::dispatch(&cli) {
         Ok(code) => code,
         Err(_) if interrupt::is_pressed() => {

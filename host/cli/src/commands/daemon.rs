@@ -68,6 +68,13 @@ enum DaemonCommand {
     Stop(SocketArgs),
 }
 
+impl DaemonArgs {
+    /// Returns `true` if the command serves clients over a socket.
+    pub(crate) fn is_server(&self) -> bool {
+        self.command.is_none() && !self.server.stdio
+    }
+}
+
 pub(crate) fn run(global: &GlobalArgs, args: &DaemonArgs) -> anyhow::Result<i32> {
     match &args.command {
         Some(DaemonCommand::Status(socket)) => status(&socket.path()?),

@@ -125,6 +125,13 @@ pub(crate) struct ServeArgs {
     policy: PolicyArgs,
 }
 
+impl ServeArgs {
+    /// Returns `false` if the flags only check a configuration or generate a token.
+    pub(crate) fn is_server(&self) -> bool {
+        !self.check_config && self.new_token.is_none()
+    }
+}
+
 pub(crate) fn run(global: &GlobalArgs, args: &ServeArgs) -> anyhow::Result<i32> {
     if let Some(name) = &args.new_token {
         return new_token(name);

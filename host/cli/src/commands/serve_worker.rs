@@ -18,6 +18,7 @@ use glovebox_sessions::SessionStore;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    allocator,
     args::{GlobalArgs, LogFormat},
     engine::{Host, Pooling, own_images_dir, own_packages_dir},
     own_program,
@@ -137,9 +138,7 @@ fn start_with(
     let added = [
         // Temporary files in this directory have no names.
         ("TMPDIR".into(), orders.temporary().into()),
-        // glibc returns buffers of at least this size to the system when they are freed. By default, it raises the
-        // threshold up to 32 MiB and retains memory after a burst of large requests.
-        ("MALLOC_MMAP_THRESHOLD_".into(), "1048576".into()),
+        allocator::mmap_threshold(),
     ];
     let env = env.chain(added).collect();
     let command = WorkerCommand { program: own_program(), args, env };

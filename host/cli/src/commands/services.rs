@@ -29,6 +29,17 @@ impl ServiceCommand {
     pub(crate) fn starts_logging(&self) -> bool {
         matches!(self, Self::Serve(_))
     }
+
+    /// Returns `true` if the subcommand serves any number of clients. Over standard input and output, a server has a
+    /// single client, which starts it.
+    pub(crate) fn is_server(&self) -> bool {
+        match self {
+            Self::Serve(args) => args.is_server(),
+            Self::Mcp(args) => args.is_server(),
+            Self::Daemon(args) => args.is_server(),
+            _ => false,
+        }
+    }
 }
 
 pub(crate) fn run(global: &GlobalArgs, command: &ServiceCommand) -> anyhow::Result<i32> {

@@ -1,7 +1,7 @@
 //! Tests the memory and behaviour of a server under load. `GLOVEBOX_TESTS=full` tests the documented limits.
 
 use std::{
-    env,
+    env, fs,
     io::{Read as _, Write as _},
     net::TcpStream,
     sync::atomic::{AtomicBool, Ordering},
@@ -19,6 +19,24 @@ fn is_full() -> bool {
 
 fn python(source: &str) -> Value {
     json!({ "language": "python", "source": source })
+}
+
+/// Without the setting, glibc retains the memory of large requests.
+#[test]
+#[cfg(target_env = "gnu")]
+fn server_returns_freed_memory_to_the_system() {
+    let server = Server::start(&["--workers", "1"]);
+    let read = |pid: u32, name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
+    let set = env::var("MALLOC_MMAP_THRESHOLD_");
+    for pid in server.workers().into_iter().chain([server.child.id()]) {
+        let environment = read(pid, "environ");
+        let threshold = environment.split('\0').find_map(|entry| entry.strip_prefix("MALLOC_MMAP_THRESHOLD_="));
+        assert_eq!(threshold, Some(set.as_deref().unwrap_or("1048576")), "{pid}");
+    }
+    let words = read(server.child.id(), "cmdline");
+    let words: Vec<&str> = words.split('\0').collect();
+    assert_eq!(words[..2], [env!("CARGO_BIN_EXE_glovebox"), "serve"], "the restart retains the arguments");
+    execute(&server);
 }
 
 fn execute(server: &Server) {

@@ -78,6 +78,13 @@ enum McpCommand {
     Install(install::InstallArgs),
 }
 
+impl McpArgs {
+    /// Returns `true` if the command serves clients over HTTP.
+    pub(crate) fn is_server(&self) -> bool {
+        self.command.is_none() && self.server.listen.is_some()
+    }
+}
+
 pub(crate) fn run(global: &GlobalArgs, args: &McpArgs) -> anyhow::Result<i32> {
     match &args.command {
         Some(McpCommand::Install(install)) => install::run(global, install),
