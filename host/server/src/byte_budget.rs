@@ -226,8 +226,16 @@ impl ByteBudget {
     /// Returns the number of steps to add to `held`, capped at the tenant's total. A buffer that exceeds the total is
     /// therefore admitted only while the tenant holds nothing else.
     fn missing(&self, tenant: Option<&str>, held: &HeldBytes, bytes: usize) -> usize {
-        let own_steps = self.share(tenant).map_or(0, |_| self.0.own_steps);
-        bytes.div_ceil(STEP_BYTES).min(own_steps + self.allowed_steps(tenant)).saturating_sub(held.steps)
+        bytes.div_ceil(STEP_BYTES).min(self.max_steps(tenant)).saturating_sub(held.steps)
+    }
+
+    /// Returns the maximum number of bytes that this tenant can hold.
+    pub(crate) fn max_bytes(&self, tenant: Option<&str>) -> usize {
+        self.max_steps(tenant) * STEP_BYTES
+    }
+
+    fn max_steps(&self, tenant: Option<&str>) -> usize {
+        self.share(tenant).map_or(0, |_| self.0.own_steps) + self.allowed_steps(tenant)
     }
 
     /// Returns the maximum number of steps that this tenant can take from the shared half.

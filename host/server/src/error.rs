@@ -118,6 +118,16 @@ pub enum ServiceError {
         "the request was executed, but the server's memory for answers is full; read answers faster, or request less"
     )]
     NoRoom,
+    /// The answer exceeds the memory that the tenant can have for answers.
+    #[error(
+        "the answer is {bytes} bytes; the maximum for this token is {most} (`http.bodies_bytes`); request less output or smaller files"
+    )]
+    AnswerTooLarge {
+        /// The size of the answer in bytes.
+        bytes: usize,
+        /// The maximum in bytes.
+        most: usize,
+    },
     /// The service is shutting down.
     #[error("the service is shutting down; use another one, or try again in a moment")]
     Draining,
@@ -216,6 +226,7 @@ impl ServiceError {
             Self::Panicked
                 | Self::WorkerDied
                 | Self::NoRoom
+                | Self::AnswerTooLarge { .. }
                 | Self::Execute(ExecuteError::Commit { .. })
                 | Self::Sessions(SessionsError::Unsaved { .. } | SessionsError::Execute(ExecuteError::Commit { .. }))
         )
@@ -289,6 +300,7 @@ impl ServiceError {
             | Self::Worker(_)
             | Self::Draining => UNAVAILABLE,
             Self::Advance(error) => of_advance(error),
+            Self::AnswerTooLarge { .. } => TOO_LARGE,
             Self::NoExecution { .. } => NOT_FOUND,
             Self::ExecutionBusy { .. } => BUSY_EXECUTION,
             Self::WorkerDied => WORKER_DIED,

@@ -117,13 +117,20 @@ impl BodyBudget {
 
     /// Reserves memory for a response that is about to be built, without waiting.
     pub(crate) fn reserve(&self, tenant: &str, bytes: usize) -> Result<Room, ServiceError> {
-        self.bytes.reserve(Some(tenant), bytes).map_err(|NoRoom| ServiceError::NoRoom)
+        self.bytes.reserve(Some(tenant), bytes).map_err(|NoRoom| self.refusal(tenant, bytes))
+    }
+
+    /// Returns the error for a response of `bytes` without room. A retry cannot deliver a response that exceeds the
+    /// tenant's part of the budget.
+    fn refusal(&self, tenant: &str, bytes: usize) -> ServiceError {
+        let most = self.bytes.max_bytes(Some(tenant));
+        if bytes > most { ServiceError::AnswerTooLarge { bytes, most } } else { ServiceError::NoRoom }
     }
 
     /// Grows the memory charged for a result to the size of its response, `bytes`, without waiting.
     pub(crate) fn grow(&self, tenant: &str, held: &mut HeldBytes, bytes: usize) -> Result<(), ServiceError> {
         let more = self.bytes.try_room(Some(tenant), bytes.saturating_sub(held.bytes()));
-        held.join(more.map_err(|NoRoom| ServiceError::NoRoom)?);
+        held.join(more.map_err(|NoRoom| self.refusal(tenant, bytes))?);
         Ok(())
     }
 

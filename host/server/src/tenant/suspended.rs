@@ -156,7 +156,7 @@ impl SuspendedExecutions {
     }
 
     /// Maps the result of an ended execution with `then`, which takes over the charged memory, and removes the
-    /// execution. If `then` had no room, the result stays and can be read again.
+    /// execution. If `then` had no room, the result stays and can be read again, unless it never fits.
     pub(super) fn read<T>(
         &self,
         id: &str,

@@ -320,6 +320,22 @@ fn result_without_room_for_its_answer_stays_unread() {
 }
 
 #[test]
+fn result_that_never_fits_is_rejected_once() {
+    let http = HttpConfig { bodies_bytes: 2 << 20, body_time: Duration::from_secs(1), ..HttpConfig::default() };
+    let server = Server::start(Setup { http, ..Setup::default() });
+    let mut writes = unanswered(1);
+    // In base64, the file exceeds the 1,835,008 bytes for responses.
+    writes["source"] = json!("open('a', 'w').write('x' * 1_400_000)\ntools.ask('name?')");
+    writes["return_files"] = json!(["a"]);
+    let (execution, _) = needs(&server.post("/v1/execute", &writes));
+    until("it has ended", || server.audited().len() == 1);
+    let answer = result(&server, &execution);
+    assert_eq!(answer.problem(), (413, "too-large".into()));
+    assert!(answer.text().contains("the maximum for this token is 1835008 (`http.bodies_bytes`)"), "{answer:?}");
+    assert_eq!(resume(&server, &execution, &json!([])).problem().0, 404, "the result no longer occupies memory");
+}
+
+#[test]
 fn disconnecting_ends_a_resumed_execution() {
     let server = Server::start(Setup::default());
     let mut body = asking("python");
