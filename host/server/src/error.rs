@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use glovebox::{
-    AdvanceError, BuildError, ExecuteError, FileError, FilesError, RuntimeError, ToolDefinitionError, Untrusted,
-    VfsError, escaped, with_causes,
+    AdvanceError, BuildError, ExecuteError, FileError, FilesError, ResumeError, RuntimeError, ToolDefinitionError,
+    Untrusted, VfsError, escaped, with_causes,
 };
 use glovebox_fleet::FleetError;
 use glovebox_sessions::{SessionIdError, SessionsError, StoreError};
@@ -387,7 +387,11 @@ fn of_sessions(error: &SessionsError) -> Code {
         SessionsError::Fenced { .. } => FENCED,
         SessionsError::Language { .. } => INVALID,
         SessionsError::TooManyLive { .. } => TOO_MANY,
-        SessionsError::Resume { .. } => NOT_RESUMABLE,
+        SessionsError::Resume { source, .. } => match &**source {
+            // The session is intact: its memory or an instance is not available at the moment.
+            ResumeError::Session(error) => of_execute(error),
+            _ => NOT_RESUMABLE,
+        },
         SessionsError::Store(StoreError::Full { .. }) => TOO_MANY,
         SessionsError::Unsaved { .. } => UNSAVED,
         _ => UNAVAILABLE,
@@ -413,5 +417,28 @@ fn of_fleet(error: &FleetError) -> Code {
         FleetError::Invalid(_) => INVALID,
         FleetError::Failed(_) => INTERNAL,
         _ => UNAVAILABLE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use glovebox_sessions::SessionId;
+
+    use super::*;
+
+    #[test]
+    fn session_without_memory_to_resume_is_no_conflict() {
+        let problem = |source| {
+            let error = ServiceError::from(SessionsError::Resume { id: SessionId::random(), source: Box::new(source) });
+            (error.code(), error.status())
+        };
+        let full = ExecuteError::TooManySessions { key: "limits.session_total_bytes", used: 2, most: 1 };
+        assert_eq!(problem(ResumeError::Session(full)), ("quota-exceeded", 429));
+        let no_instance = ExecuteError::Instantiate { reason: "the pool is full".to_owned() };
+        assert_eq!(problem(ResumeError::Session(no_instance)), ("unavailable", 503));
+        let too_large = ResumeError::TooLarge { what: "memory", key: "memory_bytes", bytes: 2, most: 1 };
+        for source in [ResumeError::NotAuthentic, too_large] {
+            assert_eq!(problem(source), ("not-resumable", 409));
+        }
     }
 }
