@@ -203,18 +203,14 @@ impl ByteBudget {
     }
 
     /// Converts a reservation into permits for `bytes`, the final size of the buffer.
-    pub(crate) async fn settle(&self, tenant: Option<&str>, room: Room, bytes: usize) -> Result<HeldBytes, NoRoom> {
-        match room {
-            Room::HeldBytes(mut held) => {
-                held.shrink(bytes);
-                Ok(held)
-            }
-            Room::Late(_late) => {
-                let mut held = HeldBytes::default();
-                self.grow(tenant, &mut held, bytes).await?;
-                Ok(held)
-            }
-        }
+    pub(crate) async fn settle(&self, tenant: Option<&str>, mut room: Room, bytes: usize) -> Result<HeldBytes, NoRoom> {
+        let mut held = match &mut room {
+            Room::HeldBytes(held) => std::mem::take(held),
+            Room::Late(_) => HeldBytes::default(),
+        };
+        held.shrink(bytes);
+        self.grow(tenant, &mut held, bytes).await?;
+        Ok(held)
     }
 
     /// Acquires permits for `bytes` that are already in memory.

@@ -224,12 +224,18 @@ impl SessionGuard {
                 live
             }
         };
-        Ok(ActiveSession {
-            session: live.session.clone(),
-            live: Arc::downgrade(&live),
-            slot,
-            is_touched: AtomicBool::new(false),
-        })
+        Ok(ActiveSession::new(&live, slot))
+    }
+
+    /// Like [`activate`](Self::activate), but returns `None` instead of resuming a session that is not live.
+    pub(super) fn activate_live(&self) -> Result<Option<ActiveSession>, SessionsError> {
+        let storage = &self.slots.storage;
+        let slot = self.slots.slot(&self.id);
+        let mut state = slot.settled(storage, storage.resuming_ms(), None)?;
+        let Some(live) = state.alive() else { return Ok(None) };
+        state.begin_use();
+        drop(state);
+        Ok(Some(ActiveSession::new(&live, slot)))
     }
 }
 
@@ -246,6 +252,11 @@ pub struct ActiveSession {
 }
 
 impl ActiveSession {
+    /// Wraps a live session whose use has been counted.
+    fn new(live: &Arc<Live>, slot: SlotRef) -> Self {
+        Self { session: live.session.clone(), live: Arc::downgrade(live), slot, is_touched: AtomicBool::new(false) }
+    }
+
     /// Saves the session after an execution, if the policy is [`Save::AfterEach`], and returns the execution.
     ///
     /// Call this for executions that were started with [`Session::start`]; [`SessionGuard::run`] already saves.

@@ -7,7 +7,8 @@ use std::{
 };
 
 use glovebox::{
-    BuildError, CancelToken, HibernatedInfo, IfExists, Language, Sandbox, SessionKey, SessionOptions, Timestamp,
+    BuildError, CancelToken, HibernateOptions, HibernatedInfo, IfExists, Language, Sandbox, SessionKey, SessionOptions,
+    Timestamp,
 };
 use glovebox_core::hibernate::{self, reseal};
 
@@ -218,16 +219,25 @@ impl Sessions {
     /// Returns a session in the format of [`Session::hibernate`](glovebox::Session::hibernate), sealed with the key of
     /// these sessions if they have one.
     ///
-    /// A session that is live in this process is saved first; otherwise its last saved state is returned. Needs no
-    /// sandbox.
+    /// A session that is live in this process is saved first, unless the store is full; otherwise its last saved state
+    /// is returned. Needs no sandbox, and no memory to resume the session.
     pub fn export(&self, id: &SessionId) -> Result<Vec<u8>, SessionsError> {
-        let live = self.0.slot(id).is_live();
-        if live {
-            self.guard(id).activate()?.save()?;
+        let storage = &self.0.storage;
+        if self.0.slot(id).is_live()
+            && let Some(active) = self.guard(id).activate_live()?
+        {
+            match active.save() {
+                Err(SessionsError::Store(StoreError::Full { .. })) => {
+                    let mut options = HibernateOptions::default();
+                    options.key = storage.key.clone();
+                    let state = active.hibernate(&options);
+                    return state.map_err(|source| SessionsError::Save { id: id.clone(), source: Box::new(source) });
+                }
+                saved => saved?,
+            }
         }
-        let stored =
-            block_on(self.0.storage.store.get(id))?.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?;
-        reseal(&stored.state, self.0.storage.key.as_ref(), id.as_str(), "").map_err(|source| unusable(id, source))
+        let stored = block_on(storage.store.get(id))?.ok_or_else(|| SessionsError::NotFound { id: id.clone() })?;
+        reseal(&stored.state, storage.key.as_ref(), id.as_str(), "").map_err(|source| unusable(id, source))
     }
 
     /// Writes an exported session to the store, after checking its seal. Needs no sandbox.

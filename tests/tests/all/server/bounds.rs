@@ -218,6 +218,20 @@ fn sessions_of_a_token_are_limited() {
 }
 
 #[test]
+fn session_that_exceeds_the_store_can_be_exported() {
+    let server = Server::start(tenant(|tenant| tenant.stored_bytes = 1 << 20));
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    let source = json!({"source": "import os; x = os.urandom(2 << 20); None"});
+    assert_eq!(server.post("/v1/sessions/s/execute", &source).problem(), (500, "unsaved".into()));
+    let state = server.get("/v1/sessions/s/state");
+    assert!(state.status == 200 && state.body.len() > 2 << 20, "{} {}", state.status, state.body.len());
+    let other = Server::start(Setup::default());
+    assert_eq!(other.ask("PUT", "/v1/sessions/t", &[], &state.body).status, 201);
+    let value = other.post("/v1/sessions/t/execute", &json!({"source": "len(x)"})).ok()["value"]["json"].clone();
+    assert_eq!(value, 2 << 20);
+}
+
+#[test]
 fn header_size_and_time_are_limited() {
     let server =
         Server::start(http(|http| (http.header_bytes, http.header_time) = (8 << 10, Duration::from_millis(300))));
