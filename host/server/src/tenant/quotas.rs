@@ -9,7 +9,7 @@ use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tracing::{Instrument as _, info_span};
 
 use super::Tenant;
-use crate::{SPANS, Service, ServiceError, service::ExecutionPermit};
+use crate::{SPANS, Service, ServiceError, executor::SessionOperation, service::ExecutionPermit};
 
 /// Permits held by a tenant's work. The work, rather than the caller, owns them, because it continues if the client
 /// disconnects.
@@ -43,8 +43,10 @@ impl Tenant {
     }
 
     /// Locks session creation, so that the number of sessions cannot change between check and creation.
-    pub(super) async fn making(&self) -> OwnedMutexGuard<()> {
-        Arc::clone(&self.inner.making).lock_owned().await
+    async fn making(&self) -> Result<OwnedMutexGuard<()>, ServiceError> {
+        let waited = self.inner.service.wait();
+        let making = Arc::clone(&self.inner.making).lock_owned();
+        tokio::time::timeout(waited, making).await.map_err(|_| ServiceError::NoTurn { waited })
     }
 
     pub(super) async fn admit(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
@@ -53,10 +55,32 @@ impl Tenant {
 
     /// Like [`admit`](Self::admit), but for a session. Sessions in a fleet need no permit to run on this machine.
     pub(super) async fn admit_session(&self, id: Option<&SessionId>) -> Result<WorkPermits, ServiceError> {
+        self.admit_to(id, self.session_place()).await
+    }
+
+    /// Like [`admit_session`](Self::admit_session), but also locks session creation if the operation creates a session.
+    /// Waits for that lock before the permit to run, so that waiting requests occupy nothing that other tenants need,
+    /// and after the session's turn, so that a busy session does not delay the creation of others.
+    pub(super) async fn admit_operation(
+        &self,
+        operation: &SessionOperation,
+    ) -> Result<(WorkPermits, Option<OwnedMutexGuard<()>>), ServiceError> {
+        let mut making = None;
+        let place = async {
+            if operation.creates() {
+                making = Some(self.making().await?);
+            }
+            self.session_place().await
+        };
+        let permits = self.admit_to(operation.session(), place).await?;
+        Ok((permits, making))
+    }
+
+    async fn session_place(&self) -> Result<ExecutionPermit, ServiceError> {
         let (service, name) = (&self.inner.service, &self.inner.name);
         match self.inner.executor.has_remote_sessions() {
-            true => self.admit_to(id, service.admit_to_fleet(name)).await,
-            false => self.admit_to(id, service.admit(name)).await,
+            true => service.admit_to_fleet(name).await,
+            false => service.admit(name).await,
         }
     }
 

@@ -263,11 +263,10 @@ impl Tenant {
         if call.operation.may_run_code() {
             self.check_rate()?;
         }
-        let held = self.admit_session(call.operation.session()).await?;
+        let admitted = self.admit_operation(&call.operation).await?;
         let tenant = self.clone();
         let work = async move {
-            let _held = held;
-            let _making = if call.operation.creates() { Some(tenant.making().await) } else { None };
+            let _admitted = admitted;
             let act = call.operation.act();
             let result = tenant.inner.executor.session(call).await;
             if let Some((id, act)) = act {

@@ -8,6 +8,7 @@ use std::{
 };
 
 use glovebox_server::{Admission, ServiceConfig, TenantConfig, http::HttpConfig};
+use glovebox_sessions::{DirectoryStore, SessionId, SessionLock, SessionStore as _, block_on};
 use serde_json::json;
 
 use super::support::{Answer, Server, Setup, metric, until};
@@ -181,6 +182,38 @@ fn queue_wait_is_limited() {
     assert_eq!(quick(&server).problem(), (503, "unavailable".into()));
     assert_eq!((Answer::read(first).status, metric(&server, "glovebox_waiting")), (200, 0));
     assert_eq!(quick(&server).ok()["stdout"], "1\n");
+}
+
+/// Returns a server on which operations wait for a session that another process uses.
+fn patient_server(setup: Setup) -> Server {
+    let patient = tenant(|tenant| tenant.store_policy.lock_wait_ms = 60_000);
+    Server::start(Setup { tenant: patient.tenant, ..setup })
+}
+
+/// Locks a session like another process.
+fn lock(server: &Server, id: &str) -> SessionLock {
+    let store = DirectoryStore::open(server.dir.path().join("one")).unwrap();
+    block_on(store.try_lock(&SessionId::new(id).unwrap())).unwrap().unwrap()
+}
+
+#[test]
+fn waiting_session_creations_occupy_no_execution_slots() {
+    let admission = Admission { running: 2, wait: Duration::from_secs(60), ..Admission::default() };
+    let server =
+        patient_server(Setup { service: ServiceConfig { admission, ..ServiceConfig::default() }, ..Setup::default() });
+    let lock = lock(&server, "a");
+    let open = |id: &str| {
+        let body = json!({"id": id, "language": "javascript"}).to_string();
+        server.begin("POST", "/v1/sessions", &[], body.as_bytes())
+    };
+    let first = open("a");
+    until("it is being created", || metric(&server, "glovebox_running") == 1);
+    let others = ["b", "c", "d"].map(open);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!((metric(&server, "glovebox_running"), quick(&server).status), (1, 200));
+    drop(lock);
+    assert_eq!(Answer::read(first).status, 201);
+    assert_eq!(others.map(|other| Answer::read(other).status), [201; 3]);
 }
 
 #[test]
