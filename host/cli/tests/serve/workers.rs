@@ -10,6 +10,7 @@ use std::{
 
 use glovebox::Limits;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::{
     server::{Answer, OTHER, Server, kill, parent, processor_ticks, status, until},
@@ -429,9 +430,16 @@ fn sessions_of_workers_are_in_an_object_store() {
 /// The workers' writes count together, even if they happen at the same time.
 #[test]
 fn stored_bytes_of_a_token_are_limited_in_all_workers_together() {
+    stored_bytes_are_limited(tempfile::tempdir().unwrap(), &[]);
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", dir.path().join("objects").to_str().unwrap());
+    stored_bytes_are_limited(dir, &["--store", &url]);
+}
+
+fn stored_bytes_are_limited(dir: TempDir, store: &[&str]) {
     const MOST: u64 = 32 << 20;
     let config = format!("{OTHER}stored_bytes = {MOST}\n");
-    let server = Server::start_on(tempfile::tempdir().unwrap(), &config, &["--workers", "4"]);
+    let server = Server::start_on(dir, &config, &[&["--workers", "4"], store].concat());
     let ids: Vec<String> = (0..12).map(|n| format!("s{n}")).collect();
     for id in &ids {
         server.ask_as_other("POST", "/v1/sessions", &json!({ "id": id, "language": "python" }).to_string()).ok();
