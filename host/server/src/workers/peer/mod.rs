@@ -135,6 +135,8 @@ impl Peer {
                 tracing::debug!(target: "glovebox", %error, "cannot write to a process");
             }
             writing.close();
+            // Output of a broken exchange is never sent. Its memory must not stay charged while the peer exists.
+            writing.output().rest.clear();
         });
         tokio::spawn(async move {
             let calls = Calls::default();

@@ -88,6 +88,25 @@ async fn a_reply_is_charged_until_it_is_sent() {
 }
 
 #[tokio::test]
+async fn a_reply_to_a_killed_process_is_released() {
+    let budget = ByteBudget::new(4 << 20, Duration::ZERO, []);
+    let (one, mut raw) = UnixStream::pair().unwrap();
+    let peer = Peer::start(one, Arc::new(Charged(budget.clone())));
+    let call = [&[CALL][..], &[0; 8], &1_u32.to_le_bytes(), &0_u32.to_le_bytes(), b"1"].concat();
+    tokio::io::AsyncWriteExt::write_all(&mut raw, &call).await.unwrap();
+    read_header(&mut raw).await.unwrap();
+    assert_eq!(budget.free_bytes(None), 1 << 20, "the reply does not fit into the socket's buffer");
+    drop(raw);
+    peer.wait_gone().await;
+    let released = async {
+        while budget.free_bytes(None) < 4 << 20 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), released).await.expect("the reply is never sent");
+}
+
+#[tokio::test]
 async fn a_cancelled_call_returns_its_reply() {
     let (one, _two) = pair();
     let cancel = CancelToken::new();
