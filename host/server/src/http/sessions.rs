@@ -106,8 +106,8 @@ pub(crate) async fn resume(
     InPath(id): InPath<String>,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    let (bytes, _held) = read.into_parts();
-    Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, bytes).await?))
+    let (bytes, held) = read.into_parts();
+    Ok(described(StatusCode::CREATED, tenant.import(session_id(id)?, bytes, held).await?))
 }
 
 /// Exports a session as bytes. They contain everything that its scripts hold in memory, and importing them runs that
@@ -123,8 +123,8 @@ pub(crate) async fn state(
     let id = session_id(id)?;
     let len = usize::try_from(tenant.exported_bytes(&id).await?).unwrap_or(usize::MAX);
     let room = shared.bodies.reserve(tenant.name(), len)?;
-    let bytes = tenant.export(&id).await?.into();
-    octets(&shared, tenant.name(), Made { bytes, room }).await
+    let (bytes, room) = tenant.export(&id, room).await?;
+    octets(&shared, tenant.name(), Made { bytes: bytes.into(), room }).await
 }
 
 /// Forks a session: copies its variables, functions and files to a new session.
@@ -319,8 +319,8 @@ pub(crate) async fn write_file(
     expected: IfMatch,
     read: ReadBody,
 ) -> Result<Response, Problem> {
-    let (bytes, _held) = read.into_parts();
-    let written = tenant.write_files(expected.target(id)?, vec![(path, bytes)], IfExists::Replace).await?;
+    let (bytes, held) = read.into_parts();
+    let written = tenant.write_files(expected.target(id)?, vec![(path, bytes)], IfExists::Replace, held).await?;
     Ok(done(written.generation))
 }
 

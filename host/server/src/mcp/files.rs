@@ -171,7 +171,7 @@ pub(super) async fn write(tenant: &Tenant, given: given::WriteFile) -> Result<To
     let bytes = given::content(&path, text, base64)?;
     let size_bytes = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     let if_exists = if replace { IfExists::Replace } else { IfExists::Fail };
-    tenant.write_files(&id, vec![(path.clone(), bytes)], if_exists).await?;
+    tenant.write_files(&id, vec![(path.clone(), bytes)], if_exists, ()).await?;
     let about = format!("Wrote {size_bytes} bytes to `{}`.", glovebox::escaped(&path));
     ToolAnswer::new(about, &WriteAnswer { path, size_bytes })
 }

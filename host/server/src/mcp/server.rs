@@ -178,7 +178,7 @@ impl McpServer {
             return Err(ServiceError::Invalid(text));
         }
         if !files.is_empty() {
-            tenant.write_files(&id, files, IfExists::Replace).await?;
+            tenant.write_files(&id, files, IfExists::Replace, ()).await?;
         }
         script.cancel_after = timeout_ms.map(Duration::from_millis);
         Ok(Work::InSession((&id).into(), Box::new(script)))

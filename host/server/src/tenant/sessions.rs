@@ -151,33 +151,46 @@ impl Tenant {
         self.perform(SessionOperation::SetVariable { target: target.into(), name, json }).await?.set()
     }
 
-    /// Serializes a session for [`import`](Self::import).
+    /// Serializes a session for [`import`](Self::import). Holds the memory reserved for the bytes until the operation
+    /// has ended, even if the caller has dropped the future, and returns both.
     ///
     /// # Errors
     /// Fails if the session does not exist.
-    pub async fn export(&self, id: &SessionId) -> Result<Vec<u8>, ServiceError> {
-        Ok(self.perform(SessionOperation::Export { id: id.clone() }).await?.bytes)
+    pub(crate) async fn export<H: Send + 'static>(
+        &self,
+        id: &SessionId,
+        held: H,
+    ) -> Result<(Vec<u8>, H), ServiceError> {
+        let (reply, held) = self.perform_within(SessionOperation::Export { id: id.clone() }, held).await?;
+        Ok((reply.bytes, held))
     }
 
     /// Returns the length of [`export`](Self::export)'s result in bytes.
     ///
     /// # Errors
     /// Fails like [`export`](Self::export).
-    pub async fn exported_bytes(&self, id: &SessionId) -> Result<u64, ServiceError> {
+    pub(crate) async fn exported_bytes(&self, id: &SessionId) -> Result<u64, ServiceError> {
         if let Some(refusal) = self.inner.executor.refusal(&SessionOperation::Export { id: id.clone() }) {
             return Err(refusal);
         }
         Ok(self.session(id).await?.bytes)
     }
 
-    /// Restores a session from the bytes that [`export`](Self::export) returned.
+    /// Restores a session from the bytes that [`export`](Self::export) returned. Holds the memory charged for the bytes
+    /// until the operation has ended, even if the caller has dropped the future.
     ///
     /// # Errors
     /// Fails if a session with this ID exists, or if the tenant has reached its maximum number of sessions. Also fails
     /// if the bytes are not an exported session.
-    pub async fn import(&self, id: SessionId, bytes: Vec<u8>) -> Result<SessionSummary, ServiceError> {
+    pub(crate) async fn import(
+        &self,
+        id: SessionId,
+        bytes: Vec<u8>,
+        held: impl Send + 'static,
+    ) -> Result<SessionSummary, ServiceError> {
         let operation = SessionOperation::Import { id, most: self.inner.max_sessions };
-        self.perform(SessionCall { bytes, ..operation.into() }).await?.session().map(|session| *session)
+        let (reply, _) = self.perform_within(SessionCall { bytes, ..operation.into() }, held).await?;
+        reply.session().map(|session| *session)
     }
 }
 
@@ -223,7 +236,8 @@ impl Tenant {
         })));
         let operation = FileOperation::Read { path, max_bytes };
         let call = SessionCall { room, ..SessionOperation::Files { id: id.clone(), operation }.into() };
-        let (answer, bytes) = self.perform(call).await?.files()?;
+        let (reply, reserved) = self.perform_within(call, reserved).await?;
+        let (answer, bytes) = reply.files()?;
         let reserved = reserved.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (answer, reserved) {
             (FileAnswer::TooLarge { size_bytes }, _) => Ok(Err(size_bytes)),
@@ -232,16 +246,19 @@ impl Tenant {
         }
     }
 
-    /// Writes files and saves the session.
+    /// Writes files and saves the session. Holds the memory charged for the files until then, even if the caller has
+    /// dropped the future.
     pub(crate) async fn write_files(
         &self,
         target: impl Into<SessionTarget>,
         files: Vec<(String, Vec<u8>)>,
         if_exists: IfExists,
+        held: impl Send + 'static,
     ) -> Result<Changed<FileAnswer>, ServiceError> {
         let (operation, bytes) = join_files(files, if_exists);
         let operation = SessionOperation::ChangeFiles { target: target.into(), operation };
-        self.perform(SessionCall { bytes, ..operation.into() }).await?.changed_files()
+        let (reply, _) = self.perform_within(SessionCall { bytes, ..operation.into() }, held).await?;
+        reply.changed_files()
     }
 
     /// Performs a file operation that changes files, and saves the session.
@@ -256,6 +273,16 @@ impl Tenant {
     /// Performs a session operation when the tenant, the session and the service admit it, and records it in the audit
     /// log. A started operation is completed and recorded even if the caller has dropped the future.
     async fn perform(&self, call: impl Into<SessionCall>) -> Result<SessionReply, ServiceError> {
+        Ok(self.perform_within(call, ()).await?.0)
+    }
+
+    /// Like [`perform`](Self::perform), but holds the memory charged for the operation until it has ended. Returns the
+    /// reply and the memory.
+    async fn perform_within<H: Send + 'static>(
+        &self,
+        call: impl Into<SessionCall>,
+        held: H,
+    ) -> Result<(SessionReply, H), ServiceError> {
         let call = call.into();
         if let Some(refusal) = self.inner.executor.refusal(&call.operation) {
             return Err(refusal);
@@ -272,11 +299,12 @@ impl Tenant {
             if let Some((id, act)) = act {
                 tenant.record_act(&id, act, result.as_ref().err());
             }
-            result
+            result.map(|reply| (reply, held))
         };
-        let mut reply = tokio::spawn(work.in_current_span()).await.map_err(|_| ServiceError::Panicked)??;
+        let spawned = tokio::spawn(work.in_current_span());
+        let (mut reply, held) = spawned.await.map_err(|_| ServiceError::Panicked)??;
         self.keep(reply.rooms.drain(..));
-        Ok(reply)
+        Ok((reply, held))
     }
 
     /// Records an operation on a session in the audit log.

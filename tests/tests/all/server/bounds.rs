@@ -217,6 +217,27 @@ fn waiting_session_creations_occupy_no_execution_slots() {
 }
 
 #[test]
+fn body_of_a_disconnected_client_counts_until_its_request_ends() {
+    let server = patient_server(http(|http| http.bodies_bytes = 128 << 10));
+    server.post("/v1/sessions", &json!({"id": "s", "language": "python"})).ok();
+    server.post("/v1/sessions/s/execute", &json!({"source": "import os; x = os.urandom(40_000); None"})).ok();
+    let state = server.get("/v1/sessions/s/state").body;
+    // Together, the state and this file exceed seven eighths of the memory.
+    let file = vec![b'x'; (112 << 10) - state.len() + 10_000];
+    let write = || server.ask("PUT", "/v1/sessions/s/files/a", &[], &file).status;
+    assert_eq!(write(), 204);
+    let lock = lock(&server, "t");
+    let import = server.begin("PUT", "/v1/sessions/t", &[], &state);
+    until("it is being imported", || metric(&server, "glovebox_running") == 1);
+    drop(import);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(write(), 503);
+    drop(lock);
+    until("the memory is free", || write() == 204);
+    assert_eq!(server.get("/v1/sessions/t").status, 200, "the operation is completed");
+}
+
+#[test]
 fn concurrent_executions_of_a_token_are_limited() {
     let server = Server::start(tenant(|tenant| tenant.executions_at_once = 1));
     let first = running(&server);

@@ -106,7 +106,7 @@ pub(super) async fn write(
         return Err(E2bError::unsupported("`Content-Encoding`"));
     }
     let content_type = text(header::CONTENT_TYPE);
-    let (bytes, _held) = read?.into_parts();
+    let (bytes, held) = read?.into_parts();
     let files = match multer::parse_boundary(content_type) {
         Ok(boundary) => of_form(bytes, boundary, path).await?,
         Err(_) => {
@@ -119,7 +119,7 @@ pub(super) async fn write(
     let written: Vec<Written> = written.collect();
     let _turn = sandbox.turn.lock().await;
     let id = sandbox.holder_of_files().await?;
-    sandbox.tenant.write_files(&id, files, IfExists::Replace).await.map_err(failed)?;
+    sandbox.tenant.write_files(&id, files, IfExists::Replace, held).await.map_err(failed)?;
     Ok(Json(written))
 }
 
