@@ -48,7 +48,7 @@ pub use tenant::{
     SessionPlace, SessionSummary, SessionTarget, Stepped, Tenant, TenantConfig, Undelivered, Watch, Work,
 };
 pub use workers::{
-    Confinement, CountedStore, Measure, ParentStore, Reach, RelayedError, WorkerCommand, WorkerError, WorkerTenants,
+    Confinement, Measure, ParentStore, Reach, RelayedError, WorkerCommand, WorkerError, WorkerTenants,
     WorkersConfig, confine, orders, serve as serve_as_worker,
 };
 

@@ -162,7 +162,7 @@ impl WorkerConfig {
         Ok(match (self.dir(), &self.root) {
             (Some(dir), _) => {
                 let store = if self.has_parts { open_store(&dir.join(name))? } else { open_store(dir)? };
-                Arc::new(tenants.counted(name, store))
+                tenants.counted(name, store)
             }
             (None, Some(_)) => Arc::new(tenants.store(name)),
             (None, None) => Arc::new(NoStore),

@@ -46,7 +46,7 @@ pub use connection_sandbox::{NewSandbox, OwnSandbox, OwnSession};
 pub(crate) use replies::ReplyRooms;
 pub use stepping::{NeedsTools, Stepped};
 pub use stores::NoStore;
-pub(crate) use stores::{BoundedStore, ReservedBytes};
+pub(crate) use stores::{BoundedStore, ByteQuota, Reservation};
 pub(crate) use summary::generation;
 pub use summary::{SessionPage, SessionSummary};
 pub use suspended::{Ended, Undelivered};

@@ -2,7 +2,7 @@
 //! always empty.
 
 use std::{
-    io,
+    fmt, io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -20,11 +20,26 @@ use crate::SPANS;
 const RECOUNT: Duration = Duration::from_secs(1);
 
 /// A store with a limit on the total size of its sessions. Removing or shrinking a session is always possible.
-///
-/// All writes of a tenant must reserve their bytes in the same `BoundedStore`. A server's workers therefore reserve
-/// bytes in the server ([`CountedStore`](crate::CountedStore)).
 #[derive(Debug)]
 pub(crate) struct BoundedStore {
+    store: Arc<dyn SessionStore>,
+    quota: Arc<dyn ByteQuota>,
+}
+
+/// A limit on the total size of a tenant's sessions. All writes must reserve their bytes in the same quota, so a
+/// server's workers reserve bytes in the server ([`ParentStore`](crate::ParentStore)).
+#[async_trait]
+pub(crate) trait ByteQuota: fmt::Debug + Send + Sync {
+    /// Reserves the bytes that are added to a session by a write of `bytes`. Fails if the total would exceed the limit.
+    async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<Reservation, StoreError>;
+}
+
+/// Bytes reserved for a write, dropped when the write has ended.
+pub(crate) type Reservation = Box<dyn Send + Sync>;
+
+/// The quota of a store, counted from its sessions.
+#[derive(Debug)]
+struct StoredBytes {
     store: Arc<dyn SessionStore>,
     most: u64,
     count: Arc<Mutex<Count>>,
@@ -50,7 +65,7 @@ impl Count {
 /// The bytes reserved for a write, which are counted as stored on drop. A failed write might have reached the store, so
 /// its bytes are included until the store is listed again.
 #[derive(Debug)]
-pub(crate) struct ReservedBytes {
+struct ReservedBytes {
     count: Arc<Mutex<Count>>,
     bytes: u64,
 }
@@ -73,9 +88,21 @@ fn locked(count: &Mutex<Count>) -> MutexGuard<'_, Count> {
 impl BoundedStore {
     /// Limits the total size of the sessions in `store` to `most` bytes. `u64::MAX` means no limit.
     pub(crate) fn new(store: Arc<dyn SessionStore>, most: u64) -> Self {
-        Self { store, most, count: Arc::default() }
+        let quota = StoredBytes { store: Arc::clone(&store), most, count: Arc::default() };
+        Self::within(store, Arc::new(quota))
     }
 
+    /// Limits the total size of the sessions in `store` with a quota that other stores can share.
+    pub(crate) fn within(store: Arc<dyn SessionStore>, quota: Arc<dyn ByteQuota>) -> Self {
+        Self { store, quota }
+    }
+
+    pub(crate) fn quota(&self) -> &dyn ByteQuota {
+        &*self.quota
+    }
+}
+
+impl StoredBytes {
     /// Counts the total size of all sessions, unless the last count is younger than `max_age`.
     async fn recount(&self, max_age: Duration) -> Result<(), StoreError> {
         let written = {
@@ -108,12 +135,14 @@ impl BoundedStore {
             Err(error) => Err(error),
         }
     }
+}
 
-    /// Reserves the bytes that are added to a session by a write of `bytes`. Fails if the total would exceed the limit.
-    pub(crate) async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<ReservedBytes, StoreError> {
+#[async_trait]
+impl ByteQuota for StoredBytes {
+    async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<Reservation, StoreError> {
         let added = if self.most == u64::MAX { 0 } else { bytes.saturating_sub(self.size(id).await?) };
         if added == 0 {
-            return Ok(ReservedBytes { count: Arc::clone(&self.count), bytes: 0 });
+            return Ok(Box::new(()));
         }
         // Count again before failing: sessions may have been removed or become smaller.
         for max_age in [RECOUNT, Duration::ZERO] {
@@ -121,7 +150,7 @@ impl BoundedStore {
             let mut count = locked(&self.count);
             if count.total().saturating_add(added) <= self.most {
                 count.reserved = count.reserved.saturating_add(added);
-                return Ok(ReservedBytes { count: Arc::clone(&self.count), bytes: added });
+                return Ok(Box::new(ReservedBytes { count: Arc::clone(&self.count), bytes: added }));
             }
         }
         Err(StoreError::Full { id: id.clone(), bytes: added, most: self.most })
@@ -142,7 +171,7 @@ impl SessionStore for BoundedStore {
         state: &[u8],
     ) -> Result<StoredVersion, StoreError> {
         let bytes = u64::try_from(state.len()).unwrap_or(u64::MAX);
-        let _reserved = self.reserve(lock.id(), bytes).await?;
+        let _reserved = self.quota.reserve(lock.id(), bytes).await?;
         self.store.put(lock, expected, record, state).await
     }
 
@@ -249,6 +278,8 @@ impl SessionStore for NoStore {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use glovebox::{Language, Timestamp};
     use glovebox_sessions::{DirectoryStore, block_on};
 
@@ -263,11 +294,17 @@ mod tests {
         .unwrap()
     }
 
+    fn quota(dir: &Path) -> Arc<StoredBytes> {
+        let store = Arc::new(DirectoryStore::open(dir).unwrap());
+        Arc::new(StoredBytes { store, most: 25_000, count: Arc::default() })
+    }
+
     #[test]
     fn store_at_its_limit_rejects_only_growth() {
         let dir = tempfile::tempdir().unwrap();
         // Each session file also contains a header of a few hundred bytes.
-        let store = BoundedStore::new(Arc::new(DirectoryStore::open(dir.path()).unwrap()), 25_000);
+        let quota = quota(dir.path());
+        let store = BoundedStore::within(Arc::clone(&quota.store), Arc::clone(&quota) as Arc<dyn ByteQuota>);
         let put = |name: &str, bytes: usize| {
             let id = SessionId::new(name).unwrap();
             let lock = block_on(store.try_lock(&id)).unwrap().unwrap();
@@ -284,22 +321,22 @@ mod tests {
         let lock = block_on(store.try_lock(&id)).unwrap().unwrap();
         assert!(block_on(store.remove(&lock, &Expected::Any)).unwrap());
         put("c", 20_000).unwrap();
-        assert_eq!(locked(&store.count).reserved, 0);
+        assert_eq!(locked(&quota.count).reserved, 0);
     }
 
     #[test]
     fn reserved_bytes_count_until_the_store_is_listed() {
         let dir = tempfile::tempdir().unwrap();
-        let store = BoundedStore::new(Arc::new(DirectoryStore::open(dir.path()).unwrap()), 25_000);
-        let reserve = |name: &str| block_on(store.reserve(&SessionId::new(name).unwrap(), 10_000));
+        let quota = quota(dir.path());
+        let reserve = |name: &str| block_on(quota.reserve(&SessionId::new(name).unwrap(), 10_000));
         let (first, second) = (reserve("a").unwrap(), reserve("b").unwrap());
         assert!(matches!(reserve("c"), Err(StoreError::Full { .. })), "writes in progress count");
         drop(first);
-        assert_eq!(locked(&store.count).total(), 20_000, "a finished write counts");
+        assert_eq!(locked(&quota.count).total(), 20_000, "a finished write counts");
         drop(second);
         // Neither write has reached the store. `reserve` lists the store again before it would fail, so the third write
         // fits.
         let _third = reserve("c").unwrap();
-        assert_eq!(locked(&store.count).total(), 10_000);
+        assert_eq!(locked(&quota.count).total(), 10_000);
     }
 }

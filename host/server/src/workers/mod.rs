@@ -10,12 +10,11 @@
 //! * [`executor`]: forwards a tenant's work. [`relay`], [`relayed_stores`]: perform the workers' requests.
 //!   [`call_charge`]: the memory of these requests.
 //! * [`pool`], [`slot`], [`launch`]: the worker processes. [`peer`], [`protocol`]: the calls between server and worker.
-//! * [`serve`]: the worker's side. [`parent_store`], [`counted`]: its stores, accessed through the server or by itself.
+//! * [`serve`]: the worker's side. [`parent_store`]: the server's stores and quotas, as the worker uses them.
 //! * [`confine`]: the restrictions that a worker applies to itself before the engine starts.
 
 mod call_charge;
 mod confine;
-mod counted;
 mod executor;
 mod launch;
 #[cfg(target_os = "linux")]
@@ -34,7 +33,6 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use serde::Serialize;
 
 pub use confine::{Confinement, Measure, Reach, confine};
-pub use counted::CountedStore;
 pub(crate) use executor::WorkerProcesses;
 pub use parent_store::ParentStore;
 pub(crate) use pool::{Chosen, Workers, WorkersState};

@@ -12,7 +12,10 @@ use super::{
     protocol::{StoreOperation, StoreReply, ToServer},
     serve::ServerLink,
 };
-use crate::ServiceError;
+use crate::{
+    ServiceError,
+    tenant::{ByteQuota, Reservation},
+};
 
 /// A tenant's store, accessed through the server.
 #[derive(Clone)]
@@ -39,9 +42,33 @@ impl Drop for LockThere {
     }
 }
 
+/// Bytes that the server has reserved for a write of this worker, released on drop.
+struct ReservationThere {
+    store: ParentStore,
+    reservation: u64,
+}
+
+impl Drop for ReservationThere {
+    fn drop(&mut self) {
+        self.store.tell(StoreOperation::Release { reservation: self.reservation });
+    }
+}
+
+#[async_trait]
+impl ByteQuota for ParentStore {
+    async fn reserve(&self, id: &SessionId, bytes: u64) -> Result<Reservation, StoreError> {
+        match self.ask(StoreOperation::Reserve { id: id.clone(), bytes }, Vec::new()).await? {
+            (StoreReply::Reserved(reservation), _) => {
+                Ok(Box::new(ReservationThere { store: self.clone(), reservation }))
+            }
+            _ => Err(unexpected()),
+        }
+    }
+}
+
 impl ParentStore {
     /// Releases a lock or a reservation without waiting for the reply.
-    pub(super) fn tell(&self, operation: StoreOperation) {
+    fn tell(&self, operation: StoreOperation) {
         let Some((peer, runtime)) = self.server.0.get() else { return };
         let (peer, tenant) = (peer.clone(), self.tenant.clone());
         runtime.spawn(async move {
@@ -50,11 +77,7 @@ impl ParentStore {
         });
     }
 
-    pub(super) async fn ask(
-        &self,
-        operation: StoreOperation,
-        bytes: Vec<u8>,
-    ) -> Result<(StoreReply, Vec<u8>), StoreError> {
+    async fn ask(&self, operation: StoreOperation, bytes: Vec<u8>) -> Result<(StoreReply, Vec<u8>), StoreError> {
         let gone = |error: ServiceError| StoreError::Other(Box::new(error));
         let (peer, _) = self.server.0.get().ok_or_else(|| gone(ServiceError::NoWorker))?;
         let call = ToServer::Store { tenant: self.tenant.clone(), operation };
@@ -71,7 +94,7 @@ impl ParentStore {
     }
 }
 
-pub(super) fn unexpected() -> StoreError {
+fn unexpected() -> StoreError {
     StoreError::Other("the server sent an unexpected answer".into())
 }
 

@@ -13,13 +13,13 @@ use glovebox_sessions::{
 };
 
 use super::protocol::{EntryPart, StoreFailure, StoreOperation, StoreReply};
-use crate::tenant::{BoundedStore, ReservedBytes};
+use crate::tenant::{BoundedStore, Reservation};
 
 /// Session locks and reserved bytes that a worker holds, keyed by number. They are released when the worker ends.
 #[derive(Default)]
 pub(super) struct Locks {
     held: Mutex<HashMap<u64, (String, Arc<SessionLock>)>>,
-    reserved: Mutex<HashMap<u64, ReservedBytes>>,
+    reserved: Mutex<HashMap<u64, Reservation>>,
     next: AtomicU64,
 }
 
@@ -63,7 +63,7 @@ impl Locks {
                 StoreReply::Removed(block_on(store.remove(&*self.find(tenant, lock)?, &expected))?)
             }
             StoreOperation::Reserve { id, bytes } => {
-                let reserved = block_on(store.reserve(&id, bytes))?;
+                let reserved = block_on(store.quota().reserve(&id, bytes))?;
                 let number = self.next.fetch_add(1, Ordering::Relaxed);
                 self.reserved.lock().unwrap_or_else(PoisonError::into_inner).insert(number, reserved);
                 StoreReply::Reserved(number)

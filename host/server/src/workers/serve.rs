@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tracing::Span;
 
 use super::{
-    Confinement, CountedStore,
+    Confinement,
     confine::die_with_parent,
     parent_store::ParentStore,
     peer::{Answering, Message, Peer, Reply},
@@ -28,6 +28,7 @@ use super::{
 use crate::{
     OnOutput, Service, ServiceError, Tenant, TenantConfig, Work,
     executor::{AddNetwork, Advanced, Executor, Finished, InProcess, Job, LeftFiles, SessionCall, SteppedExecution},
+    tenant::BoundedStore,
 };
 
 /// Maximum length of the orders in bytes.
@@ -113,8 +114,8 @@ impl WorkerTenants {
     /// Returns a store for the tenant's configuration that this worker accesses itself. The server reserves the bytes
     /// of each write, so that the tenant's limit applies to all workers together.
     #[must_use]
-    pub fn counted(&self, tenant: &str, store: Arc<dyn SessionStore>) -> CountedStore {
-        CountedStore::new(store, self.store(tenant))
+    pub fn counted(&self, tenant: &str, store: Arc<dyn SessionStore>) -> Arc<dyn SessionStore> {
+        Arc::new(BoundedStore::within(store, Arc::new(self.store(tenant))))
     }
 
     /// Adds a tenant. Its network requests go through the server, which also enforces its `stored_bytes`.
