@@ -185,7 +185,7 @@ pub struct HttpTable {
     pub body_bytes: Option<usize>,
     /// The memory budget for all requests and responses, in bytes.
     pub bodies_bytes: Option<usize>,
-    /// Host names that clients use to reach the server.
+    /// Host names that clients use to reach the server, in addition to `localhost` and its address.
     pub hosts: Vec<String>,
     /// Origins of web pages that may send requests to the server.
     pub origins: Vec<String>,

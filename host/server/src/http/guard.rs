@@ -20,10 +20,8 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn new(config: &HttpConfig, bound: SocketAddr) -> Self {
-        let mut hosts: Vec<String> = config.hosts.iter().map(|host| host_alone(host).to_ascii_lowercase()).collect();
-        if hosts.is_empty() {
-            hosts = vec!["localhost".into(), bound.ip().to_string(), "127.0.0.1".into(), "::1".into()];
-        }
+        let mut hosts: Vec<String> = vec!["localhost".into(), bound.ip().to_string(), "127.0.0.1".into(), "::1".into()];
+        hosts.extend(config.hosts.iter().map(|host| host_alone(host).to_ascii_lowercase()));
         Self { hosts, origins: config.origins.iter().map(|origin| normalized(origin)).collect() }
     }
 
@@ -177,6 +175,7 @@ mod tests {
         };
         assert_eq!(check(named(), "box.example.com", Some("https://app.example.com")), None);
         assert_eq!(check(named(), "box.example.com:443", None), None);
-        assert_eq!(check(named(), "localhost", None), Some(421));
+        assert_eq!(check(named(), "localhost", None), None, "configured names are added to the default ones");
+        assert_eq!(check(named(), "evil.example", None), Some(421));
     }
 }

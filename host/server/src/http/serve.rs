@@ -111,9 +111,9 @@ pub struct HttpConfig {
     pub header_time: Duration,
     /// The timeout for receiving a request body, and for a response to wait for memory. Default 30 s.
     pub body_time: Duration,
-    /// Accepted names in the `Host` header; ports are ignored. Default: the address on which the server listens,
-    /// `localhost`, and the loopback addresses. Requests with other names are refused, so that web pages cannot reach a
-    /// local server through DNS rebinding.
+    /// Names to accept in the `Host` header, in addition to the address on which the server listens, `localhost`, and
+    /// the loopback addresses. Ports are ignored. Requests with other names are refused, so that web pages cannot reach
+    /// a local server through DNS rebinding. Default: no others.
     pub hosts: Vec<String>,
     /// Origins of web pages that may send requests (`Origin`), such as `https://app.example.com`. The server's own
     /// origin is always allowed. Default: no others.

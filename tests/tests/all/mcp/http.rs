@@ -180,7 +180,8 @@ fn missing_token_and_foreign_origin_are_rejected() {
     let host = ("host", "box.example");
     assert_eq!(server.run(&[host, ("origin", "https://app.example")], "1").0, 200);
     assert_eq!(server.run(&[host, ("origin", "https://app.example:444")], "1").0, 403);
-    assert_eq!(server.run(&[("host", "localhost")], "1").0, 421);
+    assert_eq!(server.run(&[("host", "localhost")], "1").0, 200, "configured names are added to the default ones");
+    assert_eq!(server.run(&[("host", "evil.example")], "1").0, 421);
 }
 
 #[test]

@@ -324,12 +324,7 @@ async fn over_http(
         )
         .because(error)
     })?;
-    let mut config = HttpConfig { origins: args.origins.clone(), ..HttpConfig::default() };
-    if !args.hosts.is_empty() {
-        config.hosts = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-        config.hosts.push(bound.address.ip().to_string());
-        config.hosts.extend(args.hosts.iter().cloned());
-    }
+    let config = HttpConfig { hosts: args.hosts.clone(), origins: args.origins.clone(), ..HttpConfig::default() };
     let tenants = match token {
         None => Tenants::open(tenant.clone()),
         Some(token) => {
