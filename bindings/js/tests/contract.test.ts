@@ -50,6 +50,20 @@ test('a request has files and a context', async () => {
   assert.deepEqual(execution.filesCreated, []);
 });
 
+test('the text of truncated output ends with a whole character', async () => {
+  const sandbox = await createSandbox(NAME);
+  const source = 'console.log("\ufeffa\u00e9")';
+  const printed = async (stdoutBytes: bigint) => textOf((await sandbox.execute(source, { policy: { limits: { stdoutBytes } } })).stdout);
+  assert.equal(await printed(5n), '\ufeffa');
+  assert.equal(await printed(6n), '\ufeffa\u00e9');
+  assert.equal(await printed(7n), '\ufeffa\u00e9\n');
+  const bytes = Uint8Array.of(0xff, 0x61, 0xc3);
+  const text = (retainedBytes: bigint, totalBytes: bigint) => textOf({ bytes, retainedBytes, totalBytes });
+  assert.equal(text(3n, 3n), '\ufffda\ufffd');
+  assert.equal(text(3n, 4n), '\ufffda');
+  assert.equal(text(4n, 4n), '\ufffda');
+});
+
 test('guidance suggests changes', async () => {
   const sandbox = await createSandbox(NAME);
   const { guidance } = await sandbox.execute("require('paht')");

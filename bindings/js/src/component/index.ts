@@ -7,6 +7,7 @@
 export type * from './contract.ts';
 export { InstanceLostError, SandboxError } from './errors.ts';
 export { type Instance, type Provider, type ProviderModule, providerOf } from './provider.ts';
-export { type OpenOptions, type RunOptions, type Sandbox, type SandboxOptions, createSandbox, textOf } from './sandbox.ts';
+export { textOf } from './record.ts';
+export { type OpenOptions, type RunOptions, type Sandbox, type SandboxOptions, createSandbox } from './sandbox.ts';
 export type { Session } from './session.ts';
 export type { Tool } from './tools.ts';

@@ -14,10 +14,13 @@ export function succeeded({ outcome }: Execution): boolean {
   return outcome.tag === 'completed' || (outcome.tag === 'exited' && outcome.val === 0);
 }
 
-/** Decodes output as text. Drops an incomplete character at the end of truncated output. */
-export function textOf(output: Output): string {
+/**
+ * Returns a stream's output as text. Drops an incomplete character at the end of truncated output; other invalid UTF-8
+ * becomes U+FFFD.
+ */
+export function textOf({ bytes, totalBytes }: Output): string {
   // With `stream: true` the decoder holds back an incomplete character.
-  return new TextDecoder().decode(output.bytes, { stream: output.totalBytes > output.retainedBytes });
+  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes, { stream: totalBytes > BigInt(bytes.length) });
 }
 
 /** Serializes an execution except its displays as JSON text. */

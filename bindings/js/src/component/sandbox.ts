@@ -1,6 +1,6 @@
 import type { Session as SessionHandle } from '../../contract/interfaces/glovebox-sandbox-sandbox.js';
 import { cancelWord, clocks } from './clocks.ts';
-import type { Diagnostic, Execution, FileEntry, Output, Policy, ProviderInfo, Request, Runtime } from './contract.ts';
+import type { Diagnostic, Execution, FileEntry, Policy, ProviderInfo, Request, Runtime } from './contract.ts';
 import { InstanceLostError, SandboxError, isFailure } from './errors.ts';
 import { blobOf, dispose, listFiles, readFile } from './files.ts';
 import type { Instance, Provider } from './provider.ts';
@@ -187,11 +187,6 @@ export class Sandbox {
 /** Creates a sandbox from a provider. */
 export function createSandbox(provider: Provider, options: SandboxOptions = {}): Promise<Sandbox> {
   return Sandbox.create(provider, options);
-}
-
-/** Returns a stream's retained output as text. */
-export function textOf(output: Output): string {
-  return new TextDecoder().decode(output.bytes);
 }
 
 function answers(instance: Instance): boolean {
