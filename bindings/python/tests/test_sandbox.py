@@ -161,6 +161,10 @@ class Suite(Where, Case):
         run = self.sandbox(limits=Limits(stdout_bytes=1001)).execute(self.script("streams"))
         self.assertEqual((run.stdout, len(run.stdout_bytes), run.stdout_truncated), ("ö" * 500, 1001, True))
         self.assertFalse(run.stderr_truncated)
+        if self.language == "python":
+            box = self.sandbox(limits=Limits(stdout_bytes=3))
+            source = r"import sys; sys.stdout.buffer.write(b'\xffa\xc3\xb6')"
+            self.assertEqual(box.execute(source).stdout, "\ufffda", "after invalid UTF-8")
 
     def test_session_keeps_variables_and_files(self) -> None:
         box = self.sandbox(files={"in.csv": "begin"})

@@ -72,10 +72,9 @@ impl Output {
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         let is_cut = self.is_truncated() || self.has_more();
-        let whole = match std::str::from_utf8(&self.bytes) {
-            Err(error) if is_cut && error.error_len().is_none() => self.bytes.get(..error.valid_up_to()),
-            _ => None,
-        };
+        let invalid = self.bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+        let is_incomplete = std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none());
+        let whole = if is_cut && is_incomplete { self.bytes.strip_suffix(invalid) } else { None };
         String::from_utf8_lossy(whole.unwrap_or(&self.bytes))
     }
 
@@ -184,6 +183,7 @@ mod tests {
         assert_eq!(text(b"\xc3\xa9\xc3", 4, 4), "é", "by what a list holds");
         assert_eq!(text(b"\xc3\xa9\xc3", 3, 3), "é\u{fffd}", "by the script");
         assert_eq!(text(b"\xffa", 2, 3), "\u{fffd}a");
+        assert_eq!(text(b"\xffa\xc3", 3, 4), "\u{fffd}a", "after invalid UTF-8");
     }
 
     fn kebab(name: &str) -> String {

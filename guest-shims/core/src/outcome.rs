@@ -221,14 +221,7 @@ impl Output {
     /// Returns the bytes as text. Omits a character that the limit cut in two; other invalid UTF-8 becomes U+FFFD.
     #[must_use]
     pub fn text(&self) -> String {
-        let held = if self.is_truncated() {
-            match std::str::from_utf8(&self.bytes) {
-                Err(error) if error.error_len().is_none() => self.bytes.get(..error.valid_up_to()).unwrap_or(&[]),
-                _ => &self.bytes,
-            }
-        } else {
-            &self.bytes
-        };
+        let held = if self.is_truncated() { whole_characters(&self.bytes) } else { &self.bytes };
         String::from_utf8_lossy(held).into_owned()
     }
 }
@@ -309,6 +302,18 @@ mod tests {
         let at = |used| line(&Outcome::Exhausted { resource: Resource::Memory, limit: 64 << 20, used }).unwrap();
         assert_eq!(at(64 << 20), "OutOfMemory: the script exceeded its memory limit, 67108864 bytes\n");
         assert!(at(27 << 20).contains("`limits.session_total_bytes`"), "{}", at(27 << 20));
+    }
+
+    #[test]
+    fn incomplete_character_is_omitted_only_from_truncated_output() {
+        for (bytes, whole, truncated) in [
+            (&b"a\xC3"[..], "a\u{fffd}", "a"),
+            (b"\xFFa\xC3", "\u{fffd}a\u{fffd}", "\u{fffd}a"),
+            ("\u{feff}é".as_bytes(), "\u{feff}é", "\u{feff}é"),
+        ] {
+            let text = |total: usize| Output { bytes: bytes.to_vec(), total_bytes: total as u64 }.text();
+            assert_eq!((text(bytes.len()).as_str(), text(bytes.len() + 1).as_str()), (whole, truncated), "{bytes:?}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import json
 import os
@@ -393,14 +394,12 @@ class _Executed:
 
 
 def _text(output: types.Output) -> str:
-    """Decodes output as text. Drops an incomplete character at the end of truncated output."""
-    if output.total_bytes > output.retained_bytes:
-        try:
-            return output.bytes.decode()
-        except UnicodeDecodeError as error:
-            if error.reason == "unexpected end of data":
-                return output.bytes[: error.start].decode(errors="replace")
-    return output.bytes.decode(errors="replace")
+    """Decodes output as text. Drops an incomplete character at the end of truncated output; other invalid UTF-8 becomes
+    U+FFFD.
+    """
+    # A decoder that expects more input holds back an incomplete character.
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return decoder.decode(output.bytes, final=output.total_bytes <= len(output.bytes))
 
 
 def _raised(raised: types.Raised) -> dict[str, Any]:
