@@ -340,14 +340,23 @@ pub trait Progress: Sync {
     /// during a download. `total_bytes` is 0 if the total is unknown.
     fn bytes(&self, _done_bytes: u64, _total_bytes: u64) {}
 
-    /// Called after a missing image has been built, or its build has failed. Operations that only download do not call
-    /// this method.
+    /// Called when an operation that may have reported steps has succeeded or failed. Operations for which nothing was
+    /// missing do not call this method. An operation can contain other operations, and then calls it several times.
     fn done(&self) {}
 
     /// Returns `true` to cancel the operation, which then undoes its changes and fails with its `Cancelled` error.
     /// Called at least every 200 ms while the operation downloads, copies or waits for another process.
     fn cancelled(&self) -> bool {
         false
+    }
+}
+
+/// Calls [`Progress::done`] when it is dropped, whether the operation succeeded or failed.
+pub(crate) struct DoneOnDrop<'a>(pub(crate) &'a dyn Progress);
+
+impl Drop for DoneOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.done();
     }
 }
 

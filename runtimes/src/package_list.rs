@@ -15,6 +15,7 @@ use crate::{
     CacheError, Digest, Fetched, ManifestError, PackageError, Progress, RuntimeEntry, RuntimeError, Runtimes,
     ToolEntry,
     entries::Pinned,
+    fetch::DoneOnDrop,
     manifest::{check_name, check_text},
     own_packages::normal,
     trusted::TrustedDir,
@@ -160,6 +161,7 @@ impl Runtimes {
         if self.missing(&wheels)?.is_empty() {
             return Ok(Fetched::AlreadyThere);
         }
+        let _done = DoneOnDrop(progress);
         let _lock = match self.cache().lock("packages", progress) {
             Err(CacheError::Cancelled { .. }) => return Err(PackageError::Cancelled),
             other => other?,
@@ -294,6 +296,7 @@ impl Runtimes {
         let binaries = runtimes.iter().flat_map(|runtime| [Some(runtime.binary()), runtime.library()]).flatten();
         let binaries = binaries.chain(tools.iter().map(ToolEntry::module)).map(|pinned| pinned.file_name);
         let wheels = self.packages.packages().iter().map(|package| package.file.clone());
+        let _done = DoneOnDrop(progress);
         progress.message("writing the bundle");
         // The bundle has a temporary name until it is complete.
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

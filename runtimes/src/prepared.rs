@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::fetch::DoneOnDrop;
 use crate::seal::{Seal, Seals};
 use crate::trusted::{TEMP_PREFIX, TrustedDir};
 use crate::{
@@ -120,9 +121,8 @@ impl<'a> PreparedStore<'a> {
             let _ = store_dir.dir.touch(&record_name(key));
             return Ok(artefact);
         }
-        let made = self.build(&store_dir, key, progress, build);
-        progress.done();
-        made
+        let _done = DoneOnDrop(progress);
+        self.build(&store_dir, key, progress, build)
     }
 
     fn build<E>(

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     CacheDir, CacheError, CacheKind, Digest, Fetcher, Language, Manifest, PackageList, PreparedStore, Progress, Recipe,
-    RuntimeEntry, RuntimeError, entries::Pinned, manifest::MAX_BINARY_BYTES, trusted::TrustedDir,
+    RuntimeEntry, RuntimeError, entries::Pinned, fetch::DoneOnDrop, manifest::MAX_BINARY_BYTES, trusted::TrustedDir,
 };
 
 /// The result of a download.
@@ -141,6 +141,7 @@ impl Runtimes {
         if self.is_present(&binaries, entry)? {
             return Ok(Fetched::AlreadyThere);
         }
+        let _done = DoneOnDrop(progress);
         let _lock = match self.cache.lock(&entry.file_name(), progress) {
             Err(CacheError::Cancelled { .. }) => {
                 return Err(RuntimeError::Cancelled(entry.name.clone()));

@@ -17,7 +17,7 @@ use crate::{
     ToolUnavailable,
     artefact::Hashing,
     command::{CommandError, Download},
-    fetch::{FromBundle, temp_dir},
+    fetch::{DoneOnDrop, FromBundle, temp_dir},
     guard::Guarded,
     runtimes::read_at_most,
     trusted::{FileLock, TrustedDir},
@@ -50,6 +50,7 @@ impl Runtimes {
         if self.tool_present(tool)? {
             return Ok(Fetched::AlreadyThere);
         }
+        let _done = DoneOnDrop(progress);
         let _lock = match self.cache().lock(&tool.file_name(), progress) {
             Err(CacheError::Cancelled { .. }) => return Err(RuntimeError::Cancelled(tool.name.clone())),
             other => other?,
@@ -202,6 +203,7 @@ impl HostProgram {
             return Ok(path);
         }
         programs.remove_leftovers()?;
+        let _done = DoneOnDrop(progress);
         self.download(&programs, progress)
     }
 

@@ -36,7 +36,6 @@ pub(crate) fn add_with_requirements(
     let steps = Steps::default();
     let wheels: Result<Vec<_>, OwnPackageError> =
         missing.map(|package| Ok((&package.file, own.download_pinned(package, &steps)?))).collect();
-    steps.clear();
     let taken = PackageList::builtin()?.modules();
     wheels?.into_iter().map(|(file, bytes)| Ok(own.add(file, &bytes, &taken)?)).collect()
 }

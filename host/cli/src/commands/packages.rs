@@ -218,10 +218,7 @@ fn add_one(
 /// Returns the file name and the bytes of a wheel that is given as `NAME==VERSION` or as a file.
 fn wheel(own: &OwnPackages, wanted: &str) -> anyhow::Result<(String, Vec<u8>)> {
     if let Some((name, version)) = wanted.split_once("==") {
-        let steps = Steps::default();
-        let fetched = own.download(name, version, &steps);
-        steps.clear();
-        return Ok(fetched?);
+        return Ok(own.download(name, version, &Steps::default())?);
     }
     let path = Path::new(wanted);
     let file = path.file_name().and_then(|name| name.to_str()).filter(|name| name.ends_with(".whl"));
