@@ -63,8 +63,9 @@ class Limits:
 
     fuel_reserve: int | None = None
     """The part of `fuel` that is reserved for the soft limit: when only this much fuel remains, the script
-    receives an exception that it can catch. Capped at a tenth of `fuel`; 0 disables the soft limit. There is no
-    soft limit under a fixed clock with seeded entropy. Default 100,000,000.
+    receives an exception. Python can catch it (`KeyboardInterrupt`), JavaScript cannot. Capped at a tenth of
+    `fuel`; 0 disables the soft limit. There is no soft limit under a fixed clock with seeded entropy. Default
+    100,000,000.
     """
 
     timeout_ms: int | None = None
@@ -214,7 +215,7 @@ class CheckpointsAlways:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointsEvery:
-    """Once in this number of executions. At least 1."""
+    """Before every n-th execution. At least 1."""
 
     value: int
     tag: ClassVar[Literal["every"]] = "every"
@@ -634,8 +635,8 @@ class FuelAnalysis:
     """The category of `utilization-percent`."""
 
     suggested_limit: int | None = None
-    """A value for `limits.fuel` that leaves room: twice the limit if fuel ran out, one and a half times the limit
-    if it nearly did, `none` otherwise.
+    """A value for `limits.fuel` that leaves room: twice the limit if fuel ran out, or one and a half times the
+    limit if at least three quarters of it was used. `none` otherwise, or if the limit cannot be raised.
     """
 
     likely_causes: list[str]
@@ -668,7 +669,7 @@ class Advice:
     """The problem, in one sentence."""
 
     steps: list[str]
-    """The steps of the solution."""
+    """Possible solutions, each independent of the others."""
 
     correction: Correction | None = None
     """The corrected line, if the correction is certain."""
