@@ -56,7 +56,8 @@ impl RecycledInstances {
     pub(crate) fn new(pool: &PoolConfig) -> Self {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let max_private_pages = pool.keep_resident_bytes / PAGE_BYTES;
-        // More instances than can run concurrently would be useless.
+        // Scripts that wait use no core, so more scripts than cores can run and end at the same time. The limit bounds the
+        // memory of idle instances.
         Self { waiting: Reuse::new(2 * cores), max_private_pages }
     }
 
