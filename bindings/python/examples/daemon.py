@@ -4,7 +4,7 @@ from glovebox_sandbox import Sandbox
 
 
 def llm_query(prompt: str) -> str:
-    """Asks a model: here, one that shouts."""
+    """Asks a model. This example only returns the prompt in upper case."""
     return prompt.upper()
 
 
