@@ -199,8 +199,8 @@ fn changes_other_state(operator: &Operator<'_>) -> bool {
             | Op::TableAtomicRmwXchg { .. }
             | Op::TableAtomicRmwCmpxchg { .. }
             | Op::ElemDrop { .. }
-            // `memory.init` is not in this list: it changes only the memory, and without `data.drop` its effect is always
-            // the same.
+            // `memory.init` is not in this list: it changes only the memory, and without `data.drop` its effect is
+            // always the same.
             | Op::DataDrop { .. }
     )
 }

@@ -202,7 +202,7 @@ fn progress_reports_steps_and_bytes() {
     let notes = Notes::default();
     let entry = runtimes.manifest().find("fake").unwrap();
     runtimes.fetch(entry, &notes).unwrap();
-    // Nothing is missing, so `done` is not called.
+    // This call does not report anything, because the file is present.
     runtimes.fetch(entry, &notes).unwrap();
     let (messages, bytes) = (notes.messages.into_inner().unwrap(), notes.bytes.into_inner().unwrap());
     assert_eq!(messages, ["fetching `fake` 1.0 from `a/fake.wasm` in the wheel first 1", "done"]);

@@ -56,8 +56,8 @@ impl RecycledInstances {
     pub(crate) fn new(pool: &PoolConfig) -> Self {
         let cores = thread::available_parallelism().map_or(1, NonZero::get);
         let max_private_pages = pool.keep_resident_bytes / PAGE_BYTES;
-        // Scripts that wait use no core, so more scripts than cores can run and end at the same time. The limit bounds the
-        // memory of idle instances.
+        // Scripts that wait use no core, so more scripts than cores can run and end at the same time. The limit bounds
+        // the memory of idle instances.
         Self { waiting: Reuse::new(2 * cores), max_private_pages }
     }
 
