@@ -98,7 +98,8 @@ pub(super) struct Bill {
 }
 
 /// An exceeded quota. The text contains the name and the limit of the quota.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
 pub(super) struct OverQuota(pub(super) String);
 
 fn exceeded(quota: &str, most: u64) -> OverQuota {

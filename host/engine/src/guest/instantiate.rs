@@ -5,7 +5,7 @@ use glovebox_runtimes::rewrite::MEMORY_EXPORT;
 use glovebox_wasi::{Stop, Wasi, wasi_preview1_functions};
 use wasmtime::{
     AsContextMut, Caller, Extern, ExternType, Instance, InstancePre, Linker, Memory, Module, PoolConcurrencyLimitError,
-    Store, UpdateDeadline, Val,
+    Store, Trap, UpdateDeadline, Val,
 };
 
 use crate::{
@@ -41,11 +41,11 @@ pub(crate) fn instantiate(
     };
     let instance = instance.map_err(|error| {
         // A custom binary can have a start function, which runs here. Other errors come from the pool or the system.
-        let reason = format!("{error:#}");
-        match classify(error) {
-            EarlyEnd::Stopped(stop) => failed_start(format!("was stopped: {stop:?}")),
-            EarlyEnd::Trapped(TrapKind::Other) => ExecuteError::Instantiate { reason },
-            EarlyEnd::Trapped(kind) => failed_start(format!("trapped: {kind:?}")),
+        let (reason, trap) = (format!("{error:#}"), error.downcast_ref::<Trap>().map(ToString::to_string));
+        match (classify(error), trap) {
+            (EarlyEnd::Stopped(stop), _) => failed_start(&described(&stop)),
+            (EarlyEnd::Trapped(TrapKind::Other), _) | (_, None) => ExecuteError::Instantiate { reason },
+            (EarlyEnd::Trapped(_), Some(trap)) => failed_start(&trap),
         }
     })?;
     GuestMachine::new(store, instance).ok_or_else(|| ExecuteError::Instantiate {
@@ -71,8 +71,20 @@ fn instantiate_once(inner: &EngineInner, template: &Template, mut state: GuestSt
     (store, instance)
 }
 
-fn failed_start(how: String) -> ExecuteError {
-    ExecuteError::Instantiate { reason: format!("the binary could not be started: it {how}") }
+fn failed_start(cause: &str) -> ExecuteError {
+    ExecuteError::Instantiate { reason: format!("the binary could not be started: {cause}") }
+}
+
+/// Describes the reason for which a start function was stopped.
+fn described(stop: &Stop) -> String {
+    match stop {
+        Stop::Exit(code) => format!("it exited with {code}"),
+        Stop::OutOfFuel => "it ran out of fuel".to_owned(),
+        Stop::Deadline => "it exceeded the time limit".to_owned(),
+        Stop::Cancelled => "it was cancelled".to_owned(),
+        Stop::Trap(reason) => reason.clone(),
+        _ => "it was stopped".to_owned(),
+    }
 }
 
 pub(crate) type Guest = glovebox_core::Guest<GuestMachine>;

@@ -234,7 +234,7 @@ impl Abandoned {
         let own = shares.get(origin).copied().unwrap_or_default();
         if own.calls >= MAX_ORIGIN_CALLS {
             let whose = if origin.is_some() { "this session's" } else { "the host's" };
-            return Err(refused(&format!("{} of {whose} calls are abandoned but still running", own.calls)));
+            return Err(refused(&format!("{} of {whose} abandoned calls are still running", own.calls)));
         }
         let sum = own.bytes.saturating_add(running_bytes).saturating_add(bytes);
         let is_alone = sum == bytes;
@@ -246,7 +246,7 @@ impl Abandoned {
         if running_bytes > 0 {
             return Ok(Admission::Later);
         }
-        Err(refused("abandoned calls that are still running hold too many bytes of arguments"))
+        Err(refused("the arguments of abandoned calls are too large"))
     }
 
     pub(super) fn add(&self, origin: &Origin, bytes: u64) {
@@ -268,7 +268,7 @@ impl Abandoned {
 }
 
 fn refused(reason: &str) -> CallFailure {
-    CallFailure::new(ToolErrorKind::Limit, format!("{reason}; try again later"))
+    CallFailure::new(ToolErrorKind::Limit, format!("{reason}; wait for their handlers to return"))
 }
 
 #[cfg(test)]
@@ -293,7 +293,7 @@ mod tests {
             assert_eq!(abandoned.admit(&own, 1, 0), Ok(Admission::Now), "{calls}");
             abandoned.add(&own, 1);
         }
-        assert!(refusal(abandoned.admit(&own, 1, 0)).contains("16 of this session's calls are abandoned"));
+        assert!(refusal(abandoned.admit(&own, 1, 0)).contains("16 of this session's abandoned calls are abandoned"));
         assert!(refusal(abandoned.admit(&own, 1, 9)).contains("16 of"), "waiting does not help it");
         for other in [origin("b"), None] {
             assert_eq!(abandoned.admit(&other, 1, 0), Ok(Admission::Now), "others are not shut out");
@@ -315,7 +315,7 @@ mod tests {
                 "{more}"
             );
         }
-        assert!(refusal(abandoned.admit(&own, 11 << 20, 0)).contains("bytes of arguments"));
+        assert!(refusal(abandoned.admit(&own, 11 << 20, 0)).contains("arguments of abandoned calls"));
         assert_eq!(abandoned.admit(&origin("b"), 11 << 20, 0), Ok(Admission::Now), "others are not shut out");
         abandoned.remove(&own, 6 << 20);
         assert_eq!(abandoned.admit(&own, 11 << 20, 0), Ok(Admission::Now), "usable after");
@@ -342,7 +342,7 @@ mod tests {
         for (more, fits) in [(-1, true), (0, true), (1, false)] {
             assert_eq!(abandoned.admit(&own, (1_u64 << 20).saturating_add_signed(more), 0).is_ok(), fits, "{more}");
         }
-        assert!(refusal(abandoned.admit(&own, 2 << 20, 0)).contains("bytes of arguments"));
+        assert!(refusal(abandoned.admit(&own, 2 << 20, 0)).contains("arguments of abandoned calls"));
         assert_eq!(abandoned.admit(&own, 2 << 20, 1), Ok(Admission::Later));
         abandoned.remove(&origin("a"), 1 << 40);
         assert_eq!(abandoned.admit(&own, 16 << 20, 0), Ok(Admission::Now), "usable after");

@@ -149,7 +149,8 @@ impl Entry {
         if self.abandoned.load(Ordering::SeqCst) < MAX_ABANDONED {
             return Ok(());
         }
-        let message = format!("{MAX_ABANDONED} calls of `{name}` are abandoned but still running; try again later");
+        let message =
+            format!("{MAX_ABANDONED} abandoned calls of `{name}` are still running; wait for their handlers to return");
         Err(CallFailure::new(ToolErrorKind::Limit, message))
     }
 

@@ -85,7 +85,11 @@ fn session_with_many_abandoned_calls_is_refused() {
     for tool in ["gate", "echo"] {
         again.call(1, tool, &json!({}));
         let (kind, message) = again.error();
-        assert_eq!((kind.as_str(), message.contains("16 of this session's calls")), ("ToolLimit", true), "{message}");
+        assert_eq!(
+            (kind.as_str(), message.contains("16 of this session's abandoned calls")),
+            ("ToolLimit", true),
+            "{message}"
+        );
     }
     sandbox.hang(&mut sandbox.guest("b"), 0);
     let mut unhurried = sandbox.guest_with("b", |_| {});
@@ -103,7 +107,7 @@ fn hanging_tool_is_refused_and_others_continue() {
     let mut guest = sandbox.guest("other");
     guest.call(64, "gate", &json!({}));
     let (kind, message) = guest.error();
-    assert_eq!((kind.as_str(), message.contains("64 calls of `gate`")), ("ToolLimit", true), "{message}");
+    assert_eq!((kind.as_str(), message.contains("64 abandoned calls of `gate`")), ("ToolLimit", true), "{message}");
     let mut unhurried = sandbox.guest_with("other", |_| {});
     unhurried.call(1, "echo", &json!({}));
     unhurried.ok();
@@ -126,7 +130,7 @@ fn bytes_left_with_handlers_are_limited() {
     let mut over = guest();
     over.call(1, "gate", &json!({ "a": "x".repeat(MIB) }));
     let (kind, message) = over.error();
-    assert_eq!((kind.as_str(), message.contains("bytes of arguments")), ("ToolLimit", true), "{message}");
+    assert_eq!((kind.as_str(), message.contains("arguments of abandoned calls")), ("ToolLimit", true), "{message}");
     sandbox.hang(&mut over, MIB / 2);
     // The call with the smallest arguments may return first, which frees too little. Here and in `recover`, two calls
     // return, and at least one of them frees 3 MiB or more.
