@@ -85,10 +85,16 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SourceTooLarge { bytes, limit } => {
-                write!(f, "the source is {bytes} bytes, which exceeds `limits.source-bytes` ({limit})")
+                write!(
+                    f,
+                    "the source is {bytes} bytes; the maximum `limits.source-bytes` is {limit}; shorten it or raise the limit"
+                )
             }
             Self::StdinTooLarge { bytes, limit } => {
-                write!(f, "standard input is {bytes} bytes, which exceeds `limits.stdin-bytes` ({limit})")
+                write!(
+                    f,
+                    "standard input is {bytes} bytes; the maximum `limits.stdin-bytes` is {limit}; shorten it or raise the limit"
+                )
             }
             Self::File(failure) => write!(f, "`{}`: {}", failure.path, failure.message),
             Self::UnknownRuntime(text)
@@ -160,11 +166,11 @@ mod tests {
             (SandboxError::InvalidPolicy("`limits.fuel` is 0".into()), "invalid-policy: `limits.fuel` is 0"),
             (
                 SandboxError::SourceTooLarge(TooLarge { bytes: 5, limit: 4 }),
-                "the source is 5 bytes, which exceeds `limits.source-bytes` (4)",
+                "the source is 5 bytes; the maximum `limits.source-bytes` is 4; shorten it or raise the limit",
             ),
             (
                 SandboxError::StdinTooLarge(TooLarge { bytes: 5, limit: 4 }),
-                "standard input is 5 bytes, which exceeds `limits.stdin-bytes` (4)",
+                "standard input is 5 bytes; the maximum `limits.stdin-bytes` is 4; shorten it or raise the limit",
             ),
             (SandboxError::File(failure(FileError::NotFound)), "`a/b`: nothing is there"),
         ];

@@ -81,7 +81,7 @@ impl Sandbox {
         let (limit_bytes, needed_bytes) = (policy.limits.memory_bytes, MemoryLimit::least(runtime.memory_bytes()));
         if needed_bytes > limit_bytes {
             return Err(SandboxError::InvalidPolicy(format!(
-                "`limits.memory-bytes` is {limit_bytes}, but `{}` alone needs {needed_bytes}",
+                "`limits.memory-bytes` is {limit_bytes}, but `{}` alone needs {needed_bytes}; raise the limit",
                 runtime.name
             )));
         }

@@ -271,7 +271,7 @@ const MAX_NAME_BYTES: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The source exceeds `limits.source_bytes`.
-    #[error("the source is {bytes} bytes, which exceeds `limits.source_bytes` ({most})")]
+    #[error("the source is {bytes} bytes; the maximum `limits.source_bytes` is {most}; shorten it or raise the limit")]
     SourceTooLarge {
         /// The size of the source in bytes.
         bytes: u64,
@@ -279,7 +279,9 @@ pub enum RequestError {
         most: u64,
     },
     /// The standard input exceeds `limits.stdin_bytes`.
-    #[error("standard input is {bytes} bytes, which exceeds `limits.stdin_bytes` ({most})")]
+    #[error(
+        "standard input is {bytes} bytes; the maximum `limits.stdin_bytes` is {most}; shorten it or raise the limit"
+    )]
     StdinTooLarge {
         /// The size of the input in bytes.
         bytes: u64,

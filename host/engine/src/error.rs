@@ -126,7 +126,7 @@ pub enum BuildError {
         name: String,
     },
     /// The memory limit is too low for the interpreter itself.
-    #[error("`limits.memory_bytes` is {limit_bytes}, but `{name}` alone needs {needed_bytes}", name = escaped(.name))]
+    #[error("`limits.memory_bytes` is {limit_bytes}, but `{name}` alone needs {needed_bytes}; raise the limit", name = escaped(.name))]
     Memory {
         /// The name of the runtime.
         name: String,
@@ -152,7 +152,7 @@ pub enum BuildError {
 #[non_exhaustive]
 pub enum ExecuteError {
     /// The source exceeds `limits.source_bytes`.
-    #[error("the source is {bytes} bytes, which exceeds `limits.source_bytes` ({most})")]
+    #[error("the source is {bytes} bytes; the maximum `limits.source_bytes` is {most}; shorten it or raise the limit")]
     SourceTooLarge {
         /// The size of the source in bytes.
         bytes: u64,
@@ -160,7 +160,9 @@ pub enum ExecuteError {
         most: u64,
     },
     /// The standard input exceeds `limits.stdin_bytes`.
-    #[error("standard input is {bytes} bytes, which exceeds `limits.stdin_bytes` ({most})")]
+    #[error(
+        "standard input is {bytes} bytes; the maximum `limits.stdin_bytes` is {most}; shorten it or raise the limit"
+    )]
     StdinTooLarge {
         /// The size of the standard input in bytes.
         bytes: u64,
@@ -177,7 +179,7 @@ pub enum ExecuteError {
         reason: String,
     },
     /// The operating system could not provide a stack or a thread.
-    #[error("the operating system could not provide a {what} for the guest")]
+    #[error("the operating system could not provide a {what} for the guest; free memory or run fewer executions")]
     System {
         /// The missing resource, such as `stack`.
         what: &'static str,
@@ -208,14 +210,14 @@ pub enum ExecuteError {
     },
     /// The session is executing another request. This request does not wait for it, or waited for the maximum duration
     /// of an execution.
-    #[error("session `{id}` is busy; nothing was run", id = escaped(.id))]
+    #[error("session `{id}` is busy; nothing was run; try again when its execution ends", id = escaped(.id))]
     SessionBusy {
         /// The ID of the session.
         id: String,
     },
     /// The shared workspace is in use by another session's execution. This request does not wait for it, or waited for
     /// the maximum duration of an execution.
-    #[error("the shared workspace is busy; no changes were made")]
+    #[error("the shared workspace is busy; no changes were made; try again when its execution ends")]
     WorkspaceBusy,
     /// The policies of the shared workspace and of the session have different host directories.
     #[error("the shared workspace and the session have different `{key}`; use the same policy for both")]
@@ -249,7 +251,7 @@ pub enum ExecuteError {
         reason: String,
     },
     /// A value for a variable exceeds `limits.stdin_bytes`.
-    #[error("the value for `{name}` is {bytes} bytes of JSON, which exceeds `limits.stdin_bytes` ({most})", name = escaped(.name))]
+    #[error("the value for `{name}` is {bytes} bytes of JSON; the maximum `limits.stdin_bytes` is {most}; use a smaller value or raise the limit", name = escaped(.name))]
     ValueTooLarge {
         /// The name of the variable.
         name: String,
@@ -260,7 +262,7 @@ pub enum ExecuteError {
     },
     /// A new session or checkpoint would exceed a limit on sessions.
     #[error(
-        "`{key}` would be exceeded: {used} needed, the limit for all sessions together is {most}; close a session, try again later, or raise the limit"
+        "`{key}` is exhausted: {used} needed, {most} allowed for all sessions together; close a session, try again later, or raise the limit"
     )]
     TooManySessions {
         /// Exceeded limit: `limits.session_count` or `limits.session_total_bytes`.

@@ -78,8 +78,9 @@ impl RequestMessage {
         };
         let bytes = body.len() as u64;
         if bytes > max_bytes {
-            let message =
-                format!("the request body is {bytes} bytes, which exceeds `network.request_bytes` ({max_bytes})");
+            let message = format!(
+                "the request body is {bytes} bytes; the maximum `network.request_bytes` is {max_bytes}; send less or raise the limit"
+            );
             return Err(Fault::new(Code::Limit, message));
         }
         Ok(Some(body))

@@ -76,7 +76,7 @@ fn mismatched_image_is_reported() {
     let SandboxError::InvalidPolicy(text) = Sandbox::new(&world, large, policy, Rc::default()).unwrap_err() else {
         panic!()
     };
-    assert_eq!(text, "`limits.memory-bytes` is 1048576, but `fake-0` alone needs 1114112");
+    assert_eq!(text, "`limits.memory-bytes` is 1048576, but `fake-0` alone needs 1114112; raise the limit");
 }
 
 #[test]

@@ -102,7 +102,7 @@ pub fn too_many_files(count: usize) -> String {
 /// Returns the message for a new session or checkpoint that would exceed the limit `name`.
 #[must_use]
 pub fn too_many_sessions(name: &str, used: u64, max: u64) -> String {
-    format!("`{}` would be exceeded: {used} needed, the limit is {max}; close a session first", key(name))
+    format!("`{}` is exhausted: {used} needed, {max} allowed; close a session first", key(name))
 }
 
 /// Returns the message for an invalid policy.

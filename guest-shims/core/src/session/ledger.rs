@@ -18,7 +18,7 @@ pub struct SessionLedger(Arc<Totals>);
 /// A new session or checkpoint would exceed a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{key}` would be exceeded: {used} needed, the limit for all sessions together is {most}; close a session, try again later, or raise the limit"
+    "`{key}` is exhausted: {used} needed, {most} allowed for all sessions together; close a session, try again later, or raise the limit"
 )]
 pub struct TooMany {
     /// The exceeded limit: `limits.session_count` or `limits.session_total_bytes`.

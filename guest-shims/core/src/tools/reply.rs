@@ -57,7 +57,9 @@ pub(super) fn not_understood(reason: &str) -> String {
 pub fn within(text: String, max_bytes: u64) -> Answer {
     let bytes = text.len() as u64;
     if bytes > max_bytes {
-        let message = format!("the result is {bytes} bytes, which exceeds `limits.tool_bytes` ({max_bytes})");
+        let message = format!(
+            "the result is {bytes} bytes; the maximum `limits.tool_bytes` is {max_bytes}; return less or raise the limit"
+        );
         return Err(CallFailure::new(ToolErrorKind::Limit, message));
     }
     Ok(text)

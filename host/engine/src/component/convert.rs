@@ -276,7 +276,7 @@ impl From<BuildError> for SandboxError {
         match error {
             BuildError::Policy(error) => error.into(),
             BuildError::Memory { name, limit_bytes, needed_bytes } => Self::InvalidPolicy(format!(
-                "`limits.memory-bytes` is {limit_bytes}, but `{name}` alone needs {needed_bytes}"
+                "`limits.memory-bytes` is {limit_bytes}, but `{name}` alone needs {needed_bytes}; raise the limit"
             )),
             BuildError::Tool(error) => Self::InvalidArgument(error.to_string()),
             BuildError::File { path, reason } => refused_file(&path, &reason).into(),

@@ -189,7 +189,9 @@ impl DirectCall<'_> {
         let failed = |kind, message: String| ToolOutcome::Failed { kind, message: Some(message) };
         let (bytes, most) = (self.arguments.len() as u64, self.limits.tool_bytes);
         if bytes > most {
-            let message = format!("the arguments are {bytes} bytes, which exceeds `limits.tool_bytes` ({most})");
+            let message = format!(
+                "the arguments are {bytes} bytes; the maximum `limits.tool_bytes` is {most}; send less or raise the limit"
+            );
             return failed(ToolErrorKind::Limit, message);
         }
         let invalid = |error| failed(ToolErrorKind::InvalidArguments, format!("the arguments are not JSON: {error}"));

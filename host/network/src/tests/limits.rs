@@ -15,7 +15,7 @@ fn request_body_size_is_limited() {
         let asked = json!({ "url": server.url("/"), "method": "POST", "text": "x".repeat(length) });
         let answer = ask(&client, &asked);
         assert_eq!(answer.is_ok(), fits, "{length}: {answer:?}");
-        assert!(fits || answer.unwrap_err().contains("`network.request_bytes` (10)"));
+        assert!(fits || answer.unwrap_err().contains("`network.request_bytes` is 10;"));
     }
     assert_eq!(server.heard().len(), 3);
 }

@@ -107,7 +107,8 @@ for i in range(3):
             let requests = needs(&started, answers);
             answers = vec![answer(&requests[0], "x".repeat(length - 2))];
         }
-        let expected = "97\n98\nthe result is 101 bytes, which exceeds `limits.tool_bytes` (100)\n";
+        let expected =
+            "97\n98\nthe result is 101 bytes; the maximum `limits.tool_bytes` is 100; return less or raise the limit\n";
         assert_eq!(text(&done(&started, answers)), expected);
     }
 }

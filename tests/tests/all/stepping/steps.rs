@@ -274,7 +274,7 @@ fn a_step_costs_no_fuel() {
 #[test]
 fn invalid_request_is_rejected_before_the_start() {
     let sandbox = stepped(Language::Python, &[], |policy| policy.limits.source_bytes = 3);
-    assert!(sandbox.start(Request::new("pass")).unwrap_err().to_string().contains("`limits.source_bytes` (3)"));
+    assert!(sandbox.start(Request::new("pass")).unwrap_err().to_string().contains("`limits.source_bytes` is 3;"));
     assert_eq!(text(&done(&start(&sandbox, "1+1"), Vec::new())), "");
 }
 

@@ -54,9 +54,9 @@ pub fn all_of(files: &Files) -> Result<BTreeMap<String, Hex>, Error> {
 pub fn refused(error: &Error) -> StepResult {
     StepResult::Refused(match error {
         Error::SourceTooLarge { bytes, limit } => {
-            format!("{bytes} bytes, which exceeds `limits.source_bytes` ({limit})")
+            format!("{bytes} bytes; the maximum `limits.source_bytes` is {limit}")
         }
-        Error::StdinTooLarge { bytes, limit } => format!("{bytes} bytes, which exceeds `limits.stdin_bytes` ({limit})"),
+        Error::StdinTooLarge { bytes, limit } => format!("{bytes} bytes; the maximum `limits.stdin_bytes` is {limit}"),
         other => other.to_string(),
     })
 }
