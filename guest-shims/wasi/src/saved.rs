@@ -63,12 +63,16 @@ pub enum RestoreError {
         /// The paths of the current mounts.
         present: String,
     },
-    /// The root at a mounted path is of a different kind than the saved one.
+    /// The root at a mounted path was a host directory when the state was saved, and is in memory now.
     #[error(
-        "{0} was a host directory when the state was saved and is in memory now, or vice versa; use the same workspace and \
-         mounts"
+        "{0} was a host directory when the state was saved and is in memory now; use the same workspace and mounts"
     )]
-    OtherMountKind(String),
+    MountNowInMemory(String),
+    /// The root at a mounted path was in memory when the state was saved, and is a host directory now.
+    #[error(
+        "{0} was in memory when the state was saved and is a host directory now; use the same workspace and mounts"
+    )]
+    MountNowOnHost(String),
     /// The preopened directories of the image differ from the saved ones.
     #[error("the state was saved by a guest with different preopened directories; restore it with the same image")]
     OtherPreopens,
@@ -250,8 +254,11 @@ impl Wasi {
             let present = self.mounts.get(index);
             same &= present.is_some_and(|mount| mount.path == path);
             // Roots are numbered in creation order, beginning with those in memory.
-            if other_kind.is_none() && present.is_some_and(|mount| u64::from(mount.root.index()) != root) {
-                other_kind = Some(path);
+            if let Some(present) = present.map(|mount| u64::from(mount.root.index()))
+                && other_kind.is_none()
+                && present != root
+            {
+                other_kind = Some((path, present < root));
             }
             if saved.len() < SHOWN_PATHS {
                 saved.push(path);
@@ -260,7 +267,8 @@ impl Wasi {
         if same {
             return match other_kind {
                 None => Ok(()),
-                Some(path) => Err(RestoreError::OtherMountKind(shown([path], 1))),
+                Some((path, true)) => Err(RestoreError::MountNowInMemory(shown([path], 1))),
+                Some((path, false)) => Err(RestoreError::MountNowOnHost(shown([path], 1))),
             };
         }
         let present = self.mounts.iter().map(|mount| mount.path.as_str());

@@ -148,7 +148,7 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
         // A panic in the host is not an outcome of the application.
         Watched::Lost => match thread.join() {
             Err(panic) => resume_unwind(panic),
-            Ok(()) => Err(RunError::Thread(io::Error::other("it ended on its own"))),
+            Ok(()) => Err(RunError::Thread(io::Error::other("the thread ended without a result"))),
         },
     }
 }

@@ -189,7 +189,7 @@ fn restore_names_mismatched_mounts_and_preopens() {
     let mut wasi = Wasi::new(config).unwrap();
     later.into_iter().for_each(|mount| wasi.add_mount(mount).unwrap());
     let error = refused(&saved, &mut Guest { wasi, ..guest() });
-    assert_eq!(error, RestoreError::OtherMountKind("\"/app\"".into()), "{error}");
+    assert_eq!(error, RestoreError::MountNowOnHost("\"/app\"".into()), "{error}");
     assert_eq!(refused(&saved, &mut make(&["/app", "/data"], 2)), RestoreError::OtherPreopens);
     assert_eq!(refused(&saved, &mut make(&["/app", "/data"], 0)), RestoreError::OtherPreopens);
     assert!(make(&["/app", "/data"], 1).wasi.restore(&saved).is_ok());

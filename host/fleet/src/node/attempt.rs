@@ -186,7 +186,10 @@ impl Attempt {
         let answer = answer.and_then(|answer| match answer.len() as u64 > limits.tool_bytes {
             true => Err(ToolError::of(
                 ToolErrorKind::Limit,
-                format!("the answer from `{}` exceeds the limit of {} bytes", call.name, limits.tool_bytes),
+                format!(
+                    "the answer from `{}` exceeds the limit of {} bytes; return less or raise the limit",
+                    call.name, limits.tool_bytes
+                ),
             )),
             false => Ok(answer),
         });
@@ -251,7 +254,8 @@ fn refused(error: &ExecuteError) -> StepError {
 }
 
 fn not_repeated() -> StepError {
-    StepError::failed(&std::io::Error::other("the restarted execution diverged from its first run; nothing was stored"))
+    let message = "the restarted execution diverged from its first run; nothing was stored; report this as a bug";
+    StepError::failed(&std::io::Error::other(message))
 }
 
 pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

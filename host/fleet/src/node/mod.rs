@@ -104,14 +104,14 @@ impl NodeConfig {
     /// [`NodePolicyError`] if the policy is invalid or has a setting that is not repeatable.
     pub fn check_policy(policy: &Policy) -> Result<(), NodePolicyError> {
         policy.check()?;
-        let has = |what| Err(NodePolicyError::NotRepeatable(what));
+        let has = |setting| Err(NodePolicyError::NotRepeatable(setting));
         match policy {
-            _ if policy.workspace.is_some() => has("a host directory as workspace"),
-            _ if !policy.mounts.is_empty() => has("mounts"),
-            _ if policy.network.is_on() => has("the network"),
-            _ if policy.metering != glovebox::Metering::Fuel => has("no metering"),
-            _ if policy.clock != Policy::default().clock => has("its own clock"),
-            _ if policy.entropy != Policy::default().entropy => has("its own entropy source"),
+            _ if policy.workspace.is_some() => has("`workspace`"),
+            _ if !policy.mounts.is_empty() => has("`mounts`"),
+            _ if policy.network.is_on() => has("`network`"),
+            _ if policy.metering != glovebox::Metering::Fuel => has("`metering`"),
+            _ if policy.clock != Policy::default().clock => has("`clock`"),
+            _ if policy.entropy != Policy::default().entropy => has("`entropy`"),
             _ => Ok(()),
         }
     }
@@ -125,7 +125,7 @@ pub enum NodePolicyError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// The policy has a setting that is not repeatable on another node.
-    #[error("the policy has {0}, so an execution could differ when another node restarts it; remove it")]
+    #[error("the policy sets {0}: an execution repeated on another node could differ; remove {0}")]
     NotRepeatable(&'static str),
 }
 
