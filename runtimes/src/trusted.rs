@@ -299,7 +299,7 @@ impl FileLock {
                 return Ok(Some(Self { dir: Arc::clone(dir), name: name.to_owned(), file }));
             }
         }
-        Err(failed(io::Error::other("the lock file keeps disappearing")))
+        Err(failed(io::Error::other("another process removes the lock file repeatedly; try again")))
     }
 }
 

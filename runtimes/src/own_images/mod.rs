@@ -354,7 +354,7 @@ pub enum OwnImageError {
     )]
     Name(String),
     /// No image has this name.
-    #[error("there is no custom image `{name}`; `glovebox image list` lists them", name = escaped(.0))]
+    #[error("there is no custom image `{name}`; list images with `glovebox image list`", name = escaped(.0))]
     Missing(String),
     /// An image with this name already exists.
     #[error("image `{name}` already exists; remove it first, or replace it with `--replace`", name = escaped(.0))]

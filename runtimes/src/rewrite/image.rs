@@ -104,7 +104,7 @@ pub(super) fn encoded_memory(sections: &Sections<'_>, image: Option<&[u8]>) -> R
         return unsupported("it does not have exactly one memory");
     };
     if memory.memory64 || memory.shared || memory.page_size_log2.is_some() {
-        return unsupported("its memory is shared, 64-bit or has pages of another size");
+        return unsupported("its memory is shared or 64-bit, or has a custom page size");
     }
     let minimum = match image {
         Some(image) => pages(image, memory)?,
@@ -217,7 +217,7 @@ pub(super) fn check_code(module: &[u8]) -> Result<(), RewriteError> {
                         | Operator::TableCopy { .. }
                         | Operator::TableInit { .. }
                         | Operator::ElemDrop { .. } => {
-                            return unsupported("it changes its tables as it runs");
+                            return unsupported("it changes its tables at run time");
                         }
                         _ => {}
                     }

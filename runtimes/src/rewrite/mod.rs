@@ -31,25 +31,25 @@ pub use sections::strip;
 #[non_exhaustive]
 pub enum RewriteError {
     /// The bytes are not a well-formed module.
-    #[error("this is not a valid WebAssembly module: {0}")]
+    #[error("not a valid WebAssembly module: {0}")]
     Malformed(#[from] BinaryReaderError),
     /// The bytes are a component instead of a core module.
-    #[error("this is a WebAssembly component, not a core module; use an interpreter built as a core module")]
+    #[error("the binary is a WebAssembly component, not a core module; use an interpreter built as a core module")]
     Component,
     /// A saved memory image cannot represent the module's state.
-    #[error("this module cannot be prepared: {name}; it can still run as a plain command", name = escaped_text(.0))]
+    #[error("the module cannot be prepared: {name}; it can still run as a plain command", name = escaped_text(.0))]
     Unsupported(String),
     /// A function to export is missing from the `name` section.
-    #[error("this module has no function named `{name}`; its binary does not match its recipe", name = escaped(.0))]
+    #[error("the module has no function named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     NoFunction(String),
     /// Several functions have the name of a function to export.
-    #[error("this module has several functions named `{name}`; its binary does not match its recipe", name = escaped(.0))]
+    #[error("the module has several functions named `{name}`; its binary does not match its recipe", name = escaped(.0))]
     AmbiguousFunction(String),
     /// A function's code differs from the code that its recipe changes.
-    #[error("this module's function `{name}` has unexpected code; its binary does not match its recipe", name = escaped(.0))]
+    #[error("the module's function `{name}` has unexpected code; its binary does not match its recipe", name = escaped(.0))]
     UnexpectedCode(String),
     /// A global or table to export does not exist.
-    #[error("this module has no {kind} {index} to export as `{name}`; its binary does not match its recipe", name = escaped(.name))]
+    #[error("the module has no {kind} {index} to export as `{name}`; its binary does not match its recipe", name = escaped(.name))]
     NoItem {
         /// `global` or `table`.
         kind: &'static str,
@@ -59,7 +59,7 @@ pub enum RewriteError {
         name: String,
     },
     /// The module already exports another item under this name.
-    #[error("this module exports another item as `{name}`; its binary does not match its recipe", name = escaped(.0))]
+    #[error("the module exports another item as `{name}`; its binary does not match its recipe", name = escaped(.0))]
     ExportTaken(String),
     /// The saved memory does not match the module.
     #[error("the memory image does not match the module: {name}", name = escaped_text(.0))]

@@ -457,10 +457,10 @@ fn slots(sections: &Sections<'_>) -> Result<BTreeMap<u32, u32>, RewriteError> {
             let (ElementKind::Active { table_index: None | Some(0), offset_expr }, ElementItems::Functions(functions)) =
                 (segment.kind, segment.items)
             else {
-                return Err(unsupported("it has other tables than one of functions"));
+                return Err(unsupported("it must have exactly one table, of functions"));
             };
             let Operator::I32Const { value } = offset_expr.get_operators_reader().read()? else {
-                return Err(unsupported("its table is filled at a computed slot"));
+                return Err(unsupported("a table segment has a computed offset"));
             };
             for (slot, function) in (value.cast_unsigned()..).zip(functions) {
                 slots.insert(slot, function?);

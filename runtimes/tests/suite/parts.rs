@@ -57,11 +57,11 @@ fn code_that_cannot_be_divided_is_rejected() {
         (r#"(module (import "a" "b" (memory 1)) (func) (func))"#, "no table"),
         (
             r#"(module (import "a" "b" (memory 1)) (func) (func) (table 1 funcref) (table 1 funcref) (elem (table 1) (i32.const 0) func 0))"#,
-            "other tables",
+            "exactly one table, of functions",
         ),
         (
             r#"(module (import "a" "b" (memory 1)) (func) (func) (table 1 funcref) (elem funcref (ref.func 0)))"#,
-            "other tables",
+            "exactly one table, of functions",
         ),
         (r#"(module (import "a" "b" (memory 1)) (func) (table 1 funcref))"#, "functions 1 to 2 do not exist"),
     ] {

@@ -180,8 +180,10 @@ impl Imports {
                         of.push(name);
                     }
                     // A section that imports the sandbox is not copied, so it must not contain other imports.
-                    if !sandbox.is_empty() && outer.len() > before {
-                        return Err(refused("the adapter has unexpected imports besides the sandbox"));
+                    if let Some(name) = outer.get(before).filter(|_| !sandbox.is_empty()) {
+                        return Err(refused(format!(
+                            "the adapter imports `{name}` with or after the sandbox; import the sandbox last, in its own section"
+                        )));
                     }
                 }
                 _ => {}
@@ -297,7 +299,11 @@ mod tests {
         for (provider, adapter, said) in [
             (importing.as_str(), whole.as_str(), "the provider imports `wasi:x/y@0.1.0`"),
             (PROVIDER, PROVIDER, "does not export `wasi:http/incoming-handler`"),
-            (PROVIDER, &adapter(&[SANDBOX, ENVIRONMENT].concat()), "unexpected imports besides the sandbox"),
+            (
+                PROVIDER,
+                &adapter(&[SANDBOX, ENVIRONMENT].concat()),
+                "` with or after the sandbox; import the sandbox last",
+            ),
             (PROVIDER, &adapter(&other), "type mismatch"),
             (
                 PROVIDER,

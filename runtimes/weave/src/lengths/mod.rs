@@ -95,7 +95,9 @@ impl<'m> Reader<'m> {
         let length = match self.values.origin(*top) {
             Origin::Constant(length) => Some(length),
             Origin::Computed | Origin::Same(_) => None,
-            Origin::Obscure => return Err(self.unsupported("a length that may be a constant")),
+            Origin::Obscure => {
+                return Err(self.unsupported("an operator whose length may be constant is not supported"));
+            }
         };
         Ok(length)
     }
@@ -184,11 +186,12 @@ impl<'m> Reader<'m> {
             }
             _ if metered::is_bulk(operator) => self.bulk(operator)?,
             Operator::TableGet { .. } | Operator::TableSet { .. } => {
-                return Err(self.unsupported("an operator on a table beside lengths"));
+                return Err(self.unsupported("table operators are not supported in code with checked lengths"));
             }
             other => {
                 let arity = other.operator_arity(&NoTypes);
-                let (taken, given) = arity.ok_or_else(|| self.unsupported(&format!("the operator `{other:?}`")))?;
+                let (taken, given) =
+                    arity.ok_or_else(|| self.unsupported(&format!("the operator `{other:?}` is not supported")))?;
                 self.compute(index(taken), index(given));
             }
         }
@@ -198,7 +201,7 @@ impl<'m> Reader<'m> {
     fn bulk(&mut self, operator: &Operator<'_>) -> Result<(), WeaveError> {
         if !matches!(operator, Operator::MemoryCopy { .. } | Operator::MemoryFill { .. } | Operator::MemoryInit { .. })
         {
-            return Err(self.unsupported("an operator on a table beside lengths"));
+            return Err(self.unsupported("table operators are not supported in code with checked lengths"));
         }
         let is_small = self.length()?.is_some_and(|length| i64::from(length.cast_unsigned()) <= metered::SMALL_BULK);
         if !is_small {
@@ -361,10 +364,9 @@ mod tests {
 
     #[test]
     fn undecidable_lengths_are_rejected() {
-        for (length_of, what) in [
-            ("global.get $copy", "may be a constant"),
-            ("i32.const 0 table.get 0 drop i32.const 5", "operator on a table"),
-        ] {
+        for (length_of, what) in
+            [("global.get $copy", "may be constant"), ("i32.const 0 table.get 0 drop i32.const 5", "table operators")]
+        {
             let refused = length(&format!("i32.const 0 i32.const 0 {length_of} memory.fill")).unwrap_err();
             assert!(refused.contains(what), "{refused}");
         }
