@@ -71,12 +71,14 @@ pub enum ServiceError {
         retry_after: Duration,
     },
     /// The tenant has reached one of its quotas.
-    #[error("limit of {most} {what} reached; end one first")]
+    #[error("limit of {most} {what} reached; {remedy}")]
     TooMany {
         /// The objects that the quota limits, as a plural noun.
         what: &'static str,
         /// The tenant's quota.
         most: usize,
+        /// An action that frees a part of the quota.
+        remedy: &'static str,
     },
     /// The session's generation differs from the expected one. The operation was not started.
     #[error(

@@ -107,9 +107,12 @@ impl Tenant {
         id: Option<&SessionId>,
     ) -> Result<([OwnedSemaphorePermit; 2], WorkPermits), ServiceError> {
         let most = self.inner.max_suspended;
-        let own = Arc::clone(&self.inner.suspensions)
-            .try_acquire_owned()
-            .map_err(|_| ServiceError::TooMany { what: "suspended executions and unread results", most })?;
+        let (what, remedy) = ("suspended executions and unread results", "cancel an execution or read a result");
+        let own = Arc::clone(&self.inner.suspensions).try_acquire_owned().map_err(|_| ServiceError::TooMany {
+            what,
+            most,
+            remedy,
+        })?;
         let all = self.inner.service.suspension_place()?;
         Ok(([own, all], self.admit(id).await?))
     }
@@ -117,9 +120,8 @@ impl Tenant {
     /// Acquires one of the tenant's execution permits. Fails if all are in use.
     fn own_turn(&self) -> Result<OwnedSemaphorePermit, ServiceError> {
         let most = self.inner.max_executions;
-        Arc::clone(&self.inner.executions)
-            .try_acquire_owned()
-            .map_err(|_| ServiceError::TooMany { what: "executions of this token", most })
+        let (what, remedy) = ("executions of this token", "try again when one ends");
+        Arc::clone(&self.inner.executions).try_acquire_owned().map_err(|_| ServiceError::TooMany { what, most, remedy })
     }
 
     pub(crate) fn check_rate(&self) -> Result<(), ServiceError> {

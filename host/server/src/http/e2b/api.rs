@@ -231,5 +231,5 @@ pub(super) async fn health(_: RequestedSandbox) -> StatusCode {
 
 /// Rejects E2B requests that Glovebox does not support.
 pub(super) async fn unsupported(uri: axum::http::Uri) -> E2bError {
-    E2bError::unsupported(&format!("`{}`", glovebox::escaped(uri.path())))
+    E2bError::unsupported_path(&uri)
 }

@@ -219,6 +219,11 @@ impl E2bError {
         Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", detail)
     }
 
+    /// Creates the error for a request to a path that Glovebox does not support.
+    pub(super) fn unsupported_path(uri: &axum::http::Uri) -> Self {
+        Self::unsupported(&format!("`{}`", glovebox::escaped(uri.path())))
+    }
+
     /// Converts the error into a response to a procedure call. Error codes in the Connect protocol are strings.
     pub(super) fn of_call(self) -> Response {
         let code = match self.0.status {

@@ -148,12 +148,13 @@ impl Sandboxes {
         }
         let most = tenant.max_sessions();
         if own.len() >= most {
-            return Err(ServiceError::TooMany { what: "sandboxes", most });
+            return Err(ServiceError::TooMany { what: "sandboxes", most, remedy: "end one first" });
         }
         let described: usize = own.values().map(|sandbox| sandbox.description.bytes()).sum();
         if described.saturating_add(description.bytes()) > MAX_DESCRIPTION_BYTES {
             let what = "bytes of sandboxes' metadata and `envVars`";
-            return Err(ServiceError::TooMany { what, most: MAX_DESCRIPTION_BYTES });
+            let remedy = "end a sandbox or send less metadata";
+            return Err(ServiceError::TooMany { what, most: MAX_DESCRIPTION_BYTES, remedy });
         }
         let state = SandboxState {
             ends: Instant::now(),
@@ -298,7 +299,7 @@ impl FromRequestParts<Shared> for RequestedSandbox {
 
     async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, E2bError> {
         let extension = Extension::<Sandboxes>::from_request_parts(parts, shared).await;
-        let Extension(sandboxes) = extension.map_err(|_| E2bError::unsupported("this"))?;
+        let Extension(sandboxes) = extension.map_err(|_| E2bError::unsupported_path(&parts.uri))?;
         let id = text(&parts.headers, "e2b-sandbox-id").unwrap_or_default();
         let named = sandboxes.named(id);
         if named.is_empty() {

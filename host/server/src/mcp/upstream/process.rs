@@ -302,7 +302,8 @@ impl<R: AsyncRead + Unpin> AsyncRead for BoundedLines<R> {
             line_bytes += piece.len();
             if line_bytes > self.max_bytes || cost.read(piece).is_err() {
                 self.is_exceeded.store(true, Ordering::SeqCst);
-                return Poll::Ready(Err(io::Error::other("a message is too long")));
+                let message = format!("a message exceeds {} bytes or has too many values", self.max_bytes);
+                return Poll::Ready(Err(io::Error::other(message)));
             }
             if piece.ends_with(b"\n") {
                 (line_bytes, cost) = (0, JsonCost::default());
