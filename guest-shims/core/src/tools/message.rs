@@ -36,7 +36,7 @@ impl Message {
     /// Parses a message. On failure, returns the reason why it is invalid. The parser limits nesting to 127 levels.
     pub(super) fn parse(text: &[u8]) -> Result<Self, &'static str> {
         let Ok(Value::Object(mut fields)) = serde_json::from_slice(text) else {
-            return Err("it is not a JSON object, or is nested more than 128 levels deep");
+            return Err("it is not a JSON object, or is nested more than 127 levels deep");
         };
         let message = if let Some(list) = fields.remove("list") {
             (list == Value::Bool(true)).then_some(Self::List).ok_or("`list` must be true")
