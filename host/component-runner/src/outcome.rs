@@ -82,16 +82,16 @@ impl AppOutcome {
             Self::Failed => "returned an error".into(),
             Self::Exited { code } => format!("exited with {code}"),
             Self::Exhausted { resource: Resource::Fuel, limit, .. } => {
-                format!("the application is out of fuel: all {limit} units were used")
+                format!("the component is out of fuel: all {limit} units were used")
             }
             Self::Exhausted { resource: Resource::Time, limit, .. } => {
-                format!("the application is out of time: it ran longer than {limit} ms")
+                format!("the component is out of time: it ran longer than {limit} ms")
             }
             Self::Exhausted { limit, used, .. } => {
-                format!("the application is out of memory: {used} bytes needed, the limit is {limit}")
+                format!("the component is out of memory: {used} bytes needed, the limit is {limit}")
             }
             Self::Cancelled => "cancelled".into(),
-            Self::Trapped { words } => format!("the application trapped: {words}"),
+            Self::Trapped { words } => format!("the component trapped: {words}"),
         }
     }
 
@@ -165,7 +165,7 @@ fn words(error: &wasmtime::Error) -> String {
 #[non_exhaustive]
 pub enum LoadError {
     /// Wasmtime does not support the settings on this machine.
-    #[error("applications cannot run on this machine: {0}")]
+    #[error("components cannot run on this machine: {0}")]
     Settings(String),
     /// The file cannot be read.
     #[error("cannot read `{}`", escaped(path))]
@@ -271,7 +271,7 @@ pub enum RunError {
     #[error(transparent)]
     Mount(#[from] glovebox::mount::MountError),
     /// The operating system could not create a thread or its event loop.
-    #[error("cannot create a thread for the application")]
+    #[error("cannot create a thread for the component")]
     Thread(#[source] io::Error),
 }
 

@@ -155,12 +155,12 @@ pub(crate) fn run<S: Send + 'static>(job: Job<S>) -> Result<Done<S>, RunError> {
 
 /// The host memory of the instances would exceed the memory limit.
 #[derive(Debug, thiserror::Error)]
-#[error("the application's instances exceed its memory limit")]
+#[error("the component's instances exceed its memory limit")]
 struct NoRoom;
 
 /// The run was stopped while it waited.
 #[derive(Debug, thiserror::Error)]
-#[error("the application was stopped")]
+#[error("the component was stopped")]
 struct Stopped;
 
 /// Runs the call on the current thread and reports the result.

@@ -1,4 +1,4 @@
-//! Grants and limits of an application component: for its own code, and for its use of the sandbox.
+//! Grants and limits of a component: for its own code, and for its use of the sandbox.
 
 use std::path::PathBuf;
 
@@ -9,46 +9,46 @@ use glovebox_component_runner::{AppConfig, AppLimits, CompileLimits, Compiler, D
 use super::{bytes, count, count_u32};
 use crate::{own_program, terminal::Hinted};
 
-/// Grants and limits of the application's own code. Scripts have the limits of the policy.
+/// Grants and limits of the component's own code. Scripts have the limits of the policy.
 #[derive(Args, Debug, Default)]
 pub(crate) struct AppArgs {
-    /// Directory that the application may open, read-only with `:ro`; repeatable. Its writes there are not limited
-    #[arg(long, value_name = "HOST[::GUEST][:ro]", help_heading = "Application")]
+    /// Directory that the component may open, read-only with `:ro`; repeatable. Its writes there are not limited
+    #[arg(long, value_name = "HOST[::GUEST][:ro]", help_heading = "Component")]
     dir: Vec<Directory>,
 
-    /// Environment variable for the application; a name alone takes this process's value; repeatable. No other variable
+    /// Environment variable for the component; a name alone takes this process's value; repeatable. No other variable
     /// is passed
-    #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Application")]
+    #[arg(long, value_name = "NAME[=VALUE]", help_heading = "Component")]
     env: Vec<String>,
 
     /// Allow TCP, UDP and DNS lookups
     ///
-    /// The application can then connect to everything that this machine can reach, including itself and private
+    /// The component can then connect to everything that this machine can reach, including itself and private
     /// networks, and listen on this machine's ports.
-    #[arg(long, help_heading = "Application")]
+    #[arg(long, help_heading = "Component")]
     network: bool,
 
-    /// Fuel for the application's own code, about one unit per WebAssembly operator [default: 100000000000]
-    #[arg(long, value_name = "N", value_parser = count, help_heading = "Application limits")]
+    /// Fuel for the component's own code, about one unit per WebAssembly operator [default: 100000000000]
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "Component limits")]
     app_fuel: Option<u64>,
 
-    /// Memory for the application's own code: linear memories, tables, and the host's data for its instances [default:
+    /// Memory for the component's own code: linear memories, tables, and the host's data for its instances [default:
     /// 536870912]
-    #[arg(long, value_name = "N", value_parser = bytes, help_heading = "Application limits")]
+    #[arg(long, value_name = "N", value_parser = bytes, help_heading = "Component limits")]
     app_memory_bytes: Option<u64>,
 
     /// Wall-clock milliseconds from start to end, including scripts and waiting [default: 600000]
-    #[arg(long, value_name = "N", value_parser = count, help_heading = "Application limits")]
+    #[arg(long, value_name = "N", value_parser = count, help_heading = "Component limits")]
     app_timeout_ms: Option<u64>,
 
     /// Maximum number of open files, streams, sockets and timers [default: 512]
-    #[arg(long, value_name = "N", value_parser = count_u32, help_heading = "Application limits", hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = count_u32, help_heading = "Component limits", hide_short_help = true)]
     app_open_handles: Option<u32>,
 }
 
 /// Limits on compiling a component, in a child process. Cached components are not compiled.
 #[derive(Args, Debug, Default)]
-#[command(next_help_heading = "Application limits")]
+#[command(next_help_heading = "Component limits")]
 pub(crate) struct CompileArgs {
     /// Memory for compiling the component and each of --tools [default: 4294967296]
     #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
@@ -59,7 +59,7 @@ pub(crate) struct CompileArgs {
     compile_timeout_ms: Option<u64>,
 }
 
-/// Quotas of the application on the sandbox.
+/// Quotas of the component on the sandbox.
 #[derive(Args, Debug, Default)]
 #[command(next_help_heading = "Quotas")]
 pub(crate) struct QuotaArgs {
@@ -79,7 +79,7 @@ pub(crate) struct QuotaArgs {
     #[arg(long, value_name = "N", value_parser = count_u32, hide_short_help = true)]
     max_started: Option<u32>,
 
-    /// Maximum bytes held for the application: files, hibernated sessions, output [default: 268435456]
+    /// Maximum bytes held for the component: files, hibernated sessions, output [default: 268435456]
     #[arg(long, value_name = "N", value_parser = bytes, hide_short_help = true)]
     max_held_bytes: Option<u64>,
 
@@ -110,7 +110,7 @@ pub(crate) struct ToolsArgs {
 }
 
 impl AppArgs {
-    /// Returns the application's configuration, without its arguments.
+    /// Returns the component's configuration, without its arguments.
     pub(crate) fn config(&self) -> anyhow::Result<AppConfig> {
         let mut config = AppConfig::default();
         let limits = &mut config.limits;
@@ -160,7 +160,7 @@ impl QuotaArgs {
 
 impl ToolsArgs {
     /// Returns the tools' configuration. The tools' output goes to standard error, because standard output is for the
-    /// application only.
+    /// component only.
     pub(crate) fn config(&self) -> anyhow::Result<AppConfig> {
         let mut config = AppConfig::default();
         config.limits = AppLimits::for_tools();

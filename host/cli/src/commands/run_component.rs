@@ -1,4 +1,4 @@
-//! `glovebox run-component`: runs an application component that uses the sandbox.
+//! `glovebox run-component`: runs a component that uses the sandbox.
 
 use std::{
     ffi::OsString,
@@ -43,9 +43,9 @@ receives the arguments after its name, and standard input, output and error. It 
 flags.
 
 There are three kinds of limits. The policy (--fuel, --timeout-ms, …) limits each script. The quotas (--max-…) limit all scripts
-together. The application's own limits (--app-…) apply to its own code.
+together. The component's own limits (--app-…) apply to its own code.
 
-The exit code is the application's own, or one of these:
+The exit code is the component's own, or one of these:
   0    returned                     124  out of time (--app-timeout-ms)
   1    returned an error            137  out of fuel or memory (--app-fuel, --app-memory-bytes)
   134  trapped                      130  cancelled with Ctrl-C (twice: killed)
@@ -56,8 +56,8 @@ memory_bytes, duration_ms, sandbox (sessions, started, executions, fuel, held_by
 
 /// Run a component that uses the sandbox
 ///
-/// The application is as untrusted as its scripts: it has its own limits, and only the access to this machine that
-/// flags grant. It is compiled once, in a child process, and stored in the cache; a large application takes a while.
+/// The component is as untrusted as its scripts: it has its own limits, and only the access to this machine that
+/// flags grant. It is compiled once, in a child process, and stored in the cache; a large component takes a while.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP, override_usage = "glovebox run-component [OPTIONS] APP.wasm [ARGS]...")]
 pub(crate) struct RunComponentArgs {
@@ -109,7 +109,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
     let policy = args.granted.resolve()?;
     add_allowed(&policy)?;
     let mut config = args.app.config()?;
-    let component = args.command.first().map(Path::new).context("no component given")?;
+    let component = args.command.first().map(Path::new).context("no component given; name a file")?;
     config.args = args.command.iter().map(argument).collect::<anyhow::Result<_>>()?;
     config.cancel = interrupt::install()?;
     let host = Host::open(global, Pooling::Single)?;
@@ -129,7 +129,7 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
         Some(call) => application.invoke(call, &sandbox, &config).map_err(invoke_hint),
         None => application.run(&sandbox, &config).map_err(run_hint),
     })?;
-    // Prints the application's output before the report. An application that blocks in a write holds the lock on
+    // Prints the component's output before the report. A component that blocks in a write holds the lock on
     // standard output, so flushing would also block.
     let flushed = if ended.is_left_behind { Ok(()) } else { io::stdout().flush() };
     if let Some(value) = &ended.value {
@@ -139,15 +139,15 @@ pub(crate) fn run(global: &GlobalArgs, args: &RunComponentArgs) -> anyhow::Resul
     if args.json {
         err_json(&report(&ended))?;
     }
-    flushed.context("cannot write the application's output")?;
+    flushed.context("cannot write the component's output")?;
     Ok(ended.outcome.exit_code())
 }
 
 /// Returns an argument as text, which WASI requires.
 fn argument(argument: &OsString) -> anyhow::Result<String> {
     argument.clone().into_string().map_err(|argument| {
-        Hinted::new(format!("argument {argument:?} is not valid UTF-8"), "pass only UTF-8 arguments to an application")
-            .into()
+        let message = format!("argument `{}` is not valid UTF-8", escaped(&argument));
+        Hinted::new(message, "pass only UTF-8 arguments to a component").into()
     })
 }
 
@@ -202,14 +202,14 @@ fn text(path: &Path, limits: &CompileArgs) -> anyhow::Result<Option<Vec<u8>>> {
     Ok(Some(binary.with_context(|| format!("`{}` is not a component in text format", escaped(path)))?))
 }
 
-/// Reports what ended the application, and the flag that raises an exceeded limit.
+/// Reports what ended the component, and the flag that raises an exceeded limit.
 fn explain(outcome: &AppOutcome) {
     let flag = match outcome {
         AppOutcome::Exhausted { resource: Resource::Fuel, .. } => "; raise the limit with --app-fuel N",
         AppOutcome::Exhausted { resource: Resource::Time, .. } => "; raise the limit with --app-timeout-ms N",
         AppOutcome::Exhausted { .. } => "; raise the limit with --app-memory-bytes N",
         AppOutcome::Cancelled | AppOutcome::Trapped { .. } => "",
-        // The application's own output explains the other outcomes.
+        // The component's own output explains the other outcomes.
         _ => return,
     };
     note(&format!("{}{flag}", outcome.describe()));
@@ -248,8 +248,8 @@ fn load_hint(error: LoadError) -> anyhow::Error {
 /// Returns a hint for a missing import.
 fn import_hint(import: &str) -> String {
     if import.starts_with("glovebox:sandbox/") {
-        return "this glovebox provides `glovebox:sandbox@0.2` to applications, but no sandbox to tools; compile the \
-                application for that version"
+        return "this glovebox provides `glovebox:sandbox@0.2` to components, but no sandbox to tools; compile the \
+                component for that version"
             .into();
     }
     if import.starts_with("wasi:") {
