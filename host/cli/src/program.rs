@@ -103,7 +103,7 @@ impl Program {
         // what the program has started.
         let child = command.process_group(0).spawn()?;
         groups.running.insert(Pid::from_child(&child).as_raw_pid());
-        Ok(Running { child, is_over: false })
+        Ok(Running { child, name: program.clone(), is_over: false })
     }
 }
 
@@ -132,6 +132,7 @@ pub(crate) fn kill_all() {
 /// A running program. Dropping it kills its whole process group.
 struct Running {
     child: Child,
+    name: String,
     is_over: bool,
 }
 
@@ -166,7 +167,9 @@ impl Running {
         loop {
             match self.child.try_wait()? {
                 Some(status) => return Ok(status),
-                None if Instant::now() >= patience => return Err(io::Error::other("it could not be stopped")),
+                None if Instant::now() >= patience => {
+                    return Err(io::Error::other(format!("the program `{}` could not be stopped", self.name)));
+                }
                 None => thread::sleep(POLL),
             }
         }

@@ -146,7 +146,11 @@ fn stop(socket: &Path) -> anyhow::Result<i32> {
     let begun = Instant::now();
     while UnixStream::connect(socket).is_ok() {
         if begun.elapsed() > STOPPING {
-            anyhow::bail!("the daemon at `{}` was asked to stop but is still running", escaped(socket));
+            anyhow::bail!(
+                "the daemon at `{}` has not stopped after {} s; check its running requests, or end its process",
+                escaped(socket),
+                STOPPING.as_secs()
+            );
         }
         thread::sleep(Duration::from_millis(50));
     }

@@ -370,7 +370,7 @@ fn servers(path: &Path) -> anyhow::Result<Vec<UpstreamConfig>> {
     let hint = "write {\"mcpServers\": {\"NAME\": {\"command\": \"PROGRAM\", \"args\": [\"…\"]}}}";
     let read = read.map_err(|error| Hinted::new(format!("cannot read {what}"), hint).because(error))?;
     if u64::try_from(read).is_ok_and(|read| read > MAX_FILE_BYTES) {
-        anyhow::bail!("cannot read {what}: it is longer than {MAX_FILE_BYTES} bytes");
+        anyhow::bail!("cannot read {what}: it is longer than {MAX_FILE_BYTES} bytes; list fewer servers");
     }
     let base = path.parent().unwrap_or(Path::new(""));
     let servers = UpstreamConfig::read(&text, base);

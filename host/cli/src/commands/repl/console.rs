@@ -125,7 +125,7 @@ impl Console {
     }
 
     fn active(&self) -> anyhow::Result<&ReplSession> {
-        self.sessions.get(&self.current).context("the current session no longer exists")
+        self.sessions.get(&self.current).context("the current session no longer exists; open one with `:reset`")
     }
 
     fn session(&self) -> anyhow::Result<Session> {
@@ -133,7 +133,7 @@ impl Console {
     }
 
     fn active_mut(&mut self) -> anyhow::Result<&mut ReplSession> {
-        self.sessions.get_mut(&self.current).context("the current session no longer exists")
+        self.sessions.get_mut(&self.current).context("the current session no longer exists; open one with `:reset`")
     }
 
     /// Sets `_` to the value of the current session's last input, like interpreters at a terminal.
@@ -187,9 +187,9 @@ impl Console {
         let execution = executed.map_err(|error| match session.ended() {
             Some(_) => {
                 let hint = "`:reset` starts a new session, `:load FILE` restores a saved one";
-                Hinted::new("cannot run this", hint).because(error).into()
+                Hinted::new("cannot run the input", hint).because(error).into()
             }
-            None => error.context("cannot run this"),
+            None => error.context("cannot run the input"),
         })?;
         self.show(&execution)?;
         Ok(match execution.outcome {
