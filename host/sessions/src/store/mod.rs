@@ -263,7 +263,7 @@ pub enum StoreError {
     },
     /// A blob exceeds the size limit.
     #[cfg(feature = "object-store")]
-    #[error("blob `{name}` is {bytes} bytes; the limit is {most}", name = escaped(.name))]
+    #[error("blob `{name}` is {bytes} bytes; the limit is {most}; store a smaller blob", name = escaped(.name))]
     BlobTooLarge {
         /// The blob's name.
         name: String,

@@ -286,7 +286,7 @@ impl Log<'_> {
 
     fn moves(self) -> StoreError {
         let action = format!("read session `{}`", self.id);
-        failed(self.bucket, action, "other processes keep changing it")
+        failed(self.bucket, action, "other processes change it repeatedly; try again")
     }
 
     fn unknown(self, reason: &str) -> StoreError {

@@ -142,7 +142,7 @@ impl ObjectStore {
             }
         }
         let action = format!("write session `{}`", lock.id());
-        Err(failed(&*self.bucket, action, "other processes keep changing it"))
+        Err(failed(&*self.bucket, action, "other processes change it repeatedly; try again"))
     }
 
     /// Fails if the log's head is not the expected version.
@@ -226,7 +226,7 @@ impl SessionStore for ObjectStore {
             }
         }
         let action = format!("read session `{id}`");
-        Err(failed(&*self.bucket, action, "other processes keep changing it"))
+        Err(failed(&*self.bucket, action, "other processes change it repeatedly; try again"))
     }
 
     async fn record(&self, id: &SessionId) -> Result<Option<StoredRecord>, StoreError> {
