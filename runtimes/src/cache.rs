@@ -233,7 +233,7 @@ pub enum CacheError {
     #[error("cannot determine the cache directory: the user has no home directory; set a cache directory")]
     NoHome,
     /// The operation was cancelled while it waited for a lock.
-    #[error("cancelled while waiting for another process that holds `{}`", escaped(path))]
+    #[error("cancelled while waiting for another process to release `{}`", escaped(path))]
     Cancelled {
         /// The path of the lock.
         path: PathBuf,

@@ -133,7 +133,7 @@ impl ImageDefinition {
         let invalid = |problem: String| Err(OwnImageError::Invalid { name: self.name.clone(), problem });
         check_name("name", &self.name).map_err(|_| OwnImageError::Name(self.name.clone()))?;
         if self.format != FORMAT {
-            return invalid(format!("it has format {}, but this version reads {FORMAT}", self.format));
+            return invalid(format!("it has format {}, but this version reads {FORMAT}; build it again", self.format));
         }
         let memory_range = MIN_MEMORY_BYTES..=MAX_IMAGE_MEMORY_BYTES;
         if !memory_range.contains(&self.memory_bytes) {

@@ -156,7 +156,7 @@ pub(crate) fn core(shim: &Module<'_>, guests: Vec<Read<'_>>, options: &WeaveOpti
             return Err(WeaveError::Shim(format!("it imports `{MACHINE}` `{}` with an unexpected type", import.name)));
         }
     }
-    own.finish(&mut assembly).ok_or_else(|| WeaveError::Shim("a function was left without a body".to_owned()))?;
+    own.finish(&mut assembly).ok_or_else(|| WeaveError::Shim("a function has no body".to_owned()))?;
     assembly.copy_functions(shim, &mut shim_shift)?;
     for guest in &plan.guests {
         let work = Work {
