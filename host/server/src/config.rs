@@ -376,10 +376,10 @@ impl ServerConfig {
                 ));
             }
             if !names.insert(token.name.to_ascii_lowercase()) {
-                return Err(wrong("another token has this name"));
+                return Err(wrong("another token has this name; rename one of them"));
             }
             if !hashes.insert(token.sha256.to_ascii_lowercase()) {
-                return Err(wrong("another token has this `sha256`"));
+                return Err(wrong("another token has this `sha256`; create another token"));
             }
             if let Some(own) = &token.policy {
                 own.check().map_err(policy(format!("the policy of token `{}`", token.name)))?;
@@ -514,8 +514,14 @@ mod tests {
             ("[http]\nbody_bytes = 0", "`http.body_bytes` is 0"),
             (&token("a/b", HASH), "token `a/b`: the name must be"),
             (&token("a", "12"), "token `a`: `sha256` must be 64"),
-            (&(token("a", HASH) + &token("a", &HASH.replace('2', "3"))), "token `a`: another token has this name"),
-            (&(token("a", HASH) + &token("b", &HASH.to_uppercase())), "token `b`: another token has this `sha256`"),
+            (
+                &(token("a", HASH) + &token("a", &HASH.replace('2', "3"))),
+                "token `a`: another token has this name; rename one of them",
+            ),
+            (
+                &(token("a", HASH) + &token("b", &HASH.to_uppercase())),
+                "token `b`: another token has this `sha256`; create another token",
+            ),
             (&(token("a", HASH) + "executions_per_minute = 0"), "executions_per_minute"),
             ("[tools]\ncallbacks = [\"ftp://a.example\"]", "`callbacks`: `ftp://a.example` begins with neither"),
             ("[tools]\ncallbacks = [\"https://a.example/*\"]", "`callbacks` requires `tools.secret_file`"),

@@ -298,7 +298,10 @@ async fn hibernate(mut turn: Turn, params: Option<&RawValue>) -> Answer {
     let Only { .. } = params::read(params)?;
     let state = turn.worker()?.open().await?.hibernate().await?;
     if state.len() > MAX_STATE_BYTES {
-        let message = format!("the session state is {} bytes; the maximum is {MAX_STATE_BYTES}", state.len());
+        let message = format!(
+            "the session state is {} bytes; the maximum is {MAX_STATE_BYTES}; delete files or variables",
+            state.len()
+        );
         return Err(RpcError::named(message::REFUSED, "too-large", message));
     }
     message::result(&json!({ "state": { "base64": BASE64_STANDARD.encode(state) } }))

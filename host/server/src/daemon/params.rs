@@ -149,7 +149,7 @@ impl ToolParams {
 fn parsed_bytes(name: &str, values: &[&RawValue]) -> Result<usize, RpcError> {
     let mut bytes: usize = values.iter().map(|value| value.get().len()).sum();
     if bytes > MAX_VALUE_BYTES {
-        let message = format!("the JSON of {name} is {bytes} bytes; the maximum is {MAX_VALUE_BYTES}");
+        let message = format!("the JSON of {name} is {bytes} bytes; the maximum is {MAX_VALUE_BYTES}; send less");
         return Err(RpcError::params(message));
     }
     for value in values {

@@ -268,7 +268,7 @@ impl Fleet {
             },
             SessionOperation::Remove { id } => SessionAnswer::Removed(self.close(&(&id).into()).await?),
             // `refusal` has already rejected the other operations.
-            other => return Err(ServiceError::Invalid(format!("a fleet does not support {other:?}"))),
+            _ => return Err(ServiceError::Invalid("a fleet does not support this operation".to_owned())),
         })
     }
 }

@@ -420,7 +420,7 @@ fn read_files(
             let size_bytes = snapshot.stat(&path)?.size_bytes;
             return Ok((FileAnswer::Content { size_bytes }, snapshot.read_at(&path, offset, length)?));
         }
-        other => return Err(ServiceError::Invalid(format!("{other:?} changes files"))),
+        _ => return Err(ServiceError::Invalid("a read operation must not change files".to_owned())),
     };
     Ok((answer, Vec::new()))
 }

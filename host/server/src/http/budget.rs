@@ -91,7 +91,7 @@ impl BodyBudget {
     async fn read_all(&self, tenant: Option<&str>, mut body: Body) -> Result<ReadBody, Problem> {
         let (mut bytes, mut held) = (Vec::new(), HeldBytes::default());
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| Problem::invalid("the request body ended early"))?;
+            let frame = frame.map_err(|_| Problem::invalid("the request body ended early; send it again"))?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > self.max_bytes {
                 return Err(self.too_large());

@@ -221,7 +221,8 @@ pub(crate) async fn set_variable(
 ) -> Result<Response, Problem> {
     let json = read
         .parse_with(|read| {
-            let text = String::from_utf8(read.bytes).map_err(|_| Problem::invalid("the request body is not UTF-8"))?;
+            let text = String::from_utf8(read.bytes)
+                .map_err(|_| Problem::invalid("the request body is not UTF-8; send JSON in UTF-8"))?;
             JsonText::new(text).map_err(|error| Problem::invalid(format!("the request body: {}", quoted(error))))
         })
         .await?;

@@ -206,7 +206,9 @@ fn parsed_bytes(name: &str, raw: Option<&RawValue>) -> Result<usize, Problem> {
     let text = raw.map_or("", RawValue::get);
     let bytes = text.len();
     if bytes > MAX_VALUE_BYTES {
-        return Err(Problem::invalid(format!("`{name}` is {bytes} bytes of JSON; the maximum is {MAX_VALUE_BYTES}")));
+        return Err(Problem::invalid(format!(
+            "`{name}` is {bytes} bytes of JSON; the maximum is {MAX_VALUE_BYTES}; send less"
+        )));
     }
     JsonCost::of(text.as_bytes()).map_err(|error| Problem::invalid(format!("`{name}`: {error}")))
 }

@@ -176,7 +176,10 @@ pub(super) async fn execute(
     let env = asked.env_vars.map(|Entries(entries)| entries).unwrap_or_default();
     check_entries("env_vars", &env)?;
     if let Some(name) = env.keys().find(|name| !is_env_name(name)) {
-        return Err(E2bError::invalid(format!("`{}` in `env_vars` is not a valid name", glovebox::escaped(name))));
+        return Err(E2bError::invalid(format!(
+            "`{}` in `env_vars` is not a valid name; use a name without `=` and NUL",
+            glovebox::escaped(name)
+        )));
     }
     if asked.context_id.is_some() && asked.language.is_some() {
         return Err(E2bError::invalid("`context_id` and `language` are mutually exclusive; remove one of them"));

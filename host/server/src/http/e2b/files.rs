@@ -132,13 +132,13 @@ async fn of_form(bytes: Vec<u8>, boundary: String, path: Option<String>) -> Resu
     while let Some(field) = form.next_field().await.map_err(wrong)? {
         let Some(named) = field.file_name().map(str::to_owned) else { continue };
         if files.len() == MAX_FILES {
-            return Err(E2bError::invalid(format!("the form has more than {MAX_FILES} files")));
+            return Err(E2bError::invalid(format!("the form has more than {MAX_FILES} files; send fewer")));
         }
         let to = relative(path.as_deref().unwrap_or(&named))?;
         files.push((to, field.bytes().await.map_err(wrong)?.to_vec()));
     }
     match files.len() {
-        0 => Err(E2bError::invalid("the form has no file")),
+        0 => Err(E2bError::invalid("the form has no file; add one")),
         count if count > 1 && path.is_some() => {
             Err(E2bError::invalid("`path` is not supported with several files in the form; remove it"))
         }

@@ -56,7 +56,10 @@ impl NewSandbox {
         check_entries("metadata", &self.metadata)?;
         check_entries("envVars", &self.env_vars)?;
         if let Some(name) = self.env_vars.keys().find(|name| !is_env_name(name)) {
-            return Err(E2bError::invalid(format!("`{}` in `envVars` is not a valid name", glovebox::escaped(name))));
+            return Err(E2bError::invalid(format!(
+                "`{}` in `envVars` is not a valid name; use a name without `=` and NUL",
+                glovebox::escaped(name)
+            )));
         }
         let mut template = self.template_id;
         template.truncate(template.floor_char_boundary(256));

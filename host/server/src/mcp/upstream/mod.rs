@@ -133,7 +133,8 @@ impl Server {
         if let Some(kind) = self.kind.filter(|kind| kind != "stdio") {
             return Err(wrong(&format!("has the type `{}`; only `stdio` is supported", escaped(&kind))));
         }
-        let command = self.command.filter(|command| !command.is_empty()).ok_or_else(|| wrong("has no `command`"))?;
+        let command =
+            self.command.filter(|command| !command.is_empty()).ok_or_else(|| wrong("has no `command`; add one"))?;
         let nul = |text: &String| text.contains('\0');
         if nul(&command) || self.args.iter().any(nul) || self.env.iter().any(|(name, value)| nul(name) || nul(value)) {
             return Err(wrong("contains a NUL byte in its command, arguments or environment"));
@@ -178,7 +179,7 @@ mod tests {
         for (json, said) in [
             ("", "line 1"),
             ("{}", "missing field `mcpServers`"),
-            (r#"{"mcpServers": {"a": {}}}"#, "MCP server `a` has no `command`"),
+            (r#"{"mcpServers": {"a": {}}}"#, "MCP server `a` has no `command`; add one"),
             (
                 r#"{"mcpServers": {"a": {"url": "http://x"}}}"#,
                 "MCP server `a` has a `url`; only servers with a `command`",

@@ -191,10 +191,10 @@ pub(super) async fn call(
     match answer {
         Ok(ServerResult::CallToolResult(result)) => Ok(result),
         Ok(ServerResult::InputRequiredResult(_)) => {
-            Err(CallError::Unexpected("requested input, which is not supported"))
+            Err(CallError::Unexpected("requested input, but input requests are not supported"))
         }
         Ok(ServerResult::CreateTaskResult(_)) => Err(CallError::Unexpected("answered with an unrequested task")),
-        Ok(_) => Err(CallError::Unexpected("sent an answer that is not a tool result")),
+        Ok(_) => Err(CallError::Unexpected("answered with something other than a tool result")),
         Err(McpError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
         Err(_) => Err(CallError::Ended),
     }
