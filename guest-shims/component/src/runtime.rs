@@ -87,7 +87,7 @@ impl Runtime {
         idle_globals.sort();
         let mounted = |library| {
             let mount = library::mount(number, library, libraries);
-            mount.ok_or_else(|| format!("the weaver's description of `{name}` has a library that is too long"))
+            mount.ok_or_else(|| format!("the library in the weaver's description of `{name}` is too long"))
         };
         let library = library.map(mounted).transpose()?;
         Ok(Self {

@@ -114,7 +114,7 @@ impl Secrets {
             }
             if !value.bytes().all(|byte| matches!(byte, b' '..=b'~')) || value.trim().len() != value.len() {
                 return Err(refuse(format!(
-                    "`{variable}` has leading or trailing spaces, or characters that are invalid in headers"
+                    "`{variable}` has leading or trailing spaces, or characters other than printable ASCII; correct it"
                 )));
             }
             let placeholder = placeholder(&key, name, policy);

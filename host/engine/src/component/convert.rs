@@ -243,7 +243,7 @@ impl From<&ExecuteError> for SandboxError {
                 Self::TooManySessions(too_many_sessions(name, *used, *most))
             }
             ExecuteError::NotPrepared { name } => Self::Unsupported(format!(
-                "`{name}` runs as a plain command, which supports neither sessions nor validation"
+                "`{name}` runs as a plain command without sessions and validation; use a prepared runtime"
             )),
             ExecuteError::Instantiate { .. } => unavailable("no instance is available; try again later", error),
             ExecuteError::TypeScript { .. } => unavailable("the TypeScript stripper is unavailable", error),

@@ -200,7 +200,7 @@ impl<'a, R: Read> Reader<'a, R> {
             return Ok(Some((told, entry)));
         }
         if is_extended {
-            return Err(refused(b"", "it ends with a header that has no entry"));
+            return Err(refused(b"", "its last header has no entry"));
         }
         Ok(None)
     }

@@ -27,7 +27,7 @@ pub enum CallMemoryError {
     #[error("does not fit into the remaining `limits.memory_bytes`; read earlier responses first")]
     Limit,
     /// The data does not fit into the budget of the process.
-    #[error("does not fit into the server's memory, which is full; try again later, or request less")]
+    #[error("does not fit into the server's memory; try again later, or request less")]
     Budget,
 }
 
