@@ -87,7 +87,7 @@ pub(crate) fn add_required(label: &str, text: &str, policy: &Policy) -> anyhow::
             continue;
         };
         if Version::from_str(version).is_ok_and(|version| !versions.contains(&version)) {
-            note(&format!("`{}` requires `{name} {versions}`, but has version {version}", escaped(label)));
+            note(&format!("`{}` requires `{name} {versions}`, but version {version} is installed", escaped(label)));
         }
     }
     Ok(())

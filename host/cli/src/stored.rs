@@ -185,7 +185,7 @@ impl SessionDir {
             |waits| ActiveSession::new(self.sessions_with(Some(sandbox.clone()), waits), language, id, self.key());
         match activate(false) {
             Err(SessionsError::InUse { .. }) if !self.no_wait => {
-                note(&format!("waiting for another process that is using session `{id}`"));
+                note(&format!("waiting for another process to finish with session `{id}`"));
                 Ok(activate(true)?)
             }
             active => Ok(active?),

@@ -117,7 +117,7 @@ fn session_in_another_process_is_busy_or_awaited() {
     let mut waiting = home.glovebox(&["run", "--session", "s", "-e", "x + 1"]).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(waiting.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "glovebox: waiting for another process that is using session `s`\n");
+    assert_eq!(line, "glovebox: waiting for another process to finish with session `s`\n");
     drop(holder.stdin.take());
     assert_eq!(wait(&mut holder), 0);
     assert_eq!(wait(&mut waiting), 0);

@@ -333,7 +333,7 @@ fn runs(host: &Host, language: Language) -> Finding {
             Finding::bad(
                 Status::Wrong,
                 check,
-                format!("`{source}` ended with {:?} and wrote {said:?}", execution.outcome),
+                format!("`{source}` printed `{}`: {}", said.trim_end(), execution.outcome.describe()),
                 remedy,
             )
         }

@@ -184,7 +184,7 @@ fn read(path: &Path, max_bytes: u64) -> anyhow::Result<Vec<u8>> {
     let read = fs::File::open(path).and_then(|file| file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes));
     read.with_context(|| format!("cannot read `{}`", escaped(path)))?;
     if bytes.len() as u64 > max_bytes {
-        anyhow::bail!("`{}` is larger than the limit of {max_bytes} bytes", escaped(path));
+        anyhow::bail!("`{}` is larger than the limit of {max_bytes} bytes; use a smaller file", escaped(path));
     }
     Ok(bytes)
 }
@@ -197,7 +197,7 @@ fn build(host: &Host, args: &BuildArgs) -> anyhow::Result<i32> {
     let mut builder = ImageBuilder::new(&args.name, &args.from).replace(args.replace);
     if let Some(path) = &args.setup {
         let code = String::from_utf8(read(path, MAX_IMAGE_CODE_BYTES as u64)?);
-        builder = builder.setup(code.with_context(|| format!("`{}` is not UTF-8", escaped(path)))?);
+        builder = builder.setup(code.with_context(|| format!("`{}` is not UTF-8; save it as UTF-8", escaped(path)))?);
     }
     for module in &args.preload {
         builder = builder.preload(module);

@@ -317,7 +317,7 @@ fn warn_if_not_persisted(args: &RunArgs, policy: &Policy) {
     }
     if policy.workspace.is_none() {
         note(
-            "--auto-persist-globals stores globals in the workspace, which is lost after this run; keep it with --workspace DIR",
+            "--auto-persist-globals stores globals in the workspace, but the workspace is lost after this run; keep it with --workspace DIR",
         );
     } else if policy.commit == Commit::Never {
         note(

@@ -392,11 +392,8 @@ fn tenants(service: &Service, config: &ServerConfig, token: &Token, root: &Root)
     let is_given = !matches!(token, Token::Configured);
     if is_given && config.tokens.iter().any(|table| table.name.eq_ignore_ascii_case(ONLY)) {
         return Err(Hinted::new(
-            format!(
-                "a token in the configuration has the name `{ONLY}`, which is reserved for the token from a flag or \
-                     the environment"
-            ),
-            "rename it, or remove GLOVEBOX_TOKEN, --token-file and --no-token",
+            format!("the token name `{ONLY}` is reserved for the token from a flag or the environment"),
+            "rename the token in the configuration, or remove GLOVEBOX_TOKEN, --token-file and --no-token",
         )
         .into());
     }
