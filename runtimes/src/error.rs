@@ -49,7 +49,7 @@ pub enum RuntimeError {
         got: String,
     },
     /// The manifest has no recipe with the name that the runtime specifies.
-    #[error("the runtime manifest has no recipe `{recipe}` for runtime `{name}`", name = escaped(.name), recipe = escaped(.recipe))]
+    #[error("the runtime manifest has no recipe `{recipe}` for runtime `{name}`; add it", name = escaped(.name), recipe = escaped(.recipe))]
     NoRecipe {
         /// The name of the runtime.
         name: String,

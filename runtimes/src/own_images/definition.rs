@@ -148,38 +148,38 @@ impl ImageDefinition {
             ));
         }
         if self.steps.len() > MAX_IMAGE_STEPS {
-            return invalid(format!("it has more than {MAX_IMAGE_STEPS} setups"));
+            return invalid(format!("it has more than {MAX_IMAGE_STEPS} setups; combine some of them"));
         }
         let code_bytes: usize = self.steps.iter().map(|step| step.code.len()).sum();
         if code_bytes > MAX_IMAGE_CODE_BYTES {
             return invalid(format!(
-                "the code of its setups is {code_bytes} bytes; the maximum is {MAX_IMAGE_CODE_BYTES}"
+                "the code of its setups is {code_bytes} bytes; the maximum is {MAX_IMAGE_CODE_BYTES}; shorten it"
             ));
         }
         for step in &self.steps {
             if step.preload.len() > MAX_IMAGE_PRELOADED {
-                return invalid(format!("it preloads more than {MAX_IMAGE_PRELOADED} modules"));
+                return invalid(format!("it preloads more than {MAX_IMAGE_PRELOADED} modules; preload fewer"));
             }
             if let Some(module) = step.preload.iter().find(|module| !is_module(module)) {
                 return invalid(format!("`{}` is not the name of a module", escaped(module)));
             }
         }
         if self.wheels.len() > MAX_OWN_PACKAGES {
-            return invalid(format!("it has more than {MAX_OWN_PACKAGES} wheels"));
+            return invalid(format!("it has more than {MAX_OWN_PACKAGES} wheels; use fewer"));
         }
         let wheel_bytes = self.wheels.iter().fold(0u64, |sum, wheel| sum.saturating_add(wheel.size_bytes));
         if wheel_bytes > MAX_OWN_PACKAGES_BYTES {
             return invalid(format!(
-                "its wheels are {wheel_bytes} bytes in total; the maximum is {MAX_OWN_PACKAGES_BYTES}"
+                "its wheels are {wheel_bytes} bytes in total; the maximum is {MAX_OWN_PACKAGES_BYTES}; use fewer"
             ));
         }
         if self.files.len() > MAX_IMAGE_FILES {
-            return invalid(format!("it has {} files; the maximum is {MAX_IMAGE_FILES}", self.files.len()));
+            return invalid(format!("it has {} files; the maximum is {MAX_IMAGE_FILES}; use fewer", self.files.len()));
         }
         let file_bytes = self.files.iter().fold(0u64, |sum, file| sum.saturating_add(file.size_bytes));
         if file_bytes > MAX_IMAGE_FILE_BYTES {
             return invalid(format!(
-                "its files are {file_bytes} bytes in total; the maximum is {MAX_IMAGE_FILE_BYTES}"
+                "its files are {file_bytes} bytes in total; the maximum is {MAX_IMAGE_FILE_BYTES}; use fewer"
             ));
         }
         let mut paths = BTreeSet::new();

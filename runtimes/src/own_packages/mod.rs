@@ -398,7 +398,7 @@ pub enum OwnPackageError {
         problem: String,
     },
     /// A module of the package has the name of an existing module.
-    #[error("cannot add `{name}`: {owner} also has a module `{module}`", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
+    #[error("cannot add `{name}`: {owner} also has a module `{module}`; use a package without it", name = escaped(.name), module = escaped(.module), owner = escaped_text(.owner))]
     Clash {
         /// The name of the package.
         name: String,
