@@ -31,7 +31,7 @@ pub enum GrantError {
     #[error("`policy.{name}` cannot be set by a request; set it in the server's configuration", name = escaped(.0))]
     NotOpen(String),
     /// The request sets a value that exceeds the tenant's grant.
-    #[error("`policy.{key}` is {asked}, but this token grants only {granted}", key = escaped(.key))]
+    #[error("`policy.{key}` is {asked}, but this token grants only {granted}; request less", key = escaped(.key))]
     Beyond {
         /// The key in the policy.
         key: String,

@@ -149,8 +149,11 @@ impl Service {
                     known.iter().find(|info| info.name == sandbox.runtime_name()).cloned()
                 }
             };
-            let info =
-                found.ok_or_else(|| ServiceError::Invalid(format!("runtime `{name}` is not in the manifest")))?;
+            let info = found.ok_or_else(|| {
+                ServiceError::Invalid(format!(
+                    "runtime `{name}` is not in the manifest; use one from `glovebox runtimes list`"
+                ))
+            })?;
             if !runtimes.iter().any(|served| served.name == info.name) {
                 runtimes.push(info);
             }

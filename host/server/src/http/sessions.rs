@@ -203,7 +203,7 @@ pub(crate) async fn get_variable(
 ) -> Result<Json<VariableAnswer>, Problem> {
     let value = tenant.get_variable(&session_id(id)?, name.clone()).await?;
     let value = value.ok_or_else(|| {
-        let detail = format!("the session has no variable `{}`", glovebox::escaped(&name));
+        let detail = format!("the session has no variable `{}`; set it first", glovebox::escaped(&name));
         Problem::new(StatusCode::NOT_FOUND, "not-found", detail)
     })?;
     Ok(Json(VariableAnswer { repr: value.repr, value: value.json.and_then(|json| RawValue::from_string(json).ok()) }))

@@ -208,9 +208,9 @@ impl<'a> Message<'a> {
     /// Rejects an overlong request ID, because the answer would repeat it.
     fn check_id(&self) -> Result<(), Problem> {
         match self.id.map(|id| id.get().len()) {
-            Some(bytes) if bytes > MAX_ID_BYTES => {
-                Err(Problem::invalid(format!("the request's `id` is {bytes} bytes; the maximum is {MAX_ID_BYTES}")))
-            }
+            Some(bytes) if bytes > MAX_ID_BYTES => Err(Problem::invalid(format!(
+                "the request's `id` is {bytes} bytes; the maximum is {MAX_ID_BYTES}; shorten it"
+            ))),
             _ => Ok(()),
         }
     }
@@ -227,7 +227,7 @@ impl<'a> Message<'a> {
 fn check_version(headers: &HeaderMap) -> Result<(), Problem> {
     match headers.get("mcp-protocol-version") {
         Some(version) if version.len() > MAX_VERSION_BYTES => {
-            Err(Problem::invalid("`MCP-Protocol-Version` is not a version such as 2026-07-28"))
+            Err(Problem::invalid("`MCP-Protocol-Version` is not a version; use one such as 2026-07-28"))
         }
         _ => Ok(()),
     }

@@ -63,7 +63,7 @@ fn check_name(name: &str) -> Result<(), E2bError> {
 }
 
 fn no_context(name: &str) -> E2bError {
-    let detail = format!("the sandbox has no context `{}`", glovebox::escaped(name));
+    let detail = format!("the sandbox has no context `{}`; create it first", glovebox::escaped(name));
     E2bError::new(StatusCode::NOT_FOUND, "not-found", detail)
 }
 

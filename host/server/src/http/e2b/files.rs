@@ -83,7 +83,7 @@ pub(super) async fn read(
     query: InQuery,
 ) -> Result<Response, E2bError> {
     let Query(Which { path }) = query.map_err(|error| E2bError::invalid(error.body_text()))?;
-    let path = relative(&path.ok_or_else(|| E2bError::invalid("missing query parameter `path`"))?)?;
+    let path = relative(&path.ok_or_else(|| E2bError::invalid("missing query parameter `path`; add it"))?)?;
     let _turn = sandbox.turn.lock().await;
     let id = sandbox.holder_of_files().await?;
     let made = read_with_room(&shared, &sandbox.tenant, &id, path).await.map_err(|problem| match problem {
@@ -110,7 +110,7 @@ pub(super) async fn write(
     let files = match multer::parse_boundary(content_type) {
         Ok(boundary) => of_form(bytes, boundary, path).await?,
         Err(_) => {
-            let path = path.ok_or_else(|| E2bError::invalid("missing query parameter `path`"))?;
+            let path = path.ok_or_else(|| E2bError::invalid("missing query parameter `path`; add it"))?;
             vec![(relative(&path)?, bytes)]
         }
     };

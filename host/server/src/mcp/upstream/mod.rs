@@ -116,7 +116,8 @@ impl UpstreamConfig {
         let file: File = serde_json::from_str(json)
             .map_err(|error| UpstreamError::Config(glovebox::escaped_text(&error.to_string()).to_string()))?;
         if file.servers.len() > MAX_SERVERS {
-            let text = format!("{} MCP servers are configured; the maximum is {MAX_SERVERS}", file.servers.len());
+            let text =
+                format!("{} MCP servers are configured; the maximum is {MAX_SERVERS}; list fewer", file.servers.len());
             return Err(UpstreamError::Config(text));
         }
         let used = file.servers.into_iter().filter(|(_, server)| !server.disabled);
@@ -188,7 +189,7 @@ mod tests {
             (r#"{"mcpServers": {"a": {"command": "x", "arg": []}}}"#, "unknown field `arg`"),
             (r#"{"mcpServers": {"a": {"command": "x", "env": {"A=B": ""}}}}"#, "`A=B`"),
             (r#"{"mcpServers": {"a\n": {"command": "x\u0000"}}}"#, "MCP server `a\\n` contains a NUL"),
-            (&*many, "33 MCP servers are configured; the maximum is 32"),
+            (&*many, "33 MCP servers are configured; the maximum is 32; list fewer"),
         ] {
             let error = read(json).unwrap_err();
             assert!(error.contains(said), "{error}");
