@@ -74,7 +74,7 @@ pub(crate) enum Room {
     /// Reserved within the budget.
     HeldBytes(HeldBytes),
     /// The budget was exhausted. The buffer can be created, and `settle` then waits for permits.
-    Late(OwnedSemaphorePermit),
+    Late(#[expect(dead_code, reason = "held until the reservation is dropped")] OwnedSemaphorePermit),
 }
 
 /// The budget is exhausted, or no permits became available in time.

@@ -48,8 +48,8 @@ pub use tenant::{
     SessionPlace, SessionSummary, SessionTarget, Stepped, Tenant, TenantConfig, Undelivered, Watch, Work,
 };
 pub use workers::{
-    Confinement, Measure, ParentStore, Reach, RelayedError, WorkerCommand, WorkerError, WorkerTenants,
-    WorkersConfig, confine, orders, serve as serve_as_worker,
+    Confinement, Measure, ParentStore, Reach, RelayedError, WorkerCommand, WorkerError, WorkerTenants, WorkersConfig,
+    confine, orders, serve as serve_as_worker,
 };
 
 /// The target of the tracing spans for requests, queueing, executions and store access.
