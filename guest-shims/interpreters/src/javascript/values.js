@@ -110,7 +110,7 @@
       try {
         if (typeof value[FORMS] === 'function') $.showResult(value);
       } catch {
-        // Shows the text alone.
+        // Falls back to the text.
       }
     }
     return { repr: cut(inspect(value, 2), MOST_REPR), json: json(value) };

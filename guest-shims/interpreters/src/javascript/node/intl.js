@@ -477,7 +477,8 @@
     return sign + whole.replace(/\B(?=(?:\d{3})+$)/g, ',') + fraction;
   };
 
-  // By the name that `lazy.js` gives each method.
+  // Implementations of the locale-dependent methods (`toLocaleString`, `localeCompare`, …), keyed by the names that
+  // `lazy.js` uses.
   $.localized = {
     __proto__: null,
     array: joinLocal,

@@ -17,7 +17,7 @@
   class PerformanceMeasure extends PerformanceEntry {}
 
   const add = (entry) => {
-    // Sorts by start time, then by creation.
+    // Keeps entries ordered by start time, then by creation.
     const at = entries.findLastIndex((other) => other.startTime <= entry.startTime);
     entries.splice(at + 1, 0, entry);
     return entry;

@@ -37,8 +37,8 @@ def module_code(self, fullname):
 
 
 def exec_module(self, module):
-    # Sets `__file__` to the file name in the code: packages use it to tell their frames from those of scripts. The host
-    # provides the data files that packages open next to their code at this path.
+    # Sets `__file__` to the code's `co_filename`, which packages compare to tell their frames from those of scripts.
+    # Data files that packages open relative to `__file__` exist at this path: the host mounts them.
     if self.archive == LIBRARY:
         module.__file__ = module.__file__.replace(ARCHIVE, VERSION).removesuffix("c")
     if module.__name__ == "matplotlib.pyplot" and self.archive == LIBRARY:
