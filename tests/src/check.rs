@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::{DiagnosticMatch, DiagnosticSeen, Expect, Observed, StepResult, TextMatch};
 
-/// Describes every difference between `result` and `expect` in a readable paragraph. Returns an empty list if the
-/// result is as expected.
+/// Describes each difference between `result` and `expect` in one paragraph. Returns an empty list if the result is as
+/// expected.
 #[must_use]
 pub fn check(expect: &Expect, result: &StepResult, language: Language) -> Vec<String> {
     let mut wrong = Vec::new();

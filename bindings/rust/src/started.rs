@@ -9,8 +9,8 @@ use crate::{
 
 /// An execution that the component steps through.
 ///
-/// The execution also runs while the component does not wait for it. Its limits apply from the start, and the timeout
-/// includes the time between steps. Dropping the handle cancels the execution.
+/// The script runs during a step, and also between steps if the provider supports that. Its limits apply from the
+/// start, and the timeout includes the time between steps. Dropping the handle cancels the execution.
 ///
 /// ```no_run
 /// use glovebox_guest::{Sandbox, Tool};

@@ -1,6 +1,6 @@
 //! Read-only files that every guest has, outside its quotas: the JavaScript and Python packages, and the interpreter's
-//! standard library. The standard library is a mount with an archive that the interpreter imports from, and with files
-//! that its packages expect in directories next to the archive.
+//! standard library. The standard library is mounted as an archive, from which the interpreter imports, and data files,
+//! which the library's modules expect next to the archive.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

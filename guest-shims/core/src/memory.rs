@@ -141,7 +141,7 @@ impl MemoryLimiter {
         self.peak_bytes = self.peak_bytes.max(self.sum_bytes());
     }
 
-    /// Begins an execution and counts the memory of its tool calls.
+    /// Resets the peak and the refused growth for a new execution, whose tool calls are charged to `tools`.
     pub fn begin(&mut self, tools: Arc<ToolMemory>) {
         self.refused_bytes = None;
         self.peak_bytes = 0;

@@ -170,7 +170,7 @@ pub struct Diagnostic {
 
 /// Named addresses in a prepared image, such as the driver's functions, table slots and the context pointer.
 ///
-/// The addresses come from preparation and are stored with the image. They are not validated: a wrong address makes the
+/// They are recorded when the image is prepared, and stored with it. They are not validated: a wrong address makes the
 /// guest trap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchors(pub BTreeMap<String, u32>);

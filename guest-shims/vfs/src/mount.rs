@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::inode::{FileKind, InodeId};
 
-/// The size of one read from a source in bytes, which is also the size of a cached chunk. It is large enough that
+/// The size in bytes of one read from a source, and of a cached chunk. It is large enough that
 /// sequential reads in small steps rarely call the source, and small enough that random reads waste little.
 pub(crate) const SOURCE_CHUNK_BYTES: u64 = 64 << 10;
 

@@ -107,8 +107,8 @@ impl ClockState {
         SavedClock { monotonic_ns: self.monotonic_base_ns(), slept_ns: self.slept_ns }
     }
 
-    /// Continues from a saved clock. A fixed clock also restores the saved real time; the host's clock reports the
-    /// current time.
+    /// Continues the monotonic clock from a saved one. A fixed clock also restores the total sleeping time, which it
+    /// adds to the policy's real time. The host's clock reports the current real time.
     pub(crate) fn restore(&mut self, saved: SavedClock) {
         match &mut self.source {
             Clock::Host => self.base_ns = saved.monotonic_ns,

@@ -1,4 +1,4 @@
-//! The JSON messages sent through the engine.
+//! The JSON messages sent through Restate.
 
 use glovebox::{Language, SourceKind, Timestamp};
 use serde::{Deserialize, Serialize};

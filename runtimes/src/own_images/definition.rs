@@ -64,9 +64,9 @@ pub struct ImageDefinition {
 pub struct InputFile {
     /// The file name of a wheel, or a path below `/app`.
     pub path: String,
-    /// The length in bytes.
+    /// The size of the contents in bytes.
     pub size_bytes: u64,
-    /// SHA-256 digest.
+    /// The digest of the contents.
     pub sha256: Digest,
 }
 

@@ -79,8 +79,9 @@ struct Code<'a> {
     /// The type of each function. Imported functions are first.
     types: Vec<u32>,
     imported: usize,
-    /// The type of the imported memory, and the type indices of the tags.
+    /// The type of the imported memory.
     memory: wasmparser::MemoryType,
+    /// The type index of each tag.
     tags: Vec<u32>,
     /// Bodies of the defined functions, without their length prefixes.
     bodies: Vec<&'a [u8]>,

@@ -1,4 +1,4 @@
-//! Tests of sessions with the fake's guests, without an interpreter.
+//! Tests of sessions with the guests of [`fake`](crate::tests::fake), without an interpreter.
 
 use std::rc::Rc;
 

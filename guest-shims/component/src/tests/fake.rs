@@ -266,7 +266,7 @@ impl Guests for Fake {
     }
 }
 
-/// The driver for the fake's guests.
+/// The driver for the two fake guests.
 pub(crate) struct FakeDriver;
 
 impl FakeDriver {
@@ -347,7 +347,7 @@ impl Driver for FakeDriver {
     }
 }
 
-/// Returns one of the fake's guests as a runtime.
+/// Returns one of the two fake guests as a runtime.
 pub(crate) fn runtime(number: u32) -> Rc<Runtime> {
     let description = format!(
         r#"{{"name":"fake-{number}","aliases":["alias-{number}"],"language":"{}","driver":"cpython","version":"1.2",

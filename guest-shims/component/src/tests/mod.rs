@@ -1,4 +1,4 @@
-//! Tests of executions with the fake's guests, without an interpreter.
+//! Tests of executions with the guests of [`fake`], without an interpreter.
 
 pub(crate) mod fake;
 mod limits;

@@ -3,7 +3,8 @@
 use super::{compile::NAME_BYTES, guest::JsValue, report::Facts, state::Booted};
 use crate::{DriverError, GuestValue, Raised, Value};
 
-/// Reserved words, which scripts cannot use as identifiers (ECMA-262, section 12.7.2).
+/// Invalid variable names: the reserved words of ECMA-262 (section 12.7.2) without `await` and `yield`, which sloppy
+/// scripts can declare, and with `let` and `static`.
 const RESERVED: [&str; 38] = [
     "break",
     "case",

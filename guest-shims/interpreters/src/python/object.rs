@@ -1,8 +1,8 @@
 //! Access to CPython objects in guest memory, and to the globals that persist.
 //!
 //! The layouts match 32-bit CPython 3.12 to 3.15 without debug fields (Include/object.h, Include/cpython/*.h). The
-//! addresses come from preparation. A guest that damages this memory harms only itself: every access is bounds-checked,
-//! and sizes from the guest are clamped.
+//! addresses are recorded in the prepared image. A guest that damages this memory harms only itself: every access is
+//! bounds-checked, and sizes from the guest are clamped.
 
 use super::wire::{decode_global, framed};
 use crate::{

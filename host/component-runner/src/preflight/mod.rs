@@ -70,7 +70,7 @@ pub(crate) enum Refusal {
     TableElements,
     #[error("it instantiates an imported module or component; embed the module or component instead")]
     Imported,
-    /// The component is malformed, with Wasmtime's message where available.
+    /// The component is malformed. Contains the message of `wasmparser` or of this check.
     #[error("{0}")]
     Malformed(String),
 }

@@ -155,7 +155,7 @@ impl Grant {
     }
 }
 
-// Errors for components, and the types and traits that Wasmtime's macro generates from `wit/`.
+// Conversions from the engine's errors to the contract's `sandbox-error`.
 //
 // Messages use the contract's key names and reveal nothing about the host. Internal failures of the host are logged as
 // `component.unavailable`.

@@ -13,7 +13,7 @@ use crate::files::{CopyReport, FilesError, IfExists, carry::Placer};
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Reads a workspace file sequentially.
+/// A sequential reader of a workspace file.
 struct Contents<'v> {
     vfs: &'v mut Vfs,
     inode: InodeId,

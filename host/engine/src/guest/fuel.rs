@@ -34,7 +34,7 @@ pub(crate) enum Fuel {
 }
 
 impl Fuel {
-    /// Returns the initial fuel of a store.
+    /// Returns fuel without a slice: all of it is in the reserve.
     pub(crate) fn new(metering: Metering, fuel: u64) -> Self {
         match metering {
             Metering::Fuel => Self::Counted { counter: None, reserve: fuel },

@@ -115,8 +115,9 @@ impl Session {
     /// the session's turn like an execution. The session continues, and its later changes are not in the bytes. Equal
     /// sessions produce equal bytes.
     ///
-    /// The bytes contain the session's memory, files, open descriptors and generators. A shared workspace is included
-    /// as a copy. For host directories, only uncommitted changes are included. Checkpoints are not included.
+    /// The bytes contain the session's memory, files, open descriptors, virtual clock and random number generator
+    /// state. A shared workspace is included as a copy. For host directories, only uncommitted changes are included.
+    /// Checkpoints are not included.
     ///
     /// A Python session with few variables takes 20 to 40 KB, a JavaScript session less than 20 KB.
     ///

@@ -113,7 +113,8 @@ impl Daemon {
         self.0.stop.cancel();
     }
 
-    /// Waits until the daemon stops, because of [`stop`](Self::stop) or a client's `shutdown`.
+    /// Waits until [`stop`](Self::stop) is called or a client sends `shutdown`. Running requests may still be in
+    /// progress.
     pub async fn stopped(&self) {
         self.0.stop.cancelled().await;
     }

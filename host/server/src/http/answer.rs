@@ -167,7 +167,7 @@ pub struct Problem {
     /// HTTP status code.
     #[schema(example = 400)]
     pub status: u16,
-    /// Kind of the problem in words.
+    /// The status code's reason phrase, such as `Bad Request`.
     pub title: String,
     /// Explanation of the problem, and how to solve it.
     #[serde(serialize_with = "shown")]
@@ -216,8 +216,8 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Outcome and usage of an execution: the fields that `glovebox run --json` prints, without the host's path, and
-/// returned files.
+/// The outcome and usage of an execution, and the returned files. The fields are those of `glovebox run --json`, except
+/// the workspace's host path.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExecutionAnswer {
     /// `success`, `outcome`, `exit_code`, `interrupted`, `value`, `stdout`, `stderr`, `stdout_truncated`,

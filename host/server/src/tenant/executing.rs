@@ -127,7 +127,7 @@ impl Tenant {
             self.admit_session(work.session()).await
         };
         let held = admitted.await.inspect_err(|error| self.refused(door, error))?;
-        let asked = self.asked(door, &mut work);
+        let asked = self.audited_request(door, &mut work);
         let executor = std::sync::Arc::clone(executor);
         let begin = move |cancel, on_output, span, done| executor.run(Job { work, cancel, on_output, span }, done);
         self.run(asked, held, watch, begin, then).await
@@ -192,8 +192,8 @@ impl Tenant {
         receiver.await.map_err(|_| ServiceError::Panicked)?
     }
 
-    /// Returns the data about a request that is needed after its execution.
-    pub(super) fn asked(&self, door: Door, work: &mut Work) -> AuditedRequest {
+    /// Copies the parts of a request that the audit log and the metrics need, before the executor consumes the script.
+    pub(super) fn audited_request(&self, door: Door, work: &mut Work) -> AuditedRequest {
         let source = self.audit_source(&work.script().source);
         AuditedRequest { door, session: work.session().cloned(), source }
     }

@@ -75,7 +75,7 @@ impl Tenant {
         let stepped = Service::blocking(move || {
             let output = Output::default();
             output.set(watch.on_output);
-            let asked = tenant.asked(door, &mut work);
+            let asked = tenant.audited_request(door, &mut work);
             let job = Job { work, cancel: cancel.clone(), on_output: Some(output.listener()), span: span.clone() };
             let started = match tenant.inner.executor.start(job) {
                 Ok(started) => started,

@@ -379,8 +379,8 @@ impl Context<'_> {
         }))
     }
 
-    /// Converts the arrays of 64-bit integers in a parsed subscript to arrays of indices. On failure, frees the parsed
-    /// subscript and raises `IndexError`.
+    /// Wraps numpy's subscript parser: converts parsed arrays of 64-bit integers to arrays of indices. If a value does
+    /// not fit, the wrapper frees the parsed subscript and returns -1, with `IndexError` raised.
     pub(super) fn prepare_index(&self, old: u32) -> Result<Function, RewriteError> {
         let (indices, count, kinds, left, index, array, copy) = (3, 4, 9, 10, 11, 12, 13);
         let (narrow, release) = (self.call("is_index_to_narrow")?, self.call("release")?);
@@ -478,8 +478,9 @@ fn is_index_to_narrow() -> Function {
     })
 }
 
-/// `f(from, to, ufunc, types)`: returns whether a 64-bit integer is passed as the order of a ufunc. An order is the
-/// first parameter of a loop, and its only `long` one, in a ufunc whose loops have no 64-bit integer parameters.
+/// `f(from, to, ufunc, types)`: returns whether a 64-bit integer is passed for the order parameter of a function such
+/// as scipy's `eval_hermite(n, x)`: the loop's first parameter is `long`, its second is not, and no loop of the ufunc
+/// has a 64-bit integer parameter.
 fn is_order() -> Function {
     let (from, to, ufunc, types, left, loops) = (0, 1, 2, 3, 4, 5);
     function(&[(2, ValType::I32)], |code| {

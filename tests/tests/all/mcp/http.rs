@@ -124,7 +124,7 @@ impl Drop for Server {
     }
 }
 
-/// Reads an answer's status and body.
+/// Reads a response to its end. Returns the status and the whole text, including the headers.
 fn answer(mut stream: TcpStream) -> (u16, String) {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);

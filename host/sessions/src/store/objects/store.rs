@@ -322,7 +322,8 @@ impl ObjectStore {
         Ok(StoredPage::new(entries.into_iter().flatten().collect(), next))
     }
 
-    /// Returns the listing entry of a session, or `None` if the session was removed. Expires an old removal.
+    /// Returns the listing entry of a session, or `None` if the session was removed. Also
+    /// deletes the entry of an old removal.
     async fn entry(&self, found: ListedHead, forgets: &AtomicUsize) -> Result<Option<StoredEntry>, StoreError> {
         let log = self.log(&found.id);
         let head = match log.read(found.number, &found.listed).await? {
